@@ -1,0 +1,64 @@
+# Set-up and the daily commands. Needs git, make and a python3 >= 3.12; all else goes into .venv.
+
+PYTHON ?= python3
+VENV ?= .venv
+# One test file a worker: a file's fixtures, and what they compile, are made once.
+PYTEST_ARGS ?= -q -n 2 --dist loadfile
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help example test lint format docs bench clean
+
+help:
+	@echo "make example   install the package and run examples/quickstart.py"
+	@echo "make test      install the package and run the tests (PYTEST_ARGS='-q -k name' for some)"
+	@echo "make lint      ruff check, ruff format --check, mypy"
+	@echo "make format    ruff's fixes and formatting, written to the files"
+	@echo "make docs      build docs/_build/html, warnings are errors"
+	@echo "make bench     calibration of the error bars, and the comparison with peers (long)"
+	@echo "make clean     remove .venv, caches and builds"
+
+example: $(VENV)/.stamp-examples
+	$(BIN)/python examples/quickstart.py
+
+test: $(VENV)/.stamp-test
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.stamp-lint
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+format: $(VENV)/.stamp-lint
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+docs: $(VENV)/.stamp-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+bench: $(VENV)/.stamp-examples
+	$(BIN)/python benchmarks/calibration.py
+	$(BIN)/python benchmarks/peers.py
+
+clean:
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp an extra. The install is editable, so only a changed pyproject.toml asks for a new one.
+$(VENV)/.stamp-%: pyproject.toml $(VENV)/.stamp
+	@echo "Installing pymc-tempering[$*] into $(VENV); the first time takes a minute or two."
+	@$(PIP) install -q --progress-bar off -e ".[$*]"
+	@touch $@
+
+$(VENV)/.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || { \
+	  echo "pymc_tempering needs Python 3.12 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1 | head -n 1)" >&2; \
+	  echo "Install a newer one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
+	  exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@

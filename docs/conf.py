@@ -1,0 +1,33 @@
+"""Sphinx settings; the build needs no network, so other projects are not cross-referenced."""
+
+import logging
+from importlib.metadata import version as installed_version
+
+# Sphinx lets every logger speak; PyTensor's tells of each option that it reads.
+logging.getLogger("pytensor").setLevel(logging.WARNING)
+
+project = "pymc_tempering"
+author = "The pymc_tempering developers"
+copyright = author
+version = release = installed_version("pymc-tempering")
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # numpydoc's type lines say more: shapes and units
+numpydoc_class_members_toctree = False
+numpydoc_show_class_members = False
+
+html_theme = "furo"
+html_title = "pymc_tempering"

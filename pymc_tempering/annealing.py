@@ -1,0 +1,168 @@
+"""The annealed pass of the warm-up: particles from the reference to the target.
+
+A first ladder with its log Z, and for each stage a step size and the standard deviations of
+the metric, without any schedule to tune: the next beta follows from the conditional effective
+sample size.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logsumexp
+
+from pymc_tempering.engine import sweep
+from pymc_tempering.exceptions import LikelihoodError
+from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Kernel
+from pymc_tempering.ladder import PathSample
+from pymc_tempering.references import Prior
+
+MAX_STAGES = 2000
+MIN_SWEEPS, MAX_SWEEPS = 2, 12
+ACCEPT_TOLERANCE = 0.1
+"""A stage sweeps until its acceptance is this near to the target, within these bounds."""
+
+
+@dataclass(frozen=True)
+class AnnealedPass:
+    """What the particles found, a row a stage.
+
+    Attributes
+    ----------
+    betas, log_z : array, shape (S,)
+    log_ratio : array, shape (S, n_particles)
+        Of the particles after their moves at each stage.
+    step_sizes : array, shape (S,)
+    scales : array, shape (S, d)
+        Standard deviations of the particles, unconstrained.
+    n_evaluations : int
+        Gradient evaluations.
+    """
+
+    betas: np.ndarray
+    log_z: np.ndarray
+    log_ratio: np.ndarray
+    step_sizes: np.ndarray
+    scales: np.ndarray
+    n_evaluations: int
+
+    @property
+    def sample(self) -> PathSample:
+        """The particles as a sample over the whole path."""
+        counts = np.full(self.betas.size, self.log_ratio.shape[1])
+        return PathSample(self.log_ratio.ravel(), self.betas, self.log_z, counts)
+
+
+def conditional_ess(log_ratio: np.ndarray, delta: float) -> float:
+    """CESS of equally weighted particles for a step of `delta`, as a share of those alive."""
+    log_w = delta * log_ratio[log_ratio > -np.inf]
+    return float(np.exp(2 * logsumexp(log_w) - logsumexp(2 * log_w)) / log_w.size)
+
+
+def next_beta(log_ratio: np.ndarray, beta: float, cess: float) -> float:
+    """Largest beta up to 1 whose conditional effective sample size is `cess`."""
+    if conditional_ess(log_ratio, 1 - beta) >= cess:
+        return 1.0
+
+    def excess(log_delta: float) -> float:
+        return conditional_ess(log_ratio, np.exp(log_delta)) - cess
+
+    low = np.log(1 - beta)
+    while excess(low) < 0:
+        low -= 5.0
+        if low < -700:
+            raise LikelihoodError(
+                "The log-likelihood differs without bound between prior draws, so that no first "
+                "step leads away from the prior; check its scale."
+            )
+    return beta + float(np.exp(brentq(excess, low, np.log(1 - beta), xtol=1e-3)))
+
+
+def systematic_resample(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Resample systematically by normalized weights; returns indices, shape (n,)."""
+    n = weights.size
+    cumulative = np.cumsum(weights)
+    positions = (rng.random() + np.arange(n)) / n * cumulative[-1]
+    return np.minimum(np.searchsorted(cumulative, positions, side="right"), n - 1)
+
+
+def anneal(
+    reference: Prior,
+    kernel: Kernel,
+    rng: np.random.Generator,
+    *,
+    n_particles: int = 512,
+    cess: float = 0.5,
+    report: Callable[[float], None] = lambda beta: None,
+) -> AnnealedPass:
+    """Carry particles from the reference to the target.
+
+    Parameters
+    ----------
+    reference : Prior
+    kernel : Kernel
+    rng : numpy.random.Generator
+    n_particles : int, default 512
+    cess : float, default 0.5
+        Conditional effective sample size of each step, as a share of the particles.
+    report : callable, optional
+        Called with beta after each stage.
+
+    Returns
+    -------
+    AnnealedPass
+    """
+    path = reference.path
+    xs = reference.draw(n_particles, reference.spawn(rng))
+    values = np.empty((n_particles, 2))
+    grads = np.empty((n_particles, 2, path.dim))
+    for i in range(n_particles):
+        path.density(xs[i], values[i], grads[i])
+    values[~np.isfinite(xs).all(axis=1), 1] = -np.inf
+    values[np.isnan(values[:, 1]), 1] = -np.inf
+    scratch = np.empty((kernel.n_scratch, path.dim))
+    finite = np.isfinite(xs).all(axis=1)
+    scale = _scale(xs[finite], np.ones(path.dim))
+    step = path.dim**-0.25
+    rows = [(0.0, 0.0, values[:, 1].copy(), step, scale)]
+    beta, log_z, evaluations = 0.0, 0.0, n_particles
+    while beta < 1:
+        if len(rows) > MAX_STAGES:
+            raise LikelihoodError(
+                f"The annealed pass is at beta = {beta:.2g} after {MAX_STAGES} stages: the prior "
+                "is too far from the posterior for this path. Use a tighter prior."
+            )
+        log_ratio = values[:, 1]
+        new = next_beta(log_ratio, beta, cess)
+        log_w = (new - beta) * log_ratio
+        log_z += float(logsumexp(log_w) - np.log(n_particles))
+        beta = new
+        index = systematic_resample(np.exp(log_w - logsumexp(log_w)), rng)
+        xs, values, grads = xs[index], values[index], grads[index]
+        scale = _scale(xs, scale)
+        for i in range(MAX_SWEEPS):
+            totals = np.zeros(N_INFO)
+            params = kernel.pack(step, scale)
+            sweep(
+                path.density, kernel.transition, xs, values, grads, beta, params,
+                path.circular, scratch, rng, totals,
+            )  # fmt: skip
+            evaluations += int(totals[N_EVALUATIONS])
+            off = totals[ACCEPTANCE] / n_particles - kernel.target_accept
+            if i + 1 >= MIN_SWEEPS and abs(off) < ACCEPT_TOLERANCE:
+                break
+            step = float(np.clip(step * np.exp(1.5 * off), 1e-8, 10.0))
+        rows.append((beta, log_z, values[:, 1].copy(), step, _scale(xs, scale)))
+        report(beta)
+    betas, log_zs, log_ratios, steps, scales = (
+        np.array(column) for column in zip(*rows, strict=True)
+    )
+    return AnnealedPass(betas, log_zs, log_ratios, steps, scales, evaluations)
+
+
+def _scale(xs: np.ndarray, fallback: np.ndarray) -> np.ndarray:
+    """Take standard deviations of particles, shape (d,); `fallback` where they do not vary."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = xs.std(axis=0)
+    return np.where(np.isfinite(scale) & (scale > 0), scale, fallback)

@@ -1,0 +1,110 @@
+"""Types of the compiled layer, and adapters from PyTensor graphs to functions of those types.
+
+The chain loop is compiled once for all models: densities and kernels reach it as
+first-class functions, so that a new model compiles its own density and nothing else.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import float64, types
+from pytensor.compile import Function
+from pytensor.link.numba.cache import compile_numba_function_src
+from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
+
+VECTOR = float64[::1]
+MATRIX = float64[:, ::1]
+RNG = types.NumPyRandomGeneratorType("NumPyRandomGeneratorType")
+
+LOG_REFERENCE, LOG_RATIO = 0, 1
+"""Positions in `Point.values`, and rows of `Point.grads`."""
+
+
+class Point(NamedTuple):
+    """A state with what the density said about it; the arrays are written in place.
+
+    Attributes
+    ----------
+    x : array, shape (d,)
+        Unconstrained, raveled free variables.
+    values : array, shape (2,)
+        `log_reference(x)` and `log_ratio(x)`, in nats.
+    grads : array, shape (2, d)
+        Their gradients.
+    """
+
+    x: np.ndarray
+    values: np.ndarray
+    grads: np.ndarray
+
+
+POINT = types.NamedTuple((VECTOR, VECTOR, MATRIX), Point)
+DENSITY_SIGNATURE = types.void(VECTOR, VECTOR, MATRIX)
+DENSITY = types.FunctionType(DENSITY_SIGNATURE)
+
+KERNEL_SIGNATURE = types.void(DENSITY, POINT, float64, VECTOR, MATRIX, RNG, VECTOR)
+"""(density, point, beta, params, scratch, rng, info): see `pymc_tempering.kernels`."""
+KERNEL = types.FunctionType(KERNEL_SIGNATURE)
+
+
+def new_point(dim: int) -> Point:
+    """Allocate a point of `dim` dimensions."""
+    return Point(np.zeros(dim), np.zeros(2), np.zeros((2, dim)))
+
+
+def _adapt(function: Function, name: str, source: str, signature: Any) -> Callable:
+    """Compile `source`, which calls the graph of `function` as `graph`, to `signature`.
+
+    Built with PyTensor's own cache: as a closure, LLVM would optimize the whole graph
+    again in each process.
+    """
+    graph, key = numba_funcify_ensure_cache(function.maker.fgraph)
+    adapter = compile_numba_function_src(
+        source,
+        name,
+        # Without an importable module name the cached entry fails to load.
+        global_env={"graph": graph, "np": np, "__name__": __name__},
+        cache_key=None if key is None else f"{key}_pymc_tempering_{hash_text(source)}",
+    )
+    return numba.njit(signature, cache=key is not None, nogil=True)(adapter)
+
+
+def hash_text(text: str) -> str:
+    """Stable short hash of a source text."""
+    from hashlib import sha256
+
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def adapt_density(function: Function) -> Callable:
+    """Turn a function x -> (log_reference, log_ratio, gradient, gradient) into a density.
+
+    Values are set to NaN first: an exception inside compiled code cannot be raised to the
+    caller, and must not pass for the numbers of an earlier call.
+    """
+    source = """
+def density(x, values, grads):
+    values[0] = np.nan
+    values[1] = np.nan
+    log_reference, log_ratio, grad_reference, grad_ratio = graph(x)
+    values[0] = log_reference.item()
+    values[1] = log_ratio.item()
+    grads[0] = grad_reference
+    grads[1] = grad_ratio
+"""
+    return _adapt(function, "density", source, DENSITY_SIGNATURE)
+
+
+def adapt_draws(function: Function, n_rngs: int, slices: Sequence[slice]) -> Callable:
+    """Turn a function of generators -> values into `draw(out, *generators)`, a row a draw."""
+    rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
+    values = ", ".join(f"value{i}" for i in range(len(slices)))
+    lines = [f"def draw(out, {rngs}):", "    for i in range(out.shape[0]):"]
+    lines.append(f"        {values}{',' if len(slices) == 1 else ''} = graph({rngs})")
+    lines += [
+        f"        out[i, {s.start}:{s.stop}] = np.ravel(value{j})" for j, s in enumerate(slices)
+    ]
+    signature = types.void(MATRIX, *[RNG] * n_rngs)
+    return _adapt(function, "draw", "\n".join(lines) + "\n", signature)

@@ -1,0 +1,108 @@
+"""The statistics of tempering cycles as plain arrays: what every estimator reads.
+
+One row a *cycle*: all iterations after the previous visit to beta = 1, up to and including the
+next one, which gives the recorded draw. ``docs/data_layout.md`` defines every field.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_tempering.exceptions import LadderError, NotTemperedError
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+LADDER_STATS = ("beta", "log_z_ladder", "log_weight")
+RUNG_STATS = (
+    "rb_weight",
+    "rb_weight_head",
+    "visits",
+    "log_ratio_sum",
+    "log_ratio_sqsum",
+    "rb_log_ratio_sum",
+    "rb_log_ratio_sqsum",
+    "jump_sqsum",
+    "accept_sum",
+    "up_accept_sum",
+)
+SCALAR_STATS = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
+
+
+@dataclass(frozen=True, eq=False)
+class CycleStats:
+    """Statistics of ``C`` chains of ``N`` cycles each on a ladder of ``K`` rungs.
+
+    Attributes
+    ----------
+    beta : ndarray, shape (K,)
+        Inverse temperatures, increasing from 0 to 1.
+    log_z_ladder : ndarray, shape (K,)
+        log Z-hat_k that the run was sampled with, in nats.
+    log_weight : ndarray, shape (K,)
+        log r_k.
+    rb_weight, rb_weight_head : ndarray, shape (C, N, K)
+        Sums of q(beta_k | x) over a cycle, and over its part before the start of a tour.
+    visits, log_ratio_sum, log_ratio_sqsum, rb_log_ratio_sum, rb_log_ratio_sqsum, jump_sqsum, \
+accept_sum, up_accept_sum : ndarray, shape (C, N, K)
+        See ``docs/data_layout.md``; log ratios are in nats.
+    tempering_steps, beta_min, n_divergences : ndarray, shape (C, N)
+        Iterations in the cycle, smallest beta explored, and divergences.
+    tour_start : ndarray of bool, shape (C, N)
+        Whether a tour starts in this cycle.
+
+    Raises
+    ------
+    LadderError
+        If ``beta`` does not increase from 0 to 1.
+    NotTemperedError
+        If the shapes do not belong together, or there is no draw.
+    """
+
+    beta: FloatArray
+    log_z_ladder: FloatArray
+    log_weight: FloatArray
+    rb_weight: FloatArray
+    rb_weight_head: FloatArray
+    visits: FloatArray
+    log_ratio_sum: FloatArray
+    log_ratio_sqsum: FloatArray
+    rb_log_ratio_sum: FloatArray
+    rb_log_ratio_sqsum: FloatArray
+    jump_sqsum: FloatArray
+    accept_sum: FloatArray
+    up_accept_sum: FloatArray
+    tempering_steps: FloatArray
+    beta_min: FloatArray
+    n_divergences: FloatArray
+    tour_start: BoolArray
+
+    def __post_init__(self) -> None:
+        beta = self.beta
+        if beta.ndim != 1 or beta.size < 2 or not np.all(np.isfinite(beta)):
+            raise LadderError("the ladder needs at least two finite inverse temperatures")
+        if beta[0] != 0.0 or beta[-1] != 1.0 or np.any(np.diff(beta) <= 0.0):
+            raise LadderError(f"beta must increase from 0 to 1, got {beta}")
+        if self.tour_start.ndim != 2 or self.tour_start.size == 0:
+            raise NotTemperedError("the sample_stats hold no draws: sample with draws >= 1")
+        expected = dict.fromkeys(LADDER_STATS, beta.shape)
+        expected |= dict.fromkeys(RUNG_STATS, (*self.tour_start.shape, beta.size))
+        expected |= dict.fromkeys(SCALAR_STATS, self.tour_start.shape)
+        for name, shape in expected.items():
+            found = getattr(self, name).shape
+            if found != shape:
+                raise NotTemperedError(
+                    f"sample_stats['{name}'] has shape {found} where {shape} belongs to its "
+                    "ladder and draws; pass the DataTree as the sampler returned it"
+                )
+
+    @property
+    def n_chains(self) -> int:
+        """Number of chains, C."""
+        return int(self.tour_start.shape[0])
+
+    @property
+    def n_draws(self) -> int:
+        """Number of recorded draws in each chain, N."""
+        return int(self.tour_start.shape[1])

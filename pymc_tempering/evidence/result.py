@@ -1,0 +1,141 @@
+"""Values that estimators return: the evidence of a model, and a Bayes factor."""
+
+import html
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_tempering.cycles import FloatArray
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Evidence:
+    """Log marginal likelihood of a model, with its Monte Carlo standard error.
+
+    Attributes
+    ----------
+    log_z : float
+        Log marginal likelihood (nats).
+    mcse : float
+        Monte Carlo standard error of ``log_z`` (nats); infinite where it cannot be told.
+    method : str
+        Estimator, for instance ``"rts"``.
+    verdict : {"ok", "unchecked", "disagreed"}
+        "unchecked": too few tours, or an alarm; "disagreed": the chains contradict each other.
+    n_tours : int
+        Complete tours in all chains.
+    round_trips : tuple of int
+        Complete tours of each chain.
+    ess : float
+        Kish's effective number of tours.
+    per_chain, per_chain_mcse : ndarray, shape (chain,)
+        Each chain's own log Z and its error (nats); infinite below five tours.
+    log_z_curve, log_z_curve_mcse : ndarray, shape (K,)
+        log Z at every rung and its error (nats).
+    betas : ndarray, shape (K,)
+        The ladder.
+    halves : tuple of float
+        log Z from the first and from the second half of the draws (nats).
+    warnings : tuple of str
+        One sentence each, saying what to do.
+    bias : float
+        Second-order bias of ``log_z`` (nats), for information: it is not subtracted.
+    """
+
+    log_z: float
+    mcse: float
+    method: str
+    verdict: str
+    n_tours: int
+    round_trips: tuple[int, ...]
+    ess: float
+    per_chain: FloatArray
+    per_chain_mcse: FloatArray
+    log_z_curve: FloatArray
+    log_z_curve_mcse: FloatArray
+    betas: FloatArray
+    halves: tuple[float, float]
+    warnings: tuple[str, ...] = ()
+    bias: float = float("nan")
+
+    def _rows(self) -> list[tuple[str, str]]:
+        pairs = zip(self.per_chain, self.per_chain_mcse, strict=True)
+        chains = [plus_minus(value, error) for value, error in pairs]
+        trips = ", ".join(str(n) for n in self.round_trips)
+        return [
+            ("log marginal likelihood", f"{plus_minus(self.log_z, self.mcse)} nats"),
+            ("method, verdict", f"{self.method}, {self.verdict}"),
+            ("tours", f"{self.n_tours} (effective {self.ess:.1f}; per chain {trips})"),
+            ("per chain", ", ".join(chains)),
+            ("first, second half", ", ".join(f"{v:.3f}" for v in self.halves)),
+        ]
+
+    def __repr__(self) -> str:
+        return _as_text("Evidence", self._rows(), self.warnings)
+
+    def _repr_html_(self) -> str:
+        return _as_html("Evidence", self._rows(), self.warnings)
+
+
+@dataclass(frozen=True, repr=False)
+class BayesFactor:
+    """Log Bayes factor of one model over another, with its Monte Carlo standard error.
+
+    Attributes
+    ----------
+    log_bf : float
+        log Z_a - log Z_b (nats); positive in favor of the first model.
+    mcse : float
+        Monte Carlo standard error of ``log_bf`` (nats).
+    interval : tuple of float
+        95 % interval of ``log_bf`` under Monte Carlo error (nats).
+    words : str
+        Category of Kass & Raftery (1995) on 2 log BF, and the model it favors.
+    warnings : tuple of str
+        What the two estimates warn about.
+    """
+
+    log_bf: float
+    mcse: float
+    interval: tuple[float, float]
+    words: str
+    warnings: tuple[str, ...] = ()
+
+    def _rows(self) -> list[tuple[str, str]]:
+        low, high = self.interval
+        return [
+            ("log Bayes factor", f"{plus_minus(self.log_bf, self.mcse)} nats"),
+            ("95 % interval", f"{low:.3f} to {high:.3f}"),
+            ("in words", self.words),
+        ]
+
+    def __repr__(self) -> str:
+        return _as_text("BayesFactor", self._rows(), self.warnings)
+
+    def _repr_html_(self) -> str:
+        return _as_html("BayesFactor", self._rows(), self.warnings)
+
+
+def plus_minus(value: float, error: float) -> str:
+    """Format a value with its error to two digits of the error, as in '-1.234 ± 0.015'."""
+    if not np.isfinite(error) or error <= 0.0:
+        return f"{value:.3f} ± {error:.3g}"
+    places = int(np.clip(1 - np.floor(np.log10(error)), 0, 8))
+    return f"{value:.{places}f} ± {error:.{places}f}"
+
+
+def _as_text(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...]) -> str:
+    width = max(len(label) for label, _ in rows)
+    lines = [title, *(f"  {label:<{width}}  {text}" for label, text in rows)]
+    return "\n".join([*lines, *(f"  ! {sentence}" for sentence in warnings)])
+
+
+def _as_html(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...]) -> str:
+    cells = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+        f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+        for label, text in rows
+    )
+    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in warnings)
+    notes = f"<ul>{items}</ul>" if items else ""
+    return f"<div><b>{title}</b><table>{cells}</table>{notes}</div>"

@@ -1,0 +1,114 @@
+"""Hamiltonian Monte Carlo with random trajectory length and a diagonal metric."""
+
+from functools import partial
+
+import numba
+import numpy as np
+
+from pymc_tempering.compiled import KERNEL_SIGNATURE
+from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Kernel
+
+STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
+"""Layout of the tuning numbers; the standard deviations start at `SCALE`."""
+
+MAX_ENERGY_ERROR = 1000.0
+"""A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
+
+
+@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+def hmc_transition(density, point, beta, params, scratch, rng, info):  # type: ignore[no-untyped-def]
+    """Move the point along a leapfrog trajectory and accept by Metropolis.
+
+    Position and momentum are scaled by the standard deviations of the rung. The trajectory
+    length is uniform on (0.5, 1.5) times `PATH_LENGTH`, so that no frequency of the target
+    resonates with it.
+    """
+    dim = point.x.size
+    start_x, start_g0, start_g1, momentum = scratch[0], scratch[1], scratch[2], scratch[3]
+    log_reference, log_ratio = point.values[0], point.values[1]
+    grad0, grad1 = point.grads[0], point.grads[1]
+    step = params[STEP] * (0.9 + 0.2 * rng.random())
+    n_steps = int(params[PATH_LENGTH] * (0.5 + rng.random()) / step) + 1
+    n_steps = min(n_steps, int(params[MAX_STEPS]))
+    kinetic = 0.0
+    for i in range(dim):
+        start_x[i] = point.x[i]
+        start_g0[i] = grad0[i]
+        start_g1[i] = grad1[i]
+        momentum[i] = rng.standard_normal()
+        kinetic += momentum[i] * momentum[i]
+    energy = -(log_reference + beta * log_ratio) + 0.5 * kinetic
+    error = np.inf
+    taken = 0
+    for i in range(dim):
+        momentum[i] += 0.5 * step * params[SCALE + i] * (grad0[i] + beta * grad1[i])
+    for s in range(n_steps):
+        for i in range(dim):
+            point.x[i] += step * params[SCALE + i] * momentum[i]
+        density(point.x, point.values, point.grads)
+        taken += 1
+        potential = -(point.values[0] + beta * point.values[1])
+        half = 0.5 if s == n_steps - 1 else 1.0
+        kinetic = 0.0
+        for i in range(dim):
+            push = step * params[SCALE + i] * (grad0[i] + beta * grad1[i])
+            middle = momentum[i] + 0.5 * push
+            kinetic += middle * middle
+            momentum[i] += half * push
+        error = potential + 0.5 * kinetic - energy
+        if not error < MAX_ENERGY_ERROR:  # NaN too
+            break
+    info[N_EVALUATIONS] = taken
+    info[DIVERGED] = 0.0 if error < MAX_ENERGY_ERROR else 1.0
+    info[ACCEPTANCE] = min(1.0, np.exp(-error)) if error < MAX_ENERGY_ERROR else 0.0
+    if rng.random() >= info[ACCEPTANCE]:
+        point.values[0] = log_reference
+        point.values[1] = log_ratio
+        for i in range(dim):
+            point.x[i] = start_x[i]
+            grad0[i] = start_g0[i]
+            grad1[i] = start_g1[i]
+
+
+def _pack(step_size: float, scale: np.ndarray, path_length: float, max_steps: int) -> np.ndarray:
+    return np.concatenate([[step_size, path_length, max_steps], scale])
+
+
+def HMC(target_accept: float = 0.8, path_length: float = 1.2, max_steps: int = 256) -> Kernel:
+    """Hamiltonian Monte Carlo on all free variables.
+
+    Parameters
+    ----------
+    target_accept : float, default 0.8
+        Acceptance probability that the step size of each rung is tuned for.
+    path_length : float, default 1.2
+        Mean trajectory length, in units of the rung's own standard deviations; somewhat less
+        than a quarter of a period of a Gaussian, which gives most round trips per gradient.
+    max_steps : int, default 256
+        Leapfrog steps of one transition at most.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    ValueError
+        An argument out of its range.
+
+    Examples
+    --------
+    >>> from pymc_tempering import HMC
+    >>> HMC(target_accept=0.9).name
+    'hmc'
+    """
+    if not (path_length > 0 and max_steps >= 1):
+        raise ValueError("HMC needs a positive path_length and at least one step.")
+    return Kernel(
+        name="hmc",
+        transition=hmc_transition,
+        n_scratch=4,
+        pack=partial(_pack, path_length=path_length, max_steps=max_steps),
+        target_accept=target_accept,
+        rebuild=(HMC, (target_accept, path_length, max_steps)),
+    )

@@ -1,0 +1,154 @@
+"""The ladder of inverse temperatures, and where its rungs go.
+
+Everything about a ladder follows from the one number log_ratio per state: a sample of it over
+the whole path, with the mixture that it came from, gives log Z and the rejection rate between
+any two inverse temperatures by reweighting.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import logsumexp
+
+from pymc_tempering.exceptions import LadderError
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Inverse temperatures with their weights and current normalizing constants.
+
+    Attributes
+    ----------
+    betas : array, shape (K,)
+        Increasing from 0 to 1.
+    log_z : array, shape (K,)
+        Current log Z-hat of each rung, in nats; `log_z[0] = 0`.
+    log_weights : array, shape (K,)
+        Log of the target occupancies r_k; normalized.
+    """
+
+    betas: np.ndarray
+    log_z: np.ndarray
+    log_weights: np.ndarray
+
+    def __post_init__(self) -> None:
+        betas = np.array(self.betas, dtype=float)
+        if betas.ndim != 1 or betas.size < 2 or betas[0] != 0 or betas[-1] != 1:
+            raise LadderError("A ladder runs from beta = 0 to beta = 1, with two rungs at least.")
+        if not np.all(np.diff(betas) > 0):
+            raise LadderError("The inverse temperatures of a ladder must increase strictly.")
+        for name in ("log_z", "log_weights"):
+            values = np.array(getattr(self, name), dtype=float)
+            if values.shape != betas.shape or not np.isfinite(values).all():
+                raise LadderError(f"{name} needs one finite number for each rung.")
+            object.__setattr__(self, name, values)
+        object.__setattr__(self, "betas", betas)
+        object.__setattr__(self, "log_weights", self.log_weights - logsumexp(self.log_weights))
+        object.__setattr__(self, "log_z", self.log_z - self.log_z[0])
+
+    @property
+    def n_rungs(self) -> int:
+        """Number of rungs K."""
+        return self.betas.size
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Log r_k - log Z-hat_k, shape (K,): what the chain adds to beta_k * log_ratio."""
+        return self.log_weights - self.log_z
+
+    def with_log_z(self, log_z: np.ndarray) -> "Ladder":
+        """Ladder with other normalizing constants."""
+        return Ladder(self.betas, log_z, self.log_weights)
+
+
+@dataclass(frozen=True)
+class PathSample:
+    """A sample of log_ratio over the whole path, and the mixture that it was drawn from.
+
+    Attributes
+    ----------
+    log_ratio : array, shape (n,)
+        In nats; -inf where the likelihood is zero.
+    betas, log_z, counts : array, shape (S,)
+        The mixture: `counts[s]` states at `betas[s]`, whose normalizing constant is
+        `log_z[s]`.
+    """
+
+    log_ratio: np.ndarray
+    betas: np.ndarray
+    log_z: np.ndarray
+    counts: np.ndarray
+
+    @cached_property
+    def _log_mixture(self) -> np.ndarray:
+        """Log density of the mixture relative to the reference at each state, times n."""
+        return logsumexp(
+            np.log(self.counts)[:, None] - self.log_z[:, None] + self._tilt(self.betas), axis=0
+        )
+
+    def _tilt(self, betas: np.ndarray) -> np.ndarray:
+        """Beta * log_ratio, shape (len(betas), n), with 0 * (-inf) = 0."""
+        with np.errstate(invalid="ignore"):
+            tilt = betas[:, None] * self.log_ratio
+        return np.where(betas[:, None] == 0, 0.0, tilt)
+
+    def log_z_at(self, betas: np.ndarray) -> np.ndarray:
+        """Log Z at any inverse temperatures, shape (len(betas),), by reweighting."""
+        betas = np.asarray(betas, dtype=float)
+        log_z = logsumexp(self._tilt(betas) - self._log_mixture, axis=1)
+        return log_z - logsumexp(-self._log_mixture)
+
+    def rejections(self, betas: np.ndarray) -> np.ndarray:
+        """Rejection rates between neighbors, shape (len(betas) - 1,).
+
+        With exact log Z the move is rejected, in both directions, at the rate of the total
+        variation distance: 1 - sum_i min(w_i(beta), w_i(beta')).
+        """
+        betas = np.asarray(betas, dtype=float)
+        log_w = self._tilt(betas) - self._log_mixture
+        weights = np.exp(log_w - logsumexp(log_w, axis=1, keepdims=True))
+        return 1.0 - np.minimum(weights[1:], weights[:-1]).sum(axis=1)
+
+
+N_FINE = 8
+"""Points that each interval of the mixture is refined into, to measure the barrier."""
+
+
+def fine_grid(betas: np.ndarray) -> np.ndarray:
+    """Grid that refines `betas`, geometrically toward 0 in the first interval."""
+    first = betas[1] * 2.0 ** np.arange(-10, 1)
+    rest = [np.linspace(low, high, N_FINE + 1)[1:] for low, high in pairwise(betas[1:])]
+    return np.concatenate([[0.0], first, *rest])
+
+
+def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3) -> np.ndarray:
+    """Inverse temperatures with equal rejection rates between neighbors.
+
+    Parameters
+    ----------
+    sample : PathSample
+    rungs_per_barrier : float
+        Intervals per unit of the barrier Lambda, the sum of the rejection rates on a fine
+        grid (Syed et al. 2022).
+    min_rungs : int, default 3
+        Smallest number of rungs.
+
+    Returns
+    -------
+    array, shape (K,)
+    """
+    grid = fine_grid(sample.betas)
+    rejections = sample.rejections(grid)
+    barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejections, 1e-12))])
+    n_rungs = max(min_rungs, int(np.ceil(rungs_per_barrier * barrier[-1])) + 1)
+    betas = np.interp(np.linspace(0.0, barrier[-1], n_rungs), barrier, grid)
+    betas[0], betas[-1] = 0.0, 1.0
+    return np.unique(betas)
+
+
+def check_betas(betas: object) -> np.ndarray:
+    """Inverse temperatures that a user gave, as an array; refused unless 0 to 1, increasing."""
+    array = np.array(betas, dtype=float)
+    return Ladder(array, np.zeros(array.shape), np.zeros(array.shape)).betas

@@ -1,0 +1,121 @@
+"""From recorded chains to a DataTree, by the same road as `pm.sample`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.backends.base import MultiTrace, _choose_chains
+from pymc.backends.ndarray import NDArray
+
+from pymc_tempering.datatree import convert
+from pymc_tempering.stats import draw_stats, subarray_dtypes
+from pymc_tempering.warmup import Warmup
+from pymc_tempering.workers import ChainRun
+
+
+def build_datatree(
+    runs: Sequence[ChainRun],
+    warmup: Warmup,
+    *,
+    tune: int,
+    seconds: float,
+    var_names: Sequence[str] | None,
+    discard_tuned_samples: bool,
+    idata_kwargs: dict[str, Any],
+) -> xr.DataTree:
+    """Put the draws and statistics of all chains into the groups of `pm.sample`, and our own.
+
+    Chains of unequal length (after an interrupt) are cut to the length that keeps most draws,
+    as PyMC does.
+    """
+    plan = warmup.plan
+    model = plan.reference.path.model
+    traces = _traces(runs, warmup, var_names)
+    chosen, length = _choose_chains(traces, tune if discard_tuned_samples else 0)
+    trace = MultiTrace(chosen)[:length]
+    n_tune = min(tune, len(trace))
+    if discard_tuned_samples:
+        trace = trace[n_tune:]
+    trace.report._n_tune = n_tune
+    trace.report._n_draws = max(0, length - n_tune)
+    trace.report._t_sampling = seconds
+    options = {"save_warmup": not discard_tuned_samples, **idata_kwargs}
+    idata = convert(pm.to_inference_data(trace, model=model, **options))
+    idata["tempering"].dataset = idata["tempering"].to_dataset().assign(_history(warmup))
+    idata["tempering"].attrs = {
+        "reference": plan.reference.name,
+        "kernel": plan.kernel.name,
+        "ladder_move": plan.ladder_move,
+        "warmup_converged": int(warmup.converged),
+        "annealing_log_z": float(warmup.annealed.log_z[-1]),
+        "annealing_seconds": warmup.seconds_annealing,
+        "warmup_seconds": sum(r.seconds for r in warmup.rounds),
+        "sampling_seconds": seconds,
+    }
+    kept = [run for run, trace in zip(runs, traces, strict=True) if trace in chosen]
+    if any(run.trace for run in kept):
+        idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
+    return idata
+
+
+def _traces(
+    runs: Sequence[ChainRun], warmup: Warmup, var_names: Sequence[str] | None
+) -> list[NDArray]:
+    plan = warmup.plan
+    path = plan.reference.path
+    model = path.model
+    variables = None
+    if var_names is not None:
+        chosen = [v for v in model.unobserved_RVs if v.name in var_names]
+        variables = model.replace_rvs_by_values(chosen)
+    first = NDArray(model=model, vars=variables, test_point=path.layout.unravel(np.zeros(path.dim)))
+    dtypes = [subarray_dtypes(plan.ladder.n_rungs)]
+    traces = []
+    for i, run in enumerate(runs):
+        trace = NDArray(
+            model=model, vars=first.vars, fn=first.fn,
+            var_shapes=first.var_shapes, var_dtypes=first.var_dtypes,
+        )  # fmt: skip
+        n = run.state.n_draws
+        trace.setup(n, i, dtypes)
+        record = run.record
+        for x, per_rung, scalars in zip(
+            record.x[:n], record.per_rung[:n], record.scalars[:n], strict=True
+        ):
+            stats = draw_stats(plan.ladder, per_rung, scalars)
+            trace.record(path.layout.unravel(x), [stats], in_warmup=False)
+        trace.close()
+        traces.append(trace)
+    return traces
+
+
+def _history(warmup: Warmup) -> dict[str, Any]:
+    """Kernel tuning by rung, and the rounds of the initial iterations."""
+    plan, rounds = warmup.plan, warmup.rounds
+    by_round = {
+        f"warmup_{name}": ("warmup_round", np.array([getattr(r, name) for r in rounds]))
+        for name in ("n_rungs", "n_iterations", "max_log_off", "log_z", "seconds")
+    }
+    return {"step_size": ("rung", plan.step_sizes), **by_round}
+
+
+def _flat_trace(runs: Sequence[ChainRun], n_tune: int, discard_tuned_samples: bool) -> xr.Dataset:
+    """Flat trace of log_ratio and rung, padded at the end; tuning draws are cut off if asked."""
+    log_ratios, rungs = [], []
+    for run in runs:
+        skip = int(run.record.scalars[:n_tune, 0].sum()) if discard_tuned_samples else 0
+        log_ratios.append(np.concatenate([part[0] for part in run.trace])[skip:])
+        rungs.append(np.concatenate([part[1] for part in run.trace])[skip:])
+    length = max(len(part) for part in rungs)
+    log_ratio = np.full((len(runs), length), np.nan)
+    rung = np.full((len(runs), length), -1, dtype=np.int32)
+    for i, (values, visited) in enumerate(zip(log_ratios, rungs, strict=True)):
+        log_ratio[i, : len(values)] = values
+        rung[i, : len(visited)] = visited
+    dims = ("chain", "iteration")
+    return xr.Dataset(
+        {"log_ratio": (dims, log_ratio, {"units": "nats"}), "rung": (dims, rung)},
+        {"chain": np.arange(len(runs)), "iteration": np.arange(length)},
+    )

@@ -1,0 +1,118 @@
+"""From a PyMC model to a frozen plan, where both front doors start: compile, check, warm up."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+
+from pymc_tempering.chains import Plan
+from pymc_tempering.engine import LADDER_MOVES
+from pymc_tempering.exceptions import LadderError, ModelError, TemperingWarning
+from pymc_tempering.kernels import Kernel
+from pymc_tempering.ladder import check_betas
+from pymc_tempering.path import compile_path
+from pymc_tempering.references import Prior, check_reference, compile_prior
+from pymc_tempering.warmup import Warmup, warm_up
+
+REFERENCES: dict[str, Callable[..., Prior]] = {"prior": compile_prior}
+
+CYCLE_BOUND = 2000
+"""A chain that has not come back to beta = 1 within this many iterations per rung is stuck."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can say about the sampler; checked before any work."""
+
+    ladder_move: str = "metropolized_gibbs"
+    reference: str = "prior"
+    betas: Sequence[float] | None = None
+    rungs_per_barrier: float = 1.5
+
+    def __post_init__(self) -> None:
+        if self.ladder_move not in LADDER_MOVES:
+            raise ValueError(
+                f"ladder_move must be one of {', '.join(map(repr, LADDER_MOVES))}, "
+                f"not {self.ladder_move!r}."
+            )
+        if self.reference not in REFERENCES:
+            raise ValueError(
+                f"reference must be one of {', '.join(map(repr, REFERENCES))}, "
+                f"not {self.reference!r}."
+            )
+        if self.betas is not None:
+            check_betas(self.betas)
+        if not self.rungs_per_barrier > 0:
+            raise LadderError("rungs_per_barrier must be positive.")
+
+
+def find_model(model: pm.Model | None) -> pm.Model:
+    """Return the given model, or the one on the context stack."""
+    try:
+        return pm.modelcontext(model)
+    except TypeError as error:
+        raise ModelError("No model: call this inside `with model:`, or pass `model=`.") from error
+
+
+def compile_reference(model: pm.Model, options: Options) -> Prior:
+    """Compile the path of a model and its reference."""
+    return REFERENCES[options.reference](compile_path(model))
+
+
+def prepare(
+    model: pm.Model,
+    kernel: Kernel,
+    options: Options,
+    rng: np.random.Generator,
+    *,
+    cores: int,
+    report: Callable[[str], None] = lambda line: None,
+) -> Warmup:
+    """Compile the model, check it at reference draws, and run the warm-up.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model cannot be tempered; see their messages.
+    """
+    report("Compiling (the first time ever takes up to a minute)")
+    reference = compile_reference(model, options)
+    report("Checking the model at draws from the reference")
+    check_reference(reference)
+    warmup = warm_up(
+        reference,
+        kernel,
+        rng,
+        ladder_move=options.ladder_move,
+        betas=None if options.betas is None else check_betas(options.betas),
+        rungs_per_barrier=options.rungs_per_barrier,
+        cores=cores,
+        report=report,
+    )
+    if not warmup.converged:
+        warnings.warn(
+            f"The initial iterations did not settle in {len(warmup.rounds)} rounds: the last one "
+            f"visited a rung {np.exp(warmup.rounds[-1].max_log_off):.0f} times too often or too "
+            "rarely. Run more draws, and look at pmt.diagnose.",
+            TemperingWarning,
+            stacklevel=3,
+        )
+    return warmup
+
+
+def cycle_bound(plan: Plan) -> int:
+    """Bound the iterations without a visit to beta = 1, after which a chain counts as stuck."""
+    return CYCLE_BOUND * plan.ladder.n_rungs
+
+
+def stuck_message(plan: Plan, rung: int) -> str:
+    """Say where a chain hangs, and what to do."""
+    beta = plan.ladder.betas[rung]
+    return (
+        f"A chain has not come back to beta = 1 in {cycle_bound(plan)} iterations; it hangs at "
+        f"rung {rung} of {plan.ladder.n_rungs} (beta = {beta:.3g}). Likely the likelihood changes "
+        "abruptly there (a phase transition), or the kernel does not move: try a larger "
+        "target_accept, more rungs (rungs_per_barrier), or a tighter prior."
+    )

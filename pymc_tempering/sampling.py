@@ -1,0 +1,189 @@
+"""`sample`: simulated tempering with the whole chain in compiled code, chains on threads."""
+
+import logging
+import os
+import warnings
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.stats.convergence import log_warnings, run_convergence_checks
+
+from pymc_tempering.diagnostics import diagnose
+from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.kernels import HMC
+from pymc_tempering.output import build_datatree
+from pymc_tempering.prepare import Options, find_model, prepare
+from pymc_tempering.progress import ChainProgress, status_line
+from pymc_tempering.workers import run_chains, start_runs
+
+logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+
+def sample(
+    draws: int = 1000,
+    *,
+    tune: int = 0,
+    chains: int = 4,
+    cores: int | None = None,
+    model: pm.Model | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool | str = True,
+    progressbar_theme: Any = None,
+    quiet: bool = False,
+    target_accept: float = 0.8,
+    ladder_move: str = "metropolized_gibbs",
+    reference: str = "prior",
+    betas: Sequence[float] | None = None,
+    rungs_per_barrier: float = 1.5,
+    keep: Literal["log_ratio"] | None = "log_ratio",
+    var_names: Sequence[str] | None = None,
+    discard_tuned_samples: bool = True,
+    compute_convergence_checks: bool = True,
+    idata_kwargs: dict[str, Any] | None = None,
+) -> xr.DataTree:
+    """Draw from the posterior by simulated tempering, and learn its evidence on the way.
+
+    The same algorithm as `SimulatedTempering`, with nothing of Python in the loop. A draw is
+    the state of the chain at a visit to beta = 1, so that `posterior` holds posterior draws
+    alone; what happened in between is in `sample_stats`.
+
+    Parameters
+    ----------
+    draws : int, default 1000
+        Draws of each chain.
+    tune : int, default 0
+        Draws of each chain to throw away. The warm-up is automatic and comes before; chains
+        start at a fresh reference draw with everything frozen, so that none is needed.
+    chains : int, default 4
+    cores : int, optional
+        Threads; by default as many as there are chains and cores.
+    model : pymc.Model, optional
+        By default the model on the context stack.
+    random_seed : int or numpy.random.Generator, optional
+        Same seeds give the same draws, whatever `cores` is.
+    progressbar : bool or str, default True
+        As in `pm.sample`.
+    progressbar_theme : rich.theme.Theme, optional
+    quiet : bool, default False
+        Neither progress nor messages.
+    target_accept : float, default 0.8
+        Acceptance probability that the step size of each rung is tuned for.
+    ladder_move : str, default "metropolized_gibbs"
+        How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
+        eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
+        "nonreversible" keeps a direction until a rejection (Sakai & Hukushima 2016).
+    reference : {"prior"}, default "prior"
+        Distribution at beta = 0.
+    betas : sequence of float, optional
+        Inverse temperatures from 0 to 1; by default they are placed so that neighboring
+        rejection rates are equal.
+    rungs_per_barrier : float, default 1.5
+        Intervals of an automatic ladder, per unit of the barrier.
+    keep : {"log_ratio"} or None, default "log_ratio"
+        Whether to keep the flat trace of log_ratio and rung of every iteration.
+    var_names : sequence of str, optional
+        Variables to keep in `posterior`; by default all.
+    discard_tuned_samples : bool, default True
+    compute_convergence_checks : bool, default True
+        PyMC's R-hat and effective sample size checks of the draws.
+    idata_kwargs : dict, optional
+        For `pm.to_inference_data`.
+
+    Returns
+    -------
+    xarray.DataTree
+        Groups `posterior`, `sample_stats` (one schema for both front doors), `observed_data`,
+        `constant_data`, `tempering`, and `tempering_trace` where it is kept.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model cannot be tempered; the message says why and what to do.
+    StuckChainError
+        A chain did not come back to beta = 1 before its first draw.
+    ValueError
+        An argument out of its range.
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_tempering as pmt
+    >>> with pm.Model():
+    ...     mu = pm.Normal("mu", 0, 10)
+    ...     y = pm.Normal("y", mu, 1, observed=[1.0, 2.0])
+    ...     idata = pmt.sample(500, random_seed=1, quiet=True)
+    >>> idata.posterior["mu"].shape
+    (4, 500)
+    """
+    _check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+    if keep not in ("log_ratio", None):
+        raise ValueError(f"keep must be 'log_ratio' or None, not {keep!r}.")
+    options = Options(ladder_move, reference, betas, rungs_per_barrier)
+    kernel = HMC(target_accept)
+    model = find_model(model)
+    if var_names is not None:
+        _check_names(model, var_names)
+    cores = min(chains, cores or os.cpu_count() or 1)
+    rng = np.random.default_rng(random_seed)
+    show = bool(progressbar) and not quiet
+    with status_line(show) as report:
+        warmup = prepare(model, kernel, options, rng, cores=cores, report=report)
+    n_draws = draws + tune
+    runs = start_runs(warmup.plan, n_draws, rng.spawn(chains), keep == "log_ratio")
+    started = perf_counter()
+    ladder = warmup.plan.ladder
+    bars = ChainProgress(runs, ladder, n_draws, progressbar if show else False, progressbar_theme)
+    with bars:
+        interrupted = run_chains(warmup.plan, runs, n_draws, cores=cores, watch=bars.update)
+    seconds = perf_counter() - started
+    for message in {run.stuck for run in runs if run.stuck}:
+        warnings.warn(message, TemperingWarning, stacklevel=2)
+    if interrupted:
+        least = min(run.state.n_draws for run in runs)
+        if max(run.state.n_draws for run in runs) <= tune:
+            raise KeyboardInterrupt("Interrupted before the first draw.")
+        warnings.warn(
+            f"Interrupted: the chains had drawn at least {least} of {n_draws} draws; estimates "
+            "use these alone.",
+            TemperingWarning,
+            stacklevel=2,
+        )
+    idata = build_datatree(
+        runs,
+        warmup,
+        tune=tune,
+        seconds=seconds,
+        var_names=var_names,
+        discard_tuned_samples=discard_tuned_samples,
+        idata_kwargs=idata_kwargs or {},
+    )
+    if not quiet:
+        if compute_convergence_checks:
+            log_warnings(run_convergence_checks(idata, model))
+        with warnings.catch_warnings():  # the verdict says the same
+            warnings.simplefilter("ignore", TemperingWarning)
+            logger.info(diagnose(idata).verdict)
+    return idata
+
+
+def _check_counts(draws: int, tune: int, chains: int, cores: int | None) -> None:
+    """Refuse counts that leave nothing to do."""
+    for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
+        if int(value) != value or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    if cores is not None and (int(cores) != cores or cores < 1):
+        raise ValueError(f"cores must be a whole number of at least 1, not {cores!r}.")
+
+
+def _check_names(model: pm.Model, var_names: Sequence[str]) -> None:
+    """Refuse names that the posterior does not have."""
+    known = [rv.name for rv in model.unobserved_RVs]
+    unknown = [name for name in var_names if name not in known]
+    if unknown:
+        raise ValueError(
+            f"var_names {', '.join(map(repr, unknown))} are not among the model's unobserved "
+            f"variables: {', '.join(known)}."
+        )

@@ -1,0 +1,32 @@
+"""PyMC models whose log Z(beta) and moments are known exactly at every inverse temperature."""
+
+from pymc_tempering.testsystems.base import TestSystem
+from pymc_tempering.testsystems.binomial import beta_binomial, unidentifiable_binomial
+from pymc_tempering.testsystems.box import eggbox, gaussian_shells
+from pymc_tempering.testsystems.hierarchical import eight_schools, hierarchical_normal
+from pymc_tempering.testsystems.linear import (
+    conjugate_regression,
+    gaussian,
+    gaussian_posterior,
+    normal_inverse_gamma_regression,
+)
+from pymc_tempering.testsystems.logistic import logistic_regression
+from pymc_tempering.testsystems.mixtures import gaussian_mixture, spike, twenty_modes
+
+__all__ = [
+    "TestSystem",
+    "beta_binomial",
+    "conjugate_regression",
+    "eggbox",
+    "eight_schools",
+    "gaussian",
+    "gaussian_mixture",
+    "gaussian_posterior",
+    "gaussian_shells",
+    "hierarchical_normal",
+    "logistic_regression",
+    "normal_inverse_gamma_regression",
+    "spike",
+    "twenty_modes",
+    "unidentifiable_binomial",
+]

@@ -1,0 +1,119 @@
+"""Chains on threads, in short chunks, so that progress and Ctrl-C get through."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import numpy as np
+
+from pymc_tempering.chains import ChainState, Plan, make_runner, new_record, start_chain
+from pymc_tempering.engine import N_TRACE, Record
+from pymc_tempering.exceptions import StuckChainError
+from pymc_tempering.prepare import cycle_bound, stuck_message
+
+FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 500, 0.05, 1_000_000
+POLL_SECONDS = 0.1
+
+
+@dataclass
+class ChainRun:
+    """One chain at work: its state, its record, and the pieces of its flat trace.
+
+    Attributes
+    ----------
+    trace : list of (log_ratio, rung)
+        A pair of arrays a chunk; empty when no trace is kept.
+    stuck : str
+        Why the chain was given up or is slow to come back; empty if all is well.
+    """
+
+    state: ChainState
+    record: Record
+    keep_trace: bool
+    trace: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    stuck: str = ""
+
+
+def start_runs(
+    plan: Plan, n_draws: int, rngs: Sequence[np.random.Generator], keep_trace: bool
+) -> list[ChainRun]:
+    """Start a chain for each generator, with space for `n_draws` draws."""
+    dim, n_rungs = plan.reference.path.dim, plan.ladder.n_rungs
+    return [
+        ChainRun(start_chain(plan, rng), new_record(n_draws, n_rungs, dim), keep_trace)
+        for rng in rngs
+    ]
+
+
+def _work(plan: Plan, run: ChainRun, n_draws: int, stop: threading.Event) -> None:
+    """Run one chain to its last draw, or until it is told to stop."""
+    advance = make_runner(plan)
+    bound = cycle_bound(plan)
+    chunk = FIRST_CHUNK
+    while run.state.n_draws < n_draws and not stop.is_set():
+        started = perf_counter()
+        record = run.record
+        if run.keep_trace:
+            buffers = np.empty(chunk), np.empty(chunk, dtype=np.int64)
+            record = record._replace(trace_log_ratio=buffers[0], trace_rung=buffers[1])
+            run.state.chain.counters[N_TRACE] = 0
+        advance(run.state, record, n_draws, chunk)
+        if run.keep_trace:
+            n = run.state.n_trace
+            run.trace.append((buffers[0][:n].copy(), buffers[1][:n].astype(np.int32)))
+        if run.state.steps_in_cycle > bound:
+            run.stuck = stuck_message(plan, run.state.rung)
+            if run.state.n_draws == 0:
+                raise StuckChainError(run.stuck)
+        seconds = max(perf_counter() - started, 1e-6)
+        chunk = int(np.clip(chunk * min(2.0, CHUNK_SECONDS / seconds), 1, MAX_CHUNK))
+
+
+def run_chains(
+    plan: Plan,
+    runs: Sequence[ChainRun],
+    n_draws: int,
+    *,
+    cores: int,
+    watch: Callable[[], None] = lambda: None,
+) -> bool:
+    """Run all chains to `n_draws` draws each.
+
+    Parameters
+    ----------
+    plan : Plan
+    runs : sequence of ChainRun
+    n_draws : int
+    cores : int
+        Threads.
+    watch : callable, optional
+        Called from this thread a few times a second.
+
+    Returns
+    -------
+    bool
+        Whether Ctrl-C cut the run short; the runs then hold what there was.
+
+    Raises
+    ------
+    StuckChainError
+        A chain did not come back to beta = 1 before its first draw.
+    """
+    stop = threading.Event()
+    interrupted = False
+    with ThreadPoolExecutor(cores) as pool:
+        futures: set[Future[None]] = {pool.submit(_work, plan, r, n_draws, stop) for r in runs}
+        pending = set(futures)
+        try:
+            while pending:
+                done, pending = wait(pending, POLL_SECONDS, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                watch()
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            stop.set()
+    return interrupted

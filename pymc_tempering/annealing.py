@@ -12,11 +12,13 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
+from pymc_tempering.compiled import Point
 from pymc_tempering.engine import sweep
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Kernel
 from pymc_tempering.ladder import PathSample
-from pymc_tempering.references import Prior
+from pymc_tempering.mixture import evaluate
+from pymc_tempering.references import Reference
 
 MAX_STAGES = 2000
 MIN_SWEEPS, MAX_SWEEPS = 2, 12
@@ -88,7 +90,7 @@ def systematic_resample(weights: np.ndarray, rng: np.random.Generator) -> np.nda
 
 
 def anneal(
-    reference: Prior,
+    reference: Reference,
     kernel: Kernel,
     rng: np.random.Generator,
     *,
@@ -100,7 +102,7 @@ def anneal(
 
     Parameters
     ----------
-    reference : Prior
+    reference : Reference
     kernel : Kernel
     rng : numpy.random.Generator
     n_particles : int, default 512
@@ -117,8 +119,9 @@ def anneal(
     xs = reference.draw(n_particles, reference.spawn(rng))
     values = np.empty((n_particles, 2))
     grads = np.empty((n_particles, 2, path.dim))
+    mixture = reference.mixture.copy()
     for i in range(n_particles):
-        path.density(xs[i], values[i], grads[i])
+        evaluate(path.density, Point(xs[i], values[i], grads[i], mixture))
     values[~np.isfinite(xs).all(axis=1), 1] = -np.inf
     values[np.isnan(values[:, 1]), 1] = -np.inf
     scratch = np.empty((kernel.n_scratch, path.dim))
@@ -145,7 +148,7 @@ def anneal(
             totals = np.zeros(N_INFO)
             params = kernel.pack(step, scale)
             sweep(
-                path.density, kernel.transition, xs, values, grads, beta, params,
+                path.density, kernel.transition, xs, values, grads, mixture, beta, params,
                 path.circular, scratch, rng, totals,
             )  # fmt: skip
             evaluations += int(totals[N_EVALUATIONS])

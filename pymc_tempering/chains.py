@@ -27,7 +27,7 @@ from pymc_tempering.engine import (
 )
 from pymc_tempering.kernels import Kernel
 from pymc_tempering.ladder import Ladder
-from pymc_tempering.references import Prior
+from pymc_tempering.references import Reference
 
 REFERENCE_BATCH = 256
 """Reference draws that are made at a time; each is used once."""
@@ -39,7 +39,7 @@ class Plan:
 
     Attributes
     ----------
-    reference : Prior
+    reference : Reference
         The reference, which knows its path.
     kernel : Kernel
     ladder : Ladder
@@ -49,7 +49,7 @@ class Plan:
     ladder_move : {"metropolized_gibbs", "gibbs", "nonreversible"}
     """
 
-    reference: Prior
+    reference: Reference
     kernel: Kernel
     ladder: Ladder
     step_sizes: np.ndarray
@@ -118,18 +118,26 @@ def start_chain(plan: Plan, rng: np.random.Generator) -> ChainState:
     counters[AWAITS_TOUR] = 1
     scalars = np.zeros(len(SCALAR_STATS))
     scalars[LOWEST] = n_rungs - 1
-    chain = Chain(new_point(dim), counters, np.zeros((len(RUNG_STATS), n_rungs)), scalars)
+    chain = Chain(
+        new_point(dim, plan.reference.mixture),
+        counters,
+        np.zeros((len(RUNG_STATS), n_rungs)),
+        scalars,
+    )
     return ChainState(chain, np.empty((0, dim)), rng, plan.reference.spawn(rng))
 
 
-def new_record(n_draws: int, n_rungs: int, dim: int, n_trace: int = 0) -> Record:
-    """Space for `n_draws` draws and a flat trace of `n_trace` iterations."""
+def new_record(
+    n_draws: int, n_rungs: int, dim: int, n_trace: int = 0, *, keep_states: bool = False
+) -> Record:
+    """Space for `n_draws` draws and a flat trace of `n_trace` iterations, with states or not."""
     return Record(
         np.empty((n_draws, dim)),
         np.empty((n_draws, len(RUNG_STATS), n_rungs)),
         np.empty((n_draws, len(SCALAR_STATS))),
         np.empty(n_trace),
         np.empty(n_trace, dtype=np.int64),
+        np.empty((n_trace if keep_states else 0, dim)),
     )
 
 

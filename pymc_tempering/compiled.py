@@ -33,14 +33,19 @@ class Point(NamedTuple):
         `log_reference(x)` and `log_ratio(x)`, in nats.
     grads : array, shape (2, d)
         Their gradients.
+    mixture : array
+        Components of a fitted reference, packed by `pymc_tempering.mixture`, with scratch
+        space of this point's own; no rows where the prior is the reference.
     """
 
     x: np.ndarray
     values: np.ndarray
     grads: np.ndarray
+    mixture: np.ndarray
 
 
-POINT = types.NamedTuple((VECTOR, VECTOR, MATRIX), Point)
+NO_MIXTURE = np.empty((0, 0))
+POINT = types.NamedTuple((VECTOR, VECTOR, MATRIX, MATRIX), Point)
 DENSITY_SIGNATURE = types.void(VECTOR, VECTOR, MATRIX)
 DENSITY = types.FunctionType(DENSITY_SIGNATURE)
 
@@ -49,9 +54,9 @@ KERNEL_SIGNATURE = types.void(DENSITY, POINT, float64, VECTOR, MATRIX, RNG, VECT
 KERNEL = types.FunctionType(KERNEL_SIGNATURE)
 
 
-def new_point(dim: int) -> Point:
-    """Allocate a point of `dim` dimensions."""
-    return Point(np.zeros(dim), np.zeros(2), np.zeros((2, dim)))
+def new_point(dim: int, mixture: np.ndarray = NO_MIXTURE) -> Point:
+    """Allocate a point of `dim` dimensions, with its own copy of a packed mixture."""
+    return Point(np.zeros(dim), np.zeros(2), np.zeros((2, dim)), mixture.copy())
 
 
 def _adapt(function: Function, name: str, source: str, signature: Any) -> Callable:

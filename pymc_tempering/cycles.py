@@ -27,6 +27,14 @@ RUNG_STATS = (
     "accept_sum",
     "up_accept_sum",
 )
+FRESH_SCALARS = (
+    "check_log_z",
+    "check_mcse",
+    "check_n_tours",
+    "check_needed",
+    "check_log_ratio_max",
+)
+FRESH_VECTORS = ("check_share", "check_share_mcse", "check_count")
 SCALAR_STATS = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
 
 
@@ -106,3 +114,50 @@ accept_sum, up_accept_sum : ndarray, shape (C, N, K)
     def n_draws(self) -> int:
         """Number of recorded draws in each chain, N."""
         return int(self.tour_start.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class ColdDraws:
+    """What is known of the draws at beta = 1 of one leg.
+
+    Attributes
+    ----------
+    log_ratio : ndarray, shape (chain, draw)
+        log_ratio under the *fitted* reference, in nats.
+    component : ndarray of int, shape (chain, draw)
+        Component of the fitted reference that is most likely for the draw.
+    tour_start : ndarray of bool, shape (chain, draw)
+        Whether a tour starts in the draw's cycle.
+    """
+
+    log_ratio: FloatArray
+    component: FloatArray
+    tour_start: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class FreshTours:
+    """Summary of the fresh tours from the prior, small enough to travel with each draw.
+
+    Attributes
+    ----------
+    log_z, mcse : float
+        Their own RTS estimate (nats).
+    n_tours : float
+        Completed tours.
+    needed : float
+        Tours that were asked for.
+    log_ratio_max : float
+        Largest log_ratio of their cold draws under the fitted reference (nats).
+    share, share_mcse, count : ndarray, shape (J,)
+        Share of the cold draws in each component, its error, and the number of draws.
+    """
+
+    log_z: float
+    mcse: float
+    n_tours: float
+    needed: float
+    log_ratio_max: float
+    share: FloatArray
+    share_mcse: FloatArray
+    count: FloatArray

@@ -1,16 +1,21 @@
 """Read tempering statistics out of a DataTree, and convert PyMC's form of them to a tidy one."""
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from pymc_tempering.cycles import (
+    FRESH_SCALARS,
+    FRESH_VECTORS,
     LADDER_STATS,
     RUNG_STATS,
     SCALAR_STATS,
+    ColdDraws,
     CycleStats,
     FloatArray,
+    FreshTours,
 )
 from pymc_tempering.exceptions import LadderError, NotTemperedError
 
@@ -59,6 +64,21 @@ def read_cycles(idata: xr.DataTree) -> CycleStats:
     scalar = {name: _float(_ordered(stats[name], vector=False)) for name in SCALAR_STATS}
     start = scalar.pop("tour_start") != 0.0
     return CycleStats(**ladder, **rung, **scalar, tour_start=start)
+
+
+def read_check(idata: xr.DataTree) -> tuple[ColdDraws, FreshTours] | None:
+    """Read the draws of a fitted leg and the summary of its check; None without a check."""
+    stats = _stats_group(idata)
+    if any(name not in stats for name in ("component", *FRESH_SCALARS, *FRESH_VECTORS)):
+        return None
+    log_ratio, component, start = (
+        _float(_ordered(stats[name], vector=False))
+        for name in ("log_ratio", "component", "tour_start")
+    )
+    values: dict[str, Any] = {name: float(stats[name].values.flat[0]) for name in FRESH_SCALARS}
+    values |= {name: _ladder(stats[name]) for name in FRESH_VECTORS}
+    fresh = FreshTours(**{name.removeprefix("check_"): v for name, v in values.items()})
+    return ColdDraws(log_ratio, component, start != 0.0), fresh
 
 
 def convert(idata: xr.DataTree) -> xr.DataTree:
@@ -122,6 +142,9 @@ def _with_rungs(stats: xr.Dataset, cycles: CycleStats) -> xr.Dataset:
         for name in names
         if name != "beta"
     }
+    shares = {f"{name}_dim_0": "mixture_component" for name in FRESH_VECTORS}
+    stats = stats.rename_dims({old: new for old, new in shares.items() if old in stats.dims})
+    stats = stats.drop_vars([name for name in shares if name in stats.variables])
     tidy = stats.drop_vars([*names, *(dim for dim in old if dim in stats.variables)])
     renamed = {name: (("chain", "draw", "rung"), v.values, v.attrs) for name, v in vectors.items()}
     coords = {"rung": np.arange(cycles.beta.size), "beta": ("rung", cycles.beta)}

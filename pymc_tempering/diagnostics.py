@@ -10,8 +10,8 @@ from pymc_tempering.cycles import CycleStats
 from pymc_tempering.datatree import read_cycles
 from pymc_tempering.evidence import rungs
 from pymc_tempering.evidence.checks import MAX_REJECTION
+from pymc_tempering.evidence.front import estimate
 from pymc_tempering.evidence.result import Evidence, plus_minus
-from pymc_tempering.evidence.rts import rts
 
 MAX_AUTOCORRELATION = 0.9
 """Autocorrelation of log_ratio across one exploration above which the kernel is called bad."""
@@ -27,9 +27,10 @@ class Diagnosis:
     ----------
     table : DataFrame
         One row a rung: ``beta``; ``occupancy``, the Rao-Blackwellized share of iterations, and
-        its ``target`` r; ``visits``; ``rejection`` of the move to the next rung (NaN at the last
-        one); ``acceptance`` of the kernel; ``autocorrelation`` of log_ratio across one
-        exploration; ``barrier``, the cumulative sum of rejection rates.
+        its ``target`` r; ``visits``; ``rejection`` of the move between the rung and the next (NaN
+        at the last one), out of the less occupied of the two; ``acceptance`` of the kernel;
+        ``autocorrelation`` of log_ratio across one exploration; ``barrier``, the cumulative sum
+        of rejection rates.
     barrier : float
         Lambda, the sum of all rejection rates; about 2 Lambda rungs are needed.
     round_trips : tuple of int
@@ -59,6 +60,7 @@ class Diagnosis:
         table = self.table.to_string(float_format=lambda value: f"{value:.3g}", na_rep="-")
         trips = ", ".join(str(n) for n in self.round_trips)
         first, second = self.halves
+        check = self.evidence.check
         return "\n".join(
             [
                 table,
@@ -66,6 +68,7 @@ class Diagnosis:
                 f"divergences {self.divergences}",
                 f"log Z {plus_minus(self.evidence.log_z, self.evidence.mcse)} nats; "
                 f"first half {first:.3f}, second half {second:.3f}",
+                *([] if check is None else [f"fitted reference, {check}"]),
                 self.verdict,
             ]
         )
@@ -106,12 +109,12 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
     >>> from pymc_tempering.synthetic import gaussian_run
     >>> diagnosis = pmt.diagnose(gaussian_run(draws=400))
     >>> diagnosis.table["rejection"].round(1).tolist()
-    [0.2, 0.2, 0.3, 0.3, nan]
+    [0.1, 0.2, 0.3, 0.3, nan]
     >>> diagnosis.verdict[:3]
     'ok:'
     """
     stats = read_cycles(idata)
-    evidence = rts(stats)
+    evidence = estimate(idata)
     table = rung_table(stats)
     return Diagnosis(
         table=table,

@@ -12,6 +12,7 @@ from numba import int64, types
 
 from pymc_tempering.compiled import DENSITY, KERNEL, MATRIX, POINT, RNG, VECTOR, Point
 from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO
+from pymc_tempering.mixture import evaluate
 
 # What a cycle accumulates for each rung; rows of `Cycle.per_rung`.
 RUNG_STATS = (
@@ -40,8 +41,11 @@ SCALAR_STATS = (
     "diverging",
     "n_zero_likelihood",
     "lp",
+    "log_ratio",
 )
-STEPS, LOWEST, TOUR_START, N_STEPS, N_DIVERGENCES, DIVERGING, N_ZERO, LP = range(len(SCALAR_STATS))
+STEPS, LOWEST, TOUR_START, N_STEPS, N_DIVERGENCES, DIVERGING, N_ZERO, LP, LOG_RATIO = range(
+    len(SCALAR_STATS)
+)
 
 # Positions in `Chain.counters`.
 RUNG, DIRECTION, AWAITS_TOUR, REF_USED, N_DRAWS, N_TRACE, N_ITERATIONS = range(7)
@@ -80,18 +84,25 @@ class Chain(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Space for draws and, unless it has length 0, for the flat trace of the iterations."""
+    """Space for draws, and for the flat trace of the iterations.
+
+    `trace_log_ratio` and `trace_rung` have length 0 if no trace is kept, and `trace_x` has no
+    rows if the states of the trace are not.
+    """
 
     x: np.ndarray
     per_rung: np.ndarray
     scalars: np.ndarray
     trace_log_ratio: np.ndarray
     trace_rung: np.ndarray
+    trace_x: np.ndarray
 
 
 RUNGS = types.NamedTuple((VECTOR, VECTOR, MATRIX), Rungs)
 CHAIN = types.NamedTuple((POINT, int64[::1], MATRIX, VECTOR), Chain)
-RECORD = types.NamedTuple((MATRIX, numba.float64[:, :, ::1], MATRIX, VECTOR, int64[::1]), Record)
+RECORD = types.NamedTuple(
+    (MATRIX, numba.float64[:, :, ::1], MATRIX, VECTOR, int64[::1], MATRIX), Record
+)
 
 
 @numba.njit(int64(VECTOR, int64, int64, numba.float64), cache=True, nogil=True)
@@ -159,7 +170,7 @@ def run(  # type: ignore[no-untyped-def]
                 return NEEDS_REFERENCE
             point.x[:] = references[counters[REF_USED]]
             counters[REF_USED] += 1
-            density(point.x, point.values, point.grads)
+            evaluate(density, point)
             info[ACCEPTANCE] = 1.0
             info[N_EVALUATIONS] = 1.0
             info[DIVERGED] = 0.0
@@ -212,10 +223,13 @@ def run(  # type: ignore[no-untyped-def]
         if keeps_trace:
             record.trace_log_ratio[counters[N_TRACE]] = log_ratio
             record.trace_rung[counters[N_TRACE]] = rung
+            if record.trace_x.shape[0] > 0:
+                record.trace_x[counters[N_TRACE]] = point.x
             counters[N_TRACE] += 1
         if rung == top:
             scalars[DIVERGING] = info[DIVERGED]
             scalars[LP] = point.values[0] + log_ratio
+            scalars[LOG_RATIO] = log_ratio
             i = counters[N_DRAWS]
             record.x[i] = point.x
             record.per_rung[i] = per_rung
@@ -230,17 +244,17 @@ def run(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(
-    types.void(DENSITY, KERNEL, MATRIX, MATRIX, numba.float64[:, :, ::1], numba.float64, VECTOR,
-               int64[::1], MATRIX, RNG, VECTOR),
+    types.void(DENSITY, KERNEL, MATRIX, MATRIX, numba.float64[:, :, ::1], MATRIX, numba.float64,
+               VECTOR, int64[::1], MATRIX, RNG, VECTOR),
     cache=True, nogil=True,
 )  # fmt: skip
 def sweep(  # type: ignore[no-untyped-def]
-    density, kernel, xs, values, grads, beta, params, circular, scratch, rng, totals
+    density, kernel, xs, values, grads, mixture, beta, params, circular, scratch, rng, totals
 ):
     """Move each of N particles once at `beta`; add their info to `totals`."""
     info = np.zeros(N_INFO)
     for i in range(xs.shape[0]):
-        point = Point(xs[i], values[i], grads[i])
+        point = Point(xs[i], values[i], grads[i], mixture)
         kernel(density, point, beta, params, scratch, rng, info)
         for j in circular:
             xs[i, j] = (xs[i, j] + np.pi) % (2.0 * np.pi) - np.pi

@@ -1,5 +1,6 @@
 """From recorded chains to a DataTree, by the same road as `pm.sample`."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,15 +10,18 @@ import xarray as xr
 from pymc.backends.base import MultiTrace, _choose_chains
 from pymc.backends.ndarray import NDArray
 
+from pymc_tempering.auto import Prepared
+from pymc_tempering.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS
 from pymc_tempering.datatree import convert
-from pymc_tempering.stats import draw_stats, subarray_dtypes
+from pymc_tempering.legs import Leg
+from pymc_tempering.stats import Schema
 from pymc_tempering.warmup import Warmup
 from pymc_tempering.workers import ChainRun
 
 
 def build_datatree(
     runs: Sequence[ChainRun],
-    warmup: Warmup,
+    prepared: Prepared,
     *,
     tune: int,
     seconds: float,
@@ -30,9 +34,9 @@ def build_datatree(
     Chains of unequal length (after an interrupt) are cut to the length that keeps most draws,
     as PyMC does.
     """
-    plan = warmup.plan
+    plan, warmup = prepared.plan, prepared.warmup
     model = plan.reference.path.model
-    traces = _traces(runs, warmup, var_names)
+    traces = _traces(runs, prepared, var_names)
     chosen, length = _choose_chains(traces, tune if discard_tuned_samples else 0)
     trace = MultiTrace(chosen)[:length]
     n_tune = min(tune, len(trace))
@@ -53,7 +57,11 @@ def build_datatree(
         "annealing_seconds": warmup.seconds_annealing,
         "warmup_seconds": sum(r.seconds for r in warmup.rounds),
         "sampling_seconds": seconds,
+        "fits": prepared.fits,
+        "evaluations": json.dumps(prepared.work),
     }
+    if prepared.check is not None:
+        idata["tempering_check"] = xr.DataTree(_check_stats(prepared.check))
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in chosen]
     if any(run.trace for run in kept):
         idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
@@ -61,9 +69,9 @@ def build_datatree(
 
 
 def _traces(
-    runs: Sequence[ChainRun], warmup: Warmup, var_names: Sequence[str] | None
+    runs: Sequence[ChainRun], prepared: Prepared, var_names: Sequence[str] | None
 ) -> list[NDArray]:
-    plan = warmup.plan
+    plan = prepared.plan
     path = plan.reference.path
     model = path.model
     variables = None
@@ -71,7 +79,9 @@ def _traces(
         chosen = [v for v in model.unobserved_RVs if v.name in var_names]
         variables = model.replace_rvs_by_values(chosen)
     first = NDArray(model=model, vars=variables, test_point=path.layout.unravel(np.zeros(path.dim)))
-    dtypes = [subarray_dtypes(plan.ladder.n_rungs)]
+    fitted = prepared.fitted
+    schema = Schema(plan.ladder, None if fitted is None else fitted.components, prepared.fresh)
+    dtypes = [schema.dtypes]
     traces = []
     for i, run in enumerate(runs):
         trace = NDArray(
@@ -81,14 +91,29 @@ def _traces(
         n = run.state.n_draws
         trace.setup(n, i, dtypes)
         record = run.record
-        for x, per_rung, scalars in zip(
-            record.x[:n], record.per_rung[:n], record.scalars[:n], strict=True
-        ):
-            stats = draw_stats(plan.ladder, per_rung, scalars)
+        components = schema.components_of(record.x[:n]) if n else None
+        for j, x in enumerate(record.x[:n]):
+            component = None if components is None else components[j]
+            stats = schema.draw(record.per_rung[j], record.scalars[j], component)
             trace.record(path.layout.unravel(x), [stats], in_warmup=False)
         trace.close()
         traces.append(trace)
     return traces
+
+
+def _check_stats(check: Leg) -> xr.Dataset:
+    """Statistics of the fresh tours from the prior, in the form of `sample_stats`."""
+    cycles, dims = check.cycles, ("chain", "draw", "rung")
+    ladder = {name: ("rung", getattr(cycles, name)) for name in LADDER_STATS if name != "beta"}
+    vectors = {name: (dims, getattr(cycles, name)) for name in RUNG_STATS}
+    scalars = {name: (dims[:2], getattr(cycles, name)) for name in SCALAR_STATS}
+    coords = {
+        "chain": np.arange(cycles.n_chains),
+        "draw": np.arange(cycles.n_draws),
+        "rung": np.arange(cycles.beta.size),
+        "beta": ("rung", cycles.beta),
+    }
+    return xr.Dataset({**ladder, **vectors, **scalars}, coords)
 
 
 def _history(warmup: Warmup) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From a PyMC model to a frozen plan, where both front doors start: compile, check, warm up."""
+"""From a PyMC model to a frozen plan from its prior: compile, check, warm up."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from pymc_tempering.path import compile_path
 from pymc_tempering.references import Prior, check_reference, compile_prior
 from pymc_tempering.warmup import Warmup, warm_up
 
-REFERENCES: dict[str, Callable[..., Prior]] = {"prior": compile_prior}
+REFERENCES = ("auto", "prior", "fitted")
 
 CYCLE_BOUND = 2000
 """A chain that has not come back to beta = 1 within this many iterations per rung is stuck."""
@@ -27,9 +27,10 @@ class Options:
     """What a user can say about the sampler; checked before any work."""
 
     ladder_move: str = "metropolized_gibbs"
-    reference: str = "prior"
+    reference: str = "auto"
     betas: Sequence[float] | None = None
     rungs_per_barrier: float = 1.5
+    check_tours: int = 100
 
     def __post_init__(self) -> None:
         if self.ladder_move not in LADDER_MOVES:
@@ -46,6 +47,12 @@ class Options:
             check_betas(self.betas)
         if not self.rungs_per_barrier > 0:
             raise LadderError("rungs_per_barrier must be positive.")
+        if self.check_tours < 20:
+            raise ValueError("check_tours must be at least 20: fewer tours have no error.")
+        if self.betas is not None and self.reference != "prior":
+            raise ValueError(
+                "betas are those of the path from the prior; give reference='prior' with them."
+            )
 
 
 def find_model(model: pm.Model | None) -> pm.Model:
@@ -56,12 +63,12 @@ def find_model(model: pm.Model | None) -> pm.Model:
         raise ModelError("No model: call this inside `with model:`, or pass `model=`.") from error
 
 
-def compile_reference(model: pm.Model, options: Options) -> Prior:
-    """Compile the path of a model and its reference."""
-    return REFERENCES[options.reference](compile_path(model))
+def compile_prior_reference(model: pm.Model) -> Prior:
+    """Compile the path of a model and its prior."""
+    return compile_prior(compile_path(model))
 
 
-def prepare(
+def warm_up_prior(
     model: pm.Model,
     kernel: Kernel,
     options: Options,
@@ -70,7 +77,7 @@ def prepare(
     cores: int,
     report: Callable[[str], None] = lambda line: None,
 ) -> Warmup:
-    """Compile the model, check it at reference draws, and run the warm-up.
+    """Compile the model, check it at draws from the prior, and run the warm-up from there.
 
     Raises
     ------
@@ -78,8 +85,8 @@ def prepare(
         The model cannot be tempered; see their messages.
     """
     report("Compiling (the first time ever takes up to a minute)")
-    reference = compile_reference(model, options)
-    report("Checking the model at draws from the reference")
+    reference = compile_prior_reference(model)
+    report("Checking the model at draws from the prior")
     check_reference(reference)
     warmup = warm_up(
         reference,
@@ -97,7 +104,7 @@ def prepare(
             f"visited a rung {np.exp(warmup.rounds[-1].max_log_off):.0f} times too often or too "
             "rarely. Run more draws, and look at pmt.diagnose.",
             TemperingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return warmup
 

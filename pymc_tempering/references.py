@@ -2,13 +2,15 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pymc.pytensorf import compile as pymc_compile
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import In
 from pytensor.graph.basic import Variable
@@ -16,8 +18,9 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import random_generator_type
 
-from pymc_tempering.compiled import Point, adapt_draws, new_point
+from pymc_tempering.compiled import NO_MIXTURE, adapt_draws, new_point
 from pymc_tempering.exceptions import ImproperPriorError, LikelihoodError, TemperingWarning
+from pymc_tempering.mixture import evaluate as evaluate_point
 from pymc_tempering.path import Path, freeze_shared, ordered_transform
 
 N_CHECK = 1000
@@ -28,6 +31,28 @@ MAX_ZERO_SHARE = 0.999
 
 MAX_OVERFLOW_SHARE = 1e-3
 """Refuse when a larger share of the reference draws has no finite unconstrained value."""
+
+
+class Reference(Protocol):
+    """What a reference distribution offers; `Prior` and `Fitted` are references."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+
+    @property
+    def path(self) -> Path:
+        """The compiled model."""
+
+    @property
+    def mixture(self) -> np.ndarray:
+        """Packed mixture that points carry; no rows for the prior."""
+
+    def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
+        """Child generators for one stream of draws."""
+
+    def draw(self, n: int, rngs: list[np.random.Generator]) -> np.ndarray:
+        """Draw `n` fresh, independent states, shape (n, d), unconstrained."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +73,7 @@ class Prior:
     draw_into: Callable
     n_rngs: int
     name: str = "prior"
+    mixture: np.ndarray = field(default_factory=lambda: NO_MIXTURE)
 
     def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
         """Child generators for one stream of draws."""
@@ -119,23 +145,30 @@ def compile_prior(path: Path) -> Prior:
     return Prior(path, adapt_draws(function, len(inputs), path.layout.slices), len(inputs))
 
 
-def evaluate(path: Path, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """log_reference and log_ratio, each of shape (n,), of draws of shape (n, d)."""
-    point: Point = new_point(path.dim)
+def evaluate(
+    path: Path, draws: np.ndarray, mixture: np.ndarray = NO_MIXTURE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Evaluate log_reference and log_ratio, each of shape (n,), at draws of shape (n, d)."""
+    point = new_point(path.dim, mixture)
     values = np.empty((len(draws), 2))
     for i, x in enumerate(draws):
-        path.density(x, point.values, point.grads)
+        point.x[:] = x
+        evaluate_point(path.density, point)
         values[i] = point.values
     return values[:, 0], values[:, 1]
 
 
 def _blame(model: pm.Model, path: Path, draws: np.ndarray) -> str:
-    """Likelihood terms and potentials that are NaN at some of the given draws, with shares."""
+    """Likelihood terms and potentials that are NaN or infinite at some of the given draws, with shares."""
     terms = model.observed_RVs + model.potentials
-    graphs = [pt.any(pt.isnan(graph)) for graph in model.logp(vars=terms, sum=False)]
-    function = pytensor.function(
-        model.value_vars, graphs, mode="FAST_COMPILE", on_unused_input="ignore"
-    )
+    graphs = [
+        pt.any(pt.isnan(graph) | pt.eq(graph, np.inf))
+        for graph in model.logp(vars=terms, sum=False)
+    ]
+    with model:  # so that parameters out of their bounds mean -inf here too
+        function = pymc_compile(
+            model.value_vars, graphs, mode="FAST_COMPILE", on_unused_input="ignore"
+        )
     bad = np.array([function(*path.layout.unravel(x).values()) for x in draws], dtype=float)
     return ", ".join(
         f"{term.name!r} ({share:.1%} of them)"

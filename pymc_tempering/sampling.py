@@ -12,11 +12,12 @@ import pymc as pm
 import xarray as xr
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 
+from pymc_tempering.auto import prepare
 from pymc_tempering.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels import HMC
 from pymc_tempering.output import build_datatree
-from pymc_tempering.prepare import Options, find_model, prepare
+from pymc_tempering.prepare import Options, find_model
 from pymc_tempering.progress import ChainProgress, status_line
 from pymc_tempering.workers import run_chains, start_runs
 
@@ -36,9 +37,10 @@ def sample(
     quiet: bool = False,
     target_accept: float = 0.8,
     ladder_move: str = "metropolized_gibbs",
-    reference: str = "prior",
+    reference: str = "auto",
     betas: Sequence[float] | None = None,
     rungs_per_barrier: float = 1.5,
+    check_tours: int = 100,
     keep: Literal["log_ratio"] | None = "log_ratio",
     var_names: Sequence[str] | None = None,
     discard_tuned_samples: bool = True,
@@ -76,13 +78,16 @@ def sample(
         How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
         eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
         "nonreversible" keeps a direction until a rejection (Sakai & Hukushima 2016).
-    reference : {"prior"}, default "prior"
-        Distribution at beta = 0.
+    reference : {"auto", "prior", "fitted"}, default "auto"
+        Distribution at beta = 0: the prior; a mixture of t's fitted to tempered draws; or
+        ("auto") the fitted one where fresh tours from the prior confirm it.
     betas : sequence of float, optional
         Inverse temperatures from 0 to 1; by default they are placed so that neighboring
         rejection rates are equal.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
+    check_tours : int, default 100
+        Fresh tours from the prior that must confirm a fitted reference.
     keep : {"log_ratio"} or None, default "log_ratio"
         Whether to keep the flat trace of log_ratio and rung of every iteration.
     var_names : sequence of str, optional
@@ -121,7 +126,7 @@ def sample(
     _check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
     if keep not in ("log_ratio", None):
         raise ValueError(f"keep must be 'log_ratio' or None, not {keep!r}.")
-    options = Options(ladder_move, reference, betas, rungs_per_barrier)
+    options = Options(ladder_move, reference, betas, rungs_per_barrier, check_tours)
     kernel = HMC(target_accept)
     model = find_model(model)
     if var_names is not None:
@@ -130,14 +135,16 @@ def sample(
     rng = np.random.default_rng(random_seed)
     show = bool(progressbar) and not quiet
     with status_line(show) as report:
-        warmup = prepare(model, kernel, options, rng, cores=cores, report=report)
-    n_draws = draws + tune
-    runs = start_runs(warmup.plan, n_draws, rng.spawn(chains), keep == "log_ratio")
+        prepared = prepare(
+            model, kernel, options, rng, cores=cores, n_draws=chains * draws, report=report
+        )
+    n_draws, plan = draws + tune, prepared.plan
+    runs = start_runs(plan, n_draws, rng.spawn(chains), keep == "log_ratio")
     started = perf_counter()
-    ladder = warmup.plan.ladder
+    ladder = plan.ladder
     bars = ChainProgress(runs, ladder, n_draws, progressbar if show else False, progressbar_theme)
     with bars:
-        interrupted = run_chains(warmup.plan, runs, n_draws, cores=cores, watch=bars.update)
+        interrupted = run_chains(plan, runs, n_draws, cores=cores, watch=bars.update)
     seconds = perf_counter() - started
     for message in {run.stuck for run in runs if run.stuck}:
         warnings.warn(message, TemperingWarning, stacklevel=2)
@@ -153,7 +160,7 @@ def sample(
         )
     idata = build_datatree(
         runs,
-        warmup,
+        prepared,
         tune=tune,
         seconds=seconds,
         var_names=var_names,

@@ -1,11 +1,16 @@
 """One schema for both front doors: a recorded cycle as PyMC's statistics of a draw."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from pymc_tempering.cycles import FRESH_SCALARS, FRESH_VECTORS, FreshTours
 from pymc_tempering.engine import LOWEST, RUNG_STATS, SCALAR_STATS
+from pymc_tempering.fitted import nearest_component
 from pymc_tempering.ladder import Ladder
+from pymc_tempering.mixture import Mixture
 
 SCALAR_DTYPES: dict[str, type] = {
     "tempering_steps": int,
@@ -15,49 +20,84 @@ SCALAR_DTYPES: dict[str, type] = {
     "n_divergences": int,
     "diverging": bool,
     "n_zero_likelihood": int,
+    "log_ratio": float,
     "model_logp": float,  # PyMC renames it to `lp`
 }
-LADDER_STATS = ("beta", "log_z_ladder", "log_weight")
 
 
-def dtypes_and_shapes(n_rungs: int) -> dict[str, tuple[type, list[int]]]:
-    """`stats_dtypes_shapes` of a PyMC step method on `n_rungs` rungs."""
-    scalars: dict[str, tuple[type, list[int]]] = {
-        name: (dtype, []) for name, dtype in SCALAR_DTYPES.items()
-    }
-    vectors: dict[str, tuple[type, list[int]]] = {
-        name: (float, [n_rungs]) for name in (*LADDER_STATS, *RUNG_STATS)
-    }
-    return scalars | vectors
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """Statistics of the draws of one plan.
 
-
-def subarray_dtypes(n_rungs: int) -> dict[str, Any]:
-    """`stats_dtypes` of an instance: vectors as subarrays, which PyMC's trace then keeps."""
-    return {
-        name: np.dtype((dtype, tuple(shape))) if shape else dtype
-        for name, (dtype, shape) in dtypes_and_shapes(n_rungs).items()
-    }
-
-
-def draw_stats(ladder: Ladder, per_rung: np.ndarray, scalars: np.ndarray) -> dict[str, Any]:
-    """Statistics of one draw, of what its cycle accumulated.
-
-    Parameters
+    Attributes
     ----------
     ladder : Ladder
-    per_rung : array, shape (len(RUNG_STATS), K)
-    scalars : array, shape (len(SCALAR_STATS),)
+    components : Mixture, optional
+        Of a fitted reference.
+    fresh : FreshTours, optional
+        The summary of its check. It travels with every draw: `pm.sample` has no other place.
     """
-    named = dict(zip(SCALAR_STATS, scalars.tolist(), strict=True))
-    stats: dict[str, Any] = {
-        "beta": ladder.betas,
-        "log_z_ladder": ladder.log_z,
-        "log_weight": ladder.log_weights,
-        **dict(zip(RUNG_STATS, per_rung, strict=True)),
-    }
-    for name, dtype in SCALAR_DTYPES.items():
-        if name == "beta_min":
-            stats[name] = float(ladder.betas[int(scalars[LOWEST])])
-        else:
-            stats[name] = dtype(named["lp" if name == "model_logp" else name])
-    return stats
+
+    ladder: Ladder
+    components: Mixture | None = None
+    fresh: FreshTours | None = None
+
+    @cached_property
+    def _constants(self) -> dict[str, Any]:
+        """Statistics that are the same for every draw."""
+        constants: dict[str, Any] = {
+            "beta": self.ladder.betas,
+            "log_z_ladder": self.ladder.log_z,
+            "log_weight": self.ladder.log_weights,
+        }
+        if self.fresh is not None:
+            for name in (*FRESH_SCALARS, *FRESH_VECTORS):
+                constants[name] = getattr(self.fresh, name.removeprefix("check_"))
+        return constants
+
+    @property
+    def dtypes_and_shapes(self) -> dict[str, tuple[type, list[int]]]:
+        """`stats_dtypes_shapes` of a PyMC step method."""
+        known: dict[str, tuple[type, list[int]]] = {
+            name: (dtype, []) for name, dtype in SCALAR_DTYPES.items()
+        }
+        if self.components is not None:
+            known["component"] = (int, [])
+        for name, value in self._constants.items():
+            known[name] = (float, list(np.shape(value)))
+        return known | {name: (float, [self.ladder.n_rungs]) for name in RUNG_STATS}
+
+    @property
+    def dtypes(self) -> dict[str, Any]:
+        """`stats_dtypes` of an instance: vectors as subarrays, which PyMC's trace then keeps."""
+        return {
+            name: np.dtype((dtype, tuple(shape))) if shape else dtype
+            for name, (dtype, shape) in self.dtypes_and_shapes.items()
+        }
+
+    def components_of(self, xs: np.ndarray) -> np.ndarray | None:
+        """Component of each state, shape (n,), of states (n, d), if the reference is fitted."""
+        return None if self.components is None else nearest_component(self.components, xs)
+
+    def draw(
+        self, per_rung: np.ndarray, scalars: np.ndarray, component: int | None
+    ) -> dict[str, Any]:
+        """Statistics of one draw, of what its cycle accumulated.
+
+        Parameters
+        ----------
+        per_rung : array, shape (len(RUNG_STATS), K)
+        scalars : array, shape (len(SCALAR_STATS),)
+        component : int, optional
+        """
+        named = dict(zip(SCALAR_STATS, scalars.tolist(), strict=True))
+        named["model_logp"] = named["lp"]
+        named["beta_min"] = self.ladder.betas[int(scalars[LOWEST])]
+        stats: dict[str, Any] = {
+            **self._constants,
+            **dict(zip(RUNG_STATS, per_rung, strict=True)),
+            **{name: dtype(named[name]) for name, dtype in SCALAR_DTYPES.items()},
+        }
+        if component is not None:
+            stats["component"] = int(component)
+        return stats

@@ -14,6 +14,7 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_tempering.auto import prepare
 from pymc_tempering.chains import (
     ChainState,
     Plan,
@@ -23,16 +24,17 @@ from pymc_tempering.chains import (
     start_chain,
 )
 from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
+from pymc_tempering.fitted import Fitted
 from pymc_tempering.kernels import HMC
 from pymc_tempering.prepare import (
     Options,
-    compile_reference,
+    compile_prior_reference,
     cycle_bound,
     find_model,
-    prepare,
     stuck_message,
 )
-from pymc_tempering.stats import draw_stats, dtypes_and_shapes, subarray_dtypes
+from pymc_tempering.references import Prior, Reference
+from pymc_tempering.stats import Schema
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -68,13 +70,16 @@ class SimulatedTempering(BlockedStep):
         How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
         eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
         "nonreversible" keeps a direction until a rejection (Sakai & Hukushima 2016).
-    reference : {"prior"}, default "prior"
-        Distribution at beta = 0.
+    reference : {"auto", "prior", "fitted"}, default "auto"
+        Distribution at beta = 0: the prior; a mixture of t's fitted to tempered draws; or
+        ("auto") the fitted one where fresh tours from the prior confirm it.
     betas : sequence of float, optional
         Inverse temperatures from 0 to 1; by default they are placed so that neighboring
         rejection rates are equal.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
+    check_tours : int, default 100
+        Fresh tours from the prior that must confirm a fitted reference.
     cores : int, default 1
         Threads of the warm-up.
     random_seed : int or numpy.random.Generator, optional
@@ -118,9 +123,10 @@ class SimulatedTempering(BlockedStep):
         model: pm.Model | None = None,
         target_accept: float = 0.8,
         ladder_move: str = "metropolized_gibbs",
-        reference: str = "prior",
+        reference: str = "auto",
         betas: Any = None,
         rungs_per_barrier: float = 1.5,
+        check_tours: int = 100,
         cores: int = 1,
         random_seed: int | np.random.Generator | None = None,
         rng: Any = None,
@@ -130,11 +136,11 @@ class SimulatedTempering(BlockedStep):
     ) -> None:
         self.model = find_model(model)
         self.vars = check_vars(self.model, vars)
-        self.options = Options(ladder_move, reference, betas, rungs_per_barrier)
-        self.warmup = prepare(
+        options = Options(ladder_move, reference, betas, rungs_per_barrier, check_tours)
+        self.prepared = prepare(
             self.model,
             HMC(target_accept),
-            self.options,
+            options,
             np.random.default_rng(random_seed),
             cores=cores,
             report=logger.info,
@@ -142,16 +148,22 @@ class SimulatedTempering(BlockedStep):
         self.rng = get_random_generator(rng)
         self.tune = False
         self.state: ChainState | None = None
-        self._bind(self.warmup.plan)
+        fitted = self.prepared.fitted
+        schema = Schema(
+            self.prepared.plan.ladder,
+            None if fitted is None else fitted.components,
+            self.prepared.fresh,
+        )
+        self._bind(self.prepared.plan, schema)
 
-    def _bind(self, plan: Plan) -> None:
+    def _bind(self, plan: Plan, schema: Schema) -> None:
         """Derive from the plan what the steps use."""
-        n_rungs = plan.ladder.n_rungs
         self.plan = plan
-        self.stats_dtypes = [subarray_dtypes(n_rungs)]
-        self.stats_dtypes_shapes = dtypes_and_shapes(n_rungs)
+        self.schema = schema
+        self.stats_dtypes = [schema.dtypes]
+        self.stats_dtypes_shapes = schema.dtypes_and_shapes
         self._advance = make_runner(plan)
-        self._record = new_record(1, n_rungs, plan.reference.path.dim)
+        self._record = new_record(1, plan.ladder.n_rungs, plan.reference.path.dim)
 
     def setup_chain(self, rng: np.random.Generator, tune: int, draws: int) -> None:
         """Start a chain at a fresh draw from the reference."""
@@ -177,14 +189,17 @@ class SimulatedTempering(BlockedStep):
                 warned = True
         state.n_draws_ever += 1
         layout = self.plan.reference.path.layout
-        stats = draw_stats(
-            self.plan.ladder, self._record.per_rung[0].copy(), self._record.scalars[0]
+        record, component = self._record, self.schema.components_of(self._record.x)
+        stats = self.schema.draw(
+            record.per_rung[0].copy(),
+            record.scalars[0],
+            None if component is None else component[0],
         )
         return layout.unravel(self._record.x[0]), [stats]
 
     def __getstate__(self) -> dict[str, Any]:
         """State without compiled functions, which do not travel between processes."""
-        kept = ("vars", "options", "rng", "tune", "state")
+        kept = ("vars", "rng", "tune", "state", "schema")
         plan = self.plan
         return {name: getattr(self, name) for name in kept} | {
             "model": self.model,
@@ -195,7 +210,11 @@ class SimulatedTempering(BlockedStep):
         """Compile again (from the disk cache) what did not travel."""
         frozen = values.pop("frozen")
         self.__dict__.update(values)
-        self._bind(Plan(compile_reference(self.model, self.options), *frozen))
+        reference: Reference = compile_prior_reference(self.model)
+        if self.schema.components is not None:
+            assert isinstance(reference, Prior)
+            reference = Fitted(reference, self.schema.components)
+        self._bind(Plan(reference, *frozen), self.schema)
 
     @staticmethod
     def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[Any]]]:

@@ -20,7 +20,7 @@ from pymc_tempering.chains import (
 from pymc_tempering.engine import ACCEPT, RB_WEIGHT, RUNG, VISITS
 from pymc_tempering.kernels import Kernel
 from pymc_tempering.ladder import Ladder, PathSample, place_rungs
-from pymc_tempering.references import Prior
+from pymc_tempering.references import Reference
 
 ITERATIONS_PER_RUNG = 50
 """Iterations of each chain in the first round, per rung; doubled in every further round."""
@@ -148,7 +148,7 @@ def _tune_steps(plan: Plan, sums: np.ndarray) -> Plan:
 
 
 def warm_up(
-    reference: Prior,
+    reference: Reference,
     kernel: Kernel,
     rng: np.random.Generator,
     *,
@@ -165,7 +165,7 @@ def warm_up(
 
     Parameters
     ----------
-    reference : Prior
+    reference : Reference
     kernel : Kernel
     rng : numpy.random.Generator
     ladder_move : {"metropolized_gibbs", "gibbs", "nonreversible"}

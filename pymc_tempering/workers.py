@@ -23,8 +23,9 @@ class ChainRun:
 
     Attributes
     ----------
-    trace : list of (log_ratio, rung)
-        A pair of arrays a chunk; empty when no trace is kept.
+    trace : list of (log_ratio, rung, x)
+        Arrays of a chunk each; empty when no trace is kept. `x` has no rows unless states are
+        kept.
     stuck : str
         Why the chain was given up or is slow to come back; empty if all is well.
     """
@@ -32,19 +33,36 @@ class ChainRun:
     state: ChainState
     record: Record
     keep_trace: bool
-    trace: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    keep_states: bool = False
+    trace: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
     stuck: str = ""
 
 
 def start_runs(
-    plan: Plan, n_draws: int, rngs: Sequence[np.random.Generator], keep_trace: bool
+    plan: Plan,
+    n_draws: int,
+    rngs: Sequence[np.random.Generator],
+    keep_trace: bool,
+    *,
+    keep_states: bool = False,
 ) -> list[ChainRun]:
     """Start a chain for each generator, with space for `n_draws` draws."""
     dim, n_rungs = plan.reference.path.dim, plan.ladder.n_rungs
     return [
-        ChainRun(start_chain(plan, rng), new_record(n_draws, n_rungs, dim), keep_trace)
+        ChainRun(start_chain(plan, rng), new_record(n_draws, n_rungs, dim), keep_trace, keep_states)
         for rng in rngs
     ]
+
+
+def extend_runs(runs: Sequence[ChainRun], n_draws: int) -> None:
+    """Give the chains space for `n_draws` draws in all; what they have stays."""
+    for run in runs:
+        done, old = run.state.n_draws, run.record
+        _, _, n_rungs = old.per_rung.shape
+        new = new_record(n_draws, n_rungs, old.x.shape[1])
+        for name in ("x", "per_rung", "scalars"):
+            getattr(new, name)[:done] = getattr(old, name)[:done]
+        run.record = new
 
 
 def _work(plan: Plan, run: ChainRun, n_draws: int, stop: threading.Event) -> None:
@@ -56,13 +74,14 @@ def _work(plan: Plan, run: ChainRun, n_draws: int, stop: threading.Event) -> Non
         started = perf_counter()
         record = run.record
         if run.keep_trace:
-            buffers = np.empty(chunk), np.empty(chunk, dtype=np.int64)
-            record = record._replace(trace_log_ratio=buffers[0], trace_rung=buffers[1])
+            log_ratio, rung = np.empty(chunk), np.empty(chunk, dtype=np.int64)
+            states = np.empty((chunk if run.keep_states else 0, record.x.shape[1]))
+            record = record._replace(trace_log_ratio=log_ratio, trace_rung=rung, trace_x=states)
             run.state.chain.counters[N_TRACE] = 0
         advance(run.state, record, n_draws, chunk)
         if run.keep_trace:
             n = run.state.n_trace
-            run.trace.append((buffers[0][:n].copy(), buffers[1][:n].astype(np.int32)))
+            run.trace.append((log_ratio[:n].copy(), rung[:n].astype(np.int32), states[:n].copy()))
         if run.state.steps_in_cycle > bound:
             run.stuck = stuck_message(plan, run.state.rung)
             if run.state.n_draws == 0:

@@ -25,20 +25,24 @@ MAY_IMPORT = {
     "diagnostics": {"cycles", "datatree", "evidence"},
     "plots": {"cycles", "datatree", "diagnostics", "evidence"},
     "path": {"compiled"},
-    "references": {"compiled", "path"},
-    "kernels": {"compiled"},
-    "engine": {"compiled", "kernels", "ladder"},
-    "stats": {"engine", "ladder"},
+    "references": {"compiled", "mixture", "path"},
+    "mixture": {"compiled"},
+    "kernels": {"compiled", "mixture"},
+    "engine": {"compiled", "kernels", "ladder", "mixture"},
+    "fitted": {"mixture", "path", "references"},
+    "stats": {"cycles", "engine", "fitted", "ladder", "mixture"},
     "chains": {"compiled", "engine", "kernels", "ladder", "references"},
-    "annealing": {"compiled", "engine", "kernels", "ladder", "path", "references"},
+    "annealing": {"compiled", "engine", "kernels", "ladder", "mixture", "path", "references"},
 }
 MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
 MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {"warmup"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
-MAY_IMPORT["output"] = MAY_IMPORT["workers"] | {"workers", "cycles", "datatree"}
+MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
+MAY_IMPORT["auto"] = MAY_IMPORT["legs"] | {"legs", "fitted", "prepare"}
+MAY_IMPORT["output"] = MAY_IMPORT["auto"] | {"auto", "cycles", "datatree", "stats"}
 MAY_IMPORT["progress"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["step"] = MAY_IMPORT["prepare"] | {
-    *("prepare", "stats", "cycles", "datatree", "evidence", "diagnostics"),
+    *("prepare", "auto", "fitted", "stats", "cycles", "datatree", "evidence", "diagnostics"),
 }
 MAY_IMPORT["sampling"] = MAY_IMPORT["step"] | {"step", "workers", "output", "progress"}
 for needs in (MAY_IMPORT[name] for name in MAY_IMPORT if name != "exceptions"):

@@ -57,7 +57,7 @@ def bayes_factor(
     --------
     >>> import pymc_tempering as pmt
     >>> from pymc_tempering.synthetic import GaussianToy, gaussian_run
-    >>> near, far = GaussianToy(y=3.0, sigma=1.0), GaussianToy(y=3.0, sigma=0.5)
+    >>> near, far = GaussianToy(y=3.0, sigma=2.0), GaussianToy(y=3.0, sigma=0.5)
     >>> bf = pmt.bayes_factor(gaussian_run(400, toy=near), gaussian_run(400, toy=far))
     >>> bf.words
     'positive evidence in favor of the first model'

@@ -7,7 +7,8 @@ from typing import Any
 
 import xarray as xr
 
-from pymc_tempering.datatree import read_cycles
+from pymc_tempering.datatree import read_check, read_cycles
+from pymc_tempering.evidence.legs import compare_legs, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import TemperingWarning
@@ -75,4 +76,6 @@ def estimate(idata: xr.DataTree, method: str = "rts") -> Evidence:
     if method not in ESTIMATORS:
         raise ValueError(f"method must be one of {sorted(ESTIMATORS)}, got {method!r}")
     estimator = ESTIMATORS[method]
-    return estimator.estimate(estimator.read(idata))
+    evidence = estimator.estimate(estimator.read(idata))
+    fresh = read_check(idata)
+    return evidence if fresh is None else with_check(evidence, compare_legs(evidence, *fresh))

@@ -8,6 +8,44 @@ import numpy as np
 from pymc_tempering.cycles import FloatArray
 
 
+@dataclass(frozen=True)
+class LegCheck:
+    """What fresh tours from the prior say about a fitted reference.
+
+    Attributes
+    ----------
+    log_z, mcse : float
+        Their own estimate and its error (nats).
+    n_tours, needed : int
+        Completed fresh tours, and how many were asked for.
+    difference : float
+        Their log Z less the fitted leg's (nats).
+    verdict : {"agreed", "disagreed", "unchecked"}
+    reasons : tuple of str
+        What they disagree about.
+    """
+
+    log_z: float
+    mcse: float
+    n_tours: int
+    needed: int
+    difference: float
+    verdict: str
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def missed(self) -> float:
+        """Largest chance per tour of a mode that all tours may have missed: 3 / n_tours."""
+        return 3.0 / self.n_tours if self.n_tours else 1.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.verdict}: {plus_minus(self.log_z, self.mcse)} nats from {self.n_tours} fresh "
+            f"tours; a mode that a tour finds with probability below {self.missed:.2g} may be "
+            "missing"
+        )
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Evidence:
     """Log marginal likelihood of a model, with its Monte Carlo standard error.
@@ -40,6 +78,8 @@ class Evidence:
         One sentence each, saying what to do.
     bias : float
         Second-order bias of ``log_z`` (nats), for information: it is not subtracted.
+    check : LegCheck, optional
+        Verdict of fresh tours from the prior, where the reference was fitted.
     """
 
     log_z: float
@@ -57,17 +97,20 @@ class Evidence:
     halves: tuple[float, float]
     warnings: tuple[str, ...] = ()
     bias: float = float("nan")
+    check: LegCheck | None = None
 
     def _rows(self) -> list[tuple[str, str]]:
         pairs = zip(self.per_chain, self.per_chain_mcse, strict=True)
         chains = [plus_minus(value, error) for value, error in pairs]
         trips = ", ".join(str(n) for n in self.round_trips)
+        checked = [] if self.check is None else [("check by the prior", str(self.check))]
         return [
             ("log marginal likelihood", f"{plus_minus(self.log_z, self.mcse)} nats"),
             ("method, verdict", f"{self.method}, {self.verdict}"),
             ("tours", f"{self.n_tours} (effective {self.ess:.1f}; per chain {trips})"),
             ("per chain", ", ".join(chains)),
             ("first, second half", ", ".join(f"{v:.3f}" for v in self.halves)),
+            *checked,
         ]
 
     def __repr__(self) -> str:

@@ -163,7 +163,7 @@ def rts(stats: CycleStats) -> Evidence:
     chain_curve = log_z(weight.sum(axis=1))
     chain_error, chain_df = _chain_errors(tours, trips)
     pvalue = homogeneity_pvalue(chain_curve[:, -1], chain_error, chain_df)
-    messages = alarms + checks.tour_warnings(n_tours, ess, trips)
+    messages = alarms + (checks.tour_warnings(n_tours, ess, trips) if chains.size else [])
     verdict = "ok"
     if pvalue < MAX_PVALUE:
         verdict = "disagreed"

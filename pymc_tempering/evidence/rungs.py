@@ -10,21 +10,28 @@ def occupancy(stats: CycleStats) -> FloatArray:
 
     c_k is the mean of q(beta_k | x) over all iterations: equation (9) of Carlson et al. (2016).
     """
-    total = stats.rb_weight.sum(axis=(0, 1))
-    return np.asarray(total / total.sum())
+    total = np.nansum(stats.rb_weight, axis=(0, 1))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / total.sum())
 
 
 def neighbor_rejection(stats: CycleStats) -> FloatArray:
-    """Return the rejection rate of the move from rung k to k + 1, shape (K - 1,).
+    """Return the rejection rate of the move between rungs k and k + 1, shape (K - 1,).
 
-    One minus the mean over the visits to rung k of min(1, w_{k+1} / w_k), with w_k proportional
-    to q(beta_k | x); NaN where rung k was never visited. It is a property of the ladder, whatever
-    ladder move was used: the rate r(beta_k, beta_{k+1}) of Syed et al. (2022).
+    A move up is accepted at the mean rate a_k of min(1, w_{k+1} / w_k) over the visits to rung k,
+    with w_k proportional to q(beta_k | x). The returned rate is that of the move out of the less
+    occupied of the two rungs, 1 - a_k max(1, c_k / c_{k+1}), which by detailed balance needs the
+    moves up alone. At equal occupancy it is 1 - a_k, the rate r(beta_k, beta_{k+1}) of Syed et
+    al. (2022); where r_k is not uniform, or log Z-hat is off, 1 - a_k would blame the spacing of
+    the ladder for what is a matter of weights. NaN where rung k was never visited.
     """
     visits = stats.visits.sum(axis=(0, 1))[:-1]
     accepted = stats.up_accept_sum.sum(axis=(0, 1))[:-1]
+    share = np.nansum(stats.rb_weight, axis=(0, 1))
     rate = np.full(visits.shape, np.nan)
     np.divide(accepted, visits, out=rate, where=visits > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate *= np.maximum(1.0, share[:-1] / share[1:])
     return np.asarray(np.clip(1.0 - rate, 0.0, 1.0))
 
 

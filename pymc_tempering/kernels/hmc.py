@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_tempering.compiled import KERNEL_SIGNATURE
 from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Kernel
+from pymc_tempering.mixture import evaluate
 
 STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
@@ -45,7 +46,7 @@ def hmc_transition(density, point, beta, params, scratch, rng, info):  # type: i
     for s in range(n_steps):
         for i in range(dim):
             point.x[i] += step * params[SCALE + i] * momentum[i]
-        density(point.x, point.values, point.grads)
+        evaluate(density, point)
         taken += 1
         potential = -(point.values[0] + beta * point.values[1])
         half = 0.5 if s == n_steps - 1 else 1.0

@@ -38,6 +38,8 @@ class AnnealedPass:
     step_sizes : array, shape (S,)
     scales : array, shape (S, d)
         Standard deviations of the particles, unconstrained.
+    particles : array, shape (n_particles, d)
+        At beta = 1, unconstrained.
     n_evaluations : int
         Gradient evaluations.
     """
@@ -47,6 +49,7 @@ class AnnealedPass:
     log_ratio: np.ndarray
     step_sizes: np.ndarray
     scales: np.ndarray
+    particles: np.ndarray
     n_evaluations: int
 
     @property
@@ -161,7 +164,7 @@ def anneal(
     betas, log_zs, log_ratios, steps, scales = (
         np.array(column) for column in zip(*rows, strict=True)
     )
-    return AnnealedPass(betas, log_zs, log_ratios, steps, scales, evaluations)
+    return AnnealedPass(betas, log_zs, log_ratios, steps, scales, xs, evaluations)
 
 
 def _scale(xs: np.ndarray, fallback: np.ndarray) -> np.ndarray:

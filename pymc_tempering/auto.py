@@ -5,6 +5,7 @@ tours from the prior, which the fit never saw, then say whether it missed someth
 say so it is fitted again to all that was seen, with fresh tours again, and at last given up.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,7 +14,8 @@ import pymc as pm
 
 from pymc_tempering.chains import Plan
 from pymc_tempering.cycles import ColdDraws, FreshTours
-from pymc_tempering.evidence.legs import compare_legs, summarize
+from pymc_tempering.evidence.legs import compare_legs, no_fresh_tours, summarize
+from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.fitted import MAX_FIT_DRAWS, Fitted, fit_mixture, nearest_component
 from pymc_tempering.kernels import Kernel
 from pymc_tempering.legs import Leg, run_leg
@@ -30,8 +32,8 @@ PILOT_DRAWS = 200
 TRIAL_DRAWS = 500
 """Draws of each chain of the trial leg that the fit is judged by before the run."""
 
-LEG_BOUND = 20
-"""Legs from the prior stop at this many times the work of the run itself, tours or not."""
+LEG_BOUND = 10
+"""Legs from the prior stop at this many times the draws of the run itself, tours or not."""
 
 MAX_FITS = 3
 
@@ -53,6 +55,8 @@ class Prepared:
         What fresh tours from the prior say; only with a fitted reference that was checked.
     check : Leg, optional
         Those tours.
+    pilot : Leg, optional
+        The tours from the prior that the first fit used.
     fits : int
         Fits that were tried.
     work : dict
@@ -63,6 +67,7 @@ class Prepared:
     warmup: Warmup
     fresh: FreshTours | None = None
     check: Leg | None = None
+    pilot: Leg | None = None
     fits: int = 0
     work: dict[str, int] = field(default_factory=dict)
 
@@ -97,56 +102,120 @@ def prepare(
     if options.reference == "prior" or prior.path.circular.size:
         return Prepared(warmup.plan, warmup, work=work)
     report("Pilot: tours from the prior")
-    bound = max(PILOT_DRAWS, LEG_BOUND * n_draws // N_CHAINS)
-    pilot = run_leg(
-        warmup.plan, rng, n_chains=N_CHAINS, n_draws=PILOT_DRAWS, cores=cores,
-        min_tours=options.check_tours, max_draws=bound, keep_states=True,
-    )  # fmt: skip
+    try:
+        pilot = _tours(warmup.plan, PILOT_DRAWS, options, rng, cores, n_draws)
+    except StuckChainError:
+        # No tour comes back. The particles may serve for a fit, which then stays unchecked.
+        return _unchecked(prior, warmup, warmup.annealed.particles, options, rng, cores, work)
     work["pilot"] = pilot.n_steps
-    seen = [pilot]
+    if options.reference == "fitted":
+        draws = pilot.posterior_sample(MAX_FIT_DRAWS, rng)
+        return _unchecked(prior, warmup, draws, options, rng, cores, work)
+    start = Prepared(warmup.plan, warmup, pilot=pilot, work=work)
+    return fit_and_check(start, [pilot], options, rng, cores=cores, n_draws=n_draws, report=report)
+
+
+def fit_and_check(
+    prepared: Prepared,
+    seen: list[Leg],
+    options: Options,
+    rng: np.random.Generator,
+    *,
+    cores: int,
+    n_draws: int,
+    report: Callable[[str], None] = lambda line: None,
+) -> Prepared:
+    """Fit a reference to legs from the prior until fresh tours agree with it.
+
+    After `MAX_FITS` fits the run stays with the prior, and a warning says so.
+    """
+    pilot, work = prepared.pilot, dict(prepared.work)
+    assert pilot is not None
+    prior, kernel = pilot.plan.reference, pilot.plan.kernel
+    assert isinstance(prior, Prior)
+    seen = list(seen)
     for fit in range(1, MAX_FITS + 1):
         report(f"Fitting the reference to {len(seen)} leg(s) from the prior")
-        fitted, trial, steps = _fit(prior, warmup.plan, seen, options, rng, cores)
+        each = MAX_FIT_DRAWS // len(seen)
+        draws = np.concatenate([leg.posterior_sample(each, rng) for leg in seen])
+        fitted, trial, steps = _fit(prior, kernel, draws, options, rng, cores)
         work["fit"] = work.get("fit", 0) + steps
-        if options.reference == "fitted":
-            return Prepared(fitted.plan, fitted, fits=fit, work=work)
         report("Check: fresh tours from the prior")
         # A third of the work at least, whatever error the tours state.
-        share = max(1.0, 0.5 * n_draws / N_CHAINS / TRIAL_DRAWS * trial.n_steps / pilot.n_steps)
+        run_steps = n_draws / trial.x[..., 0].size * trial.n_steps
+        share = max(1.0, 0.5 * run_steps / pilot.n_steps)
         first = int(np.ceil(share * pilot.cycles.n_draws))
-        check = run_leg(
-            pilot.refined_plan(), rng, n_chains=N_CHAINS, n_draws=min(first, bound), cores=cores,
-            min_tours=options.check_tours, max_draws=bound, keep_states=True,
-        )  # fmt: skip
+        check = _tours(pilot.refined_plan(), first, options, rng, cores, n_draws)
         work["check"] = work.get("check", 0) + check.n_steps
-        reference = fitted.plan.reference
-        assert isinstance(reference, Fitted)
-        n = reference.components.n_components
-        fresh = summarize(check.evidence, cold_draws(reference, check), n, options.check_tours)
+        reference = fitted_of(fitted.plan)
+        fresh = summary_of(reference, check, options)
         verdict = compare_legs(trial.evidence, cold_draws(reference, trial), fresh).verdict
         if verdict != "disagreed":
-            return Prepared(fitted.plan, fitted, fresh, check, fit, work)
+            return Prepared(fitted.plan, fitted, fresh, check, pilot, fit, work)
         seen.append(check)
-    report("The fits missed something: staying with the prior")
-    return Prepared(check.refined_plan(), warmup, fits=MAX_FITS, work=work)
+    warnings.warn(
+        f"In {MAX_FITS} fits the fitted reference and fresh tours from the prior disagreed, so the "
+        "run uses the prior as reference, and its error is larger: the prior's tours find some "
+        "mode too rarely to fit it; sample more draws.",
+        TemperingWarning,
+        stacklevel=4,
+    )
+    return Prepared(check.refined_plan(), prepared.warmup, fits=MAX_FITS, work=work)
+
+
+def _tours(
+    plan: Plan, first: int, options: Options, rng: np.random.Generator, cores: int, n_draws: int
+) -> Leg:
+    """Run tours from the prior, `first` draws a chain and more until there are enough."""
+    bound = max(PILOT_DRAWS, LEG_BOUND * n_draws // N_CHAINS)
+    return run_leg(
+        plan, rng, n_chains=N_CHAINS, n_draws=min(first, bound), cores=cores,
+        min_tours=options.check_tours, max_draws=bound, keep_states=True,
+    )  # fmt: skip
+
+
+def summary_of(reference: Fitted, check: Leg, options: Options) -> FreshTours:
+    """Summarize fresh tours in the terms of a fitted reference."""
+    n = reference.components.n_components
+    return summarize(check.evidence, cold_draws(reference, check), n, options.check_tours)
+
+
+def fitted_of(plan: Plan) -> Fitted:
+    """Return the reference of a plan that is known to be fitted."""
+    assert isinstance(plan.reference, Fitted)
+    return plan.reference
+
+
+def _unchecked(
+    prior: Prior,
+    warmup: Warmup,
+    draws: np.ndarray,
+    options: Options,
+    rng: np.random.Generator,
+    cores: int,
+    work: dict[str, int],
+) -> Prepared:
+    """Fit a reference that nothing checks, and say so in its summary."""
+    fitted, _, steps = _fit(prior, warmup.plan.kernel, draws, options, rng, cores)
+    n = fitted_of(fitted.plan).components.n_components
+    fresh = no_fresh_tours(n, options.check_tours)
+    return Prepared(fitted.plan, fitted, fresh, fits=1, work=work | {"fit": steps})
 
 
 def _fit(
     prior: Prior,
-    plan: Plan,
-    seen: list[Leg],
+    kernel: Kernel,
+    draws: np.ndarray,
     options: Options,
     rng: np.random.Generator,
     cores: int,
 ) -> tuple[Warmup, Leg, int]:
-    """Fit a reference to legs from the prior, warm it up and try it out."""
-    each = MAX_FIT_DRAWS // len(seen)
-    draws = np.concatenate([leg.posterior_sample(each, rng) for leg in seen])
+    """Fit a reference to posterior draws, shape (n, d), warm it up and try it out."""
     n_components, steps = None, 0
     while True:
         components = fit_mixture(draws, rng, n_components)
         warmup = warm_up(
-            Fitted(prior, components), plan.kernel, rng,
+            Fitted(prior, components), kernel, rng,
             ladder_move=options.ladder_move, rungs_per_barrier=options.rungs_per_barrier,
             cores=cores, n_particles=256,
         )  # fmt: skip

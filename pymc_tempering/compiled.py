@@ -86,18 +86,21 @@ def hash_text(text: str) -> str:
 def adapt_density(function: Function) -> Callable:
     """Turn a function x -> (log_reference, log_ratio, gradient, gradient) into a density.
 
-    Values are set to NaN first: an exception inside compiled code cannot be raised to the
-    caller, and must not pass for the numbers of an earlier call.
+    Values are set to NaN first: a graph that raises (`CheckAndRaise`, a singular matrix) must
+    not end the run, nor may the numbers of an earlier call pass for its own.
     """
     source = """
 def density(x, values, grads):
     values[0] = np.nan
     values[1] = np.nan
-    log_reference, log_ratio, grad_reference, grad_ratio = graph(x)
-    values[0] = log_reference.item()
-    values[1] = log_ratio.item()
-    grads[0] = grad_reference
-    grads[1] = grad_ratio
+    try:
+        log_reference, log_ratio, grad_reference, grad_ratio = graph(x)
+        values[0] = log_reference.item()
+        values[1] = log_ratio.item()
+        grads[0] = grad_reference
+        grads[1] = grad_ratio
+    except Exception:
+        pass
 """
     return _adapt(function, "density", source, DENSITY_SIGNATURE)
 

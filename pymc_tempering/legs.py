@@ -132,3 +132,11 @@ def run_leg(
         missing = min_tours / max(leg.n_tours, 1) - 1
         total = min(limit, total + int(np.ceil(total * min(1.0, 1.2 * missing))))
         extend_runs(runs, total)
+
+
+def extend_leg(leg: Leg, n_draws: int, cores: int) -> Leg:
+    """Go on with the chains of a leg to `n_draws` draws each."""
+    runs = list(leg.runs)
+    extend_runs(runs, n_draws)
+    run_chains(leg.plan, runs, n_draws, cores=cores)
+    return Leg(leg.plan, tuple(runs))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,14 @@ from pymc_tempering.auto import Prepared
 from pymc_tempering.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS
 from pymc_tempering.datatree import convert
 from pymc_tempering.legs import Leg
+from pymc_tempering.rounds import Outcome, Round
 from pymc_tempering.stats import Schema
-from pymc_tempering.warmup import Warmup
+from pymc_tempering.warmup import WarmupRound
 from pymc_tempering.workers import ChainRun
 
 
 def build_datatree(
-    runs: Sequence[ChainRun],
-    prepared: Prepared,
+    outcome: Outcome,
     *,
     tune: int,
     seconds: float,
@@ -34,6 +35,7 @@ def build_datatree(
     Chains of unequal length (after an interrupt) are cut to the length that keeps most draws,
     as PyMC does.
     """
+    prepared, runs = outcome.prepared, outcome.runs
     plan, warmup = prepared.plan, prepared.warmup
     model = plan.reference.path.model
     traces = _traces(runs, prepared, var_names)
@@ -47,7 +49,7 @@ def build_datatree(
     trace.report._t_sampling = seconds
     options = {"save_warmup": not discard_tuned_samples, **idata_kwargs}
     idata = convert(pm.to_inference_data(trace, model=model, **options))
-    idata["tempering"].dataset = idata["tempering"].to_dataset().assign(_history(warmup))
+    idata["tempering"].dataset = idata["tempering"].to_dataset().assign(_history(outcome))
     idata["tempering"].attrs = {
         "reference": plan.reference.name,
         "kernel": plan.kernel.name,
@@ -116,14 +118,21 @@ def _check_stats(check: Leg) -> xr.Dataset:
     return xr.Dataset({**ladder, **vectors, **scalars}, coords)
 
 
-def _history(warmup: Warmup) -> dict[str, Any]:
-    """Kernel tuning by rung, and the rounds of the initial iterations."""
-    plan, rounds = warmup.plan, warmup.rounds
-    by_round = {
-        f"warmup_{name}": ("warmup_round", np.array([getattr(r, name) for r in rounds]))
-        for name in ("n_rungs", "n_iterations", "max_log_off", "log_z", "seconds")
-    }
-    return {"step_size": ("rung", plan.step_sizes), **by_round}
+def _history(outcome: Outcome) -> dict[str, Any]:
+    """Kernel tuning by rung, the initial iterations, and the rounds of the run."""
+
+    def columns(prefix: str, dim: str, rows: Sequence[Any], cls: type) -> dict[str, Any]:
+        return {
+            f"{prefix}_{f.name}": (dim, np.array([getattr(row, f.name) for row in rows]))
+            for f in fields(cls)
+        }
+
+    warmup = outcome.prepared.warmup
+    history: dict[str, Any] = {"step_size": ("rung", outcome.prepared.plan.step_sizes)}
+    history |= columns("warmup", "warmup_round", warmup.rounds, WarmupRound)
+    if outcome.rounds:
+        history |= columns("round", "round", outcome.rounds, Round)
+    return history
 
 
 def _flat_trace(runs: Sequence[ChainRun], n_tune: int, discard_tuned_samples: bool) -> xr.Dataset:

@@ -159,7 +159,7 @@ def evaluate(
 
 
 def _blame(model: pm.Model, path: Path, draws: np.ndarray) -> str:
-    """Likelihood terms and potentials that are NaN or infinite at some of the given draws, with shares."""
+    """Name the likelihood terms and potentials that are NaN or infinite at draws, with shares."""
     terms = model.observed_RVs + model.potentials
     graphs = [
         pt.any(pt.isnan(graph) | pt.eq(graph, np.inf))
@@ -169,7 +169,10 @@ def _blame(model: pm.Model, path: Path, draws: np.ndarray) -> str:
         function = pymc_compile(
             model.value_vars, graphs, mode="FAST_COMPILE", on_unused_input="ignore"
         )
-    bad = np.array([function(*path.layout.unravel(x).values()) for x in draws], dtype=float)
+    try:
+        bad = np.array([function(*path.layout.unravel(x).values()) for x in draws], dtype=float)
+    except Exception as error:
+        return f"a term that raises: {error}"
     return ", ".join(
         f"{term.name!r} ({share:.1%} of them)"
         for term, share in zip(terms, bad.mean(axis=0), strict=True)

@@ -12,14 +12,15 @@ import pymc as pm
 import xarray as xr
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 
-from pymc_tempering.auto import prepare
+from pymc_tempering.auto import Prepared, prepare
 from pymc_tempering.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels import HMC
 from pymc_tempering.output import build_datatree
 from pymc_tempering.prepare import Options, find_model
 from pymc_tempering.progress import ChainProgress, status_line
-from pymc_tempering.workers import run_chains, start_runs
+from pymc_tempering.rounds import Goal, run_rounds
+from pymc_tempering.workers import ChainRun
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -41,6 +42,9 @@ def sample(
     betas: Sequence[float] | None = None,
     rungs_per_barrier: float = 1.5,
     check_tours: int = 100,
+    target_mcse: float | None = None,
+    max_time: float | None = None,
+    max_steps: int | None = None,
     keep: Literal["log_ratio"] | None = "log_ratio",
     var_names: Sequence[str] | None = None,
     discard_tuned_samples: bool = True,
@@ -56,7 +60,7 @@ def sample(
     Parameters
     ----------
     draws : int, default 1000
-        Draws of each chain.
+        Draws of each chain; in the first round, where there are several.
     tune : int, default 0
         Draws of each chain to throw away. The warm-up is automatic and comes before; chains
         start at a fresh reference draw with everything frozen, so that none is needed.
@@ -88,6 +92,13 @@ def sample(
         Intervals of an automatic ladder, per unit of the barrier.
     check_tours : int, default 100
         Fresh tours from the prior that must confirm a fitted reference.
+    target_mcse : float, optional
+        Go on in rounds of doubling length until log Z has this error (nats) and fresh tours,
+        chains and halves agree.
+    max_time : float, optional
+        Seconds after which no further round starts. Without `target_mcse` it is used up.
+    max_steps : int, optional
+        Density evaluations after which no further round starts; likewise.
     keep : {"log_ratio"} or None, default "log_ratio"
         Whether to keep the flat trace of log_ratio and rung of every iteration.
     var_names : sequence of str, optional
@@ -126,6 +137,7 @@ def sample(
     _check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
     if keep not in ("log_ratio", None):
         raise ValueError(f"keep must be 'log_ratio' or None, not {keep!r}.")
+    goal = Goal(target_mcse, max_time, max_steps)
     options = Options(ladder_move, reference, betas, rungs_per_barrier, check_tours)
     kernel = HMC(target_accept)
     model = find_model(model)
@@ -134,24 +146,37 @@ def sample(
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
     show = bool(progressbar) and not quiet
+    begun = perf_counter()
     with status_line(show) as report:
         prepared = prepare(
             model, kernel, options, rng, cores=cores, n_draws=chains * draws, report=report
         )
-    n_draws, plan = draws + tune, prepared.plan
-    runs = start_runs(plan, n_draws, rng.spawn(chains), keep == "log_ratio")
+    n_draws = draws + tune
     started = perf_counter()
-    ladder = plan.ladder
-    bars = ChainProgress(runs, ladder, n_draws, progressbar if show else False, progressbar_theme)
-    with bars:
-        interrupted = run_chains(plan, runs, n_draws, cores=cores, watch=bars.update)
+
+    def watch(prepared: Prepared, runs: list[ChainRun], total: int) -> ChainProgress:
+        shown = progressbar if show else False
+        return ChainProgress(runs, prepared.plan.ladder, total, shown, progressbar_theme)
+
+    outcome = run_rounds(
+        prepared, options, goal, rng,
+        draws=n_draws, chains=chains, cores=cores, keep_trace=keep == "log_ratio",
+        watch=watch, report=(lambda line: None) if quiet else logger.info, started=begun,
+    )  # fmt: skip
     seconds = perf_counter() - started
+    prepared, runs = outcome.prepared, outcome.runs
     for message in {run.stuck for run in runs if run.stuck}:
         warnings.warn(message, TemperingWarning, stacklevel=2)
-    if interrupted:
-        least = min(run.state.n_draws for run in runs)
+    if outcome.unmet:
+        warnings.warn(
+            f"The budget ended before the goal was met: {outcome.unmet}.",
+            TemperingWarning,
+            stacklevel=2,
+        )
+    if outcome.interrupted:
         if max(run.state.n_draws for run in runs) <= tune:
             raise KeyboardInterrupt("Interrupted before the first draw.")
+        least = min(run.state.n_draws for run in runs)
         warnings.warn(
             f"Interrupted: the chains had drawn at least {least} of {n_draws} draws; estimates "
             "use these alone.",
@@ -159,8 +184,7 @@ def sample(
             stacklevel=2,
         )
     idata = build_datatree(
-        runs,
-        prepared,
+        outcome,
         tune=tune,
         seconds=seconds,
         var_names=var_names,

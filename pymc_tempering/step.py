@@ -116,6 +116,11 @@ class SimulatedTempering(BlockedStep):
     default_tune_steps = 0
     _state_class = SimulatedTemperingState
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> "SimulatedTempering":
+        """Look for a model first, so that its absence is said in our words."""
+        find_model(kwargs.get("model"))
+        return super().__new__(cls, *args, **kwargs)
+
     def __init__(
         self,
         vars: Any = None,

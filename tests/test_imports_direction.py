@@ -39,12 +39,13 @@ MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {"warmup"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["auto"] = MAY_IMPORT["legs"] | {"legs", "fitted", "prepare"}
-MAY_IMPORT["output"] = MAY_IMPORT["auto"] | {"auto", "cycles", "datatree", "stats"}
+MAY_IMPORT["rounds"] = MAY_IMPORT["auto"] | {"auto"}
+MAY_IMPORT["output"] = MAY_IMPORT["rounds"] | {"rounds", "cycles", "datatree", "stats"}
 MAY_IMPORT["progress"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["step"] = MAY_IMPORT["prepare"] | {
     *("prepare", "auto", "fitted", "stats", "cycles", "datatree", "evidence", "diagnostics"),
 }
-MAY_IMPORT["sampling"] = MAY_IMPORT["step"] | {"step", "workers", "output", "progress"}
+MAY_IMPORT["sampling"] = MAY_IMPORT["step"] | {"step", "workers", "output", "progress", "rounds"}
 for needs in (MAY_IMPORT[name] for name in MAY_IMPORT if name != "exceptions"):
     needs.add("exceptions")
 

@@ -51,6 +51,12 @@ def summarize(evidence: Evidence, draws: ColdDraws, n: int, needed: int) -> Fres
     )
 
 
+def no_fresh_tours(n: int, needed: int) -> FreshTours:
+    """Summary of a check that did not take place, for ``n`` components."""
+    none = np.zeros(n)
+    return FreshTours(np.nan, np.inf, 0.0, float(needed), -np.inf, none, none, none)
+
+
 def compare_legs(evidence: Evidence, draws: ColdDraws, fresh: FreshTours) -> LegCheck:
     """Compare the fitted leg with fresh tours from the prior: log Z, draws, and mode shares.
 

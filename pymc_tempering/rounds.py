@@ -1,0 +1,203 @@
+"""Rounds of doubling length, until the evidence is as precise as asked and its parts agree.
+
+Everything is frozen before the first round, and the lengths are fixed before they begin, so that
+all draws since then count and stopping when the error looks small does not bias the estimate.
+Where the fitted reference is found wanting, it is fitted again and the rounds start anew.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+from pymc.progress_bar import ProgressBarManager
+
+from pymc_tempering.auto import Prepared, cold_draws, fit_and_check, summary_of
+from pymc_tempering.engine import N_STEPS
+from pymc_tempering.evidence.legs import compare_legs, with_check
+from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.rts import rts
+from pymc_tempering.legs import Leg, cycles_of, extend_leg
+from pymc_tempering.prepare import Options
+from pymc_tempering.workers import ChainRun, extend_runs, run_chains, start_runs
+
+MAX_ROUNDS = 12
+"""Rounds at most, where no budget is given."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When to stop.
+
+    Attributes
+    ----------
+    target_mcse : float, optional
+        Error of log Z, in nats.
+    max_time : float, optional
+        Seconds after which no further round starts.
+    max_steps : int, optional
+        Density evaluations, likewise.
+    """
+
+    target_mcse: float | None = None
+    max_time: float | None = None
+    max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("target_mcse", "max_time", "max_steps"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive, not {value!r}.")
+
+    @property
+    def single(self) -> bool:
+        """Whether one round of the asked length is all that is wanted."""
+        return self.target_mcse is None and self.max_time is None and self.max_steps is None
+
+    def unmet(self, evidence: Evidence) -> str:
+        """Say what is missing; empty if nothing is."""
+        if evidence.verdict != "ok":
+            return f"the verdict is {evidence.verdict!r}"
+        first, second = evidence.halves
+        if abs(first - second) > 4 * 2 * evidence.mcse:
+            return "the first and the second half disagree"
+        if self.target_mcse is not None and evidence.mcse > self.target_mcse:
+            return f"the mcse is {evidence.mcse:.2g}, not {self.target_mcse:.2g}"
+        return ""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One line of the report: what was known after a round."""
+
+    draws: int
+    tours: int
+    log_z: float
+    mcse: float
+    check_log_z: float
+    check_mcse: float
+    seconds: float
+
+    def __str__(self) -> str:
+        check = f", check {self.check_log_z:.2f} ± {self.check_mcse:.2g}"
+        return (
+            f"{self.draws} draws, {self.tours} tours: log Z {self.log_z:.3f} ± {self.mcse:.2g}"
+            f"{check if np.isfinite(self.check_log_z) else ''} ({self.seconds:.1f} s)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The runs of the last plan, and how it came to them."""
+
+    prepared: Prepared
+    runs: list[ChainRun]
+    rounds: tuple[Round, ...]
+    interrupted: bool
+    unmet: str
+
+
+def estimate(prepared: Prepared, runs: list[ChainRun]) -> Evidence:
+    """Estimate log Z from recorded runs, with the verdict of the check."""
+    evidence = rts(cycles_of(prepared.plan, runs))
+    if prepared.fitted is None or prepared.fresh is None:
+        return evidence
+    draws = cold_draws(prepared.fitted, Leg(prepared.plan, tuple(runs)))
+    return with_check(evidence, compare_legs(evidence, draws, prepared.fresh))
+
+
+def run_rounds(
+    prepared: Prepared,
+    options: Options,
+    goal: Goal,
+    rng: np.random.Generator,
+    *,
+    draws: int,
+    chains: int,
+    cores: int,
+    keep_trace: bool,
+    watch: Callable[[Prepared, list[ChainRun], int], ProgressBarManager],
+    report: Callable[[str], None],
+    started: float,
+) -> Outcome:
+    """Run the chains for `draws` draws each, and on in doubling rounds while the goal is unmet.
+
+    Parameters
+    ----------
+    watch : callable
+        `watch(prepared, runs, n_draws)` gives a progress bar for that round.
+    report : callable
+        Called with a line after each round, where there can be several.
+    started : float
+        `perf_counter()` at the beginning of the work that `max_time` bounds.
+    """
+    rounds: list[Round] = []
+    spent = sum(prepared.work.values())
+    runs = start_runs(prepared.plan, draws, rng.spawn(chains), keep_trace)
+    total, fits_left = draws, 1
+    while True:
+        with watch(prepared, runs, total) as progress:
+            interrupted = run_chains(prepared.plan, runs, total, cores=cores, watch=progress.update)
+            progress.update()
+        if goal.single or interrupted:
+            return Outcome(prepared, runs, tuple(rounds), interrupted, "")
+        prepared = _extend_check(prepared, runs, options, cores)
+        evidence = estimate(prepared, runs)
+        seconds = perf_counter() - started
+        rounds.append(_line(evidence, total * chains, seconds))
+        report(str(rounds[-1]))
+        unmet = goal.unmet(evidence)
+        steps = spent + sum(int(r.record.scalars[: r.state.n_draws, N_STEPS].sum()) for r in runs)
+        over = (
+            (goal.max_time is not None and seconds >= goal.max_time)
+            or (goal.max_steps is not None and steps >= goal.max_steps)
+            or len(rounds) >= MAX_ROUNDS
+        )
+        # Without a target the budget is there to be used.
+        done = not unmet and goal.target_mcse is not None
+        if done or over:
+            return Outcome(prepared, runs, tuple(rounds), False, unmet)
+        check = evidence.check
+        if check is not None and check.verdict == "disagreed" and fits_left:
+            assert prepared.pilot is not None
+            assert prepared.check is not None
+            fits_left -= 1
+            prepared = fit_and_check(
+                prepared, [prepared.pilot, prepared.check], options, rng,
+                cores=cores, n_draws=total * chains, report=report,
+            )  # fmt: skip
+            spent += steps
+            runs = start_runs(prepared.plan, total, rng.spawn(chains), keep_trace)
+        else:
+            total *= 2
+            extend_runs(runs, total)
+
+
+def _extend_check(
+    prepared: Prepared, runs: list[ChainRun], options: Options, cores: int
+) -> Prepared:
+    """Go on with the fresh tours, so that they keep a third of the work."""
+    check, fitted = prepared.check, prepared.fitted
+    if check is None or fitted is None:
+        return prepared
+    own = sum(int(run.record.scalars[: run.state.n_draws, N_STEPS].sum()) for run in runs)
+    factor = 0.5 * own / check.n_steps
+    if factor <= 1:
+        return prepared
+    longer = extend_leg(check, int(np.ceil(factor * check.cycles.n_draws)), cores)
+    work = prepared.work | {"check": prepared.work["check"] + longer.n_steps - check.n_steps}
+    fresh = summary_of(fitted, longer, options)
+    return replace(prepared, check=longer, fresh=fresh, work=work)
+
+
+def _line(evidence: Evidence, draws: int, seconds: float) -> Round:
+    check = evidence.check
+    return Round(
+        draws=draws,
+        tours=evidence.n_tours,
+        log_z=evidence.log_z,
+        mcse=evidence.mcse,
+        check_log_z=np.nan if check is None else check.log_z,
+        check_mcse=np.nan if check is None else check.mcse,
+        seconds=seconds,
+    )

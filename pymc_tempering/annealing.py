@@ -12,12 +12,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from pymc_tempering.compiled import Point
 from pymc_tempering.engine import sweep
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Kernel
 from pymc_tempering.ladder import PathSample
-from pymc_tempering.mixture import evaluate
+from pymc_tempering.mixture import evaluate_rows
 from pymc_tempering.references import Reference
 
 MAX_STAGES = 2000
@@ -123,8 +122,7 @@ def anneal(
     values = np.empty((n_particles, 2))
     grads = np.empty((n_particles, 2, path.dim))
     mixture = reference.mixture.copy()
-    for i in range(n_particles):
-        evaluate(path.density, Point(xs[i], values[i], grads[i], mixture))
+    evaluate_rows(path.density, xs, values, grads, mixture)
     values[~np.isfinite(xs).all(axis=1), 1] = -np.inf
     values[np.isnan(values[:, 1]), 1] = -np.inf
     scratch = np.empty((kernel.n_scratch, path.dim))
@@ -161,6 +159,11 @@ def anneal(
             step = float(np.clip(step * np.exp(1.5 * off), 1e-8, 10.0))
         rows.append((beta, log_z, values[:, 1].copy(), step, _scale(xs, scale)))
         report(beta)
+    rows[0] = (
+        *rows[0][:3],
+        rows[1][3],
+        rows[0][4],
+    )  # exact draws need no step: lend the next one's
     betas, log_zs, log_ratios, steps, scales = (
         np.array(column) for column in zip(*rows, strict=True)
     )

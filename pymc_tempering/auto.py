@@ -7,10 +7,9 @@ say so it is fitted again to all that was seen, with fresh tours again, and at l
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pymc as pm
 
 from pymc_tempering.chains import Plan
 from pymc_tempering.cycles import ColdDraws, FreshTours
@@ -79,7 +78,7 @@ class Prepared:
 
 
 def prepare(
-    model: pm.Model,
+    prior: Prior,
     kernel: Kernel,
     options: Options,
     rng: np.random.Generator,
@@ -88,16 +87,8 @@ def prepare(
     n_draws: int = 4000,
     report: Callable[[str], None] = lambda line: None,
 ) -> Prepared:
-    """Compile and check a model, and find the plan for a run of `n_draws` draws in all.
-
-    Raises
-    ------
-    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
-        The model cannot be tempered; see their messages.
-    """
-    warmup = warm_up_prior(model, kernel, options, rng, cores=cores, report=report)
-    prior = warmup.plan.reference
-    assert isinstance(prior, Prior)
+    """Find the plan for a run of `n_draws` draws in all, of a compiled model."""
+    warmup = warm_up_prior(prior, kernel, options, rng, cores=cores, report=report)
     work = {"prior_warmup": warmup.annealed.n_evaluations}
     if options.reference == "prior" or prior.path.circular.size:
         return Prepared(warmup.plan, warmup, work=work)
@@ -140,6 +131,8 @@ def fit_and_check(
         draws = np.concatenate([leg.posterior_sample(each, rng) for leg in seen])
         fitted, trial, steps = _fit(prior, kernel, draws, options, rng, cores)
         work["fit"] = work.get("fit", 0) + steps
+        if _cost(pilot) <= _cost(trial):  # the prior is as good: nothing to check
+            return replace(prepared, plan=pilot.refined_plan(), fits=fit, work=work)
         report("Check: fresh tours from the prior")
         # A third of the work at least, whatever error the tours state.
         run_steps = n_draws / trial.x[..., 0].size * trial.n_steps
@@ -161,6 +154,11 @@ def fit_and_check(
         stacklevel=4,
     )
     return Prepared(check.refined_plan(), prepared.warmup, fits=MAX_FITS, work=work)
+
+
+def _cost(leg: Leg) -> float:
+    """Squared error of log Z times evaluations: what a leg's precision costs."""
+    return leg.evidence.mcse**2 * leg.n_steps
 
 
 def _tours(

@@ -32,7 +32,7 @@ FRESH_SCALARS = (
     "check_mcse",
     "check_n_tours",
     "check_needed",
-    "check_log_ratio_max",
+    "check_log_ratio_top",
 )
 FRESH_VECTORS = ("check_share", "check_share_mcse", "check_count")
 SCALAR_STATS = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
@@ -147,8 +147,9 @@ class FreshTours:
         Completed tours.
     needed : float
         Tours that were asked for.
-    log_ratio_max : float
-        Largest log_ratio of their cold draws under the fitted reference (nats).
+    log_ratio_top : float
+        log_ratio under the fitted reference (nats) that some cold draws exceed, more than a
+        stray one.
     share, share_mcse, count : ndarray, shape (J,)
         Share of the cold draws in each component, its error, and the number of draws.
     """
@@ -157,7 +158,7 @@ class FreshTours:
     mcse: float
     n_tours: float
     needed: float
-    log_ratio_max: float
+    log_ratio_top: float
     share: FloatArray
     share_mcse: FloatArray
     count: FloatArray

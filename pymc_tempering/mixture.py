@@ -12,7 +12,7 @@ from numba import types
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from pymc_tempering.compiled import DENSITY, LOG_RATIO, LOG_REFERENCE, POINT
+from pymc_tempering.compiled import DENSITY, LOG_RATIO, LOG_REFERENCE, MATRIX, POINT, Point
 
 # A packed mixture has a header row [J, log eps], then for each component a row
 # [log constant, dof, scratch: log density, scratch: slope], a row with its mean, a scratch row,
@@ -134,3 +134,12 @@ def evaluate(density, point):  # type: ignore[no-untyped-def]
     density(point.x, point.values, point.grads)
     if point.mixture.shape[0] > 0:
         _to_mixture(point)
+
+
+@numba.njit(
+    types.void(DENSITY, MATRIX, MATRIX, numba.float64[:, :, ::1], MATRIX), cache=True, nogil=True
+)
+def evaluate_rows(density, xs, values, grads, mixture):  # type: ignore[no-untyped-def]
+    """Evaluate each row of `xs` (n, d) into `values` (n, 2) and `grads` (n, 2, d)."""
+    for i in range(xs.shape[0]):
+        evaluate(density, Point(xs[i], values[i], grads[i], mixture))

@@ -63,21 +63,10 @@ def find_model(model: pm.Model | None) -> pm.Model:
         raise ModelError("No model: call this inside `with model:`, or pass `model=`.") from error
 
 
-def compile_prior_reference(model: pm.Model) -> Prior:
-    """Compile the path of a model and its prior."""
-    return compile_prior(compile_path(model))
-
-
-def warm_up_prior(
-    model: pm.Model,
-    kernel: Kernel,
-    options: Options,
-    rng: np.random.Generator,
-    *,
-    cores: int,
-    report: Callable[[str], None] = lambda line: None,
-) -> Warmup:
-    """Compile the model, check it at draws from the prior, and run the warm-up from there.
+def compile_model(
+    model: pm.Model, report: Callable[[str], None] = lambda line: None, *, check: bool = True
+) -> Prior:
+    """Compile the path of a model and its prior, and check it at draws from there.
 
     Raises
     ------
@@ -85,11 +74,25 @@ def warm_up_prior(
         The model cannot be tempered; see their messages.
     """
     report("Compiling (the first time ever takes up to a minute)")
-    reference = compile_prior_reference(model)
-    report("Checking the model at draws from the prior")
-    check_reference(reference)
+    prior = compile_prior(compile_path(model))
+    if check:
+        report("Checking the model at draws from the prior")
+        check_reference(prior)
+    return prior
+
+
+def warm_up_prior(
+    prior: Prior,
+    kernel: Kernel,
+    options: Options,
+    rng: np.random.Generator,
+    *,
+    cores: int,
+    report: Callable[[str], None] = lambda line: None,
+) -> Warmup:
+    """Run the warm-up from the prior; warn if it did not settle."""
     warmup = warm_up(
-        reference,
+        prior,
         kernel,
         rng,
         ladder_move=options.ladder_move,

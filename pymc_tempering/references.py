@@ -18,10 +18,13 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import random_generator_type
 
-from pymc_tempering.compiled import NO_MIXTURE, adapt_draws, new_point
+from pymc_tempering.compiled import NO_MIXTURE, adapt_draws
 from pymc_tempering.exceptions import ImproperPriorError, LikelihoodError, TemperingWarning
-from pymc_tempering.mixture import evaluate as evaluate_point
+from pymc_tempering.mixture import evaluate_rows
 from pymc_tempering.path import Path, freeze_shared, ordered_transform
+
+CHUNK = 1000
+"""Draws that are evaluated at a time."""
 
 N_CHECK = 1000
 """Reference draws that the model is checked on before anything else starts."""
@@ -149,12 +152,13 @@ def evaluate(
     path: Path, draws: np.ndarray, mixture: np.ndarray = NO_MIXTURE
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evaluate log_reference and log_ratio, each of shape (n,), at draws of shape (n, d)."""
-    point = new_point(path.dim, mixture)
+    draws = np.ascontiguousarray(draws)
     values = np.empty((len(draws), 2))
-    for i, x in enumerate(draws):
-        point.x[:] = x
-        evaluate_point(path.density, point)
-        values[i] = point.values
+    mixture = mixture.copy()  # it has scratch space
+    for start in range(0, len(draws), CHUNK):
+        part = slice(start, start + CHUNK)
+        grads = np.empty((len(draws[part]), 2, path.dim))
+        evaluate_rows(path.density, draws[part], values[part], grads, mixture)
     return values[:, 0], values[:, 1]
 
 

@@ -17,7 +17,7 @@ from pymc_tempering.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels import HMC
 from pymc_tempering.output import build_datatree
-from pymc_tempering.prepare import Options, find_model
+from pymc_tempering.prepare import Options, compile_model, find_model
 from pymc_tempering.progress import ChainProgress, status_line
 from pymc_tempering.rounds import Goal, run_rounds
 from pymc_tempering.workers import ChainRun
@@ -148,8 +148,9 @@ def sample(
     show = bool(progressbar) and not quiet
     begun = perf_counter()
     with status_line(show) as report:
+        prior = compile_model(model, report)
         prepared = prepare(
-            model, kernel, options, rng, cores=cores, n_draws=chains * draws, report=report
+            prior, kernel, options, rng, cores=cores, n_draws=chains * draws, report=report
         )
     n_draws = draws + tune
     started = perf_counter()

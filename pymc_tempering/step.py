@@ -28,7 +28,7 @@ from pymc_tempering.fitted import Fitted
 from pymc_tempering.kernels import HMC
 from pymc_tempering.prepare import (
     Options,
-    compile_prior_reference,
+    compile_model,
     cycle_bound,
     find_model,
     stuck_message,
@@ -143,7 +143,7 @@ class SimulatedTempering(BlockedStep):
         self.vars = check_vars(self.model, vars)
         options = Options(ladder_move, reference, betas, rungs_per_barrier, check_tours)
         self.prepared = prepare(
-            self.model,
+            compile_model(self.model, logger.info),
             HMC(target_accept),
             options,
             np.random.default_rng(random_seed),
@@ -215,7 +215,7 @@ class SimulatedTempering(BlockedStep):
         """Compile again (from the disk cache) what did not travel."""
         frozen = values.pop("frozen")
         self.__dict__.update(values)
-        reference: Reference = compile_prior_reference(self.model)
+        reference: Reference = compile_model(self.model, check=False)
         if self.schema.components is not None:
             assert isinstance(reference, Prior)
             reference = Fitted(reference, self.schema.components)

@@ -31,6 +31,10 @@ standard errors of it). The paper's max |r_k - c_k| < 0.1 / K rejects more than 
 runs with exact log Z at the lengths that suffice for a log Z error of 0.17."""
 
 
+MAX_ACCEPT_OFF, MIN_VISITS = 0.15, 20
+"""Nor may a round be the last whose kernel accepts much more or less often than it should."""
+
+
 @dataclass(frozen=True)
 class WarmupRound:
     """One round of initial iterations.
@@ -137,14 +141,26 @@ def _batches(log_ratio: np.ndarray, ladder: Ladder, n_batches: int = 8) -> np.nd
     return np.concatenate([part.sum(axis=2).T for part in parts])
 
 
+def _acceptance(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean acceptance of each rung above the first, and visits; shape (K - 1,)."""
+    visits = sums[:, VISITS, 1:].sum(axis=0)
+    return sums[:, ACCEPT, 1:].sum(axis=0) / np.maximum(visits, 1), visits
+
+
+def _accepts(plan: Plan, sums: np.ndarray) -> bool:
+    """Whether the kernel accepts about as often as it should, where that can be told."""
+    acceptance, visits = _acceptance(sums)
+    off = np.abs(acceptance - plan.kernel.target_accept)
+    return bool(np.all((off < MAX_ACCEPT_OFF) | (visits < MIN_VISITS)))
+
+
 def _tune_steps(plan: Plan, sums: np.ndarray) -> Plan:
     """Plan with step sizes moved toward the target acceptance of each rung."""
-    visits = sums[:, VISITS].sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        off = sums[:, ACCEPT].sum(axis=0) / visits - plan.kernel.target_accept
-    off[0] = 0.0
-    gain = np.where(visits >= 20, visits / (visits + 100), 0.0)
-    return replace(plan, step_sizes=plan.step_sizes * np.exp(gain * np.nan_to_num(off)))
+    acceptance, visits = _acceptance(sums)
+    off = acceptance - plan.kernel.target_accept
+    gain = np.where(visits >= MIN_VISITS, 2 * visits / (visits + 100), 0.0)
+    factor = np.append(1.0, np.exp(gain * off))
+    return replace(plan, step_sizes=plan.step_sizes * factor)
 
 
 def warm_up(
@@ -231,7 +247,7 @@ def warm_up(
                 for state in runner.states:
                     _move_to(state, old, plan)
                 respaced = True
-        converged = bool(ok.all()) and not respaced
+        converged = bool(ok.all()) and not respaced and _accepts(plan, sums)
     return Warmup(plan, annealed, tuple(rounds), converged, seconds_annealing)
 
 

@@ -20,6 +20,12 @@ MIN_MARGIN = 3.0
 MIN_COUNT = 5.0
 """Draws, or tours' worth of draws, below which a component's share is not compared."""
 
+STRAY_SHARE, STRAY_COUNT = 0.002, 3
+"""Fresh draws, as share and number, whose absence cannot matter: log Z moves by their share."""
+
+UNSEEN_SHARE = 0.01
+"""Share of the fresh draws in a component that the fitted leg must not leave out."""
+
 
 def component_shares(draws: ColdDraws, n: int) -> tuple[FloatArray, FloatArray]:
     """Return the share of each of ``n`` components among cold draws, and its error over tours."""
@@ -39,12 +45,13 @@ def component_shares(draws: ColdDraws, n: int) -> tuple[FloatArray, FloatArray]:
 def summarize(evidence: Evidence, draws: ColdDraws, n: int, needed: int) -> FreshTours:
     """Summarize fresh tours from their own evidence and their cold draws."""
     share, error = component_shares(draws, n)
+    stray = min(max(STRAY_COUNT, int(STRAY_SHARE * draws.log_ratio.size)), draws.log_ratio.size)
     return FreshTours(
         log_z=evidence.log_z,
         mcse=evidence.mcse,
         n_tours=float(evidence.n_tours),
         needed=float(needed),
-        log_ratio_max=float(draws.log_ratio.max()),
+        log_ratio_top=float(np.sort(draws.log_ratio, axis=None)[-stray]),
         share=share,
         share_mcse=error,
         count=share * draws.component.size,
@@ -79,14 +86,16 @@ def compare_legs(evidence: Evidence, draws: ColdDraws, fresh: FreshTours) -> Leg
     if np.isfinite(error) and abs(difference) > MAX_Z * error:
         reasons.append(f"their log Z differ by {difference:+.2f} nats, {error:.2f} expected")
     top, middle = float(draws.log_ratio.max()), float(np.median(draws.log_ratio))
-    if fresh.log_ratio_max > top + max(MIN_MARGIN, top - middle):
+    if fresh.log_ratio_top > top + max(MIN_MARGIN, top - middle):
         reasons.append(
-            "a fresh draw lies where the fitted reference is too small by "
-            f"{fresh.log_ratio_max - top:.1f} nats"
+            "fresh draws lie where the fitted reference is too small by "
+            f"{fresh.log_ratio_top - top:.1f} nats"
         )
     share, share_error = component_shares(draws, fresh.share.size)
     own_count = share * draws.component.size
-    unseen = ((own_count == 0) & (fresh.count >= MIN_COUNT)).nonzero()[0]
+    unseen = (
+        (own_count == 0) & (fresh.count >= MIN_COUNT) & (fresh.share > UNSEEN_SHARE)
+    ).nonzero()[0]
     if unseen.size:
         reasons.append(f"the fitted leg never visits component {unseen[0]}, fresh draws do")
     with np.errstate(divide="ignore", invalid="ignore"):

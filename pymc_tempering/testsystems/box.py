@@ -26,7 +26,7 @@ def gaussian_shells(
     """Put two Gaussian shells in a box.
 
     ``x ~ Uniform(-half_width, half_width)`` in each coordinate, and as likelihood the sum of
-    two circ(x; c, r, w) = exp(-(|x - c| - r)^2 / (2 w^2)) / sqrt(2 pi w^2) with centers at
+    two ``circ(x; c, r, w) = exp(-(|x - c| - r)^2 / (2 w^2)) / sqrt(2 pi w^2)`` with centers at
     -half_distance and +half_distance on the first axis (Feroz, Hobson & Bridges 2009, MNRAS
     398, 1601, section 6.2, who give log Z = -1.75, -5.67, -14.59, -36.09 and -60.13 in 2, 5, 10,
     20 and 30 dimensions). The likelihood

@@ -134,7 +134,7 @@ def normal_inverse_gamma_regression(
     ``coef[j] ~ Normal(prior_mean[j], prior_scale[j] * sqrt(sigma2))``,
     ``y ~ Normal(X @ coef, sqrt(sigma2))``. The likelihood to the power beta is that of a
     regression with beta X'X, beta X'y, beta y'y and beta n in place of its sufficient
-    statistics, so with r = y - X m, S the diagonal prior scale and G = S X'X S,
+    statistics, so with r = y - X m, S the diagonal prior scale and G = S X'X S::
 
         a_beta = a + beta n / 2,
         b_beta = b + [beta r'r - beta^2 r'X S (I + beta G)^-1 S X'r] / 2,

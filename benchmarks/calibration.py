@@ -1,0 +1,129 @@
+"""Whether the stated standard error is the real one: hundreds of full runs with exact answers.
+
+Every repeat is what a user does: its own warm-up, its own chains, its own evidence. The claim
+(500 repeats a model): sd of z = (log Z - exact) / mcse in [0.9, 1.1], coverage of the 95 %
+interval in [0.925, 0.975], warnings in at most 5 % of the runs on unimodal models.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from common import (
+    Row,
+    Run,
+    check_same_as_sample,
+    parser,
+    run_many,
+    save,
+    system,
+    worker_pool,
+)
+
+DEFAULT_MODELS = (
+    "gaussian", "regression", "noisy_regression", "binomial", "hierarchical", "schools",
+    "logistic", "mixture", "shells", "twenty_modes",
+)  # fmt: skip
+
+NOTES = {
+    "z": "(log Z - exact) / mcse, of the runs that state a finite mcse",
+    "cover": "share of finite runs whose 95 % interval holds the exact value; `cover all` counts "
+    "an infinite mcse as an interval that holds it",
+    "noise": "with n repeats the sd of z is known to 1/sqrt(2n) of itself (0.03 for 500) and a "
+    "coverage of 95 % to 0.22/sqrt(n) (0.01)",
+    "warned": "any warning of warm-up, chains or evidence; `unchecked`, `disagreed`: the verdict",
+    "fallback": "share of runs that answered from the prior, all of them with --reference prior",
+    "other work": "mean share of density evaluations in warm-up, pilot and check",
+    "seconds": "median from warm-up to evidence on one core, compiling not counted",
+}
+
+
+def summarize(name: str, runs: Sequence[Run]) -> Row:
+    """Compare what the runs stated with what was true."""
+    exact = system(name).log_evidence
+    error = np.array([run.log_z for run in runs]) - exact
+    mcse = np.array([run.mcse for run in runs])
+    finite = np.isfinite(mcse)
+    z = error[finite] / mcse[finite]
+    inside = np.abs(z) < 1.959964
+    verdicts = Counter(run.verdict for run in runs)
+    n = len(runs)
+    return {
+        "model": name,
+        "dim": system(name).dim,
+        "n": n,
+        "bias": float(error.mean()),
+        "RMSE": float(np.sqrt(np.mean(error**2))),
+        "mean mcse": float(mcse[finite].mean()) if finite.any() else float("nan"),
+        "mean z": float(z.mean()) if finite.any() else float("nan"),
+        "sd z": float(z.std(ddof=1)) if finite.sum() > 1 else float("nan"),
+        "max abs z": float(np.abs(z).max()) if finite.any() else float("nan"),
+        "cover": float(inside.mean()) if finite.any() else float("nan"),
+        "cover all": float((inside.sum() + (~finite).sum()) / n),
+        "warned": sum(bool(run.warnings) for run in runs) / n,
+        "unchecked": verdicts["unchecked"] / n,
+        "disagreed": verdicts["disagreed"] / n,
+        "tours": float(np.mean([run.n_tours for run in runs])),
+        "ess": float(np.mean([run.ess for run in runs])),
+        "fallback": sum(not run.fitted for run in runs) / n,
+        "other work": float(np.mean([run.prior_work for run in runs])),
+        "seconds": float(np.median([run.seconds for run in runs])),
+    }
+
+
+def write_runs(path: Path, runs: dict[str, list[Run]]) -> None:
+    """Write a line for each run, for a closer look at those that are off."""
+    with path.open("w") as file:
+        file.write("model,seed,exact,log_z,mcse,verdict,n_tours,ess,seconds,warnings\n")
+        for name, of_model in runs.items():
+            exact = system(name).log_evidence
+            for run in sorted(of_model, key=lambda run: run.seed):
+                said = " / ".join(run.warnings).replace('"', "'")
+                file.write(
+                    f"{name},{run.seed},{exact},{run.log_z},{run.mcse},{run.verdict},"
+                    f'{run.n_tours},{run.ess},{run.seconds},"{said}"\n'
+                )
+
+
+def main() -> None:
+    arguments = parser(__doc__, 500, DEFAULT_MODELS)
+    arguments.add_argument("--draws", type=int, default=1000)
+    arguments.add_argument("--chains", type=int, default=4)
+    arguments.add_argument("--workers", type=int, default=2, help="processes, one core each")
+    arguments.add_argument("--runs", type=Path, help="file for a line of CSV a run")
+    args = arguments.parse_args()
+    seeds = range(args.seed, args.seed + args.repeats)
+    check_same_as_sample(args.models[0], args.seed, args.reference)
+    rows, runs = [], {}
+    how = {"draws": args.draws, "chains": args.chains, "reference": args.reference}
+    with worker_pool(args.workers) as pool:
+        for name in args.models:
+            started = perf_counter()
+            runs[name] = list(run_many(pool, name, seeds, **how))
+            rows.append(summarize(name, runs[name]))
+            row = rows[-1]
+            print(
+                f"{name}: sd z {row['sd z']:.3f}, cover {row['cover']:.3f}, warned "
+                f"{row['warned']:.1%} ({perf_counter() - started:.0f} s)",
+                flush=True,
+            )
+    settings = {
+        "seeds": f"{seeds.start} to {seeds.stop - 1}, of each model",
+        "run": ", ".join(f"{key}={value}" for key, value in how.items()) + ", all else by default",
+        **NOTES,
+    }
+    save(
+        f"calibration_{args.reference}",
+        rows,
+        args.out,
+        "Calibration of the stated error of log Z",
+        settings,
+    )
+    if args.runs:
+        write_runs(args.runs, runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""What the benchmarks share: models with exact evidence, runs after one compilation, tables."""
+
+import argparse
+import csv
+import multiprocessing
+import os
+import platform
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from pymc_tempering import testsystems
+from pymc_tempering.auto import prepare
+from pymc_tempering.engine import N_STEPS
+from pymc_tempering.kernels import HMC
+from pymc_tempering.prepare import REFERENCES, Options, compile_model
+from pymc_tempering.references import Prior
+from pymc_tempering.rounds import Goal, Outcome, estimate, run_rounds
+from pymc_tempering.testsystems import TestSystem
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("pymc-tempering", "pymc", "pytensor", "numba", "numpy")
+
+
+def noisy_regression() -> TestSystem:
+    """Regression with ten coefficients and unknown noise: 11 parameters, a cheap density."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 10))
+    y = X @ rng.normal(size=10) + 0.7 * rng.normal(size=50)
+    return testsystems.normal_inverse_gamma_regression(X, y, prior_scale=2.0)
+
+
+MODELS: dict[str, Callable[[], TestSystem]] = {
+    "gaussian": testsystems.gaussian,
+    "regression": testsystems.conjugate_regression,
+    "noisy_regression": noisy_regression,
+    "binomial": testsystems.unidentifiable_binomial,
+    "hierarchical": testsystems.hierarchical_normal,
+    "schools": testsystems.eight_schools,
+    "logistic": testsystems.logistic_regression,
+    "mixture": testsystems.gaussian_mixture,
+    "shells": testsystems.gaussian_shells,
+    "twenty_modes": testsystems.twenty_modes,
+    "eggbox": testsystems.eggbox,
+    "gaussian100": testsystems.gaussian_posterior,
+}
+"""Models with an exact evidence, by the name that `--models` takes."""
+
+
+@cache
+def system(name: str) -> TestSystem:
+    """Build a model of `MODELS` once a process."""
+    return MODELS[name]()
+
+
+@cache
+def prior(name: str) -> Prior:
+    """Compile a model of `MODELS` once a process."""
+    return compile_model(system(name).model)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run from warm-up to evidence said; log Z and mcse in nats.
+
+    Attributes
+    ----------
+    fitted : bool
+        Whether the answer comes from a fitted reference; if not, "auto" fell back on the prior.
+    prior_work : float
+        Share of the density evaluations that was not the main run's: warm-up, pilot and check.
+    """
+
+    seed: int
+    log_z: float
+    mcse: float
+    verdict: str
+    n_tours: int
+    ess: float
+    fitted: bool
+    prior_work: float
+    warnings: tuple[str, ...]
+    seconds: float
+
+
+def run_tempering(
+    name: str, seed: int, draws: int, chains: int, reference: str, cores: int = 1
+) -> Outcome:
+    """Do what `pmt.sample(draws, chains=chains, random_seed=seed)` does once it has compiled."""
+    options = Options(reference=reference)
+    rng = np.random.default_rng(seed)
+    started = perf_counter()
+    prepared = prepare(prior(name), HMC(), options, rng, cores=cores, n_draws=chains * draws)
+    no_progress: Any = nullcontext(SimpleNamespace(update=lambda: None))
+    return run_rounds(
+        prepared, options, Goal(), rng, draws=draws, chains=chains, cores=cores, keep_trace=True,
+        watch=lambda *_: no_progress, report=lambda line: None, started=started,
+    )  # fmt: skip
+
+
+def run_once(
+    name: str, seed: int, draws: int = 1000, chains: int = 4, reference: str = "auto"
+) -> Run:
+    """Run from warm-up to evidence on one core."""
+    prior(name)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        started = perf_counter()
+        outcome = run_tempering(name, seed, draws, chains, reference)
+        evidence = estimate(outcome.prepared, outcome.runs)
+        seconds = perf_counter() - started
+    said = [str(w.message) for w in caught] + [run.stuck for run in outcome.runs if run.stuck]
+    own = sum(run.record.scalars[: run.state.n_draws, N_STEPS].sum() for run in outcome.runs)
+    other = sum(outcome.prepared.work.values())
+    return Run(
+        seed, evidence.log_z, evidence.mcse, evidence.verdict, evidence.n_tours, evidence.ess,
+        outcome.prepared.fitted is not None, float(other / (own + other)),
+        (*said, *evidence.warnings), seconds,
+    )  # fmt: skip
+
+
+def check_same_as_sample(name: str, seed: int, reference: str) -> None:
+    """Assure that `run_once` gives the very numbers of `pmt.sample` and its evidence.
+
+    Raises
+    ------
+    RuntimeError
+        The benchmarks would measure something that users do not get.
+    """
+    import pymc_tempering as pmt
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        idata = pmt.sample(
+            100, model=system(name).model, random_seed=seed, reference=reference, cores=1,
+            quiet=True, progressbar=False,
+        )  # fmt: skip
+        theirs = pmt.log_marginal_likelihood(idata)
+    ours = run_once(name, seed, draws=100, reference=reference)
+    if (ours.log_z, ours.mcse) != (theirs.log_z, theirs.mcse):
+        raise RuntimeError(f"{name}: {ours} is not what pmt.sample gives: {theirs!r}")
+
+
+def _chunk(name: str, seeds: Sequence[int], settings: dict[str, Any]) -> list[Run]:
+    return [run_once(name, seed, **settings) for seed in seeds]
+
+
+def worker_pool(workers: int) -> ProcessPoolExecutor:
+    """Fresh processes of one thread each."""
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+
+
+def run_many(
+    pool: ProcessPoolExecutor, name: str, seeds: Sequence[int], **settings: Any
+) -> Iterator[Run]:
+    """Run a model once for each seed on the workers of a pool, in any order."""
+    n_chunks = max(1, min(len(seeds), 20))
+    chunks = [list(seeds[i::n_chunks]) for i in range(n_chunks)]
+    futures = [pool.submit(_chunk, name, chunk, settings) for chunk in chunks]
+    for future in as_completed(futures):
+        yield from future.result()
+
+
+def machine() -> dict[str, str]:
+    """Machine and versions, for the head of every table."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines()
+                 if line.startswith("model name")]  # fmt: skip
+        model = names[0] if names else model
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return {
+        "machine": f"{model}, {os.cpu_count()} cores, {platform.system()}",
+        "versions": f"Python {platform.python_version()}, {versions}",
+    }
+
+
+type Row = dict[str, str | int | float]
+
+
+def _cell(value: str | int | float) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Format rows of the same columns as a Markdown table."""
+    names = list(rows[0])
+    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
+    padded = [
+        [text.ljust(width) for text, width in zip(line, widths, strict=True)] for line in cells
+    ]
+    lines = [f"| {' | '.join(line)} |" for line in padded]
+    return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
+
+
+def save(name: str, rows: Sequence[Row], out: Path, title: str, settings: dict[str, str]) -> None:
+    """Print a table and write it to `out` as Markdown and CSV, with machine, versions, settings."""
+    head = {**machine(), **settings}
+    table = markdown(rows)
+    print(f"\n{table}\n", flush=True)
+    out.mkdir(parents=True, exist_ok=True)
+    lines = [f"# {title}", "", table, "", *(f"- {key}: {value}" for key, value in head.items())]
+    (out / f"{name}.md").write_text("\n".join(lines) + "\n")
+    with (out / f"{name}.csv").open("w", newline="") as file:
+        file.writelines(f"# {key}: {value}\n" for key, value in head.items())
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def parser(
+    purpose: str | None, repeats: int, models: Sequence[str] = ()
+) -> argparse.ArgumentParser:
+    """Command line that the benchmarks have in common; `models` are the default ones."""
+    result = argparse.ArgumentParser(description=purpose)
+    result.add_argument("--repeats", type=int, default=repeats)
+    if models:
+        result.add_argument("--models", nargs="+", choices=list(MODELS), default=list(models))
+    result.add_argument("--reference", choices=REFERENCES, default="auto")
+    result.add_argument("--seed", type=int, default=1, help="first of the consecutive seeds")
+    result.add_argument("--out", type=Path, default=RESULTS, help="folder of the tables")
+    return result

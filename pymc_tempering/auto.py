@@ -134,9 +134,9 @@ def fit_and_check(
         if _cost(pilot) <= _cost(trial):  # the prior is as good: nothing to check
             return replace(prepared, plan=pilot.refined_plan(), fits=fit, work=work)
         report("Check: fresh tours from the prior")
-        # A third of the work at least, whatever error the tours state.
+        # About a third of the work, whatever error the tours state.
         run_steps = n_draws / trial.x[..., 0].size * trial.n_steps
-        share = max(1.0, 0.5 * run_steps / pilot.n_steps)
+        share = max(1.0, 0.6 * run_steps / pilot.n_steps)
         first = int(np.ceil(share * pilot.cycles.n_draws))
         check = _tours(pilot.refined_plan(), first, options, rng, cores, n_draws)
         work["check"] = work.get("check", 0) + check.n_steps

@@ -32,7 +32,7 @@ class Diagnosis:
         ``autocorrelation`` of log_ratio across one exploration; ``barrier``, the cumulative sum
         of rejection rates.
     barrier : float
-        Lambda, the sum of all rejection rates; about 2 Lambda rungs are needed.
+        Lambda, the sum of all rejection rates between neighbors.
     round_trips : tuple of int
         Complete tours of each chain.
     n_tours : int
@@ -157,7 +157,7 @@ def _verdict(table: pd.DataFrame, evidence: Evidence) -> str:
     if slow.max() > MAX_AUTOCORRELATION:
         return (
             f"bad kernel: at rung {slow.argmax()} one exploration leaves log_ratio nearly where "
-            f"it was (autocorrelation {slow.max():.2f}); explore longer or retune it, more rungs "
+            f"it was (autocorrelation {slow.max():.2f}); try a larger target_accept, more rungs "
             "do not help."
         )
     if gap.max() > MAX_REJECTION:

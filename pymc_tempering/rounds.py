@@ -1,7 +1,7 @@
 """Rounds of doubling length, until the evidence is as precise as asked and its parts agree.
 
 Everything is frozen before the first round, and the lengths are fixed before they begin, so that
-all draws since then count and stopping when the error looks small does not bias the estimate.
+all draws since then count; stopping when the error looks small then costs next to nothing.
 Where the fitted reference is found wanting, it is fitted again and the rounds start anew.
 """
 
@@ -132,22 +132,25 @@ def run_rounds(
         `perf_counter()` at the beginning of the work that `max_time` bounds.
     """
     rounds: list[Round] = []
-    spent = sum(prepared.work.values())
+    discarded = 0
     runs = start_runs(prepared.plan, draws, rng.spawn(chains), keep_trace)
     total, fits_left = draws, 1
     while True:
         with watch(prepared, runs, total) as progress:
             interrupted = run_chains(prepared.plan, runs, total, cores=cores, watch=progress.update)
             progress.update()
-        if goal.single or interrupted:
-            return Outcome(prepared, runs, tuple(rounds), interrupted, "")
+        if interrupted:
+            return Outcome(prepared, runs, tuple(rounds), True, "")
         prepared = _extend_check(prepared, runs, options, cores)
+        if goal.single:
+            return Outcome(prepared, runs, tuple(rounds), False, "")
         evidence = estimate(prepared, runs)
         seconds = perf_counter() - started
         rounds.append(_line(evidence, total * chains, seconds))
         report(str(rounds[-1]))
         unmet = goal.unmet(evidence)
-        steps = spent + sum(int(r.record.scalars[: r.state.n_draws, N_STEPS].sum()) for r in runs)
+        own = sum(int(r.record.scalars[: r.state.n_draws, N_STEPS].sum()) for r in runs)
+        steps = discarded + sum(prepared.work.values()) + own
         over = (
             (goal.max_time is not None and seconds >= goal.max_time)
             or (goal.max_steps is not None and steps >= goal.max_steps)
@@ -166,7 +169,7 @@ def run_rounds(
                 prepared, [prepared.pilot, prepared.check], options, rng,
                 cores=cores, n_draws=total * chains, report=report,
             )  # fmt: skip
-            spent += steps
+            discarded += own
             runs = start_runs(prepared.plan, total, rng.spawn(chains), keep_trace)
         else:
             total *= 2

@@ -1,5 +1,6 @@
 """`SimulatedTempering`, a PyMC step method like any other."""
 
+import inspect
 import logging
 import warnings
 from dataclasses import field
@@ -235,6 +236,13 @@ class SimulatedTempering(BlockedStep):
             return {"steps": stats["tempering_steps"], "beta_min": stats["beta_min"]}
 
         return (update_stats,)
+
+
+# PyMC's `__new__` takes anything; the arguments are those of `__init__`.
+_signature = inspect.signature(SimulatedTempering.__init__)
+SimulatedTempering.__signature__ = _signature.replace(  # type: ignore[attr-defined]
+    parameters=list(_signature.parameters.values())[1:]
+)
 
 
 def check_vars(model: pm.Model, given: Any) -> list[Any]:

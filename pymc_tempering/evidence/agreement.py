@@ -1,4 +1,4 @@
-"""Whether the chains of one run agree: a chi-square test of homogeneity, and alarms."""
+"""Whether the chains of one run agree: a test of homogeneity, and alarms."""
 
 import numpy as np
 from numpy.typing import NDArray

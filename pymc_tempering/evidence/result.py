@@ -59,7 +59,8 @@ class Evidence:
     method : str
         Estimator, for instance ``"rts"``.
     verdict : {"ok", "unchecked", "disagreed"}
-        "unchecked": too few tours, or an alarm; "disagreed": the chains contradict each other.
+        "unchecked": too few tours, an alarm, or a fitted reference that too few fresh tours
+        checked; "disagreed": the chains, or the fitted reference and the fresh tours, do.
     n_tours : int
         Complete tours in all chains.
     round_trips : tuple of int

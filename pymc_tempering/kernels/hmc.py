@@ -57,11 +57,12 @@ def hmc_transition(density, point, beta, params, scratch, rng, info):  # type: i
             kinetic += middle * middle
             momentum[i] += half * push
         error = potential + 0.5 * kinetic - energy
-        if not error < MAX_ENERGY_ERROR:  # NaN too
+        if not -np.inf < error < MAX_ENERGY_ERROR:  # NaN too
             break
     info[N_EVALUATIONS] = taken
-    info[DIVERGED] = 0.0 if error < MAX_ENERGY_ERROR else 1.0
-    info[ACCEPTANCE] = min(1.0, np.exp(-error)) if error < MAX_ENERGY_ERROR else 0.0
+    sound = -np.inf < error < MAX_ENERGY_ERROR  # an infinite density is no number either
+    info[DIVERGED] = 0.0 if sound else 1.0
+    info[ACCEPTANCE] = min(1.0, np.exp(-error)) if sound else 0.0
     if rng.random() >= info[ACCEPTANCE]:
         point.values[0] = log_reference
         point.values[1] = log_ratio

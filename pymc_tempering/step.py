@@ -240,7 +240,7 @@ class SimulatedTempering(BlockedStep):
 
 # PyMC's `__new__` takes anything; the arguments are those of `__init__`.
 _signature = inspect.signature(SimulatedTempering.__init__)
-SimulatedTempering.__signature__ = _signature.replace(  # type: ignore[attr-defined]
+SimulatedTempering.__signature__ = _signature.replace(
     parameters=list(_signature.parameters.values())[1:]
 )
 

@@ -89,7 +89,8 @@ def occupancy_warnings(stats: CycleStats, tours: Tours) -> list[str]:
     worst = int(np.argmax(np.where(far, np.abs(excess), -1.0)))
     return [
         f"Occupancy is far from r at rung {worst} (log(c/r) = {excess[worst]:.1f}): the ladder's "
-        "log Z had not converged when sampling began, so sample again with another random seed, or with more draws."
+        "log Z had not converged when sampling began, so sample again with another random seed, "
+        "or with more draws."
     ]
 
 

@@ -133,7 +133,7 @@ def with_check(evidence: Evidence, check: LegCheck) -> Evidence:
         message = (
             f"Only {check.n_tours} fresh tours from the prior checked the fitted reference where "
             f"{check.needed} were asked for, so a mode that a tour finds with probability below "
-            f"{check.missed:.2g} may be missing: a tighter prior, or a larger check_tours with more draws, would help."
+            f"{check.missed:.2g} may be missing: a tighter prior, or more draws, would help."
         )
         verdict = "unchecked"
         mcse = evidence.mcse

@@ -39,7 +39,7 @@ def cumulative_barrier(rejection: FloatArray) -> FloatArray:
     """Return the communication barrier Lambda(beta_k) up to every rung, shape (K,).
 
     The running sum of the ``rejection`` rates, shape (K - 1,), where an unknown one counts as 1;
-    its last entry is the barrier Lambda, and about 2 Lambda rungs are needed (Syed et al. 2022).
+    its last entry is the barrier Lambda (Syed et al. 2022).
     """
     return np.concatenate([[0.0], np.cumsum(np.nan_to_num(rejection, nan=1.0))])
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba import float64, types
+from pytensor import config
 from pytensor.compile import Function
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
@@ -63,17 +64,19 @@ def _adapt(function: Function, name: str, source: str, signature: Any) -> Callab
     """Compile `source`, which calls the graph of `function` as `graph`, to `signature`.
 
     Built with PyTensor's own cache: as a closure, LLVM would optimize the whole graph
-    again in each process.
+    again in each process. Without fast math: with it, the last bits differ between the process
+    that compiles and those that load from the cache, and same seeds would not give same draws.
     """
-    graph, key = numba_funcify_ensure_cache(function.maker.fgraph)
-    adapter = compile_numba_function_src(
-        source,
-        name,
-        # Without an importable module name the cached entry fails to load.
-        global_env={"graph": graph, "np": np, "__name__": __name__},
-        cache_key=None if key is None else f"{key}_pymc_tempering_{hash_text(source)}",
-    )
-    return numba.njit(signature, cache=key is not None, nogil=True)(adapter)
+    with config.change_flags(numba__fastmath=False):
+        graph, key = numba_funcify_ensure_cache(function.maker.fgraph)
+        adapter = compile_numba_function_src(
+            source,
+            name,
+            # Without an importable module name the cached entry fails to load.
+            global_env={"graph": graph, "np": np, "__name__": __name__},
+            cache_key=None if key is None else f"{key}_pymc_tempering_exact_{hash_text(source)}",
+        )
+        return numba.njit(signature, cache=key is not None, nogil=True)(adapter)
 
 
 def hash_text(text: str) -> str:

@@ -243,5 +243,5 @@ def compile_path(model: pm.Model) -> Path:
         ) from error
     outputs = [out.astype("float64") for out in [*outputs, *grads]]
     with model:  # so that PyMC honors model.check_bounds
-        function = pymc_compile([x], outputs, mode="NUMBA")
-    return Path(model, layout, adapt_density(function), _circular_indices(model, layout))
+        density = adapt_density(pymc_compile([x], outputs, mode="NUMBA"))
+    return Path(model, layout, density, _circular_indices(model, layout))

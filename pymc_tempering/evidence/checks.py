@@ -5,7 +5,7 @@ Every function takes arrays and returns a list of sentences that say what is wro
 
 import numpy as np
 
-from pymc_tempering.cycles import BoolArray, CycleStats
+from pymc_tempering.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.evidence.agreement import identical_chains
 from pymc_tempering.evidence.rungs import neighbor_rejection
 from pymc_tempering.evidence.tours import Tours
@@ -16,6 +16,10 @@ MIN_ESS = 10.0
 """Effective number of tours below which no error is stated."""
 MIN_CHAIN_TOURS = 5
 """Complete tours below which a chain is not compared with the others."""
+MAX_WEIGHT_EXCESS = 7.0
+"""Means above log(n) that the largest weight of n tours may be: e^-7 of the runs exceed it."""
+MIN_LONE_EXCESS, MIN_LONE_DRAWS = 2.0, 3
+"""Nats by which, and number of draws in which, one tour must surpass all others to be an alarm."""
 MAX_REJECTION = 0.7
 """Rejection rate between neighboring rungs above which the ladder has a gap."""
 MAX_LOG_OCCUPANCY = 1.5
@@ -62,6 +66,49 @@ def tour_warnings(n_tours: int, ess: float, round_trips: tuple[int, ...]) -> lis
             "be compared with the others: sample more draws."
         ]
     return []
+
+
+def lone_tour_warnings(
+    top_weight: FloatArray, cold_log_ratio: FloatArray, tour_start: BoolArray
+) -> list[str]:
+    """Say whether one tour alone holds far more weight, or far better draws, than all others.
+
+    That is what a first-order transition looks like: the tour that entered the region rarely
+    leaves it, and how rarely tours enter it cannot be told from one. Unfinished tours count.
+
+    Parameters
+    ----------
+    top_weight : ndarray, shape (F,)
+        Sum of q(beta_K | x) of each tour, unfinished ones included.
+    cold_log_ratio : ndarray, shape (chain, draw)
+        log_ratio of the draws at beta = 1 (nats).
+    tour_start : ndarray of bool, shape (chain, draw)
+        Whether a tour starts in the draw's cycle.
+    """
+    if top_weight.size < 2:
+        return []
+    # Weights of tours have exponential tails: the largest of n is about log(n) means.
+    largest = float(top_weight.max() / top_weight.mean())
+    if largest > np.log(top_weight.size) + MAX_WEIGHT_EXCESS:
+        return [
+            f"One tour holds {largest:.0f} times the mean weight at beta = 1, so the mcse is "
+            "infinite: it met a region that others do not find, or cannot leave; sample many more "
+            "draws, or use more rungs."
+        ]
+    chain = np.arange(len(tour_start))[:, None]
+    tour = np.cumsum(tour_start, axis=1) + chain * (tour_start.shape[1] + 1)
+    best = tour.ravel()[np.argmax(cold_log_ratio)]
+    others = cold_log_ratio[tour != best]
+    if others.size == 0:
+        return []
+    above = int(np.sum(cold_log_ratio > others.max() + MIN_LONE_EXCESS))
+    if above < MIN_LONE_DRAWS:
+        return []
+    return [
+        f"One tour alone found {above} draws whose log_ratio exceeds that of all others by more "
+        f"than {MIN_LONE_EXCESS:.0f} nats, so the mcse is infinite: how often that region is found "
+        "cannot be told from one tour; sample many more draws."
+    ]
 
 
 def disagreement_warning(pvalue: float) -> str:

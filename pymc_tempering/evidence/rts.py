@@ -181,6 +181,10 @@ def rts(stats: CycleStats) -> Evidence:
     chain_curve = log_z(counted.sum(axis=1))
     chain_error, chain_df = _chain_errors(tours, trips)
     pvalue = homogeneity_pvalue(chain_curve[:, -1], chain_error, chain_df)
+    if chains.size:
+        # Every cycle visits beta = 1 once, with its draw.
+        cold = stats.log_ratio_sum[chains, :, -1]
+        alarms += checks.lone_tour_warnings(tours.sums[:, -1], cold, stats.tour_start[chains])
     messages = alarms + (checks.tour_warnings(n_tours, ess, trips) if chains.size else [])
     verdict = "ok"
     if pvalue < MAX_PVALUE:

@@ -1,0 +1,25 @@
+"""Exact systems with their compiled paths, compiled once for all test files of a process."""
+
+from functools import cache, partial
+
+from pymc_tempering import testsystems
+from pymc_tempering.path import compile_path
+from pymc_tempering.references import compile_prior
+
+SIMPLE = {
+    "gaussian": testsystems.gaussian,
+    "beta_binomial": testsystems.beta_binomial,
+    "unidentifiable_binomial": testsystems.unidentifiable_binomial,
+    "long_path": partial(testsystems.gaussian_posterior, dim=10),
+    "two_modes": testsystems.gaussian_mixture,
+}
+
+
+@cache
+def system(name):
+    return SIMPLE[name]()
+
+
+@cache
+def prior(name):
+    return compile_prior(compile_path(system(name).model))

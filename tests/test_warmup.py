@@ -1,0 +1,142 @@
+"""The automatic warm-up on exact systems: log Z, stopping rule, step sizes, spacing."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from systems import SIMPLE, prior, system
+from toys import PLANTED
+
+from pymc_tempering import HMC, LikelihoodError
+from pymc_tempering.annealing import anneal, conditional_ess, next_beta, systematic_resample
+from pymc_tempering.chains import make_runner, new_record, start_chain
+from pymc_tempering.engine import ACCEPT, UP_ACCEPT, VISITS
+from pymc_tempering.warmup import warm_up
+
+every_system = pytest.mark.parametrize("name", SIMPLE)
+N_SEEDS = 6
+
+
+@cache
+def warmed(name, seed, move="metropolized_gibbs"):
+    rng = np.random.default_rng(seed)
+    return warm_up(prior(name), HMC(), rng, ladder_move=move)
+
+
+@every_system
+def test_the_annealed_pass_finds_log_z(name):
+    # |z| < 4 with six seeds, a t of 5 degrees of freedom: false alarm 1e-2 over all systems
+    exact = system(name).log_evidence
+    off = np.array([warmed(name, seed).annealed.log_z[-1] - exact for seed in range(N_SEEDS)])
+    assert np.sqrt((off**2).mean()) < 0.5
+    # log of an unbiased estimate: half the variance too low
+    error = off.std(ddof=1) / np.sqrt(N_SEEDS)
+    assert abs(off.mean() + 0.5 * off.var(ddof=1)) < 4.0 * error + 0.01
+
+
+def test_a_kernel_without_an_accept_step_misses_it():
+    # The planted bug; its step size may not grow, since it accepts all.
+    kernel = PLANTED["no accept step"]()
+    pinned = replace(kernel, pack=lambda step, scale: kernel.pack(1.5, scale))
+    annealed = anneal(prior("gaussian"), pinned, np.random.default_rng(1), n_particles=2000)
+    assert abs(annealed.log_z[-1] - system("gaussian").log_evidence) > 0.5
+
+
+@every_system
+def test_the_initial_iterations_reach_their_stopping_rule(name):
+    runs = [warmed(name, seed) for seed in range(N_SEEDS)]
+    assert sum(run.converged for run in runs) >= N_SEEDS - 1
+    for run in runs:
+        exact = system(name).log_z(run.plan.ladder.betas)
+        assert np.abs(run.plan.ladder.log_z - exact).max() < 1.0
+        last = run.rounds[-1]
+        assert last.n_iterations >= 200 * last.n_rungs
+        assert last.log_z == pytest.approx(run.plan.ladder.log_z[-1])
+
+
+@cache
+def frozen_run(name, n_draws=1000):
+    """Sums over a frozen run of one chain, (stats, K)."""
+    plan = warmed(name, 0).plan
+    state = start_chain(plan, np.random.default_rng(7))
+    record = new_record(n_draws, plan.ladder.n_rungs, plan.reference.path.dim)
+    make_runner(plan)(state, record, n_draws, 1_000_000)
+    return record.per_rung.sum(axis=0)
+
+
+@every_system
+def test_step_sizes_give_the_target_acceptance_at_each_rung(name):
+    sums = frozen_run(name)
+    acceptance = sums[ACCEPT] / sums[VISITS]
+    assert acceptance[0] == 1.0
+    assert acceptance[1:].min() > 0.6
+    assert acceptance[1:].max() < 0.98
+    assert abs(acceptance[1:].mean() - 0.8) < 0.12
+
+
+@every_system
+def test_neighboring_rejection_rates_are_about_equal(name):
+    sums = frozen_run(name)
+    rejection = 1.0 - sums[UP_ACCEPT, :-1] / sums[VISITS, :-1]
+    assert rejection.max() < 0.75
+    assert rejection.max() - rejection.min() < 0.35
+
+
+def test_a_ladder_that_the_user_gave_is_kept():
+    betas = np.array([0.0, 0.01, 0.2, 1.0])
+    found = warm_up(
+        prior("gaussian"), HMC(), np.random.default_rng(1), ladder_move="gibbs", betas=betas
+    )
+    np.testing.assert_array_equal(found.plan.ladder.betas, betas)
+    assert np.abs(found.plan.ladder.log_z - system("gaussian").log_z(betas)).max() < 0.5
+
+
+def test_the_number_of_rungs_follows_rungs_per_barrier():
+    few, many = (
+        warm_up(
+            prior("gaussian"), HMC(), np.random.default_rng(1), ladder_move="gibbs",
+            rungs_per_barrier=r,
+        ).plan.ladder.n_rungs
+        for r in (1.5, 4.5)
+    )  # fmt: skip
+    assert few < many <= 3 * few + 3
+
+
+def test_the_seed_decides_whatever_the_cores():
+    one = warm_up(prior("gaussian"), HMC(), np.random.default_rng(3), ladder_move="gibbs")
+    two = warm_up(prior("gaussian"), HMC(), np.random.default_rng(3), ladder_move="gibbs", cores=2)
+    np.testing.assert_array_equal(one.plan.ladder.log_z, two.plan.ladder.log_z)
+    np.testing.assert_array_equal(one.plan.ladder.betas, two.plan.ladder.betas)
+    np.testing.assert_array_equal(one.plan.step_sizes, two.plan.step_sizes)
+
+
+@pytest.mark.parametrize("move", ["gibbs", "nonreversible"])
+def test_the_other_ladder_moves_settle_too(move):
+    found = warmed("long_path", 1, move)
+    assert found.converged
+    exact = system("long_path").log_z(found.plan.ladder.betas)
+    assert np.abs(found.plan.ladder.log_z - exact).max() < 1.0
+
+
+def test_the_next_beta_has_the_conditional_ess_that_is_asked():
+    log_ratio = -np.random.default_rng(1).chisquare(3, 2000) * 40
+    log_ratio[:100] = -np.inf  # dead particles do not count
+    beta = next_beta(log_ratio, 0.0, 0.5)
+    assert 0 < beta < 1
+    assert conditional_ess(log_ratio, beta) == pytest.approx(0.5, abs=0.01)
+    assert next_beta(log_ratio / 1e6, 0.0, 0.5) == 1.0
+
+
+def test_log_ratios_without_bound_are_refused():
+    log_ratio = np.append(np.zeros(100), np.full(100, -8e307))
+    with pytest.raises(LikelihoodError, match="check its scale"):
+        next_beta(log_ratio, 0.0, 0.99)
+
+
+def test_systematic_resampling_keeps_the_expected_numbers():
+    rng = np.random.default_rng(2)
+    weights = rng.dirichlet(np.ones(50))
+    counts = np.bincount(systematic_resample(weights, rng), minlength=50)
+    assert counts.sum() == 50
+    assert np.abs(counts - 50 * weights).max() <= 1.0

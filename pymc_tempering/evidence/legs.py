@@ -126,7 +126,22 @@ def compare_legs(evidence: Evidence, draws: ColdDraws, fresh: FreshTours) -> Leg
 
 
 def with_check(evidence: Evidence, check: LegCheck) -> Evidence:
-    """Return the evidence of a fitted leg with the verdict of its check."""
+    """Return the evidence of a fitted leg with the verdict of its check.
+
+    Where the fitted leg cannot state an error and the fresh tours can, theirs is the answer.
+    """
+    if not np.isfinite(evidence.mcse) and np.isfinite(check.mcse):
+        message = (
+            f"The fitted leg states no error, so the answer is that of {check.n_tours} fresh tours "
+            "from the prior: sample with reference='prior' and more draws for a better one."
+        )
+        return replace(
+            evidence,
+            log_z=check.log_z,
+            mcse=max(check.mcse, abs(check.difference)),
+            check=check,
+            warnings=(message, *evidence.warnings),
+        )
     if check.verdict == "agreed":
         return replace(evidence, check=check)
     if check.verdict == "unchecked":

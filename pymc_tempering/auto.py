@@ -138,7 +138,12 @@ def fit_and_check(
         run_steps = n_draws / trial.x[..., 0].size * trial.n_steps
         share = max(1.0, 0.6 * run_steps / pilot.n_steps)
         first = int(np.ceil(share * pilot.cycles.n_draws))
-        check = _tours(pilot.refined_plan(), first, options, rng, cores, n_draws)
+        try:
+            check = _tours(pilot.refined_plan(), first, options, rng, cores, n_draws)
+        except StuckChainError:
+            n = fitted_of(fitted.plan).components.n_components
+            fresh = no_fresh_tours(n, options.check_tours)
+            return replace(prepared, plan=fitted.plan, warmup=fitted, fresh=fresh, work=work)
         work["check"] = work.get("check", 0) + check.n_steps
         reference = fitted_of(fitted.plan)
         fresh = summary_of(reference, check, options)

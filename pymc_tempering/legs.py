@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pymc_tempering.chains import Plan
 from pymc_tempering.cycles import CycleStats
@@ -67,12 +66,7 @@ class Leg:
         """
         log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
         states = np.concatenate([part[2] for run in self.runs for part in run.trace])
-        ladder = self.plan.ladder
-        with np.errstate(invalid="ignore"):
-            tilt = ladder.betas[:, None] * log_ratio
-        tilt[0] = 0.0
-        log_q = ladder.offsets[:, None] + tilt
-        weights = np.exp(log_q[-1] - logsumexp(log_q, axis=0))
+        weights = self.plan.ladder.cold_weight(log_ratio)
         ess = weights.sum() ** 2 / (weights**2).sum()
         index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
         return states[index]
@@ -137,6 +131,8 @@ def run_leg(
 def extend_leg(leg: Leg, n_draws: int, cores: int) -> Leg:
     """Go on with the chains of a leg to `n_draws` draws each."""
     runs = list(leg.runs)
+    for run in runs:
+        run.keep_trace = False  # a fit has enough states from its beginning
     extend_runs(runs, n_draws)
     run_chains(leg.plan, runs, n_draws, cores=cores)
     return Leg(leg.plan, tuple(runs))

@@ -16,6 +16,10 @@ from pymc_tempering.prepare import cycle_bound, stuck_message
 FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 500, 0.05, 1_000_000
 POLL_SECONDS = 0.1
 
+MIN_COLD_WEIGHT = 0.01
+"""States are kept if q(beta_K | x) is above this: the others are worth little to a fit, and from
+a long ladder they would fill the memory."""
+
 
 @dataclass
 class ChainRun:
@@ -25,7 +29,7 @@ class ChainRun:
     ----------
     trace : list of (log_ratio, rung, x)
         Arrays of a chunk each; empty when no trace is kept. `x` has no rows unless states are
-        kept.
+        kept; then only iterations are kept whose state has weight at beta = 1.
     stuck : str
         Why the chain was given up or is slow to come back; empty if all is well.
     """
@@ -81,7 +85,12 @@ def _work(plan: Plan, run: ChainRun, n_draws: int, stop: threading.Event) -> Non
         advance(run.state, record, n_draws, chunk)
         if run.keep_trace:
             n = run.state.n_trace
-            run.trace.append((log_ratio[:n].copy(), rung[:n].astype(np.int32), states[:n].copy()))
+            kept: slice | np.ndarray = slice(n)
+            if run.keep_states:
+                kept = np.flatnonzero(plan.ladder.cold_weight(log_ratio[:n]) > MIN_COLD_WEIGHT)
+            run.trace.append(
+                (log_ratio[kept].copy(), rung[kept].astype(np.int32), states[kept].copy())
+            )
         if run.state.steps_in_cycle > bound:
             run.stuck = stuck_message(plan, run.state.rung)
             if run.state.n_draws == 0:

@@ -20,6 +20,7 @@ from pymc_tempering.kernels import Kernel
 from pymc_tempering.legs import Leg, run_leg
 from pymc_tempering.prepare import Options, warm_up_prior
 from pymc_tempering.references import Prior, evaluate
+from pymc_tempering.stats import Schema
 from pymc_tempering.warmup import Warmup, warm_up
 
 N_CHAINS = 4
@@ -75,6 +76,13 @@ class Prepared:
         """The fitted reference, if that is what the run is made with."""
         reference = self.plan.reference
         return reference if isinstance(reference, Fitted) else None
+
+    @property
+    def schema(self) -> Schema:
+        """Statistics of the draws of the run."""
+        fitted = self.fitted
+        components = None if fitted is None else fitted.components
+        return Schema(self.plan.ladder, components, self.fresh)
 
 
 def prepare(

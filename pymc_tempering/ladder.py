@@ -58,13 +58,13 @@ class Ladder:
         """Log r_k - log Z-hat_k, shape (K,): what the chain adds to beta_k * log_ratio."""
         return self.log_weights - self.log_z
 
-    def cold_weight(self, log_ratio: np.ndarray) -> np.ndarray:
-        """q(beta_K | x), RTS eq. (7), of states with the given log_ratio, shape (n,)."""
+    def probabilities(self, log_ratio: np.ndarray) -> np.ndarray:
+        """q(beta_k | x), RTS eq. (7), of states with the given log_ratio, shape (K, ...)."""
         with np.errstate(invalid="ignore"):
-            tilt = self.betas[:, None] * log_ratio
+            tilt = np.multiply.outer(self.betas, log_ratio)
         tilt[0] = 0.0  # 0 * (-inf) is NaN
-        log_q = self.offsets[:, None] + tilt
-        return np.asarray(np.exp(log_q[-1] - logsumexp(log_q, axis=0)))
+        log_q = (tilt.T + self.offsets).T
+        return np.asarray(np.exp(log_q - logsumexp(log_q, axis=0)))
 
     def with_log_z(self, log_z: np.ndarray) -> "Ladder":
         """Ladder with other normalizing constants."""

@@ -66,7 +66,7 @@ class Leg:
         """
         log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
         states = np.concatenate([part[2] for run in self.runs for part in run.trace])
-        weights = self.plan.ladder.cold_weight(log_ratio)
+        weights = self.plan.ladder.probabilities(log_ratio)[-1]
         ess = weights.sum() ** 2 / (weights**2).sum()
         index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
         return states[index]

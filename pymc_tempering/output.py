@@ -16,7 +16,6 @@ from pymc_tempering.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS
 from pymc_tempering.datatree import convert
 from pymc_tempering.legs import Leg
 from pymc_tempering.rounds import Outcome, Round
-from pymc_tempering.stats import Schema
 from pymc_tempering.warmup import WarmupRound
 from pymc_tempering.workers import ChainRun
 
@@ -81,8 +80,7 @@ def _traces(
         chosen = [v for v in model.unobserved_RVs if v.name in var_names]
         variables = model.replace_rvs_by_values(chosen)
     first = NDArray(model=model, vars=variables, test_point=path.layout.unravel(np.zeros(path.dim)))
-    fitted = prepared.fitted
-    schema = Schema(plan.ladder, None if fitted is None else fitted.components, prepared.fresh)
+    schema = prepared.schema
     dtypes = [schema.dtypes]
     traces = []
     for i, run in enumerate(runs):

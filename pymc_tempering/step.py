@@ -154,13 +154,7 @@ class SimulatedTempering(BlockedStep):
         self.rng = get_random_generator(rng)
         self.tune = False
         self.state: ChainState | None = None
-        fitted = self.prepared.fitted
-        schema = Schema(
-            self.prepared.plan.ladder,
-            None if fitted is None else fitted.components,
-            self.prepared.fresh,
-        )
-        self._bind(self.prepared.plan, schema)
+        self._bind(self.prepared.plan, self.prepared.schema)
 
     def _bind(self, plan: Plan, schema: Schema) -> None:
         """Derive from the plan what the steps use."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pymc_tempering.annealing import AnnealedPass, anneal
 from pymc_tempering.chains import (
@@ -132,11 +131,7 @@ class RoundRunner:
 
 def _batches(log_ratio: np.ndarray, ladder: Ladder, n_batches: int = 8) -> np.ndarray:
     """Rao-Blackwell sums by batch of iterations, shape (chains * n_batches, K)."""
-    with np.errstate(invalid="ignore"):
-        tilt = ladder.betas[:, None, None] * log_ratio
-    tilt[ladder.betas == 0] = 0.0
-    log_q = ladder.offsets[:, None, None] + tilt
-    q = np.exp(log_q - logsumexp(log_q, axis=0))
+    q = ladder.probabilities(log_ratio)
     parts = np.array_split(q, n_batches, axis=2)
     return np.concatenate([part.sum(axis=2).T for part in parts])
 

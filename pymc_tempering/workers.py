@@ -87,7 +87,8 @@ def _work(plan: Plan, run: ChainRun, n_draws: int, stop: threading.Event) -> Non
             n = run.state.n_trace
             kept: slice | np.ndarray = slice(n)
             if run.keep_states:
-                kept = np.flatnonzero(plan.ladder.cold_weight(log_ratio[:n]) > MIN_COLD_WEIGHT)
+                cold = plan.ladder.probabilities(log_ratio[:n])[-1]
+                kept = np.flatnonzero(cold > MIN_COLD_WEIGHT)
             run.trace.append(
                 (log_ratio[kept].copy(), rung[kept].astype(np.int32), states[kept].copy())
             )

@@ -8,7 +8,7 @@ import numpy as np
 from pymc_tempering.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.evidence.agreement import identical_chains
 from pymc_tempering.evidence.rungs import neighbor_rejection
-from pymc_tempering.evidence.tours import Tours
+from pymc_tempering.evidence.tours import Tours, tour_labels
 
 MIN_TOURS = 20
 """Complete tours below which no error is stated."""
@@ -95,8 +95,7 @@ def lone_tour_warnings(
             "infinite: it met a region that others do not find, or cannot leave; sample many more "
             "draws, or use more rungs."
         ]
-    chain = np.arange(len(tour_start))[:, None]
-    tour = np.cumsum(tour_start, axis=1) + chain * (tour_start.shape[1] + 1)
+    tour = tour_labels(tour_start)
     best = tour.ravel()[np.argmax(cold_log_ratio)]
     others = cold_log_ratio[tour != best]
     if others.size == 0:

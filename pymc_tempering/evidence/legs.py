@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_tempering.cycles import ColdDraws, FloatArray, FreshTours
 from pymc_tempering.evidence.result import Evidence, LegCheck
+from pymc_tempering.evidence.tours import tour_labels
 
 MAX_Z = 4.0
 """Standard errors by which two legs may differ, in log Z and in the share of a component."""
@@ -29,9 +30,7 @@ UNSEEN_SHARE = 0.01
 
 def component_shares(draws: ColdDraws, n: int) -> tuple[FloatArray, FloatArray]:
     """Return the share of each of ``n`` components among cold draws, and its error over tours."""
-    chain = np.arange(len(draws.component))[:, None]
-    tour = np.cumsum(draws.tour_start, axis=1) + chain * (draws.tour_start.shape[1] + 1)
-    _, index = np.unique(tour.ravel(), return_inverse=True)
+    _, index = np.unique(tour_labels(draws.tour_start).ravel(), return_inverse=True)
     counts = np.zeros((index.max() + 1, n))
     np.add.at(counts, (index, draws.component.ravel().astype(int)), 1.0)
     total = counts.sum()

@@ -37,6 +37,12 @@ class Tours:
         return tuple(np.bincount(self.chain[self.complete], minlength=n_chains).tolist())
 
 
+def tour_labels(tour_start: BoolArray) -> NDArray[np.intp]:
+    """Return the number of the tour, finished or not, of each draw, shape (chain, draw)."""
+    chain = np.arange(len(tour_start))[:, None]
+    return np.asarray(np.cumsum(tour_start, axis=1) + chain * (tour_start.shape[1] + 1))
+
+
 def tour_sums(rb_weight: FloatArray, rb_weight_head: FloatArray, tour_start: BoolArray) -> Tours:
     """Sum per-cycle statistics over tours.
 

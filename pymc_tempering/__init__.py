@@ -13,6 +13,7 @@ from pymc_tempering.evidence import (
 from pymc_tempering.exceptions import (
     DataMismatchError,
     DiscreteVariableError,
+    GradientError,
     ImproperPriorError,
     LadderError,
     LikelihoodError,
@@ -22,7 +23,7 @@ from pymc_tempering.exceptions import (
     TemperingError,
     TemperingWarning,
 )
-from pymc_tempering.kernels import HMC
+from pymc_tempering.kernels import HMC, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.plots import plot_ladder, plot_temperature_trace
 from pymc_tempering.sampling import sample
 from pymc_tempering.step import SimulatedTempering
@@ -36,12 +37,16 @@ __all__ = [
     "Diagnosis",
     "DiscreteVariableError",
     "Evidence",
+    "Gibbs",
+    "GradientError",
     "ImproperPriorError",
     "LadderError",
     "LikelihoodError",
     "ModelError",
     "NotTemperedError",
+    "RandomWalkMetropolis",
     "SimulatedTempering",
+    "Slice",
     "StuckChainError",
     "TemperingError",
     "TemperingWarning",

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 
 from pymc_tempering.engine import sweep
 from pymc_tempering.exceptions import LikelihoodError
-from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Kernel
+from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Compound
 from pymc_tempering.ladder import PathSample
 from pymc_tempering.mixture import evaluate_rows
 from pymc_tempering.references import Reference
@@ -34,9 +34,12 @@ class AnnealedPass:
     betas, log_z : array, shape (S,)
     log_ratio : array, shape (S, n_particles)
         Of the particles after their moves at each stage.
-    step_sizes : array, shape (S,)
+    step_sizes : array, shape (S, B)
+        Of each kernel.
     scales : array, shape (S, d)
         Standard deviations of the particles, unconstrained.
+    covs : array, shape (S, d, d), optional
+        Their covariances, if some kernel wants them.
     particles : array, shape (n_particles, d)
         At beta = 1, unconstrained.
     n_evaluations : int
@@ -48,6 +51,7 @@ class AnnealedPass:
     log_ratio: np.ndarray
     step_sizes: np.ndarray
     scales: np.ndarray
+    covs: np.ndarray | None
     particles: np.ndarray
     n_evaluations: int
 
@@ -93,7 +97,7 @@ def systematic_resample(weights: np.ndarray, rng: np.random.Generator) -> np.nda
 
 def anneal(
     reference: Reference,
-    kernel: Kernel,
+    kernel: Compound,
     rng: np.random.Generator,
     *,
     n_particles: int = 512,
@@ -105,7 +109,7 @@ def anneal(
     Parameters
     ----------
     reference : Reference
-    kernel : Kernel
+    kernel : Compound
     rng : numpy.random.Generator
     n_particles : int, default 512
     cess : float, default 0.5
@@ -128,8 +132,9 @@ def anneal(
     scratch = np.empty((kernel.n_scratch, path.dim))
     finite = np.isfinite(xs).all(axis=1)
     scale = _scale(xs[finite], np.ones(path.dim))
-    step = path.dim**-0.25
-    rows = [(0.0, 0.0, values[:, 1].copy(), step, scale)]
+    steps, targets = kernel.first_steps, kernel.targets
+    cov = _cov(xs[finite], scale) if kernel.dense else None
+    rows = [(0.0, 0.0, values[:, 1].copy(), steps, scale, cov)]
     beta, log_z, evaluations = 0.0, 0.0, n_particles
     while beta < 1:
         if len(rows) > MAX_STAGES:
@@ -145,29 +150,29 @@ def anneal(
         index = systematic_resample(np.exp(log_w - logsumexp(log_w)), rng)
         xs, values, grads = xs[index], values[index], grads[index]
         scale = _scale(xs, scale)
+        cov = _cov(xs, scale) if kernel.dense else None
         for i in range(MAX_SWEEPS):
-            totals = np.zeros(N_INFO)
-            params = kernel.pack(step, scale)
+            totals = np.zeros((kernel.n_blocks, N_INFO))
+            params = kernel.pack(steps, scale, cov)
             sweep(
-                path.density, kernel.transition, xs, values, grads, mixture, beta, params,
-                path.circular, scratch, rng, totals,
+                path.density, kernel.explore, kernel.parts, xs, values, grads, mixture, beta,
+                params, path.circular, scratch, rng, totals,
             )  # fmt: skip
-            evaluations += int(totals[N_EVALUATIONS])
-            off = totals[ACCEPTANCE] / n_particles - kernel.target_accept
-            if i + 1 >= MIN_SWEEPS and abs(off) < ACCEPT_TOLERANCE:
+            evaluations += int(totals[:, N_EVALUATIONS].sum())
+            off = np.nan_to_num(totals[:, ACCEPTANCE] / n_particles - targets)
+            if i + 1 >= MIN_SWEEPS and np.abs(off).max() < ACCEPT_TOLERANCE:
                 break
-            step = float(np.clip(step * np.exp(1.5 * off), 1e-8, 10.0))
-        rows.append((beta, log_z, values[:, 1].copy(), step, _scale(xs, scale)))
+            steps = np.clip(steps * np.exp(1.5 * off), 1e-8, 10.0)
+        cov = _cov(xs, scale) if kernel.dense else None
+        rows.append((beta, log_z, values[:, 1].copy(), steps, _scale(xs, scale), cov))
         report(beta)
-    rows[0] = (
-        *rows[0][:3],
-        rows[1][3],
-        rows[0][4],
-    )  # exact draws need no step: lend the next one's
-    betas, log_zs, log_ratios, steps, scales = (
-        np.array(column) for column in zip(*rows, strict=True)
-    )
-    return AnnealedPass(betas, log_zs, log_ratios, steps, scales, xs, evaluations)
+    # Exact draws need no step: lend the next one's.
+    rows[0] = (*rows[0][:3], rows[1][3], *rows[0][4:])
+    betas, log_zs, log_ratios, step_sizes, scales, covs = zip(*rows, strict=True)
+    return AnnealedPass(
+        np.array(betas), np.array(log_zs), np.array(log_ratios), np.array(step_sizes),
+        np.array(scales), np.array(covs) if kernel.dense else None, xs, evaluations,
+    )  # fmt: skip
 
 
 def _scale(xs: np.ndarray, fallback: np.ndarray) -> np.ndarray:
@@ -175,3 +180,12 @@ def _scale(xs: np.ndarray, fallback: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         scale = xs.std(axis=0)
     return np.where(np.isfinite(scale) & (scale > 0), scale, fallback)
+
+
+def _cov(xs: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Take the covariance of particles, shape (d, d), shrunk a little toward its diagonal."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        cov = np.cov(xs, rowvar=False).reshape(scale.size, scale.size)
+    shrink = min(1.0, (scale.size + 1) / len(xs))
+    cov = (1 - shrink) * cov + shrink * np.diag(scale**2)
+    return cov if np.isfinite(cov).all() else np.diag(scale**2)

@@ -16,7 +16,7 @@ from pymc_tempering.cycles import ColdDraws, FreshTours
 from pymc_tempering.evidence.legs import compare_legs, no_fresh_tours, summarize
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.fitted import MAX_FIT_DRAWS, Fitted, fit_mixture, nearest_component
-from pymc_tempering.kernels import Kernel
+from pymc_tempering.kernels import Compound
 from pymc_tempering.legs import Leg, run_leg
 from pymc_tempering.prepare import Options, warm_up_prior
 from pymc_tempering.references import Prior, evaluate
@@ -87,7 +87,7 @@ class Prepared:
 
 def prepare(
     prior: Prior,
-    kernel: Kernel,
+    kernel: Compound,
     options: Options,
     rng: np.random.Generator,
     *,
@@ -98,7 +98,7 @@ def prepare(
     """Find the plan for a run of `n_draws` draws in all, of a compiled model."""
     warmup = warm_up_prior(prior, kernel, options, rng, cores=cores, report=report)
     work = {"prior_warmup": warmup.annealed.n_evaluations}
-    if options.reference == "prior" or prior.path.circular.size:
+    if options.reference == "prior" or not prior.path.fittable:
         return Prepared(warmup.plan, warmup, work=work)
     report("Pilot: tours from the prior")
     try:
@@ -215,7 +215,7 @@ def _unchecked(
 
 def _fit(
     prior: Prior,
-    kernel: Kernel,
+    kernel: Compound,
     draws: np.ndarray,
     options: Options,
     rng: np.random.Generator,

@@ -25,7 +25,7 @@ from pymc_tempering.engine import (
     Rungs,
     run,
 )
-from pymc_tempering.kernels import Kernel
+from pymc_tempering.kernels import Compound
 from pymc_tempering.ladder import Ladder
 from pymc_tempering.references import Reference
 
@@ -41,27 +41,32 @@ class Plan:
     ----------
     reference : Reference
         The reference, which knows its path.
-    kernel : Kernel
+    kernel : Compound
     ladder : Ladder
-    step_sizes : array, shape (K,)
+    step_sizes : array, shape (K, B)
+        Of each kernel.
     scales : array, shape (K, d)
-        Standard deviations of the unconstrained variables, for the kernel's metric.
+        Standard deviations of the unconstrained variables, for the kernels' metrics.
     ladder_move : {"metropolized_gibbs", "gibbs", "nonreversible"}
+    covs : array, shape (K, d, d), optional
+        Covariances, if some kernel wants them.
     """
 
     reference: Reference
-    kernel: Kernel
+    kernel: Compound
     ladder: Ladder
     step_sizes: np.ndarray
     scales: np.ndarray
     ladder_move: str
+    covs: np.ndarray | None = None
 
     @property
     def rungs(self) -> Rungs:
         """The ladder in the form that compiled code reads."""
+        covs = [None] * self.ladder.n_rungs if self.covs is None else self.covs
         rows = [
-            self.kernel.pack(step, scale)
-            for step, scale in zip(self.step_sizes, self.scales, strict=True)
+            self.kernel.pack(steps, scale, cov)
+            for steps, scale, cov in zip(self.step_sizes, self.scales, covs, strict=True)
         ]
         return Rungs(self.ladder.betas, self.ladder.offsets, np.array(rows))
 
@@ -123,6 +128,7 @@ def start_chain(plan: Plan, rng: np.random.Generator) -> ChainState:
         counters,
         np.zeros((len(RUNG_STATS), n_rungs)),
         scalars,
+        np.zeros((plan.kernel.n_blocks, n_rungs)),
     )
     return ChainState(chain, np.empty((0, dim)), rng, plan.reference.spawn(rng))
 
@@ -158,7 +164,7 @@ def make_runner(plan: Plan) -> Callable[[ChainState, Record, int, int], int]:
         Safe to call for several chains at once, from several threads.
     """
     reference, path = plan.reference, plan.reference.path
-    rungs = plan.rungs
+    rungs, explore, parts = plan.rungs, plan.kernel.explore, plan.kernel.parts
     move = LADDER_MOVES[plan.ladder_move]
 
     def advance(state: ChainState, record: Record, n_draws: int, n_iterations: int) -> int:
@@ -167,7 +173,8 @@ def make_runner(plan: Plan) -> Callable[[ChainState, Record, int, int], int]:
         while left > 0:
             status = run(
                 path.density,
-                plan.kernel.transition,
+                explore,
+                parts,
                 rungs,
                 state.chain,
                 record,

@@ -10,7 +10,16 @@ import numba
 import numpy as np
 from numba import int64, types
 
-from pymc_tempering.compiled import DENSITY, KERNEL, MATRIX, POINT, RNG, VECTOR, Point
+from pymc_tempering.compiled import (
+    DENSITY,
+    EXPLORE,
+    MATRIX,
+    PARTS,
+    POINT,
+    RNG,
+    VECTOR,
+    Point,
+)
 from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO
 from pymc_tempering.mixture import evaluate
 
@@ -74,13 +83,15 @@ class Chain(NamedTuple):
     """State of one chain, written in place.
 
     `counters` holds rung, direction, whether the next arrival at beta = 0 starts a tour,
-    reference draws used, how much of the record is filled, and iterations so far.
+    reference draws used, how much of the record is filled, and iterations so far. `accept`,
+    shape (B, K), sums the acceptance of each kernel at each rung, for tuning.
     """
 
     point: Point
     counters: np.ndarray
     per_rung: np.ndarray
     scalars: np.ndarray
+    accept: np.ndarray
 
 
 class Record(NamedTuple):
@@ -99,7 +110,7 @@ class Record(NamedTuple):
 
 
 RUNGS = types.NamedTuple((VECTOR, VECTOR, MATRIX), Rungs)
-CHAIN = types.NamedTuple((POINT, int64[::1], MATRIX, VECTOR), Chain)
+CHAIN = types.NamedTuple((POINT, int64[::1], MATRIX, VECTOR, MATRIX), Chain)
 RECORD = types.NamedTuple(
     (MATRIX, numba.float64[:, :, ::1], MATRIX, VECTOR, int64[::1], MATRIX), Record
 )
@@ -140,20 +151,46 @@ def _move(weights, n_rungs, rung, counters, move, rng):  # type: ignore[no-untyp
 
 @numba.njit(
     int64(
-        DENSITY, KERNEL, RUNGS, CHAIN, RECORD, MATRIX, int64[::1], MATRIX, RNG, int64, int64, int64
+        DENSITY,
+        EXPLORE,
+        PARTS,
+        RUNGS,
+        CHAIN,
+        RECORD,
+        MATRIX,
+        int64[::1],
+        MATRIX,
+        RNG,
+        int64,
+        int64,
+        int64,
     ),
     cache=True,
     nogil=True,
     error_model="numpy",
 )
 def run(  # type: ignore[no-untyped-def]
-    density, kernel, rungs, chain, record, references, circular, scratch, rng, move, n_draws, n_iter
+    density,
+    explore,
+    parts,
+    rungs,
+    chain,
+    record,
+    references,
+    circular,
+    scratch,
+    rng,
+    move,
+    n_draws,
+    n_iter,
 ):
     """Run at most `n_iter` iterations, or until the record holds `n_draws` draws."""
     betas, offsets = rungs.betas, rungs.offsets
     point, counters, per_rung, scalars = chain.point, chain.counters, chain.per_rung, chain.scalars
     n_rungs = betas.size
     top = n_rungs - 1
+    n_blocks = parts.table.shape[0]
+    infos = np.zeros((n_blocks, N_INFO))
     info = np.zeros(N_INFO)
     weights = np.empty(n_rungs)
     keeps_trace = record.trace_rung.size > 0
@@ -186,7 +223,13 @@ def run(  # type: ignore[no-untyped-def]
                 scalars[TOUR_START] = 1.0
                 per_rung[RB_HEAD] = per_rung[RB_WEIGHT]
         else:
-            kernel(density, point, betas[rung], rungs.params[rung], scratch, rng, info)
+            explore(density, point, betas[rung], parts, rungs.params[rung], scratch, rng, infos)
+            info[:] = 0.0
+            for b in range(n_blocks):
+                chain.accept[b, rung] += infos[b, ACCEPTANCE]
+                info[ACCEPTANCE] += infos[b, ACCEPTANCE] / n_blocks
+                info[N_EVALUATIONS] += infos[b, N_EVALUATIONS]
+                info[DIVERGED] = max(info[DIVERGED], infos[b, DIVERGED])
             for j in circular:
                 point.x[j] = (point.x[j] + np.pi) % (2.0 * np.pi) - np.pi
             log_ratio = point.values[1]
@@ -244,18 +287,30 @@ def run(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(
-    types.void(DENSITY, KERNEL, MATRIX, MATRIX, numba.float64[:, :, ::1], MATRIX, numba.float64,
-               VECTOR, int64[::1], MATRIX, RNG, VECTOR),
+    types.void(DENSITY, EXPLORE, PARTS, MATRIX, MATRIX, numba.float64[:, :, ::1], MATRIX,
+               numba.float64, VECTOR, int64[::1], MATRIX, RNG, MATRIX),
     cache=True, nogil=True,
 )  # fmt: skip
 def sweep(  # type: ignore[no-untyped-def]
-    density, kernel, xs, values, grads, mixture, beta, params, circular, scratch, rng, totals
+    density,
+    explore,
+    parts,
+    xs,
+    values,
+    grads,
+    mixture,
+    beta,
+    params,
+    circular,
+    scratch,
+    rng,
+    totals,
 ):
-    """Move each of N particles once at `beta`; add their info to `totals`."""
-    info = np.zeros(N_INFO)
+    """Move each of N particles once at `beta`; add up what the kernels say, shape (B, N_INFO)."""
+    infos = np.zeros(totals.shape)
     for i in range(xs.shape[0]):
         point = Point(xs[i], values[i], grads[i], mixture)
-        kernel(density, point, beta, params, scratch, rng, info)
+        explore(density, point, beta, parts, params, scratch, rng, infos)
         for j in circular:
             xs[i, j] = (xs[i, j] + np.pi) % (2.0 * np.pi) - np.pi
-        totals += info
+        totals += infos

@@ -17,6 +17,10 @@ class DiscreteVariableError(ModelError):
     """The model has discrete free variables that no kernel here can explore."""
 
 
+class GradientError(ModelError):
+    """The log density has no gradient in some variable that a kernel needs it in."""
+
+
 class LikelihoodError(ModelError):
     """The log-likelihood is NaN, or the likelihood zero, at draws from the reference."""
 

@@ -112,7 +112,7 @@ def _to_mixture(point):  # type: ignore[no-untyped-def]
         total += np.exp(mixture[1 + j * (dim + 3), LOG_T] - largest)
     log_reference = largest + np.log(total)
     prior_share = np.exp(prior_term - log_reference) if prior_term > -np.inf else 0.0
-    for i in range(dim):
+    for i in range(dim if grads.shape[0] > 0 else 0):
         target = grads[0, i] + grads[1, i]
         reference = prior_share * grads[0, i] if prior_share > 0.0 else 0.0
         for j in range(n):
@@ -134,6 +134,12 @@ def evaluate(density, point):  # type: ignore[no-untyped-def]
     density(point.x, point.values, point.grads)
     if point.mixture.shape[0] > 0:
         _to_mixture(point)
+
+
+@numba.njit(types.void(DENSITY, POINT), cache=True, nogil=True)
+def evaluate_values(density, point):  # type: ignore[no-untyped-def]
+    """Evaluate log_reference and log_ratio alone; the gradients stay as they were."""
+    evaluate(density, Point(point.x, point.values, point.grads[:0], point.mixture))
 
 
 @numba.njit(

@@ -126,7 +126,11 @@ def _history(outcome: Outcome) -> dict[str, Any]:
         }
 
     warmup = outcome.prepared.warmup
-    history: dict[str, Any] = {"step_size": ("rung", outcome.prepared.plan.step_sizes)}
+    plan = outcome.prepared.plan
+    history: dict[str, Any] = {
+        "step_size": (("rung", "kernel"), plan.step_sizes),
+        "kernel": [kernel.name for kernel in plan.kernel.kernels],
+    }
     history |= columns("warmup", "warmup_round", warmup.rounds, WarmupRound)
     if outcome.rounds:
         history |= columns("round", "round", outcome.rounds, Round)

@@ -5,7 +5,7 @@ free variables of the model. With the prior as reference, `log_ratio` is the log
 plus the potentials.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import lgamma
 
@@ -16,7 +16,7 @@ import pytensor.tensor as pt
 from pymc.distributions.transforms import Ordered
 from pymc.logprob.transforms import ChainedTransform, CircularTransform, Transform
 from pymc.pytensorf import compile as pymc_compile
-from pymc.pytensorf import join_nonshared_inputs
+from pytensor.compile import Function
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
@@ -26,56 +26,8 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pymc_tempering.compiled import adapt_density
-from pymc_tempering.exceptions import DiscreteVariableError, ModelError
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where each unconstrained value variable lies in the raveled vector.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Value variables, in the order of `model.value_vars`.
-    shapes : tuple of tuple of int
-        Their unconstrained shapes.
-    """
-
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-
-    @property
-    def slices(self) -> tuple[slice, ...]:
-        """Slice of the raveled vector that holds each variable."""
-        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
-        return tuple(
-            slice(int(end) - int(np.prod(shape)), int(end))
-            for end, shape in zip(ends, self.shapes, strict=True)
-        )
-
-    @property
-    def dim(self) -> int:
-        """Number of unconstrained dimensions."""
-        return int(sum(np.prod(shape) for shape in self.shapes))
-
-    def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Raveled vector, shape (dim,), of a point as PyMC keeps it."""
-        return np.concatenate([np.ravel(point[name]) for name in self.names]).astype(float)
-
-    def unravel(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """Point as PyMC keeps it, of a raveled vector, shape (dim,); the arrays are copies."""
-        return {
-            name: x[part].reshape(shape).copy()
-            for name, part, shape in zip(self.names, self.slices, self.shapes, strict=True)
-        }
-
-    def label(self, index: int) -> str:
-        """Name of a raveled element, as in `theta_log__[3]`, for messages."""
-        for name, part, shape in zip(self.names, self.slices, self.shapes, strict=True):
-            if part.start <= index < part.stop:
-                where = np.unravel_index(index - part.start, shape) if shape else ()
-                return name + (f"[{', '.join(str(int(i)) for i in where)}]" if shape else "")
-        raise IndexError(index)
+from pymc_tempering.exceptions import DiscreteVariableError, GradientError, ModelError
+from pymc_tempering.layout import Layout, is_discrete, model_layout
 
 
 @dataclass(frozen=True)
@@ -101,6 +53,11 @@ class Path:
     def dim(self) -> int:
         """Number of unconstrained dimensions."""
         return self.layout.dim
+
+    @property
+    def fittable(self) -> bool:
+        """Whether a mixture of t's can stand for the posterior: all real, none on a circle."""
+        return self.circular.size == 0 and not any(self.layout.discrete)
 
 
 def transform_parts(transform: Transform | None) -> list[Transform]:
@@ -143,15 +100,6 @@ def _is_iid_along_last_axis(rv: Variable) -> bool:
     return True
 
 
-def unconstrained_shapes(model: pm.Model) -> list[tuple[int, ...]]:
-    """Shapes of `model.value_vars`, without an initial point: initvals never matter here."""
-    static = [value.type.shape for value in model.value_vars]
-    if all(size is not None for shape in static for size in shape):
-        return [tuple(int(size) for size in shape) for shape in static]
-    shapes = model.eval_rv_shapes()
-    return [tuple(int(size) for size in shapes[value.name]) for value in model.value_vars]
-
-
 def _log_orderings(model: pm.Model, shapes: Sequence[tuple[int, ...]]) -> float:
     """Log of the number of orderings that `ordered` leaves out of an i.i.d. prior: log k! each."""
     total = 0.0
@@ -182,14 +130,12 @@ def _circular_indices(model: pm.Model, layout: Layout) -> np.ndarray:
 
 
 def check_model(model: pm.Model) -> None:
-    """Refuse models that have no evidence, or that these kernels cannot move.
+    """Refuse models that have no evidence.
 
     Raises
     ------
     ModelError
         Without free variables, or without observed data and potentials.
-    DiscreteVariableError
-        With discrete free variables.
     """
     if not model.free_RVs:
         raise ModelError("The model has no free variables to sample.")
@@ -198,21 +144,50 @@ def check_model(model: pm.Model) -> None:
             "The model has no observed data and no potential: its posterior is its prior, and its "
             "log evidence is 0. Pass `observed=` to a variable, or add a pm.Potential."
         )
-    discrete = [rv.name for rv in model.free_RVs if rv.dtype not in pm.vartypes.continuous_types]
-    if discrete:
-        raise DiscreteVariableError(
-            f"Discrete free variables cannot be sampled yet: {', '.join(discrete)}. Marginalize "
-            "them (pm.Mixture, or pmx.marginalize of pymc-extras)."
-        )
 
 
-def compile_path(model: pm.Model) -> Path:
+def raveled_graphs(
+    model: pm.Model, layout: Layout, moved: Collection[str]
+) -> tuple[Variable, list[Variable]]:
+    """Graphs of log_reference and log_ratio in terms of one raveled vector.
+
+    Parameters
+    ----------
+    moved : collection of str
+        Value variables that gradients are taken of; the others count as constants there.
+
+    Returns
+    -------
+    x, [log_reference, log_ratio]
+    """
+    x = pt.vector("x", shape=(layout.dim,), dtype="float64")
+    replacements = {}
+    for value, part, shape in zip(model.value_vars, layout.slices, layout.shapes, strict=True):
+        piece = x[part].reshape(shape)
+        if value.name not in moved:
+            piece = pytensor.gradient.disconnected_grad(piece)
+        replacements[value] = value.type.filter_variable(piece.astype(value.type.dtype))
+    log_reference = model.varlogp + _log_orderings(model, layout.shapes)
+    outputs = freeze_shared([log_reference, model.datalogp])
+    return x, graph_replace(outputs, replacements, strict=False)
+
+
+def compile_path(
+    model: pm.Model,
+    *,
+    gradient: Collection[str] | None = None,
+    values: bool = False,
+) -> Path:
     """Compile the path from the prior of a PyMC model to its posterior.
 
     Parameters
     ----------
     model : pymc.Model
-        All free variables continuous.
+    gradient : collection of str, optional
+        Value variables that a kernel needs gradients of; by default all, which must be
+        continuous.
+    values : bool, default False
+        Whether some kernel evaluates the density without its gradients.
 
     Returns
     -------
@@ -221,27 +196,45 @@ def compile_path(model: pm.Model) -> Path:
     Raises
     ------
     ModelError
-        No free variables; nothing observed; an ordered prior that is not i.i.d.; a density
-        without gradient.
+        No free variables; nothing observed; an ordered prior that is not i.i.d.
+    GradientError
+        A density without gradient.
     DiscreteVariableError
-        A free variable is discrete.
+        Gradients of a discrete variable are asked for.
     """
     check_model(model)
-    shapes = unconstrained_shapes(model)
-    layout = Layout(tuple(value.name for value in model.value_vars), tuple(shapes))
-    log_reference = model.varlogp + _log_orderings(model, shapes)
-    outputs, x = join_nonshared_inputs(
-        {name: np.zeros(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)},
-        freeze_shared([log_reference, model.datalogp]),
-        model.value_vars,
-    )
+    layout = model_layout(model)
+    if gradient is None:
+        gradient = layout.names
+        discrete = [rv.name for rv in model.free_RVs if is_discrete(rv)]
+        if discrete:
+            raise DiscreteVariableError(
+                f"Discrete free variables have no gradients: {', '.join(discrete)}. Marginalize "
+                "them (pm.Mixture, or pmx.marginalize of pymc-extras), or sample with kernels "
+                "that can move them."
+            )
+    x, outputs = raveled_graphs(model, layout, gradient)
+    with model:  # so that PyMC honors model.check_bounds
+        alone = _compile([x], outputs) if values or not gradient else None
+        full = _compile([x], [*outputs, *gradients(outputs, x)]) if gradient else None
+    return Path(model, layout, adapt_density(full, alone), _circular_indices(model, layout))
+
+
+def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
+    return pymc_compile(inputs, [out.astype("float64") for out in outputs], mode="NUMBA")
+
+
+def gradients(outputs: Sequence[Variable], x: Variable) -> list[Variable]:
+    """Gradients of outputs.
+
+    Raises
+    ------
+    GradientError
+        There is none.
+    """
     try:
-        grads = [pytensor.grad(out, x, disconnected_inputs="ignore") for out in outputs]
+        return [pytensor.grad(out, x, disconnected_inputs="ignore") for out in outputs]
     except (NullTypeGradError, NotImplementedError) as error:
-        raise ModelError(
+        raise GradientError(
             f"The log density has no gradient, which Hamiltonian Monte Carlo needs: {error}"
         ) from error
-    outputs = [out.astype("float64") for out in [*outputs, *grads]]
-    with model:  # so that PyMC honors model.check_bounds
-        density = adapt_density(pymc_compile([x], outputs, mode="NUMBA"))
-    return Path(model, layout, density, _circular_indices(model, layout))

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pymc as pm
 
+from pymc_tempering.assign import KernelChoice, assign_kernels
 from pymc_tempering.chains import Plan
 from pymc_tempering.engine import LADDER_MOVES
-from pymc_tempering.exceptions import LadderError, ModelError, TemperingWarning
-from pymc_tempering.kernels import Kernel
+from pymc_tempering.exceptions import GradientError, LadderError, ModelError, TemperingWarning
+from pymc_tempering.kernels import Compound
 from pymc_tempering.ladder import check_betas
-from pymc_tempering.path import compile_path
+from pymc_tempering.layout import model_layout
+from pymc_tempering.path import check_model, compile_path
 from pymc_tempering.references import Prior, check_reference, compile_prior
 from pymc_tempering.warmup import Warmup, warm_up
 
@@ -64,9 +66,23 @@ def find_model(model: pm.Model | None) -> pm.Model:
 
 
 def compile_model(
-    model: pm.Model, report: Callable[[str], None] = lambda line: None, *, check: bool = True
+    model: pm.Model,
+    report: Callable[[str], None] = lambda line: None,
+    *,
+    check: bool = True,
+    kernel: Compound | None = None,
 ) -> Prior:
     """Compile the path of a model and its prior, and check it at draws from there.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    report : callable, optional
+        Called with a line of progress.
+    check : bool, default True
+    kernel : Compound, optional
+        What the density must offer to these kernels; by default the gradients of all variables,
+        which must be continuous.
 
     Raises
     ------
@@ -74,16 +90,47 @@ def compile_model(
         The model cannot be tempered; see their messages.
     """
     report("Compiling (the first time ever takes up to a minute)")
-    prior = compile_prior(compile_path(model))
+    if kernel is None:
+        path = compile_path(model)
+    else:
+        names = kernel.gradient_names
+        path = compile_path(model, gradient=names, values=kernel.wants_values)
+    prior = compile_prior(path)
     if check:
         report("Checking the model at draws from the prior")
         check_reference(prior)
     return prior
 
 
+def compile_with_kernels(
+    model: pm.Model,
+    choice: KernelChoice,
+    target_accept: float,
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[Prior, Compound]:
+    """Compile a model with the kernels that the user chose, or with the defaults for it.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model cannot be tempered, or not with these kernels; see their messages.
+    """
+    check_model(model)
+    layout = model_layout(model)
+    kernel = assign_kernels(model, layout, choice, target_accept)
+    try:
+        return compile_model(model, report, kernel=kernel), kernel
+    except GradientError:
+        without = assign_kernels(model, layout, choice, target_accept, gradient=False)
+        if without.uses_gradient:  # the user's own choice
+            raise
+        report("The density has no gradient: slice sampling in place of HMC")
+        return compile_model(model, report, kernel=without), without
+
+
 def warm_up_prior(
     prior: Prior,
-    kernel: Kernel,
+    kernel: Compound,
     options: Options,
     rng: np.random.Generator,
     *,

@@ -12,12 +12,12 @@ import pymc as pm
 import xarray as xr
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 
+from pymc_tempering.assign import KernelChoice
 from pymc_tempering.auto import Prepared, prepare
 from pymc_tempering.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.kernels import HMC
 from pymc_tempering.output import build_datatree
-from pymc_tempering.prepare import Options, compile_model, find_model
+from pymc_tempering.prepare import Options, compile_with_kernels, find_model
 from pymc_tempering.progress import ChainProgress, status_line
 from pymc_tempering.rounds import Goal, run_rounds
 from pymc_tempering.workers import ChainRun
@@ -36,6 +36,7 @@ def sample(
     progressbar: bool | str = True,
     progressbar_theme: Any = None,
     quiet: bool = False,
+    kernel: KernelChoice = None,
     target_accept: float = 0.8,
     ladder_move: str = "metropolized_gibbs",
     reference: str = "auto",
@@ -76,8 +77,15 @@ def sample(
     progressbar_theme : rich.theme.Theme, optional
     quiet : bool, default False
         Neither progress nor messages.
+    kernel : str, Kernel or dict, optional
+        What moves the variables at each temperature: a kernel or its name ("hmc", "slice",
+        "metropolis", "gibbs") for all variables that it can move, or a mapping from the names of
+        variables to such. What is left open gets a default: HMC for real variables (slice
+        sampling where the density has no gradient), Gibbs for binary ones and for integers in
+        known bounds, slice sampling for other integers.
     target_accept : float, default 0.8
-        Acceptance probability that the step size of each rung is tuned for.
+        Acceptance probability that the step size of each rung is tuned for, of kernels with
+        gradients that are chosen by name or by default.
     ladder_move : str, default "metropolized_gibbs"
         How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
         eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
@@ -139,7 +147,6 @@ def sample(
         raise ValueError(f"keep must be 'log_ratio' or None, not {keep!r}.")
     goal = Goal(target_mcse, max_time, max_steps)
     options = Options(ladder_move, reference, betas, rungs_per_barrier, check_tours)
-    kernel = HMC(target_accept)
     model = find_model(model)
     if var_names is not None:
         _check_names(model, var_names)
@@ -148,9 +155,9 @@ def sample(
     show = bool(progressbar) and not quiet
     begun = perf_counter()
     with status_line(show) as report:
-        prior = compile_model(model, report)
+        prior, compound = compile_with_kernels(model, kernel, target_accept, report)
         prepared = prepare(
-            prior, kernel, options, rng, cores=cores, n_draws=chains * draws, report=report
+            prior, compound, options, rng, cores=cores, n_draws=chains * draws, report=report
         )
     n_draws = draws + tune
     started = perf_counter()

@@ -3,7 +3,7 @@
 import inspect
 import logging
 import warnings
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_tempering.assign import KernelChoice
 from pymc_tempering.auto import prepare
 from pymc_tempering.chains import (
     ChainState,
@@ -26,10 +27,10 @@ from pymc_tempering.chains import (
 )
 from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
 from pymc_tempering.fitted import Fitted
-from pymc_tempering.kernels import HMC
 from pymc_tempering.prepare import (
     Options,
     compile_model,
+    compile_with_kernels,
     cycle_bound,
     find_model,
     stuck_message,
@@ -65,8 +66,15 @@ class SimulatedTempering(BlockedStep):
         All free variables of the model; a part of them is refused.
     model : pymc.Model, optional
         By default the model on the context stack.
+    kernel : str, Kernel or dict, optional
+        What moves the variables at each temperature: a kernel or its name ("hmc", "slice",
+        "metropolis", "gibbs") for all variables that it can move, or a mapping from the names of
+        variables to such. What is left open gets a default: HMC for real variables (slice
+        sampling where the density has no gradient), Gibbs for binary ones and for integers in
+        known bounds, slice sampling for other integers.
     target_accept : float, default 0.8
-        Acceptance probability that the step size of each rung is tuned for.
+        Acceptance probability that the step size of each rung is tuned for, of kernels with
+        gradients that are chosen by name or by default.
     ladder_move : str, default "metropolized_gibbs"
         How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
         eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
@@ -127,6 +135,7 @@ class SimulatedTempering(BlockedStep):
         vars: Any = None,
         *,
         model: pm.Model | None = None,
+        kernel: KernelChoice = None,
         target_accept: float = 0.8,
         ladder_move: str = "metropolized_gibbs",
         reference: str = "auto",
@@ -144,8 +153,7 @@ class SimulatedTempering(BlockedStep):
         self.vars = check_vars(self.model, vars)
         options = Options(ladder_move, reference, betas, rungs_per_barrier, check_tours)
         self.prepared = prepare(
-            compile_model(self.model, logger.info),
-            HMC(target_accept),
+            *compile_with_kernels(self.model, kernel, target_accept, logger.info),
             options,
             np.random.default_rng(random_seed),
             cores=cores,
@@ -203,18 +211,20 @@ class SimulatedTempering(BlockedStep):
         plan = self.plan
         return {name: getattr(self, name) for name in kept} | {
             "model": self.model,
-            "frozen": (plan.kernel, plan.ladder, plan.step_sizes, plan.scales, plan.ladder_move),
+            "frozen": {
+                f.name: getattr(plan, f.name) for f in fields(plan) if f.name != "reference"
+            },
         }
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         """Compile again (from the disk cache) what did not travel."""
         frozen = values.pop("frozen")
         self.__dict__.update(values)
-        reference: Reference = compile_model(self.model, check=False)
+        reference: Reference = compile_model(self.model, check=False, kernel=frozen["kernel"])
         if self.schema.components is not None:
             assert isinstance(reference, Prior)
             reference = Fitted(reference, self.schema.components)
-        self._bind(Plan(reference, *frozen), self.schema)
+        self._bind(Plan(reference, **frozen), self.schema)
 
     @staticmethod
     def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[Any]]]:

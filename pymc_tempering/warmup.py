@@ -16,8 +16,8 @@ from pymc_tempering.chains import (
     new_record,
     start_chain,
 )
-from pymc_tempering.engine import ACCEPT, RB_WEIGHT, RUNG, VISITS
-from pymc_tempering.kernels import Kernel
+from pymc_tempering.engine import RB_WEIGHT, RUNG, VISITS
+from pymc_tempering.kernels import Compound
 from pymc_tempering.ladder import Ladder, PathSample, place_rungs
 from pymc_tempering.references import Reference
 
@@ -77,18 +77,31 @@ class Warmup:
     seconds_annealing: float
 
 
-def spread(annealed: AnnealedPass, betas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Step sizes (K,) and scales (K, d) at `betas`, between the stages of the annealed pass."""
-    stages = np.interp(betas, annealed.betas, np.arange(annealed.betas.size))
-    low = np.minimum(stages.astype(int), annealed.betas.size - 2)
-    share = stages - low
+@dataclass(frozen=True)
+class Tuning:
+    """Tuning of the kernels along the path: step sizes (S, B), scales (S, d), covs (S, d, d)."""
 
-    def between(values: np.ndarray) -> np.ndarray:
-        log = np.log(values)
-        at = share if log.ndim == 1 else share[:, None]
-        return np.exp((1 - at) * log[low] + at * log[low + 1])
+    betas: np.ndarray
+    step_sizes: np.ndarray
+    scales: np.ndarray
+    covs: np.ndarray | None
 
-    return between(annealed.step_sizes), between(annealed.scales)
+    def at(self, betas: np.ndarray) -> "Tuning":
+        """Tuning at other inverse temperatures."""
+        stages = np.interp(betas, self.betas, np.arange(self.betas.size))
+        low = np.minimum(stages.astype(int), self.betas.size - 2)
+        share = stages - low
+
+        def between(values: np.ndarray) -> np.ndarray:
+            at = share.reshape(-1, *[1] * (values.ndim - 1))
+            return np.asarray((1 - at) * values[low] + at * values[low + 1])
+
+        return Tuning(
+            betas,
+            np.exp(between(np.log(self.step_sizes))),
+            np.exp(between(np.log(self.scales))),
+            None if self.covs is None else between(self.covs),
+        )
 
 
 def _rts(per_rung: np.ndarray, ladder: Ladder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -111,22 +124,25 @@ class RoundRunner:
         self.states = states
         self.cores = cores
 
-    def __call__(self, plan: Plan, n_iterations: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """log_ratio (chains, n), rungs (chains, n) of a round, and sums (chains, stats, K)."""
+    def __call__(
+        self, plan: Plan, n_iterations: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Log_ratio (chains, n), rungs (chains, n), visits (K,) and summed acceptance (B, K)."""
         advance = make_runner(plan)
         n_rungs, dim = plan.ladder.n_rungs, plan.reference.path.dim
 
-        def one(state: ChainState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        def one(state: ChainState) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
             record = new_record(n_iterations, n_rungs, dim, n_iterations)
             clear_record(state)
+            state.chain.accept[:] = 0.0
             advance(state, record, n_iterations + 1, n_iterations)
             sums = record.per_rung[: state.n_draws].sum(axis=0) + state.chain.per_rung
-            return record.trace_log_ratio, record.trace_rung, sums
+            return record.trace_log_ratio, record.trace_rung, sums[VISITS], state.chain.accept
 
         with ThreadPoolExecutor(self.cores) as pool:
             results = list(pool.map(one, self.states))
-        log_ratio, rungs, sums = (np.array(column) for column in zip(*results, strict=True))
-        return log_ratio, rungs, sums
+        log_ratio, rungs, visits, accept = (np.array(c) for c in zip(*results, strict=True))
+        return log_ratio, rungs, visits.sum(axis=0), accept.sum(axis=0)
 
 
 def _batches(log_ratio: np.ndarray, ladder: Ladder, n_batches: int = 8) -> np.ndarray:
@@ -136,31 +152,29 @@ def _batches(log_ratio: np.ndarray, ladder: Ladder, n_batches: int = 8) -> np.nd
     return np.concatenate([part.sum(axis=2).T for part in parts])
 
 
-def _acceptance(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean acceptance of each rung above the first, and visits; shape (K - 1,)."""
-    visits = sums[:, VISITS, 1:].sum(axis=0)
-    return sums[:, ACCEPT, 1:].sum(axis=0) / np.maximum(visits, 1), visits
+def _accepts(plan: Plan, visits: np.ndarray, accept: np.ndarray) -> bool:
+    """Whether the kernels accept about as often as they should, where that can be told."""
+    off = np.abs(_acceptance_off(plan, visits, accept))
+    return bool(np.all((off < MAX_ACCEPT_OFF) | (visits[1:, None] < MIN_VISITS)))
 
 
-def _accepts(plan: Plan, sums: np.ndarray) -> bool:
-    """Whether the kernel accepts about as often as it should, where that can be told."""
-    acceptance, visits = _acceptance(sums)
-    off = np.abs(acceptance - plan.kernel.target_accept)
-    return bool(np.all((off < MAX_ACCEPT_OFF) | (visits < MIN_VISITS)))
+def _acceptance_off(plan: Plan, visits: np.ndarray, accept: np.ndarray) -> np.ndarray:
+    """Subtract the targets from the acceptance of the upper rungs, shape (K - 1, B); 0 if none."""
+    rate = (accept[:, 1:] / np.maximum(visits[1:], 1)).T
+    return np.nan_to_num(rate - plan.kernel.targets)
 
 
-def _tune_steps(plan: Plan, sums: np.ndarray) -> Plan:
+def _tune_steps(plan: Plan, visits: np.ndarray, accept: np.ndarray) -> Plan:
     """Plan with step sizes moved toward the target acceptance of each rung."""
-    acceptance, visits = _acceptance(sums)
-    off = acceptance - plan.kernel.target_accept
-    gain = np.where(visits >= MIN_VISITS, 2 * visits / (visits + 100), 0.0)
-    factor = np.append(1.0, np.exp(gain * off))
+    off = _acceptance_off(plan, visits, accept)
+    gain = np.where(visits >= MIN_VISITS, 2 * visits / (visits + 100), 0.0)[1:, None]
+    factor = np.vstack([np.ones(off.shape[1]), np.exp(gain * off)])
     return replace(plan, step_sizes=plan.step_sizes * factor)
 
 
 def warm_up(
     reference: Reference,
-    kernel: Kernel,
+    kernel: Compound,
     rng: np.random.Generator,
     *,
     ladder_move: str,
@@ -177,7 +191,7 @@ def warm_up(
     Parameters
     ----------
     reference : Reference
-    kernel : Kernel
+    kernel : Compound
     rng : numpy.random.Generator
     ladder_move : {"metropolized_gibbs", "gibbs", "nonreversible"}
     betas : array, optional
@@ -206,10 +220,12 @@ def warm_up(
     )  # fmt: skip
     seconds_annealing = perf_counter() - started
     sample = annealed.sample
+    tuning = Tuning(annealed.betas, annealed.step_sizes, annealed.scales, annealed.covs)
 
     def plan_on(new_betas: np.ndarray, at: PathSample) -> Plan:
         ladder = Ladder(new_betas, at.log_z_at(new_betas), np.zeros(new_betas.size))
-        return Plan(reference, kernel, ladder, *spread(annealed, new_betas), ladder_move)
+        new = tuning.at(new_betas)
+        return Plan(reference, kernel, ladder, new.step_sizes, new.scales, ladder_move, new.covs)
 
     plan = plan_on(place_rungs(sample, rungs_per_barrier) if betas is None else betas, sample)
     runner = RoundRunner([start_chain(plan, child) for child in rng.spawn(n_chains)], cores)
@@ -218,7 +234,7 @@ def warm_up(
     while not converged and len(rounds) < max_rounds:
         started = perf_counter()
         n_iterations = ITERATIONS_PER_RUNG * plan.ladder.n_rungs * 2 ** len(rounds)
-        log_ratio, rung, sums = runner(plan, n_iterations)
+        log_ratio, rung, visits, accept = runner(plan, n_iterations)
         log_z, off, error = _rts(_batches(log_ratio, plan.ladder), plan.ladder)
         max_off = float(np.abs(off).max())
         ok = (np.abs(off) < MAX_LOG_OFF) | (np.abs(off) < 2 * error)
@@ -235,31 +251,22 @@ def warm_up(
                 # The mixture that the chains drew from is q, with Rao-Blackwell occupancies.
                 np.maximum(np.exp(off + plan.ladder.log_weights) * counts.sum(), 1e-300),
             )  # fmt: skip
-            plan = _tune_steps(plan, sums).with_ladder(plan.ladder.with_log_z(log_z))
+            plan = _tune_steps(plan, visits, accept).with_ladder(plan.ladder.with_log_z(log_z))
             if len(rounds) == 1 and betas is None:
                 old = plan
                 plan = _respace(plan, seen, place_rungs(seen, rungs_per_barrier))
                 for state in runner.states:
                     _move_to(state, old, plan)
                 respaced = True
-        converged = bool(ok.all()) and not respaced and _accepts(plan, sums)
+        converged = bool(ok.all()) and not respaced and _accepts(plan, visits, accept)
     return Warmup(plan, annealed, tuple(rounds), converged, seconds_annealing)
 
 
 def _respace(plan: Plan, seen: PathSample, betas: np.ndarray) -> Plan:
     """Plan on new rungs, tuning interpolated along the old ones."""
-    at = np.interp(betas, plan.ladder.betas, np.arange(plan.ladder.n_rungs))
-    low = np.minimum(at.astype(int), plan.ladder.n_rungs - 2)
-    share = at - low
-    steps = np.exp(
-        (1 - share) * np.log(plan.step_sizes[low]) + share * np.log(plan.step_sizes[low + 1])
-    )
-    scales = np.exp(
-        (1 - share)[:, None] * np.log(plan.scales[low])
-        + share[:, None] * np.log(plan.scales[low + 1])
-    )
+    new = Tuning(plan.ladder.betas, plan.step_sizes, plan.scales, plan.covs).at(betas)
     ladder = Ladder(betas, seen.log_z_at(betas), np.zeros(betas.size))
-    return replace(plan, ladder=ladder, step_sizes=steps, scales=scales)
+    return replace(plan, ladder=ladder, step_sizes=new.step_sizes, scales=new.scales, covs=new.covs)
 
 
 def _move_to(state: ChainState, old: Plan, new: Plan) -> None:
@@ -269,7 +276,10 @@ def _move_to(state: ChainState, old: Plan, new: Plan) -> None:
     top = new.ladder.n_rungs - 1
     # Only an exact draw may stand at beta = 0, and there the chain starts with one anyway.
     state.chain.counters[RUNG] = min(max(rung, 1 if beta > 0 else 0), top)
-    state.chain = state.chain._replace(per_rung=np.zeros((state.chain.per_rung.shape[0], top + 1)))
+    state.chain = state.chain._replace(
+        per_rung=np.zeros((state.chain.per_rung.shape[0], top + 1)),
+        accept=np.zeros((state.chain.accept.shape[0], top + 1)),
+    )
     state.chain.scalars[:] = 0.0
     state.chain.scalars[1] = top
 

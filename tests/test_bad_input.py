@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.op import Op
 from zoo import mean_only
 
 import pymc_tempering as pmt
@@ -52,15 +53,49 @@ def test_an_improper_prior(prior):
         check(model)
 
 
+class BlackBox(Op):
+    """A function that PyTensor knows nothing of."""
+
+    __props__ = ()
+    itypes = (pt.dscalar,)
+    otypes = (pt.dscalar,)
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.asarray(2.0 * inputs[0])
+
+
 @both_doors
-def test_discrete_free_variables(door):
+def test_discrete_vectors_that_no_kernel_moves(door):
     with pm.Model() as model:
-        k = pm.Poisson("how_many", 3.0)
-        on = pm.Bernoulli("is_on", 0.3)
-        pm.Normal("y", k + on + pm.Normal("mu"), 1.0, observed=1.0)
-    with pytest.raises(pmt.DiscreteVariableError, match=r"how_many, is_on.*Marginalize") as error:
+        k = pm.Multinomial("counts", 5, [0.2, 0.8])
+        pm.Normal("y", k[0] + pm.Normal("mu"), 1.0, observed=1.0)
+    with pytest.raises(pmt.DiscreteVariableError, match=r"'counts'.*Marginalize") as error:
         FRONT_DOORS[door](model=model)
     assert "mu" not in str(error.value)
+
+
+@both_doors
+def test_kernels_that_do_not_fit(door):
+    with pm.Model() as model:
+        on = pm.Bernoulli("on", 0.3)
+        pm.Normal("y", on + pm.Normal("mu"), 1.0, observed=1.0)
+    run = FRONT_DOORS[door]
+    with pytest.raises(pmt.ModelError, match=r"'hmc' cannot move 'on', which is binary"):
+        run(model=model, kernel={"on": "hmc"})
+    with pytest.raises(pmt.ModelError, match=r"'gibbs' cannot move 'mu', which is continuous"):
+        run(model=model, kernel={"mu": pmt.Gibbs()})
+    with pytest.raises(pmt.ModelError, match=r"'nu', which is not a free variable.*'on', 'mu'"):
+        run(model=model, kernel={"nu": "slice"})
+    with pytest.raises(ValueError, match=r"'hmc', .*not 'hcm'"):
+        run(model=model, kernel="hcm")
+
+
+def test_hmc_without_gradients():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", BlackBox()(mu), 1.0, observed=1.0)
+    with pytest.raises(pmt.GradientError, match="has no gradient"):
+        pmt.sample(model=model, kernel="hmc")
 
 
 def test_a_likelihood_that_is_not_a_number():

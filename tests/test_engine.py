@@ -26,7 +26,7 @@ from toys import (
 )
 
 from pymc_tempering.chains import clear_record, make_runner, new_record
-from pymc_tempering.compiled import DENSITY, KERNEL, MATRIX, RNG, new_point
+from pymc_tempering.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, new_point
 from pymc_tempering.engine import (
     CHAIN,
     LADDER_MOVES,
@@ -47,15 +47,31 @@ WEIGHTS = {"uniform": np.full(5, np.log(0.2)), "skewed": SKEWED}
 
 
 @numba.njit(
-    types.void(DENSITY, KERNEL, RUNGS, CHAIN, RECORD, MATRIX, numba.int64[::1], MATRIX, RNG,
+    types.void(DENSITY, EXPLORE, PARTS, RUNGS, CHAIN, RECORD, MATRIX, numba.int64[::1], MATRIX, RNG,
                numba.int64, MATRIX, numba.int64[::1]),
 )  # fmt: skip
-def watch(density, kernel, rungs, chain, record, references, circular, scratch, rng, move, xs, at):
+def watch(
+    density, explore, parts, rungs, chain, record, references, circular, scratch, rng, move, xs, at
+):
     """Run one iteration at a time, and note where it was."""
     for i in range(xs.shape[0]):
         at[i] = chain.counters[RUNG]
         chain.counters[N_DRAWS] = 0
-        run(density, kernel, rungs, chain, record, references, circular, scratch, rng, move, 2, 1)
+        run(
+            density,
+            explore,
+            parts,
+            rungs,
+            chain,
+            record,
+            references,
+            circular,
+            scratch,
+            rng,
+            move,
+            2,
+            1,
+        )
         xs[i] = chain.point.x
 
 
@@ -65,7 +81,8 @@ def states(plan, n, seed):
     xs, at = np.empty((n, 2)), np.empty(n, dtype=np.int64)
     path = plan.reference.path
     watch(
-        path.density, plan.kernel.transition, plan.rungs, state.chain, new_record(2, 5, 2),
+        path.density, plan.kernel.explore, plan.kernel.parts, plan.rungs, state.chain,
+        new_record(2, 5, 2),
         plan.reference.draw(n, state.reference_rngs), path.circular,
         np.empty((plan.kernel.n_scratch, 2)), state.rng, LADDER_MOVES[plan.ladder_move], xs, at,
     )  # fmt: skip
@@ -239,11 +256,12 @@ def test_a_sweep_moves_each_particle_once():
     values, grads = np.empty((2000, 2)), np.empty((2000, 2, 2))
     for x, value, grad in zip(xs, values, grads, strict=True):
         gaussian_density(x, value, grad)
-    totals = np.zeros(N_INFO)
+    totals = np.zeros((1, N_INFO))
     sweep(
-        gaussian_density, plan.kernel.transition, xs, values, grads, new_point(2).mixture, 0.45,
+        gaussian_density, plan.kernel.explore, plan.kernel.parts, xs, values, grads,
+        new_point(2).mixture, 0.45,
         plan.rungs.params[3], plan.reference.path.circular, np.empty((4, 2)), rng, totals,
     )  # fmt: skip
     assert (xs != start).any(axis=1).mean() > 0.7
     assert law_pvalues(xs, 0.45).min() > 1e-4
-    assert 0.7 < totals[0] / 2000 <= 1.0
+    assert 0.7 < totals[0, 0] / 2000 <= 1.0

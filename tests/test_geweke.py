@@ -22,7 +22,7 @@ from toys import BETAS, PLANTED, SKEWED, ToyPath, ToyReference, batch_z
 
 from pymc_tempering import HMC
 from pymc_tempering.chains import Plan, new_record, start_chain
-from pymc_tempering.compiled import DENSITY, DENSITY_SIGNATURE, KERNEL, MATRIX, RNG
+from pymc_tempering.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
 from pymc_tempering.engine import (
     CHAIN,
     LADDER_MOVES,
@@ -33,6 +33,7 @@ from pymc_tempering.engine import (
     RUNGS,
     run,
 )
+from pymc_tempering.kernels.compound import on_all
 from pymc_tempering.ladder import Ladder
 
 M, S, SIGMA = 0.7, 1.5, 0.6
@@ -51,11 +52,11 @@ def density(x, values, grads):
 
 
 @numba.njit(
-    types.void(KERNEL, DENSITY, RUNGS, CHAIN, RECORD, numba.int64[::1], MATRIX, RNG, numba.int64,
-               numba.float64[::1], MATRIX),
+    types.void(EXPLORE, PARTS, DENSITY, RUNGS, CHAIN, RECORD, numba.int64[::1], MATRIX, RNG,
+               numba.int64, numba.float64[::1], MATRIX),
 )  # fmt: skip
 def successive(
-    kernel, density, rungs, chain, record, circular, scratch, rng, move, log_weights, out
+    explore, parts, density, rungs, chain, record, circular, scratch, rng, move, log_weights, out
 ):
     """Turn by turn: the constants of the ladder for y, one iteration, y given (x, k)."""
     reference = np.empty((1, 2))
@@ -72,7 +73,21 @@ def successive(
         chain.counters[N_DRAWS] = 0
         chain.point.x[1] = y
         density(chain.point.x, chain.point.values, chain.point.grads)
-        run(density, kernel, rungs, chain, record, reference, circular, scratch, rng, move, 2, 1)
+        run(
+            density,
+            explore,
+            parts,
+            rungs,
+            chain,
+            record,
+            reference,
+            circular,
+            scratch,
+            rng,
+            move,
+            2,
+            1,
+        )
         # The rung after the move, at the state that the exploration left
         beta = rungs.betas[chain.counters[RUNG]]
         x = chain.point.x[0]
@@ -120,12 +135,14 @@ def scores(move, kernel=None, log_weights=SKEWED, seed=0):
     ladder = Ladder(BETAS, np.zeros(5), SKEWED)
     precision = S**-2 + BETAS / SIGMA**2
     scales = np.column_stack([precision**-0.5, np.zeros(5)])
-    plan = Plan(ToyReference(ToyPath(density)), kernel, ladder, np.full(5, 0.8), scales, move)
+    steps = np.full((5, 1), 0.8)
+    plan = Plan(ToyReference(ToyPath(density)), on_all(kernel, 2), ladder, steps, scales, move)
     state = start_chain(plan, np.random.default_rng(seed))
     out = np.empty((N, 3))
     successive(
-        kernel.transition, density, plan.rungs, state.chain, new_record(2, 5, 2),
-        plan.reference.path.circular, np.empty((kernel.n_scratch, 2)), state.rng,
+        plan.kernel.explore, plan.kernel.parts, density, plan.rungs, state.chain,
+        new_record(2, 5, 2),
+        plan.reference.path.circular, np.empty((plan.kernel.n_scratch, 2)), state.rng,
         LADDER_MOVES[move], log_weights, out,
     )  # fmt: skip
     ours = features(out[2000:])

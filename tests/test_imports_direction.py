@@ -24,10 +24,13 @@ MAY_IMPORT = {
     "evidence": {"cycles", "datatree", "ladder"},
     "diagnostics": {"cycles", "datatree", "evidence"},
     "plots": {"cycles", "datatree", "diagnostics", "evidence"},
-    "path": {"compiled"},
+    "layout": set(),
+    "path": {"compiled", "layout"},
     "references": {"compiled", "mixture", "path"},
     "mixture": {"compiled"},
     "kernels": {"compiled", "mixture"},
+    "variables": {"kernels", "layout", "path"},
+    "assign": {"kernels", "layout", "variables"},
     "engine": {"compiled", "kernels", "ladder", "mixture"},
     "fitted": {"mixture", "path", "references"},
     "stats": {"cycles", "engine", "fitted", "ladder", "mixture"},
@@ -35,7 +38,7 @@ MAY_IMPORT = {
     "annealing": {"compiled", "engine", "kernels", "ladder", "mixture", "path", "references"},
 }
 MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
-MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {"warmup"}
+MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {"warmup", "assign", "layout"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["auto"] = MAY_IMPORT["legs"] | {"legs", "fitted", "prepare"}

@@ -12,16 +12,21 @@ from pymc_tempering import HMC, LikelihoodError
 from pymc_tempering.annealing import anneal, conditional_ess, next_beta, systematic_resample
 from pymc_tempering.chains import make_runner, new_record, start_chain
 from pymc_tempering.engine import ACCEPT, UP_ACCEPT, VISITS
+from pymc_tempering.kernels import on_all
 from pymc_tempering.warmup import warm_up
 
 every_system = pytest.mark.parametrize("name", SIMPLE)
 N_SEEDS = 6
 
 
+def hmc(name):
+    return on_all(HMC(), prior(name).path.dim)
+
+
 @cache
 def warmed(name, seed, move="metropolized_gibbs"):
     rng = np.random.default_rng(seed)
-    return warm_up(prior(name), HMC(), rng, ladder_move=move)
+    return warm_up(prior(name), hmc(name), rng, ladder_move=move)
 
 
 @every_system
@@ -38,8 +43,13 @@ def test_the_annealed_pass_finds_log_z(name):
 def test_a_kernel_without_an_accept_step_misses_it():
     # The planted bug; its step size may not grow, since it accepts all.
     kernel = PLANTED["no accept step"]()
-    pinned = replace(kernel, pack=lambda step, scale: kernel.pack(1.5, scale))
-    annealed = anneal(prior("gaussian"), pinned, np.random.default_rng(1), n_particles=2000)
+    pinned = replace(kernel, pack=lambda step, scale, block: kernel.pack(1.5, scale, block))
+    annealed = anneal(
+        prior("gaussian"),
+        on_all(pinned, prior("gaussian").path.dim),
+        np.random.default_rng(1),
+        n_particles=2000,
+    )
     assert abs(annealed.log_z[-1] - system("gaussian").log_evidence) > 0.5
 
 
@@ -86,7 +96,11 @@ def test_neighboring_rejection_rates_are_about_equal(name):
 def test_a_ladder_that_the_user_gave_is_kept():
     betas = np.array([0.0, 0.01, 0.2, 1.0])
     found = warm_up(
-        prior("gaussian"), HMC(), np.random.default_rng(1), ladder_move="gibbs", betas=betas
+        prior("gaussian"),
+        hmc("gaussian"),
+        np.random.default_rng(1),
+        ladder_move="gibbs",
+        betas=betas,
     )
     np.testing.assert_array_equal(found.plan.ladder.betas, betas)
     assert np.abs(found.plan.ladder.log_z - system("gaussian").log_z(betas)).max() < 0.5
@@ -95,7 +109,7 @@ def test_a_ladder_that_the_user_gave_is_kept():
 def test_the_number_of_rungs_follows_rungs_per_barrier():
     few, many = (
         warm_up(
-            prior("gaussian"), HMC(), np.random.default_rng(1), ladder_move="gibbs",
+            prior("gaussian"), hmc("gaussian"), np.random.default_rng(1), ladder_move="gibbs",
             rungs_per_barrier=r,
         ).plan.ladder.n_rungs
         for r in (1.5, 4.5)
@@ -104,8 +118,10 @@ def test_the_number_of_rungs_follows_rungs_per_barrier():
 
 
 def test_the_seed_decides_whatever_the_cores():
-    one = warm_up(prior("gaussian"), HMC(), np.random.default_rng(3), ladder_move="gibbs")
-    two = warm_up(prior("gaussian"), HMC(), np.random.default_rng(3), ladder_move="gibbs", cores=2)
+    one = warm_up(prior("gaussian"), hmc("gaussian"), np.random.default_rng(3), ladder_move="gibbs")
+    two = warm_up(
+        prior("gaussian"), hmc("gaussian"), np.random.default_rng(3), ladder_move="gibbs", cores=2
+    )
     np.testing.assert_array_equal(one.plan.ladder.log_z, two.plan.ladder.log_z)
     np.testing.assert_array_equal(one.plan.ladder.betas, two.plan.ladder.betas)
     np.testing.assert_array_equal(one.plan.step_sizes, two.plan.step_sizes)

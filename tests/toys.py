@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from pymc_tempering.chains import Plan, start_chain
 from pymc_tempering.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, NO_MIXTURE
 from pymc_tempering.engine import RUNG_STATS
-from pymc_tempering.kernels import HMC, Kernel
+from pymc_tempering.kernels import HMC, Kernel, on_all
 from pymc_tempering.ladder import Ladder
 
 # No symmetry in which a sign, an index or a factor could hide.
@@ -105,7 +105,8 @@ def make_plan(
     ladder = Ladder(betas, exact if log_zs is None else log_zs, log_weights)
     scales = np.array([law(beta)[1] for beta in betas])
     reference = ToyReference(ToyPath(density, 2, circular))
-    return Plan(reference, kernel or HMC(), ladder, np.full(len(betas), 0.8), scales, move)
+    compound = on_all(kernel or HMC(), 2)
+    return Plan(reference, compound, ladder, np.full((len(betas), 1), 0.8), scales, move)
 
 
 def chain_on(plan, seed):
@@ -118,7 +119,7 @@ _HMC = HMC().transition
 
 
 @numba.njit(KERNEL_SIGNATURE)
-def _no_accept(density, point, beta, params, scratch, rng, info):
+def _no_accept(density, point, beta, block, params, scratch, rng, info):
     """Leapfrog steps without the Metropolis test."""
     dim = point.x.size
     step = params[0]
@@ -138,24 +139,27 @@ def _no_accept(density, point, beta, params, scratch, rng, info):
 
 
 @numba.njit(KERNEL_SIGNATURE)
-def _off_by_a_rung(density, point, beta, params, scratch, rng, info):
+def _off_by_a_rung(density, point, beta, block, params, scratch, rng, info):
     """Explore at the beta of the rung below."""
     k = np.searchsorted(BETAS, beta)
-    _HMC(density, point, BETAS[max(k - 1, 0)], params, scratch, rng, info)
+    _HMC(density, point, BETAS[max(k - 1, 0)], block, params, scratch, rng, info)
 
 
 @numba.njit(KERNEL_SIGNATURE)
-def _stale_values(density, point, beta, params, scratch, rng, info):
+def _stale_values(density, point, beta, block, params, scratch, rng, info):
     """Forget to put the values back after a rejection."""
     value = point.values[1]
-    _HMC(density, point, beta, params, scratch, rng, info)
+    _HMC(density, point, beta, block, params, scratch, rng, info)
     if rng.random() < 0.2:
         point.values[1] = value
 
 
 def _planted(transition, target_accept=0.8):
     kernel = HMC(target_accept)
-    return Kernel("bug", transition, kernel.n_scratch, kernel.pack, 0.8, (_planted, (transition,)))
+    return Kernel(
+        "bug", transition, kernel.n_scratch, kernel.pack, (_planted, (transition,)),
+        target_accept=0.8, uses_gradient=True,
+    )  # fmt: skip
 
 
 PLANTED = {

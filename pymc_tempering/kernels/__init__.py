@@ -1,13 +1,46 @@
 """Transitions that leave `pi_beta` invariant, one file each.
 
-A kernel is a compiled function `kernel(density, point, beta, params, scratch, rng, info)`:
-it moves `point` in place (x, values and grads stay consistent), draws from `rng` alone, and
-writes `info[ACCEPTANCE]`, `info[N_EVALUATIONS]` and `info[DIVERGED]`. `params` is the row of
-tuning numbers of this rung, whose first entry is the kernel's step size; `scratch` has
-`n_scratch` rows of length d.
+A kernel is a compiled function
+`kernel(density, point, beta, block, params, scratch, rng, info)`: it moves the coordinates
+`block` of `point` in place, draws from `rng` alone, and writes `info[ACCEPTANCE]`,
+`info[N_EVALUATIONS]` and `info[DIVERGED]`. It leaves `x` and `values` true to each other, and
+`grads` too if it uses gradients. `params` is the row of tuning numbers of this rung that its
+`pack` made; `scratch` has `n_scratch` rows of length d.
 """
 
-from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Kernel
+from pymc_tempering.kernels.base import (
+    ACCEPTANCE,
+    BINARY,
+    BOUNDED,
+    CONTINUOUS,
+    DIVERGED,
+    INTEGER,
+    N_EVALUATIONS,
+    N_INFO,
+    Block,
+    Kernel,
+)
+from pymc_tempering.kernels.compound import Compound, on_all
+from pymc_tempering.kernels.gibbs import Gibbs
 from pymc_tempering.kernels.hmc import HMC
+from pymc_tempering.kernels.metropolis import RandomWalkMetropolis
+from pymc_tempering.kernels.slice import Slice
 
-__all__ = ["ACCEPTANCE", "DIVERGED", "HMC", "N_EVALUATIONS", "N_INFO", "Kernel"]
+__all__ = [
+    "ACCEPTANCE",
+    "BINARY",
+    "BOUNDED",
+    "CONTINUOUS",
+    "DIVERGED",
+    "HMC",
+    "INTEGER",
+    "N_EVALUATIONS",
+    "N_INFO",
+    "Block",
+    "Compound",
+    "Gibbs",
+    "Kernel",
+    "RandomWalkMetropolis",
+    "Slice",
+    "on_all",
+]

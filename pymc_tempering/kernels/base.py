@@ -1,7 +1,7 @@
-"""The contract of a kernel: a compiled transition and how its tuning numbers are laid out."""
+"""The contract of a kernel: a compiled transition of a block, and how its tuning is laid out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,49 @@ N_INFO = 3
 STEP_SIZE = 0
 """Position of the step size in a row of tuning numbers."""
 
+CONTINUOUS, BINARY, BOUNDED, INTEGER = "continuous", "binary", "bounded", "integer"
+"""Kinds of variables: real, 0 or 1, integers in known bounds, integers without."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Free variables that one kernel moves.
+
+    Attributes
+    ----------
+    indices : array of int, shape (b,)
+        Their positions in the raveled vector.
+    lower, upper : array, shape (b,)
+        Bounds that the values cannot leave, inclusive; infinite for real variables and for
+        integers without known bounds.
+    whole : array of bool, shape (b,)
+        Whether the values are whole numbers.
+    names : tuple of str
+        Value variables.
+    """
+
+    indices: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    whole: np.ndarray
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def real(cls, dim: int) -> "Block":
+        """Block of all of `dim` real coordinates."""
+        return cls(
+            np.arange(dim), np.full(dim, -np.inf), np.full(dim, np.inf), np.zeros(dim, dtype=bool)
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates b."""
+        return self.indices.size
+
 
 @dataclass(frozen=True)
 class Kernel:
-    """A transition that leaves `pi_beta` invariant.
+    """A transition of a block of coordinates that leaves `pi_beta` invariant.
 
     Attributes
     ----------
@@ -25,10 +64,17 @@ class Kernel:
     n_scratch : int
         Rows of scratch space of length d that it needs.
     pack : callable
-        `pack(step_size, scale)`: tuning numbers of one rung, of a step size and the standard
-        deviations `scale`, shape (d,), of the rung's distribution.
-    target_accept : float
-        Acceptance probability that the step size is tuned for.
+        `pack(step_size, metric, block)`: tuning numbers of one rung. `metric` holds the standard
+        deviations of the rung's distribution, shape (b,), or, for a dense kernel, the lower
+        Cholesky factor of its covariance, shape (b, b).
+    kinds : frozenset of str
+        Kinds of variables that it can move.
+    target_accept : float, optional
+        Acceptance probability that the step size is tuned for; None where there is none to tune.
+    uses_gradient : bool
+        Whether it reads `point.grads`; if so it also leaves them true to the state.
+    dense : bool
+        Whether its metric is a covariance.
     rebuild : tuple
         `(function, args)` that makes this kernel again, for pickling: compiled code stays
         where it is.
@@ -37,13 +83,16 @@ class Kernel:
     name: str
     transition: Callable
     n_scratch: int
-    pack: Callable[[float, np.ndarray], np.ndarray]
-    target_accept: float
-    rebuild: tuple[Callable[..., "Kernel"], tuple[float, ...]]
+    pack: Callable[[float, np.ndarray, Block], np.ndarray]
+    rebuild: tuple[Callable[..., "Kernel"], tuple[Any, ...]]
+    kinds: frozenset[str] = field(default=frozenset({CONTINUOUS}))
+    target_accept: float | None = None
+    uses_gradient: bool = False
+    dense: bool = False
 
     def __reduce__(self) -> tuple[Callable[..., "Kernel"], tuple[Any, ...]]:
         return self.rebuild
 
     def __post_init__(self) -> None:
-        if not 0 < self.target_accept < 1:
+        if self.target_accept is not None and not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept must lie between 0 and 1, not {self.target_accept!r}.")

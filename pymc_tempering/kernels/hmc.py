@@ -6,7 +6,7 @@ import numba
 import numpy as np
 
 from pymc_tempering.compiled import KERNEL_SIGNATURE
-from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Kernel
+from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.mixture import evaluate
 
 STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
@@ -17,42 +17,45 @@ MAX_ENERGY_ERROR = 1000.0
 
 
 @numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
-def hmc_transition(density, point, beta, params, scratch, rng, info):  # type: ignore[no-untyped-def]
+def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Move the point along a leapfrog trajectory and accept by Metropolis.
 
     Position and momentum are scaled by the standard deviations of the rung. The trajectory
     length is uniform on (0.5, 1.5) times `PATH_LENGTH`, so that no frequency of the target
     resonates with it.
     """
-    dim = point.x.size
+    n = block.size
     start_x, start_g0, start_g1, momentum = scratch[0], scratch[1], scratch[2], scratch[3]
     log_reference, log_ratio = point.values[0], point.values[1]
     grad0, grad1 = point.grads[0], point.grads[1]
+    # All gradients are put back after a rejection, those of other blocks too.
+    start_g0[:] = grad0
+    start_g1[:] = grad1
     step = params[STEP] * (0.9 + 0.2 * rng.random())
     n_steps = int(params[PATH_LENGTH] * (0.5 + rng.random()) / step) + 1
     n_steps = min(n_steps, int(params[MAX_STEPS]))
     kinetic = 0.0
-    for i in range(dim):
-        start_x[i] = point.x[i]
-        start_g0[i] = grad0[i]
-        start_g1[i] = grad1[i]
+    for i in range(n):
+        start_x[i] = point.x[block[i]]
         momentum[i] = rng.standard_normal()
         kinetic += momentum[i] * momentum[i]
     energy = -(log_reference + beta * log_ratio) + 0.5 * kinetic
     error = np.inf
     taken = 0
-    for i in range(dim):
-        momentum[i] += 0.5 * step * params[SCALE + i] * (grad0[i] + beta * grad1[i])
+    for i in range(n):
+        j = block[i]
+        momentum[i] += 0.5 * step * params[SCALE + i] * (grad0[j] + beta * grad1[j])
     for s in range(n_steps):
-        for i in range(dim):
-            point.x[i] += step * params[SCALE + i] * momentum[i]
+        for i in range(n):
+            point.x[block[i]] += step * params[SCALE + i] * momentum[i]
         evaluate(density, point)
         taken += 1
         potential = -(point.values[0] + beta * point.values[1])
         half = 0.5 if s == n_steps - 1 else 1.0
         kinetic = 0.0
-        for i in range(dim):
-            push = step * params[SCALE + i] * (grad0[i] + beta * grad1[i])
+        for i in range(n):
+            j = block[i]
+            push = step * params[SCALE + i] * (grad0[j] + beta * grad1[j])
             middle = momentum[i] + 0.5 * push
             kinetic += middle * middle
             momentum[i] += half * push
@@ -66,18 +69,20 @@ def hmc_transition(density, point, beta, params, scratch, rng, info):  # type: i
     if rng.random() >= info[ACCEPTANCE]:
         point.values[0] = log_reference
         point.values[1] = log_ratio
-        for i in range(dim):
-            point.x[i] = start_x[i]
-            grad0[i] = start_g0[i]
-            grad1[i] = start_g1[i]
+        grad0[:] = start_g0
+        grad1[:] = start_g1
+        for i in range(n):
+            point.x[block[i]] = start_x[i]
 
 
-def _pack(step_size: float, scale: np.ndarray, path_length: float, max_steps: int) -> np.ndarray:
+def _pack(
+    step_size: float, scale: np.ndarray, block: Block, path_length: float, max_steps: int
+) -> np.ndarray:
     return np.concatenate([[step_size, path_length, max_steps], scale])
 
 
 def HMC(target_accept: float = 0.8, path_length: float = 1.2, max_steps: int = 256) -> Kernel:
-    """Hamiltonian Monte Carlo on all free variables.
+    """Hamiltonian Monte Carlo on real variables, with a diagonal metric.
 
     Parameters
     ----------
@@ -112,5 +117,6 @@ def HMC(target_accept: float = 0.8, path_length: float = 1.2, max_steps: int = 2
         n_scratch=4,
         pack=partial(_pack, path_length=path_length, max_steps=max_steps),
         target_accept=target_accept,
+        uses_gradient=True,
         rebuild=(HMC, (target_accept, path_length, max_steps)),
     )

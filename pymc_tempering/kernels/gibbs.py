@@ -1,0 +1,91 @@
+"""Gibbs sampling of discrete variables in known bounds, one coordinate after the other."""
+
+import numba
+import numpy as np
+
+from pymc_tempering.compiled import KERNEL_SIGNATURE
+from pymc_tempering.kernels.base import (
+    ACCEPTANCE,
+    BINARY,
+    BOUNDED,
+    DIVERGED,
+    N_EVALUATIONS,
+    Block,
+    Kernel,
+)
+from pymc_tempering.mixture import evaluate_values
+
+
+@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+def gibbs_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
+    """Draw each coordinate from its full conditional, with all others as they are."""
+    n = block.size
+    most = int(params[0])
+    values = np.empty((most, 2))
+    log_p = np.empty(most)
+    evaluations = 0
+    for i in range(n):
+        j = block[i]
+        lower, n_values = params[1 + i], int(params[1 + n + i])
+        current = int(point.x[j] - lower)
+        values[current] = point.values
+        largest = -np.inf
+        for v in range(n_values):
+            if v != current:
+                point.x[j] = lower + v
+                evaluate_values(density, point)
+                evaluations += 1
+                values[v] = point.values
+            log_p[v] = values[v, 0] + beta * values[v, 1]
+            if not -np.inf < log_p[v] < np.inf:  # zero likelihood, or not a number
+                log_p[v] = -np.inf
+            largest = max(largest, log_p[v])
+        chosen = current
+        if largest > -np.inf:
+            total = 0.0
+            for v in range(n_values):
+                log_p[v] = np.exp(log_p[v] - largest)
+                total += log_p[v]
+            u = rng.random() * total
+            for v in range(n_values):
+                if log_p[v] > 0.0:
+                    chosen = v
+                    u -= log_p[v]
+                    if u < 0.0:
+                        break
+        point.x[j] = lower + chosen
+        point.values[:] = values[chosen]
+    info[ACCEPTANCE] = 1.0
+    info[N_EVALUATIONS] = evaluations
+    info[DIVERGED] = 0.0
+
+
+def _pack(step_size: float, metric: np.ndarray, block: Block) -> np.ndarray:
+    n_values = block.upper - block.lower + 1.0
+    return np.concatenate([[n_values.max()], block.lower, n_values])
+
+
+def Gibbs() -> Kernel:
+    """Gibbs sampling of binary and categorical variables and of integers in known bounds.
+
+    Each coordinate in turn is drawn from its full conditional under the tempered density, which
+    takes one evaluation for each value that it does not have at present.
+
+    Returns
+    -------
+    Kernel
+
+    Examples
+    --------
+    >>> from pymc_tempering import Gibbs
+    >>> sorted(Gibbs().kinds)
+    ['binary', 'bounded']
+    """
+    return Kernel(
+        name="gibbs",
+        transition=gibbs_transition,
+        n_scratch=0,
+        pack=_pack,
+        rebuild=(Gibbs, ()),
+        kinds=frozenset({BINARY, BOUNDED}),
+    )

@@ -1,0 +1,107 @@
+"""Random-walk Metropolis with the covariance of the rung, for real variables and integers."""
+
+from functools import partial
+
+import numba
+import numpy as np
+
+from pymc_tempering.compiled import KERNEL_SIGNATURE
+from pymc_tempering.kernels.base import (
+    ACCEPTANCE,
+    BINARY,
+    BOUNDED,
+    CONTINUOUS,
+    DIVERGED,
+    INTEGER,
+    N_EVALUATIONS,
+    Block,
+    Kernel,
+)
+from pymc_tempering.mixture import evaluate_values
+
+N_STEPS, WHOLE = 0, 1
+"""Layout of the tuning numbers: proposals of a transition, which coordinates are whole (b), and
+the lower triangle of the proposals' Cholesky factor, row by row."""
+
+
+@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+def metropolis_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
+    """Propose a few normal steps, rounded for integers, each accepted by Metropolis."""
+    n = block.size
+    start, noise = scratch[0], scratch[1]
+    n_steps = int(params[N_STEPS])
+    whole = params[WHOLE : WHOLE + n]
+    accepted = 0.0
+    for _ in range(n_steps):
+        log_reference, log_ratio = point.values[0], point.values[1]
+        at = WHOLE + n
+        for i in range(n):
+            start[i] = point.x[block[i]]
+            noise[i] = rng.standard_normal()
+        for i in range(n):
+            push = 0.0
+            for k in range(i + 1):
+                push += params[at + k] * noise[k]
+            at += i + 1
+            point.x[block[i]] += np.rint(push) if whole[i] > 0.0 else push
+        evaluate_values(density, point)
+        new = point.values[0] + beta * point.values[1]
+        change = new - (log_reference + beta * log_ratio)
+        chance = min(1.0, np.exp(change)) if -np.inf < new < np.inf else 0.0
+        accepted += chance
+        if not rng.random() < chance:
+            point.values[0] = log_reference
+            point.values[1] = log_ratio
+            for i in range(n):
+                point.x[block[i]] = start[i]
+    info[ACCEPTANCE] = accepted / n_steps
+    info[N_EVALUATIONS] = n_steps
+    info[DIVERGED] = 0.0
+
+
+def _pack(step_size: float, cholesky: np.ndarray, block: Block, n_steps: int | None) -> np.ndarray:
+    steps = max(5, block.size) if n_steps is None else n_steps
+    factor = 2.38 * step_size * cholesky[np.tril_indices(block.size)]
+    return np.concatenate([[steps], block.whole, factor])
+
+
+def RandomWalkMetropolis(target_accept: float = 0.3, n_steps: int | None = None) -> Kernel:
+    """Random-walk Metropolis with the covariance of each rung; needs no gradients.
+
+    Proposals are normal with the covariance of the rung's own distribution, as the warm-up saw
+    it, times a factor that is tuned for the acceptance; integers are rounded.
+
+    Parameters
+    ----------
+    target_accept : float, default 0.3
+        Acceptance probability that the steps of each rung are tuned for.
+    n_steps : int, optional
+        Proposals of one transition; by default as many as there are coordinates, and 5 at least.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    ValueError
+        An argument out of its range.
+
+    Examples
+    --------
+    >>> from pymc_tempering import RandomWalkMetropolis
+    >>> RandomWalkMetropolis(n_steps=20).target_accept
+    0.3
+    """
+    if n_steps is not None and not (n_steps >= 1 and int(n_steps) == n_steps):
+        raise ValueError(f"n_steps must be a whole number of at least 1, not {n_steps!r}.")
+    return Kernel(
+        name="metropolis",
+        transition=metropolis_transition,
+        n_scratch=2,
+        pack=partial(_pack, n_steps=n_steps),
+        rebuild=(RandomWalkMetropolis, (target_accept, n_steps)),
+        kinds=frozenset({CONTINUOUS, BINARY, BOUNDED, INTEGER}),
+        target_accept=target_accept,
+        dense=True,
+    )

@@ -1,0 +1,267 @@
+"""Slice sampling: needs no gradient and no tuning, for real variables and for integers."""
+
+from functools import partial
+
+import numba
+import numpy as np
+
+from pymc_tempering.compiled import (
+    DENSITY,
+    INDICES,
+    KERNEL_SIGNATURE,
+    MATRIX,
+    POINT,
+    RNG,
+    VECTOR,
+)
+from pymc_tempering.kernels.base import (
+    ACCEPTANCE,
+    BINARY,
+    BOUNDED,
+    CONTINUOUS,
+    DIVERGED,
+    INTEGER,
+    N_EVALUATIONS,
+    Block,
+    Kernel,
+)
+from pymc_tempering.mixture import evaluate_values
+
+MAX_OUT = 50
+"""Steps that an interval grows by at most, on both sides together."""
+
+MAX_SHRINK = 200
+"""Proposals after which the state stays where it is."""
+
+LINES, WIDTHS = 0, 1
+"""Layout of the tuning numbers: lines of a transition (0: along the axes); then widths, lower
+and upper bounds, and whether the coordinate is whole, each of length b."""
+
+
+@numba.njit(
+    numba.float64(DENSITY, POINT, numba.float64), cache=True, nogil=True, error_model="numpy"
+)
+def _log_density(density, point, beta):  # type: ignore[no-untyped-def]
+    """Tempered log density at `point.x`; minus infinity where it is not a number."""
+    evaluate_values(density, point)
+    value = point.values[0] + beta * point.values[1]
+    return value if -np.inf < value < np.inf else -np.inf
+
+
+@numba.njit(
+    numba.int64(DENSITY, POINT, numba.float64, numba.int64, numba.float64, RNG),
+    cache=True, nogil=True, error_model="numpy",
+)  # fmt: skip
+def _along_axis(density, point, beta, j, width, rng):  # type: ignore[no-untyped-def]
+    """Update a real coordinate by stepping out and shrinkage (Neal 2003); returns evaluations."""
+    x0, ref0, ratio0 = point.x[j], point.values[0], point.values[1]
+    floor = ref0 + beta * ratio0 + np.log(1.0 - rng.random())
+    low = x0 - rng.random() * width
+    high = low + width
+    to_left = int(rng.random() * MAX_OUT)
+    to_right = MAX_OUT - 1 - to_left
+    taken = 0
+    while to_left > 0:
+        point.x[j] = low
+        taken += 1
+        if not _log_density(density, point, beta) > floor:
+            break
+        low -= width
+        to_left -= 1
+    while to_right > 0:
+        point.x[j] = high
+        taken += 1
+        if not _log_density(density, point, beta) > floor:
+            break
+        high += width
+        to_right -= 1
+    for _ in range(MAX_SHRINK):
+        new = low + rng.random() * (high - low)
+        point.x[j] = new
+        taken += 1
+        if _log_density(density, point, beta) > floor:
+            return taken
+        if new < x0:
+            low = new
+        else:
+            high = new
+    point.x[j] = x0
+    point.values[0] = ref0
+    point.values[1] = ratio0
+    return taken
+
+
+@numba.njit(
+    numba.int64(DENSITY, POINT, numba.float64, numba.int64, numba.float64, numba.float64,
+                numba.float64, RNG),
+    cache=True, nogil=True, error_model="numpy",
+)  # fmt: skip
+def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type: ignore[no-untyped-def]
+    """Update a whole coordinate: the interval is made of cells of `width` integers.
+
+    Cells are half open, so that each integer lies in one of them alone and the same interval is
+    as likely to be found from each of its integers.
+    """
+    x0, ref0, ratio0 = point.x[j], point.values[0], point.values[1]
+    floor = ref0 + beta * ratio0 + np.log(1.0 - rng.random())
+    width = max(1.0, np.rint(width))
+    low = x0 - np.floor(rng.random() * width)
+    high = low + width  # the first integer beyond
+    to_left = int(rng.random() * MAX_OUT)
+    to_right = MAX_OUT - 1 - to_left
+    taken = 0
+    while to_left > 0 and low > lower:
+        point.x[j] = low - 1.0
+        taken += 1
+        if not _log_density(density, point, beta) > floor:
+            break
+        low -= width
+        to_left -= 1
+    while to_right > 0 and high <= upper:
+        point.x[j] = high
+        taken += 1
+        if not _log_density(density, point, beta) > floor:
+            break
+        high += width
+        to_right -= 1
+    low, high = max(low, lower), min(high, upper + 1.0)
+    for _ in range(MAX_SHRINK):
+        new = low + np.floor(rng.random() * (high - low))
+        if new == x0:
+            break
+        point.x[j] = new
+        taken += 1
+        if _log_density(density, point, beta) > floor:
+            return taken
+        if new < x0:
+            low = new + 1.0
+        else:
+            high = new
+    point.x[j] = x0
+    point.values[0] = ref0
+    point.values[1] = ratio0
+    return taken
+
+
+@numba.njit(
+    numba.int64(DENSITY, POINT, numba.float64, INDICES, VECTOR, MATRIX, RNG),
+    cache=True, nogil=True, error_model="numpy",
+)  # fmt: skip
+def _along_line(density, point, beta, block, widths, scratch, rng):  # type: ignore[no-untyped-def]
+    """Update all coordinates along a random direction through the state (hit and run)."""
+    n = block.size
+    start, direction = scratch[0], scratch[1]
+    norm = 0.0
+    for i in range(n):
+        start[i] = point.x[block[i]]
+        direction[i] = rng.standard_normal()
+        norm += direction[i] ** 2
+    for i in range(n):
+        direction[i] *= widths[i] / np.sqrt(norm)
+    ref0, ratio0 = point.values[0], point.values[1]
+    floor = ref0 + beta * ratio0 + np.log(1.0 - rng.random())
+    low = -rng.random()
+    high = low + 1.0
+    to_left = int(rng.random() * MAX_OUT)
+    to_right = MAX_OUT - 1 - to_left
+    taken = 0
+    while to_left > 0:
+        for i in range(n):
+            point.x[block[i]] = start[i] + low * direction[i]
+        taken += 1
+        if not _log_density(density, point, beta) > floor:
+            break
+        low -= 1.0
+        to_left -= 1
+    while to_right > 0:
+        for i in range(n):
+            point.x[block[i]] = start[i] + high * direction[i]
+        taken += 1
+        if not _log_density(density, point, beta) > floor:
+            break
+        high += 1.0
+        to_right -= 1
+    for _ in range(MAX_SHRINK):
+        new = low + rng.random() * (high - low)
+        for i in range(n):
+            point.x[block[i]] = start[i] + new * direction[i]
+        taken += 1
+        if _log_density(density, point, beta) > floor:
+            return taken
+        if new < 0.0:
+            low = new
+        else:
+            high = new
+    for i in range(n):
+        point.x[block[i]] = start[i]
+    point.values[0] = ref0
+    point.values[1] = ratio0
+    return taken
+
+
+@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+def slice_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
+    """Update each coordinate once, or all of them along random lines."""
+    n = block.size
+    widths = params[WIDTHS : WIDTHS + n]
+    lower, upper = params[WIDTHS + n : WIDTHS + 2 * n], params[WIDTHS + 2 * n : WIDTHS + 3 * n]
+    whole = params[WIDTHS + 3 * n : WIDTHS + 4 * n]
+    taken = 0
+    for _ in range(int(params[LINES])):
+        taken += _along_line(density, point, beta, block, widths, scratch, rng)
+    for i in range(n if params[LINES] == 0.0 else 0):
+        if whole[i] > 0.0:
+            taken += _along_integers(
+                density, point, beta, block[i], widths[i], lower[i], upper[i], rng
+            )
+        else:
+            taken += _along_axis(density, point, beta, block[i], widths[i], rng)
+    info[ACCEPTANCE] = 1.0
+    info[N_EVALUATIONS] = taken
+    info[DIVERGED] = 0.0
+
+
+def _pack(
+    step_size: float, scale: np.ndarray, block: Block, width: float, lines: int
+) -> np.ndarray:
+    widths = width * scale * (np.sqrt(block.size) if lines else 1.0)
+    return np.concatenate([[lines], widths, block.lower, block.upper, block.whole])
+
+
+def Slice(width: float = 2.5, lines: int = 0) -> Kernel:
+    """Slice sampling by stepping out and shrinkage (Neal 2003); needs no gradients.
+
+    Parameters
+    ----------
+    width : float, default 2.5
+        First interval, in standard deviations of the rung's own distribution.
+    lines : int, default 0
+        0: each coordinate is updated in turn. Otherwise all real coordinates move together,
+        along so many random directions (hit and run): cheaper where there are many of them.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    ValueError
+        An argument out of its range.
+
+    Examples
+    --------
+    >>> from pymc_tempering import Slice
+    >>> Slice(lines=5).name
+    'slice'
+    """
+    if not (width > 0 and lines >= 0 and int(lines) == lines):
+        raise ValueError("Slice needs a positive width and a whole number of lines.")
+    kinds = {CONTINUOUS} if lines else {CONTINUOUS, BINARY, BOUNDED, INTEGER}
+    return Kernel(
+        name="slice",
+        transition=slice_transition,
+        n_scratch=2,
+        pack=partial(_pack, width=width, lines=lines),
+        rebuild=(Slice, (width, lines)),
+        kinds=frozenset(kinds),
+    )

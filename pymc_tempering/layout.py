@@ -1,0 +1,95 @@
+"""Where the free variables of a model lie in one raveled vector."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each unconstrained value variable lies in the raveled vector.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Value variables, in the order of `model.value_vars`.
+    shapes : tuple of tuple of int
+        Their unconstrained shapes.
+    dtypes : tuple of str, optional
+        Theirs in the model; the raveled vector holds floats, whole numbers for integers.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.dtypes:
+            object.__setattr__(self, "dtypes", ("float64",) * len(self.names))
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Slice of the raveled vector that holds each variable."""
+        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
+        return tuple(
+            slice(int(end) - int(np.prod(shape)), int(end))
+            for end, shape in zip(ends, self.shapes, strict=True)
+        )
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained dimensions."""
+        return int(sum(np.prod(shape) for shape in self.shapes))
+
+    @property
+    def discrete(self) -> tuple[bool, ...]:
+        """Whether each variable takes whole numbers."""
+        return tuple(dtype not in pm.vartypes.continuous_types for dtype in self.dtypes)
+
+    def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Raveled vector, shape (dim,), of a point as PyMC keeps it."""
+        return np.concatenate([np.ravel(point[name]) for name in self.names]).astype(float)
+
+    def unravel(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """Point as PyMC keeps it, of a raveled vector, shape (dim,); the arrays are copies."""
+        return {
+            name: x[part].reshape(shape).astype(dtype)
+            for name, part, shape, dtype in zip(
+                self.names, self.slices, self.shapes, self.dtypes, strict=True
+            )
+        }
+
+    def label(self, index: int) -> str:
+        """Name of a raveled element, as in `theta_log__[3]`, for messages."""
+        for name, part, shape in zip(self.names, self.slices, self.shapes, strict=True):
+            if part.start <= index < part.stop:
+                where = np.unravel_index(index - part.start, shape) if shape else ()
+                return name + (f"[{', '.join(str(int(i)) for i in where)}]" if shape else "")
+        raise IndexError(index)
+
+
+def unconstrained_shapes(model: pm.Model) -> list[tuple[int, ...]]:
+    """Shapes of `model.value_vars`, without an initial point: initvals never matter here."""
+    static = [value.type.shape for value in model.value_vars]
+    if all(size is not None for shape in static for size in shape):
+        return [tuple(int(size) for size in shape) for shape in static]
+    shapes = model.eval_rv_shapes()
+    return [tuple(int(size) for size in shapes[value.name]) for value in model.value_vars]
+
+
+def is_discrete(rv: Variable) -> bool:
+    """Whether a random variable takes whole numbers."""
+    return rv.dtype not in pm.vartypes.continuous_types
+
+
+def model_layout(model: pm.Model) -> Layout:
+    """Where each free variable of a model lies in the raveled vector."""
+    values = model.value_vars
+    return Layout(
+        tuple(value.name for value in values),
+        tuple(unconstrained_shapes(model)),
+        tuple(value.type.dtype for value in values),
+    )

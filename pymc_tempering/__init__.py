@@ -23,7 +23,7 @@ from pymc_tempering.exceptions import (
     TemperingError,
     TemperingWarning,
 )
-from pymc_tempering.kernels import HMC, Gibbs, RandomWalkMetropolis, Slice
+from pymc_tempering.kernels import HMC, DiscreteLangevin, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.plots import plot_ladder, plot_temperature_trace
 from pymc_tempering.sampling import sample
 from pymc_tempering.step import SimulatedTempering
@@ -35,6 +35,7 @@ __all__ = [
     "BayesFactor",
     "DataMismatchError",
     "Diagnosis",
+    "DiscreteLangevin",
     "DiscreteVariableError",
     "Evidence",
     "Gibbs",

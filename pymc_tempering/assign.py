@@ -12,6 +12,7 @@ from pymc_tempering.kernels import (
     HMC,
     INTEGER,
     Compound,
+    DiscreteLangevin,
     Gibbs,
     Kernel,
     RandomWalkMetropolis,
@@ -25,6 +26,7 @@ KERNELS: dict[str, Callable[..., Kernel]] = {
     "slice": Slice,
     "metropolis": RandomWalkMetropolis,
     "gibbs": Gibbs,
+    "langevin": DiscreteLangevin,
 }
 """Kernels that can be chosen by name; a new one is one file and one line here."""
 

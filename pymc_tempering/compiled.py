@@ -4,7 +4,9 @@ The chain loop is compiled once for all models: densities and kernels reach it a
 first-class functions, so that a new model compiles its own density and nothing else.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from textwrap import indent
 from typing import Any, NamedTuple
 
@@ -78,6 +80,17 @@ def new_point(dim: int, mixture: np.ndarray = NO_MIXTURE) -> Point:
     return Point(np.zeros(dim), np.zeros(2), np.zeros((2, dim)), mixture.copy())
 
 
+@contextmanager
+def object_mode() -> Iterator[None]:
+    """Let Numba call Python for what it cannot compile, without PyTensor's warning.
+
+    A black-box likelihood, and a few of PyMC's distributions, are no faster otherwise.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Numba will use object mode")
+        yield
+
+
 def _adapt(graphs: Mapping[str, Function], name: str, source: str, signature: Any) -> Callable:
     """Compile `source`, which calls the graphs of functions by their names, to `signature`.
 
@@ -85,7 +98,7 @@ def _adapt(graphs: Mapping[str, Function], name: str, source: str, signature: An
     again in each process. Without fast math: with it, the last bits differ between the process
     that compiles and those that load from the cache, and same seeds would not give same draws.
     """
-    with config.change_flags(numba__fastmath=False):
+    with config.change_flags(numba__fastmath=False), object_mode():
         environment, keys = {}, []
         for graph_name, function in graphs.items():
             environment[graph_name], key = numba_funcify_ensure_cache(function.maker.fgraph)

@@ -20,12 +20,12 @@ from pytensor.compile import Function
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
-from pymc_tempering.compiled import adapt_density
+from pymc_tempering.compiled import adapt_density, object_mode
 from pymc_tempering.exceptions import DiscreteVariableError, GradientError, ModelError
 from pymc_tempering.layout import Layout, is_discrete, model_layout
 
@@ -154,7 +154,8 @@ def raveled_graphs(
     Parameters
     ----------
     moved : collection of str
-        Value variables that gradients are taken of; the others count as constants there.
+        Value variables that gradients are taken of; the others count as constants there. Binary
+        ones enter as real numbers.
 
     Returns
     -------
@@ -166,10 +167,42 @@ def raveled_graphs(
         piece = x[part].reshape(shape)
         if value.name not in moved:
             piece = pytensor.gradient.disconnected_grad(piece)
-        replacements[value] = value.type.filter_variable(piece.astype(value.type.dtype))
+        real = value.name in moved or value.type.dtype in pm.vartypes.continuous_types
+        replacements[value] = (
+            piece if real else value.type.filter_variable(piece.astype(value.type.dtype))
+        )
     log_reference = model.varlogp + _log_orderings(model, layout.shapes)
-    outputs = freeze_shared([log_reference, model.datalogp])
-    return x, graph_replace(outputs, replacements, strict=False)
+    slopes = [
+        _binary_slope(model, rv)
+        for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
+        if is_discrete(rv) and value.name in moved
+    ]
+    outputs = freeze_shared([pt.add(log_reference, *slopes), model.datalogp])
+    try:
+        return x, clone_replace(outputs, replacements, rebuild_strict=False)
+    except (TypeError, NotImplementedError) as error:
+        raise GradientError(
+            f"The density makes no sense for real values of its discrete variables: {error}"
+        ) from error
+
+
+def _binary_slope(model: pm.Model, rv: Variable) -> Variable:
+    """Graph that is zero and has the gradient of a binary variable's own log probability.
+
+    That is the difference between its values at 1 and at 0: its graph is a switch, which has
+    none.
+    """
+    value = model.rvs_to_values[rv]
+    [term] = model.logp(vars=[rv], sum=False)
+    at_one, at_zero = (
+        graph_replace(
+            [term], {value: pt.full_like(value, x, dtype=value.type.dtype)}, strict=False
+        )[0]
+        for x in (1, 0)
+    )
+    slope = pytensor.gradient.disconnected_grad(pt.clip(at_one - at_zero, -1e3, 1e3))
+    real = value.astype("float64")
+    return (slope * (real - pytensor.gradient.disconnected_grad(real))).sum()
 
 
 def compile_path(
@@ -221,7 +254,8 @@ def compile_path(
 
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
-    return pymc_compile(inputs, [out.astype("float64") for out in outputs], mode="NUMBA")
+    with object_mode():
+        return pymc_compile(inputs, [out.astype("float64") for out in outputs], mode="NUMBA")
 
 
 def gradients(outputs: Sequence[Variable], x: Variable) -> list[Variable]:

@@ -18,7 +18,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import random_generator_type
 
-from pymc_tempering.compiled import NO_MIXTURE, adapt_draws
+from pymc_tempering.compiled import NO_MIXTURE, adapt_draws, object_mode
 from pymc_tempering.exceptions import ImproperPriorError, LikelihoodError, TemperingWarning
 from pymc_tempering.mixture import evaluate_rows
 from pymc_tempering.path import Path, freeze_shared, ordered_transform
@@ -139,12 +139,13 @@ def compile_prior(path: Path) -> Prior:
     rngs = find_rng_nodes(outputs)
     inputs = [random_generator_type() for _ in rngs]
     outputs = graph_replace(outputs, dict(zip(rngs, inputs, strict=True)), strict=False)
-    function = pytensor.function(
-        [In(rng, mutable=True) for rng in inputs],
-        outputs,
-        mode=pytensor.compile.mode.get_mode("NUMBA"),
-        on_unused_input="ignore",
-    )
+    with object_mode():
+        function = pytensor.function(
+            [In(rng, mutable=True) for rng in inputs],
+            outputs,
+            mode=pytensor.compile.mode.get_mode("NUMBA"),
+            on_unused_input="ignore",
+        )
     return Prior(path, adapt_draws(function, len(inputs), path.layout.slices), len(inputs))
 
 

@@ -23,6 +23,7 @@ from pymc_tempering.kernels.base import (
 from pymc_tempering.kernels.compound import Compound, on_all
 from pymc_tempering.kernels.gibbs import Gibbs
 from pymc_tempering.kernels.hmc import HMC
+from pymc_tempering.kernels.langevin import DiscreteLangevin
 from pymc_tempering.kernels.metropolis import RandomWalkMetropolis
 from pymc_tempering.kernels.slice import Slice
 
@@ -38,6 +39,7 @@ __all__ = [
     "N_INFO",
     "Block",
     "Compound",
+    "DiscreteLangevin",
     "Gibbs",
     "Kernel",
     "RandomWalkMetropolis",

@@ -15,6 +15,7 @@ from pymc_tempering.exceptions import (
     DiscreteVariableError,
     GradientError,
     ImproperPriorError,
+    KernelError,
     LadderError,
     LikelihoodError,
     ModelError,
@@ -23,7 +24,15 @@ from pymc_tempering.exceptions import (
     TemperingError,
     TemperingWarning,
 )
-from pymc_tempering.kernels import HMC, DiscreteLangevin, Gibbs, RandomWalkMetropolis, Slice
+from pymc_tempering.kernels import (
+    HMC,
+    CustomKernel,
+    DiscreteLangevin,
+    Gibbs,
+    RandomWalkMetropolis,
+    Slice,
+    StepKernel,
+)
 from pymc_tempering.plots import plot_ladder, plot_temperature_trace
 from pymc_tempering.sampling import sample
 from pymc_tempering.step import SimulatedTempering
@@ -33,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "HMC",
     "BayesFactor",
+    "CustomKernel",
     "DataMismatchError",
     "Diagnosis",
     "DiscreteLangevin",
@@ -41,6 +51,7 @@ __all__ = [
     "Gibbs",
     "GradientError",
     "ImproperPriorError",
+    "KernelError",
     "LadderError",
     "LikelihoodError",
     "ModelError",
@@ -48,6 +59,7 @@ __all__ = [
     "RandomWalkMetropolis",
     "SimulatedTempering",
     "Slice",
+    "StepKernel",
     "StuckChainError",
     "TemperingError",
     "TemperingWarning",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import pymc as pm
+from pymc.step_methods.compound import BlockedStep
 
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
 from pymc_tempering.kernels import (
@@ -11,15 +12,17 @@ from pymc_tempering.kernels import (
     CONTINUOUS,
     HMC,
     INTEGER,
+    JOINT,
     Compound,
     DiscreteLangevin,
     Gibbs,
     Kernel,
     RandomWalkMetropolis,
     Slice,
+    StepKernel,
 )
 from pymc_tempering.layout import Layout
-from pymc_tempering.variables import JOINT, Variable, block_of, free_variables
+from pymc_tempering.variables import Variable, block_of, free_variables
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
     "hmc": HMC,
@@ -30,12 +33,13 @@ KERNELS: dict[str, Callable[..., Kernel]] = {
 }
 """Kernels that can be chosen by name; a new one is one file and one line here."""
 
-KernelChoice = str | Kernel | Mapping[str, str | Kernel] | None
+OneKernel = str | Kernel | type[BlockedStep]
+KernelChoice = OneKernel | Mapping[str, OneKernel] | None
 """What `kernel=` takes: a kernel or its name for all variables that it can move, or a mapping
-from the names of variables to such."""
+from the names of variables to such; step method classes of PyMC are kernels too."""
 
 
-def find_kernel(choice: str | Kernel, target_accept: float) -> Kernel:
+def find_kernel(choice: OneKernel, target_accept: float) -> Kernel:
     """Kernel of a name, tuned for `target_accept` where it has gradients; or the kernel itself.
 
     Raises
@@ -45,10 +49,12 @@ def find_kernel(choice: str | Kernel, target_accept: float) -> Kernel:
     """
     if isinstance(choice, Kernel):
         return choice
-    if choice not in KERNELS:
+    if isinstance(choice, type) and issubclass(choice, BlockedStep):
+        return StepKernel(choice)
+    if not isinstance(choice, str) or choice not in KERNELS:
         raise ValueError(
-            f"kernel must be one of {', '.join(map(repr, KERNELS))}, a Kernel, or a mapping from "
-            f"variables to these, not {choice!r}."
+            f"kernel must be one of {', '.join(map(repr, KERNELS))}, a Kernel, a step method class "
+            f"of PyMC, or a mapping from variables to these, not {choice!r}."
         )
     kernel = KERNELS[choice]
     return kernel(target_accept) if choice in ("hmc", "nuts") else kernel()
@@ -123,9 +129,12 @@ def assign_kernels(
         kernel = chosen.get(variable.name) or shared[variable.kind]
         groups.setdefault(id(kernel), (kernel, []))[1].append(variable)
     ordered = sorted(groups.values(), key=lambda group: not group[0].uses_gradient)
-    return Compound(
-        tuple(kernel for kernel, _ in ordered), tuple(block_of(group) for _, group in ordered)
+    blocks = tuple(block_of(group) for _, group in ordered)
+    kernels = tuple(
+        kernel if kernel.bind is None else kernel.bind(model, layout, block)
+        for (kernel, _), block in zip(ordered, blocks, strict=True)
     )
+    return Compound(kernels, blocks)
 
 
 def _checked(kernel: Kernel, variable: Variable) -> Kernel:

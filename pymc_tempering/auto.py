@@ -98,7 +98,17 @@ def prepare(
     """Find the plan for a run of `n_draws` draws in all, of a compiled model."""
     warmup = warm_up_prior(prior, kernel, options, rng, cores=cores, report=report)
     work = {"prior_warmup": warmup.annealed.n_evaluations}
-    if options.reference == "prior" or not prior.path.fittable:
+    if options.reference == "fitted" and not can_fit(prior, kernel):
+        raise ValueError(
+            "reference='fitted' is not for this model: "
+            + (
+                f"the kernel {kernel.name!r} knows the path from the prior alone."
+                if kernel.prior_only
+                else "it has discrete or circular variables, for which no mixture of t's is fitted."
+            )
+            + " Use reference='prior', or 'auto'."
+        )
+    if options.reference == "prior" or not can_fit(prior, kernel):
         return Prepared(warmup.plan, warmup, work=work)
     report("Pilot: tours from the prior")
     try:
@@ -112,6 +122,11 @@ def prepare(
         return _unchecked(prior, warmup, draws, options, rng, cores, work)
     start = Prepared(warmup.plan, warmup, pilot=pilot, work=work)
     return fit_and_check(start, [pilot], options, rng, cores=cores, n_draws=n_draws, report=report)
+
+
+def can_fit(prior: Prior, kernel: Compound) -> bool:
+    """Whether a fitted reference may stand in for the prior."""
+    return prior.path.fittable and not kernel.prior_only
 
 
 def fit_and_check(

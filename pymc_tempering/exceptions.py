@@ -25,6 +25,10 @@ class LikelihoodError(ModelError):
     """The log-likelihood is NaN, or the likelihood zero, at draws from the reference."""
 
 
+class KernelError(TemperingError):
+    """A kernel of the user's own breaks the contract of a kernel."""
+
+
 class LadderError(TemperingError, ValueError):
     """The ladder is not increasing from beta = 0 to beta = 1, or not one ladder."""
 

@@ -15,15 +15,12 @@ from pytensor.tensor.random.basic import (
 )
 from pytensor.tensor.random.op import RandomVariable
 
-from pymc_tempering.kernels import BINARY, BOUNDED, CONTINUOUS, INTEGER, Block
+from pymc_tempering.kernels import BINARY, BOUNDED, CONTINUOUS, INTEGER, JOINT, Block
 from pymc_tempering.layout import Layout, is_discrete
 from pymc_tempering.path import freeze_shared
 
 MAX_VALUES = 256
 """Integers in bounds wider than this count as unbounded: nobody enumerates them."""
-
-JOINT = "joint"
-"""Kind of discrete vectors that no single coordinate can leave alone (a multinomial)."""
 
 
 @dataclass(frozen=True, eq=False)

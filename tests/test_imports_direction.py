@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "path": {"compiled", "layout"},
     "references": {"compiled", "mixture", "path"},
     "mixture": {"compiled"},
-    "kernels": {"compiled", "mixture"},
+    "kernels": {"compiled", "layout", "mixture"},
     "variables": {"kernels", "layout", "path"},
     "assign": {"kernels", "layout", "variables"},
     "engine": {"compiled", "kernels", "ladder", "mixture"},

@@ -15,17 +15,20 @@ from pymc_tempering.kernels.base import (
     CONTINUOUS,
     DIVERGED,
     INTEGER,
+    JOINT,
     N_EVALUATIONS,
     N_INFO,
     Block,
     Kernel,
 )
 from pymc_tempering.kernels.compound import Compound, on_all
+from pymc_tempering.kernels.custom import CustomKernel
 from pymc_tempering.kernels.gibbs import Gibbs
 from pymc_tempering.kernels.hmc import HMC
 from pymc_tempering.kernels.langevin import DiscreteLangevin
 from pymc_tempering.kernels.metropolis import RandomWalkMetropolis
 from pymc_tempering.kernels.slice import Slice
+from pymc_tempering.kernels.steps import StepKernel
 
 __all__ = [
     "ACCEPTANCE",
@@ -35,14 +38,17 @@ __all__ = [
     "DIVERGED",
     "HMC",
     "INTEGER",
+    "JOINT",
     "N_EVALUATIONS",
     "N_INFO",
     "Block",
     "Compound",
+    "CustomKernel",
     "DiscreteLangevin",
     "Gibbs",
     "Kernel",
     "RandomWalkMetropolis",
     "Slice",
+    "StepKernel",
     "on_all",
 ]

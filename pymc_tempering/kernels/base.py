@@ -12,8 +12,11 @@ N_INFO = 3
 STEP_SIZE = 0
 """Position of the step size in a row of tuning numbers."""
 
-CONTINUOUS, BINARY, BOUNDED, INTEGER = "continuous", "binary", "bounded", "integer"
-"""Kinds of variables: real, 0 or 1, integers in known bounds, integers without."""
+CONTINUOUS, BINARY, BOUNDED, INTEGER, JOINT = (
+    "continuous", "binary", "bounded", "integer", "joint",
+)  # fmt: skip
+"""Kinds of variables: real, 0 or 1, integers in known bounds, integers without, and discrete
+vectors whose elements cannot move one at a time (a multinomial)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,12 @@ class Kernel:
         Whether it reads `point.grads`; if so it also leaves them true to the state.
     dense : bool
         Whether its metric is a covariance.
+    prior_only : bool
+        Whether it leaves prior times likelihood to the power beta invariant, and not the path
+        from another reference.
+    bind : callable, optional
+        `bind(model, layout, block)` makes the kernel that moves this block of this model, where
+        the kernel must know them.
     rebuild : tuple
         `(function, args)` that makes this kernel again, for pickling: compiled code stays
         where it is.
@@ -89,6 +98,8 @@ class Kernel:
     target_accept: float | None = None
     uses_gradient: bool = False
     dense: bool = False
+    prior_only: bool = False
+    bind: Callable[..., "Kernel"] | None = None
 
     def __reduce__(self) -> tuple[Callable[..., "Kernel"], tuple[Any, ...]]:
         return self.rebuild

@@ -42,7 +42,11 @@ def explore(density, point, beta, parts, params, scratch, rng, infos):
     infos[{b}, 1] += table[{b}, {REFRESH}]
 """
     environment = {f"kernel{b}": transition for b, transition in enumerate(transitions)}
-    own = all(function.__module__.startswith("pymc_tempering.") for function in transitions)
+    own = all(
+        function.__module__.startswith("pymc_tempering.")
+        and "<locals>" not in function.__qualname__  # a user's own, wrapped
+        for function in transitions
+    )
     names = "_".join(function.__name__ for function in transitions)
     key = f"pymc_tempering_{names}_{_version_of_sources()}" if own else None
     return compile_source(
@@ -114,6 +118,11 @@ class Compound:
     def uses_gradient(self) -> bool:
         """Whether some kernel needs gradients."""
         return any(kernel.uses_gradient for kernel in self.kernels)
+
+    @property
+    def prior_only(self) -> bool:
+        """Whether some kernel knows the path from the prior alone."""
+        return any(kernel.prior_only for kernel in self.kernels)
 
     @property
     def wants_values(self) -> bool:

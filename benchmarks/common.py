@@ -22,7 +22,7 @@ import numpy as np
 from pymc_tempering import testsystems
 from pymc_tempering.auto import prepare
 from pymc_tempering.engine import N_STEPS
-from pymc_tempering.kernels import HMC
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.prepare import REFERENCES, Options, compile_model
 from pymc_tempering.references import Prior
 from pymc_tempering.rounds import Goal, Outcome, estimate, run_rounds
@@ -100,7 +100,9 @@ def run_tempering(
     options = Options(reference=reference)
     rng = np.random.default_rng(seed)
     started = perf_counter()
-    prepared = prepare(prior(name), HMC(), options, rng, cores=cores, n_draws=chains * draws)
+    compiled = prior(name)
+    kernel = on_all(HMC(), compiled.path.dim)
+    prepared = prepare(compiled, kernel, options, rng, cores=cores, n_draws=chains * draws)
     no_progress: Any = nullcontext(SimpleNamespace(update=lambda: None))
     return run_rounds(
         prepared, options, Goal(), rng, draws=draws, chains=chains, cores=cores, keep_trace=True,

@@ -27,7 +27,7 @@ from pymc_tempering.chains import (
 )
 from pymc_tempering.compiled import DENSITY, MATRIX, VECTOR
 from pymc_tempering.engine import N_STEPS, Record
-from pymc_tempering.kernels import HMC
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.warmup import warm_up
 from pymc_tempering.workers import run_chains, start_runs
 
@@ -55,7 +55,8 @@ def arithmetic(n):  # type: ignore[no-untyped-def]
 def frozen_plan(seed: int) -> Plan:
     """Warm up once and freeze."""
     options = {"ladder_move": "metropolized_gibbs"}
-    return warm_up(prior(MODEL), HMC(), np.random.default_rng(seed), **options).plan
+    kernel = on_all(HMC(), prior(MODEL).path.dim)
+    return warm_up(prior(MODEL), kernel, np.random.default_rng(seed), **options).plan
 
 
 def chain_worker(plan: Plan, seed: int, n_iterations: int) -> Callable[[], tuple[float, int]]:
@@ -188,7 +189,8 @@ def recompilation(seed: int) -> list[Row]:
         started = perf_counter()
         second = prior("gaussian")
         compiled = perf_counter() - started
-        warm_up(second, HMC(), np.random.default_rng(seed), ladder_move="metropolized_gibbs")
+        kernel = on_all(HMC(), second.path.dim)
+        warm_up(second, kernel, np.random.default_rng(seed), ladder_move="metropolized_gibbs")
     starts = [e for _, e in recorder.buffer if e.is_start]
     names = [e.data["dispatcher"].py_func.__qualname__ for e in starts]
     modules = [e.data["dispatcher"].py_func.__module__ for e in starts]

@@ -28,6 +28,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pymc_tempering.compiled import adapt_density, object_mode
 from pymc_tempering.exceptions import DiscreteVariableError, GradientError, ModelError
 from pymc_tempering.layout import Layout, is_discrete, model_layout
+from pymc_tempering.split import Split, split_log_density, split_model
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,15 @@ class Path:
         Compiled `density(x, values, grads)`; writes into `values` (2,) and `grads` (2, d).
     circular : array of int
         Raveled indices that live on a circle and are wrapped to [-pi, pi).
+    split : Split
+        Which terms are tempered, and which priors have a stand-in.
     """
 
     model: pm.Model
     layout: Layout
     density: Callable
     circular: np.ndarray
+    split: Split
 
     @property
     def dim(self) -> int:
@@ -100,11 +104,13 @@ def _is_iid_along_last_axis(rv: Variable) -> bool:
     return True
 
 
-def _log_orderings(model: pm.Model, shapes: Sequence[tuple[int, ...]]) -> float:
+def _log_orderings(
+    model: pm.Model, shapes: Sequence[tuple[int, ...]], without: Collection[str]
+) -> float:
     """Log of the number of orderings that `ordered` leaves out of an i.i.d. prior: log k! each."""
     total = 0.0
     for rv, shape in zip(model.free_RVs, shapes, strict=True):
-        if ordered_transform(model, rv) is None:
+        if ordered_transform(model, rv) is None or rv.name in without:
             continue
         if not _is_iid_along_last_axis(rv):
             raise ModelError(
@@ -147,7 +153,7 @@ def check_model(model: pm.Model) -> None:
 
 
 def raveled_graphs(
-    model: pm.Model, layout: Layout, moved: Collection[str]
+    model: pm.Model, layout: Layout, split: Split, moved: Collection[str]
 ) -> tuple[Variable, list[Variable]]:
     """Graphs of log_reference and log_ratio in terms of one raveled vector.
 
@@ -171,13 +177,14 @@ def raveled_graphs(
         replacements[value] = (
             piece if real else value.type.filter_variable(piece.astype(value.type.dtype))
         )
-    log_reference = model.varlogp + _log_orderings(model, layout.shapes)
+    log_reference, log_ratio = split_log_density(model, split)
+    log_reference = log_reference + _log_orderings(model, layout.shapes, split.wide)
     slopes = [
         _binary_slope(model, rv)
         for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
         if is_discrete(rv) and value.name in moved
     ]
-    outputs = freeze_shared([pt.add(log_reference, *slopes), model.datalogp])
+    outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio])
     try:
         return x, clone_replace(outputs, replacements, rebuild_strict=False)
     except (TypeError, NotImplementedError) as error:
@@ -210,12 +217,15 @@ def compile_path(
     *,
     gradient: Collection[str] | None = None,
     values: bool = False,
+    split: Split | None = None,
 ) -> Path:
     """Compile the path from the prior of a PyMC model to its posterior.
 
     Parameters
     ----------
     model : pymc.Model
+    split : Split, optional
+        By default all observed terms and potentials are tempered, and all priors drawn from.
     gradient : collection of str, optional
         Value variables that a kernel needs gradients of; by default all, which must be
         continuous.
@@ -246,11 +256,13 @@ def compile_path(
                 "them (pm.Mixture, or pmx.marginalize of pymc-extras), or sample with kernels "
                 "that can move them."
             )
-    x, outputs = raveled_graphs(model, layout, gradient)
+    split = split_model(model) if split is None else split
+    x, outputs = raveled_graphs(model, layout, split, gradient)
     with model:  # so that PyMC honors model.check_bounds
         alone = _compile([x], outputs) if values or not gradient else None
         full = _compile([x], [*outputs, *gradients(outputs, x)]) if gradient else None
-    return Path(model, layout, adapt_density(full, alone), _circular_indices(model, layout))
+    density = adapt_density(full, alone)
+    return Path(model, layout, density, _circular_indices(model, layout), split)
 
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:

@@ -22,6 +22,7 @@ from pymc_tempering.compiled import NO_MIXTURE, adapt_draws, object_mode
 from pymc_tempering.exceptions import ImproperPriorError, LikelihoodError, TemperingWarning
 from pymc_tempering.mixture import evaluate_rows
 from pymc_tempering.path import Path, freeze_shared, ordered_transform
+from pymc_tempering.split import draw_wide
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
@@ -94,12 +95,15 @@ class Prior:
         return out
 
 
-def forward_graph(model: pm.Model) -> list[Variable]:
-    """Graph of one joint prior draw of the free variables, in the unconstrained space.
+def forward_graph(path: Path) -> list[Variable]:
+    """Graph of one joint reference draw of the free variables, in the unconstrained space.
 
-    An observed variable is replaced by its value, for the free ones downstream of it; draws
-    of an ordered i.i.d. prior are sorted. Initial values play no part.
+    A variable whose prior cannot be drawn from is drawn from a wide law instead. An observed
+    variable is replaced by its value, for the free ones downstream of it; draws of an ordered
+    i.i.d. prior are sorted. Initial values play no part.
     """
+    model = path.model
+    shapes = dict(zip(model.free_RVs, path.layout.shapes, strict=True))
     replaced: dict[Variable, Variable] = {}
     drawn: dict[Variable, Variable] = {}
     basic = set(model.basic_RVs)
@@ -110,6 +114,15 @@ def forward_graph(model: pm.Model) -> list[Variable]:
             continue
         fresh = graph_replace([rv], replaced, strict=False)[0] if replaced else rv
         value = fresh
+        if rv.name in path.split.wide:
+            unconstrained = draw_wide(shapes[rv])
+            transform = model.rvs_to_transforms[rv]
+            inputs = fresh.owner.inputs
+            drawn[rv] = unconstrained
+            replaced[rv] = (
+                unconstrained if transform is None else transform.backward(unconstrained, *inputs)
+            ).astype(rv.type.dtype)
+            continue
         if (ordered := ordered_transform(model, rv)) is not None:
             value = pt.sort(fresh, axis=-1)
             value = value if ordered.ascending else value[..., ::-1]
@@ -129,13 +142,17 @@ def compile_prior(path: Path) -> Prior:
         without random draws).
     """
     model = path.model
-    improper = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
+    improper = [
+        rv.name
+        for rv in model.free_RVs
+        if isinstance(rv.owner.op, FlatRV | HalfFlatRV) and rv.name not in path.split.wide
+    ]
     if improper:
         raise ImproperPriorError(
             f"Improper prior: {', '.join(improper)}. The evidence of a model with pm.Flat or "
             "pm.HalfFlat does not exist; give these variables proper priors."
         )
-    outputs = [out.astype("float64") for out in freeze_shared(forward_graph(model))]
+    outputs = [out.astype("float64") for out in freeze_shared(forward_graph(path))]
     rngs = find_rng_nodes(outputs)
     inputs = [random_generator_type() for _ in rngs]
     outputs = graph_replace(outputs, dict(zip(rngs, inputs, strict=True)), strict=False)

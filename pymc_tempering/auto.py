@@ -82,7 +82,7 @@ class Prepared:
         """Statistics of the draws of the run."""
         fitted = self.fitted
         components = None if fitted is None else fitted.components
-        return Schema(self.plan.ladder, components, self.fresh)
+        return Schema(self.plan.ladder, components, self.fresh, self.plan.reference.normalizer)
 
 
 def prepare(

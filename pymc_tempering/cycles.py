@@ -35,6 +35,7 @@ FRESH_SCALARS = (
     "check_log_ratio_top",
 )
 FRESH_VECTORS = ("check_share", "check_share_mcse", "check_count")
+PRIOR_STATS = ("prior_log_z", "prior_mcse")
 SCALAR_STATS = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
 
 

@@ -10,6 +10,7 @@ from pymc_tempering.cycles import (
     FRESH_SCALARS,
     FRESH_VECTORS,
     LADDER_STATS,
+    PRIOR_STATS,
     RUNG_STATS,
     SCALAR_STATS,
     ColdDraws,
@@ -79,6 +80,15 @@ def read_check(idata: xr.DataTree) -> tuple[ColdDraws, FreshTours] | None:
     values |= {name: _ladder(stats[name]) for name in FRESH_VECTORS}
     fresh = FreshTours(**{name.removeprefix("check_"): v for name, v in values.items()})
     return ColdDraws(log_ratio, component, start != 0.0), fresh
+
+
+def read_prior(idata: xr.DataTree) -> tuple[float, float] | None:
+    """Read log Z of a prior that was not normalized, and its error (nats); None if it was."""
+    stats = _stats_group(idata)
+    if any(name not in stats for name in PRIOR_STATS):
+        return None
+    log_z, mcse = (float(stats[name].values.flat[0]) for name in PRIOR_STATS)
+    return log_z, mcse
 
 
 def convert(idata: xr.DataTree) -> xr.DataTree:

@@ -13,6 +13,23 @@ class ImproperPriorError(ModelError):
     """The prior cannot be normalized, so a path from it has no evidence."""
 
 
+class UndrawableError(ImproperPriorError):
+    """The prior of some variables has a density and no random draws.
+
+    Attributes
+    ----------
+    names : tuple of str
+        These variables.
+    """
+
+    def __init__(self, message: str, names: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.names = names
+
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[str, ...]]]:
+        return type(self), (str(self), self.names)
+
+
 class DiscreteVariableError(ModelError):
     """The model has discrete free variables that no kernel here can explore."""
 

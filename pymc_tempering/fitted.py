@@ -48,6 +48,11 @@ class Fitted:
         """The compiled model."""
         return self.prior.path
 
+    @property
+    def normalizer(self) -> tuple[float, float]:
+        """Log Z of the target's prior and its error."""
+        return self.prior.normalizer
+
     @cached_property
     def mixture(self) -> np.ndarray:
         """Packed mixture that points carry."""

@@ -10,12 +10,19 @@ import pymc as pm
 from pymc_tempering.assign import KernelChoice, assign_kernels
 from pymc_tempering.chains import Plan
 from pymc_tempering.engine import LADDER_MOVES
-from pymc_tempering.exceptions import GradientError, LadderError, ModelError, TemperingWarning
+from pymc_tempering.exceptions import (
+    GradientError,
+    LadderError,
+    ModelError,
+    TemperingWarning,
+    UndrawableError,
+)
 from pymc_tempering.kernels import Compound
 from pymc_tempering.ladder import check_betas
 from pymc_tempering.layout import model_layout
 from pymc_tempering.path import check_model, compile_path
 from pymc_tempering.references import Prior, check_reference, compile_prior
+from pymc_tempering.split import Split, split_model
 from pymc_tempering.warmup import Warmup, warm_up
 
 REFERENCES = ("auto", "prior", "fitted")
@@ -71,6 +78,7 @@ def compile_model(
     *,
     check: bool = True,
     kernel: Compound | None = None,
+    split: Split | None = None,
 ) -> Prior:
     """Compile the path of a model and its prior, and check it at draws from there.
 
@@ -83,6 +91,8 @@ def compile_model(
     kernel : Compound, optional
         What the density must offer to these kernels; by default the gradients of all variables,
         which must be continuous.
+    split : Split, optional
+        Which terms are tempered; by default all.
 
     Raises
     ------
@@ -91,10 +101,10 @@ def compile_model(
     """
     report("Compiling (the first time ever takes up to a minute)")
     if kernel is None:
-        path = compile_path(model)
+        path = compile_path(model, split=split)
     else:
         names = kernel.gradient_names
-        path = compile_path(model, gradient=names, values=kernel.wants_values)
+        path = compile_path(model, gradient=names, values=kernel.wants_values, split=split)
     prior = compile_prior(path)
     if check:
         report("Checking the model at draws from the prior")
@@ -107,8 +117,12 @@ def compile_with_kernels(
     choice: KernelChoice,
     target_accept: float,
     report: Callable[[str], None] = lambda line: None,
+    *,
+    split: Split | None = None,
 ) -> tuple[Prior, Compound]:
     """Compile a model with the kernels that the user chose, or with the defaults for it.
+
+    A prior without random draws gets a wide law as reference, see `Split`.
 
     Raises
     ------
@@ -117,15 +131,28 @@ def compile_with_kernels(
     """
     check_model(model)
     layout = model_layout(model)
-    kernel = assign_kernels(model, layout, choice, target_accept)
-    try:
-        return compile_model(model, report, kernel=kernel), kernel
-    except GradientError:
-        without = assign_kernels(model, layout, choice, target_accept, gradient=False)
-        if without.uses_gradient:  # the user's own choice
-            raise
-        report("The density has no gradient: slice sampling in place of HMC")
-        return compile_model(model, report, kernel=without), without
+    split = split_model(model) if split is None else split
+    gradient = True
+    while True:
+        kernel = assign_kernels(model, layout, choice, target_accept, gradient=gradient)
+        if kernel.prior_only and not split.normalized_prior:
+            raise ModelError(
+                f"The kernel {kernel.name!r} knows prior times tempered likelihood alone; it is "
+                "not for a prior that must be normalized too (tempered=, or a prior without "
+                "random draws)."
+            )
+        try:
+            return compile_model(model, report, kernel=kernel, split=split), kernel
+        except GradientError:
+            if not gradient or not kernel.uses_gradient:
+                raise
+            gradient = False
+            if assign_kernels(model, layout, choice, target_accept, gradient=False).uses_gradient:
+                raise  # it is the user's own choice
+            report("The density has no gradient: slice sampling in place of HMC")
+        except UndrawableError as error:
+            split = split_model(model, split.tempered, (*split.wide, *error.names))
+            report(f"A wide law stands in for the prior of {', '.join(error.names)}")
 
 
 def warm_up_prior(

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -19,10 +19,15 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import random_generator_type
 
 from pymc_tempering.compiled import NO_MIXTURE, adapt_draws, object_mode
-from pymc_tempering.exceptions import ImproperPriorError, LikelihoodError, TemperingWarning
+from pymc_tempering.exceptions import (
+    ImproperPriorError,
+    LikelihoodError,
+    TemperingWarning,
+    UndrawableError,
+)
 from pymc_tempering.mixture import evaluate_rows
 from pymc_tempering.path import Path, freeze_shared, ordered_transform
-from pymc_tempering.split import draw_wide
+from pymc_tempering.split import wide_law
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
@@ -52,6 +57,10 @@ class Reference(Protocol):
     def mixture(self) -> np.ndarray:
         """Packed mixture that points carry; no rows for the prior."""
 
+    @property
+    def normalizer(self) -> tuple[float, float]:
+        """Log Z of the target's prior and its error; zeros if it is normalized."""
+
     def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
         """Child generators for one stream of draws."""
 
@@ -71,6 +80,8 @@ class Prior:
         fresh unconstrained draws.
     n_rngs : int
         Number of generators that `draw_into` takes.
+    normalizer : tuple of float
+        Log of the constant that the target's prior lacks to be normalized, and its error (nats).
     """
 
     path: Path
@@ -78,6 +89,7 @@ class Prior:
     n_rngs: int
     name: str = "prior"
     mixture: np.ndarray = field(default_factory=lambda: NO_MIXTURE)
+    normalizer: tuple[float, float] = (0.0, 0.0)
 
     def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
         """Child generators for one stream of draws."""
@@ -115,7 +127,7 @@ def forward_graph(path: Path) -> list[Variable]:
         fresh = graph_replace([rv], replaced, strict=False)[0] if replaced else rv
         value = fresh
         if rv.name in path.split.wide:
-            unconstrained = draw_wide(shapes[rv])
+            unconstrained = wide_law(shapes[rv])
             transform = model.rvs_to_transforms[rv]
             inputs = fresh.owner.inputs
             drawn[rv] = unconstrained
@@ -138,8 +150,9 @@ def compile_prior(path: Path) -> Prior:
     Raises
     ------
     ImproperPriorError
-        A prior that cannot be drawn from (`pm.Flat`, `pm.HalfFlat`, a custom distribution
-        without random draws).
+        A prior that cannot be normalized (`pm.Flat`, `pm.HalfFlat`).
+    UndrawableError
+        A prior without random draws (a custom distribution that has none, `pm.ICAR`).
     """
     model = path.model
     improper = [
@@ -163,7 +176,28 @@ def compile_prior(path: Path) -> Prior:
             mode=pytensor.compile.mode.get_mode("NUMBA"),
             on_unused_input="ignore",
         )
-    return Prior(path, adapt_draws(function, len(inputs), path.layout.slices), len(inputs))
+    prior = Prior(path, adapt_draws(function, len(inputs), path.layout.slices), len(inputs))
+    try:
+        prior.draw(1, prior.spawn(np.random.default_rng(0)))
+    except NotImplementedError as error:
+        names = undrawable(path)
+        raise UndrawableError(
+            f"The priors of {', '.join(map(repr, names))} have no random draws ({error}).", names
+        ) from error
+    return prior
+
+
+def undrawable(path: Path) -> tuple[str, ...]:
+    """Free variables whose prior cannot be drawn from, given draws of those before them."""
+    names: list[str] = []
+    for i, rv in enumerate(path.model.free_RVs):
+        known = replace(path, split=replace(path.split, wide=(*path.split.wide, *names)))
+        [graph] = freeze_shared([forward_graph(known)[i]])
+        try:
+            pytensor.function([], graph, mode="FAST_COMPILE", on_unused_input="ignore")()
+        except NotImplementedError:
+            names.append(rv.name)
+    return tuple(names)
 
 
 def evaluate(

@@ -16,10 +16,12 @@ from pymc_tempering.assign import KernelChoice
 from pymc_tempering.auto import Prepared, prepare
 from pymc_tempering.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.normalizer import with_normalizer
 from pymc_tempering.output import build_datatree
 from pymc_tempering.prepare import Options, compile_with_kernels, find_model
 from pymc_tempering.progress import ChainProgress, status_line
 from pymc_tempering.rounds import Goal, run_rounds
+from pymc_tempering.split import split_model
 from pymc_tempering.workers import ChainRun
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
@@ -38,6 +40,7 @@ def sample(
     quiet: bool = False,
     kernel: KernelChoice = None,
     target_accept: float = 0.8,
+    tempered: Sequence[str] | None = None,
     ladder_move: str = "metropolized_gibbs",
     reference: str = "auto",
     betas: Sequence[float] | None = None,
@@ -86,6 +89,11 @@ def sample(
     target_accept : float, default 0.8
         Acceptance probability that the step size of each rung is tuned for, of kernels with
         gradients that are chosen by name or by default.
+    tempered : sequence of str, optional
+        Likelihood terms and potentials that beta acts on; by default all. What is left out counts
+        to the prior: log Z is then that of the named terms under the *normalized* product of the
+        prior and the others. Its normalizing constant takes a run of its own, as it does for a
+        prior without random draws, and its error is in the mcse.
     ladder_move : str, default "metropolized_gibbs"
         How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
         eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
@@ -155,7 +163,13 @@ def sample(
     show = bool(progressbar) and not quiet
     begun = perf_counter()
     with status_line(show) as report:
-        prior, compound = compile_with_kernels(model, kernel, target_accept, report)
+        prior, compound = compile_with_kernels(
+            model, kernel, target_accept, report, split=split_model(model, tempered)
+        )
+        prior = with_normalizer(
+            prior, model, kernel, target_accept, options, rng,
+            draws=draws, chains=chains, cores=cores, report=report,
+        )  # fmt: skip
         prepared = prepare(
             prior, compound, options, rng, cores=cores, n_draws=chains * draws, report=report
         )

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
@@ -41,9 +40,14 @@ class Split:
         """Whether the prior's normalizing constant is 1, so that log Z is all there is to find."""
         return not self.untempered and not self.wide
 
+    @property
+    def tempered(self) -> tuple[str, ...]:
+        """Terms that the user calls the likelihood."""
+        return tuple(name for name in self.terms if name not in self.untempered)
+
     def prior_alone(self) -> "Split":
         """Split whose target is the prior that this one leaves unnormalized."""
-        return replace(self, terms=self.untempered)
+        return replace(self, terms=self.untempered, untempered=())
 
 
 def split_model(
@@ -59,6 +63,10 @@ def split_model(
         A discrete variable has no prior that can be drawn from.
     """
     terms = tuple(term.name for term in [*model.observed_RVs, *model.potentials])
+    if tempered is not None:
+        # What a user multiplies a flat prior with is his prior.
+        flat = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
+        wide = tuple(dict.fromkeys([*wide, *flat]))
     discrete = [rv.name for rv in model.free_RVs if rv.name in wide and is_discrete(rv)]
     if discrete:
         raise DiscreteVariableError(
@@ -96,10 +104,9 @@ def split_log_density(model: pm.Model, split: Split) -> tuple[Variable, Variable
 
 def log_wide(value: Variable) -> Variable:
     """Log density of the wide t law at each element of an unconstrained value."""
-    return pm.logp(pm.StudentT.dist(WIDE_DOF, 0.0, WIDE_SCALE), value)
+    return pm.logp(wide_law(()), value)
 
 
-def draw_wide(shape: tuple[int, ...]) -> Variable:
-    """Draw from the wide t law."""
-    rng = pytensor.shared(np.random.default_rng())
-    return WIDE_SCALE * pt.random.t(df=WIDE_DOF, size=shape, rng=rng)
+def wide_law(shape: tuple[int, ...]) -> Variable:
+    """Random variable with the wide t law."""
+    return pm.StudentT.dist(WIDE_DOF, mu=0.0, sigma=WIDE_SCALE, shape=shape)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.cycles import FRESH_SCALARS, FRESH_VECTORS, FreshTours
+from pymc_tempering.cycles import FRESH_SCALARS, FRESH_VECTORS, PRIOR_STATS, FreshTours
 from pymc_tempering.engine import LOWEST, RUNG_STATS, SCALAR_STATS
 from pymc_tempering.fitted import nearest_component
 from pymc_tempering.ladder import Ladder
@@ -36,11 +36,14 @@ class Schema:
         Of a fitted reference.
     fresh : FreshTours, optional
         The summary of its check. It travels with every draw: `pm.sample` has no other place.
+    normalizer : tuple of float
+        Log Z of a prior that is not normalized, and its error; it travels likewise.
     """
 
     ladder: Ladder
     components: Mixture | None = None
     fresh: FreshTours | None = None
+    normalizer: tuple[float, float] = (0.0, 0.0)
 
     @cached_property
     def _constants(self) -> dict[str, Any]:
@@ -53,6 +56,8 @@ class Schema:
         if self.fresh is not None:
             for name in (*FRESH_SCALARS, *FRESH_VECTORS):
                 constants[name] = getattr(self.fresh, name.removeprefix("check_"))
+        if self.normalizer != (0.0, 0.0):
+            constants |= dict(zip(PRIOR_STATS, self.normalizer, strict=True))
         return constants
 
     @property

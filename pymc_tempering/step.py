@@ -27,6 +27,7 @@ from pymc_tempering.chains import (
 )
 from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
 from pymc_tempering.fitted import Fitted
+from pymc_tempering.normalizer import with_normalizer
 from pymc_tempering.prepare import (
     Options,
     compile_model,
@@ -36,6 +37,7 @@ from pymc_tempering.prepare import (
     stuck_message,
 )
 from pymc_tempering.references import Prior, Reference
+from pymc_tempering.split import split_model
 from pymc_tempering.stats import Schema
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
@@ -75,6 +77,11 @@ class SimulatedTempering(BlockedStep):
     target_accept : float, default 0.8
         Acceptance probability that the step size of each rung is tuned for, of kernels with
         gradients that are chosen by name or by default.
+    tempered : sequence of str, optional
+        Likelihood terms and potentials that beta acts on; by default all. What is left out counts
+        to the prior: log Z is then that of the named terms under the *normalized* product of the
+        prior and the others. Its normalizing constant takes a run of its own, as it does for a
+        prior without random draws, and its error is in the mcse.
     ladder_move : str, default "metropolized_gibbs"
         How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
         eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
@@ -137,6 +144,7 @@ class SimulatedTempering(BlockedStep):
         model: pm.Model | None = None,
         kernel: KernelChoice = None,
         target_accept: float = 0.8,
+        tempered: Any = None,
         ladder_move: str = "metropolized_gibbs",
         reference: str = "auto",
         betas: Any = None,
@@ -152,10 +160,20 @@ class SimulatedTempering(BlockedStep):
         self.model = find_model(model)
         self.vars = check_vars(self.model, vars)
         options = Options(ladder_move, reference, betas, rungs_per_barrier, check_tours)
+        warmup_rng = np.random.default_rng(random_seed)
+        split = split_model(self.model, tempered)
+        prior, compound = compile_with_kernels(
+            self.model, kernel, target_accept, logger.info, split=split
+        )
+        prior = with_normalizer(
+            prior, self.model, kernel, target_accept, options, warmup_rng,
+            draws=1000, chains=4, cores=cores, report=logger.info,
+        )  # fmt: skip
         self.prepared = prepare(
-            *compile_with_kernels(self.model, kernel, target_accept, logger.info),
+            prior,
+            compound,
             options,
-            np.random.default_rng(random_seed),
+            warmup_rng,
             cores=cores,
             report=logger.info,
         )
@@ -211,6 +229,7 @@ class SimulatedTempering(BlockedStep):
         plan = self.plan
         return {name: getattr(self, name) for name in kept} | {
             "model": self.model,
+            "split": plan.reference.path.split,
             "frozen": {
                 f.name: getattr(plan, f.name) for f in fields(plan) if f.name != "reference"
             },
@@ -218,9 +237,11 @@ class SimulatedTempering(BlockedStep):
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         """Compile again (from the disk cache) what did not travel."""
-        frozen = values.pop("frozen")
+        frozen, split = values.pop("frozen"), values.pop("split")
         self.__dict__.update(values)
-        reference: Reference = compile_model(self.model, check=False, kernel=frozen["kernel"])
+        reference: Reference = compile_model(
+            self.model, check=False, kernel=frozen["kernel"], split=split
+        )
         if self.schema.components is not None:
             assert isinstance(reference, Prior)
             reference = Fitted(reference, self.schema.components)

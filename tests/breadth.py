@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pymc.dims as pmd
 import pytensor.tensor as pt
+import xarray as xr
 from pymc.distributions import transforms
 from pytensor.graph.op import Op
 from scipy import stats
@@ -258,7 +259,7 @@ def circular():
 def dims():
     with pm.Model(coords={"obs": range(5)}) as model:
         mu = pmd.Normal("mu", 0.0, 2.0)
-        pmd.Normal("y", mu, 1.0, observed=Y, dims="obs")
+        pmd.Normal("y", mu, 1.0, observed=xr.DataArray(Y, dims="obs"))
     return model, gaussian_evidence(Y, np.eye(5) + 4.0), {"mu": Y.sum() / 5.25}
 
 
@@ -402,7 +403,7 @@ def robust_regression():
     with pm.Model() as model:
         slope = pm.Normal("slope", 0.0, 2.0)
         level = pm.Normal("level", 0.0, 2.0)
-        pm.StudentT("y", 3.0, level + slope * x, 0.6, observed=Y)
+        pm.StudentT("y", 3.0, mu=level + slope * x, sigma=0.6, observed=Y)
 
     def log_likelihood(slope, level):
         return sum(

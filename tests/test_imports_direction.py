@@ -25,8 +25,9 @@ MAY_IMPORT = {
     "diagnostics": {"cycles", "datatree", "evidence"},
     "plots": {"cycles", "datatree", "diagnostics", "evidence"},
     "layout": set(),
-    "path": {"compiled", "layout"},
-    "references": {"compiled", "mixture", "path"},
+    "split": {"layout"},
+    "path": {"compiled", "layout", "split"},
+    "references": {"compiled", "mixture", "path", "split"},
     "mixture": {"compiled"},
     "kernels": {"compiled", "layout", "mixture"},
     "variables": {"kernels", "layout", "path"},
@@ -38,15 +39,17 @@ MAY_IMPORT = {
     "annealing": {"compiled", "engine", "kernels", "ladder", "mixture", "path", "references"},
 }
 MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
-MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {"warmup", "assign", "layout"}
+MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {"warmup", "assign", "layout", "split"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["auto"] = MAY_IMPORT["legs"] | {"legs", "fitted", "prepare"}
 MAY_IMPORT["rounds"] = MAY_IMPORT["auto"] | {"auto"}
+MAY_IMPORT["normalizer"] = MAY_IMPORT["rounds"] | {"rounds", "references"}
 MAY_IMPORT["output"] = MAY_IMPORT["rounds"] | {"rounds", "cycles", "datatree", "stats"}
 MAY_IMPORT["progress"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["step"] = MAY_IMPORT["prepare"] | {
     *("prepare", "auto", "fitted", "stats", "cycles", "datatree", "evidence", "diagnostics"),
+    "normalizer",
 }
 MAY_IMPORT["sampling"] = MAY_IMPORT["step"] | {"step", "workers", "output", "progress", "rounds"}
 for needs in (MAY_IMPORT[name] for name in MAY_IMPORT if name != "exceptions"):

@@ -7,8 +7,9 @@ from typing import Any
 
 import xarray as xr
 
-from pymc_tempering.datatree import read_check, read_cycles
+from pymc_tempering.datatree import read_check, read_cycles, read_prior
 from pymc_tempering.evidence.legs import compare_legs, with_check
+from pymc_tempering.evidence.prior import over_prior
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import TemperingWarning
@@ -78,4 +79,7 @@ def estimate(idata: xr.DataTree, method: str = "rts") -> Evidence:
     estimator = ESTIMATORS[method]
     evidence = estimator.estimate(estimator.read(idata))
     fresh = read_check(idata)
-    return evidence if fresh is None else with_check(evidence, compare_legs(evidence, *fresh))
+    if fresh is not None:
+        evidence = with_check(evidence, compare_legs(evidence, *fresh))
+    prior = read_prior(idata)
+    return evidence if prior is None else over_prior(evidence, *prior)

@@ -81,6 +81,9 @@ class Evidence:
         Second-order bias of ``log_z`` (nats), for information: it is not subtracted.
     check : LegCheck, optional
         Verdict of fresh tours from the prior, where the reference was fitted.
+    prior_term : tuple of float, optional
+        Log of the prior's own normalizing constant and its error (nats), where it had to be found;
+        ``log_z`` is less by it already.
     """
 
     log_z: float
@@ -99,12 +102,18 @@ class Evidence:
     warnings: tuple[str, ...] = ()
     bias: float = float("nan")
     check: LegCheck | None = None
+    prior_term: tuple[float, float] | None = None
 
     def _rows(self) -> list[tuple[str, str]]:
         pairs = zip(self.per_chain, self.per_chain_mcse, strict=True)
         chains = [plus_minus(value, error) for value, error in pairs]
         trips = ", ".join(str(n) for n in self.round_trips)
         checked = [] if self.check is None else [("check by the prior", str(self.check))]
+        prior = (
+            []
+            if self.prior_term is None
+            else [("normalizer of the prior", f"{plus_minus(*self.prior_term)} nats")]
+        )
         return [
             ("log marginal likelihood", f"{plus_minus(self.log_z, self.mcse)} nats"),
             ("method, verdict", f"{self.method}, {self.verdict}"),
@@ -112,6 +121,7 @@ class Evidence:
             ("per chain", ", ".join(chains)),
             ("first, second half", ", ".join(f"{v:.3f}" for v in self.halves)),
             *checked,
+            *prior,
         ]
 
     def __repr__(self) -> str:

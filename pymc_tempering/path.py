@@ -24,6 +24,7 @@ from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.xtensor.type import XTensorType, as_xtensor
 
 from pymc_tempering.compiled import adapt_density, object_mode
 from pymc_tempering.exceptions import DiscreteVariableError, GradientError, ModelError
@@ -45,6 +46,8 @@ class Path:
         Raveled indices that live on a circle and are wrapped to [-pi, pi).
     split : Split
         Which terms are tempered, and which priors have a stand-in.
+    has_gradient : bool
+        Whether the density gives gradients, of some variables at least.
     """
 
     model: pm.Model
@@ -52,6 +55,7 @@ class Path:
     density: Callable
     circular: np.ndarray
     split: Split
+    has_gradient: bool
 
     @property
     def dim(self) -> int:
@@ -173,10 +177,11 @@ def raveled_graphs(
         piece = x[part].reshape(shape)
         if value.name not in moved:
             piece = pytensor.gradient.disconnected_grad(piece)
-        real = value.name in moved or value.type.dtype in pm.vartypes.continuous_types
-        replacements[value] = (
-            piece if real else value.type.filter_variable(piece.astype(value.type.dtype))
-        )
+        if value.name not in moved and value.type.dtype in pm.vartypes.discrete_types:
+            piece = piece.astype(value.type.dtype)
+        if isinstance(value.type, XTensorType):  # of pm.dims
+            piece = as_xtensor(piece, dims=value.type.dims)
+        replacements[value] = piece
     log_reference, log_ratio = split_log_density(model, split)
     log_reference = log_reference + _log_orderings(model, layout.shapes, split.wide)
     slopes = [
@@ -262,7 +267,7 @@ def compile_path(
         alone = _compile([x], outputs) if values or not gradient else None
         full = _compile([x], [*outputs, *gradients(outputs, x)]) if gradient else None
     density = adapt_density(full, alone)
-    return Path(model, layout, density, _circular_indices(model, layout), split)
+    return Path(model, layout, density, _circular_indices(model, layout), split, bool(gradient))
 
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:

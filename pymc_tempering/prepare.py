@@ -21,7 +21,8 @@ from pymc_tempering.kernels import Compound
 from pymc_tempering.ladder import check_betas
 from pymc_tempering.layout import model_layout
 from pymc_tempering.path import check_model, compile_path
-from pymc_tempering.references import Prior, check_reference, compile_prior
+from pymc_tempering.prior_checks import check_reference
+from pymc_tempering.references import Prior, compile_prior
 from pymc_tempering.split import Split, split_model
 from pymc_tempering.warmup import Warmup, warm_up
 

@@ -1,28 +1,24 @@
 """Reference distributions: normalized, and drawn from exactly at beta = 0."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
-import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
-from pymc.pytensorf import compile as pymc_compile
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import In
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import random_generator_type
+from pytensor.xtensor.type import XTensorType
 
 from pymc_tempering.compiled import NO_MIXTURE, adapt_draws, object_mode
 from pymc_tempering.exceptions import (
     ImproperPriorError,
-    LikelihoodError,
-    TemperingWarning,
     UndrawableError,
 )
 from pymc_tempering.mixture import evaluate_rows
@@ -31,15 +27,6 @@ from pymc_tempering.split import wide_law
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
-
-N_CHECK = 1000
-"""Reference draws that the model is checked on before anything else starts."""
-
-MAX_ZERO_SHARE = 0.999
-"""Refuse when a larger share of the reference draws has zero likelihood."""
-
-MAX_OVERFLOW_SHARE = 1e-3
-"""Refuse when a larger share of the reference draws has no finite unconstrained value."""
 
 
 class Reference(Protocol):
@@ -165,7 +152,10 @@ def compile_prior(path: Path) -> Prior:
             f"Improper prior: {', '.join(improper)}. The evidence of a model with pm.Flat or "
             "pm.HalfFlat does not exist; give these variables proper priors."
         )
-    outputs = [out.astype("float64") for out in freeze_shared(forward_graph(path))]
+    plain = [
+        out.values if isinstance(out.type, XTensorType) else out for out in forward_graph(path)
+    ]
+    outputs = [out.astype("float64") for out in freeze_shared(plain)]
     rngs = find_rng_nodes(outputs)
     inputs = [random_generator_type() for _ in rngs]
     outputs = graph_replace(outputs, dict(zip(rngs, inputs, strict=True)), strict=False)
@@ -212,69 +202,3 @@ def evaluate(
         grads = np.empty((len(draws[part]), 2, path.dim))
         evaluate_rows(path.density, draws[part], values[part], grads, mixture)
     return values[:, 0], values[:, 1]
-
-
-def _blame(model: pm.Model, path: Path, draws: np.ndarray) -> str:
-    """Name the likelihood terms and potentials that are NaN or infinite at draws, with shares."""
-    terms = model.observed_RVs + model.potentials
-    graphs = [
-        pt.any(pt.isnan(graph) | pt.eq(graph, np.inf))
-        for graph in model.logp(vars=terms, sum=False)
-    ]
-    with model:  # so that parameters out of their bounds mean -inf here too
-        function = pymc_compile(
-            model.value_vars, graphs, mode="FAST_COMPILE", on_unused_input="ignore"
-        )
-    try:
-        bad = np.array([function(*path.layout.unravel(x).values()) for x in draws], dtype=float)
-    except Exception as error:
-        return f"a term that raises: {error}"
-    return ", ".join(
-        f"{term.name!r} ({share:.1%} of them)"
-        for term, share in zip(terms, bad.mean(axis=0), strict=True)
-        if share > 0
-    )
-
-
-def check_reference(prior: Prior, seed: int = 0) -> None:
-    """Check the model on reference draws, before work starts.
-
-    Raises
-    ------
-    LikelihoodError
-        The log-likelihood is NaN at some draws, or zero at nearly all of them.
-    ImproperPriorError
-        The reference does not have the density that the model says.
-    """
-    path = prior.path
-    draws = prior.draw(N_CHECK, prior.spawn(np.random.default_rng(seed)))
-    overflow = ~np.isfinite(draws)
-    if (share := overflow.any(axis=1).mean()) > 0:
-        worst = path.layout.label(int(overflow.mean(axis=0).argmax()))
-        message = (
-            f"{share:.1%} of the prior draws have no finite unconstrained value (worst: {worst}): "
-            "the prior puts mass where floating point, or a transform narrower than the prior's "
-            "own support, cannot follow."
-        )
-        if share > MAX_OVERFLOW_SHARE:
-            raise ImproperPriorError(message + " Use a less extreme prior, or its own transform.")
-        warnings.warn(message, TemperingWarning, stacklevel=3)
-    draws = draws[~overflow.any(axis=1)]
-    log_reference, log_ratio = evaluate(path, draws)
-    if (bad := np.isnan(log_ratio) | (log_ratio == np.inf)).any():
-        raise LikelihoodError(
-            f"The log-likelihood is not a number at {bad.mean():.1%} of the prior draws, in "
-            f"{_blame(path.model, path, draws[bad]) or 'the sum of its terms'}. Restrict the prior "
-            "to where the likelihood is defined, or make the likelihood return -inf there."
-        )
-    if (share := (log_ratio == -np.inf).mean()) > MAX_ZERO_SHARE:
-        raise LikelihoodError(
-            f"The likelihood is zero at {share:.1%} of {len(draws)} prior draws: the path from "
-            "prior to posterior cannot be entered. Use a prior nearer to the data, or a "
-            "likelihood with wider support."
-        )
-    if not np.isfinite(log_reference).all():
-        raise ImproperPriorError(
-            f"The prior density is not finite at {(~np.isfinite(log_reference)).mean():.1%} of its "
-            "own draws: draws and density disagree. Check custom distributions and transforms."
-        )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pymc.distributions.multivariate import CARRV
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
@@ -63,10 +64,13 @@ def split_model(
         A discrete variable has no prior that can be drawn from.
     """
     terms = tuple(term.name for term in [*model.observed_RVs, *model.potentials])
+    # PyMC's CAR lacks a constant in its density, and its draws have another covariance.
+    wide = (*wide, *(rv.name for rv in model.free_RVs if isinstance(rv.owner.op, CARRV)))
     if tempered is not None:
         # What a user multiplies a flat prior with is his prior.
         flat = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
-        wide = tuple(dict.fromkeys([*wide, *flat]))
+        wide = (*wide, *flat)
+    wide = tuple(dict.fromkeys(wide))
     discrete = [rv.name for rv in model.free_RVs if rv.name in wide and is_discrete(rv)]
     if discrete:
         raise DiscreteVariableError(
@@ -74,7 +78,7 @@ def split_model(
             "law can stand in for a discrete one. Give the distribution a `random` function."
         )
     if tempered is None:
-        return Split(terms, (), tuple(wide))
+        return Split(terms, (), wide)
     tempered = [tempered] if isinstance(tempered, str) else list(tempered)
     if unknown := [name for name in tempered if name not in terms]:
         raise ModelError(
@@ -84,7 +88,7 @@ def split_model(
     if not tempered:
         raise ModelError("tempered is empty: name the likelihood terms that beta shall act on.")
     untempered = tuple(name for name in terms if name not in tempered)
-    return Split(terms, untempered, tuple(wide))
+    return Split(terms, untempered, wide)
 
 
 def split_log_density(model: pm.Model, split: Split) -> tuple[Variable, Variable]:

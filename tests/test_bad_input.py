@@ -9,7 +9,8 @@ from zoo import mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.path import check_model, compile_path
-from pymc_tempering.references import check_reference, compile_prior
+from pymc_tempering.prior_checks import check_reference
+from pymc_tempering.references import compile_prior
 
 FRONT_DOORS = {
     "sample": lambda **kwargs: pmt.sample(quiet=True, **kwargs),

@@ -33,13 +33,16 @@ MAY_IMPORT = {
     "variables": {"kernels", "layout", "path"},
     "assign": {"kernels", "layout", "variables"},
     "engine": {"compiled", "kernels", "ladder", "mixture"},
+    "prior_checks": {"compiled", "mixture", "path", "references"},
     "fitted": {"mixture", "path", "references"},
     "stats": {"cycles", "engine", "fitted", "ladder", "mixture"},
     "chains": {"compiled", "engine", "kernels", "ladder", "references"},
     "annealing": {"compiled", "engine", "kernels", "ladder", "mixture", "path", "references"},
 }
 MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
-MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {"warmup", "assign", "layout", "split"}
+MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {
+    *("warmup", "assign", "layout", "prior_checks", "split"),
+}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["auto"] = MAY_IMPORT["legs"] | {"legs", "fitted", "prepare"}

@@ -13,7 +13,8 @@ from zoo import X, covariance, downstream, mean_only, zoo
 from pymc_tempering import ModelError
 from pymc_tempering.compiled import new_point
 from pymc_tempering.path import Layout, compile_path
-from pymc_tempering.references import check_reference, compile_prior, evaluate
+from pymc_tempering.prior_checks import check_reference
+from pymc_tempering.references import compile_prior, evaluate
 
 MODELS = {"zoo": zoo, "covariance": covariance, "downstream": downstream}
 LOG_ORDERINGS = {"zoo": gammaln(4.0), "covariance": 0.0, "downstream": 0.0}

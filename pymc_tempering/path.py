@@ -145,7 +145,7 @@ def check_model(model: pm.Model) -> None:
     Raises
     ------
     ModelError
-        Without free variables, or without observed data and potentials.
+        Without free variables, without observed data and potentials, or with minibatches.
     """
     if not model.free_RVs:
         raise ModelError("The model has no free variables to sample.")
@@ -154,6 +154,18 @@ def check_model(model: pm.Model) -> None:
             "The model has no observed data and no potential: its posterior is its prior, and its "
             "log evidence is 0. Pass `observed=` to a variable, or add a pm.Potential."
         )
+    small = [rv.name for rv in model.observed_RVs if _is_minibatch(model.rvs_to_values[rv])]
+    if small:
+        raise ModelError(
+            f"{', '.join(map(repr, small))} is a minibatch: its likelihood is a random estimate, "
+            "which no chain leaves invariant, and there is no evidence in it. Observe all data "
+            "here, or fit the minibatches by pmt.fit."
+        )
+
+
+def _is_minibatch(value: Variable) -> bool:
+    """Whether an observed value is drawn anew at each evaluation."""
+    return any(isinstance(variable.type, RandomGeneratorType) for variable in graph_inputs([value]))
 
 
 def raveled_graphs(

@@ -89,6 +89,8 @@ class Evidence:
         Side on which ``log_z`` lies in expectation; "" where that is negligible or unknown.
     seconds : float
         Time that the estimate took, without compilation; NaN where it was not taken.
+    details : dict of str to float
+        Further numbers that a method reports, in nats where they are log Z or errors.
     """
 
     log_z: float
@@ -110,6 +112,7 @@ class Evidence:
     n_evaluations: int | None = None
     bias_direction: str = ""
     seconds: float = float("nan")
+    details: dict[str, float] = field(default_factory=dict)
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
@@ -131,6 +134,9 @@ class Evidence:
             rows.append(("check by the prior", str(self.check)))
         if self.bias_direction:
             rows.append(("in expectation", f"{self.bias_direction} log Z"))
+        if self.details:
+            numbers = (f"{name} {value:.4g}" for name, value in self.details.items())
+            rows.append(("further numbers", ", ".join(numbers)))
         if self.n_evaluations is not None:
             rows.append(("density evaluations", f"{self.n_evaluations:,}"))
         if not np.isnan(self.seconds):

@@ -49,7 +49,7 @@ class Pieces:
 
 def cycle_pieces(stats: CycleStats) -> Pieces:
     """Cut a run into its cycles: one piece a draw, in the order of ``reshape(-1)``."""
-    chain, draw = np.indices(stats.tour_start.shape)
+    chain, draw = (np.asarray(v, dtype=np.intp) for v in np.indices(stats.tour_start.shape))
     label = tour_labels(stats.tour_start)
     counted = ~_first_of_fresh_chain(stats)
     return Pieces(chain.ravel(), draw.ravel(), label.ravel(), counted.ravel(), independent=False)
@@ -62,8 +62,8 @@ def split_pieces(stats: CycleStats) -> Pieces:
     """
     whole = cycle_pieces(stats)
     label = np.column_stack([whole.tour - stats.tour_start.ravel(), whole.tour]).ravel()
-    chain, draw, counted = (np.repeat(v, 2) for v in (whole.chain, whole.draw, whole.counted))
-    return Pieces(chain, draw, label, counted, independent=True)
+    chain, draw = np.repeat(whole.chain, 2), np.repeat(whole.draw, 2)
+    return Pieces(chain, draw, label, np.repeat(whole.counted, 2), independent=True)
 
 
 def split_weights(stats: CycleStats) -> FloatArray:
@@ -133,11 +133,12 @@ def finite_chains(stats: CycleStats) -> BoolArray:
 def tours_of(stats: CycleStats, sound: BoolArray) -> Tours:
     """Return the tours of the sound chains."""
     chains = np.flatnonzero(sound)
-    return tour_sums(stats.rb_weight[chains], stats.rb_weight_head[chains], stats.tour_start[chains])
+    weight, head = stats.rb_weight[chains], stats.rb_weight_head[chains]
+    return tour_sums(weight, head, stats.tour_start[chains])
 
 
 def run_alarms(stats: CycleStats, sound: BoolArray, tours: Tours) -> list[str]:
-    """Say what makes a run's error unknown: broken or identical chains, a tour that stands alone."""
+    """Say what makes a run's error unknown: broken or equal chains, a tour that stands alone."""
     alarms = checks.chain_alarms(stats, sound)
     if sound.any():
         # Every cycle visits beta = 1 once, with its draw.
@@ -181,7 +182,7 @@ def fit_run(
     sound = finite_chains(stats)
     tours = tours_of(stats, sound)
     used = pieces.counted & sound[pieces.chain]
-    nothing = Fit(np.full(stats.beta.size, np.nan), np.full((int(used.sum()), stats.beta.size), 0.0))
+    nothing = Fit(np.full(stats.beta.size, np.nan), np.zeros((int(used.sum()), stats.beta.size)))
     whole = fit(used) if used.any() else nothing
     mcse = np.where(np.isfinite(whole.curve), errors(whole, pieces, used, stats.n_draws), np.inf)
 
@@ -197,7 +198,7 @@ def fit_run(
     chains = [of_part(used & (pieces.chain == chain)) for chain in np.flatnonzero(sound)]
     early = pieces.draw < stats.n_draws // 2
     first, second = (float(of_part(used & half)[0][-1]) for half in (early, ~early))
-    evidence = conclude(
+    return conclude(
         method, stats.beta, sound, tours, whole.curve, mcse,
         chain_curve=np.array([curve for curve, _ in chains]).reshape(-1, stats.beta.size),
         chain_error=np.array([error for _, error in chains]),
@@ -210,7 +211,6 @@ def fit_run(
         bias_direction=bias_direction(whole.bias, float(mcse[-1])),
         details=whole.details,
     )  # fmt: skip
-    return evidence
 
 
 def conclude(

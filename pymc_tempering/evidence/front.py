@@ -3,14 +3,22 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import xarray as xr
 
 from pymc_tempering.datatree import read_check, read_cycles
+from pymc_tempering.evidence.bar import bar, stepping_stone
+from pymc_tempering.evidence.bracket import backward, forward
+from pymc_tempering.evidence.counts import counts
 from pymc_tempering.evidence.legs import compare_legs, with_check
+from pymc_tempering.evidence.likelihood import rb_likelihood, read_parts
+from pymc_tempering.evidence.mbar import mbar
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
+from pymc_tempering.evidence.ti import ti
+from pymc_tempering.evidence.trace import read_run
 from pymc_tempering.exceptions import TemperingWarning
 
 
@@ -24,6 +32,18 @@ class Estimator:
 
 ESTIMATORS: dict[str, Estimator] = {
     "rts": Estimator(read_cycles, rts),
+    "counts": Estimator(read_cycles, counts),
+    "ti": Estimator(read_cycles, ti),
+    "ti_riemann": Estimator(read_cycles, partial(ti, rule="riemann")),
+    "ti_corrected": Estimator(read_cycles, partial(ti, rule="corrected")),
+    "ti_simpson": Estimator(read_cycles, partial(ti, rule="simpson")),
+    "ti_rb": Estimator(read_cycles, partial(ti, rao_blackwell=True)),
+    "bar": Estimator(read_run, bar),
+    "stepping_stone": Estimator(read_run, stepping_stone),
+    "mbar": Estimator(read_run, mbar),
+    "rb_likelihood": Estimator(read_parts, rb_likelihood),
+    "forward": Estimator(read_run, forward),
+    "backward": Estimator(read_cycles, backward),
 }
 """Every estimator by name; a new one is one file and one line here."""
 

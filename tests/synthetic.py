@@ -1,12 +1,14 @@
 """Repeated tempering runs of the Gaussian toy with exact draws, and bugs to plant in them."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 import xarray as xr
+from scipy.special import gammaln
 
 from pymc_tempering.datatree import read_cycles
+from pymc_tempering.evidence import read_run
 from pymc_tempering.synthetic import GaussianToy, cycle_sums, simulate, to_datatree
 
 TOY = GaussianToy()
@@ -17,17 +19,79 @@ LOG_Z_LADDER = TOY.log_z(BETAS) + np.array([0.0, 0.2, -0.3, 0.25, -0.2])
 EXACT = float(TOY.log_z(1.0))
 
 
+@dataclass(frozen=True)
+class GammaToy:
+    """x ~ Exponential(1) and a gamma likelihood x^shape exp(-rate x): a gamma law at every beta."""
+
+    shape: float = 3.0
+    rate: float = 4.0
+    y: float = 0.0
+
+    def log_ratio(self, x):
+        return self.shape * np.log(x) - self.rate * x
+
+    def log_z(self, beta):
+        a = 1.0 + self.shape * beta
+        return gammaln(a) - a * np.log1p(self.rate * beta)
+
+    def reference_draw(self, n, rng):
+        return rng.standard_exponential(n)
+
+    def explore(self, x, beta, rho, rng):
+        return rng.gamma(1.0 + self.shape * beta) / (1.0 + self.rate * beta)
+
+
+@dataclass(frozen=True)
+class CutToy:
+    """x ~ Uniform(0, 1) and exp(-rate x) below a cut, zero likelihood above it."""
+
+    cut: float = 0.6
+    rate: float = 6.0
+    y: float = 0.0
+
+    def log_ratio(self, x):
+        return np.where(x < self.cut, -self.rate * x, -np.inf)
+
+    def log_z(self, beta):
+        scale = np.maximum(self.rate * np.asarray(beta), 1e-12)
+        return np.where(scale > 1e-9, np.log(-np.expm1(-scale * self.cut) / scale), 0.0)
+
+    def reference_draw(self, n, rng):
+        return rng.random(n)
+
+    def explore(self, x, beta, rho, rng):
+        u, scale = rng.random(x.size), np.maximum(self.rate * beta, 1e-12)
+        truncated = -np.log1p(u * np.expm1(-scale * self.cut)) / scale
+        return np.where(beta == 0.0, u, truncated)
+
+
+TOYS = {"gauss": TOY, "gamma": GammaToy(), "cut": CutToy()}
+
+
 @cache
-def repeats(n, *, draws=150, chains=4, rho=0.0, ladder_move="gibbs", seed=0):
-    """Return the ``CycleStats`` of n independent runs."""
-    ladder = (BETAS, LOG_Z_LADDER, LOG_WEIGHT)
+def repeats(n, *, toy="gauss", draws=150, chains=4, rho=0.0, ladder_move="gibbs", seed=0):
+    """Return n independent runs, each as ``CycleStats``."""
+    return [run.stats for run in repeated_runs(n, toy, draws, chains, rho, ladder_move, seed)]
+
+
+@cache
+def repeated_runs(
+    n, toy="gauss", draws=150, chains=4, rho=0.0, ladder_move="gibbs", seed=0, betas=None
+):
+    """Return n independent runs, each with its flat trace; ladders are neither even nor exact."""
+    toy = TOYS[toy]
+    betas = BETAS if betas is None else np.array(betas)
+    shift = 0.3 * np.sin(2.0 * np.arange(betas.size))
+    weight = LOG_WEIGHT if betas is BETAS else np.full(betas.size, -np.log(betas.size))
+    ladder = (betas, LOG_Z_LADDER if toy is TOY and betas is BETAS else toy.log_z(betas) + shift)
+    ladder += (weight,)
     trace = simulate(
-        TOY, *ladder, draws=draws, n_chains=n * chains, rho=rho, ladder_move=ladder_move,
+        toy, *ladder, draws=draws, n_chains=n * chains, rho=rho, ladder_move=ladder_move,
         rng=np.random.default_rng(seed),
     )  # fmt: skip
-    sums = [cycle_sums(TOY, *ladder, trace, chain, draws) for chain in range(n * chains)]
+    sums = [cycle_sums(toy, *ladder, trace, chain, draws) for chain in range(n * chains)]
     parts = (sums[i : i + chains] for i in range(0, n * chains, chains))
-    return [read_cycles(to_datatree(TOY, *ladder, part)) for part in parts]
+    return [read_run(to_datatree(toy, *ladder, part)) for part in parts]
 
 
 def drop_log_weight(stats):

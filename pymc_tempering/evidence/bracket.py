@@ -27,8 +27,8 @@ from pymc_tempering.evidence.result import Evidence, plus_minus
 from pymc_tempering.evidence.trace import Run, read_run, rung_weights
 from pymc_tempering.exceptions import TemperingWarning
 
-SHARE_OF_OTHERS = 2.0 / 3.0
-"""Reference visits of a chain that are counted, as share of the fewest among the other chains."""
+SHARE_OF_OTHERS = 0.5
+"""Visits of a chain to beta = 0 that are counted, as share of the fewest of the other chains."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +70,7 @@ def forward(run: Run, *, reference_visits: int | None = None) -> Evidence:
     q(beta_1 | x) in the place of n.
 
     The condition is that n does not depend on the chain itself. So by default each chain counts
-    two thirds of the fewest visits that any *other* chain made, and chains are averaged with equal
+    half of the fewest visits that any *other* chain made, and chains are averaged with equal
     weights. A chain with fewer than that counts what it has, and a warning says so. A number of
     *tours* would not do: the sums over tours have no known mean, only their ratio is known.
 
@@ -194,7 +194,7 @@ def bracket(idata: xr.DataTree, *, reference_visits: int | None = None) -> Brack
         number of draws.
     reference_visits : int, optional
         Visits to beta = 0 of each chain that the lower estimate counts, set before looking at the
-        run. By default two thirds of the fewest of the other chains.
+        run. By default half of the fewest of the other chains.
 
     Returns
     -------

@@ -5,10 +5,14 @@ from pymc_tempering.datatree import convert
 from pymc_tempering.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence import (
     BayesFactor,
+    Bracket,
     Evidence,
     bayes_factor,
+    bracket,
     compare,
+    expectation,
     log_marginal_likelihood,
+    overlap,
 )
 from pymc_tempering.exceptions import (
     DataMismatchError,
@@ -33,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "HMC",
     "BayesFactor",
+    "Bracket",
     "DataMismatchError",
     "Diagnosis",
     "DiscreteVariableError",
@@ -48,10 +53,13 @@ __all__ = [
     "TemperingError",
     "TemperingWarning",
     "bayes_factor",
+    "bracket",
     "compare",
     "convert",
     "diagnose",
+    "expectation",
     "log_marginal_likelihood",
+    "overlap",
     "plot_ladder",
     "plot_temperature_trace",
     "sample",

@@ -96,8 +96,8 @@ def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
     if "tempering_trace" not in idata.children:
         raise NotTemperedError(
             "this DataTree has no group 'tempering_trace', which holds log_ratio and rung of every "
-            "iteration: sample with pymc_tempering.sample(keep=\"log_ratio\"), its default "
-            "(pm.sample cannot keep it; method=\"rts\" does without)"
+            'iteration: sample with pymc_tempering.sample(keep="log_ratio"), its default '
+            '(pm.sample cannot keep it; method="rts" does without)'
         )
     trace = idata["tempering_trace"].to_dataset().transpose("chain", "iteration")
     skip = 0

@@ -6,6 +6,7 @@ from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import Bracket, backward, bracket, forward
 from pymc_tempering.evidence.compare import bayes_factor, compare
 from pymc_tempering.evidence.counts import counts
+from pymc_tempering.evidence.expectation import expectation
 from pymc_tempering.evidence.front import ESTIMATORS, Estimator, log_marginal_likelihood
 from pymc_tempering.evidence.likelihood import (
     log_likelihood,
@@ -35,6 +36,7 @@ __all__ = [
     "bracket",
     "compare",
     "counts",
+    "expectation",
     "forward",
     "homogeneity_pvalue",
     "integrate",

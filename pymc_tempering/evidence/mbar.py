@@ -91,6 +91,34 @@ def mbar_log_z(
     return log_z, error
 
 
+def _refine(
+    log_ratio: FloatArray, counts: FloatArray, betas: FloatArray, start: FloatArray
+) -> FloatArray:
+    """Solve the MBAR equations of a part of a run by Newton steps from the whole run's solution.
+
+    Falls back on pymbar where these do not converge.
+    """
+    zeta = np.log(counts) - start
+    for _ in range(20):
+        p = state_probabilities(log_ratio, betas, zeta)
+        score = counts - p.sum(axis=0)
+        if np.max(np.abs(score) / counts) < 1e-9:
+            log_z = np.log(counts) - zeta
+            return np.asarray(log_z - log_z[0])
+        try:
+            zeta[1:] += np.linalg.solve(_information(p)[1:, 1:], score[1:])
+        except np.linalg.LinAlgError:
+            break
+        if not np.isfinite(zeta).all():
+            break
+    return mbar_log_z(log_ratio, counts, betas, start)[0]
+
+
+def _information(p: FloatArray) -> FloatArray:
+    """Return sum_i (diag p_i - p_i p_i'), shape (K, K), for p of shape (n, K)."""
+    return np.asarray(np.diag(p.sum(axis=0)) - p.T @ p)
+
+
 def state_probabilities(log_ratio: FloatArray, betas: FloatArray, zeta: FloatArray) -> FloatArray:
     """Return p_k(x_i) proportional to exp(zeta_k + beta_k log_ratio_i), shape (n, K)."""
     return softmax_rows(tilt(betas, log_ratio) + zeta)
@@ -137,8 +165,11 @@ def mbar(run: Run) -> Evidence:
         if counts[0] == 0.0 or counts[-1] == 0.0:
             nothing = np.full(betas.size, np.nan)
             return Fit(nothing, np.zeros((int(part.sum()), betas.size)), alarms=notes)
-        start = solutions[0][visited] if solutions else None
-        log_z, own = mbar_log_z(log_ratio, counts[visited], betas[visited], start)
+        own = np.nan
+        if solutions and np.isfinite(solutions[0][visited]).all():
+            log_z = _refine(log_ratio, counts[visited], betas[visited], solutions[0][visited])
+        else:
+            log_z, own = mbar_log_z(log_ratio, counts[visited], betas[visited])
         zeta = np.log(counts[visited]) - log_z
         p = state_probabilities(log_ratio, betas[visited], zeta)
         curve = np.full(betas.size, np.nan)
@@ -148,14 +179,13 @@ def mbar(run: Run) -> Evidence:
             log_mixture = logsumexp(tilt(betas[visited], log_ratio) + zeta, axis=1)
             curve[empty] = logsumexp(tilt(betas[empty], log_ratio).T - log_mixture, axis=1)
         if not solutions:
-            solutions.append(np.nan_to_num(curve))
+            solutions.append(curve)
         hit = (rung[:, None] == visited).astype(float)
         score = run.sum_table(hit - p, run.piece[inside])
         visits = run.sum_table(hit, run.piece[inside])
-        information = np.diag(p.sum(axis=0)) - p.T @ p
         d_zeta = np.zeros_like(score)
         try:
-            d_zeta[:, 1:] = np.linalg.solve(information[1:, 1:], score[:, 1:].T).T
+            d_zeta[:, 1:] = np.linalg.solve(_information(p)[1:, 1:], score[:, 1:].T).T
         except np.linalg.LinAlgError as error:
             raise SolverError("MBAR: the rungs do not overlap; sample with more rungs") from error
         d_count = visits / counts[visited]

@@ -174,9 +174,7 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     )
 
 
-def _moments(
-    n: FloatArray, first: FloatArray, second: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _moments(n: FloatArray, first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and variance at each rung, NaN where there is nothing to average."""
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = first / n
@@ -202,6 +200,6 @@ def _with_bias_warning(evidence: Evidence) -> Evidence:
     sentence = (
         f"The integration rule of {evidence.method!r} is off by about {evidence.bias:+.2g} nats on "
         f"this ladder, more than the mcse of {evidence.mcse:.2g}, which is of sampling alone: use "
-        'more rungs, method="ti_corrected", or method="rts", which has no such error.'
+        'more rungs, or method="rts", which has no such error.'
     )
     return replace(evidence, warnings=(*evidence.warnings, sentence))

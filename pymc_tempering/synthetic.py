@@ -186,6 +186,7 @@ def cycle_sums(
         "x": x[ends - 1],
         "trace_rung": k,
         "trace_log_ratio": ratio,
+        "trace_x": x,
     }
 
 
@@ -225,7 +226,7 @@ def gaussian_run(
     Returns
     -------
     DataTree
-        Groups posterior, sample_stats, observed_data and tempering_trace.
+        Groups posterior, sample_stats, observed_data, tempering_trace and tempering_states.
 
     Examples
     --------
@@ -268,11 +269,15 @@ def to_datatree(
     coords: dict = {"chain": np.arange(chains), "draw": np.arange(draws)}
     dims = {f"{name}_dim_0": np.arange(betas.size) for name in vectors}
     length = max(len(run["trace_rung"]) for run in runs)
-    rung, ratio = np.full((chains, length), -1), np.full((chains, length), np.nan)
+    rung, iteration = np.full((2, chains, length), -1)
+    ratio, x = np.full((2, chains, length), np.nan)
     for chain, run in enumerate(runs):
-        rung[chain, : len(run["trace_rung"])] = run["trace_rung"]
-        ratio[chain, : len(run["trace_rung"])] = run["trace_log_ratio"]
+        n = len(run["trace_rung"])
+        rung[chain, :n], ratio[chain, :n] = run["trace_rung"], run["trace_log_ratio"]
+        iteration[chain, :n], x[chain, :n] = np.arange(n), run["trace_x"]
     flat = {"rung": (("chain", "iteration"), rung), "log_ratio": (("chain", "iteration"), ratio)}
+    hot = {"x": x, "iteration": iteration, "keep_probability": np.where(iteration < 0, np.nan, 1.0)}
+    states = {name: (("chain", "state"), values) for name, values in hot.items()}
     return xr.DataTree.from_dict(
         {
             "posterior": xr.Dataset(
@@ -281,5 +286,6 @@ def to_datatree(
             "sample_stats": xr.Dataset(data, coords | dims),
             "observed_data": xr.Dataset({"y": ("y_dim_0", np.array([toy.y]))}),
             "tempering_trace": xr.Dataset(flat, {"chain": np.arange(chains)}),
+            "tempering_states": xr.Dataset(states, {"chain": np.arange(chains)}),
         }
     )

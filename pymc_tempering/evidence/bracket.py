@@ -117,7 +117,7 @@ def forward(run: Run, *, reference_visits: int | None = None) -> Evidence:
             f"Of all excursions from beta = 0 an effective number of {ess:.1f} came to beta = 1, "
             f"where an error needs {checks.MIN_ESS:.0f}: sample more draws."
         )
-    short = chains[(counted < wanted) | (wanted == 0)]
+    short = chains[(counted < wanted) | ((len(chains) == 1) & (reference_visits is None))]
     notes = checks.occupancy_warnings(stats, tours) + checks.ladder_warnings(stats)
     if short.size:
         notes.append(
@@ -262,4 +262,4 @@ def _wanted(available: np.ndarray, chain: int, asked: int | None) -> int:
             raise ValueError(f"reference_visits must be at least 2, got {asked}")
         return 2 * (int(asked) // 2)
     others = np.delete(available, chain)
-    return 2 * int(SHARE_OF_OTHERS * others.min() / 2) if others.size else 0
+    return 2 * int(SHARE_OF_OTHERS * (others if others.size else available).min() / 2)

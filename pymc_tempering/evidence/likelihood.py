@@ -87,7 +87,7 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
     """
     total = weight.sum(axis=0)
     result = np.where(total > 0.0, np.nan, -np.inf)
-    if not total[0] > 0.0:
+    if not total[0] > 0.0 or np.isnan(total).any():
         return np.full(total.size, np.nan)
     known = np.flatnonzero(total > 0.0)
     part, shift = weight[:, known], offsets[:, known]

@@ -4,6 +4,9 @@ Shirts & Chodera (2008); equation (18) of Carlson, Stinson, Pakman & Paninski (2
 """
 
 import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from scipy.special import logsumexp
@@ -19,6 +22,9 @@ from pymc_tempering.exceptions import SolverError
 
 MAX_NUMBERS = 3e8
 """States times rungs above which MBAR is refused: its tables would take more than about 10 GB."""
+
+MAX_ITERATIONS = 500
+"""Steps of each of the methods that pymbar tries in turn."""
 
 MAX_RESIDUAL = 1e-6
 """Error of the self-consistent equations, as share of a rung's states, that is passed on."""
@@ -72,12 +78,13 @@ def mbar_log_z(
     energy = -tilt(betas, np.where(finite, log_ratio, floor)).T
     first = None if start is None else -(start - start[0])
     try:
-        solved = MBAR(
-            energy, counts.astype(int), initial_f_k=first, relative_tolerance=1e-12,
-            solver_protocol="robust",
-        )  # fmt: skip
+        with _quiet():
+            solved = MBAR(
+                energy, counts.astype(int), initial_f_k=first, relative_tolerance=1e-12,
+                maximum_iterations=MAX_ITERATIONS, solver_protocol="robust",
+            )  # fmt: skip
+            error = float(solved.compute_free_energy_differences()["dDelta_f"][0, -1])
         log_z = -np.asarray(solved.f_k, dtype=float)
-        error = float(solved.compute_free_energy_differences()["dDelta_f"][0, -1])
     except Exception as failure:
         raise SolverError(f"pymbar did not solve the MBAR equations: {failure}") from failure
     log_z -= log_z[0]
@@ -233,16 +240,25 @@ def _gap_alarm(rung: int, tours: float) -> str:
 
 
 def _import_pymbar() -> type:
-    # pymbar logs advice on JAX and on its time series module when it is first imported.
-    logger = logging.getLogger("pymbar")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
     try:
-        from pymbar import MBAR
+        with _quiet():
+            from pymbar import MBAR
     except ImportError as error:
         raise ImportError(
             'method="mbar" needs pymbar: pip install "pymc-tempering[mbar]"'
         ) from error
+    return MBAR
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep pymbar's advice and comments from the user: its solution is judged by the equations."""
+    logger = logging.getLogger("pymbar")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logger.setLevel(level)
-    return MBAR

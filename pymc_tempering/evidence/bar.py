@@ -26,14 +26,15 @@ from pymc_tempering.exceptions import SolverError
 class Step(NamedTuple):
     """log Z of one rung less that of the rung below, and what each iteration adds to it.
 
-    ``lower`` and ``upper`` are the effects of the iterations at the two rungs; ``weights`` the
-    numbers at them that the estimate rests on, whose effective number is judged.
+    ``lower`` and ``upper`` are the effects of the iterations at the two rungs; ``overlap`` the
+    numbers at them that the estimate rests on, whose effective number is judged. Where the upper
+    rung's states are not used there are none of them.
     """
 
     log_ratio: float
     lower: FloatArray
     upper: FloatArray
-    weights: tuple[FloatArray, FloatArray]
+    overlap: tuple[FloatArray, FloatArray | None]
 
 
 def bar_step(lower: FloatArray, upper: FloatArray) -> Step:
@@ -114,7 +115,7 @@ def stone_step(lower: FloatArray, upper: FloatArray) -> Step:
         total - float(np.log(lower.size)),
         share - 1.0 / lower.size,
         np.zeros(upper.size),
-        (share, np.ones(1)),
+        (share, None),
     )
 
 
@@ -150,7 +151,9 @@ def stepping_stone(run: Run) -> Evidence:
 
     log Z = sum_k log mean of exp((beta_{k+1} - beta_k) log_ratio) over the states at rung k (Xie
     et al. 2011). By Jensen's inequality it tends to lie below log Z, the more the farther the
-    rungs are apart; ``bias`` is that to second order. Error and refusals as in :func:`bar`.
+    rungs are apart. ``bias`` is that to second order, with the visits to a rung random as they are
+    here: half the squared relative error of the count less that of the sum, as in equation (15)
+    of Carlson et al. (2016). Error and refusals as in :func:`bar`.
 
     Parameters
     ----------
@@ -168,7 +171,9 @@ def stepping_stone(run: Run) -> Evidence:
     """
 
     def direction(bias: float, mcse: float) -> str:
-        return "below" if abs(bias) > 0.1 * mcse else ""
+        if not abs(bias) > 0.1 * mcse:
+            return ""
+        return "below" if bias < 0.0 else "above"
 
     return _stepwise("stepping_stone", run, stone_step, direction)
 
@@ -202,10 +207,12 @@ def _stepwise(
             effect = run.sum_pieces(found.lower, below) + run.sum_pieces(found.upper, above)
             curve[high] = curve[low] + found.log_ratio
             effects[:, high] = effects[:, low] + effect[part]
-            bias -= 0.5 * float(np.sum(sum_by(pieces.tour[part], effect[part, None]) ** 2))
-            held = _held(run, found, below, above, part)
-            if held < least:
-                least, where_least = held, (low, high)
+            sides = [(below, found.overlap[0]), (above, found.overlap[1]), (below, None)]
+            held = [_held(run, where, weight, part) for where, weight in sides]
+            bias += 0.5 / held[2] - 0.5 / held[0]
+            weakest = min(held[:2]) if found.overlap[1] is not None else held[0]
+            if weakest < least:
+                least, where_least = weakest, (low, high)
         alarms = () if least >= MIN_ESS else (_gap_alarm(*where_least, least),)
         if method == "bar":
             bias = np.nan
@@ -214,16 +221,10 @@ def _stepwise(
     return fit_run(method, run.stats, pieces, fit, bias_direction=direction)
 
 
-def _held(
-    run: Run, step: Step, below: NDArray[np.intp], above: NDArray[np.intp], part: BoolArray
-) -> float:
-    """Return the effective number of tours that the overlap of two rungs rests on."""
-    label = run.pieces.tour[part]
-    sides = [(below, step.weights[0])]
-    if step.weights[1].size == above.size:
-        sides.append((above, step.weights[1]))
-    table = np.column_stack([run.sum_pieces(w, where)[part] for where, w in sides])
-    return float(kish(sum_by(label, table)).min())
+def _held(run: Run, where: NDArray[np.intp], weight: FloatArray | None, part: BoolArray) -> float:
+    """Return the effective number of tours that hold the weight of some iterations (default 1)."""
+    sums = run.sum_pieces(np.ones(where.size) if weight is None else weight, where)
+    return float(kish(sum_by(run.pieces.tour[part], sums[part])))
 
 
 def _gap_alarm(low: int, high: int, tours: float) -> str:

@@ -92,22 +92,24 @@ def _steps(step: Callable, log_ratio: np.ndarray, rung: np.ndarray, betas: np.nd
 # Figure 2: samples of the real sampler.
 
 
-def tempering_run(n_rungs: int, per_chain: int, seed: int) -> tuple[np.ndarray, ...]:
+def tempering_run(n_rungs: int, burn_in: int, per_chain: int, seed: int) -> tuple[np.ndarray, ...]:
     """Run the sampler from the prior and return log_ratio, rung by (chain, iteration), log Z-hat.
 
-    log Z-hat is that of the automatic warm-up: an annealed pass and its initial iterations.
+    log Z-hat is that of the automatic warm-up: an annealed pass and its initial iterations. The
+    chains start at the bottom of the ladder, so that their first ``burn_in`` iterations, in which
+    hot rungs are more occupied than q says, are left out.
     """
-    draws = per_chain // 10
+    draws = (burn_in + per_chain) // 10
     while True:
         idata = pmt.sample(
             draws, model=system("mixture").model, reference="prior", betas=ladder(n_rungs),
             random_seed=seed, cores=1, quiet=True, progressbar=False,
         )  # fmt: skip
         trace = idata["tempering_trace"].to_dataset()
-        if int((trace["rung"] >= 0).sum("iteration").min()) >= per_chain:
+        if int((trace["rung"] >= 0).sum("iteration").min()) >= burn_in + per_chain:
             break
         draws *= 2
-    cut = slice(0, per_chain)
+    cut = slice(burn_in, burn_in + per_chain)
     log_z = idata["tempering"]["log_z"].values
     return trace["log_ratio"].values[:, cut], trace["rung"].values[:, cut], log_z
 
@@ -131,7 +133,7 @@ def by_samples(args: argparse.Namespace) -> list[Row]:
     errors: dict[int, list[dict[str, float]]] = {n: [] for n in sizes}
     betas = ladder(args.rungs)
     for seed in range(args.seed, args.seed + args.repeats):
-        log_ratio, rung, log_z = tempering_run(args.rungs, max(sizes) // 4, seed)
+        log_ratio, rung, log_z = tempering_run(args.rungs, args.burn_in, max(sizes) // 4, seed)
         for n in sizes:
             part = slice(0, n // 4)
             found = estimates(log_ratio[:, part].ravel(), rung[:, part].ravel(), betas, log_z)
@@ -236,28 +238,7 @@ def draw_figure(rows: list[Row], by: str, path: Path, label: str, log_x: bool) -
     plt.close(figure)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=30, help="runs behind Figure 2")
-    parser.add_argument("--samples", type=int, nargs="+", default=[1000, 1500, 2000, 3000, 4000])
-    parser.add_argument("--rungs", type=int, default=100, help="K of Figure 2")
-    parser.add_argument("--sweep-repeats", type=int, default=50, help="repeats behind Figure 4")
-    parser.add_argument("--sweep-samples", type=int, default=10_000)
-    parser.add_argument(
-        "--rungs-sweep", type=int, nargs="+", default=[10, 20, 50, 100, 200, 500, 1000]
-    )
-    parser.add_argument("--mbar-repeats", type=int, default=10)
-    parser.add_argument("--mbar-rungs", type=int, default=100, help="largest K for MBAR")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore", TemperingWarning)  # so few samples are meant
-    model = (
-        "two 10-D Gaussians, sd 0.5, 6 apart, posterior shares 0.65 and 0.35; prior sd 5; exact "
-        f"log Z {system('mixture').log_evidence:.4f}"
-    )
-    spacing = f"beta_k = (k / (K - 1))^{POWER:g}, r even"
-
+def table_by_samples(args: argparse.Namespace, model: str, spacing: str) -> None:
     started, cpu = perf_counter(), process_time()
     rows = by_samples(args)
     save(
@@ -265,14 +246,16 @@ def main() -> None:
         {
             "model": model,
             "run": f"K = {args.rungs}, {spacing}; HMC from the prior, log Z-hat from the automatic "
-            f"warm-up; samples are iterations of 4 chains; {args.repeats} repeats, seeds from "
-            f"{args.seed}",
+            f"warm-up; samples are iterations of 4 chains after {args.burn_in} of burn-in each; "
+            f"{args.repeats} repeats, seeds from {args.seed}",
             **NOTES,
             "time": f"{process_time() - cpu:.0f} s of CPU, {perf_counter() - started:.0f} s",
         },
     )  # fmt: skip
     draw_figure(rows, "samples", args.out / "estimators_samples.png", "samples", False)
 
+
+def table_by_rungs(args: argparse.Namespace, model: str, spacing: str) -> None:
     started, cpu = perf_counter(), process_time()
     rows = by_rungs(args)
     save(
@@ -287,6 +270,37 @@ def main() -> None:
         },
     )  # fmt: skip
     draw_figure(rows, "K", args.out / "estimators_rungs.png", "number of rungs K", True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=20, help="runs behind Figure 2")
+    parser.add_argument("--samples", type=int, nargs="+", default=[1000, 1500, 2000, 3000, 4000])
+    parser.add_argument("--rungs", type=int, default=50, help="K of Figure 2")
+    parser.add_argument("--burn-in", type=int, default=500, help="iterations of each chain")
+    parser.add_argument(
+        "--figures", nargs="+", choices=["samples", "rungs"], default=["samples", "rungs"]
+    )
+    parser.add_argument("--sweep-repeats", type=int, default=20, help="repeats behind Figure 4")
+    parser.add_argument("--sweep-samples", type=int, default=10_000)
+    parser.add_argument(
+        "--rungs-sweep", type=int, nargs="+", default=[10, 20, 50, 100, 200, 500, 1000]
+    )
+    parser.add_argument("--mbar-repeats", type=int, default=5)
+    parser.add_argument("--mbar-rungs", type=int, default=100, help="largest K for MBAR")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore", TemperingWarning)  # so few samples are meant
+    model = (
+        "two 10-D Gaussians, sd 0.5, 6 apart, posterior shares 0.65 and 0.35; prior sd 5; exact "
+        f"log Z {system('mixture').log_evidence:.4f}"
+    )
+    spacing = f"beta_k = (k / (K - 1))^{POWER:g}, r even"
+
+    tables = {"samples": table_by_samples, "rungs": table_by_rungs}
+    for name in args.figures:
+        tables[name](args, model, spacing)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import xarray as xr
 from synthetic import (
     BETAS,
     TOY,
@@ -18,10 +19,12 @@ from synthetic import (
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
+from pymc_tempering.datatree import read_check
 from pymc_tempering.evidence import integrate
 from pymc_tempering.evidence.bar import _stepwise, bar_step, stone_step
 from pymc_tempering.evidence.errors import error_of_influence, error_of_neighbors
 from pymc_tempering.evidence.front import ESTIMATORS, estimate
+from pymc_tempering.evidence.legs import compare_legs
 from pymc_tempering.exceptions import NotTemperedError, SolverError, TemperingWarning
 from pymc_tempering.synthetic import GaussianToy, gaussian_run
 
@@ -278,3 +281,23 @@ def test_tours_that_share_a_cycle_have_the_error_of_their_sum():
     assert np.mean(found) == pytest.approx(1.4 * np.sqrt(n), rel=0.02)
     plain = np.array([error_of_influence(b[:, None])[0] for b in blocks])
     assert np.mean(plain) < 0.85 * 1.4 * np.sqrt(n)
+
+
+def test_the_check_of_a_fitted_reference_is_of_the_run_and_not_of_the_method():
+    """TI is off by its rule; the fresh tours agree with the run all the same."""
+    idata, dims = gaussian_run(draws=400, random_seed=3), ("chain", "draw")
+    stats = idata["sample_stats"].to_dataset()
+    shape = stats["tour_start"].shape
+    numbers = {
+        "check_log_z": float(TOY.log_z(1.0)), "check_mcse": 0.02, "check_n_tours": 500.0,
+        "check_needed": 100.0, "check_log_ratio_top": -np.inf, "component": 0.0, "log_ratio": 0.0,
+    }  # fmt: skip
+    stats = stats.assign({name: (dims, np.full(shape, v)) for name, v in numbers.items()})
+    for name, value in (("check_share", 1.0), ("check_share_mcse", 0.01), ("check_count", 900.0)):
+        stats[name] = ((*dims, f"{name}_dim_0"), np.full((*shape, 1), value))
+    idata["sample_stats"] = xr.DataTree(stats)
+    found = estimate(idata, "ti")
+    assert found.check.verdict == "agreed"
+    assert found.mcse < 0.1 < abs(found.bias)
+    # The planted fault: the check of what the method says.
+    assert compare_legs(found, *read_check(idata)).verdict == "disagreed"

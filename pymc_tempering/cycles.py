@@ -60,6 +60,8 @@ accept_sum, up_accept_sum : ndarray, shape (C, N, K)
         Iterations in the cycle, smallest beta explored, and divergences.
     tour_start : ndarray of bool, shape (C, N)
         Whether a tour starts in this cycle.
+    n_zero_likelihood : ndarray, shape (C, N), optional
+        Reference draws in the cycle with ``log_ratio = -inf``; None where they were not counted.
 
     Raises
     ------
@@ -86,6 +88,7 @@ accept_sum, up_accept_sum : ndarray, shape (C, N, K)
     beta_min: FloatArray
     n_divergences: FloatArray
     tour_start: BoolArray
+    n_zero_likelihood: FloatArray | None = None
 
     def __post_init__(self) -> None:
         beta = self.beta
@@ -115,6 +118,31 @@ accept_sum, up_accept_sum : ndarray, shape (C, N, K)
     def n_draws(self) -> int:
         """Number of recorded draws in each chain, N."""
         return int(self.tour_start.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class FlatTrace:
+    """Every iteration of the recorded cycles, in the order of time, one chain after another.
+
+    Attributes
+    ----------
+    log_ratio : ndarray, shape (n,)
+        In nats; minus infinity where the likelihood is zero.
+    rung : ndarray of int, shape (n,)
+        Rung that was explored.
+    cycle : ndarray of int, shape (n,)
+        Number of the cycle, ``chain * N + draw``.
+    head : ndarray of bool, shape (n,)
+        Whether a tour starts later in the same cycle.
+    iteration : ndarray of int, shape (n,)
+        Place in the stored trace of the chain.
+    """
+
+    log_ratio: FloatArray
+    rung: NDArray[np.intp]
+    cycle: NDArray[np.intp]
+    head: BoolArray
+    iteration: NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from pymc_tempering.cycles import (
     SCALAR_STATS,
     ColdDraws,
     CycleStats,
+    FlatTrace,
     FloatArray,
     FreshTours,
 )
@@ -64,7 +65,77 @@ def read_cycles(idata: xr.DataTree) -> CycleStats:
     rung = {name: _float(_ordered(stats[name], vector=True)) for name in RUNG_STATS}
     scalar = {name: _float(_ordered(stats[name], vector=False)) for name in SCALAR_STATS}
     start = scalar.pop("tour_start") != 0.0
-    return CycleStats(**ladder, **rung, **scalar, tour_start=start)
+    zero = None
+    if "n_zero_likelihood" in stats:
+        zero = _float(_ordered(stats["n_zero_likelihood"], vector=False))
+    return CycleStats(**ladder, **rung, **scalar, tour_start=start, n_zero_likelihood=zero)
+
+
+def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
+    """Read every iteration of the recorded cycles, with the statistics that they add up to.
+
+    Iterations of tuning draws that stand in ``warmup_sample_stats``, and those after the last
+    recorded draw, are left out.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of :func:`pymc_tempering.sample` with ``keep="log_ratio"``, its default.
+
+    Returns
+    -------
+    CycleStats, FlatTrace
+
+    Raises
+    ------
+    NotTemperedError
+        If there is no trace, or it is not that of the draws (a part of them was selected).
+    LadderError
+        As in :func:`read_cycles`.
+    """
+    stats = read_cycles(idata)
+    if "tempering_trace" not in idata.children:
+        raise NotTemperedError(
+            "this DataTree has no group 'tempering_trace', which holds log_ratio and rung of every "
+            'iteration: sample with pymc_tempering.sample(keep="log_ratio"), its default '
+            '(pm.sample cannot keep it; method="rts" does without)'
+        )
+    trace = idata["tempering_trace"].to_dataset().transpose("chain", "iteration")
+    skip = 0
+    if "warmup_sample_stats" in idata.children:
+        skip = idata["warmup_sample_stats"].sizes["draw"]
+    if trace.sizes["chain"] != stats.n_chains:
+        raise NotTemperedError(
+            f"tempering_trace has {trace.sizes['chain']} chains and sample_stats {stats.n_chains}: "
+            "pass the DataTree as the sampler returned it"
+        )
+    log_ratio, rung = trace["log_ratio"].values, trace["rung"].values
+    parts = [_cycles_of_trace(stats, c, log_ratio[c], rung[c], skip) for c in range(len(rung))]
+    return stats, FlatTrace(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _cycles_of_trace(
+    stats: CycleStats, chain: int, log_ratio: FloatArray, rung: np.ndarray, skip: int
+) -> tuple[np.ndarray, ...]:
+    """Cut the trace of one chain into the recorded cycles and check that they are those."""
+    top, n = stats.beta.size - 1, stats.n_draws
+    ends = np.flatnonzero(rung == top) + 1
+    begin = int(ends[skip - 1]) if skip and ends.size >= skip else 0
+    end = int(ends[skip + n - 1]) if ends.size >= skip + n else 0
+    iteration = np.arange(begin, end)
+    k, ratio = rung[begin:end].astype(np.intp), log_ratio[begin:end].astype(float)
+    cycle = np.searchsorted(ends[skip : skip + n], iteration, side="right")
+    first_zero = np.full(n, end)
+    np.minimum.at(first_zero, cycle[k == 0], iteration[k == 0])
+    visits = np.bincount(k, minlength=top + 1) if k.size else np.zeros(top + 1)
+    same = np.array_equal(visits, stats.visits[chain].sum(axis=0))
+    if not (same and np.array_equal(first_zero < end, stats.tour_start[chain])):
+        raise NotTemperedError(
+            f"the trace of chain {chain} in tempering_trace is not that of its draws (draws were "
+            "selected, or runs joined): pass the DataTree as the sampler returned it"
+        )
+    head = (first_zero[cycle] < end) & (iteration < first_zero[cycle])
+    return ratio, k, cycle + chain * n, head, iteration
 
 
 def read_check(idata: xr.DataTree) -> tuple[ColdDraws, FreshTours] | None:

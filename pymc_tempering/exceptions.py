@@ -58,6 +58,10 @@ class DataMismatchError(TemperingError):
     """Models that are compared have different observed data."""
 
 
+class SolverError(TemperingError):
+    """The equations of an estimator could not be solved to the accuracy that it needs."""
+
+
 class StuckChainError(TemperingError):
     """A chain did not come back to beta = 1 within its bound before its first draw."""
 

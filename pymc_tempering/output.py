@@ -1,7 +1,7 @@
 """From recorded chains to a DataTree, by the same road as `pm.sample`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -14,7 +14,9 @@ from pymc.backends.ndarray import NDArray
 from pymc_tempering.auto import Prepared
 from pymc_tempering.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS
 from pymc_tempering.datatree import convert
+from pymc_tempering.engine import STEPS
 from pymc_tempering.legs import Leg
+from pymc_tempering.path import Path
 from pymc_tempering.rounds import Outcome, Round
 from pymc_tempering.warmup import WarmupRound
 from pymc_tempering.workers import ChainRun
@@ -66,28 +68,23 @@ def build_datatree(
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in chosen]
     if any(run.trace for run in kept):
         idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
+    if any(run.hot for run in kept):
+        skip = n_tune if discard_tuned_samples else 0
+        states = _hot_states(kept, prepared, var_names, skip, idata_kwargs)
+        idata["tempering_states"] = xr.DataTree(states)
     return idata
 
 
 def _traces(
     runs: Sequence[ChainRun], prepared: Prepared, var_names: Sequence[str] | None
 ) -> list[NDArray]:
-    plan = prepared.plan
-    path = plan.reference.path
-    model = path.model
-    variables = None
-    if var_names is not None:
-        chosen = [v for v in model.unobserved_RVs if v.name in var_names]
-        variables = model.replace_rvs_by_values(chosen)
-    first = NDArray(model=model, vars=variables, test_point=path.layout.unravel(np.zeros(path.dim)))
+    path = prepared.plan.reference.path
+    blank = _blank_traces(path, var_names)
     schema = prepared.schema
     dtypes = [schema.dtypes]
     traces = []
     for i, run in enumerate(runs):
-        trace = NDArray(
-            model=model, vars=first.vars, fn=first.fn,
-            var_shapes=first.var_shapes, var_dtypes=first.var_dtypes,
-        )  # fmt: skip
+        trace = blank()
         n = run.state.n_draws
         trace.setup(n, i, dtypes)
         record = run.record
@@ -99,6 +96,62 @@ def _traces(
         trace.close()
         traces.append(trace)
     return traces
+
+
+def _blank_traces(path: Path, var_names: Sequence[str] | None) -> Callable[[], NDArray]:
+    """Compile what turns a point into the variables of a draw, once for all traces."""
+    model, variables = path.model, None
+    if var_names is not None:
+        chosen = [v for v in model.unobserved_RVs if v.name in var_names]
+        variables = model.replace_rvs_by_values(chosen)
+    first = NDArray(model=model, vars=variables, test_point=path.layout.unravel(np.zeros(path.dim)))
+    return lambda: NDArray(
+        model=model, vars=first.vars, fn=first.fn,
+        var_shapes=first.var_shapes, var_dtypes=first.var_dtypes,
+    )  # fmt: skip
+
+
+def _hot_states(
+    runs: Sequence[ChainRun],
+    prepared: Prepared,
+    var_names: Sequence[str] | None,
+    n_tune: int,
+    idata_kwargs: dict[str, Any],
+) -> xr.Dataset:
+    """States of all rungs as variables of the posterior; padded at the end with iteration -1."""
+    path = prepared.plan.reference.path
+    blank = _blank_traces(path, var_names)
+    columns = []
+    for run in runs:
+        assert run.hot is not None
+        skip = int(run.record.scalars[:n_tune, STEPS].sum())
+        iteration, probability, x = map(np.concatenate, zip(*run.hot.parts, strict=True))
+        used = iteration >= skip
+        columns.append((iteration[used] - skip, probability[used], x[used]))
+    length = max(1, *(len(x) for _, _, x in columns))
+    shape = (len(runs), length)
+    iterations, probabilities = np.full(shape, -1), np.full(shape, np.nan)
+    traces = []
+    for i, (iteration, probability, x) in enumerate(columns):
+        n = len(x)
+        iterations[i, :n], probabilities[i, :n] = iteration, probability
+        trace = blank()
+        trace.setup(length, i)
+        for j in range(length):
+            state = x[j] if j < n else runs[i].record.x[0]
+            trace.record(path.layout.unravel(state), in_warmup=False)
+        trace.close()
+        traces.append(trace)
+    options = {name: idata_kwargs[name] for name in ("coords", "dims") if name in idata_kwargs}
+    multi = MultiTrace(traces)
+    multi.report._n_tune, multi.report._n_draws = 0, length
+    # The data are there already, and conversion of another trace would add them again.
+    tree = pm.to_inference_data(multi, model=path.model, log_likelihood=False, **options)
+    states = tree["posterior"].to_dataset().rename(draw="state")
+    return states.assign(
+        iteration=(("chain", "state"), iterations),
+        keep_probability=(("chain", "state"), probabilities),
+    ).drop_attrs(deep=False)
 
 
 def _check_stats(check: Leg) -> xr.Dataset:

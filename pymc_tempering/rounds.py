@@ -119,6 +119,7 @@ def run_rounds(
     watch: Callable[[Prepared, list[ChainRun], int], ProgressBarManager],
     report: Callable[[str], None],
     started: float,
+    keep_hot: bool = False,
 ) -> Outcome:
     """Run the chains for `draws` draws each, and on in doubling rounds while the goal is unmet.
 
@@ -130,10 +131,12 @@ def run_rounds(
         Called with a line after each round, where there can be several.
     started : float
         `perf_counter()` at the beginning of the work that `max_time` bounds.
+    keep_hot : bool, default False
+        Whether to keep states of all rungs beside the trace.
     """
     rounds: list[Round] = []
     discarded = 0
-    runs = start_runs(prepared.plan, draws, rng.spawn(chains), keep_trace)
+    runs = start_runs(prepared.plan, draws, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
     total, fits_left = draws, 1
     while True:
         with watch(prepared, runs, total) as progress:
@@ -170,7 +173,9 @@ def run_rounds(
                 cores=cores, n_draws=total * chains, report=report,
             )  # fmt: skip
             discarded += own
-            runs = start_runs(prepared.plan, total, rng.spawn(chains), keep_trace)
+            runs = start_runs(
+                prepared.plan, total, rng.spawn(chains), keep_trace, keep_hot=keep_hot
+            )
         else:
             total *= 2
             extend_runs(runs, total)

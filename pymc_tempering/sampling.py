@@ -49,7 +49,7 @@ def sample(
     target_mcse: float | None = None,
     max_time: float | None = None,
     max_steps: int | None = None,
-    keep: Literal["log_ratio"] | None = "log_ratio",
+    keep: Literal["log_ratio", "states"] | None = "log_ratio",
     var_names: Sequence[str] | None = None,
     discard_tuned_samples: bool = True,
     compute_convergence_checks: bool = True,
@@ -115,8 +115,12 @@ def sample(
         Seconds after which no further round starts. Without `target_mcse` it is used up.
     max_steps : int, optional
         Density evaluations after which no further round starts; likewise.
-    keep : {"log_ratio"} or None, default "log_ratio"
-        Whether to keep the flat trace of log_ratio and rung of every iteration.
+    keep : {"log_ratio", "states"} or None, default "log_ratio"
+        The flat trace of log_ratio and rung of every iteration; with "states" also the states of
+        all rungs that `expectation` weights, constrained and with deterministics. Those with
+        q(beta_K | x) below 0.01 are kept with probability q / 0.01 (and weighted accordingly), so
+        that the memory is at most 8 bytes times iterations times numbers in a draw, and on a long
+        ladder a fraction of that.
     var_names : sequence of str, optional
         Variables to keep in `posterior`; by default all.
     discard_tuned_samples : bool, default True
@@ -129,7 +133,7 @@ def sample(
     -------
     xarray.DataTree
         Groups `posterior`, `sample_stats` (one schema for both front doors), `observed_data`,
-        `constant_data`, `tempering`, and `tempering_trace` where it is kept.
+        `constant_data`, `tempering`, and `tempering_trace` and `tempering_states` where kept.
 
     Raises
     ------
@@ -151,8 +155,8 @@ def sample(
     (4, 500)
     """
     _check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
-    if keep not in ("log_ratio", None):
-        raise ValueError(f"keep must be 'log_ratio' or None, not {keep!r}.")
+    if keep not in ("log_ratio", "states", None):
+        raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     goal = Goal(target_mcse, max_time, max_steps)
     options = Options(ladder_move, reference, betas, rungs_per_barrier, check_tours)
     model = find_model(model)
@@ -182,8 +186,9 @@ def sample(
 
     outcome = run_rounds(
         prepared, options, goal, rng,
-        draws=n_draws, chains=chains, cores=cores, keep_trace=keep == "log_ratio",
+        draws=n_draws, chains=chains, cores=cores, keep_trace=keep is not None,
         watch=watch, report=(lambda line: None) if quiet else logger.info, started=begun,
+        keep_hot=keep == "states",
     )  # fmt: skip
     seconds = perf_counter() - started
     prepared, runs = outcome.prepared, outcome.runs

@@ -1,16 +1,39 @@
-"""Simulated tempering of a Gaussian toy in plain NumPy, for examples and tests of estimators.
+"""Simulated tempering of a toy in plain NumPy, for examples and tests of estimators.
 
-The toy is x ~ N(0, 1), y ~ N(x, sigma^2) with one observation y. Every tempered density is a
-Gaussian, so explorations can be exact draws and log Z(beta) is known. Nothing here shares code
+The toy at hand is x ~ N(0, 1), y ~ N(x, sigma^2) with one observation y. Every tempered density is
+a Gaussian, so explorations can be exact draws and log Z(beta) is known. Nothing here shares code
 with the engine; the chains run in lockstep, one NumPy operation for all of them.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.cycles import LADDER_STATS, RUNG_STATS, BoolArray, FloatArray
+from pymc_tempering.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS, BoolArray, FloatArray
+
+
+class Toy(Protocol):
+    """One number x with a path of densities that can be drawn from."""
+
+    @property
+    def y(self) -> float:
+        """The observation."""
+
+    def log_ratio(self, x: FloatArray) -> FloatArray:
+        """Return log_ratio (nats) at ``x``; minus infinity is a legal number."""
+
+    def log_z(self, beta: FloatArray) -> FloatArray:
+        """Return the exact log Z(beta) in nats."""
+
+    def reference_draw(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Draw n states from the reference."""
+
+    def explore(
+        self, x: FloatArray, beta: FloatArray, rho: float, rng: np.random.Generator
+    ) -> FloatArray:
+        """Move each state by a transition that leaves its density invariant."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +42,19 @@ class GaussianToy:
 
     y: float = 2.0
     sigma: float = 0.5
+
+    def reference_draw(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Draw n states from the reference."""
+        return rng.standard_normal(n)
+
+    def explore(
+        self, x: FloatArray, beta: FloatArray, rho: float, rng: np.random.Generator
+    ) -> FloatArray:
+        """Move each state with autocorrelation ``rho``; draw afresh at beta = 0."""
+        mean, sd = self.moments(beta)
+        keep = np.where(beta == 0.0, 0.0, rho)
+        noise = np.sqrt(1.0 - keep**2) * sd * rng.standard_normal(x.size)
+        return np.asarray(mean + keep * (x - mean) + noise)
 
     def log_ratio(self, x: FloatArray) -> FloatArray:
         """Return the log-likelihood (nats) at ``x``."""
@@ -48,7 +84,7 @@ class Trace:
 
 
 def simulate(
-    toy: GaussianToy,
+    toy: Toy,
     betas: FloatArray,
     log_z_ladder: FloatArray,
     log_weight: FloatArray,
@@ -64,37 +100,43 @@ def simulate(
     ``rho`` is the autocorrelation of x across one exploration (0: exact draws; always 0 at
     beta = 0); ``ladder_move`` is "gibbs" or "nonreversible".
     """
-    mean, sd = toy.moments(betas)
-    step_rho = np.where(betas == 0.0, 0.0, rho)
     last, every = betas.size - 1, np.arange(n_chains)
-    x, k = rng.standard_normal(n_chains), np.zeros(n_chains, dtype=int)
+    x, k = toy.reference_draw(n_chains, rng), np.zeros(n_chains, dtype=int)
     direction, cold = np.ones(n_chains, dtype=int), np.zeros(n_chains, dtype=int)
     records: tuple[list, list, list] = ([], [], [])
     while cold.min() < draws:
         old = toy.log_ratio(x)
-        keep = step_rho[k]
-        noise = np.sqrt(1.0 - keep**2) * sd[k] * rng.standard_normal(n_chains)
-        x = mean[k] + keep * (x - mean[k]) + noise
+        x = toy.explore(x, betas[k], rho, rng)
         ratio = toy.log_ratio(x)
-        jump = np.where(k == 0, 0.0, ratio - old)
+        with np.errstate(invalid="ignore"):
+            jump = np.where(k == 0, 0.0, ratio - old)
         for record, value in zip(records, (x, k, jump), strict=True):
             record.append(value)
         cold += k == last
-        logits = log_weight - log_z_ladder + betas * ratio[:, None]
+        logits = _log_q(betas, log_z_ladder, log_weight, ratio)
         if ladder_move == "gibbs":
             gumbel = rng.gumbel(size=logits.shape)
             k = np.argmax(logits + gumbel, axis=1)
             continue
         inside = (k + direction >= 0) & (k + direction <= last)
         proposal = np.where(inside, k + direction, k)
-        gain = logits[every, proposal] - logits[every, k]
+        gain = np.where(inside, logits[every, proposal] - logits[every, k], 0.0)
         accept = inside & (np.log(rng.random(n_chains)) < gain)
         k, direction = np.where(accept, proposal, k), np.where(accept, direction, -direction)
     return Trace(*(np.array(record) for record in records))
 
 
+def _log_q(
+    betas: FloatArray, log_z_ladder: FloatArray, log_weight: FloatArray, ratio: FloatArray
+) -> FloatArray:
+    """Return log q(beta_k | x) but for a constant, shape (n, K); 0 * (-inf) = 0."""
+    with np.errstate(invalid="ignore"):
+        tilt = np.where(betas == 0.0, 0.0, betas * ratio[:, None])
+    return np.asarray(log_weight - log_z_ladder + tilt)
+
+
 def cycle_sums(
-    toy: GaussianToy,
+    toy: Toy,
     betas: FloatArray,
     log_z_ladder: FloatArray,
     log_weight: FloatArray,
@@ -109,7 +151,7 @@ def cycle_sums(
     starts = np.concatenate([[0], ends[:-1]])
     at = (k[:, None] == np.arange(last + 1)).astype(float)
     ratio = toy.log_ratio(x)
-    logits = log_weight - log_z_ladder + betas * ratio[:, None]
+    logits = _log_q(betas, log_z_ladder, log_weight, ratio)
     q = np.exp(logits - np.logaddexp.reduce(logits, axis=1)[:, None])
 
     # A tour starts with the first visit to beta = 0 in a cycle, since a cycle ends at beta = 1.
@@ -118,15 +160,18 @@ def cycle_sums(
     tour_start = first_zero < k.size
     in_head = (iteration < first_zero[cycle]) & tour_start[cycle]
 
-    up = np.exp(np.minimum(np.diff(logits, axis=1, append=-np.inf), 0.0))
+    up = np.minimum(1.0, q[:, 1:] / np.maximum(q[:, :-1], 1e-300))
+    up = np.column_stack([up, np.zeros(k.size)])
+    zero = ratio == -np.inf
+    finite, q_finite = np.where(zero, 0.0, ratio), np.where(zero[:, None], 0.0, q)
     per_rung = {
         "rb_weight": q,
         "rb_weight_head": q * in_head[:, None],
         "visits": at,
-        "log_ratio_sum": at * ratio[:, None],
-        "log_ratio_sqsum": at * ratio[:, None] ** 2,
-        "rb_log_ratio_sum": q * ratio[:, None],
-        "rb_log_ratio_sqsum": q * ratio[:, None] ** 2,
+        "log_ratio_sum": at * finite[:, None],
+        "log_ratio_sqsum": at * finite[:, None] ** 2,
+        "rb_log_ratio_sum": q_finite * finite[:, None],
+        "rb_log_ratio_sqsum": q_finite * finite[:, None] ** 2,
         "jump_sqsum": at * jump[:, None] ** 2,
         "accept_sum": at,
         "up_accept_sum": at * up,
@@ -137,9 +182,11 @@ def cycle_sums(
         "beta_min": np.minimum.reduceat(betas[k], starts),
         "tour_start": tour_start,
         "n_divergences": np.zeros(draws, dtype=int),
+        "n_zero_likelihood": np.add.reduceat(zero.astype(int), starts),
         "x": x[ends - 1],
         "trace_rung": k,
         "trace_log_ratio": ratio,
+        "trace_x": x,
     }
 
 
@@ -147,7 +194,7 @@ def gaussian_run(
     draws: int = 500,
     chains: int = 4,
     *,
-    toy: GaussianToy | None = None,
+    toy: Toy | None = None,
     betas: FloatArray | None = None,
     log_z_ladder: FloatArray | None = None,
     log_weight: FloatArray | None = None,
@@ -179,7 +226,7 @@ def gaussian_run(
     Returns
     -------
     DataTree
-        Groups posterior, sample_stats, observed_data and tempering_trace.
+        Groups posterior, sample_stats, observed_data, tempering_trace and tempering_states.
 
     Examples
     --------
@@ -190,7 +237,8 @@ def gaussian_run(
     """
     toy = toy or GaussianToy()
     betas = np.array([0.0, 0.03, 0.12, 0.4, 1.0]) if betas is None else np.asarray(betas)
-    log_z_ladder = toy.log_z(betas) if log_z_ladder is None else np.asarray(log_z_ladder)
+    if log_z_ladder is None:
+        log_z_ladder = toy.log_z(betas)
     log_weight = np.full(betas.size, -np.log(betas.size)) if log_weight is None else log_weight
     trace = simulate(
         toy, betas, log_z_ladder, log_weight, draws=draws, n_chains=chains, rho=rho,
@@ -204,7 +252,7 @@ def gaussian_run(
 
 
 def to_datatree(
-    toy: GaussianToy,
+    toy: Toy,
     betas: FloatArray,
     log_z_ladder: FloatArray,
     log_weight: FloatArray,
@@ -215,17 +263,21 @@ def to_datatree(
     ladder = dict(zip(LADDER_STATS, (betas, log_z_ladder, log_weight), strict=True))
     vectors = {name: np.broadcast_to(v, (chains, draws, v.size)) for name, v in ladder.items()}
     vectors |= {name: np.stack([run[name] for run in runs]) for name in RUNG_STATS}
-    scalars = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
+    scalars = (*SCALAR_STATS, "n_zero_likelihood")
     data: dict = {n: (("chain", "draw"), np.stack([r[n] for r in runs])) for n in scalars}
     data |= {n: (("chain", "draw", f"{n}_dim_0"), values) for n, values in vectors.items()}
     coords: dict = {"chain": np.arange(chains), "draw": np.arange(draws)}
     dims = {f"{name}_dim_0": np.arange(betas.size) for name in vectors}
     length = max(len(run["trace_rung"]) for run in runs)
-    rung, ratio = np.full((chains, length), -1), np.full((chains, length), np.nan)
+    rung, iteration = np.full((2, chains, length), -1)
+    ratio, x = np.full((2, chains, length), np.nan)
     for chain, run in enumerate(runs):
-        rung[chain, : len(run["trace_rung"])] = run["trace_rung"]
-        ratio[chain, : len(run["trace_rung"])] = run["trace_log_ratio"]
+        n = len(run["trace_rung"])
+        rung[chain, :n], ratio[chain, :n] = run["trace_rung"], run["trace_log_ratio"]
+        iteration[chain, :n], x[chain, :n] = np.arange(n), run["trace_x"]
     flat = {"rung": (("chain", "iteration"), rung), "log_ratio": (("chain", "iteration"), ratio)}
+    hot = {"x": x, "iteration": iteration, "keep_probability": np.where(iteration < 0, np.nan, 1.0)}
+    states = {name: (("chain", "state"), values) for name, values in hot.items()}
     return xr.DataTree.from_dict(
         {
             "posterior": xr.Dataset(
@@ -234,5 +286,6 @@ def to_datatree(
             "sample_stats": xr.Dataset(data, coords | dims),
             "observed_data": xr.Dataset({"y": ("y_dim_0", np.array([toy.y]))}),
             "tempering_trace": xr.Dataset(flat, {"chain": np.arange(chains)}),
+            "tempering_states": xr.Dataset(states, {"chain": np.arange(chains)}),
         }
     )

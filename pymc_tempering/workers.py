@@ -22,6 +22,35 @@ a long ladder they would fill the memory."""
 
 
 @dataclass
+class HotStates:
+    """States of all rungs that are kept for expectations, few where they weigh little.
+
+    A state is kept with probability min(1, q(beta_K | x) / MIN_COLD_WEIGHT): with the inverse of
+    that as a factor of its weight, no expectation is changed.
+
+    Attributes
+    ----------
+    rng : numpy.random.Generator
+        Decides what is kept; not the chain's, whose draws are the same without states.
+    parts : list of (iteration, probability, x)
+        Arrays of a chunk each.
+    n_seen : int
+        Iterations so far.
+    """
+
+    rng: np.random.Generator
+    parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+    n_seen: int = 0
+
+    def add(self, cold_weight: np.ndarray, x: np.ndarray) -> None:
+        """Keep some of the next states, given q(beta_K | x) (n,) and x (n, d)."""
+        probability = np.minimum(1.0, cold_weight / MIN_COLD_WEIGHT)
+        kept = np.flatnonzero(self.rng.random(len(x)) < probability)
+        self.parts.append((self.n_seen + kept, probability[kept], x[kept].copy()))
+        self.n_seen += len(x)
+
+
+@dataclass
 class ChainRun:
     """One chain at work: its state, its record, and the pieces of its flat trace.
 
@@ -30,6 +59,8 @@ class ChainRun:
     trace : list of (log_ratio, rung, x)
         Arrays of a chunk each; empty when no trace is kept. `x` has no rows unless states are
         kept; then only iterations are kept whose state has weight at beta = 1.
+    hot : HotStates, optional
+        States of all rungs, beside a trace of all iterations.
     stuck : str
         Why the chain was given up or is slow to come back; empty if all is well.
     """
@@ -39,6 +70,7 @@ class ChainRun:
     keep_trace: bool
     keep_states: bool = False
     trace: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+    hot: HotStates | None = None
     stuck: str = ""
 
 
@@ -49,13 +81,18 @@ def start_runs(
     keep_trace: bool,
     *,
     keep_states: bool = False,
+    keep_hot: bool = False,
 ) -> list[ChainRun]:
     """Start a chain for each generator, with space for `n_draws` draws."""
     dim, n_rungs = plan.reference.path.dim, plan.ladder.n_rungs
-    return [
+    runs = [
         ChainRun(start_chain(plan, rng), new_record(n_draws, n_rungs, dim), keep_trace, keep_states)
         for rng in rngs
     ]
+    if keep_hot:
+        for run, rng in zip(runs, rngs, strict=True):
+            run.hot = HotStates(rng.spawn(1)[0])
+    return runs
 
 
 def extend_runs(runs: Sequence[ChainRun], n_draws: int) -> None:
@@ -79,7 +116,8 @@ def _work(plan: Plan, run: ChainRun, n_draws: int, stop: threading.Event) -> Non
         record = run.record
         if run.keep_trace:
             log_ratio, rung = np.empty(chunk), np.empty(chunk, dtype=np.int64)
-            states = np.empty((chunk if run.keep_states else 0, record.x.shape[1]))
+            with_x = run.keep_states or run.hot is not None
+            states = np.empty((chunk if with_x else 0, record.x.shape[1]))
             record = record._replace(trace_log_ratio=log_ratio, trace_rung=rung, trace_x=states)
             run.state.chain.counters[N_TRACE] = 0
         advance(run.state, record, n_draws, chunk)
@@ -89,6 +127,9 @@ def _work(plan: Plan, run: ChainRun, n_draws: int, stop: threading.Event) -> Non
             if run.keep_states:
                 cold = plan.ladder.probabilities(log_ratio[:n])[-1]
                 kept = np.flatnonzero(cold > MIN_COLD_WEIGHT)
+            elif run.hot is not None:
+                run.hot.add(plan.ladder.probabilities(log_ratio[:n])[-1], states[:n])
+                states = states[:0]
             run.trace.append(
                 (log_ratio[kept].copy(), rung[kept].astype(np.int32), states[kept].copy())
             )

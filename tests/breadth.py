@@ -4,12 +4,15 @@ Each function returns (model, log evidence or None, posterior means by variable)
 for all elements of its variable, raveled.
 """
 
+import warnings
+
 import numpy as np
 import pymc as pm
 import pymc.dims as pmd
 import pytensor.tensor as pt
 import xarray as xr
 from pymc.distributions import transforms
+from pymc.exceptions import ImputationWarning
 from pytensor.graph.op import Op
 from scipy import stats
 from scipy.special import logsumexp
@@ -41,7 +44,8 @@ def gaussian_evidence(y, covariance, mean=0.0):
 def imputed():
     """Two of five observations are missing and are sampled too."""
     y = np.ma.masked_invalid([0.8, np.nan, 1.1, 2.6, np.nan])
-    with pm.Model() as model:
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImputationWarning)
         mu = pm.Normal("mu", 0.0, 2.0)
         pm.Normal("y", mu, 1.0, observed=y)
     seen = y.compressed()

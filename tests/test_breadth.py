@@ -31,6 +31,7 @@ def check(idata, log_z, means):
     return evidence
 
 
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 @pytest.mark.parametrize("name", BREADTH)
 def test_models_of_many_kinds(name):
     # |z| < 4.5 for log Z and |z| < 6 (a t of 15 or more) for up to 6 means, at two front doors:

@@ -8,12 +8,9 @@ import numpy as np
 
 from pymc_tempering.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.evidence import checks
-from pymc_tempering.evidence.agreement import homogeneity_pvalue
+from pymc_tempering.evidence.common import conclude, finite_chains, run_alarms, tours_of
+from pymc_tempering.evidence.errors import batch_sums, delta_error
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.tours import Tours, tour_sums
-
-MAX_PVALUE = 1e-3
-"""p-value of the homogeneity test below which the chains are said to disagree."""
 
 
 def rts_log_z(weight: FloatArray, log_z_ladder: FloatArray, log_weight: FloatArray) -> FloatArray:
@@ -49,42 +46,6 @@ def rts_log_z(weight: FloatArray, log_z_ladder: FloatArray, log_weight: FloatArr
         return np.asarray(log_z_ladder - log_z_ladder[0] + shift)
 
 
-def influence(sums: FloatArray) -> FloatArray:
-    """Return the first-order effect of every block of iterations on log Z_k.
-
-    e_bk = A_bk / sum_b A_bk - A_b1 / sum_b A_b1 for ``sums`` A of shape (B, K); the log ratio of
-    two totals is their sum to first order.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = sums / sums.sum(axis=0)
-    return np.asarray(share - share[:, :1])
-
-
-def delta_error(sums: FloatArray) -> FloatArray:
-    """Return the standard error of log Z_k from independent blocks, shape (B, K) -> (K,).
-
-    The delta method for a ratio of means: B / (B - 1) sum_b e_bk^2, which is equation (16) of
-    Carlson et al. (2016) with variances over blocks; infinite for fewer than two blocks.
-    """
-    n = len(sums)
-    if n < 2:
-        return np.full(sums.shape[1], np.inf)
-    error = np.sqrt(n / (n - 1) * np.sum(influence(sums) ** 2, axis=0))
-    return np.where(np.isnan(error), np.inf, error)
-
-
-def effective_tours(sums: FloatArray) -> float:
-    """Return Kish's effective number of blocks, (sum a)^2 / sum a^2, the smaller of two.
-
-    Taken over the weights a of the first and of the last rung of ``sums``, shape (B, K).
-    """
-    ends = sums[:, [0, -1]]
-    square = np.sum(ends**2, axis=0)
-    if len(sums) == 0 or np.any(square == 0.0):
-        return 0.0
-    return float(np.min(np.sum(ends, axis=0) ** 2 / square))
-
-
 def second_order_bias(sums: FloatArray) -> float:
     """Return the bias of log Z_K to second order in nats, equation (15) of Carlson et al. (2016).
 
@@ -97,15 +58,6 @@ def second_order_bias(sums: FloatArray) -> float:
     share = sums[:, [0, -1]] / sums[:, [0, -1]].sum(axis=0)
     var = n / (n - 1) * np.sum((share - 1.0 / n) ** 2, axis=0)
     return float(0.5 * (var[0] - var[1]))
-
-
-def batch_sums(rb_weight: FloatArray) -> FloatArray:
-    """Sum (chain, draw, K) over about sqrt(draw) batches of consecutive draws in each chain."""
-    n_draws = rb_weight.shape[1]
-    n_batches = max(int(np.sqrt(n_draws)), 1)
-    starts = np.arange(n_batches) * n_draws // n_batches
-    batches = np.add.reduceat(rb_weight, starts, axis=1)
-    return np.asarray(batches.reshape(-1, rb_weight.shape[2]))
 
 
 def without_ascent(
@@ -162,82 +114,28 @@ def rts(stats: CycleStats) -> Evidence:
     >>> evidence.verdict, abs(evidence.log_z - -2.6305) < 4 * evidence.mcse
     ('ok', True)
     """
-    sound = np.isfinite(stats.rb_weight).all(axis=(1, 2))
-    sound &= np.isfinite(stats.rb_weight_head).all(axis=(1, 2))
-    alarms = checks.chain_alarms(stats, sound)
+    sound = finite_chains(stats)
     chains = np.flatnonzero(sound)
     weight = stats.rb_weight[chains]
-    tours = tour_sums(weight, stats.rb_weight_head[chains], stats.tour_start[chains])
+    tours = tours_of(stats, sound)
 
     def log_z(sums: FloatArray) -> FloatArray:
         return rts_log_z(sums, stats.log_z_ladder, stats.log_weight)
 
     counted = without_ascent(weight, stats.rb_weight_head[chains], stats.tour_start[chains])
-    curve = log_z(counted.sum(axis=(0, 1)))
-    mcse = np.maximum(delta_error(tours.sums), delta_error(batch_sums(weight)))
-    trips = tours.round_trips(len(chains))
-    n_tours, ess = sum(trips), effective_tours(tours.sums)
-
-    chain_curve = log_z(counted.sum(axis=1))
-    chain_error, chain_df = _chain_errors(tours, trips)
-    pvalue = homogeneity_pvalue(chain_curve[:, -1], chain_error, chain_df)
-    if chains.size:
-        # Every cycle visits beta = 1 once, with its draw.
-        cold = stats.log_ratio_sum[chains, :, -1]
-        alarms += checks.lone_tour_warnings(tours.sums[:, -1], cold, stats.tour_start[chains])
-    messages = alarms + (checks.tour_warnings(n_tours, ess, trips) if chains.size else [])
-    verdict = "ok"
-    if pvalue < MAX_PVALUE:
-        verdict = "disagreed"
-        messages.append(checks.disagreement_warning(pvalue))
-        mcse = np.fmax(mcse, _scatter(chain_curve))
-    if alarms or n_tours < checks.MIN_TOURS or ess < checks.MIN_ESS or np.isinf(mcse[-1]):
-        verdict = "unchecked"
-        mcse = np.where(np.arange(mcse.size) == 0, 0.0, np.inf)
-    messages += checks.occupancy_warnings(stats, tours) + checks.ladder_warnings(stats)
-
     middle = stats.n_draws // 2
-    return Evidence(
-        log_z=float(curve[-1]),
-        mcse=float(mcse[-1]),
-        method="rts",
-        verdict=verdict,
-        n_tours=n_tours,
-        round_trips=_spread(np.array(trips), sound, 0),
-        ess=ess,
-        per_chain=np.array(_spread(chain_curve[:, -1], sound, np.nan)),
-        per_chain_mcse=np.array(_spread(chain_error, sound, np.inf)),
-        log_z_curve=curve,
-        log_z_curve_mcse=mcse,
-        betas=stats.beta,
+    parts = [tours.of_chain(chain).sums for chain in range(len(chains))]
+    return conclude(
+        "rts", stats.beta, sound, tours,
+        curve=log_z(counted.sum(axis=(0, 1))),
+        mcse=np.maximum(delta_error(tours.sums), delta_error(batch_sums(weight))),
+        chain_curve=log_z(counted.sum(axis=1)),
+        chain_error=np.array([delta_error(part)[-1] for part in parts]),
         halves=(
             float(log_z(counted[:, :middle].sum(axis=(0, 1)))[-1]),
             float(log_z(counted[:, middle:].sum(axis=(0, 1)))[-1]),
         ),
+        alarms=run_alarms(stats, sound, tours),
+        notes=checks.occupancy_warnings(stats, tours) + checks.ladder_warnings(stats),
         bias=second_order_bias(tours.sums),
-        warnings=tuple(messages),
-    )
-
-
-def _chain_errors(tours: Tours, trips: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return error and degrees of freedom of each chain; infinite error for too few tours."""
-    parts = [tours.of_chain(chain).sums for chain in range(len(trips))]
-    enough = np.array(trips) >= checks.MIN_CHAIN_TOURS
-    error = np.array([delta_error(part)[-1] for part in parts])
-    df = np.array([effective_tours(part) - 1.0 for part in parts])
-    return np.where(enough, error, np.inf), df
-
-
-def _scatter(chain_curve: FloatArray) -> FloatArray:
-    """Return the standard error of the mean of the chains' curves, shape (C, K) -> (K,)."""
-    finite = chain_curve[np.isfinite(chain_curve).all(axis=1)]
-    if len(finite) < 2:
-        return np.full(chain_curve.shape[1], np.inf)
-    return np.asarray(finite.std(axis=0, ddof=1) / np.sqrt(len(finite)))
-
-
-def _spread(values: FloatArray, sound: np.ndarray, fill: float) -> tuple:
-    """Put the values of the sound chains at their places among all chains."""
-    result = np.full(sound.shape, fill, dtype=values.dtype if len(values) else float)
-    result[sound] = values
-    return tuple(result.tolist())
+    )  # fmt: skip

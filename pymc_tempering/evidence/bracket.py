@@ -1,0 +1,265 @@
+"""A bracket of log Z from the run itself: unbiased for Z from below, for 1/Z from above.
+
+Both are equation (11) of Carlson, Stinson, Pakman & Paninski (2016), with a denominator that is
+fixed before the run and not estimated by it; the pair is in the spirit of Grosse, Ghahramani &
+Adams (2015), "Sandwiching the marginal likelihood using bidirectional Monte Carlo".
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from pymc_tempering.cycles import BoolArray, CycleStats, FloatArray
+from pymc_tempering.evidence import checks
+from pymc_tempering.evidence.common import (
+    Fit,
+    conclude,
+    cycle_pieces,
+    finite_chains,
+    fit_run,
+    run_alarms,
+    tours_of,
+)
+from pymc_tempering.evidence.errors import kish
+from pymc_tempering.evidence.result import Evidence, plus_minus
+from pymc_tempering.evidence.trace import Run, read_run, rung_weights
+from pymc_tempering.exceptions import TemperingWarning
+
+SHARE_OF_OTHERS = 0.5
+"""Visits of a chain to beta = 0 that are counted, as share of the fewest of the other chains."""
+
+
+@dataclass(frozen=True, repr=False)
+class Bracket:
+    """A lower and an upper estimate of log Z from one run.
+
+    Attributes
+    ----------
+    lower, upper : Evidence
+        Methods "forward" and "backward", in nats.
+    """
+
+    lower: Evidence
+    upper: Evidence
+
+    @property
+    def gap(self) -> float:
+        """Upper less lower estimate (nats)."""
+        return self.upper.log_z - self.lower.log_z
+
+    def __repr__(self) -> str:
+        low, high = (plus_minus(e.log_z, e.mcse) for e in (self.lower, self.upper))
+        return f"Bracket: log Z from {low} to {high} nats (gap {self.gap:.3f})"
+
+
+def forward(run: Run, *, reference_visits: int | None = None) -> Evidence:
+    """Estimate log Z from below: the inverse of what it returns is no more than Z on average.
+
+    Every visit to beta = 0 draws afresh from the reference, so that what happens from one visit to
+    the next (for a nonreversible move: to the next but one, since arrivals and departures
+    alternate) is independent of all before. Such an excursion visits rung 0 exactly once (twice),
+    so by Kac's formula the mean of sum q(beta_K | x) over n of them, n fixed, is
+    q(beta_K) / q(beta_1) = r_K Z / (r_1 Z-hat_K) *exactly*. So
+
+        Z_fwd = (Z-hat_K r_1 / r_K) (1 / n) sum over n visits to rung 0 of sum q(beta_K | x)
+
+    has E[Z_fwd] = Z at any length of the run, whatever the kernels and wherever the chain came
+    from, and by Jensen's inequality E[log Z_fwd] <= log Z. RTS has the random sum of
+    q(beta_1 | x) in the place of n.
+
+    The condition is that n does not depend on the chain itself. So by default each chain counts
+    half of the fewest visits that any *other* chain made, and chains are averaged with equal
+    weights. A chain with fewer than that counts what it has, and a warning says so. A number of
+    *tours* would not do: the sums over tours have no known mean, only their ratio is known.
+
+    Parameters
+    ----------
+    run : Run
+    reference_visits : int, optional
+        Visits to rung 0 of each chain to count, set before looking at the run; made even.
+
+    Returns
+    -------
+    Evidence
+        Method "forward", everything in nats; its error is over excursions.
+    """
+    stats, trace = run.stats, run.trace
+    sound = finite_chains(stats)
+    tours = tours_of(stats, sound)
+    chains = np.flatnonzero(sound)
+    starts = [_reference_visits(run, int(chain)) for chain in chains]
+    available = np.array([2 * ((len(s) - 1) // 2) if len(s) else 0 for s in starts])
+    wanted = np.array([_wanted(available, c, reference_visits) for c in range(len(chains))])
+    counted = np.minimum(available, wanted).astype(int)
+    shift = _shift(stats)
+    value, error, ess = np.zeros(len(chains)), np.full(len(chains), np.inf), 0.0
+    for c, (visits, n) in enumerate(zip(starts, counted, strict=True)):
+        if n < 2:
+            value[c] = np.nan
+            continue
+        inside = slice(visits[0], visits[n])
+        cold = rung_weights(stats, trace.log_ratio[inside])[:, -1]
+        pairs = np.add.reduceat(cold, visits[:n:2] - visits[0])
+        value[c] = pairs.mean() / 2.0
+        if len(pairs) > 1:
+            error[c] = pairs.std(ddof=1) / np.sqrt(len(pairs)) / 2.0
+        ess += float(kish(pairs))
+    mean = float(value.mean()) if value.size else np.nan
+    mcse = float(np.sqrt(np.sum(error**2)) / max(value.size, 1) / mean) if mean > 0.0 else np.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_z, by_chain = shift + np.log(mean), shift + np.log(value)
+        chain_error = error / value
+    alarms = run_alarms(stats, sound, tours)
+    if ess < checks.MIN_ESS:
+        alarms.append(
+            f"Of all excursions from beta = 0 an effective number of {ess:.1f} came to beta = 1, "
+            f"where an error needs {checks.MIN_ESS:.0f}: sample more draws."
+        )
+    short = chains[(counted < wanted) | ((len(chains) == 1) & (reference_visits is None))]
+    notes = checks.occupancy_warnings(stats, tours) + checks.ladder_warnings(stats)
+    if short.size:
+        notes.append(
+            f"Chain {', '.join(str(c) for c in short)} made fewer visits to beta = 0 than were to "
+            "be counted, or there is no other chain to set their number, so that E[Z] = Z holds "
+            "only about: give reference_visits a smaller number, or sample more draws or chains."
+        )
+    ends = np.full((len(chains), stats.beta.size), np.nan)
+    ends[:, 0], ends[:, -1] = 0.0, by_chain
+    return conclude(
+        "forward", stats.beta, sound, tours,
+        curve=_ends(stats, log_z), mcse=_ends(stats, mcse, np.inf),
+        chain_curve=ends, chain_error=np.nan_to_num(chain_error, nan=np.inf),
+        halves=(np.nan, np.nan), alarms=alarms, notes=notes,
+        bias=-0.5 * mcse**2, bias_direction="below",
+        details={"reference_visits": float(counted.sum())},
+    )  # fmt: skip
+
+
+def backward(stats: CycleStats) -> Evidence:
+    """Estimate log Z from above: the mean of its inverse is 1/Z.
+
+    A cycle visits beta = 1 exactly once, at its end. If the chain watched at beta = 1 is
+    stationary, Kac's formula gives the mean of sum q(beta_1 | x) over a cycle as
+    q(beta_1) / q(beta_K) = r_1 Z-hat_K / (r_K Z) exactly. So over N cycles, N fixed,
+
+        1 / Z_bwd = (r_K / (r_1 Z-hat_K)) (1 / N) sum over N cycles of sum q(beta_1 | x)
+
+    has E[1 / Z_bwd] = 1 / Z, and by Jensen's inequality E[log Z_bwd] >= log Z.
+
+    The number of draws is fixed before a run, unless it has a ``target_mcse``. What the upper
+    bound rests on is that the *first* recorded draw of each chain is a draw from the posterior:
+    true to any accuracy after draws that are thrown away (``tune``), and without them up to an
+    error of order 1 / draws. Modes that no draw has met are missed by this side, not by the other.
+
+    Parameters
+    ----------
+    stats : CycleStats
+
+    Returns
+    -------
+    Evidence
+        Method "backward", everything in nats; tours are cut at draws, as in :func:`counts`.
+    """
+    hot = stats.rb_weight[:, :, 0].reshape(-1)
+
+    def fit(part: BoolArray) -> Fit:
+        total = hot[part].sum()
+        effects = np.full((int(part.sum()), stats.beta.size), np.nan)
+        effects[:, 0] = 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            effects[:, -1] = 1.0 / part.sum() - hot[part] / total
+            log_z = _shift(stats) - np.log(total / part.sum())
+        return Fit(_ends(stats, float(log_z)), effects)
+
+    return fit_run(
+        "backward", stats, cycle_pieces(stats), fit, bias_direction=lambda bias, mcse: "above"
+    )
+
+
+def bracket(idata: xr.DataTree, *, reference_visits: int | None = None) -> Bracket:
+    """Return a lower and an upper estimate of log Z from one run.
+
+    The lower one is the log of an unbiased estimate of Z, at any length of the run. The upper one
+    is minus the log of an unbiased estimate of 1/Z, if the first recorded draw of each chain is a
+    draw from the posterior. By Jensen's inequality log Z lies between their expectations; a
+    single pair can miss it by its errors. Where the two are far apart, the run is too short for
+    any estimate from it.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of :func:`pymc_tempering.sample` with ``keep="log_ratio"``, its default, and a fixed
+        number of draws.
+    reference_visits : int, optional
+        Visits to beta = 0 of each chain that the lower estimate counts, set before looking at the
+        run. By default half of the fewest of the other chains.
+
+    Returns
+    -------
+    Bracket
+        ``lower`` and ``upper``, each an ``Evidence``, in nats.
+
+    Raises
+    ------
+    NotTemperedError
+        If ``idata`` holds no trace, or one that is not of its draws.
+    LadderError
+        If its draws do not come from one ladder.
+    ValueError
+        If ``reference_visits`` is less than 2.
+
+    Warns
+    -----
+    TemperingWarning
+        Once for each warning of the two.
+
+    Notes
+    -----
+    :func:`pymc_tempering.evidence.forward` and :func:`pymc_tempering.evidence.backward` derive
+    both from equation (11) of Carlson et al. (2016), and say exactly what is unbiased when.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> from pymc_tempering.synthetic import gaussian_run
+    >>> found = pmt.bracket(gaussian_run(draws=500))
+    >>> found.lower.bias_direction, found.upper.bias_direction, abs(found.gap) < 0.5
+    ('below', 'above', True)
+    """
+    run = read_run(idata)
+    found = Bracket(forward(run, reference_visits=reference_visits), backward(run.stats))
+    for sentence in dict.fromkeys((*found.lower.warnings, *found.upper.warnings)):
+        warnings.warn(sentence, TemperingWarning, stacklevel=2)
+    return found
+
+
+def _shift(stats: CycleStats) -> float:
+    """Return log(Z-hat_K r_1 / r_K)."""
+    offsets = stats.log_z_ladder - stats.log_weight
+    return float(offsets[-1] - offsets[0])
+
+
+def _ends(stats: CycleStats, value: float, between: float = float("nan")) -> FloatArray:
+    """Return a curve that is known at the two ends alone."""
+    curve = np.full(stats.beta.size, between)
+    curve[0], curve[-1] = 0.0, value
+    return curve
+
+
+def _reference_visits(run: Run, chain: int) -> np.ndarray:
+    """Return the places of a chain's visits to rung 0 in the flat trace."""
+    n = run.stats.n_draws
+    begin, end = np.searchsorted(run.trace.cycle, [chain * n, (chain + 1) * n])
+    return np.asarray(begin + np.flatnonzero(run.trace.rung[begin:end] == 0))
+
+
+def _wanted(available: np.ndarray, chain: int, asked: int | None) -> int:
+    """Return the number of visits that a chain is to count; even, and not its own choice."""
+    if asked is not None:
+        if asked < 2:
+            raise ValueError(f"reference_visits must be at least 2, got {asked}")
+        return 2 * (int(asked) // 2)
+    others = np.delete(available, chain)
+    return 2 * int(SHARE_OF_OTHERS * (others if others.size else available).min() / 2)

@@ -1,0 +1,187 @@
+"""Posterior expectations from the states of all rungs, weighted by how cold each could be."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import xarray as xr
+
+from pymc_tempering.cycles import FloatArray
+from pymc_tempering.evidence.checks import MIN_ESS
+from pymc_tempering.evidence.common import Fit, errors
+from pymc_tempering.evidence.errors import kish, sum_by
+from pymc_tempering.evidence.front import estimate
+from pymc_tempering.evidence.trace import Run, read_run, rung_weights
+from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
+
+METRICS = ("mean", "sd", "mcse", "ess")
+
+type Function = Callable[[xr.Dataset], xr.DataArray]
+
+
+def expectation(
+    idata: xr.DataTree,
+    functions: Function | Mapping[str, Function] | None = None,
+    *,
+    var_names: Sequence[str] | None = None,
+) -> xr.Dataset:
+    """Estimate posterior expectations from the states of all rungs.
+
+    E[h] = sum_i w_i h(x_i) / sum_i w_i over all iterations, with w_i = q(beta_K | x_i): each state
+    counts by the probability that it could have been one at beta = 1 (Geyer & Thompson 1995;
+    Carlson et al. 2016, section 2.1).
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of :func:`pymc_tempering.sample` with ``keep="states"``.
+    functions : callable or mapping of str to callable, optional
+        Each takes a Dataset of the variables of ``posterior`` (constrained space, deterministics
+        included) with dimensions (chain, state, ...) and returns a DataArray with (chain, state)
+        among its dimensions. By default the variables themselves.
+    var_names : sequence of str, optional
+        Variables, where there are no ``functions``; by default all.
+
+    Returns
+    -------
+    Dataset
+        Each expectation with a dimension ``metric``: ``mean``, ``sd`` (of h under the posterior),
+        ``mcse`` (over tours, at least that over batches of draws) and ``ess``, the number of
+        independent posterior draws with the same mcse, (sd / mcse)^2. Attributes: ``weight_ess``,
+        Kish's effective number of the weighted states, ``n_states`` and ``n_tours``.
+
+    Raises
+    ------
+    NotTemperedError
+        If ``idata`` holds no states, or a trace that is not of its draws.
+    LadderError
+        If its draws do not come from one ladder.
+    ValueError
+        If a name is unknown, a function returns something else than a DataArray by (chain, state),
+        or a value is not finite.
+
+    Warns
+    -----
+    TemperingWarning
+        What the evidence of the run warns about, since it concerns the states as well. Where it
+        states no error (too few tours, an alarm) the mcse is infinite here, too.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> from pymc_tempering.synthetic import gaussian_run
+    >>> idata = gaussian_run(draws=300)  # the posterior is Normal(1.6, 0.447)
+    >>> found = pmt.expectation(idata, {"square": lambda draws: draws["x"] ** 2})["square"]
+    >>> mean, mcse = found.sel(metric=["mean", "mcse"]).values
+    >>> bool(abs(mean - 2.76) < 4 * mcse)
+    True
+    """
+    if not isinstance(idata, xr.DataTree) or "tempering_states" not in idata.children:
+        raise NotTemperedError(
+            "this DataTree has no group 'tempering_states', which holds the states of all rungs: "
+            'sample with pymc_tempering.sample(keep="states")'
+        )
+    run = read_run(idata)
+    states = idata["tempering_states"].to_dataset()
+    place, keep = _places(run, states["iteration"].transpose("chain", "state").values)
+    probability = states["keep_probability"].transpose("chain", "state").values[keep]
+    weight = rung_weights(run.stats, run.trace.log_ratio[place])[:, -1] / probability
+    draws = states.drop_vars(["iteration", "keep_probability"])
+    values = _values(draws, functions, var_names)
+
+    evidence = estimate(idata)
+    sentences = list(evidence.warnings)
+    piece = run.piece[place]
+    tours = sum_by(run.pieces.tour, run.sum_table(weight[:, None], piece))
+    known = np.isfinite(evidence.mcse) and kish(tours)[0] >= MIN_ESS
+    if not known and not sentences:
+        sentences.append(
+            f"A few tours hold nearly all the weight (effective number {kish(tours)[0]:.1f}), so "
+            "the mcse of expectations is infinite: sample more draws."
+        )
+    result = {}
+    for name, value in values.items():
+        ordered = value.transpose("chain", "state", ...)
+        table = np.asarray(ordered.values, dtype=float)[keep]
+        if not np.isfinite(table).all():
+            raise ValueError(f"{name!r} is not finite at {int(np.sum(~np.isfinite(table)))} states")
+        numbers = _weighted(run, weight, table.reshape(len(table), -1), piece)
+        if not known:
+            numbers[2], numbers[3] = np.inf, 0.0
+        rest = ordered.isel(chain=0, state=0, drop=True)
+        result[name] = xr.concat(
+            [rest.copy(data=row.reshape(rest.shape)) for row in numbers], dim="metric"
+        )
+    for sentence in sentences:
+        warnings.warn(sentence, TemperingWarning, stacklevel=2)
+    attrs = {
+        "weight_ess": float(kish(weight)),
+        "n_states": len(weight),
+        "n_tours": evidence.n_tours,
+    }
+    return xr.Dataset(result, {"metric": list(METRICS)}, attrs)
+
+
+def _places(run: Run, iteration: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the states' places in the flat trace (n,), and a mask of them (chain, state).
+
+    Left out are the padding, states of iterations that no recorded cycle holds, and those of the
+    first ascent of a fresh chain, as in all estimators.
+    """
+    n_chains, n_draws = run.stats.n_chains, run.stats.n_draws
+    if len(iteration) != n_chains:
+        raise NotTemperedError(
+            f"tempering_states has {len(iteration)} chains and sample_stats {n_chains}: pass the "
+            "DataTree as the sampler returned it"
+        )
+    bounds = np.searchsorted(run.trace.cycle, np.arange(n_chains + 1) * n_draws)
+    place = np.full(iteration.shape, -1)
+    for chain in range(n_chains):
+        begin, end = bounds[chain], bounds[chain + 1]
+        where = begin + iteration[chain] - run.trace.iteration[begin]
+        inside = (iteration[chain] >= 0) & (where >= begin) & (where < end)
+        place[chain, inside] = where[inside]
+    keep = place >= 0
+    keep[keep] = run.pieces.counted[run.piece[place[keep]]]
+    return place[keep], keep
+
+
+def _values(
+    draws: xr.Dataset,
+    functions: Function | Mapping[str, Function] | None,
+    var_names: Sequence[str] | None,
+) -> dict[str, xr.DataArray]:
+    """Evaluate the functions, or pick the variables."""
+    if functions is None:
+        names = [str(name) for name in draws.data_vars] if var_names is None else list(var_names)
+        unknown = [name for name in names if name not in draws.data_vars]
+        if unknown:
+            raise ValueError(
+                f"var_names {', '.join(map(repr, unknown))} are not among the states' variables: "
+                f"{', '.join(str(name) for name in draws.data_vars)}"
+            )
+        return {name: draws[name] for name in names}
+    if not isinstance(functions, Mapping):
+        functions = {getattr(functions, "__name__", "expectation"): functions}
+    values = {name: function(draws) for name, function in functions.items()}
+    for name, value in values.items():
+        if not isinstance(value, xr.DataArray) or not {"chain", "state"} <= set(value.dims):
+            raise ValueError(
+                f"{name!r} must return a DataArray with dimensions chain and state, got "
+                f"{getattr(value, 'dims', type(value).__name__)}"
+            )
+    return values
+
+
+def _weighted(run: Run, weight: FloatArray, table: FloatArray, piece: np.ndarray) -> FloatArray:
+    """Return mean, sd, mcse and ess of the columns of a table (n, M), shape (4, M)."""
+    share = weight / weight.sum()
+    mean = share @ table
+    off = table - mean
+    sd = np.sqrt(share @ off**2)
+    part = run.pieces.counted
+    effects = run.sum_table(share[:, None] * off, piece)[part]
+    mcse = errors(Fit(mean, effects), run.pieces, part, run.stats.n_draws)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ess = np.where(mcse > 0.0, (sd / mcse) ** 2, np.inf)
+    return np.stack([mean, sd, mcse, ess])

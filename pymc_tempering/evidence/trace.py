@@ -1,0 +1,85 @@
+"""A tempering run by single iterations, as the estimators from the flat trace read it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pymc_tempering.cycles import CycleStats, FlatTrace, FloatArray
+from pymc_tempering.datatree import read_trace
+from pymc_tempering.evidence.common import Pieces, split_pieces
+from pymc_tempering.evidence.errors import sum_by
+
+CHUNK = 1 << 20
+"""Numbers in a table of iterations by rungs that is made at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Statistics of a run, and every iteration that they add up.
+
+    Attributes
+    ----------
+    stats : CycleStats
+    trace : FlatTrace
+    """
+
+    stats: CycleStats
+    trace: FlatTrace
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Cycles, each cut where a tour starts."""
+        return split_pieces(self.stats)
+
+    @cached_property
+    def piece(self) -> NDArray[np.intp]:
+        """Piece of each iteration, shape (n,); it does not decrease."""
+        return np.asarray(2 * self.trace.cycle + ~self.trace.head)
+
+    def sum_pieces(self, values: FloatArray, where: NDArray[np.intp] | None = None) -> FloatArray:
+        """Sum numbers of iterations (n,), or of the iterations ``where``, by piece, shape (P,)."""
+        piece = self.piece if where is None else self.piece[where]
+        return np.bincount(piece, values, minlength=self.pieces.chain.size)
+
+    def sum_table(self, values: FloatArray, piece: NDArray[np.intp]) -> FloatArray:
+        """Sum a table (m, K) of consecutive iterations by their ``piece`` (m,), shape (P, K)."""
+        result = np.zeros((self.pieces.chain.size, values.shape[1]))
+        if len(piece):
+            result[piece[np.flatnonzero(np.diff(piece, prepend=-1))]] = sum_by(piece, values)
+        return result
+
+
+def read_run(idata: xr.DataTree) -> Run:
+    """Read a run with its flat trace out of a DataTree; see ``datatree.read_trace``."""
+    return Run(*read_trace(idata))
+
+
+def tilt(betas: FloatArray, log_ratio: FloatArray) -> FloatArray:
+    """Return beta_k * log_ratio_i, shape (n, K), with 0 * (-inf) = 0."""
+    with np.errstate(invalid="ignore"):
+        table = np.multiply.outer(log_ratio, betas)
+    table[:, betas == 0.0] = 0.0
+    return np.asarray(table)
+
+
+def softmax_rows(table: FloatArray) -> FloatArray:
+    """Return exp(table) with rows that sum to 1; the table is overwritten."""
+    table -= table.max(axis=1, keepdims=True)
+    np.exp(table, out=table)
+    table /= table.sum(axis=1, keepdims=True)
+    return table
+
+
+def rung_weights(stats: CycleStats, log_ratio: FloatArray) -> FloatArray:
+    """Return q(beta_k | x) of every iteration, equation (7) of Carlson et al., shape (n, K)."""
+    return softmax_rows(tilt(stats.beta, log_ratio) + stats.log_weight - stats.log_z_ladder)
+
+
+def chunks(n: int, width: int) -> Iterator[slice]:
+    """Cut n rows into slices so that a table of ``width`` columns stays small."""
+    step = max(1, CHUNK // width)
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))

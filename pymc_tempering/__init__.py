@@ -1,6 +1,7 @@
 """Simulated tempering for PyMC: posterior draws and evidence with an error bar."""
 
 from pymc_tempering import testsystems
+from pymc_tempering.bridge import bridge_sampling, importance_sampling
 from pymc_tempering.datatree import convert
 from pymc_tempering.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence import (
@@ -46,9 +47,11 @@ __all__ = [
     "TemperingError",
     "TemperingWarning",
     "bayes_factor",
+    "bridge_sampling",
     "compare",
     "convert",
     "diagnose",
+    "importance_sampling",
     "log_marginal_likelihood",
     "plot_ladder",
     "plot_temperature_trace",

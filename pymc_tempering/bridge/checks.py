@@ -87,7 +87,7 @@ def halves_warning(difference: float, error: float) -> list[str]:
         return []
     return [
         f"The first and the second half of the draws differ by {difference:+.2f} nats in log Z, "
-        f"{error:.2g} expected, so the mcse is at least half of that: the chains had not settled "
+        f"{error:.2g} expected, so the mcse is at least that: the chains had not settled "
         "(discard more of their beginning, sample longer), or they change modes rarely."
     ]
 

@@ -232,7 +232,7 @@ def _judge(
     if apart := checks.halves_warning(difference, float(np.sqrt(own))):
         verdict = "disagreed"
         messages += apart
-        mcse = max(mcse, abs(difference) / 2.0)
+        mcse = max(mcse, abs(difference))  # both may be off the same way
     return verdict, mcse
 
 

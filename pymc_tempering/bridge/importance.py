@@ -9,9 +9,9 @@ import xarray as xr
 from arviz_stats.base import array_stats
 from scipy.special import logsumexp
 
-from pymc_tempering.bridge.bridge_sampling import check_options
 from pymc_tempering.bridge.checks import lost_warnings
 from pymc_tempering.bridge.proposals import PROPOSALS, Proposal, fit_t
+from pymc_tempering.bridge.sampler import check_options
 from pymc_tempering.bridge.target import (
     Target,
     check_log_density,

@@ -79,17 +79,17 @@ def test_zero_target_at_draws_of_the_proposal_counts():
     assert optimal.bridge(at_draws, np.full(50, -np.inf)).variance == np.inf
 
 
-def z_scores(draw, name, proposal, repeats=REPEATS, draws=None):
+def z_scores(draw, name, proposal, repeats=REPEATS):
     result = []
     for i in range(repeats):
         rng = np.random.default_rng([5, i])
-        evidence = bridge_states(target(name), draw(rng), rng=rng, proposal=proposal, draws=draws)
+        evidence = bridge_states(target(name), draw(rng), rng=rng, proposal=proposal)
         result.append((evidence.log_z - system(name).log_evidence) / evidence.mcse)
     return np.array(result)
 
 
 CASES = {
-    "independent": ("gaussian", "t", lambda rng: gaussian_draws("gaussian", rng, (4, 200))),
+    "independent": ("long_path", "t", lambda rng: gaussian_draws("long_path", rng, (4, 100))),
     "correlated": (
         "gaussian",
         "normal",
@@ -130,7 +130,7 @@ def test_calibration_sees_planted_bugs(bug, monkeypatch):
     else:
         monkeypatch.setattr(optimal, "solve", other_share(optimal.solve))
     name, proposal, draw = CASES["correlated" if bug == "autocorrelation" else "independent"]
-    z = z_scores(draw, name, proposal, 150, draws=2000)
+    z = z_scores(draw, name, proposal, REPEATS if bug == "halves" else 100)
     assert abs(z.std() - 1.0) > SPREAD or abs(z.mean()) > 0.25
 
 

@@ -2,6 +2,7 @@
 
 from pymc_tempering import testsystems
 from pymc_tempering.bridge import bridge_sampling, importance_sampling
+from pymc_tempering.crosscheck import CrossCheck, cross_check
 from pymc_tempering.datatree import convert
 from pymc_tempering.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence import (
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 __all__ = [
     "HMC",
     "BayesFactor",
+    "CrossCheck",
     "DataMismatchError",
     "Diagnosis",
     "DiscreteVariableError",
@@ -50,6 +52,7 @@ __all__ = [
     "bridge_sampling",
     "compare",
     "convert",
+    "cross_check",
     "diagnose",
     "importance_sampling",
     "log_marginal_likelihood",

@@ -37,6 +37,7 @@ MAY_IMPORT = {
 MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
 MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {"warmup"}
 MAY_IMPORT["bridge"] = MAY_IMPORT["prepare"] | {"prepare", "cycles", "evidence", "fitted"}
+MAY_IMPORT["crosscheck"] = MAY_IMPORT["bridge"] | {"bridge"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["auto"] = MAY_IMPORT["legs"] | {"legs", "fitted", "prepare"}

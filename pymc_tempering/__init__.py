@@ -25,7 +25,12 @@ from pymc_tempering.exceptions import (
     TemperingWarning,
 )
 from pymc_tempering.kernels import HMC
-from pymc_tempering.plots import plot_ladder, plot_temperature_trace
+from pymc_tempering.plots import (
+    plot_evidence,
+    plot_ladder,
+    plot_log_z,
+    plot_temperature_trace,
+)
 from pymc_tempering.sampling import sample
 from pymc_tempering.step import SimulatedTempering
 
@@ -56,7 +61,9 @@ __all__ = [
     "diagnose",
     "importance_sampling",
     "log_marginal_likelihood",
+    "plot_evidence",
     "plot_ladder",
+    "plot_log_z",
     "plot_temperature_trace",
     "sample",
     "testsystems",

@@ -23,7 +23,6 @@ MAY_IMPORT = {
     "datatree": {"cycles"},
     "evidence": {"cycles", "datatree", "ladder"},
     "diagnostics": {"cycles", "datatree", "evidence"},
-    "plots": {"cycles", "datatree", "diagnostics", "evidence"},
     "path": {"compiled"},
     "references": {"compiled", "mixture", "path"},
     "mixture": {"compiled"},
@@ -38,6 +37,7 @@ MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
 MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {"warmup"}
 MAY_IMPORT["bridge"] = MAY_IMPORT["prepare"] | {"prepare", "cycles", "evidence", "fitted"}
 MAY_IMPORT["crosscheck"] = MAY_IMPORT["bridge"] | {"bridge"}
+MAY_IMPORT["plots"] = MAY_IMPORT["crosscheck"] | {"crosscheck", "datatree", "diagnostics"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["auto"] = MAY_IMPORT["legs"] | {"legs", "fitted", "prepare"}

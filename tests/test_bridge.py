@@ -327,6 +327,10 @@ def test_a_density_that_is_no_number_is_said():
     x = stats.truncnorm(-np.inf, 2.0).rvs((4, 500), random_state=np.random.default_rng(12))
     with pytest.warns(pmt.TemperingWarning, match="not a number at 2"):
         pmt.bridge_sampling(tree(x=x), model, random_seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pmt.TemperingWarning)
+        warp = pmt.bridge_sampling(tree(x=x), model, proposal="warp", random_seed=1)
+    assert abs(warp.log_z - stats.norm.logcdf(2.0)) < 4 * warp.mcse < 0.05
     with pytest.raises(pmt.DataMismatchError, match="zero or not a number"):
         pmt.bridge_sampling(tree(x=x + 1.0), model, random_seed=1)
 

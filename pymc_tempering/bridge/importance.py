@@ -17,7 +17,6 @@ from pymc_tempering.bridge.target import (
     check_log_density,
     find_target,
     stored_density_warnings,
-    without_lost,
 )
 from pymc_tempering.cycles import FloatArray
 from pymc_tempering.evidence import Evidence
@@ -159,7 +158,7 @@ def importance_states(
         fit = _fit_heavy_t
     started = perf_counter()
     density = fit(states.reshape(-1, states.shape[2]), rng)
-    weights, lost = without_lost(density.log_ratio(target, density.draw(draws, rng)))
+    weights, lost = density.log_ratio(target, density.draw(draws, rng))
     log_z, variance, ess = weighted_mean(weights)
     khat = pareto_khat(weights)
     messages = [*(alarms or []), *_weight_alarms(khat, ess)]

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from pymc_tempering.bridge.target import Target
+from pymc_tempering.bridge.target import Target, without_lost
 from pymc_tempering.exceptions import TemperingError
 from pymc_tempering.fitted import Fitted, fit_mixture
 from pymc_tempering.references import compile_prior
@@ -18,6 +18,9 @@ DOFS = (3.0, 5.0, 8.0, 16.0, 32.0, 100.0)
 
 T_ITERATIONS = 30
 """Steps of the EM algorithm for the location and scale of a t."""
+
+
+type Ratio = tuple[np.ndarray, float]
 
 
 class Proposal(Protocol):
@@ -32,8 +35,11 @@ class Proposal(Protocol):
 
     def log_ratio(
         self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Log of target over proposal, shape (n,), at states of shape (n, d) (nats)."""
+    ) -> Ratio:
+        """Log of target over proposal, shape (n,), at states of shape (n, d) (nats).
+
+        And the share of states where the target is no number, which have zero density then.
+        """
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,10 @@ class Elliptical:
 
     def log_ratio(
         self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Log of target over proposal, shape (n,)."""
-        known = target.log_density(x) if log_target is None else log_target
-        return known - self.log_density(x)
+    ) -> Ratio:
+        """Log of target over proposal, shape (n,), and the share of lost states."""
+        known, lost = without_lost(target.log_density(x) if log_target is None else log_target)
+        return known - self.log_density(x), lost
 
 
 @dataclass(frozen=True)
@@ -91,11 +97,11 @@ class Warp(Elliptical):
 
     def log_ratio(
         self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Log of the averaged target over the proposal, shape (n,)."""
-        known = target.log_density(x) if log_target is None else log_target
-        mirrored = target.log_density(2.0 * self.mean - x)
-        return np.logaddexp(known, mirrored) - np.log(2.0) - self.log_density(x)
+    ) -> Ratio:
+        """Log of the averaged target over the proposal, and the share of lost states."""
+        known, lost = without_lost(target.log_density(x) if log_target is None else log_target)
+        mirrored, _ = without_lost(target.log_density(2.0 * self.mean - x))
+        return np.logaddexp(known, mirrored) - np.log(2.0) - self.log_density(x), lost
 
 
 @dataclass(frozen=True)
@@ -117,9 +123,9 @@ class MixtureProposal:
 
     def log_ratio(
         self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Log of target over proposal, shape (n,)."""
-        return target.parts(x, self.fitted.mixture)[1]
+    ) -> Ratio:
+        """Log of target over proposal, shape (n,), and the share of lost states."""
+        return without_lost(target.parts(x, self.fitted.mixture)[1])
 
 
 def squared_distance(x: np.ndarray, mean: np.ndarray, cholesky: np.ndarray) -> np.ndarray:

@@ -15,7 +15,6 @@ from pymc_tempering.bridge.target import (
     check_log_density,
     find_target,
     stored_density_warnings,
-    without_lost,
 )
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.checks import disagreement_warning
@@ -178,9 +177,9 @@ def bridge_states(
     for fitted, used in ((first, second), (second, first)):
         density = fit(states[:, fitted].reshape(-1, dim), rng)
         n = states[:, used].size // dim if draws is None else (draws + 1) // 2
-        ratio = density.log_ratio(target, states.reshape(-1, dim), log_target.ravel())
+        ratio, _ = density.log_ratio(target, states.reshape(-1, dim), log_target.ravel())
         ratios.append(ratio.reshape(n_chains, n_draws))
-        proposed, share = without_lost(density.log_ratio(target, density.draw(n, rng)))
+        proposed, share = density.log_ratio(target, density.draw(n, rng))
         bridges.append(bridge(ratios[-1][:, used], proposed))
         lost.append(share)
         n_evaluations += n * density.evaluations[0] + ratio.size * density.evaluations[1]

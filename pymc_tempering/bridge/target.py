@@ -55,7 +55,8 @@ class Target:
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """Log of prior times likelihood at states, shape (n, d); NaN where it is no number."""
         reference, ratio = self.parts(x, NO_MIXTURE)
-        return np.where(reference == -np.inf, -np.inf, reference + ratio)
+        with np.errstate(invalid="ignore"):
+            return np.where(reference == -np.inf, -np.inf, reference + ratio)
 
     def parts(self, x: np.ndarray, mixture: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log reference and log ratio at states, shape (n, d); no ratio outside of a period."""

@@ -15,9 +15,9 @@ def describe(entries: Sequence[Entry], found: Judgment, left_out: Mapping[str, s
     sentences += _bounds(entries)
     silent = [entry.method for entry in entries if not entry.known]
     if silent:
-        sentences.append(f"No error could be stated by {_list(silent)}: see their warnings.")
+        sentences.append(f"No error could be stated by {', '.join(silent)}: see their warnings.")
     if left_out:
-        sentences.append(f"Left out: {_list(left_out)}.")
+        sentences.append(f"Left out: {_grouped(left_out)}.")
     return " ".join(sentences)
 
 
@@ -120,7 +120,10 @@ def _nats(difference: float) -> str:
     return f"{difference:.2f}" if difference >= 0.1 else f"{difference:.2g}"
 
 
-def _list(names: Sequence[str] | Mapping[str, str]) -> str:
-    if isinstance(names, Mapping):
-        return "; ".join(f"{name} ({why})" for name, why in names.items())
-    return ", ".join(names)
+def _grouped(left_out: Mapping[str, str]) -> str:
+    """Names by reason, each reason once."""
+    reasons = dict.fromkeys(left_out.values())
+    return "; ".join(
+        f"{', '.join(name for name, why in left_out.items() if why == reason)} ({reason})"
+        for reason in reasons
+    )

@@ -1,7 +1,7 @@
 """NUTS (nutpie) and bridge sampling on published models: error, stated error, seconds.
 
 Each repeat draws 4 x 1000 states with nutpie and gives the same draws to every method. `call` is
-the CPU time in seconds of the whole call after sampling, compilation with warm disk caches included.
+the CPU time in seconds of all that follows the draws, compilation with warm disk caches included.
 `z` is the error against the reference value over both errors in quadrature.
 """
 

@@ -153,7 +153,16 @@ def test_words_say_what_to_believe():
         entry("ais", -5.02, 0.01, bias_direction="below"),
         entry("reverse_ais", -4.99, 0.01, POSTERIOR, bias_direction="above"),
     )
-    assert "bracket log Z between -5.020 (ais) and -4.990 (reverse_ais)" in words(rts, lower, upper)
+    assert "bracket log Z between -5.020 ± 0.010 (ais) and -4.990 ± 0.010 (reverse_ais)" in words(
+        rts, lower, upper
+    )
+    meet = replace(lower, evidence=replace(lower.evidence, log_z=-4.985))
+    assert "bounds meet within their errors" in words(rts, meet, upper)
+    crossed = replace(lower, evidence=replace(lower.evidence, log_z=-4.9))
+    assert "the lower one lies above the upper one" in words(rts, crossed, upper)
+    # the best bound by its safe end, not by its noise
+    noisy = entry("forward", -4.9, 0.5, RUN, bias_direction="below")
+    assert "between -5.020 ± 0.010 (ais)" in words(rts, noisy, lower, upper)
     assert "nothing confirms it" in words(rts)
     silent = words(rts, ais, entry("smc", -7.0, np.inf))
     assert "No error could be stated by smc" in silent

@@ -163,6 +163,19 @@ def test_forest_holds_values_errors_bounds_and_the_exact_value():
     assert "no value" in [text.get_text() for text in ax.texts]
 
 
+def test_forest_is_not_stretched_by_a_far_bound():
+    entries = [
+        Entry("rts", Evidence(-5.0, 0.05, "rts", "ok"), RUN),
+        Entry("ais", Evidence(-5.1, 0.05, "ais", "ok")),
+        Entry("ti", Evidence(-90.0, 1.0, "ti", "ok", bias_direction="below"), RUN),
+        Entry("smc", Evidence(7.0, np.inf, "smc", "unchecked")),
+    ]
+    ax = pmt.plot_evidence(assemble(entries, [0.1] * 4, {}))
+    low, high = ax.get_xlim()
+    assert -6.0 < low < -5.2 < -4.9 < high < -4.0
+    assert {"\N{LEFTWARDS ARROW} -90", "7 \N{RIGHTWARDS ARROW}"} <= {t.get_text() for t in ax.texts}
+
+
 def test_forest_reads_a_datatree_and_takes_estimates(run):
     idata = run.copy()
     with pytest.raises(pmt.TemperingError, match="holds no cross-check"):

@@ -148,13 +148,16 @@ def pair_pvalue(a: Entry, b: Entry) -> float:
 
 
 def bounds(entries: Sequence[Entry]) -> tuple[Entry | None, Entry | None]:
-    """Return the highest lower and the lowest upper bound that state an error."""
+    """Return the highest lower and the lowest upper bound, each by its end that is safe.
+
+    Two errors below a lower one and above an upper one: else the noisiest bound would be taken.
+    """
     known = [entry for entry in entries if entry.known]
     lower = [entry for entry in known if entry.evidence.bias_direction == "below"]
     upper = [entry for entry in known if entry.evidence.bias_direction == "above"]
     return (
-        max(lower, key=lambda entry: entry.evidence.log_z, default=None),
-        min(upper, key=lambda entry: entry.evidence.log_z, default=None),
+        max(lower, key=lambda e: e.evidence.log_z - 2.0 * e.evidence.mcse, default=None),
+        min(upper, key=lambda e: e.evidence.log_z + 2.0 * e.evidence.mcse, default=None),
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import TemperingError
 
 GROUP = "cross_check"
@@ -48,18 +49,26 @@ class CrossCheck:
     warnings: tuple[str, ...] = ()
 
     def _shown(self) -> pd.DataFrame:
-        return self.table.assign(
-            agrees=self.table["agrees"].map({True: "yes", False: "NO"}).fillna("-")
+        table = self.table
+        errors = table["mcse"].map(lambda value: f"{value:.2g}")
+        pairs = zip(table["log_z"], table["mcse"], strict=True)
+        evaluations = ["-" if pd.isna(n) else f"{n:,}" for n in table["n_evaluations"]]
+        return table.assign(
+            log_z=[plus_minus(z, error).split(" ")[0] for z, error in pairs],
+            mcse=errors,
+            n_evaluations=evaluations,
+            seconds=table["seconds"].map(lambda value: f"{value:.2g}"),
+            agrees=table["agrees"].map({True: "yes", False: "NO"}).fillna("-"),
         )
 
     def __repr__(self) -> str:
-        table = self._shown().to_string(float_format=lambda value: f"{value:.4g}", na_rep="-")
+        table = self._shown().to_string()
         return "\n".join([table, self.words, *(f"! {sentence}" for sentence in self.warnings)])
 
     def _repr_html_(self) -> str:
         import html
 
-        table = self._shown().to_html(float_format=lambda value: f"{value:.4g}", na_rep="-")
+        table = self._shown().to_html()
         items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.warnings)
         notes = f"<ul>{items}</ul>" if items else ""
         return f"<div>{table}<p>{html.escape(self.words)}</p>{notes}</div>"

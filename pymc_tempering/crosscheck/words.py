@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, Entry, Judgment, bounds, spread
 from pymc_tempering.evidence.result import plus_minus
 
+CROSSED = 3.0
+"""Standard errors by which a lower bound must lie above an upper one to be said to."""
+
 
 def describe(entries: Sequence[Entry], found: Judgment, left_out: Mapping[str, str]) -> str:
     """Say what a cross-check found, in a few sentences."""
@@ -100,16 +103,16 @@ def _bounds(entries: Sequence[Entry]) -> list[str]:
     if lower is None or upper is None:
         return []
     gap = upper.evidence.log_z - lower.evidence.log_z
-    error = plus_minus(gap, float((lower.evidence.mcse**2 + upper.evidence.mcse**2) ** 0.5))
-    if gap < 0.0:
-        return [
-            f"The bounds do not bracket anything: the lower one ({lower.method}) lies above the "
-            f"upper one ({upper.method}), a gap of {error} nats."
-        ]
-    return [
-        f"The bounds bracket log Z between {lower.evidence.log_z:.3f} ({lower.method}) and "
-        f"{upper.evidence.log_z:.3f} ({upper.method}), a gap of {error} nats."
-    ]
+    noise = float((lower.evidence.mcse**2 + upper.evidence.mcse**2) ** 0.5)
+    found = (
+        f"{_value(lower)} ({lower.method}) and {_value(upper)} ({upper.method}), a gap of "
+        f"{plus_minus(gap, noise)} nats"
+    )
+    if gap < -CROSSED * noise:
+        return [f"The bounds bracket nothing, the lower one lies above the upper one: {found}."]
+    if gap < noise:
+        return [f"The bounds meet within their errors: {found}."]
+    return [f"The bounds bracket log Z between {found}."]
 
 
 def _value(entry: Entry) -> str:

@@ -21,6 +21,8 @@ COLORS = {RUN: BLUE, POSTERIOR: ORANGE, OWN: GREEN}
 LABELS = {RUN: "from the run", POSTERIOR: "from posterior draws", OWN: "from own draws"}
 ARROW = 0.06
 """Length of the arrow of a bound, as a share of the axis."""
+FAR = 0.5
+"""Ranges of the other estimates by which a bound may lie beyond them and be in the picture."""
 
 
 def plot_evidence(
@@ -35,7 +37,8 @@ def plot_evidence(
 
     A dot with its 95 % interval each; a bound has an arrow toward the side on which log Z lies;
     an estimate that states no error is hollow, one that disagrees with the reference method is
-    crossed. The gray band is the interval of the estimate to believe.
+    crossed. The gray band is the interval of the estimate to believe. Where a bound, or an
+    estimate without error, lies far from the others its value stands at the edge.
 
     Parameters
     ----------
@@ -89,6 +92,7 @@ def plot_evidence(
         ax.axvline(exact, color="black", ls="--", lw=1.0, label=f"exact: {exact:.3f}", zorder=1)
     for place, (_, row) in zip(places, table.iterrows(), strict=True):
         _draw_row(ax, place, row)
+    _limit(ax, table, exact)
     _draw_arrows(ax, places, table)
     for draws in dict.fromkeys(table["draws"]):
         ax.plot([], [], "o", color=COLORS[draws], label=LABELS[draws])
@@ -136,15 +140,40 @@ def _draw_row(ax: Any, place: float, row: Any) -> None:
         ax.plot(row["log_z"], place, "x", color="black", ms=10, mew=1.6, zorder=4)
 
 
-def _draw_arrows(ax: Any, places: Any, table: Any) -> None:
-    """Draw the arrows of bounds, once the limits of the axis are known."""
+def _limit(ax: Any, table: pd.DataFrame, exact: float | None) -> None:
+    """Let the axis hold all estimates with an error that are no bounds; others may lie beyond."""
+    known = np.isfinite(table["log_z"]) & np.isfinite(table["mcse"])
+    plain = table[known & (table["bias_direction"] == "")]
+    if not len(plain):
+        return
+    half = HALF_WIDTH * plain["mcse"]
+    ends = [*(plain["log_z"] - half), *(plain["log_z"] + half)] + ([] if exact is None else [exact])
+    low, high = min(ends), max(ends)
+    own_low, own_high = ax.get_xlim()
+    margin = FAR * (high - low)
+    ax.set_xlim(max(own_low, low - margin), min(own_high, high + margin))
+
+
+def _draw_arrows(ax: Any, places: Any, table: pd.DataFrame) -> None:
+    """Draw the arrows of bounds, and say at the edge which estimates lie beyond it."""
     low, high = ax.get_xlim()
     length = ARROW * (high - low)
     for place, (_, row) in zip(places, table.iterrows(), strict=True):
-        side = {"below": 1.0, "above": -1.0}.get(row["bias_direction"])
-        if side is None or not np.isfinite(row["log_z"]):
+        value, color = row["log_z"], COLORS[row["draws"]]
+        if not np.isfinite(value):
             continue
-        half = HALF_WIDTH * row["mcse"] if np.isfinite(row["mcse"]) else 0.0
-        start = row["log_z"] + side * half
-        arrow = {"arrowstyle": "-|>", "color": COLORS[row["draws"]], "lw": 1.6, "shrinkA": 0}
-        ax.annotate("", (start + side * length, place), (start, place), arrowprops=arrow)
+        if not low <= value <= high:
+            left = value < low
+            text = (
+                f"\N{LEFTWARDS ARROW} {value:.4g}" if left else f"{value:.4g} \N{RIGHTWARDS ARROW}"
+            )
+            ax.annotate(text, (0.01 if left else 0.99, place), color=color, va="center",
+                        xycoords=("axes fraction", "data"), ha="left" if left else "right",
+                        fontsize="small")  # fmt: skip
+            continue
+        side = {"below": 1.0, "above": -1.0}.get(row["bias_direction"])
+        if side is not None:
+            half = HALF_WIDTH * row["mcse"] if np.isfinite(row["mcse"]) else 0.0
+            start = value + side * half
+            arrow = {"arrowstyle": "-|>", "color": color, "lw": 1.6, "shrinkA": 0}
+            ax.annotate("", (start + side * length, place), (start, place), arrowprops=arrow)

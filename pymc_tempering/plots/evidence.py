@@ -164,9 +164,7 @@ def _draw_arrows(ax: Any, places: Any, table: pd.DataFrame) -> None:
             continue
         if not low <= value <= high:
             left = value < low
-            text = (
-                f"\N{LEFTWARDS ARROW} {value:.4g}" if left else f"{value:.4g} \N{RIGHTWARDS ARROW}"
-            )
+            text = f"← {value:.4g}" if left else f"{value:.4g} →"
             ax.annotate(text, (0.01 if left else 0.99, place), color=color, va="center",
                         xycoords=("axes fraction", "data"), ha="left" if left else "right",
                         fontsize="small")  # fmt: skip

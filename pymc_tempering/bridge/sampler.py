@@ -222,7 +222,9 @@ def _judge(
     verdict, mcse = "ok", float(np.sqrt(own + both) / 2.0)
     chains = _chains(bridges)
     df = np.full(chains.size, sum(one.ess for one in bridges) / chains.size - 1.0)
-    pvalue = homogeneity_pvalue(chains, np.sqrt(_chain_variance(bridges)), df)
+    # Chains of one length and one law have one error: its mean over chains is the steadier one.
+    error = np.full(chains.size, np.sqrt(_chain_variance(bridges).mean()))
+    pvalue = homogeneity_pvalue(chains, error, df)
     if pvalue < MAX_PVALUE:
         verdict = "disagreed"
         messages.append(disagreement_warning(pvalue))

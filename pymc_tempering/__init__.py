@@ -1,6 +1,8 @@
 """Simulated tempering for PyMC: posterior draws and evidence with an error bar."""
 
 from pymc_tempering import testsystems
+from pymc_tempering.bridge import bridge_sampling, importance_sampling
+from pymc_tempering.crosscheck import CrossCheck, cross_check
 from pymc_tempering.datatree import convert
 from pymc_tempering.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence import (
@@ -38,7 +40,12 @@ from pymc_tempering.kernels import (
     Slice,
     StepKernel,
 )
-from pymc_tempering.plots import plot_ladder, plot_temperature_trace
+from pymc_tempering.plots import (
+    plot_evidence,
+    plot_ladder,
+    plot_log_z,
+    plot_temperature_trace,
+)
 from pymc_tempering.sampling import sample
 from pymc_tempering.step import SimulatedTempering
 
@@ -48,6 +55,7 @@ __all__ = [
     "HMC",
     "BayesFactor",
     "Bracket",
+    "CrossCheck",
     "CustomKernel",
     "DataMismatchError",
     "Diagnosis",
@@ -72,13 +80,18 @@ __all__ = [
     "TemperingWarning",
     "bayes_factor",
     "bracket",
+    "bridge_sampling",
     "compare",
     "convert",
+    "cross_check",
     "diagnose",
     "expectation",
+    "importance_sampling",
     "log_marginal_likelihood",
     "overlap",
+    "plot_evidence",
     "plot_ladder",
+    "plot_log_z",
     "plot_temperature_trace",
     "sample",
     "testsystems",

@@ -23,7 +23,6 @@ MAY_IMPORT = {
     "datatree": {"cycles"},
     "evidence": {"cycles", "datatree", "ladder"},
     "diagnostics": {"cycles", "datatree", "evidence"},
-    "plots": {"cycles", "datatree", "diagnostics", "evidence"},
     "layout": set(),
     "split": {"layout"},
     "path": {"compiled", "layout", "split"},
@@ -43,6 +42,9 @@ MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
 MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {
     *("warmup", "assign", "layout", "prior_checks", "split"),
 }
+MAY_IMPORT["bridge"] = MAY_IMPORT["prepare"] | {"prepare", "cycles", "evidence", "fitted"}
+MAY_IMPORT["crosscheck"] = MAY_IMPORT["bridge"] | {"bridge"}
+MAY_IMPORT["plots"] = MAY_IMPORT["crosscheck"] | {"crosscheck", "datatree", "diagnostics"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["auto"] = MAY_IMPORT["legs"] | {"legs", "fitted", "prepare"}

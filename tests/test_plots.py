@@ -9,7 +9,11 @@ import pytest
 from matplotlib.colors import to_hex
 
 import pymc_tempering as pmt
+from pymc_tempering.crosscheck import Entry
+from pymc_tempering.crosscheck.check import assemble
+from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
 from pymc_tempering.datatree import read_cycles
+from pymc_tempering.evidence import Evidence
 from pymc_tempering.plots import BLUE, ORANGE
 from pymc_tempering.synthetic import GaussianToy, gaussian_run
 
@@ -113,8 +117,102 @@ def test_bad_arguments_are_refused(run, arguments, message):
         pmt.plot_temperature_trace(run, **arguments)
 
 
-@pytest.mark.parametrize("plot", [pmt.plot_ladder, pmt.plot_temperature_trace])
+@pytest.mark.parametrize(
+    "plot", [pmt.plot_ladder, pmt.plot_temperature_trace, pmt.plot_log_z, lambda run: forest(run)]
+)
 def test_missing_matplotlib_says_what_to_install(run, monkeypatch, plot):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'pymc-tempering\[plots\]'"):
         plot(run)
+
+
+def forest(run):
+    return pmt.plot_evidence({"rts": pmt.log_marginal_likelihood(run)})
+
+
+def estimates():
+    """A cross-check with every kind of row: bounds, no error, no value, a disagreement."""
+    rows = [
+        ("rts", -5.0, 0.05, RUN, ""), ("riemann", -4.8, 0.06, RUN, "above"),
+        ("bridge", -5.43, 0.004, POSTERIOR, ""), ("importance", -5.2, np.inf, POSTERIOR, ""),
+        ("ais", -5.05, 0.03, OWN, "below"), ("smc", -np.inf, np.inf, OWN, ""),
+    ]  # fmt: skip
+    entries = [
+        Entry(name, Evidence(z, e, name, "ok", bias_direction=side), draws)
+        for name, z, e, draws, side in rows
+    ]
+    return assemble(entries, [0.1] * len(entries), {})
+
+
+def test_forest_holds_values_errors_bounds_and_the_exact_value():
+    check = estimates()
+    ax = pmt.plot_evidence(check, exact=-5.01)
+    ax.figure.canvas.draw()
+    assert [text.get_text() for text in ax.get_yticklabels()] == list(check.table.index)
+    dots = [line for line in ax.lines if line.get_marker() == "o" and len(line.get_xdata())]
+    np.testing.assert_array_equal([d.get_xdata()[0] for d in dots], check.table["log_z"][:5])
+    hollow = [to_hex(d.get_markerfacecolor()) == "#ffffff" for d in dots]
+    assert hollow == [False, False, False, True, False]
+    bars = [np.ptp(line.get_xdata()) for line in ax.lines if line.get_linewidth() == 2.0]
+    np.testing.assert_allclose(bars, 2 * 1.96 * np.array([0.05, 0.06, 0.004, 0.03]), rtol=1e-3)
+    crossed = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "x"]
+    assert crossed == [-5.43]
+    arrows = [text for text in ax.texts if text.arrow_patch is not None]
+    assert [np.sign(a.xy[0] - a.xyann[0]) for a in arrows] == [-1.0, 1.0]
+    assert [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"] == [-5.01]
+    assert "no value" in [text.get_text() for text in ax.texts]
+
+
+def test_forest_is_not_stretched_by_a_far_bound():
+    entries = [
+        Entry("rts", Evidence(-5.0, 0.05, "rts", "ok"), RUN),
+        Entry("ais", Evidence(-5.1, 0.05, "ais", "ok")),
+        Entry("ti", Evidence(-90.0, 1.0, "ti", "ok", bias_direction="below"), RUN),
+        Entry("smc", Evidence(7.0, np.inf, "smc", "unchecked")),
+    ]
+    ax = pmt.plot_evidence(assemble(entries, [0.1] * 4, {}))
+    low, high = ax.get_xlim()
+    assert -6.0 < low < -5.2 < -4.9 < high < -4.0
+    assert {"\N{LEFTWARDS ARROW} -90", "7 \N{RIGHTWARDS ARROW}"} <= {t.get_text() for t in ax.texts}
+
+
+def test_forest_reads_a_datatree_and_takes_estimates(run):
+    idata = run.copy()
+    with pytest.raises(pmt.TemperingError, match="holds no cross-check"):
+        pmt.plot_evidence(idata)
+    with pytest.warns(pmt.TemperingWarning, match="nothing confirms it"):
+        pmt.cross_check(idata, methods=["rts"])
+    _, ax = plt.subplots()
+    assert pmt.plot_evidence(idata, ax=ax) is ax
+    same = pmt.plot_evidence({"rts": pmt.log_marginal_likelihood(run)}, figsize=(4, 2))
+    value = pmt.log_marginal_likelihood(run).log_z
+    assert {line.get_xdata()[0] for a in (ax, same) for line in a.lines if line.get_marker() == "o"
+            and len(line.get_xdata())} == {value}  # fmt: skip
+    with pytest.raises(ValueError, match="at least one"):
+        pmt.plot_evidence({})
+
+
+def test_curve_has_its_band_and_the_exact_one(run):
+    toy = GaussianToy()
+    ax = pmt.plot_log_z(run, exact=toy.log_z)
+    evidence = pmt.log_marginal_likelihood(run)
+    by_name = {line.get_label(): line.get_ydata() for line in ax.lines}
+    np.testing.assert_array_equal(by_name["rts"], evidence.log_z_curve)
+    np.testing.assert_allclose(by_name["exact"], toy.log_z(evidence.betas))
+    band = ax.collections[0].get_paths()[0].vertices
+    half = 1.96 * evidence.log_z_curve_mcse[-1]
+    at_top = band[band[:, 0] == evidence.betas.size - 1][:, 1]
+    ends = [evidence.log_z - half, evidence.log_z + half]
+    np.testing.assert_allclose([at_top.min(), at_top.max()], ends, rtol=1e-3)
+    labels = [text.get_text() for text in ax.get_xticklabels()]
+    assert (labels[0], labels[-1]) == ("0", "1")
+
+
+def test_curve_without_error_says_so():
+    short = gaussian_run(10, 1, random_seed=1)
+    with pytest.warns(pmt.TemperingWarning):
+        ax = pmt.plot_log_z(short)
+    assert not ax.collections
+    assert "no error can be stated" in [text.get_text() for text in ax.get_legend().texts]
+    with pytest.raises(ValueError, match="'ais' has no curve"):
+        pmt.plot_log_z(Evidence(0.0, 0.1, "ais", "ok"))

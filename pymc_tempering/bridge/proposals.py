@@ -1,0 +1,212 @@
+"""Normalized densities fitted to posterior draws, to be bridged to or to sample importance from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import gammaln
+
+from pymc_tempering.bridge.target import Target, without_lost
+from pymc_tempering.exceptions import TemperingError
+from pymc_tempering.fitted import Fitted, fit_mixture
+from pymc_tempering.references import compile_prior
+
+DOFS = (3.0, 5.0, 8.0, 16.0, 32.0, 100.0)
+"""Degrees of freedom that are tried for a single t; the most likely one is taken."""
+
+T_ITERATIONS = 30
+"""Steps of the EM algorithm for the location and scale of a t."""
+
+
+type Ratio = tuple[np.ndarray, float]
+
+
+class Proposal(Protocol):
+    """A normalized density that can be drawn from, and its ratio to the target."""
+
+    @property
+    def evaluations(self) -> tuple[int, int]:
+        """Evaluations of the model for a state, and for one whose log target is known."""
+
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw independent states, shape (n, d), unconstrained."""
+
+    def log_ratio(
+        self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
+    ) -> Ratio:
+        """Log of target over proposal, shape (n,), at states of shape (n, d) (nats).
+
+        And the share of states where the target is no number, which have zero density then.
+        """
+
+
+@dataclass(frozen=True)
+class Elliptical:
+    """A multivariate t, or normal, and the target as it is.
+
+    Attributes
+    ----------
+    mean : ndarray, shape (d,)
+    cholesky : ndarray, shape (d, d)
+        Lower Cholesky factor of the scale matrix.
+    dof : float
+        Degrees of freedom; infinite for the normal.
+    """
+
+    mean: np.ndarray
+    cholesky: np.ndarray
+    dof: float = np.inf
+    evaluations: tuple[int, int] = (1, 0)
+
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw independent states, shape (n, d)."""
+        noise = rng.standard_normal((n, self.mean.size)) @ self.cholesky.T
+        if np.isfinite(self.dof):
+            noise *= np.sqrt(self.dof / rng.chisquare(self.dof, size=(n, 1)))
+        return self.mean + noise
+
+    def log_density(self, x: np.ndarray) -> np.ndarray:
+        """Log density, shape (n,), at states of shape (n, d)."""
+        dim, square = self.mean.size, squared_distance(x, self.mean, self.cholesky)
+        log_det = np.log(np.diag(self.cholesky)).sum()
+        if not np.isfinite(self.dof):
+            return np.asarray(-0.5 * (square + dim * np.log(2 * np.pi)) - log_det)
+        half = 0.5 * (self.dof + dim)
+        constant = gammaln(half) - gammaln(0.5 * self.dof) - 0.5 * dim * np.log(self.dof * np.pi)
+        return np.asarray(constant - log_det - half * np.log1p(square / self.dof))
+
+    def log_ratio(
+        self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
+    ) -> Ratio:
+        """Log of target over proposal, shape (n,), and the share of lost states."""
+        known, lost = without_lost(target.log_density(x) if log_target is None else log_target)
+        return known - self.log_density(x), lost
+
+
+@dataclass(frozen=True)
+class Warp(Elliptical):
+    """A normal, and the target averaged with its mirror image in the normal's mean.
+
+    Warp-III of Meng & Schilling (2002) in the coordinates of the target: centered, scaled and
+    made symmetric. The averaged target has the same integral.
+    """
+
+    evaluations: tuple[int, int] = (2, 1)
+
+    def log_ratio(
+        self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
+    ) -> Ratio:
+        """Log of the averaged target over the proposal, and the share of lost states."""
+        known, lost = without_lost(target.log_density(x) if log_target is None else log_target)
+        mirrored, _ = without_lost(target.log_density(2.0 * self.mean - x))
+        return np.logaddexp(known, mirrored) - np.log(2.0) - self.log_density(x), lost
+
+
+@dataclass(frozen=True)
+class MixtureProposal:
+    """A mixture of t's with a share of the prior."""
+
+    fitted: Fitted
+    target: Target
+    evaluations: tuple[int, int] = (1, 1)
+
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw independent states, shape (n, d)."""
+        components, prior = self.fitted.components, self.fitted.prior
+        from_prior = rng.random(n) < components.prior_share
+        draws = components.draw(n, rng)
+        # The t's live on the line, the prior on the circle: it is cut open where the target is.
+        draws[from_prior] = self.target.wrap(prior.draw(int(from_prior.sum()), prior.spawn(rng)))
+        return draws
+
+    def log_ratio(
+        self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
+    ) -> Ratio:
+        """Log of target over proposal, shape (n,), and the share of lost states."""
+        return without_lost(target.parts(x, self.fitted.mixture)[1])
+
+
+def squared_distance(x: np.ndarray, mean: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
+    """Squared Mahalanobis distance of the rows of `x`, shape (n, d), from a mean."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = solve_triangular(cholesky, (x - mean).T, lower=True, check_finite=False)
+        return np.asarray((scaled**2).sum(axis=0))
+
+
+def fit_normal(draws: np.ndarray) -> Elliptical:
+    """Fit a normal to draws, shape (n, d), by moments.
+
+    Raises
+    ------
+    TemperingError
+        The draws are too few, or do not vary in some direction.
+    """
+    n, dim = draws.shape
+    if n < 2 * (dim + 1):
+        raise TemperingError(
+            f"{n} draws are too few to fit a density in {dim} dimensions, which takes at least "
+            f"{2 * (dim + 1)}: sample more draws."
+        )
+    try:
+        cholesky = np.linalg.cholesky(np.atleast_2d(np.cov(draws.T)))
+    except np.linalg.LinAlgError:
+        raise TemperingError(
+            "The posterior draws do not vary in some direction of the unconstrained space, so no "
+            "density can be fitted to them: look for stuck chains, or for variables that determine "
+            "one another."
+        ) from None
+    return Elliptical(draws.mean(axis=0), cholesky)
+
+
+def fit_t(draws: np.ndarray, dofs: tuple[float, ...] = DOFS) -> Elliptical:
+    """Fit a multivariate t to draws, shape (n, d), by maximum likelihood.
+
+    Location and scale by EM for each number of degrees of freedom, of which the best is kept.
+    """
+    start, best, highest = fit_normal(draws), None, -np.inf
+    for dof in sorted(dofs, reverse=True):
+        mean, cholesky = start.mean, start.cholesky
+        for _ in range(T_ITERATIONS):
+            weight = (dof + mean.size) / (dof + squared_distance(draws, mean, cholesky))
+            mean = weight @ draws / weight.sum()
+            centered = draws - mean
+            new = np.linalg.cholesky((weight * centered.T) @ centered / len(draws))
+            done = np.abs(np.diag(new) / np.diag(cholesky) - 1.0).max() < 1e-3
+            cholesky = new
+            if done:
+                break
+        t = Elliptical(mean, cholesky, dof)
+        if (likelihood := t.log_density(draws).sum()) <= highest:
+            break  # it has one maximum in the degrees of freedom, for all that matters here
+        best, highest, start = t, likelihood, t
+    assert best is not None
+    return best
+
+
+type Fit = Callable[[np.ndarray, np.random.Generator], Proposal]
+
+
+def _warp(draws: np.ndarray) -> Warp:
+    normal = fit_normal(draws)
+    return Warp(normal.mean, normal.cholesky)
+
+
+def _fit_with_prior(target: Target) -> Fit:
+    prior = compile_prior(target.path)
+
+    def fit(draws: np.ndarray, rng: np.random.Generator) -> Proposal:
+        fit_normal(draws)  # it refuses what cannot be fitted
+        return MixtureProposal(Fitted(prior, fit_mixture(draws, rng)), target)
+
+    return fit
+
+
+PROPOSALS: dict[str, Callable[[Target], Fit]] = {
+    "t": lambda target: lambda draws, rng: fit_t(draws),
+    "normal": lambda target: lambda draws, rng: fit_normal(draws),
+    "warp": lambda target: lambda draws, rng: _warp(draws),
+    "mixture": _fit_with_prior,
+}
+"""Every proposal by name: what fits it to draws of shape (n, d), for a target."""

@@ -1,0 +1,151 @@
+"""The density that a bridge leads to: a model's unnormalized posterior, on all cores."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
+
+from pymc_tempering.bridge.unconstrain import unconstrained_draws
+from pymc_tempering.compiled import NO_MIXTURE
+from pymc_tempering.exceptions import DataMismatchError, ImproperPriorError
+from pymc_tempering.path import Path, compile_path
+from pymc_tempering.references import evaluate
+
+STORED_LOG_DENSITY = ("lp", "logp")
+"""Statistics in which samplers keep the log density of a draw."""
+
+MAX_STORED_SCATTER = 1e-3
+"""Nats by which a stored and the model's log density may differ, beyond a constant."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A model's log prior plus log likelihood, with circles cut open where draws are few.
+
+    Attributes
+    ----------
+    path : Path
+    middle : ndarray, shape (d,)
+        Circular mean of the draws of each circular variable; unused for others. The density is
+        periodic there, and its integral is taken over one period around the middle.
+    cores : int
+        Threads that evaluate it.
+    """
+
+    path: Path
+    middle: np.ndarray
+    cores: int
+
+    def wrap(self, x: np.ndarray) -> np.ndarray:
+        """Bring circular variables, along the last axis, into the period around the middle."""
+        x = x.copy()
+        at = self.path.circular
+        x[..., at] = self.middle[at] + (x[..., at] - self.middle[at] + np.pi) % (2 * np.pi) - np.pi
+        return x
+
+    def outside(self, x: np.ndarray) -> np.ndarray:
+        """Whether states, shape (n, d), lie outside of the period of a circular variable."""
+        at = self.path.circular
+        return np.asarray((np.abs(x[:, at] - self.middle[at]) > np.pi).any(axis=1))
+
+    def log_density(self, x: np.ndarray) -> np.ndarray:
+        """Log of prior times likelihood at states, shape (n, d); NaN where it is no number."""
+        reference, ratio = self.parts(x, NO_MIXTURE)
+        with np.errstate(invalid="ignore"):
+            return np.where(reference == -np.inf, -np.inf, reference + ratio)
+
+    def parts(self, x: np.ndarray, mixture: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log reference and log ratio at states, shape (n, d); no ratio outside of a period."""
+        blocks = [b for b in np.array_split(x, max(1, min(self.cores, len(x) // 100))) if len(b)]
+        if len(blocks) < 2:
+            values = [evaluate(self.path, x, mixture)]
+        else:
+            with ThreadPoolExecutor(len(blocks)) as pool:
+                values = list(pool.map(lambda block: evaluate(self.path, block, mixture), blocks))
+        reference, ratio = (np.concatenate(part) for part in zip(*values, strict=True))
+        if self.path.circular.size:
+            ratio[self.outside(x)] = -np.inf
+        return reference, ratio
+
+
+def find_target(
+    idata: xr.DataTree, model: pm.Model, cores: int | None
+) -> tuple[Target, np.ndarray]:
+    """Compile a model, and return its target with its posterior draws, shape (chain, draw, d).
+
+    Raises
+    ------
+    ModelError, ImproperPriorError, DiscreteVariableError
+        The model has no evidence, or cannot be evaluated.
+    DataMismatchError, TemperingError
+        The posterior is not one of this model; see :func:`unconstrained_draws`.
+    """
+    improper = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
+    if improper:
+        raise ImproperPriorError(
+            f"Improper prior: {', '.join(improper)}. The evidence of a model with pm.Flat or "
+            "pm.HalfFlat does not exist; give these variables proper priors."
+        )
+    path = compile_path(model)
+    draws = unconstrained_draws(idata, model, path.layout)
+    middle = np.angle(np.exp(1j * draws).mean(axis=(0, 1)))
+    target = Target(path, middle, cores or os.cpu_count() or 1)
+    return target, target.wrap(draws)
+
+
+def check_log_density(log_density: np.ndarray, path: Path, draws: np.ndarray) -> None:
+    """Refuse posterior draws, shape (n, d), at which the model's density, shape (n,), is no number.
+
+    Raises
+    ------
+    DataMismatchError
+    """
+    bad = ~np.isfinite(log_density)
+    if bad.any():
+        where = path.layout.unravel(draws[int(bad.argmax())])
+        raise DataMismatchError(
+            f"the model's density is zero or not a number at {bad.mean():.2%} of the posterior "
+            f"draws (unconstrained, the first: {where}): pass the model that the posterior was "
+            "drawn from, with the data it was drawn with."
+        )
+
+
+def stored_density_warnings(idata: xr.DataTree, log_density: np.ndarray) -> list[str]:
+    """Say whether the log density that the sampler stored differs from the model's.
+
+    Up to a constant and, since some samplers store the potential energy, a sign.
+
+    Parameters
+    ----------
+    idata : DataTree
+    log_density : ndarray, shape (chain, draw)
+        The model's, at the first so many draws of each chain (nats).
+    """
+    if "sample_stats" not in idata.children:
+        return []
+    stats = idata["sample_stats"].to_dataset()
+    name = next((n for n in STORED_LOG_DENSITY if n in stats), None)
+    if name is None or set(stats[name].dims) != {"chain", "draw"}:
+        return []
+    stored = stats[name].transpose("chain", "draw").values[:, : log_density.shape[1]]
+    if stored.shape != log_density.shape or not np.isfinite(stored).all():
+        return []
+    scatter = min(float((log_density - sign * stored).std()) for sign in (1.0, -1.0))
+    if scatter <= MAX_STORED_SCATTER + 1e-6 * float(np.abs(stored).max()):  # single precision
+        return []
+    return [
+        f"sample_stats['{name}'] and the model's log density differ by {scatter:.2g} nats from "
+        "draw to draw, so the mcse is infinite: the posterior was drawn from another model (other "
+        "priors, other data); pass its own, or drop the statistic if it does not belong to these "
+        "draws."
+    ]
+
+
+def without_lost(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
+    """Give states whose ratio is no number zero density, and return their share as well."""
+    lost = np.isnan(log_ratio) | (log_ratio == np.inf)
+    return np.where(lost, -np.inf, log_ratio), float(lost.mean())

@@ -1,0 +1,16 @@
+"""The same evidence by independent estimators, side by side, with a verdict."""
+
+from pymc_tempering.crosscheck.check import cross_check
+from pymc_tempering.crosscheck.judge import Entry, judge
+from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS, ModelEstimator
+from pymc_tempering.crosscheck.store import CrossCheck, read_cross_check
+
+__all__ = [
+    "MODEL_ESTIMATORS",
+    "CrossCheck",
+    "Entry",
+    "ModelEstimator",
+    "cross_check",
+    "judge",
+    "read_cross_check",
+]

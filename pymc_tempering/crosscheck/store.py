@@ -1,0 +1,148 @@
+"""A cross-check in a DataTree: written to a group and read back."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pymc_tempering.evidence.result import plus_minus
+from pymc_tempering.exceptions import TemperingError
+
+GROUP = "cross_check"
+TEXT = ("bias_direction", "draws", "verdict")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossCheck:
+    """The same evidence by several estimators, side by side.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row a method: ``log_z`` and ``mcse`` (nats); ``bias_direction``, "below" or "above"
+        for a bound; ``n_evaluations`` of the model's density, none for what reads the run;
+        ``seconds``; ``agrees`` with the reference method (missing where no error is stated);
+        ``draws``, whose draws it rests on ("run", "posterior", or its "own", which make it
+        independent of all others); ``verdict`` of its own.
+    verdict : {"agree", "disagree", "unchecked"}
+        "unchecked": fewer than two estimates state an error.
+    words : str
+        Do they agree within their errors, do the bounds bracket, which to believe and why.
+    believe : str or None
+        Method whose number to take.
+    reference : str or None
+        Method that ``agrees`` refers to.
+    left_out : dict of str to str
+        Methods that could not be used, and why.
+    warnings : tuple of str
+        What the estimates warn about, each with the name of its method.
+    """
+
+    table: pd.DataFrame
+    verdict: str
+    words: str
+    believe: str | None
+    reference: str | None
+    left_out: dict[str, str]
+    warnings: tuple[str, ...] = ()
+
+    def _shown(self) -> pd.DataFrame:
+        table = self.table
+        errors = table["mcse"].map(lambda value: f"{value:.2g}")
+        pairs = zip(table["log_z"], table["mcse"], strict=True)
+        evaluations = ["-" if pd.isna(n) else f"{n:,}" for n in table["n_evaluations"]]
+        return table.assign(
+            log_z=[plus_minus(z, error).split(" ")[0] for z, error in pairs],
+            mcse=errors,
+            n_evaluations=evaluations,
+            seconds=table["seconds"].map(lambda value: f"{value:.2g}"),
+            agrees=table["agrees"].map({True: "yes", False: "NO"}).fillna("-"),
+        )
+
+    def __repr__(self) -> str:
+        table = self._shown().to_string()
+        return "\n".join([table, self.words, *(f"! {sentence}" for sentence in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        import html
+
+        table = self._shown().to_html()
+        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.warnings)
+        notes = f"<ul>{items}</ul>" if items else ""
+        return f"<div>{table}<p>{html.escape(self.words)}</p>{notes}</div>"
+
+
+def to_dataset(check: CrossCheck) -> xr.Dataset:
+    """Return a cross-check as a Dataset with the dimension ``method``.
+
+    Texts by method are one JSON text in the attributes, which every file format keeps.
+    """
+    table = check.table
+    numbers = {
+        name: ("method_index", table[name].to_numpy(dtype=float, na_value=np.nan))
+        for name in ("log_z", "mcse", "n_evaluations", "seconds")
+    }
+    agrees = table["agrees"].map({True: 1, False: 0}).astype(float).fillna(-1).to_numpy(dtype=int)
+    data: dict[str, tuple] = numbers | {"agrees": ("method_index", agrees)}
+    for name in ("log_z", "mcse"):
+        data[name] = (*data[name], {"units": "nats"})
+    attrs = {
+        "verdict": check.verdict,
+        "words": check.words,
+        "believe": check.believe or "",
+        "reference": check.reference or "",
+        "methods": json.dumps(list(table.index)),
+        "texts": json.dumps({name: list(table[name]) for name in TEXT}),
+        "left_out": json.dumps(check.left_out),
+        "warnings": json.dumps(check.warnings),
+    }
+    return xr.Dataset(data, {"method_index": np.arange(len(table))}, attrs)
+
+
+def read_cross_check(idata: xr.DataTree) -> CrossCheck:
+    """Read the cross-check that :func:`cross_check` stored in a DataTree.
+
+    Raises
+    ------
+    TemperingError
+        There is none.
+    """
+    if not isinstance(idata, xr.DataTree) or GROUP not in idata.children:
+        raise TemperingError(
+            "this DataTree holds no cross-check: run pymc_tempering.cross_check(idata, model) first"
+        )
+    data = idata[GROUP].to_dataset()
+    attrs = data.attrs
+    columns = {name: data[name].values for name in ("log_z", "mcse", "n_evaluations", "seconds")}
+    agrees = {1: True, 0: False}
+    table = make_table(
+        json.loads(attrs["methods"]),
+        columns
+        | {"agrees": [agrees.get(int(value)) for value in data["agrees"].values]}
+        | json.loads(attrs["texts"]),
+    )
+    return CrossCheck(
+        table=table,
+        verdict=attrs["verdict"],
+        words=attrs["words"],
+        believe=attrs["believe"] or None,
+        reference=attrs["reference"] or None,
+        left_out=json.loads(attrs["left_out"]),
+        warnings=tuple(json.loads(attrs["warnings"])),
+    )
+
+
+def make_table(methods: list[str], columns: dict) -> pd.DataFrame:
+    """Return the table of a cross-check, with its columns in order and of the right types."""
+    order = (
+        "log_z", "mcse", "bias_direction", "n_evaluations", "seconds", "agrees", "draws", "verdict"
+    )  # fmt: skip
+    table = pd.DataFrame(
+        {name: columns[name] for name in order}, index=pd.Index(methods, name="method")
+    )
+    whole = pd.array([pd.NA if np.isnan(n) else int(n) for n in table["n_evaluations"]], "Int64")
+    table["n_evaluations"] = whole
+    table["agrees"] = pd.array(list(columns["agrees"]), dtype="boolean")
+    return table

@@ -1,6 +1,17 @@
 """Simulated tempering for PyMC: posterior draws and evidence with an error bar."""
 
 from pymc_tempering import testsystems
+from pymc_tempering.annealed import (
+    Sandwich,
+    ais,
+    hais,
+    linked_importance_sampling,
+    raise_,
+    reverse_ais,
+    sandwich,
+    smc,
+    thermodynamic_integration,
+)
 from pymc_tempering.datatree import convert
 from pymc_tempering.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence import (
@@ -41,17 +52,26 @@ __all__ = [
     "LikelihoodError",
     "ModelError",
     "NotTemperedError",
+    "Sandwich",
     "SimulatedTempering",
     "StuckChainError",
     "TemperingError",
     "TemperingWarning",
+    "ais",
     "bayes_factor",
     "compare",
     "convert",
     "diagnose",
+    "hais",
+    "linked_importance_sampling",
     "log_marginal_likelihood",
     "plot_ladder",
     "plot_temperature_trace",
+    "raise_",
+    "reverse_ais",
     "sample",
+    "sandwich",
+    "smc",
     "testsystems",
+    "thermodynamic_integration",
 ]

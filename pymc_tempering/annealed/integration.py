@@ -106,13 +106,13 @@ def integrate(
     mean = np.array([values.mean() for values, *_ in rungs])
     variance = np.array([values.var(ddof=1) for values, *_ in rungs])
     share = (total - n_dead) / total
-    curve, error, least = [0.0], [0.0], np.inf
-    for k in range(2, betas.size + 1):
-        part = quadrature(betas[:k], rule)
-        curve.append(float(np.log(share)) + part(mean[:k], variance[:k]))
-        sampling, ess = _sampling_error(part, rungs[:k], mean)
-        error.append(float(np.hypot(sampling, np.sqrt((1.0 - share) / (share * total)))))
-        least = min(least, ess)
+    curve = [0.0]
+    curve += [
+        float(np.log(share)) + quadrature(betas[:k], rule)(mean[:k], variance[:k])
+        for k in range(2, betas.size + 1)
+    ]
+    error, least = _sampling_errors(betas, [values for values, *_ in rungs], rule)
+    error[1:] = np.hypot(error[1:], np.sqrt((1.0 - share) / (share * total)))
     off = discretization(betas, mean, variance, rule)
     mcse, verdict, said = float(np.hypot(error[-1], off)), "ok", []
     if least < MIN_ESS:
@@ -148,22 +148,32 @@ def integrate(
     )
 
 
-def _sampling_error(
-    rule: Quadrature, rungs: Sequence[Rung], mean: np.ndarray
-) -> tuple[float, float]:
-    """Error of the estimate from autocorrelated draws, and the smallest effective number.
+def _sampling_errors(
+    betas: np.ndarray, chains: Sequence[np.ndarray], rule: str
+) -> tuple[np.ndarray, float]:
+    """Errors of the integral up to each rung, shape (K,), and the smallest effective number.
 
-    At each rung the estimate is, to first order, the mean over draws of a (x - m) + b (x - m)^2
-    with x = log_ratio and a, b the rule's weights.
+    At each rung the integral is, to first order, the mean over draws of a (x - m) + b (x - m)^2
+    with x = log_ratio and a, b the rule's weights, which differ at the rung where it ends.
     """
-    variance, least = 0.0, np.inf
-    for k, (values, *_) in enumerate(rungs):
-        centered = values - mean[k]
-        influence = rule.of_means[k] * centered + rule.of_variances[k] * centered**2
-        spread = float(influence.var(ddof=1))
-        if spread == 0.0:
-            continue
-        ess = float(array_stats.ess(influence, chain_axis=0, draw_axis=1, method="mean"))
-        variance += spread / ess
+    whole = quadrature(betas, rule)
+    inside, at_end, least = np.zeros(betas.size), np.zeros(betas.size), np.inf
+    for k, values in enumerate(chains):
+        inside[k], ess = _variance_of_mean(values, whole.of_means[k], whole.of_variances[k])
         least = min(least, ess)
-    return float(np.sqrt(variance)), least
+        if k > 0:
+            part = quadrature(betas[k - 1 : k + 1], rule)
+            at_end[k], _ = _variance_of_mean(values, part.of_means[1], part.of_variances[1])
+    before = np.concatenate([[0.0], np.cumsum(inside)[:-1]])
+    return np.sqrt(before + at_end), least
+
+
+def _variance_of_mean(values: np.ndarray, a: float, b: float) -> tuple[float, float]:
+    """Variance of the mean of a (x - m) + b (x - m)^2 over autocorrelated chains, and its ESS."""
+    centered = values - values.mean()
+    influence = a * centered + b * centered**2
+    spread = float(influence.var(ddof=1))
+    if spread == 0.0:
+        return 0.0, np.inf
+    ess = float(array_stats.ess(influence, chain_axis=0, draw_axis=1, method="mean"))
+    return spread / ess, ess

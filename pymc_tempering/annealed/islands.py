@@ -8,8 +8,8 @@ import numpy as np
 from pymc_tempering.annealed.weights import effective_number, log_mean
 from pymc_tempering.evidence import Evidence
 
-MIN_ROOTS = 10.0
-"""Effective number of ancestors below which a genealogy says nothing of the variance."""
+MIN_ROOTS = 5.0
+"""Effective number of ancestors, in the median island, below which genealogies are not used."""
 
 MIN_ISLAND_ESS = 0.3
 """Effective number of islands, as a share, below which no error is stated."""
@@ -46,7 +46,7 @@ def combine(
     roots = np.array([r for _, _, r, _ in results])
     value, ess = log_mean(log_z), effective_number(log_z)
     mcse = float(mean_error(log_z))
-    if np.all(roots >= MIN_ROOTS) and np.isfinite(value):
+    if np.median(roots) >= MIN_ROOTS and np.isfinite(value):
         share = np.exp(log_z - value)
         genealogy = float(np.sum(share**2 * own)) / n**2
         if genealogy > 0.0:

@@ -210,13 +210,14 @@ def _link(  # type: ignore[no-untyped-def]
     top = betas.size - 1
     link_values = np.empty(2)
     start_values = np.empty(2)
-    for i in range(xs.shape[0]):
-        if log_r[i] == -np.inf:
-            continue
-        point = Point(xs[i], values[i], grads[i], mixture)
-        for k in range(first, last):
-            below = -0.5 * (betas[k] - betas[k - 1])
-            above = 0.5 * (betas[k + 1] - betas[k]) if k < top else 0.0
+    # Rungs outside, particles inside: where a caller cuts the path must not change the draws.
+    for k in range(first, last):
+        below = -0.5 * (betas[k] - betas[k - 1])
+        above = 0.5 * (betas[k + 1] - betas[k]) if k < top else 0.0
+        for i in range(xs.shape[0]):
+            if log_r[i] == -np.inf:
+                continue
+            point = Point(xs[i], values[i], grads[i], mixture)
             place = int(rng.random() * length)
             start_x[:] = point.x
             start_values[:] = point.values
@@ -231,10 +232,10 @@ def _link(  # type: ignore[no-untyped-def]
                     point.grads[0] = start_g0
                     point.grads[1] = start_g1
                 if s > 0:
-                    # In this order the momentum is fresh at each move, and a transition with
-                    # fresh momentum is its own reversal.
-                    move(density, point, momenta[i], betas[k], params[k], True, circular, scratch,
-                         rng, totals)  # fmt: skip
+                    # The momentum is fresh at each move, so that the transition is its own
+                    # reversal.
+                    move(density, point, momenta[i], betas[k], params[k], circular, scratch, rng,
+                         totals)  # fmt: skip
                 log_below = np.logaddexp(log_below, below * point.values[1])
                 log_above = np.logaddexp(log_above, above * point.values[1])
                 # Each state replaces the link with its share of the weight so far.

@@ -103,23 +103,24 @@ def _anneal(  # type: ignore[no-untyped-def]
     trace, circular, scratch, rng, totals,
 ):  # fmt: skip
     top = betas.size - 1
-    for i in range(xs.shape[0]):
-        point = Point(xs[i], values[i], grads[i], mixture)
-        for k in range(first, last):
+    # Rungs outside, particles inside: where a caller cuts the path must not change the draws.
+    for k in range(first, last):
+        here = top - k if down else k
+        there = here - 1 if down else here + 1
+        for i in range(xs.shape[0]):
             if log_w[i] == -np.inf:
-                break
-            here = top - k if down else k
-            there = here - 1 if down else here + 1
+                continue
+            point = Point(xs[i], values[i], grads[i], mixture)
             if down and k == 0:
-                move(density, point, momenta[i], betas[top], params[top], True, circular, scratch,
-                     rng, totals)  # fmt: skip
+                move(density, point, momenta[i], betas[top], params[top], circular, scratch, rng,
+                     totals)  # fmt: skip
             if trace.shape[0] > 0:
                 trace[i, k] = values[i, 1]
             log_w[i] += (betas[there] - betas[here]) * values[i, 1]
             add_in_log(sums[k + 1], log_w[i])
-            if k < top - 1:
-                move(density, point, momenta[i], betas[there], params[there], down, circular,
-                     scratch, rng, totals)  # fmt: skip
+            if k < top - 1 and log_w[i] > -np.inf:
+                move(density, point, momenta[i], betas[there], params[there], circular, scratch,
+                     rng, totals)  # fmt: skip
 
 
 def anneal(
@@ -138,7 +139,7 @@ def anneal(
 
     Upward the weight grows by (beta_k+1 - beta_k) log_ratio(x), and then x moves at beta_k+1,
     except at beta = 1: equation (23) of Carlson et al. (2016). Downward it is the same path in
-    reverse, with the reversed transitions, after one move at beta = 1, which leaves draws from
+    reverse, after one move at beta = 1, which leaves draws from
     the target what they are.
 
     Parameters
@@ -176,7 +177,7 @@ def _sweep(  # type: ignore[no-untyped-def]
     for s in range(out.shape[0]):
         for i in range(xs.shape[0]):
             point = Point(xs[i], values[i], grads[i], mixture)
-            move(density, point, momenta[i], beta, params, False, circular, scratch, rng, totals)
+            move(density, point, momenta[i], beta, params, circular, scratch, rng, totals)
             out[s, i] = values[i, 1]
 
 

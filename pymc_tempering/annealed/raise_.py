@@ -9,11 +9,13 @@ from pymc.model.transform.conditioning import observe
 from pymc.pytensorf import compile as pymc_compile
 
 from pymc_tempering.annealed.ais import AIS_TRANSITIONS, MAX_RUNGS, MIN_PARTICLES
+from pymc_tempering.annealed.pilot import space_betas
 from pymc_tempering.annealed.reverse import placed_blocks
 from pymc_tempering.annealed.setup import (
     Annealed,
     Clock,
     Report,
+    Schedule,
     anneal_blocks,
     check_schedule,
     check_transition,
@@ -28,9 +30,13 @@ from pymc_tempering.annealed.states import check_values, compile_unconstrain
 from pymc_tempering.annealed.weights import evidence_of_weights
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.exceptions import DataMismatchError
-from pymc_tempering.path import Path
+from pymc_tempering.path import Layout
 from pymc_tempering.prepare import find_model
 from pymc_tempering.progress import status_line
+from pymc_tempering.references import Reference
+
+FINER, MIN_FINE = 8, 100
+"""Rungs of an automatic annealing model: so many times those that nearly equal weights need."""
 
 
 def raise_(
@@ -69,7 +75,7 @@ def raise_(
     n_particles : int, default 500
     betas : int or sequence of float, optional
         Rungs of the annealing model, and of AIS on h; as in :func:`ais`. More rungs make another,
-        better annealing model.
+        better annealing model: by default it has eight times those of :func:`ais`, 100 at least.
     transition : {"hmc", "leapfrog", "metropolis"}, default "hmc"
         As in :func:`ais`, with one more at beta = 1.
     cores : int, optional
@@ -135,15 +141,20 @@ def raise_(
         reference = compile_reference(model, report)
         inner = compile_reference(clamped, report) if clamped.free_RVs else None
         clock = Clock()
-        schedule, _ = make_schedule(
+        schedule, pilot = make_schedule(
             reference, betas, transition, rng,
             max_rungs=MAX_RUNGS[transition], cores=cores, report=report,
         )  # fmt: skip
+        if betas is None:
+            fine = space_betas(pilot, max(MIN_FINE, FINER * schedule.betas.size))
+            schedule = Schedule(fine, pilot.params(fine), schedule.n_evaluations)
         evaluations = schedule.n_evaluations
         said: tuple[str, ...] = ()
         if inner is None:
             log_w = np.full(n_particles, _log_density(clamped))
-            states = _states(reference.path, None, values, np.empty((n_particles, 0)))
+            states = whole_states(
+                model, reference.path.layout, clamped, None, values, np.empty((n_particles, 0))
+            )
         else:
             inner_schedule, _ = make_schedule(
                 inner, betas, transition, rng,
@@ -154,7 +165,9 @@ def raise_(
             )
             alive = up.log_w > -np.inf
             log_w = up.log_w[alive]
-            states = _states(reference.path, inner.path, values, up.states[alive])
+            states = whole_states(
+                model, reference.path.layout, clamped, inner.path.layout, values, up.states[alive]
+            )
             evaluations += inner_schedule.n_evaluations + up.n_evaluations
             said = run_warnings(up, n_particles)
         down = _down(reference, states, schedule, rng, cores, report)
@@ -173,7 +186,7 @@ def raise_(
 
 
 def _down(
-    reference: Any, states: np.ndarray, schedule: Any, rng: np.random.Generator,
+    reference: Reference, states: np.ndarray, schedule: Schedule, rng: np.random.Generator,
     cores: int | None, report: Report,
 ) -> Annealed:  # fmt: skip
     """Carry states of the whole model down to its prior."""
@@ -188,15 +201,20 @@ def _log_density(model: pm.Model) -> float:
         return float(pymc_compile([], graph, mode="FAST_COMPILE")())
 
 
-def _states(
-    path: Path, inner: Path | None, values: Mapping[str, np.ndarray], latent: np.ndarray
+def whole_states(
+    model: pm.Model,
+    layout: Layout,
+    clamped: pm.Model,
+    inner: Layout | None,
+    values: Mapping[str, np.ndarray],
+    latent: np.ndarray,
 ) -> np.ndarray:
     """Unconstrained states of the whole model from data and latent states, shape (n, d)."""
-    unconstrain = compile_unconstrain(path)
+    unconstrain = compile_unconstrain(model, layout)
     if inner is None:
         row = unconstrain(values)
         return np.tile(row, (len(latent), 1))
-    model = inner.model
+    model = clamped
     with model:
         constrain = pymc_compile(
             model.value_vars, model.replace_rvs_by_values(model.free_RVs), mode="FAST_COMPILE",
@@ -205,6 +223,6 @@ def _states(
     names = [rv.name for rv in model.free_RVs]
     rows = []
     for x in latent:
-        h = dict(zip(names, constrain(*inner.layout.unravel(x).values()), strict=True))
+        h = dict(zip(names, constrain(*inner.unravel(x).values()), strict=True))
         rows.append(unconstrain({**values, **h}))
     return np.array(rows)

@@ -10,6 +10,7 @@ from pymc_tempering.annealed.ais import AIS_TRANSITIONS, MAX_RUNGS, MIN_PARTICLE
 from pymc_tempering.annealed.particles import Particles, place
 from pymc_tempering.annealed.setup import (
     BLOCK,
+    Annealed,
     Clock,
     Report,
     Schedule,
@@ -47,8 +48,10 @@ def reverse_ais(
 
     The path of :func:`ais` in the other direction, with reversed transitions: the mean of the
     weights is unbiased for 1 / Z, so that minus its logarithm lies *above* log Z in expectation.
-    That holds for true posterior draws alone. Draws that miss a mode give a value that is too
-    low by about minus the logarithm of the share that they see, and nothing shows it.
+    That holds for true posterior draws alone. Draws that miss a mode change it by
+    log(share / reach), with the share of the posterior that they see and the chance that a
+    particle annealed upward ends there: below log Z by up to -log(share), and nothing in the run
+    shows it.
 
     Parameters
     ----------
@@ -122,6 +125,7 @@ def reverse_ais(
         schedule, _ = make_schedule(
             reference, betas, transition, rng,
             max_rungs=MAX_RUNGS[transition], cores=cores, report=report,
+            run=downward(reference, states, rng, cores, report),
         )  # fmt: skip
         evidence = backward(reference, schedule, states, rng, cores, clock, report)
     return tell(evidence)
@@ -154,6 +158,27 @@ def placed_blocks(
         return lambda: place(reference, part.copy(), own)
 
     return [start(part, own) for part, own in zip(parts, rng.spawn(len(parts)), strict=True)]
+
+
+def downward(
+    reference: Reference,
+    states: PosteriorStates,
+    rng: np.random.Generator,
+    cores: int | None,
+    report: Report = lambda line: None,
+) -> Callable[[Schedule, int], Annealed]:
+    """Trial runs for an automatic schedule, from draws at equal distances.
+
+    Annealing down can need more rungs than annealing up: from a narrow density to a wide one the
+    weights have the heavier tail.
+    """
+
+    def run(schedule: Schedule, n: int) -> Annealed:
+        index = np.linspace(0, len(states.xs) - 1, n).astype(int)
+        starts = placed_blocks(reference, states.xs[index], rng)
+        return anneal_blocks(starts, schedule, cores, down=True, report=report)
+
+    return run
 
 
 def backward(

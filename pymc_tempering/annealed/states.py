@@ -10,7 +10,7 @@ from pymc.pytensorf import compile as pymc_compile
 from pytensor.graph.replace import graph_replace
 
 from pymc_tempering.exceptions import DataMismatchError
-from pymc_tempering.path import Path, freeze_shared
+from pymc_tempering.path import Layout, Path, freeze_shared
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,14 @@ class PosteriorStates:
     chain: np.ndarray
 
 
-def compile_unconstrain(path: Path) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+def compile_unconstrain(
+    model: pm.Model, layout: Layout
+) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
     """Compile the map from constrained values of all free variables to the raveled vector.
 
     A transform may depend on other variables (the bounds of an interval), which take their
     constrained values then.
     """
-    model = path.model
     given = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
     known = given | {rv: model.rvs_to_values[rv].astype(rv.type.dtype) for rv in model.observed_RVs}
     outputs = []
@@ -55,7 +56,7 @@ def compile_unconstrain(path: Path) -> Callable[[Mapping[str, np.ndarray]], np.n
         arguments = [np.asarray(values[rv.name], dtype=rv.type.dtype) for rv in model.free_RVs]
         by_name = dict(zip((model.rvs_to_values[rv].name for rv in model.free_RVs),
                            function(*arguments), strict=True))  # fmt: skip
-        return path.layout.ravel(by_name)
+        return layout.ravel(by_name)
 
     return unconstrain
 
@@ -126,7 +127,7 @@ def posterior_states(idata: xr.DataTree, path: Path, n: int) -> PosteriorStates:
     total = n_chains * n_draws
     index = np.unique(np.linspace(0, total - 1, min(n, total)).astype(int))
     values = {name: posterior[name].values.reshape(total, *shapes[name]) for name in names}
-    unconstrain = compile_unconstrain(path)
+    unconstrain = compile_unconstrain(path.model, path.layout)
     xs = np.array([unconstrain({name: values[name][i] for name in names}) for i in index])
     if (bad := ~np.isfinite(xs)).any():
         worst = path.layout.label(int(bad.mean(axis=0).argmax()))

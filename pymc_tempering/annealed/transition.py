@@ -1,10 +1,12 @@
 """The compiled transition of all methods here: leapfrog or random walk, Metropolis, momentum.
 
-A transition T of `pi_beta(x) N(v; 0, I)` is a Metropolis step A, whose proposal is a leapfrog
-trajectory with the momentum turned round, and then a refresh R of the momentum,
-v -> -sqrt(1 - gamma) v + sqrt(gamma) r with r standard normal (Sohl-Dickstein & Culpepper 2011,
-section 2.3, whose step 4 has gamma in place of sqrt(gamma): the variance would then not be kept).
-A and R are each reversible, so that the reversal of T = A then R is R then A.
+A transition of `pi_beta(x) N(v; 0, I)` is a refresh R of the momentum, v -> -sqrt(1 - gamma) v +
+sqrt(gamma) r with r standard normal, and then a Metropolis step A, whose proposal is a leapfrog
+trajectory with the momentum turned round (Sohl-Dickstein & Culpepper 2011, section 2.3, whose
+step 4 has gamma in place of sqrt(gamma): the variance would then not be kept). There R comes last;
+it comes first here so that all methods find a fresh momentum where they ask for one. A path that
+begins with a fresh momentum is A_1 R A_2 R ... R A_n either way, and since A and R are reversible
+its reversal has the same form: one code serves both directions.
 """
 
 import numba
@@ -172,19 +174,15 @@ def walk(density, point, momentum, beta, params, scratch, rng, totals):  # type:
 
 
 @numba.njit(
-    types.void(DENSITY, POINT, VECTOR, numba.float64, VECTOR, types.boolean, int64[::1], MATRIX,
-               RNG, VECTOR),
+    types.void(DENSITY, POINT, VECTOR, numba.float64, VECTOR, int64[::1], MATRIX, RNG, VECTOR),
     cache=True, nogil=True,
 )  # fmt: skip
-def move(density, point, momentum, beta, params, reverse, circular, scratch, rng, totals):  # type: ignore[no-untyped-def]
-    """Make the transition T at `beta`, or its reversal; circular variables are wrapped."""
+def move(density, point, momentum, beta, params, circular, scratch, rng, totals):  # type: ignore[no-untyped-def]
+    """Make a transition at `beta`; circular variables are wrapped."""
     if params[KIND] == WALK:
         walk(density, point, momentum, beta, params, scratch, rng, totals)
-    elif reverse:
-        refresh(momentum, params[KEEP], rng)
-        leapfrog(density, point, momentum, beta, params, scratch, rng, totals)
     else:
-        leapfrog(density, point, momentum, beta, params, scratch, rng, totals)
         refresh(momentum, params[KEEP], rng)
+        leapfrog(density, point, momentum, beta, params, scratch, rng, totals)
     for j in circular:
         point.x[j] = (point.x[j] + np.pi) % (2.0 * np.pi) - np.pi

@@ -1,15 +1,22 @@
-"""From log weights to log Z: mean, effective number, errors, and alarms; NumPy and SciPy alone."""
+"""From log weights to log Z: mean, effective number, errors, and alarms."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from arviz_stats.base import array_stats
 from scipy.special import logsumexp
 
 from pymc_tempering.evidence import Evidence
 
 MIN_ESS = 10.0
 """Effective number of weights below which no error is stated."""
+
+ROUGH_ESS = 50.0
+"""Effective number of weights below which the error is said to be rough."""
+
+MAX_TAIL, MIN_TAIL = 0.7, 100
+"""Shape of the Pareto tail above which an error is rough (Vehtari et al. 2024), from so many."""
 
 MAX_SHARE = 0.25
 """Share of all weight in one particle above which no error is stated."""
@@ -91,6 +98,19 @@ def batch_error(log_w: np.ndarray, group: np.ndarray) -> float:
         return np.inf
     influence = total / w.sum() - count / w.size
     return float(np.sqrt(total.size / (total.size - 1) * np.sum(influence**2)))
+
+
+def roughness(log_w: np.ndarray, noun: str) -> str:
+    """Say why an error may be too small: few weights that count, or a heavy tail; or nothing."""
+    if (ess := effective_number(log_w)) < ROUGH_ESS:
+        return f"Only {ess:.0f} of {log_w.size} {noun} count (effective number)"
+    alive = log_w[log_w > -np.inf]
+    if alive.size < MIN_TAIL:
+        return ""
+    tail = float(array_stats.psislw(-alive)[1])
+    if tail > MAX_TAIL:
+        return f"The weights of the {noun} have a heavy tail (Pareto k = {tail:.2f})"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -195,6 +215,10 @@ def evidence_of_weights(
     if collapsed:
         mcse = np.inf
         warnings = (collapsed, *warnings)
+    elif rough := roughness(log_w, noun):
+        side = "high" if inverse else "low"
+        rough = f"{rough}, so the error is rough and the estimate rather too {side}: {advice}."
+        warnings = (rough, *warnings)
     n = log_w.size
     known: dict[str, Any] = {}
     if curve is not None:

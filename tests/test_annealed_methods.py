@@ -4,7 +4,10 @@ import threading
 from functools import cache
 
 import numpy as np
+import pymc as pm
 import pytest
+from scipy.special import i0
+from scipy.stats import norm
 from systems import prior, system
 
 import pymc_tempering as pmt
@@ -178,6 +181,34 @@ def test_front_door_within_its_stated_error(method, name):
         exact = system(name).log_z(evidence.betas[inner])
         off = np.abs(evidence.log_z_curve[inner] - exact)
         assert np.all(off < 4.5 * evidence.log_z_curve_mcse[inner])
+
+
+@cache
+def circle():
+    """An angle: particles go round, and Z is a ratio of Bessel functions."""
+    with pm.Model() as model:
+        angle = pm.VonMises("angle", 0.4, 1.5)
+        pm.Potential("pull", 3.0 * pm.math.cos(angle - 3.0))
+    total = np.abs(1.5 * np.exp(0.4j) + 3.0 * np.exp(3.0j))
+    return model, float(np.log(i0(total) / i0(1.5)))
+
+
+@cache
+def half_line():
+    """A prior of which a part has no likelihood."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("half", pm.math.switch(x > 0.5, -0.5 * x, -np.inf))
+    return model, float(0.125 + norm.logsf(1.0))
+
+
+@pytest.mark.parametrize("build", [circle, half_line])
+@pytest.mark.parametrize("method", ["hais", "linked", "thermodynamic"])
+def test_circular_variables_and_zero_likelihood(method, build):
+    model, exact = build()
+    evidence = FRONT[method](model, random_seed=8, progressbar=False)
+    assert abs(evidence.log_z - exact) < 4.0 * evidence.mcse < 0.4
+    assert evidence.verdict == "ok"
 
 
 @pytest.mark.parametrize("method", ["ais", "hais", "smc", "linked", "thermodynamic"])

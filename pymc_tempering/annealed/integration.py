@@ -100,8 +100,8 @@ def integrate(
     total = kept.size + n_dead
     if kept.size < 2 or not all(np.isfinite(values).all() for values, *_ in rungs):
         raise LikelihoodError(
-            f"{n_dead} of {total} prior draws have zero likelihood, or a chain met a state without "
-            "a finite log-likelihood: there is nothing to integrate. Use pmt.ais or pmt.sample."
+            f"{n_dead} of {total} prior draws have zero likelihood, or a chain met a state whose "
+            "log-likelihood is not finite: there is nothing to integrate. Use pmt.ais."
         )
     mean = np.array([values.mean() for values, *_ in rungs])
     variance = np.array([values.var(ddof=1) for values, *_ in rungs])

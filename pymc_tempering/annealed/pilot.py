@@ -7,6 +7,7 @@ the schedule, and for each stage the standard deviations and the step size of th
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -63,10 +64,18 @@ class Pilot:
 
     @property
     def sample(self) -> PathSample:
-        """The particles as a sample over the whole path."""
-        counts = np.full(self.betas.size, self.log_ratio.shape[1])
-        return PathSample(self.log_ratio.ravel(), self.betas, self.log_z, counts)
+        """The particles of some likelihood as a sample over the whole path.
 
+        Prior draws of zero likelihood are out at any beta above 0. What is left at beta = 0 is the
+        prior on the rest, whose normalizing constant is the rest's share: otherwise a jump at
+        beta = 0 would count as length, and draw all rungs to it.
+        """
+        alive = self.log_ratio > -np.inf
+        counts = alive.sum(axis=1)
+        log_z = np.where(self.betas == 0.0, np.log(counts / alive.shape[1]), self.log_z)
+        return PathSample(self.log_ratio[alive], self.betas, log_z, counts)
+
+    @cached_property
     def barrier(self) -> tuple[np.ndarray, np.ndarray]:
         """Grid of betas, and the sum of the rejection rates up to each of its points.
 
@@ -87,10 +96,11 @@ class Pilot:
         return pack(self.transition, step, np.exp(np.column_stack(columns)))
 
     def nearest(self, beta: float) -> np.ndarray:
-        """States of the stage nearest to `beta` in length, shape (n, d)."""
-        grid, length = self.barrier()
+        """States of some likelihood of the stage nearest to `beta` in length, shape (n, d)."""
+        grid, length = self.barrier
         at = np.interp([beta, *self.betas], grid, length)
-        return np.asarray(self.states[np.argmin(np.abs(at[1:] - at[0]))])
+        stage = np.argmin(np.abs(at[1:] - at[0]))
+        return np.asarray(self.states[stage][self.log_ratio[stage] > -np.inf])
 
 
 def run_pilot(
@@ -195,7 +205,7 @@ def _scale(xs: np.ndarray, fallback: np.ndarray) -> np.ndarray:
 
 def space_betas(pilot: Pilot, n_rungs: int) -> np.ndarray:
     """Inverse temperatures from 0 to 1 at equal distances along the path, shape (n_rungs,)."""
-    grid, length = pilot.barrier()
+    grid, length = pilot.barrier
     betas = np.interp(np.linspace(0.0, length[-1], n_rungs), length, grid)
     betas[0], betas[-1] = 0.0, 1.0
     # Grid points that no particle tells apart must not give the same beta twice.

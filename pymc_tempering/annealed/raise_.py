@@ -163,6 +163,8 @@ def raise_(
             up = anneal_blocks(
                 prior_blocks(inner, n_particles, rng), inner_schedule, cores, report=report
             )
+            if up.interrupted:
+                raise KeyboardInterrupt("Interrupted before the path of the whole model.")
             alive = up.log_w > -np.inf
             log_w = up.log_w[alive]
             states = whole_states(
@@ -171,10 +173,9 @@ def raise_(
             evaluations += inner_schedule.n_evaluations + up.n_evaluations
             said = run_warnings(up, n_particles)
         down = _down(reference, states, schedule, rng, cores, report)
-        total = np.full(n_particles, -np.inf)
-        total[: down.index.size] = log_w[down.index] + down.log_w
-        if down.interrupted or (inner is not None and up.interrupted):
-            total = total[: down.index.size]
+        # Latent states of weight zero count, but need no path.
+        n_dead = 0 if down.interrupted else n_particles - len(states)
+        total = np.concatenate([log_w[down.index] + down.log_w, np.full(n_dead, -np.inf)])
         evidence = evidence_of_weights(
             total, rng,
             method="raise",

@@ -176,6 +176,8 @@ def sandwich(
         )  # fmt: skip
         method = "hais" if transition == "persistent" else "ais"
         lower = forward(method, reference, schedule, n_particles, rng, cores, clock, report)
+        if any(sentence.startswith("Interrupted") for sentence in lower.warnings):
+            raise KeyboardInterrupt("Interrupted before the upper bound.")
         clock = Clock()
         shared = replace(schedule, n_evaluations=0)  # the pilot counts once
         upper = backward(reference, shared, states, rng, cores, clock, report)

@@ -238,7 +238,7 @@ def make_schedule(
     if betas is not None:
         fixed = given_betas(betas, pilot)
         return Schedule(fixed, pilot.params(fixed), evaluations), pilot
-    barrier = pilot.barrier()[1][-1]
+    barrier = pilot.barrier[1][-1]
     n_rungs = int(np.clip(density * barrier**2, MIN_RUNGS, max_rungs))
     for _ in range(MAX_TRIALS):
         spaced = space_betas(pilot, n_rungs)
@@ -248,6 +248,8 @@ def make_schedule(
             trial = anneal_blocks(starts, schedule, cores, report=report)
         else:
             trial = run(schedule, TRIAL_PARTICLES)
+        if trial.interrupted:
+            raise KeyboardInterrupt("Interrupted before the particles that count started.")
         evaluations += trial.n_evaluations
         spread = float(np.log(trial.log_w.size / max(effective_number(trial.log_w), 1.0)))
         if spread < MAX_LOG_SPREAD or n_rungs >= max_rungs:

@@ -118,7 +118,7 @@ def thermodynamic_integration(
         report("Learning the path with a pilot")
         pilot = run_pilot(reference, rng, "hmc")
         if betas is None:
-            length = RUNGS_PER_BARRIER * pilot.barrier()[1][-1]
+            length = RUNGS_PER_BARRIER * pilot.barrier[1][-1]
             betas = max(MIN_RUNGS, 2 * int(np.ceil(0.5 * length)) + 1)
         rungs = given_betas(betas, pilot)
         params = pilot.params(rungs)
@@ -163,7 +163,6 @@ def _chain_task(
 
     def run(stop: threading.Event) -> Rung | None:
         pool = pilot.nearest(beta)
-        pool = pool[np.isfinite(pool).all(axis=1)]
         particles = place(reference, pool[rng.choice(len(pool), chains)], rng)
         parts = [
             sweep(particles, beta, params, end - begin) for begin, end in paced(tune + draws, stop)

@@ -210,6 +210,7 @@ def test_draws_of_zero_density_are_refused():
     ("method", "kwargs", "error", "sentence"),
     [
         ("ais", {"n_particles": 5}, ValueError, "n_particles must be a whole number of at least"),
+        ("ais", {"n_particles": None}, ValueError, "not None"),
         ("ais", {"betas": [0.0, 0.5]}, pmt.LadderError, "beta = 0 to beta = 1"),
         ("hais", {"betas": 1}, pmt.LadderError, "number of rungs"),
         ("hais", {"betas": 2.5}, pmt.LadderError, "number of rungs"),
@@ -330,6 +331,14 @@ def test_states_of_data_and_latent_draws():
 def test_raise_refuses_data_that_do_not_fit(data, sentence):
     with pytest.raises(pmt.DataMismatchError, match=sentence):
         pmt.raise_(data, gaussian_field()[0], progressbar=False)
+
+
+def test_raise_refuses_data_of_zero_density():
+    with pm.Model() as model:
+        v = pm.Gamma("v", 2.0, 1.0)
+        pm.Potential("energy", -v)
+    with pytest.raises(pmt.DataMismatchError, match="'v' have zero density"):
+        pmt.raise_({"v": -1.0}, model, progressbar=False)
 
 
 def test_raise_on_an_enumerable_boltzmann_machine():

@@ -172,6 +172,11 @@ def raise_(
             )
             evaluations += inner_schedule.n_evaluations + up.n_evaluations
             said = run_warnings(up, n_particles)
+        if not (len(states) and np.isfinite(states).all() and np.isfinite(log_w).all()):
+            raise DataMismatchError(
+                f"data {', '.join(map(repr, values))} have zero density in this model: they lie "
+                "outside the support of a prior, or a potential excludes them."
+            )
         down = _down(reference, states, schedule, rng, cores, report)
         # Latent states of weight zero count, but need no path.
         n_dead = 0 if down.interrupted else n_particles - len(states)
@@ -226,4 +231,4 @@ def whole_states(
     for x in latent:
         h = dict(zip(names, constrain(*inner.unravel(x).values()), strict=True))
         rows.append(unconstrain({**values, **h}))
-    return np.array(rows)
+    return np.array(rows).reshape(-1, layout.dim)

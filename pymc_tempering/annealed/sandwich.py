@@ -168,7 +168,11 @@ def sandwich(
             up = anneal_blocks(prior_blocks(reference, n, rng), schedule, cores, report=report)
             other = down(schedule, n)
             worse = min(up, other, key=lambda trial: effective_number(trial.log_w))
-            return replace(worse, n_evaluations=up.n_evaluations + other.n_evaluations)
+            return replace(
+                worse,
+                n_evaluations=up.n_evaluations + other.n_evaluations,
+                interrupted=up.interrupted or other.interrupted,
+            )
 
         schedule, _ = make_schedule(
             reference, betas, transition, rng,

@@ -77,10 +77,12 @@ class Annealed:
 
 
 def check_whole(least: int, **values: int | None) -> None:
-    """Refuse counts that are not whole numbers of at least `least`."""
+    """Refuse counts that are not whole numbers of at least `least`; cores may be None."""
     for name, value in values.items():
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if value is not None and not (whole and value >= least):
+        if name == "cores" and value is None:
+            continue
+        if not (whole and value is not None and value >= least):
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
 
 
@@ -251,7 +253,9 @@ def make_schedule(
         if trial.interrupted:
             raise KeyboardInterrupt("Interrupted before the particles that count started.")
         evaluations += trial.n_evaluations
-        spread = float(np.log(trial.log_w.size / max(effective_number(trial.log_w), 1.0)))
+        # Particles of zero likelihood from the start are not to be helped by more rungs.
+        alive = max(int(np.sum(trial.log_w > -np.inf)), 1)
+        spread = float(np.log(alive / max(effective_number(trial.log_w), 1.0)))
         if spread < MAX_LOG_SPREAD or n_rungs >= max_rungs:
             break
         growth = min(MAX_GROWTH, 1.3 * spread / MAX_LOG_SPREAD)
@@ -283,7 +287,7 @@ def tell(evidence: Evidence, stacklevel: int = 3) -> Evidence:
 
 
 class Clock:
-    """Seconds since it was made, less what compilation took."""
+    """Seconds since it was made."""
 
     def __init__(self) -> None:
         self.start = perf_counter()

@@ -135,7 +135,7 @@ def tables(rows: list[dict], targets: tuple[float, ...] = TARGETS) -> str:
             need = {m: rungs_needed(rungs, curve[m], target) for m in METHODS}
             if not np.isfinite(need["HAIS"]):
                 continue
-            floor = need["HAIS"] == rungs[0]  # already there with the fewest
+            floor = bool(need["HAIS"] == rungs[0])  # already there with the fewest
             cells = [f"{'<= ' if floor else ''}{need['HAIS']:.0f}"]
             for method in list(METHODS)[1:]:
                 least = rungs[-1] if np.isinf(need[method]) else need[method]
@@ -164,8 +164,8 @@ def draw(rows: list[dict], path: Path) -> None:
             axis.plot(*np.array(points).T, marker, color=color, label=method, alpha=0.8)
         axis.axhline(0.0, color="C0", linestyle="--", linewidth=1.0, label="exact")
         axis.set(xscale="log", xlabel="intermediate distributions", title=f"{kind} experts, 36-D")
-        axis.set_ylim(-9.0, 3.0)
-    axes[0, 0].legend(loc="upper left")
+
+    axes[0, 0].legend(loc="lower right")
     axes[0, 0].set_ylabel("estimate of log Z less exact (nats)")
     figure.tight_layout()
     figure.savefig(path, dpi=120)

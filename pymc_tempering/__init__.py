@@ -1,6 +1,17 @@
 """Simulated tempering for PyMC: posterior draws and evidence with an error bar."""
 
 from pymc_tempering import testsystems
+from pymc_tempering.annealed import (
+    Sandwich,
+    ais,
+    hais,
+    linked_importance_sampling,
+    raise_,
+    reverse_ais,
+    sandwich,
+    smc,
+    thermodynamic_integration,
+)
 from pymc_tempering.bridge import bridge_sampling, importance_sampling
 from pymc_tempering.crosscheck import CrossCheck, cross_check
 from pymc_tempering.datatree import convert
@@ -71,6 +82,7 @@ __all__ = [
     "ModelError",
     "NotTemperedError",
     "RandomWalkMetropolis",
+    "Sandwich",
     "SimulatedTempering",
     "Slice",
     "SolverError",
@@ -78,6 +90,7 @@ __all__ = [
     "StuckChainError",
     "TemperingError",
     "TemperingWarning",
+    "ais",
     "bayes_factor",
     "bracket",
     "bridge_sampling",
@@ -86,13 +99,20 @@ __all__ = [
     "cross_check",
     "diagnose",
     "expectation",
+    "hais",
     "importance_sampling",
+    "linked_importance_sampling",
     "log_marginal_likelihood",
     "overlap",
     "plot_evidence",
     "plot_ladder",
     "plot_log_z",
     "plot_temperature_trace",
+    "raise_",
+    "reverse_ais",
     "sample",
+    "sandwich",
+    "smc",
     "testsystems",
+    "thermodynamic_integration",
 ]

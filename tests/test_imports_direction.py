@@ -43,7 +43,8 @@ MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {
     *("warmup", "assign", "layout", "prior_checks", "split"),
 }
 MAY_IMPORT["bridge"] = MAY_IMPORT["prepare"] | {"prepare", "cycles", "evidence", "fitted"}
-MAY_IMPORT["crosscheck"] = MAY_IMPORT["bridge"] | {"bridge"}
+MAY_IMPORT["annealed"] = MAY_IMPORT["prepare"] | {"prepare", "progress", "evidence"}
+MAY_IMPORT["crosscheck"] = MAY_IMPORT["bridge"] | {"annealed", "bridge"}
 MAY_IMPORT["plots"] = MAY_IMPORT["crosscheck"] | {"crosscheck", "datatree", "diagnostics"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}

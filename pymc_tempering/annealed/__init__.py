@@ -1,0 +1,21 @@
+"""Evidence from independent runs over the path of a model: annealed and related estimators."""
+
+from pymc_tempering.annealed.ais import ais, hais
+from pymc_tempering.annealed.linked import linked_importance_sampling
+from pymc_tempering.annealed.raise_ import raise_
+from pymc_tempering.annealed.reverse import reverse_ais
+from pymc_tempering.annealed.sandwich import Sandwich, sandwich
+from pymc_tempering.annealed.smc import smc
+from pymc_tempering.annealed.thermodynamic import thermodynamic_integration
+
+__all__ = [
+    "Sandwich",
+    "ais",
+    "hais",
+    "linked_importance_sampling",
+    "raise_",
+    "reverse_ais",
+    "sandwich",
+    "smc",
+    "thermodynamic_integration",
+]

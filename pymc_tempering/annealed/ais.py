@@ -1,0 +1,231 @@
+"""Annealed importance sampling, with fresh (AIS) or persistent momentum (HAIS)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+
+from pymc_tempering.annealed.setup import (
+    Betas,
+    Clock,
+    Report,
+    Schedule,
+    anneal_blocks,
+    check_schedule,
+    check_transition,
+    check_whole,
+    compile_reference,
+    make_schedule,
+    prior_blocks,
+    run_warnings,
+    tell,
+)
+from pymc_tempering.annealed.weights import curve_from_sums, evidence_of_weights
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.progress import status_line
+from pymc_tempering.references import Reference
+
+AIS_TRANSITIONS = ("hmc", "leapfrog", "metropolis")
+MAX_RUNGS = {"hmc": 5_000, "leapfrog": 50_000, "persistent": 50_000, "metropolis": 50_000}
+"""Rungs of an automatic schedule at most; a trajectory costs several evaluations a rung."""
+
+MIN_PARTICLES = 20
+
+
+def ais(
+    model: pm.Model | None = None,
+    *,
+    n_particles: int = 1000,
+    betas: int | Sequence[float] | None = None,
+    transition: str = "hmc",
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> Evidence:
+    """Estimate the log marginal likelihood by annealed importance sampling.
+
+    Particles start at exact, independent draws from the prior and go through the densities
+    prior x likelihood^beta, beta from 0 to 1, with one transition at each that leaves it
+    invariant. The mean of their weights is unbiased for Z whether or not the transitions mix, so
+    that its logarithm lies below log Z in expectation, by about half of its squared error.
+
+    A pilot of other particles finds schedule, step sizes and metric; all of it is frozen before
+    the particles that count start.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        By default the model on the context stack.
+    n_particles : int, default 1000
+    betas : int or sequence of float, optional
+        Number of rungs, which are placed at equal distances along the path, or the inverse
+        temperatures from 0 to 1. By default as many rungs as make the weights nearly equal.
+    transition : {"hmc", "leapfrog", "metropolis"}, default "hmc"
+        At each rung: a leapfrog trajectory of random length and fresh momentum, one leapfrog step
+        with fresh momentum, or a Gaussian random walk, each accepted by Metropolis.
+    cores : int, optional
+        Threads; by default all cores.
+    random_seed : int or numpy.random.Generator, optional
+        Same seeds give the same estimate, whatever `cores` is.
+    progressbar : bool, default True
+        Whether to show a line of progress.
+
+    Returns
+    -------
+    Evidence
+        log Z with a bootstrap error over particles (nats), ``ess`` of the weights, and the curve
+        of log Z along ``betas``. ``n_evaluations`` counts the pilot too.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model has no such path; the message says why and what to do.
+    LadderError
+        ``betas`` do not increase from 0 to 1.
+    ValueError
+        An argument out of its range.
+
+    Warns
+    -----
+    TemperingWarning
+        The weights collapsed onto few particles (the mcse is then infinite), the run was
+        interrupted, or the likelihood is NaN at some prior draws.
+
+    See Also
+    --------
+    hais : the same with a momentum that is kept, better where rungs are many.
+
+    Notes
+    -----
+    Neal (2001), Annealed importance sampling; Goodfellow et al. (2016), section 18.7.1. The log
+    weight is equation (23) of Carlson et al. (2016).
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> system = pmt.testsystems.gaussian(dim=1)
+    >>> evidence = pmt.ais(system.model, n_particles=200, random_seed=1, progressbar=False)
+    >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
+    True
+    """
+    check_transition(transition, AIS_TRANSITIONS)
+    return _annealed("ais", model, n_particles, betas, transition, cores, random_seed, progressbar)
+
+
+def hais(
+    model: pm.Model | None = None,
+    *,
+    n_particles: int = 1000,
+    betas: int | Sequence[float] | None = None,
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> Evidence:
+    """Estimate the log marginal likelihood by Hamiltonian annealed importance sampling.
+
+    As :func:`ais`, with one leapfrog step at each rung and a momentum that goes along from rung
+    to rung, renewed so that half of its power is new after a unit of time (in standard deviations
+    of the rung). Many rungs of one evaluation each then move the particles far, not by a random
+    walk.
+
+    The unconstrained space of PyMC has no boundaries, so that nothing is reflected; circular
+    variables go round.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        By default the model on the context stack.
+    n_particles : int, default 1000
+    betas : int or sequence of float, optional
+        Number of rungs, or the inverse temperatures from 0 to 1; as in :func:`ais`.
+    cores : int, optional
+        Threads; by default all cores.
+    random_seed : int or numpy.random.Generator, optional
+        Same seeds give the same estimate, whatever `cores` is.
+    progressbar : bool, default True
+        Whether to show a line of progress.
+
+    Returns
+    -------
+    Evidence
+        log Z with a bootstrap error over particles (nats), as from :func:`ais`.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model has no such path; the message says why and what to do.
+    LadderError
+        ``betas`` do not increase from 0 to 1.
+    ValueError
+        An argument out of its range.
+
+    Warns
+    -----
+    TemperingWarning
+        As in :func:`ais`.
+
+    Notes
+    -----
+    Sohl-Dickstein & Culpepper (2011), section 2.3, with sqrt(gamma) r for the gamma r of step 4.
+    The leapfrog's halves are in the order momentum, position, momentum, which costs one
+    evaluation instead of two.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> system = pmt.testsystems.gaussian(dim=1)
+    >>> evidence = pmt.hais(system.model, n_particles=200, random_seed=1, progressbar=False)
+    >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
+    True
+    """
+    return _annealed(
+        "hais", model, n_particles, betas, "persistent", cores, random_seed, progressbar
+    )
+
+
+def _annealed(
+    method: str,
+    model: pm.Model | None,
+    n_particles: int,
+    betas: Betas,
+    transition: str,
+    cores: int | None,
+    random_seed: int | np.random.Generator | None,
+    progressbar: bool,
+) -> Evidence:
+    check_whole(MIN_PARTICLES, n_particles=n_particles)
+    check_whole(1, cores=cores)
+    check_schedule(betas)
+    rng = np.random.default_rng(random_seed)
+    with status_line(progressbar) as report:
+        reference = compile_reference(model, report)
+        clock = Clock()
+        schedule, _ = make_schedule(
+            reference, betas, transition, rng,
+            max_rungs=MAX_RUNGS[transition], cores=cores, report=report,
+        )  # fmt: skip
+        evidence = forward(method, reference, schedule, n_particles, rng, cores, clock, report)
+    return tell(evidence, stacklevel=4)
+
+
+def forward(
+    method: str,
+    reference: Reference,
+    schedule: Schedule,
+    n_particles: int,
+    rng: np.random.Generator,
+    cores: int | None,
+    clock: Clock,
+    report: Report = lambda line: None,
+) -> Evidence:
+    """Carry particles from the reference to the target along a frozen schedule."""
+    starts = prior_blocks(reference, n_particles, rng)
+    done = anneal_blocks(starts, schedule, cores, report=report)
+    return evidence_of_weights(
+        done.log_w, rng,
+        method=method,
+        curve=curve_from_sums(schedule.betas, done.sums, done.log_w.size),
+        n_evaluations=schedule.n_evaluations + done.n_evaluations,
+        seconds=clock(),
+        warnings=run_warnings(done, n_particles),
+    )  # fmt: skip

@@ -1,0 +1,52 @@
+"""How a population of weighted particles steps along the path: the next beta, and resampling."""
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logsumexp
+
+from pymc_tempering.exceptions import LikelihoodError
+
+
+def conditional_ess(log_ratio: np.ndarray, delta: float) -> float:
+    """Effective number of equally weighted particles after a step, as a share of those alive.
+
+    Particles of zero likelihood die at any step, however small, so they say nothing of its size.
+    """
+    log_w = delta * log_ratio[log_ratio > -np.inf]
+    return float(np.exp(2.0 * logsumexp(log_w) - logsumexp(2.0 * log_w)) / log_w.size)
+
+
+def next_beta(log_ratio: np.ndarray, beta: float, cess: float) -> float:
+    """Largest beta up to 1 whose conditional effective sample size is `cess`."""
+    if conditional_ess(log_ratio, 1.0 - beta) >= cess:
+        return 1.0
+
+    def excess(log_delta: float) -> float:
+        return conditional_ess(log_ratio, np.exp(log_delta)) - cess
+
+    high = low = np.log(1.0 - beta)
+    while excess(low) < 0.0:
+        low -= 5.0
+        if low < -700.0:
+            raise LikelihoodError(
+                "The log-likelihood differs without bound between prior draws, so that no first "
+                "step leads away from the prior; check its scale."
+            )
+    return min(beta + float(np.exp(brentq(excess, low, high, xtol=1e-3))), 1.0)
+
+
+def systematic(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Resample systematically by log weights; returns indices, shape (n,)."""
+    cumulative = np.cumsum(np.exp(log_w - log_w.max()))
+    positions = (rng.random() + np.arange(log_w.size)) / log_w.size * cumulative[-1]
+    return np.minimum(np.searchsorted(cumulative, positions, side="right"), log_w.size - 1)
+
+
+def multinomial(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Resample independently by log weights; returns indices, shape (n,)."""
+    cumulative = np.cumsum(np.exp(log_w - log_w.max()))
+    positions = rng.random(log_w.size) * cumulative[-1]
+    return np.minimum(np.searchsorted(cumulative, positions, side="right"), log_w.size - 1)
+
+
+RESAMPLING = {"systematic": systematic, "multinomial": multinomial}

@@ -1,0 +1,221 @@
+"""Two stochastic bounds of log Z over one path: annealing up from the prior, down from draws."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pymc_tempering.annealed.ais import MAX_RUNGS, MIN_PARTICLES, forward
+from pymc_tempering.annealed.reverse import (
+    ALL_TRANSITIONS,
+    backward,
+    checked_states,
+    downward,
+)
+from pymc_tempering.annealed.setup import (
+    Annealed,
+    Clock,
+    Schedule,
+    anneal_blocks,
+    check_schedule,
+    check_transition,
+    check_whole,
+    compile_reference,
+    make_schedule,
+    prior_blocks,
+    tell,
+)
+from pymc_tempering.annealed.weights import effective_number
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import plus_minus
+from pymc_tempering.progress import status_line
+
+RESTS_ON = (
+    "The lower bound needs nothing. The upper one rests on true posterior draws: where these miss "
+    "a mode it can lie below log Z, by up to -log(share of the posterior that they see), and "
+    "where the particles from the prior miss the same mode both agree on a wrong value."
+)
+
+MAX_Z = 3.0
+"""Standard errors by which the lower bound may lie above the upper one before it is said."""
+
+MAX_GAP = 0.1
+"""Gap in nats, beyond noise, above which a wider schedule is recommended."""
+
+
+@dataclass(frozen=True, repr=False)
+class Sandwich:
+    """Lower and upper stochastic bounds of log Z, and the gap between them.
+
+    Attributes
+    ----------
+    lower, upper : Evidence
+        From annealing up and from annealing down; in expectation below and above log Z (nats).
+    gap : float
+        ``upper.log_z - lower.log_z`` (nats).
+    gap_mcse : float
+        Its standard error (nats).
+    verdict : {"ok", "wide", "crossed", "unchecked"}
+        "wide": the gap is more than 0.1 nats beyond noise; "crossed": the lower one lies above the
+        upper one beyond noise; "unchecked": one of them has no error.
+    words : str
+        What they say together, and on what the upper one rests.
+    """
+
+    lower: Evidence
+    upper: Evidence
+    gap: float
+    gap_mcse: float
+    verdict: str
+    words: str
+
+    def __repr__(self) -> str:
+        rows = [
+            ("lower bound", plus_minus(self.lower.log_z, self.lower.mcse)),
+            ("upper bound", plus_minus(self.upper.log_z, self.upper.mcse)),
+            ("gap", plus_minus(self.gap, self.gap_mcse)),
+            ("verdict", self.verdict),
+        ]
+        lines = [f"  {label:<12} {text}" for label, text in rows]
+        return "\n".join(["Sandwich (nats)", *lines, f"  {self.words}"])
+
+
+def sandwich(
+    idata: xr.DataTree,
+    model: pm.Model | None = None,
+    *,
+    n_particles: int = 1000,
+    betas: int | Sequence[float] | None = None,
+    transition: str = "hmc",
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> Sandwich:
+    """Bracket the log marginal likelihood between two stochastic bounds.
+
+    :func:`ais` lies below log Z in expectation, :func:`reverse_ais` above it, if it starts from
+    true posterior draws. Both go over one schedule, frozen before either starts. The gap bounds
+    how far the transitions are from equilibrium, and shrinks with more rungs.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Posterior draws of the model, from any sampler.
+    model : pymc.Model, optional
+        The model they were drawn from; by default the one on the context stack.
+    n_particles : int, default 1000
+        Particles in each direction.
+    betas : int or sequence of float, optional
+        Number of rungs, or the inverse temperatures from 0 to 1; as in :func:`ais`.
+    transition : {"hmc", "leapfrog", "metropolis", "persistent"}, default "hmc"
+        As in :func:`reverse_ais`.
+    cores : int, optional
+        Threads; by default all cores.
+    random_seed : int or numpy.random.Generator, optional
+        Same seeds give the same bounds, whatever `cores` is.
+    progressbar : bool, default True
+        Whether to show a line of progress.
+
+    Returns
+    -------
+    Sandwich
+        Both bounds with their errors, the gap, and on what the upper one rests.
+
+    Raises
+    ------
+    DataMismatchError
+        The posterior does not fit the model.
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model has no such path; the message says why and what to do.
+    LadderError
+        ``betas`` do not increase from 0 to 1.
+    ValueError
+        An argument out of its range.
+
+    Warns
+    -----
+    TemperingWarning
+        What the two estimates warn about, and bounds that cross or lie far apart.
+
+    Notes
+    -----
+    Grosse, Ghahramani & Adams (2015). For the likelihood of data under an undirected model with
+    latent variables see :func:`raise_`.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> system = pmt.testsystems.gaussian(dim=1)
+    >>> idata = pmt.sample(200, model=system.model, random_seed=1, quiet=True)
+    >>> both = pmt.sandwich(idata, system.model, n_particles=200, random_seed=1, progressbar=False)
+    >>> both.verdict
+    'ok'
+    """
+    check_whole(MIN_PARTICLES, n_particles=n_particles)
+    check_whole(1, cores=cores)
+    check_schedule(betas)
+    check_transition(transition, ALL_TRANSITIONS)
+    rng = np.random.default_rng(random_seed)
+    with status_line(progressbar) as report:
+        reference = compile_reference(model, report)
+        states = checked_states(idata, reference, n_particles)
+        clock = Clock()
+        down = downward(reference, states, rng, cores, report)
+
+        def harder(schedule: Schedule, n: int) -> Annealed:
+            up = anneal_blocks(prior_blocks(reference, n, rng), schedule, cores, report=report)
+            other = down(schedule, n)
+            worse = min(up, other, key=lambda trial: effective_number(trial.log_w))
+            return replace(
+                worse,
+                n_evaluations=up.n_evaluations + other.n_evaluations,
+                interrupted=up.interrupted or other.interrupted,
+            )
+
+        schedule, _ = make_schedule(
+            reference, betas, transition, rng,
+            max_rungs=MAX_RUNGS[transition], cores=cores, report=report, run=harder,
+        )  # fmt: skip
+        method = "hais" if transition == "persistent" else "ais"
+        lower = forward(method, reference, schedule, n_particles, rng, cores, clock, report)
+        if any(sentence.startswith("Interrupted") for sentence in lower.warnings):
+            raise KeyboardInterrupt("Interrupted before the upper bound.")
+        clock = Clock()
+        shared = replace(schedule, n_evaluations=0)  # the pilot counts once
+        upper = backward(reference, shared, states, rng, cores, clock, report)
+    both = bracket(lower, upper)
+    for evidence in (lower, upper):
+        tell(evidence)
+    if both.verdict in ("crossed", "wide"):
+        tell(replace(lower, warnings=(both.words.split(" The lower bound needs")[0],)))
+    return both
+
+
+def bracket(lower: Evidence, upper: Evidence) -> Sandwich:
+    """Put two bounds together and say what they mean."""
+    gap = upper.log_z - lower.log_z
+    error = float(np.hypot(lower.mcse, upper.mcse))
+    said = f"log Z lies between {lower.log_z:.3f} and {upper.log_z:.3f}, each within its error."
+    if gap <= 0.0:
+        middle = 0.5 * (lower.log_z + upper.log_z)
+        said = f"The bounds agree within their errors: log Z is near {middle:.3f}."
+    verdict = "ok"
+    if not np.isfinite(error):
+        verdict = "unchecked"
+        said = "The weights of one direction collapsed, so that these bounds say nothing."
+    elif gap < -MAX_Z * error:
+        verdict = "crossed"
+        said = (
+            f"The lower bound lies above the upper one by {-gap:.3g} nats, {-gap / error:.1f} "
+            "standard errors: the draws are not from this posterior, or they miss a mode that "
+            "particles from the prior find. Sample again, with pmt.sample for instance."
+        )
+    elif gap > MAX_GAP + MAX_Z * error:
+        verdict = "wide"
+        said = (
+            f"The bounds are {gap:.3g} nats apart, more than noise explains: use more rungs "
+            "(betas), or look for modes that one direction misses."
+        )
+    return Sandwich(lower, upper, gap, error, verdict, f"{said} {RESTS_ON}")

@@ -1,0 +1,214 @@
+"""Annealed sequential Monte Carlo: independent islands of resampled particles."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pymc as pm
+
+from pymc_tempering.annealed.islands import Island, combine, genealogy_variance
+from pymc_tempering.annealed.particles import draw_particles, sweep
+from pymc_tempering.annealed.pilot import CESS, run_pilot
+from pymc_tempering.annealed.population import RESAMPLING
+from pymc_tempering.annealed.setup import (
+    Clock,
+    Schedule,
+    check_schedule,
+    check_whole,
+    compile_reference,
+    given_betas,
+    tell,
+)
+from pymc_tempering.annealed.threads import Task, run_tasks
+from pymc_tempering.annealed.transition import N_EVALUATIONS
+from pymc_tempering.annealed.weights import log_mean
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.progress import status_line
+from pymc_tempering.references import Reference
+
+MIN_ISLANDS, MIN_ISLAND_PARTICLES = 10, 50
+
+
+class _Stopped(Exception):
+    """An island was told to stop."""
+
+
+def smc(
+    model: pm.Model | None = None,
+    *,
+    n_particles: int = 250,
+    islands: int = 20,
+    n_moves: int = 3,
+    betas: int | Sequence[float] | None = None,
+    adaptive: bool = False,
+    resampling: str = "systematic",
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> Evidence:
+    """Estimate the log marginal likelihood by annealed sequential Monte Carlo.
+
+    Particles from the prior go through the densities prior x likelihood^beta; at each rung they
+    are weighted, resampled, and moved. Independent islands of particles, of which the mean of
+    Z-hat is taken, give the error. With a schedule that is frozen before they start (the default,
+    from a pilot) Z-hat is unbiased, so that its logarithm lies below log Z in expectation.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        By default the model on the context stack.
+    n_particles : int, default 250
+        Particles of each island.
+    islands : int, default 20
+        Independent repeats; the error has one degree of freedom less.
+    n_moves : int, default 3
+        Transitions of each particle at each rung.
+    betas : int or sequence of float, optional
+        Number of rungs, or the inverse temperatures from 0 to 1. By default those of the pilot,
+        whose conditional effective sample size is one half.
+    adaptive : bool, default False
+        Let each island find its own schedule and step sizes as it goes: no pilot, and a bias of
+        order 1 / n_particles in Z-hat. Takes no ``betas``.
+    resampling : {"systematic", "multinomial"}, default "systematic"
+        "multinomial" has a larger variance, and states it from the genealogy of the particles
+        (Lee & Whiteley 2018), where enough ancestors survive.
+    cores : int, optional
+        Threads; by default all cores.
+    random_seed : int or numpy.random.Generator, optional
+        Same seeds give the same estimate, whatever `cores` is.
+    progressbar : bool, default True
+        Whether to show a line of progress.
+
+    Returns
+    -------
+    Evidence
+        log Z with its error (nats); ``per_chain`` holds log Z of each island, ``ess`` the
+        effective number of islands.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model has no such path; the message says why and what to do.
+    LadderError
+        ``betas`` do not increase from 0 to 1.
+    ValueError
+        An argument out of its range.
+
+    Warns
+    -----
+    TemperingWarning
+        A few islands hold nearly all the weight (the mcse is then infinite), or Ctrl-C ended the
+        run.
+
+    Notes
+    -----
+    Del Moral, Doucet & Jasra (2006), Sequential Monte Carlo samplers. Lee & Whiteley (2018),
+    Variance estimation in the particle filter.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> system = pmt.testsystems.gaussian(dim=1)
+    >>> evidence = pmt.smc(system.model, random_seed=1, progressbar=False)
+    >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
+    True
+    """
+    check_whole(MIN_ISLAND_PARTICLES, n_particles=n_particles)
+    check_whole(MIN_ISLANDS, islands=islands)
+    check_whole(1, n_moves=n_moves, cores=cores)
+    check_schedule(betas)
+    if resampling not in RESAMPLING:
+        raise ValueError(
+            f"resampling must be one of {', '.join(map(repr, RESAMPLING))}, not {resampling!r}."
+        )
+    if adaptive and (betas is not None or resampling != "systematic"):
+        raise ValueError("adaptive=True finds its own betas and resamples systematically.")
+    rng = np.random.default_rng(random_seed)
+    with status_line(progressbar) as report:
+        reference = compile_reference(model, report)
+        clock = Clock()
+        evaluations, rungs = 0, np.array([0.0, 1.0])
+        if adaptive:
+            tasks = [_adaptive(reference, n_particles, own) for own in rng.spawn(islands)]
+        else:
+            report("Learning the path with a pilot")
+            pilot = run_pilot(reference, rng, "hmc")
+            rungs = pilot.betas
+            if betas is not None:
+                rungs = given_betas(betas, pilot)
+            schedule = Schedule(rungs, pilot.params(rungs), 0)
+            evaluations = pilot.n_evaluations
+            tasks = [
+                _frozen(reference, schedule, n_particles, n_moves, resampling, own)
+                for own in rng.spawn(islands)
+            ]
+        results, interrupted = run_tasks(
+            tasks, cores, lambda done: report(f"Islands: {done} of {islands}")
+        )
+        if len(results) < MIN_ISLANDS:
+            raise KeyboardInterrupt(f"Interrupted before {MIN_ISLANDS} islands were finished.")
+        said = (
+            (f"Interrupted: {len(results)} of {islands} islands were finished.",)
+            if interrupted
+            else ()
+        )
+        evidence = combine(
+            results, rungs, evaluations, clock(), unbiased=not adaptive, warnings=said
+        )
+    return tell(evidence)
+
+
+def _frozen(
+    reference: Reference,
+    schedule: Schedule,
+    n: int,
+    n_moves: int,
+    resampling: str,
+    rng: np.random.Generator,
+) -> Task:
+    """Task that runs one island along a frozen schedule."""
+    resample: Callable[[np.ndarray, np.random.Generator], np.ndarray] = RESAMPLING[resampling]
+    multinomial = resampling == "multinomial"
+
+    def run(stop: threading.Event) -> Island | None:
+        particles = draw_particles(reference, n, rng)
+        root, curve = np.arange(n), np.zeros(schedule.betas.size)
+        log_w = np.zeros(n)
+        for k, step in enumerate(np.diff(schedule.betas)):
+            if stop.is_set():
+                return None
+            log_w = step * particles.log_ratio
+            curve[k + 1] = curve[k] + log_mean(log_w)
+            if curve[k + 1] == -np.inf:
+                curve[k + 1 :] = -np.inf
+                break
+            if k + 2 < schedule.betas.size:
+                index = resample(log_w, rng)
+                root = root[index]
+                particles.select(index)
+                sweep(particles, schedule.betas[k + 1], schedule.params[k + 1], n_moves)
+        variance, roots = np.nan, 0.0
+        if multinomial and curve[-1] > -np.inf:
+            variance = genealogy_variance(log_w, root, schedule.betas.size - 2)
+            families = np.bincount(root, weights=np.exp(log_w - log_w.max()))
+            roots = float(families.sum() ** 2 / np.sum(families**2))
+        return curve, variance, roots, n + int(particles.totals[N_EVALUATIONS])
+
+    return run
+
+
+def _adaptive(reference: Reference, n: int, rng: np.random.Generator) -> Task:
+    """Task that runs one island which finds its schedule as it goes."""
+
+    def run(stop: threading.Event) -> Island | None:
+        def check() -> None:
+            if stop.is_set():
+                raise _Stopped
+
+        try:
+            pilot = run_pilot(reference, rng, "hmc", n_particles=n, cess=CESS, check=check)
+        except _Stopped:
+            return None
+        return pilot.log_z, np.nan, 0.0, pilot.n_evaluations
+
+    return run

@@ -1,0 +1,243 @@
+"""From log weights to log Z: mean, effective number, errors, and alarms."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from arviz_stats.base import array_stats
+from scipy.special import logsumexp
+
+from pymc_tempering.evidence import Evidence
+
+MIN_ESS = 10.0
+"""Effective number of weights below which no error is stated."""
+
+ROUGH_ESS = 50.0
+"""Effective number of weights below which the error is said to be rough."""
+
+MAX_TAIL, MIN_TAIL = 0.7, 100
+"""Shape of the Pareto tail above which an error is rough (Vehtari et al. 2024), from so many."""
+
+MAX_SHARE = 0.25
+"""Share of all weight in one particle above which no error is stated."""
+
+N_BOOTSTRAP, BOOTSTRAP_CELLS = 1000, 2_000_000
+
+
+def riemann_log_weights(betas: np.ndarray, log_ratio: np.ndarray) -> np.ndarray:
+    """Log weights of annealed importance sampling from the log_ratio along each path.
+
+    log w = sum_k (beta_k - beta_k-1) log_ratio(x_k), equation (23) of Carlson et al. (2016).
+
+    Parameters
+    ----------
+    betas : array, shape (K,)
+    log_ratio : array, shape (..., K - 1)
+        Of the state that is carried from each rung to the next, in nats.
+
+    Returns
+    -------
+    array, shape (...)
+    """
+    return np.asarray(np.sum(np.diff(betas) * log_ratio, axis=-1))
+
+
+def log_mean(log_w: np.ndarray) -> float:
+    """Log of the mean of weights; minus infinity where all are zero."""
+    if not np.any(log_w > -np.inf):
+        return -np.inf
+    return float(logsumexp(log_w) - np.log(log_w.size))
+
+
+def effective_number(log_w: np.ndarray) -> float:
+    """Kish's effective number of weights, (sum w)^2 / sum w^2; 0 where all are zero."""
+    if not np.any(log_w > -np.inf):
+        return 0.0
+    return float(np.exp(2.0 * logsumexp(log_w) - logsumexp(2.0 * log_w)))
+
+
+def bootstrap_error(log_w: np.ndarray, rng: np.random.Generator, n: int = N_BOOTSTRAP) -> float:
+    """Bootstrap standard error of the log of the mean of independent weights, in nats.
+
+    Each resample draws as many weights as there are, with replacement. Resamples in which all
+    weights are zero have no logarithm; they are left out, and an error from such weights is not
+    stated anyway.
+    """
+    if log_w.size < 2 or not np.any(log_w > -np.inf):
+        return np.inf
+    w = np.exp(log_w - log_w.max())
+    means = []
+    for start in range(0, n, step := max(1, BOOTSTRAP_CELLS // w.size)):
+        index = rng.integers(w.size, size=(min(step, n - start), w.size))
+        means.append(w[index].mean(axis=1))
+    mean = np.concatenate(means)
+    return float(np.std(np.log(mean[mean > 0.0]), ddof=1))
+
+
+def batch_error(log_w: np.ndarray, group: np.ndarray) -> float:
+    """Delta-method error of the log of the mean over batches of dependent weights, in nats.
+
+    Parameters
+    ----------
+    log_w : array, shape (n,)
+    group : array of int, shape (n,)
+        Chain of each weight; weights of a chain stand in their order.
+    """
+    if not np.any(log_w > -np.inf):
+        return np.inf
+    w = np.exp(log_w - log_w.max())
+    sums, sizes = [], []
+    for chain in np.unique(group):
+        mine = w[group == chain]
+        n_batches = max(int(np.sqrt(mine.size)), 1)
+        starts = np.arange(n_batches) * mine.size // n_batches
+        sums.append(np.add.reduceat(mine, starts))
+        sizes.append(np.diff([*starts, mine.size]))
+    total, count = np.concatenate(sums), np.concatenate(sizes)
+    if total.size < 2:
+        return np.inf
+    influence = total / w.sum() - count / w.size
+    return float(np.sqrt(total.size / (total.size - 1) * np.sum(influence**2)))
+
+
+def roughness(log_w: np.ndarray, noun: str) -> str:
+    """Say why an error may be too small: few weights that count, or a heavy tail; or nothing."""
+    if (ess := effective_number(log_w)) < ROUGH_ESS:
+        return f"Only {ess:.0f} of {log_w.size} {noun} count (effective number)"
+    alive = log_w[log_w > -np.inf]
+    if alive.size < MIN_TAIL:
+        return ""
+    tail = float(array_stats.psislw(-alive)[1])
+    if tail > MAX_TAIL:
+        return f"The weights of the {noun} have a heavy tail (Pareto k = {tail:.2f})"
+    return ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Log Z at every rung with errors (nats), from the running sums of a schedule."""
+
+    betas: np.ndarray
+    log_z: np.ndarray
+    mcse: np.ndarray
+
+
+def merge_sums(parts: list[np.ndarray]) -> np.ndarray:
+    """Add running sums [largest log w, sum w, sum w^2] of several blocks, each (K, 3)."""
+    stack = np.array(parts)
+    peak = stack[:, :, 0].max(axis=0)
+    with np.errstate(invalid="ignore"):
+        shrink = np.exp(np.where(stack[:, :, 0] > -np.inf, stack[:, :, 0] - peak, -np.inf))
+    first = np.sum(stack[:, :, 1] * shrink, axis=0)
+    second = np.sum(stack[:, :, 2] * shrink**2, axis=0)
+    return np.column_stack([peak, first, second])
+
+
+def curve_from_sums(betas: np.ndarray, sums: np.ndarray, n: int) -> Curve:
+    """Mean of n weights at each rung, and its delta-method error; the first rung is exact."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_z = sums[:, 0] + np.log(sums[:, 1] / n)
+        relative = sums[:, 2] / sums[:, 1] ** 2 - 1.0 / n
+    mcse = np.sqrt(np.maximum(relative, 0.0))
+    mcse[~np.isfinite(log_z)] = np.inf
+    log_z[0] = mcse[0] = 0.0
+    return Curve(betas, log_z, mcse)
+
+
+def collapse_warning(log_w: np.ndarray, noun: str, advice: str) -> str:
+    """Say that weights collapsed; empty if they did not."""
+    alive = int(np.sum(log_w > -np.inf))
+    if alive == 0:
+        return f"All {log_w.size} {noun} have weight zero, so there is no estimate: {advice}."
+    share = float(np.exp(log_w.max() - logsumexp(log_w)))
+    ess = effective_number(log_w)
+    if share > MAX_SHARE:
+        return (
+            f"One of {log_w.size} {noun} holds {share:.0%} of all weight (effective number "
+            f"{ess:.1f}), so the mcse is infinite: {advice}."
+        )
+    if ess < MIN_ESS:
+        return (
+            f"A few of {log_w.size} {noun} hold nearly all the weight (effective number "
+            f"{ess:.1f}), so the mcse is infinite: {advice}."
+        )
+    return ""
+
+
+def evidence_of_weights(
+    log_w: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    method: str,
+    n_evaluations: int,
+    seconds: float,
+    curve: Curve | None = None,
+    inverse: bool = False,
+    group: np.ndarray | None = None,
+    offset: float = 0.0,
+    noun: str = "particles",
+    advice: str = "use more rungs (betas), or more particles",
+    warnings: tuple[str, ...] = (),
+) -> Evidence:
+    """Turn log weights into an evidence with a bootstrap error.
+
+    Parameters
+    ----------
+    log_w : array, shape (n,)
+        Log weights whose mean is unbiased for Z, or for 1 / Z with `inverse`.
+    rng : numpy.random.Generator
+        For the bootstrap.
+    method : str
+    n_evaluations : int
+    seconds : float
+    curve : Curve, optional
+    inverse : bool, default False
+        The weights run from the target down: log Z is minus the log of their mean.
+    group : array of int, shape (n,), optional
+        Chain of each weight, where they are dependent: the error is then at least that of batches.
+    offset : float, default 0.0
+        Added to log Z (nats).
+    noun, advice : str
+        For the sentence about a collapse.
+    warnings : tuple of str, default ()
+        Further sentences.
+
+    Returns
+    -------
+    Evidence
+        "unchecked" with infinite mcse where the weights collapsed.
+    """
+    sign = -1.0 if inverse else 1.0
+    mcse = bootstrap_error(log_w, rng)
+    if group is not None:
+        mcse = max(mcse, batch_error(log_w, group))
+    collapsed = collapse_warning(log_w, noun, advice)
+    if collapsed:
+        mcse = np.inf
+        warnings = (collapsed, *warnings)
+    elif rough := roughness(log_w, noun):
+        side = "high" if inverse else "low"
+        rough = f"{rough}, so the error is rough and the estimate rather too {side}: {advice}."
+        warnings = (rough, *warnings)
+    n = log_w.size
+    known: dict[str, Any] = {}
+    if curve is not None:
+        error = np.append(curve.mcse[:-1], mcse)
+        known = {"betas": curve.betas, "log_z_curve": curve.log_z, "log_z_curve_mcse": error}
+    return Evidence(
+        log_z=offset + sign * log_mean(log_w),
+        mcse=float(mcse),
+        method=method,
+        verdict="unchecked" if collapsed else "ok",
+        ess=effective_number(log_w),
+        halves=(
+            offset + sign * log_mean(log_w[: n // 2]),
+            offset + sign * log_mean(log_w[n // 2 :]),
+        ),
+        warnings=warnings,
+        bias=-0.5 * sign * float(mcse) ** 2,
+        n_evaluations=n_evaluations,
+        bias_direction="above" if inverse else "below",
+        seconds=seconds,
+        **known,
+    )

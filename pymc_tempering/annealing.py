@@ -36,7 +36,8 @@ class AnnealedPass:
         Of the particles after their moves at each stage.
     step_sizes : array, shape (S,)
     scales : array, shape (S, d)
-        Standard deviations of the particles, unconstrained.
+        Standard deviations of the particles, unconstrained; within their modes, where a fitted
+        reference knows several.
     particles : array, shape (n_particles, d)
         At beta = 1, unconstrained.
     n_evaluations : int
@@ -127,7 +128,7 @@ def anneal(
     values[np.isnan(values[:, 1]), 1] = -np.inf
     scratch = np.empty((kernel.n_scratch, path.dim))
     finite = np.isfinite(xs).all(axis=1)
-    scale = _scale(xs[finite], np.ones(path.dim))
+    scale = _scale(reference.residuals(xs[finite]), np.ones(path.dim))
     step = path.dim**-0.25
     rows = [(0.0, 0.0, values[:, 1].copy(), step, scale)]
     beta, log_z, evaluations = 0.0, 0.0, n_particles
@@ -144,7 +145,7 @@ def anneal(
         beta = new
         index = systematic_resample(np.exp(log_w - logsumexp(log_w)), rng)
         xs, values, grads = xs[index], values[index], grads[index]
-        scale = _scale(xs, scale)
+        scale = _scale(reference.residuals(xs), scale)
         for i in range(MAX_SWEEPS):
             totals = np.zeros(N_INFO)
             params = kernel.pack(step, scale)
@@ -157,7 +158,9 @@ def anneal(
             if i + 1 >= MIN_SWEEPS and abs(off) < ACCEPT_TOLERANCE:
                 break
             step = float(np.clip(step * np.exp(1.5 * off), 1e-8, 10.0))
-        rows.append((beta, log_z, values[:, 1].copy(), step, _scale(xs, scale)))
+        rows.append(
+            (beta, log_z, values[:, 1].copy(), step, _scale(reference.residuals(xs), scale))
+        )
         report(beta)
     rows[0] = (
         *rows[0][:3],

@@ -26,10 +26,13 @@ MAY_IMPORT = {
     "plots": {"cycles", "datatree", "diagnostics", "evidence"},
     "path": {"compiled"},
     "references": {"compiled", "mixture", "path"},
-    "mixture": {"compiled"},
+    "scales": set(),
+    "mixture": {"compiled", "scales"},
+    "low_rank": {"mixture", "scales"},
+    "mixture_fit": {"low_rank", "mixture", "scales"},
     "kernels": {"compiled", "mixture"},
     "engine": {"compiled", "kernels", "ladder", "mixture"},
-    "fitted": {"mixture", "path", "references"},
+    "fitted": {"mixture", "mixture_fit", "path", "references"},
     "stats": {"cycles", "engine", "fitted", "ladder", "mixture"},
     "chains": {"compiled", "engine", "kernels", "ladder", "references"},
     "annealing": {"compiled", "engine", "kernels", "ladder", "mixture", "path", "references"},
@@ -38,7 +41,8 @@ MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
 MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {"warmup"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
-MAY_IMPORT["auto"] = MAY_IMPORT["legs"] | {"legs", "fitted", "prepare"}
+MAY_IMPORT["fitting"] = MAY_IMPORT["legs"] | {"legs", "fitted", "mixture_fit"}
+MAY_IMPORT["auto"] = MAY_IMPORT["fitting"] | {"fitting"}
 MAY_IMPORT["rounds"] = MAY_IMPORT["auto"] | {"auto"}
 MAY_IMPORT["output"] = MAY_IMPORT["rounds"] | {"rounds", "cycles", "datatree", "stats"}
 MAY_IMPORT["progress"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}

@@ -1,0 +1,97 @@
+"""A Gaussian mixture with covariances that are diagonal plus low rank, for many dimensions.
+
+There a full covariance has more numbers than there are draws. Clusters are those of k-means, each
+with its own factor analysis; their number and the rank are those under which draws that the fit
+did not use are most likely.
+"""
+
+import warnings
+
+import numpy as np
+from scipy.special import logsumexp
+from threadpoolctl import threadpool_limits
+
+from pymc_tempering.mixture import Mixture
+from pymc_tempering.scales import LowRankScales
+
+RANKS = (0, 1, 2, 4, 8, 16, 32, 64)
+"""Ranks that are tried in turn, until the held-out likelihood has fallen twice."""
+
+CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Numbers of clusters that are tried in turn, until the held-out likelihood falls."""
+
+HELD_OUT = 0.25
+"""Share of the draws that a fit is judged by."""
+
+MIN_DRAWS = 10
+"""Draws of a cluster below which there are too many clusters."""
+
+NOISE_FLOOR = 1e-4
+"""Least variance that is a variable's own, as a share of its variance in the cluster."""
+
+GAUSSIAN = 1e6
+"""Degrees of freedom of a t that is as good as normal."""
+
+
+def low_rank_mixture(
+    xs: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, LowRankScales]:
+    """Fit weights (J,), means (J, d) and covariances to draws, shape (n, d), of unit scale."""
+    from sklearn.cluster import KMeans  # slow to import
+
+    n_held = int(HELD_OUT * len(xs))
+    shuffled = rng.permutation(xs)
+    held, used = shuffled[:n_held], shuffled[n_held:]
+    best, highest = (np.zeros(len(xs), dtype=int), 0), -np.inf
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore")  # of convergence: the held-out likelihood judges
+        for k in CLUSTERS:
+            clusters = KMeans(k, n_init=1, random_state=int(rng.integers(2**31))).fit(used)
+            if np.bincount(clusters.labels_, minlength=k).min() < MIN_DRAWS:
+                break
+            rank, likelihood = _best_rank(used, clusters.labels_, held)
+            if likelihood <= highest:
+                break
+            best, highest = (clusters.predict(xs), rank), likelihood
+        return _factors(xs, *best)
+
+
+def _best_rank(used: np.ndarray, labels: np.ndarray, held: np.ndarray) -> tuple[int, float]:
+    """Rank with the highest likelihood of held-out draws, and that likelihood (nats a draw)."""
+    best, highest, fallen = 0, -np.inf, 0
+    smallest = min(np.bincount(labels).min() - 1, used.shape[1])
+    for rank in RANKS:
+        if rank > smallest:
+            break
+        weights, means, scales = _factors(used, labels, rank)
+        mixture = Mixture(weights, means, scales, np.full(weights.size, GAUSSIAN), 0.0)
+        likelihood = float(logsumexp(mixture.log_t(held), axis=1).mean())
+        if likelihood > highest:
+            best, highest, fallen = rank, likelihood, 0
+        else:
+            fallen += 1
+            if fallen == 2:
+                break
+    return best, highest
+
+
+def _factors(
+    xs: np.ndarray, labels: np.ndarray, rank: int
+) -> tuple[np.ndarray, np.ndarray, LowRankScales]:
+    """Factor analysis of each cluster, with the same rank."""
+    from sklearn.decomposition import FactorAnalysis
+
+    weights, means, sds, loadings = [], [], [], []
+    for label in np.unique(labels):
+        own = xs[labels == label]
+        variance = own.var(axis=0)
+        floor = NOISE_FLOOR * np.where(variance > 0, variance, 1.0)
+        components = np.empty((0, xs.shape[1]))
+        if rank > 0:
+            model = FactorAnalysis(rank, tol=1e-2, random_state=0).fit(own)
+            variance, components = model.noise_variance_, model.components_
+        weights.append(len(own) / len(xs))
+        means.append(own.mean(axis=0))
+        sds.append(np.sqrt(np.maximum(variance, floor)))
+        loadings.append(components.T)
+    return np.array(weights), np.array(means), LowRankScales(np.array(sds), np.array(loadings))

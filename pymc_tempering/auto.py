@@ -16,7 +16,7 @@ from pymc_tempering.cycles import ColdDraws, FreshTours
 from pymc_tempering.evidence.legs import compare_legs, no_fresh_tours, summarize
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.fitted import Fitted, nearest_component
-from pymc_tempering.fitting import fit_pilot, try_fit
+from pymc_tempering.fitting import TOUR_DRAWS, fit_pilot, try_fit
 from pymc_tempering.kernels import Kernel
 from pymc_tempering.legs import Leg, run_leg
 from pymc_tempering.mixture import Mixture
@@ -172,6 +172,28 @@ def fit_and_check(
         stacklevel=4,
     )
     return Prepared(check.refined_plan(), prepared.warmup, fits=MAX_FITS, work=work)
+
+
+def fit_again(
+    prepared: Prepared, draws: np.ndarray, options: Options, rng: np.random.Generator, cores: int
+) -> Prepared:
+    """Fit the reference again, with the draws (n, d) of a run from it; the check stays fresh."""
+    pilot, check, old = prepared.pilot, prepared.check, fitted_of(prepared.plan)
+    assert pilot is not None
+    assert check is not None
+    parts = [pilot.posterior_sample(TOUR_DRAWS * pilot.n_tours, rng), draws]
+    components = fit_mixture(np.concatenate(parts), rng, old.components)
+    fitted, _, steps = try_fit(
+        old.prior, pilot.plan.kernel, components, [pilot], options, rng, cores, draws
+    )
+    return replace(
+        prepared,
+        plan=fitted.plan,
+        warmup=fitted,
+        fresh=summary_of(fitted_of(fitted.plan), check, options),
+        fits=prepared.fits + 1,
+        work=prepared.work | {"fit": prepared.work["fit"] + steps},
+    )
 
 
 def _fit_to(legs: list[Leg], rng: np.random.Generator) -> Mixture:

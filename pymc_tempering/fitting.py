@@ -58,6 +58,7 @@ def try_fit(
     options: Options,
     rng: np.random.Generator,
     cores: int,
+    draws: np.ndarray | None = None,
 ) -> tuple[Warmup, Leg, int]:
     """Warm up a fitted reference and try it out; fit it again while its trial can improve it.
 
@@ -67,6 +68,8 @@ def try_fit(
         Of the first fit.
     legs : list of Leg
         Tours from the prior that it stands on; none if it stands on something else.
+    draws : array, shape (n, d), optional
+        Posterior draws of an earlier run from a fitted reference, that it stands on too.
 
     Returns
     -------
@@ -75,7 +78,9 @@ def try_fit(
     steps : int
         Density evaluations of all warm-ups and trials.
     """
-    steps, independent = 0, 0
+    steps = 0
+    draws = np.empty((0, prior.path.dim)) if draws is None else draws
+    independent = len(draws)
     for attempt in range(1, MAX_TRIALS + 1):
         warmup = warm_up(
             Fitted(prior, components), kernel, rng,
@@ -92,9 +97,8 @@ def try_fit(
             break
         parts = [leg.posterior_sample(TOUR_DRAWS * leg.n_tours, rng) for leg in legs]
         parts.append(trial.posterior_sample(MAX_FIT_DRAWS, rng))
-        draws = np.concatenate(parts)
-        components = fit_mixture(draws, rng, components)
-        independent = len(draws)
+        components = fit_mixture(np.concatenate([*parts, draws]), rng, components)
+        independent = sum(map(len, parts)) + len(draws)
     return warmup, trial, steps
 
 

@@ -62,14 +62,15 @@ class Leg:
     def posterior_sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
 
-        No more draws are taken than the weights are worth, by Kish's effective sample size.
+        No more draws are taken than the weights are worth, by Kish's effective sample size. They
+        are in the order of the chains.
         """
         log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
         states = np.concatenate([part[2] for run in self.runs for part in run.trace])
         weights = self.plan.ladder.probabilities(log_ratio)[-1]
         ess = weights.sum() ** 2 / (weights**2).sum()
         index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
-        return states[index]
+        return states[np.sort(index)]
 
 
 def cycles_of(plan: Plan, runs: Sequence[ChainRun]) -> CycleStats:

@@ -36,12 +36,15 @@ GAUSSIAN = 1e6
 def low_rank_mixture(
     xs: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, LowRankScales]:
-    """Fit weights (J,), means (J, d) and covariances to draws, shape (n, d), of unit scale."""
+    """Fit weights (J,), means (J, d) and covariances to draws, shape (n, d), of unit scale.
+
+    The last quarter of the draws is held out: neighbors are alike, or even the same, and a random
+    quarter would favor a fit that learns them by heart.
+    """
     from sklearn.cluster import KMeans  # slow to import
 
-    n_held = int(HELD_OUT * len(xs))
-    shuffled = rng.permutation(xs)
-    held, used = shuffled[:n_held], shuffled[n_held:]
+    n_used = len(xs) - int(HELD_OUT * len(xs))
+    used, held = xs[:n_used], xs[n_used:]
     best, highest = (np.zeros(len(xs), dtype=int), 0), -np.inf
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")  # of convergence: the held-out likelihood judges

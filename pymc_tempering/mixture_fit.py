@@ -61,7 +61,7 @@ def fit_mixture(
     Parameters
     ----------
     draws : array, shape (n, d)
-        Unconstrained.
+        Unconstrained; in the order of the chains that they come from.
     rng : numpy.random.Generator
     start : Mixture, optional
         An earlier fit, to begin with; fewer components are not tried.
@@ -71,7 +71,7 @@ def fit_mixture(
     Mixture
     """
     if len(draws) > MAX_FIT_DRAWS:
-        draws = rng.choice(draws, MAX_FIT_DRAWS, replace=False)
+        draws = draws[np.sort(rng.choice(len(draws), MAX_FIT_DRAWS, replace=False))]
     center, scale = np.median(draws, axis=0), draws.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     xs = (draws - center) / scale

@@ -223,6 +223,11 @@ def test_target_is_met_or_said_to_be_missed(gaussian):
         800 * 2**i for i in range(rounds.sizes["round"])
     ]
     assert rounds["round_mcse"].values[-1] == pytest.approx(evidence.mcse)
+    diagnosis = pmt.diagnose(idata)
+    assert rounds["round_barrier"].values[-1] == pytest.approx(diagnosis.barrier)
+    table = diagnosis.table[1:]
+    accepted = (table["acceptance"] * table["visits"]).sum() / table["visits"].sum()
+    assert rounds["round_acceptance"].values[-1] == pytest.approx(accepted)
     with pytest.warns(pmt.TemperingWarning, match="the mcse is"):
         pmt.sample(
             100,

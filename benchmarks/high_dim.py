@@ -17,7 +17,7 @@ from common import Row, parser, save
 
 import pymc_tempering as pmt
 
-N_GROUPS, MEAN_SD, NOISE = 10, 3.0, 0.5
+N_GROUPS, MEAN_SD, NOISE = 10, 3.0, 3.0
 
 
 def grouped_normal(dim: int) -> tuple[pm.Model, float]:

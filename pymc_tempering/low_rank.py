@@ -15,10 +15,13 @@ from pymc_tempering.mixture import Mixture
 from pymc_tempering.scales import LowRankScales
 
 RANKS = (0, 1, 2, 4, 8, 16, 32, 64)
-"""Ranks that are tried in turn, until the held-out likelihood has fallen twice."""
+"""Ranks that are tried in turn for one cluster, until the held-out likelihood has fallen twice."""
+
+MAX_DRAWS, MAX_ITERATIONS = 2000, 30
+"""Draws that the fit uses at most, and iterations of a factor analysis."""
 
 CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Numbers of clusters that are tried in turn, until the held-out likelihood falls."""
+"""Numbers of clusters that are tried in turn, with that rank, until the likelihood falls."""
 
 HELD_OUT = 0.25
 """Share of the draws that a fit is judged by."""
@@ -43,32 +46,32 @@ def low_rank_mixture(
     """
     from sklearn.cluster import KMeans  # slow to import
 
+    if len(xs) > MAX_DRAWS:
+        xs = xs[np.sort(rng.choice(len(xs), MAX_DRAWS, replace=False))]
     n_used = len(xs) - int(HELD_OUT * len(xs))
     used, held = xs[:n_used], xs[n_used:]
-    best, highest = (np.zeros(len(xs), dtype=int), 0), -np.inf
+    labels = np.zeros(len(xs), dtype=int)
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")  # of convergence: the held-out likelihood judges
-        for k in CLUSTERS:
+        rank, highest = _best_rank(used, held)
+        for k in CLUSTERS[1:]:
             clusters = KMeans(k, n_init=1, random_state=int(rng.integers(2**31))).fit(used)
-            if np.bincount(clusters.labels_, minlength=k).min() < MIN_DRAWS:
+            if np.bincount(clusters.labels_, minlength=k).min() < max(MIN_DRAWS, 2 * rank):
                 break
-            rank, likelihood = _best_rank(used, clusters.labels_, held)
+            likelihood = _held_out(used, clusters.labels_, rank, held)
             if likelihood <= highest:
                 break
-            best, highest = (clusters.predict(xs), rank), likelihood
-        return _factors(xs, *best)
+            labels, highest = clusters.predict(xs), likelihood
+        return _factors(xs, labels, rank)
 
 
-def _best_rank(used: np.ndarray, labels: np.ndarray, held: np.ndarray) -> tuple[int, float]:
-    """Rank with the highest likelihood of held-out draws, and that likelihood (nats a draw)."""
+def _best_rank(used: np.ndarray, held: np.ndarray) -> tuple[int, float]:
+    """Rank of one cluster with the highest likelihood of held-out draws, and that likelihood."""
     best, highest, fallen = 0, -np.inf, 0
-    smallest = min(np.bincount(labels).min() - 1, used.shape[1])
     for rank in RANKS:
-        if rank > smallest:
+        if rank > min(len(used) // 2, used.shape[1]):
             break
-        weights, means, scales = _factors(used, labels, rank)
-        mixture = Mixture(weights, means, scales, np.full(weights.size, GAUSSIAN), 0.0)
-        likelihood = float(logsumexp(mixture.log_t(held), axis=1).mean())
+        likelihood = _held_out(used, np.zeros(len(used), dtype=int), rank, held)
         if likelihood > highest:
             best, highest, fallen = rank, likelihood, 0
         else:
@@ -76,6 +79,13 @@ def _best_rank(used: np.ndarray, labels: np.ndarray, held: np.ndarray) -> tuple[
             if fallen == 2:
                 break
     return best, highest
+
+
+def _held_out(used: np.ndarray, labels: np.ndarray, rank: int, held: np.ndarray) -> float:
+    """Mean log likelihood of held-out draws under a fit to the others (nats a draw)."""
+    weights, means, scales = _factors(used, labels, rank)
+    mixture = Mixture(weights, means, scales, np.full(weights.size, GAUSSIAN), 0.0)
+    return float(logsumexp(mixture.log_t(held), axis=1).mean())
 
 
 def _factors(
@@ -91,7 +101,9 @@ def _factors(
         floor = NOISE_FLOOR * np.where(variance > 0, variance, 1.0)
         components = np.empty((0, xs.shape[1]))
         if rank > 0:
-            model = FactorAnalysis(rank, tol=1e-2, random_state=0).fit(own)
+            model = FactorAnalysis(
+                rank, tol=1e-2 * xs.shape[1], max_iter=MAX_ITERATIONS, random_state=0
+            ).fit(own)
             variance, components = model.noise_variance_, model.components_
         weights.append(len(own) / len(xs))
         means.append(own.mean(axis=0))

@@ -10,7 +10,7 @@ import pymc_tempering as pmt
 from pymc_tempering import HMC, auto, fitting, rounds, testsystems
 from pymc_tempering.engine import N_STEPS
 from pymc_tempering.fitted import Fitted
-from pymc_tempering.mixture_fit import fit_mixture
+from pymc_tempering.mixture_fit import FULL_DIM, fit_mixture
 from pymc_tempering.prepare import Options, compile_model
 
 
@@ -82,3 +82,16 @@ def test_a_run_that_outgrows_its_reference_is_repeated_once(monkeypatch):
     assert idata["tempering"].attrs["fits"] == asked[0].fits + 1
     assert abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
     assert evidence.check.verdict == "agreed"
+
+
+def test_beyond_two_hundred_dimensions_the_answer_is_right_and_says_what_checked_it():
+    """|z| < 4; tours from the prior may or may not come back in time."""
+    system = testsystems.gaussian_posterior(FULL_DIM + 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pmt.TemperingWarning)
+        idata = pmt.sample(model=system.model, random_seed=0, cores=1, quiet=True)
+        evidence = pmt.log_marginal_likelihood(idata)
+    assert idata["tempering"].attrs["reference"] == "fitted"
+    assert abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
+    assert evidence.mcse < 0.1
+    assert evidence.check.verdict == ("agreed" if evidence.check.n_tours >= 100 else "unchecked")

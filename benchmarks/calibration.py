@@ -36,7 +36,8 @@ NOTES = {
     "warned": "any warning of warm-up, chains or evidence; `unchecked`, `disagreed`: the verdict",
     "fallback": "share of runs that answered from the prior, all of them with --reference prior",
     "other work": "mean share of density evaluations in warm-up, pilot and check",
-    "seconds": "median from warm-up to evidence on one core, compiling not counted",
+    "seconds": "median from warm-up to evidence on one core, compiling not counted; `cpu`: CPU "
+    "seconds of the process, which other work on the machine does not lengthen",
 }
 
 
@@ -70,6 +71,7 @@ def summarize(name: str, runs: Sequence[Run]) -> Row:
         "fallback": sum(not run.fitted for run in runs) / n,
         "other work": float(np.mean([run.prior_work for run in runs])),
         "seconds": float(np.median([run.seconds for run in runs])),
+        "cpu": float(np.median([run.cpu for run in runs])),
     }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +27,9 @@ from pymc_tempering.prepare import REFERENCES, Options, compile_model
 from pymc_tempering.references import Prior
 from pymc_tempering.rounds import Goal, Outcome, estimate, run_rounds
 from pymc_tempering.testsystems import TestSystem
+
+LEGS = ("prior_warmup", "pilot", "fit", "check", "run")
+"""Parts of a run from a fitted reference, in their order; `work` of a run has those it had."""
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("pymc-tempering", "pymc", "pytensor", "numba", "numpy")
@@ -77,8 +80,10 @@ class Run:
     ----------
     fitted : bool
         Whether the answer comes from a fitted reference; if not, "auto" fell back on the prior.
-    prior_work : float
-        Share of the density evaluations that was not the main run's: warm-up, pilot and check.
+    work : dict
+        Density evaluations of each leg; those of the initial iterations are in none.
+    seconds, cpu : float
+        Wall seconds, and CPU seconds of the process.
     """
 
     seed: int
@@ -88,9 +93,15 @@ class Run:
     n_tours: int
     ess: float
     fitted: bool
-    prior_work: float
+    work: dict[str, int]
     warnings: tuple[str, ...]
     seconds: float
+    cpu: float
+
+    @property
+    def prior_work(self) -> float:
+        """Share of the evaluations that was not the main run's."""
+        return 1.0 - self.work["run"] / sum(self.work.values())
 
 
 def run_tempering(
@@ -117,17 +128,16 @@ def run_once(
     prior(name)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        started = perf_counter()
+        started = perf_counter(), process_time()
         outcome = run_tempering(name, seed, draws, chains, reference)
         evidence = estimate(outcome.prepared, outcome.runs)
-        seconds = perf_counter() - started
+        seconds, cpu = perf_counter() - started[0], process_time() - started[1]
     said = [str(w.message) for w in caught] + [run.stuck for run in outcome.runs if run.stuck]
     own = sum(run.record.scalars[: run.state.n_draws, N_STEPS].sum() for run in outcome.runs)
-    other = sum(outcome.prepared.work.values())
     return Run(
         seed, evidence.log_z, evidence.mcse, evidence.verdict, evidence.n_tours, evidence.ess,
-        outcome.prepared.fitted is not None, float(other / (own + other)),
-        (*said, *evidence.warnings), seconds,
+        outcome.prepared.fitted is not None, outcome.prepared.work | {"run": int(own)},
+        (*said, *evidence.warnings), seconds, cpu,
     )  # fmt: skip
 
 
@@ -187,6 +197,14 @@ def machine() -> dict[str, str]:
     return {
         "machine": f"{model}, {os.cpu_count()} cores, {platform.system()}",
         "versions": f"Python {platform.python_version()}, {versions}",
+    }
+
+
+def shares(work: Sequence[dict[str, int]]) -> dict[str, float]:
+    """Mean share of each leg in the density evaluations of runs."""
+    return {
+        leg: float(np.mean([each.get(leg, 0) / sum(each.values()) for each in work]))
+        for leg in LEGS
     }
 
 

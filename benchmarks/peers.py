@@ -1,31 +1,39 @@
 """Tempering beside its peers on models with exact evidence: error, stated error, seconds.
 
-One core each. `seconds` is the computation of an answer without compiling and without building
-the container of draws: for tempering, warm-up + chains + evidence; for `pm.sample_smc`, its
+One core each, in one process, one method after the other. `cpu` is the computation of an answer
+in CPU seconds of the process, its threads included, without compiling and without building the
+container of draws: for tempering, all legs from warm-up to evidence; for `pm.sample_smc`, its
 reweighting, resampling, moves and evaluations, while its forward draws, which compile, are left
-out in its favor; for NUTS, nutpie with its tuning, and the bridge. `total` is the whole call as a
-user waits for it, compiling with warm disk caches and the container included.
+out in its favor; for NUTS, nutpie with its tuning, and the bridge. `wall` is the same by the
+clock. `total` is the whole call as a user waits for it, compiling with warm disk caches and the
+container included. `peers_fresh.py` has the time to an answer in a fresh process.
+
+Every answer is written to `peers_runs.csv` as soon as it is there, and the table after each
+model. A run that was cut short goes on where it was; `--restart` forgets what there is.
 """
 
+import csv
 import logging
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, fields
 from functools import cache, partial
-from time import perf_counter
+from pathlib import Path
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 import nutpie
 import pymc as pm
-from common import Row, parser, prior, run_once, save, system
+from common import LEGS, Row, parser, prior, run_once, save, system
 from nuts_bridge import bridge
 from pymc.smc.kernels import IMH
+from threadpoolctl import threadpool_limits
 
 import pymc_tempering as pmt
 
 DEFAULT_MODELS = (
-    "mixture", "hierarchical", "gaussian100", "regression", "twenty_modes", "logistic", "schools",
+    "regression", "hierarchical", "mixture", "twenty_modes", "gaussian100", "logistic", "schools",
     "shells",
 )  # fmt: skip
 FAR = 4.0
@@ -38,30 +46,48 @@ NOTES = {
     "stated error is that of this mean from the scatter of the four",
     "nuts_bridge": "nutpie, 4 chains, 1000 draws; normal fitted to one half of the draws, bridge "
     "with the other; it warns when PyMC would: R-hat > 1.01",
-    "cost": "RMSE^2 x seconds; `relative` is that of the method in this row over that of tempering "
+    "cost": "RMSE^2 x cpu; `relative` is that of the method in this row over that of tempering "
     "(above 1: tempering is ahead)",
     "far": f"runs off by more than {FAR:.0f} stated errors without a warning",
+    "legs": f"{', '.join(LEGS)}: mean share of the density evaluations of tempering, initial "
+    "iterations left out",
 }
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one call of a method said; nats and seconds."""
+    """What one call of a method said; nats, seconds, and evaluations of the legs."""
 
     log_z: float
     error: float
-    seconds: float
+    cpu: float
+    wall: float
     total: float
     warned: bool
+    prior_warmup: int = 0
+    pilot: int = 0
+    fit: int = 0
+    check: int = 0
+    run: int = 0
+
+
+class Stopwatch:
+    """CPU seconds of the process and wall seconds since its start."""
+
+    def __init__(self) -> None:
+        self.started = process_time(), perf_counter()
+
+    def read(self) -> tuple[float, float]:
+        return process_time() - self.started[0], perf_counter() - self.started[1]
 
 
 def tempering(name: str, seed: int, reference: str = "auto") -> Answer:
     """Run `pmt.sample` on one core, by default but for the reference.
 
     Once as users do, which gives `total`, and once without compiling, which gives the same
-    numbers (`common.check_same_as_sample`) and `seconds`.
+    numbers (`common.check_same_as_sample`) and `cpu`.
     """
-    started = perf_counter()
+    watch = Stopwatch()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         idata = pmt.sample(
@@ -69,30 +95,31 @@ def tempering(name: str, seed: int, reference: str = "auto") -> Answer:
             progressbar=False,
         )  # fmt: skip
         evidence = pmt.log_marginal_likelihood(idata)
-    total = perf_counter() - started
+    total = watch.read()[1]
     warned = any(issubclass(w.category, pmt.TemperingWarning) for w in caught)
     again = run_once(name, seed, reference=reference)
     if again.log_z != evidence.log_z:
         raise RuntimeError(f"{name}, seed {seed}: {again.log_z} is not {evidence.log_z}")
-    return Answer(evidence.log_z, evidence.mcse, again.seconds, total, warned)
+    return Answer(
+        evidence.log_z, evidence.mcse, again.cpu, again.seconds, total, warned, **again.work
+    )
 
 
 class TimedIMH(IMH):
     """The default kernel of `pm.sample_smc`, which counts the seconds of its own work."""
 
-    seconds = 0.0
+    cpu, wall = 0.0, 0.0
 
-    def _count(self, work: Callable[[], Any]) -> Any:
-        started = perf_counter()
+    def _count(self, work: Callable[[], Any], sign: float = 1.0) -> Any:
+        watch = Stopwatch()
         result = work()
-        TimedIMH.seconds += perf_counter() - started
+        cpu, wall = watch.read()
+        TimedIMH.cpu += sign * cpu
+        TimedIMH.wall += sign * wall
         return result
 
     def initialize_population(self) -> dict[str, np.ndarray]:
-        started = perf_counter()
-        result = super().initialize_population()
-        TimedIMH.seconds -= perf_counter() - started  # it compiles
-        return result
+        return self._count(super().initialize_population, -1.0)  # it compiles
 
     def _initialize_kernel(self) -> None:
         self._count(super()._initialize_kernel)
@@ -106,48 +133,48 @@ class TimedIMH(IMH):
 
 def smc(name: str, seed: int) -> Answer:
     """Run `pm.sample_smc` with four chains."""
-    TimedIMH.seconds = 0.0
-    started = perf_counter()
+    TimedIMH.cpu = TimedIMH.wall = 0.0
+    watch = Stopwatch()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         idata = pm.sample_smc(
             kernel=TimedIMH, chains=4, cores=1, model=system(name).model, random_seed=seed,
             progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
-    total = perf_counter() - started
+    total = watch.read()[1]
     stages = np.atleast_1d(idata["sample_stats"]["log_marginal_likelihood"].values)
     by_chain = np.array([float(np.ravel(chain)[-1]) for chain in stages])
     z = np.exp(by_chain - by_chain.max())
     error = float(z.std(ddof=1) / z.mean() / np.sqrt(z.size))
     warned = any(w.category is UserWarning for w in caught)
     log_z = float(by_chain.max() + np.log(z.mean()))
-    return Answer(log_z, error, TimedIMH.seconds, total, warned)
+    return Answer(log_z, error, TimedIMH.cpu, TimedIMH.wall, total, warned)
 
 
 @cache
 def _nutpie_model(name: str) -> tuple[Any, float]:
-    started = perf_counter()
+    watch = Stopwatch()
     compiled = nutpie.compile_pymc_model(system(name).model)
-    return compiled, perf_counter() - started
+    return compiled, watch.read()[1]
 
 
 def nuts_bridge(name: str, seed: int) -> Answer:
     """Run nutpie's NUTS and bridge sampling."""
     compiled, seconds_compiling = _nutpie_model(name)
     path = prior(name).path
-    started = perf_counter()
+    watch = Stopwatch()
     idata = nutpie.sample(
         compiled, draws=1000, chains=4, cores=1, seed=seed, progress_bar=False,
         save_warmup=False, store_unconstrained=True,
     )  # fmt: skip
     draws = idata["sample_stats"]["unconstrained_draw"].values
     answer = bridge(draws, path.density, np.random.default_rng(seed))
-    seconds = perf_counter() - started
+    cpu, wall = watch.read()
     halves = np.concatenate([draws[:, :500], draws[:, 500:]])
     within = halves.var(axis=1, ddof=1).mean(axis=0)
     rhat = np.sqrt(1.0 + halves.mean(axis=1).var(axis=0, ddof=1) / within)
-    total = seconds + seconds_compiling
-    return Answer(answer.log_z, answer.error, seconds, total, bool(rhat.max() > 1.01))
+    warned = bool(rhat.max() > 1.01)
+    return Answer(answer.log_z, answer.error, cpu, wall, wall + seconds_compiling, warned)
 
 
 METHODS: dict[str, Callable[[str, int], Answer]] = {
@@ -158,15 +185,22 @@ METHODS: dict[str, Callable[[str, int], Answer]] = {
 }
 """Every method by name: (model, seed) to an `Answer`."""
 
+type Answers = dict[tuple[str, str, int], Answer]
 
-def summarize(name: str, method: str, answers: list[Answer]) -> Row:
+
+def summarize(name: str, method: str, answers: Sequence[Answer]) -> Row:
     """Compare what the answers stated with what was true."""
     error = np.array([answer.log_z for answer in answers]) - system(name).log_evidence
     stated = np.array([answer.error for answer in answers])
     warned = np.array([answer.warned for answer in answers])
     finite = np.isfinite(stated)
     rmse = float(np.sqrt(np.mean(error**2)))
-    seconds = float(np.median([answer.seconds for answer in answers]))
+    medians = {
+        clock: float(np.median([getattr(answer, clock) for answer in answers]))
+        for clock in ("cpu", "wall", "total")
+    }
+    work = np.array([[getattr(answer, leg) for leg in LEGS] for answer in answers], dtype=float)
+    share = (work / np.maximum(work.sum(axis=1, keepdims=True), 1)).mean(axis=0)
     return {
         "model": name,
         "dim": system(name).dim,
@@ -175,35 +209,80 @@ def summarize(name: str, method: str, answers: list[Answer]) -> Row:
         "bias": float(error.mean()),
         "RMSE": rmse,
         "stated": float(stated[finite].mean()) if finite.any() else float("inf"),
-        "seconds": seconds,
-        "total": float(np.median([answer.total for answer in answers])),
-        "cost": rmse**2 * seconds,
+        **medians,
+        "cost": rmse**2 * medians["cpu"],
         "warned": int(warned.sum()),
         "far": int(np.sum((np.abs(error) > FAR * stated) & ~warned)),
+        **{leg: f"{part:.0%}" if part else "" for leg, part in zip(LEGS, share, strict=True)},
     }
 
 
-def main() -> None:
-    arguments = parser(__doc__, 20, DEFAULT_MODELS)
-    arguments.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    args = arguments.parse_args()
-    logging.getLogger("pymc").setLevel(logging.ERROR)
+def read_answers(path: Path) -> Answers:
+    """Read the answers that an earlier run has left, if it did."""
+    if not path.exists():
+        return {}
+    kinds: dict[Any, Callable[[str], Any]] = {
+        float: float, int: int, bool: lambda text: text == "True"
+    }  # fmt: skip
+    with path.open(newline="") as file:
+        return {
+            (line["model"], line["method"], int(line["seed"])): Answer(
+                **{f.name: kinds[f.type](line[f.name]) for f in fields(Answer)}
+            )
+            for line in csv.DictReader(file)
+        }
+
+
+def table(answers: Answers) -> list[Row]:
+    """Summarize every model and method that has answers; tempering comes first in each model."""
     rows: list[Row] = []
-    for name in args.models:
-        answers: dict[str, list[Answer]] = {method: [] for method in args.methods}
-        for method in args.methods:  # compile, and fill the disk caches
-            METHODS[method](name, args.seed)
-        for i in range(args.repeats):  # interleaved, so that a busy machine slows all alike
-            for method in args.methods:
-                answers[method].append(METHODS[method](name, args.seed + i))
-        of_model = [summarize(name, method, answers[method]) for method in args.methods]
+    for name in dict.fromkeys(model for model, _, _ in answers):
+        of_model = [
+            summarize(name, method, found)
+            for method in METHODS
+            if (found := [a for key, a in answers.items() if key[:2] == (name, method)])
+        ]
         for row in of_model:
             row["relative"] = float(row["cost"]) / float(of_model[0]["cost"])
-            print(" ".join(f"{k}={v:.3g}" if isinstance(v, float) else str(v)
-                           for k, v in row.items()), flush=True)  # fmt: skip
         rows += of_model
-    settings = {"seeds": f"{args.seed} to {args.seed + args.repeats - 1}, of each model", **NOTES}
-    save("peers", rows, args.out, "Tempering and its peers", settings)
+    return rows
+
+
+def main() -> None:
+    arguments = parser(__doc__, 30, DEFAULT_MODELS)
+    arguments.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    arguments.add_argument("--restart", action="store_true", help="forget earlier answers")
+    args = arguments.parse_args()
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    args.out.mkdir(parents=True, exist_ok=True)
+    path = args.out / "peers_runs.csv"
+    if args.restart:
+        path.unlink(missing_ok=True)
+    answers = read_answers(path)
+    if not path.exists():
+        names = [field.name for field in fields(Answer)]
+        path.write_text(",".join(["model", "method", "seed", *names]) + "\n")
+    seeds = range(args.seed, args.seed + args.repeats)
+    for name in args.models:
+        missing = [
+            (method, seed)
+            for seed in seeds  # interleaved, so that a busy machine slows all alike
+            for method in args.methods
+            if (name, method, seed) not in answers
+        ]
+        with threadpool_limits(1):  # one core each
+            for method in dict.fromkeys(method for method, _ in missing):
+                METHODS[method](name, args.seed)  # compile, and fill the disk caches
+            for method, seed in missing:
+                answer = METHODS[method](name, seed)
+                answers[name, method, seed] = answer
+                with path.open("a", newline="") as file:
+                    csv.writer(file).writerow([name, method, seed, *astuple(answer)])
+        settings = {
+            "seeds": f"{seeds.start} to {seeds.stop - 1}, of each model; answers: {path.name}",
+            **NOTES,
+        }
+        save("peers", table(answers), args.out, "Tempering and its peers", settings)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ class AnnealedPass:
     step_sizes : array, shape (S, B)
         Of each kernel.
     scales : array, shape (S, d)
-        Standard deviations of the particles, unconstrained.
+        Standard deviations of the particles, unconstrained; within their modes, where a fitted
+        reference knows several.
     covs : array, shape (S, d, d), optional
         Their covariances, if some kernel wants them.
     particles : array, shape (n_particles, d)
@@ -131,7 +132,7 @@ def anneal(
     values[np.isnan(values[:, 1]), 1] = -np.inf
     scratch = np.empty((kernel.n_scratch, path.dim))
     finite = np.isfinite(xs).all(axis=1)
-    scale = _scale(xs[finite], np.ones(path.dim))
+    scale = _scale(reference.residuals(xs[finite]), np.ones(path.dim))
     steps, targets = kernel.first_steps, kernel.targets
     cov = _cov(xs[finite], scale) if kernel.dense else None
     rows = [(0.0, 0.0, values[:, 1].copy(), steps, scale, cov)]
@@ -149,7 +150,7 @@ def anneal(
         beta = new
         index = systematic_resample(np.exp(log_w - logsumexp(log_w)), rng)
         xs, values, grads = xs[index], values[index], grads[index]
-        scale = _scale(xs, scale)
+        scale = _scale(reference.residuals(xs), scale)
         cov = _cov(xs, scale) if kernel.dense else None
         for i in range(MAX_SWEEPS):
             totals = np.zeros((kernel.n_blocks, N_INFO))
@@ -163,8 +164,9 @@ def anneal(
             if i + 1 >= MIN_SWEEPS and np.abs(off).max() < ACCEPT_TOLERANCE:
                 break
             steps = np.clip(steps * np.exp(1.5 * off), 1e-8, 10.0)
+        scale = _scale(reference.residuals(xs), scale)
         cov = _cov(xs, scale) if kernel.dense else None
-        rows.append((beta, log_z, values[:, 1].copy(), steps, _scale(xs, scale), cov))
+        rows.append((beta, log_z, values[:, 1].copy(), steps, scale, cov))
         report(beta)
     # Exact draws need no step: lend the next one's.
     rows[0] = (*rows[0][:3], rows[1][3], *rows[0][4:])

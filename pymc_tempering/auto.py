@@ -15,30 +15,30 @@ from pymc_tempering.chains import Plan
 from pymc_tempering.cycles import ColdDraws, FreshTours
 from pymc_tempering.evidence.legs import compare_legs, no_fresh_tours, summarize
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
-from pymc_tempering.fitted import MAX_FIT_DRAWS, Fitted, fit_mixture, nearest_component
+from pymc_tempering.fitted import Fitted, nearest_component
+from pymc_tempering.fitting import TOUR_DRAWS, fit_pilot, try_fit
 from pymc_tempering.kernels import Compound
 from pymc_tempering.legs import Leg, run_leg
+from pymc_tempering.mixture import Mixture
+from pymc_tempering.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.prepare import Options, warm_up_prior
 from pymc_tempering.references import Prior, evaluate
 from pymc_tempering.stats import Schema
-from pymc_tempering.warmup import Warmup, warm_up
+from pymc_tempering.warmup import Warmup
 
 N_CHAINS = 4
-"""Chains of the pilot, of the trial and of the check."""
+"""Chains of the pilot and of the check."""
 
 PILOT_DRAWS = 200
 """Draws of each chain of a pilot or a check, at first; more until it has its tours."""
 
-TRIAL_DRAWS = 500
-"""Draws of each chain of the trial leg that the fit is judged by before the run."""
+PILOT_TOURS = 50
+"""Tours of a pilot, unless the fit asks for more."""
 
 LEG_BOUND = 10
 """Legs from the prior stop at this many times the draws of the run itself, tours or not."""
 
 MAX_FITS = 3
-
-REFIT_DRAWS = 50
-"""A fit to fewer draws than this per dimension is repeated with draws of its own trial."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,16 +112,20 @@ def prepare(
         return Prepared(warmup.plan, warmup, work=work)
     report("Pilot: tours from the prior")
     try:
-        pilot = _tours(warmup.plan, PILOT_DRAWS, options, rng, cores, n_draws)
+        pilot = _tours(warmup.plan, PILOT_DRAWS, PILOT_TOURS, rng, cores, n_draws)
     except StuckChainError:
         # No tour comes back. The particles may serve for a fit, which then stays unchecked.
-        return _unchecked(prior, warmup, warmup.annealed.particles, options, rng, cores, work)
+        components = fit_mixture(warmup.annealed.particles, rng)
+        return _unchecked(prior, warmup, components, [], options, rng, cores, work)
+    report("Fitting the reference to the pilot")
+    pilot, components = fit_pilot(pilot, rng, max_draws=_bound(n_draws), cores=cores)
     work["pilot"] = pilot.n_steps
     if options.reference == "fitted":
-        draws = pilot.posterior_sample(MAX_FIT_DRAWS, rng)
-        return _unchecked(prior, warmup, draws, options, rng, cores, work)
+        return _unchecked(prior, warmup, components, [pilot], options, rng, cores, work)
     start = Prepared(warmup.plan, warmup, pilot=pilot, work=work)
-    return fit_and_check(start, [pilot], options, rng, cores=cores, n_draws=n_draws, report=report)
+    return fit_and_check(
+        start, [pilot], options, rng, cores=cores, n_draws=n_draws, report=report, first=components
+    )
 
 
 def can_fit(prior: Prior, kernel: Compound) -> bool:
@@ -138,10 +142,12 @@ def fit_and_check(
     cores: int,
     n_draws: int,
     report: Callable[[str], None] = lambda line: None,
+    first: Mixture | None = None,
 ) -> Prepared:
     """Fit a reference to legs from the prior until fresh tours agree with it.
 
-    After `MAX_FITS` fits the run stays with the prior, and a warning says so.
+    After `MAX_FITS` fits the run stays with the prior, and a warning says so. `first` is the
+    mixture of the first fit, if it was made already.
     """
     pilot, work = prepared.pilot, dict(prepared.work)
     assert pilot is not None
@@ -150,9 +156,8 @@ def fit_and_check(
     seen = list(seen)
     for fit in range(1, MAX_FITS + 1):
         report(f"Fitting the reference to {len(seen)} leg(s) from the prior")
-        each = MAX_FIT_DRAWS // len(seen)
-        draws = np.concatenate([leg.posterior_sample(each, rng) for leg in seen])
-        fitted, trial, steps = _fit(prior, kernel, draws, options, rng, cores)
+        components = first if first is not None and fit == 1 else _fit_to(seen, rng)
+        fitted, trial, steps = try_fit(prior, kernel, components, seen, options, rng, cores)
         work["fit"] = work.get("fit", 0) + steps
         if _cost(pilot) <= _cost(trial):  # the prior is as good: nothing to check
             return replace(prepared, plan=pilot.refined_plan(), fits=fit, work=work)
@@ -160,9 +165,9 @@ def fit_and_check(
         # About a third of the work, whatever error the tours state.
         run_steps = n_draws / trial.x[..., 0].size * trial.n_steps
         share = max(1.0, 0.6 * run_steps / pilot.n_steps)
-        first = int(np.ceil(share * pilot.cycles.n_draws))
+        length = int(np.ceil(share * pilot.cycles.n_draws))
         try:
-            check = _tours(pilot.refined_plan(), first, options, rng, cores, n_draws)
+            check = _tours(pilot.refined_plan(), length, options.check_tours, rng, cores, n_draws)
         except StuckChainError:
             n = fitted_of(fitted.plan).components.n_components
             fresh = no_fresh_tours(n, options.check_tours)
@@ -184,20 +189,53 @@ def fit_and_check(
     return Prepared(check.refined_plan(), prepared.warmup, fits=MAX_FITS, work=work)
 
 
+def fit_again(
+    prepared: Prepared, draws: np.ndarray, options: Options, rng: np.random.Generator, cores: int
+) -> Prepared:
+    """Fit the reference again, with the draws (n, d) of a run from it; the check stays fresh."""
+    pilot, check, old = prepared.pilot, prepared.check, fitted_of(prepared.plan)
+    assert pilot is not None
+    assert check is not None
+    parts = [pilot.posterior_sample(TOUR_DRAWS * pilot.n_tours, rng), draws]
+    components = fit_mixture(np.concatenate(parts), rng, old.components)
+    fitted, _, steps = try_fit(
+        old.prior, pilot.plan.kernel, components, [pilot], options, rng, cores, draws
+    )
+    return replace(
+        prepared,
+        plan=fitted.plan,
+        warmup=fitted,
+        fresh=summary_of(fitted_of(fitted.plan), check, options),
+        fits=prepared.fits + 1,
+        work=prepared.work | {"fit": prepared.work["fit"] + steps},
+    )
+
+
+def _fit_to(legs: list[Leg], rng: np.random.Generator) -> Mixture:
+    """Fit a mixture to all that legs from the prior have seen."""
+    draws = [leg.posterior_sample(MAX_FIT_DRAWS, rng) for leg in legs]
+    return fit_mixture(np.concatenate(draws), rng)
+
+
 def _cost(leg: Leg) -> float:
     """Squared error of log Z times evaluations: what a leg's precision costs."""
     return leg.evidence.mcse**2 * leg.n_steps
 
 
 def _tours(
-    plan: Plan, first: int, options: Options, rng: np.random.Generator, cores: int, n_draws: int
+    plan: Plan, first: int, min_tours: int, rng: np.random.Generator, cores: int, n_draws: int
 ) -> Leg:
     """Run tours from the prior, `first` draws a chain and more until there are enough."""
-    bound = max(PILOT_DRAWS, LEG_BOUND * n_draws // N_CHAINS)
+    bound = _bound(n_draws)
     return run_leg(
         plan, rng, n_chains=N_CHAINS, n_draws=min(first, bound), cores=cores,
-        min_tours=options.check_tours, max_draws=bound, keep_states=True,
+        min_tours=min_tours, max_draws=bound, keep_states=True,
     )  # fmt: skip
+
+
+def _bound(n_draws: int) -> int:
+    """Draws of each chain at which a leg from the prior stops, for a run of `n_draws` in all."""
+    return max(PILOT_DRAWS, LEG_BOUND * n_draws // N_CHAINS)
 
 
 def summary_of(reference: Fitted, check: Leg, options: Options) -> FreshTours:
@@ -215,44 +253,18 @@ def fitted_of(plan: Plan) -> Fitted:
 def _unchecked(
     prior: Prior,
     warmup: Warmup,
-    draws: np.ndarray,
+    components: Mixture,
+    legs: list[Leg],
     options: Options,
     rng: np.random.Generator,
     cores: int,
     work: dict[str, int],
 ) -> Prepared:
     """Fit a reference that nothing checks, and say so in its summary."""
-    fitted, _, steps = _fit(prior, warmup.plan.kernel, draws, options, rng, cores)
+    fitted, _, steps = try_fit(prior, warmup.plan.kernel, components, legs, options, rng, cores)
     n = fitted_of(fitted.plan).components.n_components
     fresh = no_fresh_tours(n, options.check_tours)
     return Prepared(fitted.plan, fitted, fresh, fits=1, work=work | {"fit": steps})
-
-
-def _fit(
-    prior: Prior,
-    kernel: Compound,
-    draws: np.ndarray,
-    options: Options,
-    rng: np.random.Generator,
-    cores: int,
-) -> tuple[Warmup, Leg, int]:
-    """Fit a reference to posterior draws, shape (n, d), warm it up and try it out."""
-    n_components, steps = None, 0
-    while True:
-        components = fit_mixture(draws, rng, n_components)
-        warmup = warm_up(
-            Fitted(prior, components), kernel, rng,
-            ladder_move=options.ladder_move, rungs_per_barrier=options.rungs_per_barrier,
-            cores=cores, n_particles=256,
-        )  # fmt: skip
-        trial = run_leg(
-            warmup.plan, rng, n_chains=N_CHAINS, n_draws=TRIAL_DRAWS, cores=cores, keep_states=True
-        )
-        steps += warmup.annealed.n_evaluations + trial.n_steps
-        if n_components is not None or len(draws) >= REFIT_DRAWS * prior.path.dim:
-            return warmup, trial, steps
-        n_components = components.n_components
-        draws = trial.posterior_sample(MAX_FIT_DRAWS, rng)
 
 
 def cold_draws(reference: Fitted, leg: Leg) -> ColdDraws:

@@ -62,14 +62,15 @@ class Leg:
     def posterior_sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
 
-        No more draws are taken than the weights are worth, by Kish's effective sample size.
+        No more draws are taken than the weights are worth, by Kish's effective sample size. They
+        are in the order of the chains.
         """
         log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
         states = np.concatenate([part[2] for run in self.runs for part in run.trace])
         weights = self.plan.ladder.probabilities(log_ratio)[-1]
         ess = weights.sum() ** 2 / (weights**2).sum()
         index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
-        return states[index]
+        return states[np.sort(index)]
 
 
 def cycles_of(plan: Plan, runs: Sequence[ChainRun]) -> CycleStats:
@@ -116,16 +117,27 @@ def run_leg(
         Whether to keep the states of all iterations, for a fit.
     """
     runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
-    total, limit = n_draws, max(max_draws or n_draws, n_draws)
-    while True:
-        if run_chains(plan, runs, total, cores=cores):
-            raise KeyboardInterrupt("Interrupted before sampling began.")
-        leg = Leg(plan, tuple(runs))
-        if leg.n_tours >= min_tours or total >= limit:
-            return leg
+    leg = _go_on(Leg(plan, tuple(runs)), n_draws, cores)
+    return lengthen(leg, min_tours=min_tours, max_draws=max_draws or n_draws, cores=cores)
+
+
+def lengthen(leg: Leg, *, min_tours: int, max_draws: int, cores: int) -> Leg:
+    """Go on with the chains of a leg until it has its tours, or `max_draws` draws each."""
+    while leg.n_tours < min_tours and leg.cycles.n_draws < max_draws:
         missing = min_tours / max(leg.n_tours, 1) - 1
-        total = min(limit, total + int(np.ceil(total * min(1.0, 1.2 * missing))))
-        extend_runs(runs, total)
+        total = leg.cycles.n_draws
+        leg = _go_on(
+            leg, min(max_draws, total + int(np.ceil(total * min(1.0, 1.2 * missing)))), cores
+        )
+    return leg
+
+
+def _go_on(leg: Leg, n_draws: int, cores: int) -> Leg:
+    runs = list(leg.runs)
+    extend_runs(runs, n_draws)
+    if run_chains(leg.plan, runs, n_draws, cores=cores):
+        raise KeyboardInterrupt("Interrupted before sampling began.")
+    return Leg(leg.plan, tuple(runs))
 
 
 def extend_leg(leg: Leg, n_draws: int, cores: int) -> Leg:

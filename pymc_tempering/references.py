@@ -54,6 +54,9 @@ class Reference(Protocol):
     def draw(self, n: int, rngs: list[np.random.Generator]) -> np.ndarray:
         """Draw `n` fresh, independent states, shape (n, d), unconstrained."""
 
+    def residuals(self, xs: np.ndarray) -> np.ndarray:
+        """States less the center of the mode that each is in, as far as modes are known."""
+
 
 @dataclass(frozen=True)
 class Prior:
@@ -92,6 +95,10 @@ class Prior:
         out = np.empty((n, self.path.dim))
         self.draw_into(out, *rngs)
         return out
+
+    def residuals(self, xs: np.ndarray) -> np.ndarray:
+        """States as they are: the prior knows of no modes."""
+        return xs
 
 
 def forward_graph(path: Path) -> list[Variable]:

@@ -12,11 +12,14 @@ from time import perf_counter
 import numpy as np
 from pymc.progress_bar import ProgressBarManager
 
-from pymc_tempering.auto import Prepared, cold_draws, fit_and_check, summary_of
+from pymc_tempering.auto import Prepared, cold_draws, fit_again, fit_and_check, summary_of
+from pymc_tempering.cycles import CycleStats
 from pymc_tempering.engine import N_STEPS
+from pymc_tempering.evidence.checks import MIN_TOURS
 from pymc_tempering.evidence.legs import compare_legs, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
+from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.legs import Leg, cycles_of, extend_leg
 from pymc_tempering.prepare import Options
 from pymc_tempering.workers import ChainRun, extend_runs, run_chains, start_runs
@@ -54,6 +57,10 @@ class Goal:
         """Whether one round of the asked length is all that is wanted."""
         return self.target_mcse is None and self.max_time is None and self.max_steps is None
 
+    def late(self, seconds: float) -> bool:
+        """Whether no further work is to start."""
+        return self.max_time is not None and seconds >= self.max_time
+
     def unmet(self, evidence: Evidence) -> str:
         """Say what is missing; empty if nothing is."""
         if evidence.verdict != "ok":
@@ -68,10 +75,16 @@ class Goal:
 
 @dataclass(frozen=True)
 class Round:
-    """One line of the report: what was known after a round."""
+    """One line of the report: what was known after a round.
+
+    `barrier` is Lambda, the sum of the rejection rates of neighbors; `acceptance` is the kernel's,
+    over all rungs but the first.
+    """
 
     draws: int
     tours: int
+    barrier: float
+    acceptance: float
     log_z: float
     mcse: float
     check_log_z: float
@@ -82,7 +95,8 @@ class Round:
         check = f", check {self.check_log_z:.2f} ± {self.check_mcse:.2g}"
         return (
             f"{self.draws} draws, {self.tours} tours: log Z {self.log_z:.3f} ± {self.mcse:.2g}"
-            f"{check if np.isfinite(self.check_log_z) else ''} ({self.seconds:.1f} s)"
+            f"{check if np.isfinite(self.check_log_z) else ''}, Lambda {self.barrier:.2f}, "
+            f"acceptance {self.acceptance:.2f} ({self.seconds:.1f} s)"
         )
 
 
@@ -137,25 +151,37 @@ def run_rounds(
     rounds: list[Round] = []
     discarded = 0
     runs = start_runs(prepared.plan, draws, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
-    total, fits_left = draws, 1
+    total, fits_left, repeats_left = draws, 1, 1
     while True:
         with watch(prepared, runs, total) as progress:
             interrupted = run_chains(prepared.plan, runs, total, cores=cores, watch=progress.update)
             progress.update()
         if interrupted:
             return Outcome(prepared, runs, tuple(rounds), True, "")
+        if repeats_left and _outgrown(prepared, runs) and not goal.late(perf_counter() - started):
+            report("The run met a region that its reference hardly covers: fitting again")
+            repeats_left -= 1
+            own = _steps(runs)
+            drawn = np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
+            prepared = fit_again(prepared, drawn, options, rng, cores)
+            prepared = replace(prepared, work=prepared.work | {"fit": prepared.work["fit"] + own})
+            runs = start_runs(
+                prepared.plan, total, rng.spawn(chains), keep_trace, keep_hot=keep_hot
+            )
+            continue
         prepared = _extend_check(prepared, runs, options, cores)
         if goal.single:
             return Outcome(prepared, runs, tuple(rounds), False, "")
         evidence = estimate(prepared, runs)
         seconds = perf_counter() - started
-        rounds.append(_line(evidence, total * chains, seconds))
+        cycles = cycles_of(prepared.plan, runs)
+        rounds.append(_line(evidence, cycles, total * chains, seconds))
         report(str(rounds[-1]))
         unmet = goal.unmet(evidence)
-        own = sum(int(r.record.scalars[: r.state.n_draws, N_STEPS].sum()) for r in runs)
+        own = _steps(runs)
         steps = discarded + sum(prepared.work.values()) + own
         over = (
-            (goal.max_time is not None and seconds >= goal.max_time)
+            goal.late(seconds)
             or (goal.max_steps is not None and steps >= goal.max_steps)
             or len(rounds) >= MAX_ROUNDS
         )
@@ -181,6 +207,23 @@ def run_rounds(
             extend_runs(runs, total)
 
 
+def _steps(runs: list[ChainRun]) -> int:
+    """Density evaluations of recorded runs."""
+    return sum(int(run.record.scalars[: run.state.n_draws, N_STEPS].sum()) for run in runs)
+
+
+def _outgrown(prepared: Prepared, runs: list[ChainRun]) -> bool:
+    """Whether a run from a checked reference has tours enough and yet states no error.
+
+    Then a tour stands alone: it met a region that the reference hardly covers. With the draws of
+    this run the fit will cover it, and a new run, as long as this one, does not know of the alarm.
+    """
+    if prepared.check is None or prepared.fitted is None:
+        return False
+    evidence = rts(cycles_of(prepared.plan, runs))
+    return evidence.n_tours >= MIN_TOURS and not np.isfinite(evidence.mcse)
+
+
 def _extend_check(
     prepared: Prepared, runs: list[ChainRun], options: Options, cores: int
 ) -> Prepared:
@@ -188,8 +231,7 @@ def _extend_check(
     check, fitted = prepared.check, prepared.fitted
     if check is None or fitted is None:
         return prepared
-    own = sum(int(run.record.scalars[: run.state.n_draws, N_STEPS].sum()) for run in runs)
-    factor = 0.5 * own / check.n_steps
+    factor = 0.5 * _steps(runs) / check.n_steps
     if factor <= 1:
         return prepared
     longer = extend_leg(check, int(np.ceil(factor * check.cycles.n_draws)), cores)
@@ -198,11 +240,13 @@ def _extend_check(
     return replace(prepared, check=longer, fresh=fresh, work=work)
 
 
-def _line(evidence: Evidence, draws: int, seconds: float) -> Round:
+def _line(evidence: Evidence, cycles: CycleStats, draws: int, seconds: float) -> Round:
     check = evidence.check
     return Round(
         draws=draws,
         tours=evidence.n_tours,
+        barrier=float(cumulative_barrier(neighbor_rejection(cycles))[-1]),
+        acceptance=float(cycles.accept_sum[..., 1:].sum() / cycles.visits[..., 1:].sum()),
         log_z=evidence.log_z,
         mcse=evidence.mcse,
         check_log_z=np.nan if check is None else check.log_z,

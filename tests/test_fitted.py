@@ -11,16 +11,17 @@ from scipy.special import logsumexp
 import pymc_tempering as pmt
 from pymc_tempering import testsystems
 from pymc_tempering.compiled import new_point
-from pymc_tempering.fitted import Fitted, fit_mixture, log_t
+from pymc_tempering.fitted import Fitted, fit_mixture
 from pymc_tempering.legs import Leg
 from pymc_tempering.mixture import Mixture, evaluate
 from pymc_tempering.prepare import compile_model
 from pymc_tempering.references import evaluate as evaluate_all
+from pymc_tempering.scales import FullScales
 
 TWO = Mixture(
     weights=np.array([0.7, 0.3]),
     means=np.array([[1.0, -2.0], [-3.0, 0.5]]),
-    cholesky=np.array([[[0.8, 0.0], [0.5, 1.1]], [[0.4, 0.0], [-0.3, 0.6]]]),
+    scales=FullScales(np.array([[[0.8, 0.0], [0.5, 1.1]], [[0.4, 0.0], [-0.3, 0.6]]])),
     dofs=np.array([5.0, 5.0]),
     prior_share=0.1,
 )
@@ -53,7 +54,7 @@ def test_density_and_gradient_agree_with_an_independent_formula(fitted):
     rng = np.random.default_rng(0)
     xs = 3 * rng.standard_normal((50, 2))
     log_prior, log_likelihood = evaluate_all(fitted.path, xs)
-    covariances = TWO.cholesky @ TWO.cholesky.transpose(0, 2, 1)
+    covariances = TWO.scales.cholesky @ TWO.scales.cholesky.transpose(0, 2, 1)
     terms = [
         np.log(0.9 * w) + stats.multivariate_t.logpdf(xs, mean, cov, df=5)
         for w, mean, cov in zip(TWO.weights, TWO.means, covariances, strict=True)
@@ -96,7 +97,7 @@ def test_reference_is_normalized_and_its_draws_have_its_density(fitted):
             fitted.prior.draw(20_000, fitted.prior.spawn(np.random.default_rng(2))) @ [1.0, 1.0] < 0
         )
     )
-    for weight, mean, cholesky in zip(TWO.weights, TWO.means, TWO.cholesky, strict=True):
+    for weight, mean, cholesky in zip(TWO.weights, TWO.means, TWO.scales.cholesky, strict=True):
         scale = np.linalg.norm(cholesky.T @ [1.0, 1.0])
         mass += 0.9 * weight * stats.t.cdf(-mean.sum() / scale, 5)
     assert abs(below.mean() - mass) < 4 * np.sqrt(mass * (1 - mass) / below.size) + 0.002
@@ -106,7 +107,7 @@ def test_fit_finds_the_components_and_their_shares():
     rng = np.random.default_rng(3)
     which = rng.random(4000) < 0.35
     draws = rng.standard_normal((4000, 3)) + np.where(which[:, None], 6.0, -6.0)
-    mixture = fit_mixture(draws, rng)
+    mixture = fit_mixture(draws, rng).modes
     assert mixture.n_components == 2
     assert np.sort(mixture.weights) == pytest.approx(
         np.sort([which.mean(), 1 - which.mean()]), abs=1e-3
@@ -118,7 +119,7 @@ def test_fit_to_heavy_tails_has_heavy_tails():
     rng = np.random.default_rng(4)
     mixture = fit_mixture(rng.standard_t(2, size=(4000, 1)), rng)
     far = np.array([[30.0]])
-    ratio = logsumexp(log_t(mixture, far)) - stats.t.logpdf(30, 2)
+    ratio = logsumexp(mixture.log_t(far)) - stats.t.logpdf(30, 2)
     assert ratio > -3  # a Gaussian would be off by hundreds
 
 
@@ -222,6 +223,11 @@ def test_target_is_met_or_said_to_be_missed(gaussian):
         800 * 2**i for i in range(rounds.sizes["round"])
     ]
     assert rounds["round_mcse"].values[-1] == pytest.approx(evidence.mcse)
+    diagnosis = pmt.diagnose(idata)
+    assert rounds["round_barrier"].values[-1] == pytest.approx(diagnosis.barrier)
+    table = diagnosis.table[1:]
+    accepted = (table["acceptance"] * table["visits"]).sum() / table["visits"].sum()
+    assert rounds["round_acceptance"].values[-1] == pytest.approx(accepted)
     with pytest.warns(pmt.TemperingWarning, match="the mcse is"):
         pmt.sample(
             100,

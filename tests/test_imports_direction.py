@@ -27,13 +27,16 @@ MAY_IMPORT = {
     "split": {"layout"},
     "path": {"compiled", "layout", "split"},
     "references": {"compiled", "mixture", "path", "split"},
-    "mixture": {"compiled"},
+    "scales": set(),
+    "mixture": {"compiled", "scales"},
+    "low_rank": {"mixture", "scales"},
+    "mixture_fit": {"low_rank", "mixture", "scales"},
     "kernels": {"compiled", "layout", "mixture"},
     "variables": {"kernels", "layout", "path"},
     "assign": {"kernels", "layout", "variables"},
     "engine": {"compiled", "kernels", "ladder", "mixture"},
     "prior_checks": {"compiled", "mixture", "path", "references"},
-    "fitted": {"mixture", "path", "references"},
+    "fitted": {"mixture", "mixture_fit", "path", "references"},
     "stats": {"cycles", "engine", "fitted", "ladder", "mixture"},
     "chains": {"compiled", "engine", "kernels", "ladder", "references"},
     "annealing": {"compiled", "engine", "kernels", "ladder", "mixture", "path", "references"},
@@ -42,13 +45,16 @@ MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
 MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {
     *("warmup", "assign", "layout", "prior_checks", "split"),
 }
-MAY_IMPORT["bridge"] = MAY_IMPORT["prepare"] | {"prepare", "cycles", "evidence", "fitted"}
+MAY_IMPORT["bridge"] = MAY_IMPORT["prepare"] | {
+    *("prepare", "cycles", "evidence", "fitted", "mixture_fit"),
+}
 MAY_IMPORT["annealed"] = MAY_IMPORT["prepare"] | {"prepare", "progress", "evidence"}
 MAY_IMPORT["crosscheck"] = MAY_IMPORT["bridge"] | {"annealed", "bridge"}
 MAY_IMPORT["plots"] = MAY_IMPORT["crosscheck"] | {"crosscheck", "datatree", "diagnostics"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
-MAY_IMPORT["auto"] = MAY_IMPORT["legs"] | {"legs", "fitted", "prepare"}
+MAY_IMPORT["fitting"] = MAY_IMPORT["legs"] | {"legs", "fitted", "mixture_fit"}
+MAY_IMPORT["auto"] = MAY_IMPORT["fitting"] | {"fitting"}
 MAY_IMPORT["rounds"] = MAY_IMPORT["auto"] | {"auto"}
 MAY_IMPORT["normalizer"] = MAY_IMPORT["rounds"] | {"rounds", "references"}
 MAY_IMPORT["output"] = MAY_IMPORT["rounds"] | {"rounds", "cycles", "datatree", "stats"}

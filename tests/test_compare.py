@@ -187,3 +187,21 @@ def test_no_models_and_no_tempering_are_refused(run):
     del plain["sample_stats"]
     with pytest.raises(NotTemperedError, match="sample_stats"):
         pmt.bayes_factor(run, plain)
+
+
+def test_an_estimator_without_tours_shows_the_rows_that_apply():
+    plain = Evidence(log_z=-1.5, mcse=0.01, method="bridge", verdict="ok")
+    assert repr(plain).count("\n") == 2
+    assert "-1.500 ± 0.010" in repr(plain)
+    told = Evidence(
+        log_z=-1.5, mcse=0.01, method="ais", verdict="ok", ess=71.25, n_evaluations=12_345,
+        bias_direction="below", seconds=0.5,
+    )  # fmt: skip
+    rows = {line[2:27].strip(): line[27:].strip() for line in repr(told).splitlines()[1:]}
+    assert rows["effective draws"] == "71.2"
+    assert rows["in expectation"] == "below log Z"
+    assert rows["density evaluations"] == "12,345"
+    assert "tours" not in rows
+    assert "12,345" in told._repr_html_()
+    table = pmt.compare({"a": told, "b": plain})
+    assert table["n_tours"].tolist() == [0, 0]

@@ -1,7 +1,7 @@
 """Values that estimators return: the evidence of a model, and a Bayes factor."""
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class LegCheck:
 class Evidence:
     """Log marginal likelihood of a model, with its Monte Carlo standard error.
 
+    What does not apply to an estimator (tours, chains, a ladder) has its default, and is not shown.
+
     Attributes
     ----------
     log_z : float
@@ -62,11 +64,11 @@ class Evidence:
         "unchecked": too few tours, an alarm, or a fitted reference that too few fresh tours
         checked; "disagreed": the chains, or the fitted reference and the fresh tours, do.
     n_tours : int
-        Complete tours in all chains.
+        Complete tours in all chains; 0 for an estimator without tours.
     round_trips : tuple of int
         Complete tours of each chain.
     ess : float
-        Kish's effective number of tours.
+        Kish's effective number of tours, or of weighted draws; NaN where there are no weights.
     per_chain, per_chain_mcse : ndarray, shape (chain,)
         Each chain's own log Z and its error (nats); infinite below five tours.
     log_z_curve, log_z_curve_mcse : ndarray, shape (K,)
@@ -81,38 +83,59 @@ class Evidence:
         Second-order bias of ``log_z`` (nats), for information: it is not subtracted.
     check : LegCheck, optional
         Verdict of fresh tours from the prior, where the reference was fitted.
+    n_evaluations : int, optional
+        Evaluations of the model's density, tuning included; None where they were not counted.
+    bias_direction : {"", "below", "above"}
+        Side on which ``log_z`` lies in expectation; "" where that is negligible or unknown.
+    seconds : float
+        Time that the estimate took, without compilation; NaN where it was not taken.
     """
 
     log_z: float
     mcse: float
     method: str
     verdict: str
-    n_tours: int
-    round_trips: tuple[int, ...]
-    ess: float
-    per_chain: FloatArray
-    per_chain_mcse: FloatArray
-    log_z_curve: FloatArray
-    log_z_curve_mcse: FloatArray
-    betas: FloatArray
-    halves: tuple[float, float]
+    n_tours: int = 0
+    round_trips: tuple[int, ...] = ()
+    ess: float = float("nan")
+    per_chain: FloatArray = field(default_factory=lambda: np.empty(0))
+    per_chain_mcse: FloatArray = field(default_factory=lambda: np.empty(0))
+    log_z_curve: FloatArray = field(default_factory=lambda: np.empty(0))
+    log_z_curve_mcse: FloatArray = field(default_factory=lambda: np.empty(0))
+    betas: FloatArray = field(default_factory=lambda: np.empty(0))
+    halves: tuple[float, float] = (float("nan"), float("nan"))
     warnings: tuple[str, ...] = ()
     bias: float = float("nan")
     check: LegCheck | None = None
+    n_evaluations: int | None = None
+    bias_direction: str = ""
+    seconds: float = float("nan")
 
     def _rows(self) -> list[tuple[str, str]]:
-        pairs = zip(self.per_chain, self.per_chain_mcse, strict=True)
-        chains = [plus_minus(value, error) for value, error in pairs]
-        trips = ", ".join(str(n) for n in self.round_trips)
-        checked = [] if self.check is None else [("check by the prior", str(self.check))]
-        return [
+        rows = [
             ("log marginal likelihood", f"{plus_minus(self.log_z, self.mcse)} nats"),
             ("method, verdict", f"{self.method}, {self.verdict}"),
-            ("tours", f"{self.n_tours} (effective {self.ess:.1f}; per chain {trips})"),
-            ("per chain", ", ".join(chains)),
-            ("first, second half", ", ".join(f"{v:.3f}" for v in self.halves)),
-            *checked,
         ]
+        if self.round_trips:
+            trips = ", ".join(str(n) for n in self.round_trips)
+            text = f"{self.n_tours} (effective {self.ess:.1f}; per chain {trips})"
+            rows.append(("tours", text))
+        elif not np.isnan(self.ess):
+            rows.append(("effective draws", f"{self.ess:.1f}"))
+        if self.per_chain.size:
+            pairs = zip(self.per_chain, self.per_chain_mcse, strict=True)
+            rows.append(("per chain", ", ".join(plus_minus(v, error) for v, error in pairs)))
+        if not np.isnan(self.halves).all():
+            rows.append(("first, second half", ", ".join(f"{v:.3f}" for v in self.halves)))
+        if self.check is not None:
+            rows.append(("check by the prior", str(self.check)))
+        if self.bias_direction:
+            rows.append(("in expectation", f"{self.bias_direction} log Z"))
+        if self.n_evaluations is not None:
+            rows.append(("density evaluations", f"{self.n_evaluations:,}"))
+        if not np.isnan(self.seconds):
+            rows.append(("seconds", f"{self.seconds:.2f}"))
+        return rows
 
     def __repr__(self) -> str:
         return _as_text("Evidence", self._rows(), self.warnings)

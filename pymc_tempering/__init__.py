@@ -26,6 +26,14 @@ from pymc_tempering.kernels import HMC
 from pymc_tempering.plots import plot_ladder, plot_temperature_trace
 from pymc_tempering.sampling import sample
 from pymc_tempering.step import SimulatedTempering
+from pymc_tempering.variational import (
+    TemperedFit,
+    TemperedOptimum,
+    fit,
+    plot_annealing,
+    refine,
+    to_datatree,
+)
 
 __version__ = "0.1.0"
 
@@ -43,15 +51,21 @@ __all__ = [
     "NotTemperedError",
     "SimulatedTempering",
     "StuckChainError",
+    "TemperedFit",
+    "TemperedOptimum",
     "TemperingError",
     "TemperingWarning",
     "bayes_factor",
     "compare",
     "convert",
     "diagnose",
+    "fit",
     "log_marginal_likelihood",
+    "plot_annealing",
     "plot_ladder",
     "plot_temperature_trace",
+    "refine",
     "sample",
     "testsystems",
+    "to_datatree",
 ]

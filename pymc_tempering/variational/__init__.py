@@ -1,0 +1,1 @@
+"""Tempered normalizers of the likelihood, which variational tempering needs."""

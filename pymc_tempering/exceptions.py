@@ -21,6 +21,10 @@ class LikelihoodError(ModelError):
     """The log-likelihood is NaN, or the likelihood zero, at draws from the reference."""
 
 
+class NormalizerError(ModelError):
+    """A likelihood term has no tempered normalizer, or none that is finite and reliable."""
+
+
 class LadderError(TemperingError, ValueError):
     """The ladder is not increasing from beta = 0 to beta = 1, or not one ladder."""
 

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import variational_models as models
+from pymc.variational.callbacks import Tracker
 from scipy.special import logsumexp
 
 import pymc_tempering as pmt
@@ -15,6 +16,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Pareto k-hat"),
 ]
 FAST = {"progressbar": False, "random_seed": 1}
+QUICK = {"mode": "FAST_COMPILE"}  # for runs that are shorter than their compilation
 
 
 def adam(rate=0.03):
@@ -49,12 +51,11 @@ def regression(minibatch=False):
 def test_all_temperatures_one_is_pm_fit(minibatch, approx, options):
     name = {"meanfield": "advi", "fullrank": "fullrank_advi"}[approx]
     plain = pm.fit(
-        300, name, model=regression(minibatch), random_seed=1, progressbar=False,
-        obj_optimizer=adam(),
+        300, name, model=regression(minibatch), obj_optimizer=adam(), compile_kwargs=QUICK, **FAST
     )  # fmt: skip
     ours = pmt.fit(
         300, model=regression(minibatch), approx=approx, max_n=300, obj_optimizer=adam(),
-        **options, **FAST,
+        compile_kwargs=QUICK, **options, **FAST,
     )  # fmt: skip
     np.testing.assert_allclose(ours.hist, plain.hist, rtol=1e-7)
     for mine, theirs in zip(ours.params, plain.params, strict=True):
@@ -65,7 +66,7 @@ def test_all_temperatures_one_is_pm_fit(minibatch, approx, options):
 
 def at_temperature_four(n=3000):
     """Mean and sd of mu at the end of a long stage at T = 4, averaged over its last half."""
-    track = pm.callbacks.Tracker(mu=lambda a, hist, i: a.params[0].get_value()[0],
+    track = Tracker(mu=lambda a, hist, i: a.params[0].get_value()[0],
                                  rho=lambda a, hist, i: a.params[1].get_value()[0])  # fmt: skip
     pmt.fit(
         n, "annealed", models.gaussian(), schedule=lambda share: 4.0, tA=n, max_n=n,
@@ -78,7 +79,9 @@ def at_temperature_four(n=3000):
 
 def test_the_likelihood_alone_is_tempered(monkeypatch):
     mean, sd = models.gaussian_posterior(0.25)
-    np.testing.assert_allclose(at_temperature_four(), [mean, sd], rtol=0.05)
+    found = at_temperature_four()
+    assert abs(found[0] - mean) < 0.15 * sd
+    assert found[1] == pytest.approx(sd, rel=0.06)
     # planted: the prior tempered too
     right = objective.TemperedKL.apply
 
@@ -87,7 +90,7 @@ def test_the_likelihood_alone_is_tempered(monkeypatch):
         return right(self, f) + (1.0 - inverse) * self.varlogp_norm
 
     monkeypatch.setattr(objective.TemperedKL, "apply", wrong)
-    assert abs(at_temperature_four()[0] / mean - 1.0) > 0.2
+    assert abs(at_temperature_four()[0] - mean) > 0.25 * sd
 
 
 def tempered_gaussian(data, **options):
@@ -144,7 +147,7 @@ def test_vt_ends_at_one_on_well_specified_data_and_returns_the_posterior():
     assert (evidence.method, evidence.verdict) == ("psis_vi", "unchecked")
     # |z| < 4: by chance in 6e-5 of the cases
     assert abs(evidence.log_z - models.gaussian_log_z(data)) < 4 * evidence.mcse
-    assert abs(report.elbo - models.gaussian_log_z(data)) < 0.1
+    assert 0.0 < models.gaussian_log_z(data) - report.elbo < 0.5
 
 
 def test_a_common_normalizer_at_each_theta_is_the_global_one_where_it_is_constant():
@@ -153,7 +156,7 @@ def test_a_common_normalizer_at_each_theta_is_the_global_one_where_it_is_constan
     ours, local = (
         tempered_gaussian(data, normalizer=name).tempering for name in ("global", "local")
     )
-    assert local.log_c.sum() == 0.0
+    assert local.log_c is None
     n = min(ours.n_tempered, local.n_tempered)
     np.testing.assert_allclose(
         local.inverse_temperature[:n], ours.inverse_temperature[:n], rtol=1e-6

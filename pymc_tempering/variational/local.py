@@ -106,7 +106,13 @@ def shared_likelihood(
     def set_weights(q: FloatArray) -> None:
         weights.set_value(q)
 
-    return Likelihood((weights * energies).sum(), energies, set_weights)
+    return Likelihood(_weighted(weights, energies).sum(), energies, set_weights)
+
+
+def _weighted(weights: Variable, log_p: Variable) -> Variable:
+    """Weights times log p, zero where the weight is, even if the normalizer is infinite there."""
+    nothing = pt.eq(weights, 0.0)
+    return pt.switch(nothing, 0.0, weights * pt.switch(nothing, 0.0, log_p))
 
 
 def one_hot(temperatures: FloatArray) -> FloatArray:
@@ -151,7 +157,7 @@ def datum_likelihood(
     switched_on = pytensor.shared(np.asarray(1.0), "local_temperatures")
     cold = one_hot(temperatures)
     parts, inverse, updates, held = [], [], {}, {}
-    q_sum = pytensor.shared(np.exp(log_prior), "mean_q")
+    q_sum = pytensor.shared(np.exp(log_prior), "mean_q", shape=log_prior.shape)
     q_mean = []
     for term, log_p in zip(terms, means, strict=True):
         ndim = log_p.type.ndim - 1
@@ -168,8 +174,7 @@ def datum_likelihood(
             updates[logits] = pt.switch(switched_on, mixed, logits)
             held[term.name] = logits
         weights = switched_on * q + (1.0 - switched_on) * cold.reshape(column)
-        weighted = pt.switch(pt.eq(weights, 0.0), 0.0, weights * log_p)
-        parts.append((term.scale * weighted.sum(axis=0)).sum())
+        parts.append((term.scale * _weighted(weights, log_p).sum(axis=0)).sum())
         flat = weights.reshape((temperatures.size, -1))
         inverse.append((flat / temperatures[:, None]).sum(axis=0))
         q_mean.append(flat)

@@ -46,7 +46,9 @@ MAY_IMPORT["step"] = MAY_IMPORT["prepare"] | {
     *("prepare", "auto", "fitted", "stats", "cycles", "datatree", "evidence", "diagnostics"),
 }
 MAY_IMPORT["sampling"] = MAY_IMPORT["step"] | {"step", "workers", "output", "progress", "rounds"}
-MAY_IMPORT["variational"] = {"cycles", "evidence", "path", "plots"}
+MAY_IMPORT["variational"] = {
+    *("compiled", "cycles", "evidence", "mixture", "path", "plots", "references"),
+}
 for needs in (MAY_IMPORT[name] for name in MAY_IMPORT if name != "exceptions"):
     needs.add("exceptions")
 

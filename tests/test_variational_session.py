@@ -43,9 +43,7 @@ def test_the_last_stage_goes_on_until_the_elbo_is_at_rest(monkeypatch):
     slow = {"obj_optimizer": pm.adam(learning_rate=0.002), **FAST}
     compiled = []
     right = front.compile_step
-    monkeypatch.setattr(
-        front, "compile_step", lambda *a, **k: compiled.append(1) or right(*a, **k)
-    )
+    monkeypatch.setattr(front, "compile_step", lambda *a, **k: compiled.append(1) or right(*a, **k))
     start = {"mu": 6.0}
     approx = pmt.fit(1000, model=models.gaussian(), start=start, max_n=8000, **slow)
     report = approx.tempering
@@ -150,7 +148,7 @@ def with_potential():
         (models.gaussian, {"approx": "flow"}, ValueError, "approx must be one of.*flow"),
         (models.gaussian, {"n": 0}, ValueError, "n must be a whole number"),
         (models.gaussian, {"temperatures": [2.0, 3.0]}, ValueError, "must contain 1"),
-        (models.gaussian, {"temperatures": [0.5, 1.0]}, ValueError, "0.5: below 1"),
+        (models.gaussian, {"temperatures": [0.5, 1.0]}, ValueError, "0.5 is not"),
         (models.gaussian, {"damping": 1.0}, ValueError, r"damping must be in \[0, 1\)"),
         (models.gaussian, {"tA": 20_000}, ValueError, "20000 iterations, more than n"),
         (models.gaussian, {"max_n": 5}, ValueError, "max_n must be at least n"),
@@ -175,7 +173,7 @@ def test_bad_input_is_refused_by_name(model, options, error, words):
 def test_what_is_no_fit_is_refused():
     approx = pm.MeanField(model=models.gaussian())
     for function in (pmt.refine, pmt.to_datatree, pmt.plot_annealing):
-        with pytest.raises(ValueError, match="pmt.fit"):
+        with pytest.raises(ValueError, match=r"pmt\.fit"):
             function(approx)
 
 

@@ -31,7 +31,7 @@ def fit(
     tA: float | None = None,
     max_n: int | None = None,
     normalizer: str = "global",
-    normalizer_draws: int = 1000,
+    normalizer_draws: int = 4000,
     inverse_temperature_prior: tuple[float, float] | None = None,
     update_every: int = 10,
     damping: float = 0.9,
@@ -84,8 +84,8 @@ def fit(
         VT: what the tempered likelihood is divided by, C(T), the average over the prior, or
         c(theta, T). The latter needs no C(T), which may be infinite, but a free scale parameter
         then does what the temperature should.
-    normalizer_draws : int, default 1000
-        Prior draws for C(T), where it is not known in closed form.
+    normalizer_draws : int, default 4000
+        Draws for C(T), where it is not known exactly; see :func:`pymc_tempering.log_partition`.
     inverse_temperature_prior : tuple of float, optional
         LVT: (a, b) for 1/T ~ Beta(a, b) instead of a grid.
     update_every : int, default 10

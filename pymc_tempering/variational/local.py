@@ -1,4 +1,4 @@
-"""Tempered likelihoods that are normalized at each theta: one temperature for all data, or one each.
+"""Tempered likelihoods normalized at each theta: one temperature for all data, or one each.
 
 p(x_i | theta)^(1/T) / c_i(theta, T), with the log c_i of ``log_tempered_normalizer``.
 """
@@ -12,18 +12,20 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
-from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pymc.variational.opvi import Approximation
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, graph_inputs
 from scipy.special import softmax
 
 from pymc_tempering.cycles import FloatArray
-from pymc_tempering.exceptions import ModelError
-from pymc_tempering.variational.normalizers import log_tempered_normalizer
+from pymc_tempering.exceptions import NormalizerError
+from pymc_tempering.variational.dispatch import WITHOUT_NORMALIZER
+from pymc_tempering.variational.normalizers import log_tempered_normalizer, temperature_limit
 from pymc_tempering.variational.objective import Likelihood
+from pymc_tempering.variational.terms import likelihood_terms, local_log_normalizer, scale_of
 
 
 @dataclass(frozen=True)
@@ -48,38 +50,48 @@ class Term:
 
 
 def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[Term]:
-    """Normalized tempered likelihood of each observed variable, a function of the value variables.
+    """Build the normalized tempered likelihood of each observed variable, of the value variables.
 
     Raises
     ------
-    ModelError
-        If the model has potentials, which have no normalizer.
     NormalizerError
-        If an observed variable has no tempered normalizer.
+        If there are potentials, or a term without a normalizer that is finite on the grid.
+    ModelError
+        If nothing is observed.
     """
-    if model.potentials:
-        raise ModelError(
-            f"Potentials have no tempered normalizer: {', '.join(p.name for p in model.potentials)}"
-            '. Use method="annealed", which needs none, or write the term as an observed variable.'
-        )
     terms = []
-    for rv in model.observed_RVs:
+    for rv in likelihood_terms(model):
         [log_p] = model.logp(vars=[rv], sum=False)
-        bare, scale = rv, pt.constant(1.0)
         value = model.rvs_to_values[rv]
-        if isinstance(rv.owner.op, MinibatchRandomVariable):
-            bare, *total_size = rv.owner.inputs
-            scale = get_scaling(total_size, value.shape)
         column = temperatures.reshape((-1,) + (1,) * log_p.type.ndim)
+        scale = scale_of(rv, tuple(value.shape[axis] for axis in range(value.type.ndim)))
+        _check_limit(model, rv, temperatures)
         one = pt.dscalar("temperature")
-        log_c = vectorize_graph(log_tempered_normalizer(bare, one), {one: pt.constant(temperatures)})
+        grid = pt.constant(temperatures)
+        log_c = vectorize_graph(log_tempered_normalizer(rv, one), {one: grid})
         [log_c] = model.replace_rvs_by_values([log_c])
-        changes = bare is not rv or any(
+        changes = isinstance(rv.owner.op, MinibatchRandomVariable) or any(
             node.owner is not None and isinstance(node.owner.op, MinibatchOp)
             for node in ancestors([value, rv])
         )
         terms.append(Term(rv.name, (log_p / scale)[None] / column - log_c, scale, changes))
     return terms
+
+
+def _check_limit(model: pm.Model, rv: Variable, temperatures: FloatArray) -> None:
+    """Refuse temperatures at which the normalizer is infinite whatever the parameters are.
+
+    Where that depends on the parameters, q(T) is zero as long as it is.
+    """
+    [limit] = model.replace_rvs_by_values([temperature_limit(rv)])
+    if set(graph_inputs([limit])) & set(model.value_vars):
+        return
+    if (low := float(np.min(limit.eval()))) <= temperatures[-1]:
+        raise NormalizerError(
+            f"The tempered normalizer of {rv.name!r} is infinite from T = {low:g} on, and the "
+            f"temperatures go to {temperatures[-1]:g}: pass temperatures= below {low:g}. Of the "
+            f"fits, {WITHOUT_NORMALIZER}."
+        )
 
 
 def _mean_over_draws(approx: Approximation, nodes: list[Variable], obj_n_mc: int) -> list[Variable]:
@@ -89,18 +101,19 @@ def _mean_over_draws(approx: Approximation, nodes: list[Variable], obj_n_mc: int
     return [node.mean(0) for node in pt.atleast_list(approx.symbolic_sample_over_posterior(nodes))]
 
 
-def shared_likelihood(
-    approx: Approximation, temperatures: FloatArray, obj_n_mc: int
-) -> Likelihood:
+def shared_likelihood(approx: Approximation, temperatures: FloatArray, obj_n_mc: int) -> Likelihood:
     """VT with ``normalizer="local"``: one temperature, the likelihood normalized at each theta.
 
     The energies are the tempered log-likelihood at each temperature, shape (M,), at full scale.
     """
-    totals = [
-        (term.scale * term.log_p).reshape((temperatures.size, -1)).sum(axis=1)
-        for term in tempered_terms(approx.model, temperatures)
-    ]
-    [energies] = _mean_over_draws(approx, [pt.add(*totals) if totals[1:] else totals[0]], obj_n_mc)
+    model = approx.model
+    for rv in likelihood_terms(model):
+        _check_limit(model, rv, temperatures)
+    one = pt.dscalar("temperature")
+    log_c = vectorize_graph(local_log_normalizer(model, one), {one: pt.constant(temperatures)})
+    [log_c] = model.replace_rvs_by_values([log_c])
+    total = model.datalogp / temperatures - log_c
+    [energies] = _mean_over_draws(approx, [total], obj_n_mc)
     weights = pytensor.shared(one_hot(temperatures), "temperature_weights")
 
     def set_weights(q: FloatArray) -> None:
@@ -196,7 +209,7 @@ def datum_likelihood(
 
 
 def _shapes(model: pm.Model, terms: list[Term]) -> dict[str, Any]:
-    """Number of data of each observed variable that stays, along its dimensions."""
+    """Count the data of each observed variable that stays, along its dimensions."""
     stay = [term for term in terms if not term.changes]
     point = model.initial_point()
     shapes = pm.compile(

@@ -18,7 +18,7 @@ from pymc_tempering.variational.temper import Annealed, Cold, Temper, Tempered, 
 from pymc_tempering.variational.temperatures import (
     LARGEST,
     beta_grid,
-    check_temperatures,
+    check_grid,
     exponential_grid,
     inverse_grid,
     make_schedule,
@@ -68,7 +68,7 @@ class Request:
         if self.tA is not None and not self.tA >= 0.0:
             raise ValueError(f"tA must be zero or positive, got {self.tA!r}")
         if self.temperatures is not None:
-            check_temperatures(self.temperatures)
+            check_grid(self.temperatures)
         if self.inverse_temperature_prior is not None:
             beta_grid(*self.inverse_temperature_prior)
             if self.method != "local_variational_tempering":
@@ -122,7 +122,7 @@ class Plan:
 
 
 def tempered_iterations(request: Request, batches: float) -> int:
-    """Iterations of the tempered stage.
+    """Count the iterations of the tempered stage.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def plan_annealed(request: Request, approx: Approximation, seed: int) -> Plan:
 def plan_tempered(request: Request, approx: Approximation, seed: int) -> Plan:
     """VT: Section 2.3 of Mandt et al. (2016), with global or local normalizers."""
     grid = request.temperatures
-    temperatures = exponential_grid() if grid is None else check_temperatures(grid)
+    temperatures = exponential_grid() if grid is None else check_grid(grid)
     batches = batches_per_pass(approx)
     n_tempered = tempered_iterations(request, batches)
     posterior, top = uniform_posterior(temperatures), one_hot(temperatures)
@@ -181,7 +181,7 @@ def plan_local(request: Request, approx: Approximation, seed: int) -> Plan:
         temperatures, prior = beta_grid(*request.inverse_temperature_prior)
     else:
         grid = request.temperatures
-        temperatures = inverse_grid() if grid is None else check_temperatures(grid)
+        temperatures = inverse_grid() if grid is None else check_grid(grid)
         prior = np.full(temperatures.size, 1.0 / temperatures.size)
     with np.errstate(divide="ignore"):
         log_prior = np.log(prior)
@@ -190,9 +190,7 @@ def plan_local(request: Request, approx: Approximation, seed: int) -> Plan:
     local = datum_likelihood(approx, temperatures, log_prior, damping, request.obj_n_mc)
     cold = Cold(0.0, one_hot(temperatures))
     temper = TemperedLocally(local.mean_q)
-    return Plan(
-        local.likelihood, temper, n_tempered, cold, True, temperatures, local=local.local
-    )
+    return Plan(local.likelihood, temper, n_tempered, cold, True, temperatures, local=local.local)
 
 
 METHODS: dict[str, Callable[[Request, Approximation, int], Plan]] = {

@@ -12,17 +12,15 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor
-from pymc.pytensorf import compile as pymc_compile
 from pymc.pytensorf import (
     collect_default_updates,
     reseed_rngs,
     resolve_backend_compile_kwargs,
 )
+from pymc.pytensorf import compile as pymc_compile
 from pymc.variational.opvi import Approximation, ObjectiveFunction, Operator
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
-
-from pymc_tempering.cycles import FloatArray
 
 
 @dataclass(frozen=True)
@@ -62,9 +60,7 @@ class TemperedObjective(ObjectiveFunction):
         updated = list(likelihood.updates.values())
         energies = [] if likelihood.energies is None else [likelihood.energies]
         nodes = [op.apply(self.tf), elbo, *energies, *updated]
-        drawn = approx.set_size_and_deterministic(
-            nodes, nmc, 0, kwargs.get("more_replacements")
-        )
+        drawn = approx.set_size_and_deterministic(nodes, nmc, 0, kwargs.get("more_replacements"))
         n = 2 + len(energies)
         self.terms = drawn[1:n]
         self.updated = dict(zip(likelihood.updates, drawn[n:], strict=True))

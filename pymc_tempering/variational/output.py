@@ -1,5 +1,7 @@
 """From a fit to a DataTree: draws, ELBO and temperatures in groups that ArviZ reads."""
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from pymc.variational.opvi import Approximation
@@ -78,12 +80,12 @@ def to_datatree(
 
 
 def _history(approx: Approximation, report: TemperedFit) -> xr.Dataset:
-    variables = {
+    variables: dict[str, Any] = {
         "loss": ("iteration", approx.hist),
         "elbo": ("iteration", report.elbo_history),
         "inverse_temperature": ("iteration", report.inverse_temperature),
     }
-    coords = {"iteration": np.arange(report.n_iterations)}
+    coords: dict[str, Any] = {"iteration": np.arange(report.n_iterations)}
     if report.temperatures.size:
         variables["update_iteration"] = ("update", report.q_iteration)
         variables["temperature_probability"] = (("update", "temperature"), report.q)

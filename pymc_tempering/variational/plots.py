@@ -106,7 +106,7 @@ def plot_annealing(
 
 
 def _curve(history: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Iterations and medians of a history over short stretches."""
+    """Return iterations and medians of a history over short stretches."""
     parts = np.array_split(np.arange(history.size), min(POINTS, history.size))
     return (
         np.array([part.mean() for part in parts]),

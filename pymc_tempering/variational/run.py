@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, isnan
-from typing import Any
 
 import numpy as np
 from pymc.variational.opvi import Approximation
@@ -156,7 +155,7 @@ def _reserve(run: Run, size: int) -> None:
 
 
 def parameters(approx: Approximation) -> Parameters:
-    """Copies of the parameters of an approximation, by name."""
+    """Copy the parameters of an approximation, by name."""
     return {name: np.array(p.get_value()) for name, p in approx.groups[0].shared_params.items()}
 
 

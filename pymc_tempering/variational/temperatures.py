@@ -1,12 +1,13 @@
 """Grids of temperatures, annealing schedules, and q(y), the distribution over a grid."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import entr, roots_jacobi, softmax
 
 from pymc_tempering.cycles import FloatArray
+from pymc_tempering.variational.terms import check_temperatures
 
 N_TEMPERATURES = 100
 """Temperatures of VT, as in Section 4 of Mandt et al. (2016)."""
@@ -31,33 +32,19 @@ def inverse_grid(n: int = N_LOCAL, largest: float = LARGEST) -> FloatArray:
     return 1.0 / np.linspace(1.0, 1.0 / largest, n)
 
 
-def check_temperatures(temperatures: object) -> FloatArray:
-    """Return the temperatures as an array that starts at 1 and increases.
+def check_grid(temperatures: Sequence[float]) -> FloatArray:
+    """Return the temperatures as an array that starts at 1 and increases, shape (M,).
 
     Raises
     ------
     ValueError
         Where they do not.
     """
-    grid = np.asarray(temperatures, dtype=float)
-    if grid.ndim != 1 or grid.size == 0:
-        raise ValueError(f"temperatures must be a sequence of numbers, got {temperatures!r}")
-    if not np.isfinite(grid).all():
-        raise ValueError(f"temperatures must be finite, got {grid[~np.isfinite(grid)][0]}")
-    if (low := grid[grid < 1.0]).size:
+    grid: FloatArray = check_temperatures(temperatures)
+    if grid[0] != 1.0:
         raise ValueError(
-            f"temperatures must be 1 or higher, got {low[0]:g}: below 1 the likelihood would count "
-            "more than once. Start the grid at 1."
-        )
-    if grid[0] != 1.0 and not (grid == 1.0).any():
-        raise ValueError(
-            f"temperatures must contain 1, the model itself; the smallest is {grid.min():g}. "
-            "Start the grid at 1."
-        )
-    if grid.size > 1 and (step := np.diff(grid)).min() <= 0.0:
-        where = int(step.argmin())
-        raise ValueError(
-            f"temperatures must increase strictly, got {grid[where]:g} before {grid[where + 1]:g}"
+            f"temperatures must contain 1, the model itself; the smallest is {grid[0]:g}. Start "
+            "the grid at 1."
         )
     return grid
 

@@ -17,6 +17,7 @@ from pymc_tempering.exceptions import (
     LadderError,
     LikelihoodError,
     ModelError,
+    NormalizerError,
     NotTemperedError,
     StuckChainError,
     TemperingError,
@@ -26,6 +27,7 @@ from pymc_tempering.kernels import HMC
 from pymc_tempering.plots import plot_ladder, plot_temperature_trace
 from pymc_tempering.sampling import sample
 from pymc_tempering.step import SimulatedTempering
+from pymc_tempering.variational import LogPartition, log_partition, log_tempered_normalizer
 
 __version__ = "0.1.0"
 
@@ -39,7 +41,9 @@ __all__ = [
     "ImproperPriorError",
     "LadderError",
     "LikelihoodError",
+    "LogPartition",
     "ModelError",
+    "NormalizerError",
     "NotTemperedError",
     "SimulatedTempering",
     "StuckChainError",
@@ -50,6 +54,8 @@ __all__ = [
     "convert",
     "diagnose",
     "log_marginal_likelihood",
+    "log_partition",
+    "log_tempered_normalizer",
     "plot_ladder",
     "plot_temperature_trace",
     "sample",

@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "kernels": {"compiled", "mixture"},
     "engine": {"compiled", "kernels", "ladder", "mixture"},
     "fitted": {"mixture", "path", "references"},
+    "variational": {"compiled", "mixture", "path", "references"},
     "stats": {"cycles", "engine", "fitted", "ladder", "mixture"},
     "chains": {"compiled", "engine", "kernels", "ladder", "references"},
     "annealing": {"compiled", "engine", "kernels", "ladder", "mixture", "path", "references"},

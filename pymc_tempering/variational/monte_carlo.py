@@ -69,7 +69,7 @@ def monte_carlo_normalizer(
     x = pm.draw(rv, draws=draws, random_seed=random_seed, mode="FAST_COMPILE")
     log_weight = np.array([float(density(one)) for one in x]) * (1.0 / T - 1.0)
     spread = float(np.ptp(log_weight))
-    khat = float(array_stats.psislw(log_weight)[1]) if spread > 1e-12 else -np.inf
+    khat = float(array_stats.psislw(-log_weight)[1]) if spread > 1e-12 else -np.inf
     if not khat < MAX_KHAT:
         raise NormalizerError(
             f"The tempered normalizer of {describe(rv)} at T = {T:g} cannot be had from draws: the "

@@ -48,14 +48,14 @@ def hurdle(op: Op, rv: Variable, temperature: Variable) -> Variable:
 
 @largest_temperature.register(_HurdleRV)
 def hurdle_limit(op: Op, rv: Variable) -> Variable:
-    """That of what is not zero."""
+    """Return that of what is not zero."""
     other = rv.owner.inputs[3]
     return largest_temperature(other.owner.op, other)
 
 
 @log_normalizer.register(CensoredRV)
 def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
-    """What lies between the bounds, and the masses that are gathered at the bounds."""
+    """Return what lies between the bounds, and the masses that are gathered at the bounds."""
     base, *bounds = rv.owner.inputs
     lower, upper = (b if is_unbounded(b) else b.astype("float64") for b in bounds)
     discrete = np.dtype(base.dtype).kind in "iub"
@@ -96,13 +96,13 @@ def _limit_between(base: Variable, lower: Variable, upper: Variable) -> Variable
 
 @largest_temperature.register(CensoredRV)
 def censored_limit(op: Op, rv: Variable) -> Variable:
-    """That of the base, unless it has no tail left."""
+    """Return that of the base, unless it has no tail left."""
     return _limit_between(*rv.owner.inputs)
 
 
 @largest_temperature.register(TruncatedRV)
 def truncated_limit(op: Op, rv: Variable) -> Variable:
-    """That of the base, unless it has no tail left."""
+    """Return that of the base, unless it has no tail left."""
     if np.dtype(rv.dtype).kind in "iub":
         return pt.constant(np.inf)
     return _limit_between(base_of(rv), *rv.owner.inputs[-2:])
@@ -110,7 +110,7 @@ def truncated_limit(op: Op, rv: Variable) -> Variable:
 
 @log_normalizer.register(PartialObservedRV)
 def partly_observed(op: Op, rv: Variable, temperature: Variable) -> Variable:
-    """The normalizers of the elements that are observed."""
+    """Return the normalizers of the elements that are observed."""
     base, mask = rv.owner.inputs
     if base.owner.op.ndim_supp != 0 or temperature.type.ndim > 0:
         raise NormalizerError(

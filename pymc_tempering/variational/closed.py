@@ -45,7 +45,7 @@ def betaln(a: Variable, b: Variable) -> Variable:
 
 @register_closed(rvs.NormalRV, lambda mu, sigma: (sigma > 0,), "sigma > 0")
 def normal(T: Variable, mu: Variable, sigma: Variable) -> Variable:
-    """A normal of variance T sigma^2 without its constant."""
+    """Return a normal of variance T sigma^2 without its constant."""
     return (1 - 1 / T) * (0.5 * LOG_2PI + pt.log(sigma)) + 0.5 * pt.log(T)
 
 
@@ -86,19 +86,14 @@ def log_normal(T: Variable, mu: Variable, sigma: Variable) -> Variable:
 def power_of_t(T: Variable, nu: Variable, sigma: Variable) -> Variable:
     """Integral of a t density to the power 1 / T, for T < nu + 1: a t of m degrees of freedom."""
     log_constant = (
-        pt.gammaln((nu + 1) / 2)
-        - pt.gammaln(nu / 2)
-        - 0.5 * (pt.log(nu) + LOG_PI)
-        - pt.log(sigma)
+        pt.gammaln((nu + 1) / 2) - pt.gammaln(nu / 2) - 0.5 * (pt.log(nu) + LOG_PI) - pt.log(sigma)
     )
     m = (nu + 1) / T - 1
     log_integral = 0.5 * (pt.log(nu) + LOG_PI) + pt.log(sigma)
     return log_constant / T + log_integral + pt.gammaln(m / 2) - pt.gammaln((m + 1) / 2)
 
 
-@register_closed(
-    rvs.StudentTRV, lambda nu, mu, sigma: (sigma > 0, nu > 0), "sigma > 0, nu > 0"
-)
+@register_closed(rvs.StudentTRV, lambda nu, mu, sigma: (sigma > 0, nu > 0), "sigma > 0, nu > 0")
 def student_t(T: Variable, nu: Variable, mu: Variable, sigma: Variable) -> Variable:
     """Infinite from T = nu + 1 on."""
     return finite_below(nu + 1, T, lambda t: power_of_t(t, nu, sigma))
@@ -112,7 +107,7 @@ def half_student_t(T: Variable, nu: Variable, sigma: Variable) -> Variable:
 
 @register_closed(rvs.CauchyRV, lambda alpha, beta: (beta > 0,), "beta > 0")
 def cauchy(T: Variable, alpha: Variable, beta: Variable) -> Variable:
-    """A t with one degree of freedom: infinite from T = 2 on."""
+    """Return a t with one degree of freedom: infinite from T = 2 on."""
     return student_t(T, pt.constant(1.0), alpha, beta)
 
 
@@ -148,13 +143,11 @@ def skew_student_t(
 
 @register_closed(rvs.LaplaceRV, lambda mu, b: (b > 0,), "b > 0")
 def laplace(T: Variable, mu: Variable, b: Variable) -> Variable:
-    """A Laplace of scale T b without its constant."""
+    """Return a Laplace of scale T b without its constant."""
     return (1 - 1 / T) * (LOG_2 + pt.log(b)) + pt.log(T)
 
 
-@register_closed(
-    AsymmetricLaplaceRV, lambda b, kappa, mu: (b > 0, kappa > 0), "b > 0, kappa > 0"
-)
+@register_closed(AsymmetricLaplaceRV, lambda b, kappa, mu: (b > 0, kappa > 0), "b > 0, kappa > 0")
 def asymmetric_laplace(T: Variable, b: Variable, kappa: Variable, mu: Variable) -> Variable:
     """Two exponentials, each T times as long."""
     return (1 - 1 / T) * pt.log((kappa + 1 / kappa) / b) + pt.log(T)
@@ -162,7 +155,7 @@ def asymmetric_laplace(T: Variable, b: Variable, kappa: Variable, mu: Variable) 
 
 @register_closed(rvs.ExponentialRV, lambda mu: (mu > 0,), "mu > 0")
 def exponential(T: Variable, mu: Variable) -> Variable:
-    """An exponential of mean T mu without its constant."""
+    """Return an exponential of mean T mu without its constant."""
     return (1 - 1 / T) * pt.log(mu) + pt.log(T)
 
 
@@ -173,27 +166,21 @@ def gamma_integral(shape: Variable, rate: Variable) -> Variable:
     return pt.switch(finite, pt.gammaln(safe) - safe * pt.log(rate), np.inf)
 
 
-@register_closed(
-    rvs.GammaRV, lambda alpha, scale: (alpha > 0, scale > 0), "alpha > 0, scale > 0"
-)
+@register_closed(rvs.GammaRV, lambda alpha, scale: (alpha > 0, scale > 0), "alpha > 0, scale > 0")
 def gamma(T: Variable, alpha: Variable, scale: Variable) -> Variable:
-    """A gamma of shape (alpha - 1) / T + 1 and scale T times as large."""
+    """Return a gamma of shape (alpha - 1) / T + 1 and scale T times as large."""
     log_constant = -pt.gammaln(alpha) - alpha * pt.log(scale)
     return log_constant / T + gamma_integral((alpha - 1) / T + 1, 1 / (scale * T))
 
 
-@register_closed(
-    rvs.InvGammaRV, lambda alpha, beta: (alpha > 0, beta > 0), "alpha > 0, beta > 0"
-)
+@register_closed(rvs.InvGammaRV, lambda alpha, beta: (alpha > 0, beta > 0), "alpha > 0, beta > 0")
 def inverse_gamma(T: Variable, alpha: Variable, beta: Variable) -> Variable:
-    """An inverse gamma of shape (alpha + 1) / T - 1: infinite from T = alpha + 1 on."""
+    """Return an inverse gamma of shape (alpha + 1) / T - 1: infinite from T = alpha + 1 on."""
     log_constant = -pt.gammaln(alpha) + alpha * pt.log(beta)
     return log_constant / T + gamma_integral((alpha + 1) / T - 1, beta / T)
 
 
-@register_closed(
-    WeibullBetaRV, lambda alpha, beta: (alpha > 0, beta > 0), "alpha > 0, beta > 0"
-)
+@register_closed(WeibullBetaRV, lambda alpha, beta: (alpha > 0, beta > 0), "alpha > 0, beta > 0")
 def weibull(T: Variable, alpha: Variable, beta: Variable) -> Variable:
     """With (x / beta)^alpha as variable a gamma integral."""
     shape = ((alpha - 1) / T + 1) / alpha
@@ -202,7 +189,7 @@ def weibull(T: Variable, alpha: Variable, beta: Variable) -> Variable:
 
 @register_closed(rvs.ParetoRV, lambda alpha, m: (alpha > 0, m > 0), "alpha > 0, m > 0")
 def pareto(T: Variable, alpha: Variable, m: Variable) -> Variable:
-    """A Pareto of index (alpha + 1) / T - 1: infinite from T = alpha + 1 on."""
+    """Return a Pareto of index (alpha + 1) / T - 1: infinite from T = alpha + 1 on."""
     return finite_below(
         alpha + 1,
         T,
@@ -218,7 +205,7 @@ def beta_integral(a: Variable, b: Variable) -> Variable:
 
 @register_closed(BetaRV, lambda alpha, beta: (alpha > 0, beta > 0), "alpha > 0, beta > 0")
 def beta(T: Variable, alpha: Variable, beta: Variable) -> Variable:
-    """A beta of parameters (alpha - 1) / T + 1 and (beta - 1) / T + 1."""
+    """Return a beta of parameters (alpha - 1) / T + 1 and (beta - 1) / T + 1."""
     return beta_integral((alpha - 1) / T + 1, (beta - 1) / T + 1) - betaln(alpha, beta) / T
 
 
@@ -263,7 +250,7 @@ def moyal(T: Variable, mu: Variable, sigma: Variable) -> Variable:
 
 @register_closed(rvs.VonMisesRV, lambda mu, kappa: (kappa > 0,), "kappa > 0")
 def von_mises(T: Variable, mu: Variable, kappa: Variable) -> Variable:
-    """A von Mises of concentration kappa / T."""
+    """Return a von Mises of concentration kappa / T."""
     return (1 - 1 / T) * LOG_2PI + pt.log(i0e(kappa / T)) - pt.log(i0e(kappa)) / T
 
 

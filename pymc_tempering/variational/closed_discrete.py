@@ -36,13 +36,13 @@ def categorical(T: Variable, p: Variable) -> Variable:
 
 @register_closed(rvs.GeometricRV, lambda p: (p > 0, p <= 1), "0 < p <= 1")
 def geometric(T: Variable, p: Variable) -> Variable:
-    """The geometric series in (1 - p)^(1 / T)."""
+    """Return the geometric series in (1 - p)^(1 / T)."""
     return pt.log(p) / T - pt.log1mexp(pt.log(1 - p) / T)
 
 
 @register_closed(DiscreteUniformRV, lambda lower, upper: (lower <= upper,), "lower <= upper")
 def discrete_uniform(T: Variable, lower: Variable, upper: Variable) -> Variable:
-    """Number of values to the power 1 - 1 / T."""
+    """Return number of values to the power 1 - 1 / T."""
     return (1 - 1 / T) * pt.log(upper - lower + 1)
 
 
@@ -64,13 +64,13 @@ def log_convolution(log_weight: Variable, n: Variable, n_categories: int) -> Var
     series = log_weight[..., 0, :]
     for category in range(1, n_categories):
         terms = series[..., shifted] + log_weight[..., category, None, :]
-        series = pt.logsumexp(pt.switch(pt.le(count, total), terms, -1e300), axis=-1)
+        series = pt.logsumexp(pt.switch(pt.le(count, total), terms, -1e30), axis=-1)
     at_n = pt.eq(pt.arange(size), pt.shape_padright(n))
     return pt.sum(pt.switch(at_n, series, 0.0), axis=-1)
 
 
 def counts_of(n: Variable, p: Variable, what: str) -> tuple[Variable, int]:
-    """Counts 0, ..., max n, and the number of categories; refused where there are too many."""
+    """Return counts 0, ..., max n, and the number of categories; too many are refused."""
     n_categories = p.type.shape[-1]
     if n_categories is None or n_categories > MAX_CATEGORIES:
         raise NormalizerError(

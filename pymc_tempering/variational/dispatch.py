@@ -33,8 +33,8 @@ def describe(rv: Variable) -> str:
 def log_normalizer(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Log of the integral (sum) of p(x)^(1 / T); `NormalizerError` where none is known."""
     raise NormalizerError(
-        f"No tempered normalizer is known for {describe(rv)}: it is neither univariate nor has it a "
-        f"closed form here. Of the fits, {WITHOUT_NORMALIZER}; with fixed parameters "
+        f"No tempered normalizer is known for {describe(rv)}: it is neither univariate nor "
+        f"has it a closed form here. Of the fits, {WITHOUT_NORMALIZER}; with fixed parameters "
         "pymc_tempering.variational.monte_carlo_normalizer may give a number."
     )
 

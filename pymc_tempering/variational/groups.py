@@ -18,6 +18,7 @@ from pymc.pytensorf import join_nonshared_inputs
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
 
 from pymc_tempering.compiled import NO_MIXTURE, adapt_density
 from pymc_tempering.exceptions import (
@@ -108,6 +109,14 @@ def _needs(model: pm.Model, graph: Variable, name: str) -> frozenset[Variable]:
         raise NormalizerError(
             f"The normalizer of {name!r} depends on observed data ({', '.join(observed)}), over "
             "which C(T) integrates too: it has no closed form here. Of the fits, "
+            f"{WITHOUT_NORMALIZER}."
+        )
+    known = set(model.basic_RVs)
+    strangers = [v for v in above - known if v.owner and isinstance(v.owner.op, RandomVariable)]
+    if strangers:
+        raise NormalizerError(
+            f"The normalizer of {name!r} depends on random variables that are not in the model "
+            f"({', '.join(str(v) for v in strangers)}): it has no fixed value. Of the fits, "
             f"{WITHOUT_NORMALIZER}."
         )
     return frozenset(rv for rv in model.free_RVs if rv in above)
@@ -212,5 +221,3 @@ def _compile_group(
         sample,
         limit_at,
     )
-
-

@@ -7,6 +7,8 @@ Clenshaw-Curtis rule on each. Panels carry no gradient, and every evaluation is 
 `quadrature`.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -55,18 +57,13 @@ def clenshaw_curtis(n: int) -> tuple[np.ndarray, np.ndarray]:
     return -inside * np.cos(theta), np.linalg.solve(np.cos(np.outer(degree, theta)), integral)
 
 
-def _moved_last(values: Variable, n: int) -> Variable:
-    """Array of shape (..., K) as one of shape (K, ...)."""
-    return pt.moveaxis(values, -1, 0) if n > 1 else values
-
-
 def components_of(rv: Variable) -> tuple[Variable, list[Variable]]:
     """Weights and components; one component stands for a mixture along its last axis."""
     _, weights, *components = rv.owner.inputs
     return weights, components
 
 
-def per_component(components: list[Variable], function) -> Variable:
+def per_component(components: list[Variable], function: Callable) -> Variable:
     """Values of a function of a component, shape (..., K)."""
     if len(components) == 1:
         return pt.as_tensor(function(components[0]))
@@ -105,7 +102,7 @@ def mixture(op: Op, rv: Variable, temperature: Variable) -> Variable:
 
 @largest_temperature.register(MixtureRV)
 def mixture_limit(op: Op, rv: Variable) -> Variable:
-    """The smallest limit of a component."""
+    """Return the smallest limit of a component."""
     components = components_of(rv)[1]
     limits = [pt.as_tensor(largest_temperature(c.owner.op, c)) for c in components]
     if len(components) == 1:
@@ -129,7 +126,7 @@ def discrete_mixture(rv: Variable, temperature: Variable, atoms: list[Variable])
     window = windows[0]
     if alone or len(windows) > 1:
 
-        def extreme(name: str, pick, along) -> Variable:
+        def extreme(name: str, pick: Callable, along: Callable) -> Variable:
             ends = [getattr(w, name) for w in windows]
             if alone:
                 return along(ends[0], axis=-1) if ends[0].type.ndim else ends[0]
@@ -163,8 +160,8 @@ def common_line(components: list[Variable]) -> tuple[Line, list[Variable]]:
     return line_onto(None, None), ends
 
 
-def bends(log_parts, mode: Variable, width: Variable, limit: float) -> Variable:
-    """Ends of panels around the places where another component becomes the largest.
+def bends(log_parts: Callable, mode: Variable, width: Variable, limit: float) -> Variable:
+    """Return ends of panels around the places where another component becomes the largest.
 
     `mode` and `width` have shape (K, ...); `log_parts(y)` has one more axis K in front of y's.
     From mode i to either side the difference to component j is searched for its first change of
@@ -223,9 +220,7 @@ def continuous_mixture(rv: Variable, temperature: Variable) -> Variable:
     def log_parts(y: Variable) -> Variable:
         """Log density of each component on the line, weighted, shape (..., K)."""
         at = pt.shape_padright(y) if alone else y
-        parts = per_component(
-            components, lambda c: log_density_on_line(c.owner.op, c, line, at)
-        )
+        parts = per_component(components, lambda c: log_density_on_line(c.owner.op, c, line, at))
         return log_weights + parts
 
     def columns(values: Variable) -> Variable:
@@ -289,8 +284,8 @@ def continuous_mixture(rv: Variable, temperature: Variable) -> Variable:
     outer = pt.maximum(share[0], share[-1]) - disconnected_grad(total)
     if line.limit > LARGEST_LOG:
         n_panels = cuts.shape[0] - 1
-        ends = ((0, N_CURTIS * n_panels), (-1, n_panels - 1))
-        tails = [power_tail(log_p / temperature, pt.abs(y - mode[0]), *end) for end in ends]
+        outermost = ((0, N_CURTIS * n_panels), (-1, n_panels - 1))
+        tails = [power_tail(log_p / temperature, pt.abs(y - mode[0]), *end) for end in outermost]
         total, coarse = (pt.logaddexp(pt.logaddexp(x, tails[0]), tails[1]) for x in (total, coarse))
         outer = pt.full_like(outer, -np.inf)
     total, coarse = (pt.switch(infinite, np.inf, x) for x in (total, coarse))

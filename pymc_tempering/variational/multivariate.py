@@ -18,7 +18,7 @@ def log_det(matrix: Variable) -> Variable:
 
 
 def gaussian(T: Variable, dim: Variable, log_det_cov: Variable) -> Variable:
-    """A normal of covariance T Sigma without its constant."""
+    """Return a normal of covariance T Sigma without its constant."""
     return 0.5 * (1 - 1 / T) * (dim * LOG_2PI + log_det_cov) + 0.5 * dim * pt.log(T)
 
 
@@ -47,7 +47,7 @@ def matrix_normal(T: Variable, mu: Variable, row: Variable, col: Variable) -> Va
 
 @register_closed(MvStudentTRV, lambda nu, mu, scale: (nu > 0,), "nu > 0")
 def mv_student_t(T: Variable, nu: Variable, mu: Variable, scale: Variable) -> Variable:
-    """A t of (nu + d) / T - d degrees of freedom: infinite from T = 1 + nu / d on."""
+    """Return a t of (nu + d) / T - d degrees of freedom: infinite from T = 1 + nu / d on."""
     dim = scale.shape[-1]
     log_volume = 0.5 * (dim * (pt.log(nu) + np.log(np.pi)) + log_det(scale))
 
@@ -65,7 +65,7 @@ register_limit(MvStudentTRV)(lambda nu, mu, scale: 1 + nu / scale.shape[-1])
 
 @register_closed(rvs.DirichletRV, lambda a: (pt.all(a > 0, axis=-1),), "a > 0")
 def dirichlet(T: Variable, a: Variable) -> Variable:
-    """A Dirichlet of concentrations (a - 1) / T + 1; infinite where one is not positive."""
+    """Return a Dirichlet of concentrations (a - 1) / T + 1; infinite where one is not positive."""
 
     def log_constant(shape: Variable) -> Variable:
         return pt.sum(pt.gammaln(shape), axis=-1) - pt.gammaln(pt.sum(shape, axis=-1))

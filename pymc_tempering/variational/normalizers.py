@@ -12,7 +12,7 @@ from pymc_tempering.variational import censored, closed, closed_discrete, mixtur
 from pymc_tempering.variational.branches import branch_of, compact_normalizer
 from pymc_tempering.variational.dispatch import WITHOUT_NORMALIZER, describe, largest_temperature
 from pymc_tempering.variational.quadrature import log_normalizer_by_quadrature
-from pymc_tempering.variational.summation import log_normalizer_by_sum
+from pymc_tempering.variational.summation import log_normalizer_by_sum, poisson
 
 REGISTERED = (closed, closed_discrete, multivariate, mixtures, censored)
 """Modules that register their formulas when they are imported."""
@@ -51,7 +51,7 @@ def as_temperature(T: Any) -> Variable:
 def normalizer_method(rv: Variable) -> str:
     """Return "closed form", "sum" or "quadrature": how the normalizer of a variable is found."""
     branch = branch_of(check_random(rv))
-    if branch is log_normalizer_by_sum:
+    if branch in (log_normalizer_by_sum, poisson):
         return "sum"
     return "quadrature" if branch is log_normalizer_by_quadrature else "closed form"
 
@@ -127,5 +127,3 @@ def temperature_limit(rv: Variable) -> Variable:
     """Temperature from which on the normalizer of a variable is infinite, compact; often +inf."""
     rv = check_random(rv)
     return pt.as_tensor_variable(largest_temperature(rv.owner.op, rv))
-
-

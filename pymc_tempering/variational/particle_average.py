@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pymc_tempering.exceptions import NormalizerError
+from pymc_tempering.variational.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.groups import Group
 
 N_GROUPS = 16
@@ -58,7 +60,7 @@ def log_mean_error(log_z: np.ndarray) -> tuple[float, float]:
 
 
 def systematic(log_weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Indices of particles, resampled systematically."""
+    """Return indices of particles, resampled systematically."""
     weight = np.exp(log_weight - log_weight.max())
     share = np.cumsum(weight) / weight.sum()
     places = (rng.random() + np.arange(len(weight))) / len(weight)
@@ -85,12 +87,12 @@ def move(
         momentum = rng.standard_normal(x.shape)
         energy = height - 0.5 * (momentum**2).sum(axis=1)
         new_x, new_grad, p = x, grad, momentum
-        for _ in range(rng.integers(1, MAX_LEAPS + 1)):
-            p = p + 0.5 * step * scale * new_grad
-            new_x = new_x + step * scale * p
-            new_height, new_log_c, new_grad = target(new_x)
-            p = p + 0.5 * step * scale * new_grad
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # such moves are rejected
+            for _ in range(rng.integers(1, MAX_LEAPS + 1)):
+                p = p + 0.5 * step * scale * new_grad
+                new_x = new_x + step * scale * p
+                new_height, new_log_c, new_grad = target(new_x)
+                p = p + 0.5 * step * scale * new_grad
             log_ratio = new_height - 0.5 * (p**2).sum(axis=1) - energy
         log_ratio = np.where(np.isnan(log_ratio), -np.inf, log_ratio)
         take = np.log(rng.random(len(x))) < log_ratio
@@ -119,7 +121,14 @@ def particle_average(
                 last = here + ahead >= goal * (1.0 - 1e-12)
                 there = goal if last else here + ahead
                 new_log_c = group.evaluate(x, 1.0 / (1.0 - there))[1]
-                log_weight = np.where(np.isnan(new_log_c), -np.inf, new_log_c) - log_c
+                if np.isnan(new_log_c).any():
+                    raise NormalizerError(
+                        f"The tempered normalizer of {group.describe()} cannot be evaluated at "
+                        f"T = {1.0 / (1.0 - there):.3g} for {np.isnan(new_log_c).mean():.1%} of "
+                        "the particles: a sum gets too long or a quadrature fails its own check. "
+                        f"Use lower temperatures; of the fits, {WITHOUT_NORMALIZER}."
+                    )
+                log_weight = new_log_c - log_c
                 if cess(log_weight) >= MIN_CESS or ahead <= MIN_STEP * goal:
                     break
                 ahead *= 0.5

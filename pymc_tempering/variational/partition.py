@@ -107,7 +107,7 @@ def log_partition(
     ...     mu = pm.Normal("mu", 0.0, 10.0)
     ...     y = pm.Normal("y", mu, 2.0, observed=np.zeros(100))
     >>> pmt.log_partition(model, [1.0, 2.0, 4.0]).log_c.round(3)
-    array([  0.   , 115.262, 190.222])
+    array([  0.   , 115.262, 190.221])
     """
     try:
         model = pm.modelcontext(model)

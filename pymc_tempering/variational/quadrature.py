@@ -93,7 +93,9 @@ def log_sum_exp(terms: Variable) -> Variable:
     return pt.logsumexp(terms, axis=0)
 
 
-def checked(rv: Variable, total: Variable, coarse: Variable, at_one: Variable, edge: Variable):
+def checked(
+    rv: Variable, total: Variable, coarse: Variable, at_one: Variable, edge: Variable
+) -> Variable:
     """Total, with an error raised at evaluation where one of the checks fails."""
     what = f"The tempered normalizer of {describe(rv)} by quadrature is not reliable: "
     advice = f" Of the fits, {WITHOUT_NORMALIZER}."
@@ -125,7 +127,9 @@ def log_normalizer_by_quadrature(op: Op, rv: Variable, temperature: Variable) ->
     return integrate(op, rv, line, temperature, ndim)
 
 
-def used_nodes(log_p: Variable, jacobian: Variable, log_weight: Variable, temperature: Variable):
+def used_nodes(
+    log_p: Variable, jacobian: Variable, log_weight: Variable, temperature: Variable
+) -> tuple[Variable, Variable]:
     """Log of what each node adds to the integral, without gradient, and whether it matters."""
     share = disconnected_grad((log_p - jacobian) / temperature + jacobian + log_weight)
     return share, pt.gt(share, pt.max(share, axis=0) - 80.0)

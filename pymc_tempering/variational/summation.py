@@ -7,6 +7,7 @@ of its standard deviation s, and a sum over every h-th value times h has an erro
 exp(-2 pi^2 s^2 / h^2): with h = s / 2 below rounding (Poisson's summation formula).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
@@ -36,6 +37,13 @@ LOG_TAIL = 28.0
 
 MAX_POINTS = 200_000
 """Longest sum for one element."""
+
+
+LARGEST_VALUE = 1e8
+"""Log masses are differences of numbers of this size times 20: errors of 4e-7."""
+
+LARGEST_RATE = 1e7
+"""Above it a Poisson's log normalizer changes as a normal's does, up to 1e-8."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def window_of(op: Op, rv: Variable, temperature: Variable) -> Window:
 
 
 def _level(temperature: Variable) -> Variable:
-    """What the rate function has to reach; below T = 1 the window of T = 1 is used."""
+    """Return what the rate function has to reach; below T = 1 the window of T = 1 is used."""
     hot = pt.maximum(temperature, 1.0)
     return hot * (LOG_TAIL + pt.log1p(hot))
 
@@ -88,7 +96,9 @@ def _bounded(lowest: Variable, highest: Variable) -> Window:
     return Window(lowest, highest, center, pt.zeros_like(center), lowest, highest)
 
 
-def _right_root(rate: Variable, slope: Variable, start: Variable, level: Variable, steps: int = 6):
+def _right_root(
+    rate: Callable, slope: Callable, start: Variable, level: Variable, steps: int = 6
+) -> Variable:
     """Newton's method for a convex rate: from any start it stays beyond the root."""
     k = start
     for _ in range(steps):
@@ -146,7 +156,7 @@ def binomial_window(op: Op, rv: Variable, temperature: Variable) -> Window:
 @window_of.register(rvs.BetaBinomialRV)
 def beta_binomial_window(op: Op, rv: Variable, temperature: Variable) -> Window:
     """All n + 1 values."""
-    n, alpha, beta = params_of(rv)
+    n = params_of(rv)[0]
     return _bounded(pt.zeros_like(n), n)
 
 
@@ -159,7 +169,7 @@ def hypergeometric_window(op: Op, rv: Variable, temperature: Variable) -> Window
 
 @window_of.register(DiscreteWeibullRV)
 def discrete_weibull_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """The mass beyond k is q^(k^beta)."""
+    """Return the mass beyond k is q^(k^beta)."""
     q, beta = params_of(rv)
     level = 1.3 * _level(temperature)  # a tail heavier than a geometric one holds more terms
     last = (level / -pt.log(q)) ** (1 / beta)
@@ -185,14 +195,14 @@ def bernoulli_window(op: Op, rv: Variable, temperature: Variable) -> Window:
 
 @window_of.register(DiracDeltaRV)
 def dirac_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """The one value."""
+    """Return the one value."""
     (c,) = params_of(rv)
     return _bounded(c, c)
 
 
 @window_of.register(TruncatedRV)
 def truncated_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """The window of the base, moved to where the bounds let its center be.
+    """Return the window of the base, moved to where the bounds let its center be.
 
     Beyond its mode a log-concave mass falls at least as fast from a later start, and a geometric
     one equally fast, so the lengths to the left and right of the center stay long enough.
@@ -223,7 +233,7 @@ def between(w: Window, lowest: Variable | None, highest: Variable | None) -> Win
 
 
 def clipped(w: Window) -> Window:
-    """Ends inside of the support; only a window that touches neither end of it is smooth."""
+    """Return ends inside of the support; only a window that touches neither end of it is smooth."""
     first = pt.maximum(pt.floor(w.first), w.lowest)
     last = pt.maximum(pt.minimum(pt.ceil(w.last), w.highest), first)
     inner = pt.and_(pt.gt(first, w.lowest), pt.lt(last, w.highest))
@@ -237,7 +247,9 @@ def closed_window(rv: Variable, temperature: Variable) -> Window:
     return clipped(w)
 
 
-def log_sum(rv: Variable, temperature: Variable, w: Window, excluded: Variable | None = None):
+def log_sum(
+    rv: Variable, temperature: Variable, w: Window, excluded: Variable | None = None
+) -> Variable:
     """Log of the sum of p^(1 / T) over a window, without one excluded value."""
     stride = pt.maximum(pt.floor(w.spread / 2), 1.0)
     if excluded is not None:
@@ -246,10 +258,11 @@ def log_sum(rv: Variable, temperature: Variable, w: Window, excluded: Variable |
     n_points = pt.max(pt.floor((w.last - w.first) / stride)) + 1
     n_points = require(
         n_points,
-        pt.and_(n_points >= 1, n_points <= MAX_POINTS),
+        pt.and_(pt.and_(n_points >= 1, n_points <= MAX_POINTS), pt.max(w.last) <= LARGEST_VALUE),
         f"The tempered normalizer of {describe(rv)} would be a sum over more than {MAX_POINTS} "
-        "values (or its parameters are not numbers). Use lower temperatures; of the fits, "
-        f"{WITHOUT_NORMALIZER}.",
+        f"values, or over values above {LARGEST_VALUE:g}, where its mass is lost in rounding (or "
+        "its parameters are not numbers). Use lower temperatures, or a prior without such "
+        f"parameters; of the fits, {WITHOUT_NORMALIZER}.",
     )
     ndim = max(rv.type.ndim, temperature.type.ndim)
     steps = pt.shape_padright(pt.arange(n_points), ndim)
@@ -268,8 +281,18 @@ def log_normalizer_by_sum(op: Op, rv: Variable, temperature: Variable) -> Variab
     return log_sum(rv, temperature, closed_window(rv, temperature))
 
 
+@log_normalizer.register(rvs.PoissonRV)
+def poisson(op: Op, rv: Variable, temperature: Variable) -> Variable:
+    """Sum up to a large rate, beyond which a normal of variance mu is as good."""
+    rng, size, mu = rv.owner.inputs
+    mu = mu.astype("float64")
+    summed = pt.minimum(mu, LARGEST_RATE)
+    twin = op.make_node(rng, size, summed).outputs[1]
+    beyond = 0.5 * (1 - 1 / temperature) * pt.log(pt.maximum(mu / LARGEST_RATE, 1.0))
+    return log_normalizer_by_sum(op, twin, temperature) + beyond
+
+
 for _op_type in (
-    rvs.PoissonRV,
     rvs.NegBinomialRV,
     rvs.BinomialRV,
     rvs.BetaBinomialRV,

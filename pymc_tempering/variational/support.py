@@ -61,7 +61,7 @@ class Line:
 def line_onto(lower: Any, upper: Any) -> Line:
     """Map onto (lower, upper); an end that is None or an infinite constant is open."""
     if is_unbounded(lower) and is_unbounded(upper):
-        return Line(lambda y: y, lambda x: x, pt.zeros_like, 1e150)
+        return Line(lambda y: y, lambda x: x, pt.zeros_like, 1e30)
     if is_unbounded(upper):
         return Line(lambda y: lower + pt.exp(y), lambda x: pt.log(x - lower), lambda y: y, 300.0)
     if is_unbounded(lower):
@@ -78,7 +78,7 @@ def line_onto(lower: Any, upper: Any) -> Line:
 
 @singledispatch
 def support_of(op: Op, rv: Variable) -> tuple[Any, Any]:
-    """Ends of the support, None for infinite ones: what PyMC's default transform says."""
+    """Return ends of the support, None for infinite ones: what PyMC's default transform says."""
     transform = _default_transform(op, rv)
     if transform is None:
         return None, None
@@ -106,7 +106,7 @@ def custom_support(op: Op, rv: Variable) -> tuple[Any, Any]:
 
 @support_of.register(WaldRV)
 def wald_support(op: Op, rv: Variable) -> tuple[Any, Any]:
-    """The shift alpha is its lower end."""
+    """Return the shift alpha is its lower end."""
     return params_of(rv)[2], None
 
 
@@ -135,7 +135,7 @@ def truncated_support(op: Op, rv: Variable) -> tuple[Any, Any]:
 
 
 def smallest(rv: Variable) -> Variable:
-    """Same variable in the shape that its parameters have, without its size."""
+    """Return same variable in the shape that its parameters have, without its size."""
     op = rv.owner.op
     params = op.dist_params(rv.owner)
     ndims = getattr(op, "ndims_params", None)
@@ -149,7 +149,7 @@ def smallest(rv: Variable) -> Variable:
 
 @singledispatch
 def center_of(op: Op, rv: Variable) -> Variable:
-    """A point of the support not far from the bulk: PyMC's support point."""
+    """Return a point of the support not far from the bulk: PyMC's support point."""
     return support_point(smallest(rv))
 
 
@@ -161,7 +161,7 @@ def truncated_center(op: Op, rv: Variable) -> Variable:
 
 
 def moved_inside(center: Variable, low: Any, high: Any) -> Variable:
-    """A center if it lies between two ends, else a point that does."""
+    """Return a center if it lies between two ends, else a point that does."""
     if is_unbounded(low) and is_unbounded(high):
         return center
     if is_unbounded(high):

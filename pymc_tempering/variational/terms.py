@@ -83,9 +83,7 @@ def sum_over(compact: Variable, shape: tuple[Any, ...]) -> Variable:
     return pt.mean(compact) * count
 
 
-def term_totals(
-    model: pm.Model, temperature: Variable
-) -> Iterator[tuple[Variable, Variable]]:
+def term_totals(model: pm.Model, temperature: Variable) -> Iterator[tuple[Variable, Variable]]:
     """Each likelihood term with its log normalizer, summed over data and scaled by total_size."""
     for rv in likelihood_terms(model):
         bare = check_random(rv)

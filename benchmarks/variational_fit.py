@@ -1,7 +1,7 @@
 """Tempered fits beside pm.fit: final ELBO at T = 1 on multimodal or badly started models.
 
-The same number of iterations, optimizer and start for every method. A start is a draw from the prior
-or a stated bad place; both it and the noise of the gradients change with the seed.
+The same number of iterations, optimizer and start for every method. A start is a draw from the
+prior or a stated bad place; both it and the noise of the gradients change with the seed.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from pymc_tempering.variational.assess import Target, assess, compile_target
 
 METHODS = ("pm.fit", "annealed", "variational_tempering")
 LEARNING_RATE = 0.02
+LARGEST = 100.0
 
 
 @dataclass(frozen=True)
@@ -33,22 +34,19 @@ class Problem:
     start : callable
         Generator to the initial values of a fit.
     largest : float
-        Largest temperature.
-    normalizer : {"global", "local"}
-        That of VT: local where C(T) is infinite, or takes longer than the fit.
+        Largest temperature of VT.
     """
 
     model: pm.Model
     start: Callable[[np.random.Generator], dict[str, np.ndarray]]
-    largest: float = 100.0
-    normalizer: str = "global"
+    largest: float = LARGEST
 
 
 def peak() -> Problem:
     """A peak in a noisy spectrum; a start beside it feels hardly any slope."""
     rng = np.random.default_rng(2)
-    x = np.linspace(-15.0, 15.0, 120)
-    y = 3.0 * np.exp(-0.5 * ((x - 5.0) / 0.7) ** 2) + 0.5 * rng.normal(size=120)
+    x = np.linspace(-15.0, 15.0, 60)
+    y = 3.0 * np.exp(-0.5 * ((x - 5.0) / 0.7) ** 2) + 0.5 * rng.normal(size=60)
     with pm.Model() as model:
         center = pm.Normal("center", 0.0, 6.0)
         height = pm.HalfNormal("height", 3.0)
@@ -58,14 +56,62 @@ def peak() -> Problem:
     return Problem(model, lambda rng: {"center": rng.normal(-5.0, 2.0)})
 
 
-def clusters() -> Problem:
-    """A mixture of four normals; a start may put two components into one cluster."""
+def blob() -> Problem:
+    """A bright spot in a small noisy image; started in another corner."""
     rng = np.random.default_rng(3)
-    y = np.concatenate([rng.normal(m, 0.6, 25) for m in (-6.0, -2.0, 2.0, 6.0)])
+    x, y = (axis.ravel() for axis in np.meshgrid(np.arange(9.0), np.arange(9.0)))
+    light = 4.0 * np.exp(-0.5 * ((x - 6.0) ** 2 + (y - 6.0) ** 2)) + 0.4 * rng.normal(size=81)
     with pm.Model() as model:
-        mu = pm.Normal("mu", 0.0, 5.0, shape=4)
-        pm.NormalMixture("y", np.full(4, 0.25), mu, sigma=0.6, observed=y)
-    return Problem(model, lambda rng: {"mu": rng.normal(0.0, 5.0, size=4)}, normalizer="local")
+        place = pm.Normal("place", 4.0, 3.0, shape=2)
+        height = pm.HalfNormal("height", 4.0)
+        square = (x - place[0]) ** 2 + (y - place[1]) ** 2
+        pm.Normal("light", height * pm.math.exp(-0.5 * square), 0.4, observed=light)
+    return Problem(model, lambda rng: {"place": rng.normal(1.0, 0.7, size=2)})
+
+
+def ring() -> Problem:
+    """Center of a bright ring in a small noisy image; started outside of it."""
+    rng = np.random.default_rng(4)
+    x, y = (axis.ravel() for axis in np.meshgrid(np.arange(11.0), np.arange(11.0)))
+
+    def light(place):  # type: ignore[no-untyped-def]
+        radius = pm.math.sqrt((x - place[0]) ** 2 + (y - place[1]) ** 2 + 1e-6)
+        return 3.0 * pm.math.exp(-0.5 * ((radius - 2.0) / 0.7) ** 2)
+
+    seen = light(np.array([7.0, 7.0])) + 0.6 * rng.normal(size=121)
+    with pm.Model() as model:
+        place = pm.Normal("place", 5.0, 4.0, shape=2)
+        pm.Normal("light", light(place), 0.6, observed=np.asarray(seen.eval()))
+    return Problem(model, lambda rng: {"place": rng.normal(-1.0, 0.7, size=2)})
+
+
+def wavefront() -> Problem:
+    """Time and slowness of a wave that crosses eight receivers; started too early."""
+    rng = np.random.default_rng(7)
+    t, x = (axis.ravel() for axis in np.meshgrid(np.arange(14.0), np.arange(8.0) - 3.5))
+    y = 4.0 * np.exp(-0.5 * (t - 9.0 - 0.5 * x) ** 2) + 0.4 * rng.normal(size=t.size)
+    with pm.Model() as model:
+        time = pm.Normal("time", 7.0, 4.0)
+        slowness = pm.Normal("slowness", 0.0, 1.0)
+        strength = pm.HalfNormal("strength", 4.0)
+        curve = strength * pm.math.exp(-0.5 * (t - time - slowness * x) ** 2)
+        pm.Normal("y", curve, 0.4, observed=y)
+    return Problem(model, lambda rng: {"time": rng.normal(2.0, 1.0), "slowness": rng.normal()})
+
+
+def spots() -> Problem:
+    """Two bright spots in a small noisy image; both are started in another corner."""
+    rng = np.random.default_rng(3)
+    x, y = (axis.ravel() for axis in np.meshgrid(np.arange(9.0), np.arange(9.0)))
+    pairs = zip((6.0, 2.0), (6.0, 7.0), strict=True)
+    light = sum(4.0 * np.exp(-0.5 * ((x - a) ** 2 + (y - b) ** 2)) for a, b in pairs)
+    with pm.Model() as model:
+        place = pm.Normal("place", 4.0, 3.0, shape=(2, 2))
+        height = pm.HalfNormal("height", 4.0, shape=2)
+        square = (x[:, None] - place[0]) ** 2 + (y[:, None] - place[1]) ** 2
+        curve = (height * pm.math.exp(-0.5 * square)).sum(axis=1)
+        pm.Normal("light", curve, 0.4, observed=light + 0.4 * rng.normal(size=81))
+    return Problem(model, lambda rng: {"place": rng.normal(1.0, 0.7, size=(2, 2))})
 
 
 def outliers() -> Problem:
@@ -81,30 +127,17 @@ def outliers() -> Problem:
 def shift() -> Problem:
     """Shift of a pattern with three peaks; a start may lie one peak beside."""
     rng = np.random.default_rng(8)
-    x = np.linspace(-15.0, 15.0, 150)
+    x = np.linspace(-15.0, 15.0, 60)
 
     def pattern(shift):  # type: ignore[no-untyped-def]
         peaks = zip((-4.0, 0.0, 5.0), (1.0, 2.0, 3.0), strict=True)
         return sum(h * pm.math.exp(-0.5 * ((x - shift - c) / 0.6) ** 2) for c, h in peaks)
 
-    y = pattern(2.0).eval() + 0.5 * rng.normal(size=150)
+    y = pattern(2.0).eval() + 0.5 * rng.normal(size=60)
     with pm.Model() as model:
         offset = pm.Normal("offset", 0.0, 4.0)
         pm.Normal("y", pattern(offset), 0.5, observed=y)
     return Problem(model, lambda rng: {"offset": rng.normal(-4.0, 1.5)})
-
-
-def ghost() -> Problem:
-    """A source located by distances from sensors nearly on a line; started at its mirror image."""
-    rng = np.random.default_rng(9)
-    sensors = np.column_stack([np.linspace(-4.0, 4.0, 9), 0.25 * rng.normal(size=9)])
-    truth = np.array([1.0, 3.0])
-    y = np.linalg.norm(sensors - truth, axis=1) + 0.1 * rng.normal(size=9)
-    with pm.Model() as model:
-        place = pm.Normal("place", 0.0, 3.0, shape=2)
-        distance = pm.math.sqrt(((sensors - place) ** 2).sum(axis=1))
-        pm.Normal("y", distance, 0.1, observed=y)
-    return Problem(model, lambda rng: {"place": rng.normal([1.0, -3.0], 0.5)})
 
 
 def phases() -> Problem:
@@ -119,25 +152,8 @@ def phases() -> Problem:
     return Problem(model, lambda rng: {"beta": rng.normal(size=6)})
 
 
-def counts() -> Problem:
-    """A Poisson rate that jumps at an unknown time; the start is at the wrong end."""
-    rng = np.random.default_rng(7)
-    t = np.arange(80.0)
-    y = rng.poisson(np.where(t < 55, 3.0, 9.0))
-    with pm.Model() as model:
-        jump = pm.Uniform("jump", 0.0, 80.0)
-        level = pm.Normal("level", 1.0, 1.0, shape=2)
-        after = pm.math.sigmoid((t - jump) / 0.5)
-        pm.Poisson("y", pm.math.exp(level[0] + (level[1] - level[0]) * after), observed=y)
-
-    def start(rng: np.random.Generator) -> dict[str, np.ndarray]:
-        return {"jump": rng.uniform(2.0, 20.0), "level": rng.normal(1.0, 1.0, 2)}
-
-    return Problem(model, start, normalizer="local")
-
-
 PROBLEMS: dict[str, Callable[[], Problem]] = {
-    f.__name__: f for f in (peak, clusters, outliers, shift, ghost, phases, counts)
+    f.__name__: f for f in (peak, blob, spots, wavefront, ring, shift, outliers, phases)
 }
 
 
@@ -154,10 +170,9 @@ def one_fit(
     if method == "pm.fit":
         approx = pm.fit(n, **options)
     else:
-        grid = np.geomspace(1.0, problem.largest, 100)
-        approx = pmt.fit(
-            n, method, temperatures=grid, normalizer=problem.normalizer, max_n=n, **options
-        )
+        largest = LARGEST if method == "annealed" else problem.largest
+        grid = np.geomspace(1.0, largest, 100)
+        approx = pmt.fit(n, method, temperatures=grid, max_n=n, **options)
     seconds = process_time() - began
     elbo = assess(approx, target, np.random.default_rng(seed)).elbo
     hot = 0.0 if method == "pm.fit" else approx.tempering.n_tempered / n
@@ -236,7 +251,8 @@ def main() -> None:
     draw(found, options.out / "variational_fit.png")
     settings = {
         "iterations": f"{options.n} for every method, tempered ones included",
-        "temperatures": "100, evenly spaced in log T, from 1 to 100 (outliers: 4.5); linear schedule",
+        "temperatures": f"annealed: from {LARGEST:g} on, linear; VT: 100 from 1 to {LARGEST:g} "
+        "(outliers: 4.5, below which its normalizer is finite), evenly spaced in log T",
         "optimizer": f"adam, learning rate {LEARNING_RATE}; approx meanfield",
         "repeats": f"{options.repeats} starts, the same for every method",
         "median, quartile, best": "ELBO at T = 1 (nats)",

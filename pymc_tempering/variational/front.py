@@ -36,7 +36,7 @@ def fit(
     update_every: int = 10,
     damping: float = 0.9,
     callbacks: Sequence[Callable[..., None]] | None = None,
-    obj_optimizer: Callable[..., Any] = pm.adagrad_window,
+    obj_optimizer: Callable[..., Any] | None = None,
     obj_n_mc: int = 1,
     total_grad_norm_constraint: float | None = None,
     start: dict[str, Any] | None = None,
@@ -96,8 +96,9 @@ def fit(
     callbacks : sequence of callable, optional
         As those of ``pm.fit``: (approx, losses, i) after each iteration. ``StopIteration`` ends
         the stage: a tempered one passes on to T = 1.
-    obj_optimizer : callable, default pm.adagrad_window
-        An optimizer of PyMC.
+    obj_optimizer : callable, optional
+        An optimizer of PyMC, by default ``pm.adagrad_window`` as in ``pm.fit``. Its
+        steps are small: ``pm.adam(learning_rate=0.01)`` is often at rest sooner.
     obj_n_mc : int, default 1
         Draws from the approximation in each iteration.
     total_grad_norm_constraint : float, optional
@@ -172,7 +173,8 @@ def fit(
     partition_seed, rng_seed = np.random.SeedSequence(random_seed).spawn(2)
     plan = METHODS[method](request, fitted, int(partition_seed.generate_state(1)[0]))
     step = compile_step(
-        fitted, plan.likelihood, obj_n_mc=obj_n_mc, obj_optimizer=obj_optimizer,
+        fitted, plan.likelihood, obj_n_mc=obj_n_mc,
+        obj_optimizer=obj_optimizer or pm.adagrad_window,
         total_grad_norm_constraint=total_grad_norm_constraint, backend=backend,
         compile_kwargs=compile_kwargs,
     )  # fmt: skip

@@ -254,8 +254,8 @@ def overhead(out: Path, repeats: int) -> None:
     ]
     settings = {
         "model": "peak, 3 parameters, 60 data; no progress bar",
-        "repeats": f"{repeats}, medians; an iteration is a ten-thousandth of the difference between "
-        "fits of 12,000 and 2,000 iterations (CPU time)",
+        "repeats": f"{repeats}, medians; an iteration is a ten-thousandth of the difference "
+        "between fits of 12,000 and 2,000 iterations (CPU time)",
     }
     save("variational_overhead", rows, out, "An iteration of a fit", settings)
 

@@ -139,6 +139,20 @@ def with_potential():
     return model
 
 
+def half_cauchy_scale():
+    with pm.Model() as model:
+        sigma = pm.HalfCauchy("sigma", 1.0)
+        pm.Normal("y", 0.0, sigma, observed=np.arange(20.0))
+    return model
+
+
+def heavy_tails():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.StudentT("y", nu=4.0, mu=mu, sigma=1.0, observed=np.arange(20.0))
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "options", "error", "words"),
     [
@@ -163,6 +177,30 @@ def with_potential():
             "extra.*annealed",
         ),
         (with_potential, {"method": "variational_tempering"}, pmt.ModelError, "extra.*annealed"),
+        (
+            half_cauchy_scale,
+            {"method": "variational_tempering"},
+            pmt.NormalizerError,
+            "infinite.*annealed",
+        ),
+        (
+            heavy_tails,
+            {"method": "variational_tempering"},
+            pmt.NormalizerError,
+            "y.*below 5.*annealed",
+        ),
+        (
+            heavy_tails,
+            {"method": "local_variational_tempering"},
+            pmt.NormalizerError,
+            "y.*below 5.*annealed",
+        ),
+        (
+            heavy_tails,
+            {"method": "variational_tempering", "normalizer": "local"},
+            pmt.NormalizerError,
+            "y.*below 5.*annealed",
+        ),
     ],
 )
 def test_bad_input_is_refused_by_name(model, options, error, words):

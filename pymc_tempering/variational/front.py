@@ -119,9 +119,10 @@ def fit(
     Returns
     -------
     Approximation
-        PyMC's. ``hist`` holds the loss of each iteration, the negative *tempered* ELBO, scaled as
-        PyMC does with minibatches; ``tempering`` the :class:`TemperedFit`: ELBO at T = 1 (nats),
-        log Z, k-hat, temperatures, and the optimum of the tempered model.
+        PyMC's. ``hist`` holds the loss of each iteration, the negative *tempered* ELBO (of LVT
+        without the terms of q(T) alone), scaled as PyMC does with minibatches; ``tempering`` the
+        :class:`TemperedFit`: ELBO at T = 1 (nats), log Z, k-hat, temperatures, and the optimum of
+        the tempered model.
 
     Raises
     ------

@@ -36,6 +36,7 @@ from pymc_tempering.exceptions import (
     LadderError,
     LikelihoodError,
     ModelError,
+    NormalizerError,
     NotTemperedError,
     SolverError,
     StuckChainError,
@@ -59,6 +60,17 @@ from pymc_tempering.plots import (
 )
 from pymc_tempering.sampling import sample
 from pymc_tempering.step import SimulatedTempering
+from pymc_tempering.variational import (
+    LogPartition,
+    TemperedFit,
+    TemperedOptimum,
+    fit,
+    log_partition,
+    log_tempered_normalizer,
+    plot_annealing,
+    refine,
+    to_datatree,
+)
 
 __version__ = "0.1.0"
 
@@ -79,7 +91,9 @@ __all__ = [
     "KernelError",
     "LadderError",
     "LikelihoodError",
+    "LogPartition",
     "ModelError",
+    "NormalizerError",
     "NotTemperedError",
     "RandomWalkMetropolis",
     "Sandwich",
@@ -88,6 +102,8 @@ __all__ = [
     "SolverError",
     "StepKernel",
     "StuckChainError",
+    "TemperedFit",
+    "TemperedOptimum",
     "TemperingError",
     "TemperingWarning",
     "ais",
@@ -99,20 +115,26 @@ __all__ = [
     "cross_check",
     "diagnose",
     "expectation",
+    "fit",
     "hais",
     "importance_sampling",
     "linked_importance_sampling",
     "log_marginal_likelihood",
+    "log_partition",
+    "log_tempered_normalizer",
     "overlap",
+    "plot_annealing",
     "plot_evidence",
     "plot_ladder",
     "plot_log_z",
     "plot_temperature_trace",
     "raise_",
+    "refine",
     "reverse_ais",
     "sample",
     "sandwich",
     "smc",
     "testsystems",
     "thermodynamic_integration",
+    "to_datatree",
 ]

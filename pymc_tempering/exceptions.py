@@ -46,6 +46,10 @@ class KernelError(TemperingError):
     """A kernel of the user's own breaks the contract of a kernel."""
 
 
+class NormalizerError(ModelError):
+    """A likelihood term has no tempered normalizer, or none that is finite and reliable."""
+
+
 class LadderError(TemperingError, ValueError):
     """The ladder is not increasing from beta = 0 to beta = 1, or not one ladder."""
 

@@ -108,8 +108,8 @@ def _is_iid_along_last_axis(rv: Variable) -> bool:
     return True
 
 
-def _log_orderings(
-    model: pm.Model, shapes: Sequence[tuple[int, ...]], without: Collection[str]
+def log_orderings_of(
+    model: pm.Model, shapes: Sequence[tuple[int, ...]], without: Collection[str] = ()
 ) -> float:
     """Log of the number of orderings that `ordered` leaves out of an i.i.d. prior: log k! each."""
     total = 0.0
@@ -195,7 +195,7 @@ def raveled_graphs(
             piece = as_xtensor(piece, dims=value.type.dims)
         replacements[value] = piece
     log_reference, log_ratio = split_log_density(model, split)
-    log_reference = log_reference + _log_orderings(model, layout.shapes, split.wide)
+    log_reference = log_reference + log_orderings_of(model, layout.shapes, split.wide)
     slopes = [
         _binary_slope(model, rv)
         for rv, value in zip(model.free_RVs, model.value_vars, strict=True)

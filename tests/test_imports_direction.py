@@ -64,6 +64,9 @@ MAY_IMPORT["step"] = MAY_IMPORT["prepare"] | {
     "normalizer",
 }
 MAY_IMPORT["sampling"] = MAY_IMPORT["step"] | {"step", "workers", "output", "progress", "rounds"}
+MAY_IMPORT["variational"] = {
+    *("compiled", "cycles", "evidence", "layout", "mixture", "path", "plots", "references"),
+}
 for needs in (MAY_IMPORT[name] for name in MAY_IMPORT if name != "exceptions"):
     needs.add("exceptions")
 

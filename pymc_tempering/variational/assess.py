@@ -1,0 +1,232 @@
+"""What a fit is worth: its untempered ELBO, Pareto k-hat, and the log Z that its draws give."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+from arviz_stats.base import array_stats
+from pymc.data import MinibatchOp
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pymc.model.transform.basic import remove_minibatched_nodes
+from pymc.pytensorf import compile as pymc_compile
+from pymc.pytensorf import join_nonshared_inputs
+from pymc.variational.opvi import Approximation
+from pytensor.graph.traversal import ancestors
+from scipy.special import gammaln, logsumexp
+
+from pymc_tempering.cycles import FloatArray
+from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.exceptions import ModelError
+from pymc_tempering.path import log_orderings_of
+
+METHOD = "psis_vi"
+"""Name of the estimator in ``Evidence.method``."""
+
+DRAWS = 2000
+"""Draws from q of the assessment; as many from a t about it."""
+
+DF = 2.0
+"""Degrees of freedom of that t."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The untempered model on all of its data.
+
+    Attributes
+    ----------
+    log_joint : callable
+        x (d,) to log prior + log likelihood, Jacobians included (nats), in the order of the
+        approximation.
+    log_orderings : float
+        What an ``ordered`` prior lacks to be normalized (nats).
+    no_evidence : str
+        Why the model has no evidence, or "".
+    """
+
+    log_joint: Callable[[FloatArray], FloatArray]
+    log_orderings: float
+    no_evidence: str
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """ELBO at T = 1, k-hat, and the evidence, from fresh draws of the approximation."""
+
+    elbo: float
+    elbo_mcse: float
+    khat: float
+    evidence: Evidence | None
+    warnings: tuple[str, ...]
+
+
+def has_minibatch(model: pm.Model) -> bool:
+    """Whether some term of the model sees a ``pm.Minibatch``."""
+    terms = [*model.basic_RVs, *(model.rvs_to_values[rv] for rv in model.basic_RVs)]
+    return any(
+        node.owner is not None and isinstance(node.owner.op, MinibatchOp)
+        for node in ancestors([*terms, *model.potentials])
+    )
+
+
+def compile_target(approx: Approximation) -> Target:
+    """Compile the log joint density of the model; minibatches are replaced by all data."""
+    model = approx.model
+    if has_minibatch(model):
+        model = remove_minibatched_nodes(model)
+    ordering = approx.groups[0].ordering
+    values = {value.name: value for value in model.value_vars}
+    point = {name: np.zeros(shape) for name, _, shape, _ in ordering.values()}
+    outputs, x = join_nonshared_inputs(point, [model.logp()], [values[name] for name in ordering])
+    with model:  # so that PyMC honors model.check_bounds
+        log_joint = pymc_compile([x], outputs[0])
+    log_orderings, reason = 0.0, ""
+    improper = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
+    if improper:
+        reason = f"the prior of {', '.join(improper)} is improper"
+    try:
+        shapes = [point[value.name].shape for value in model.value_vars]
+        log_orderings = log_orderings_of(model, shapes)
+    except ModelError as error:
+        reason = str(error)
+    return Target(log_joint, log_orderings, reason)
+
+
+def gaussian(approx: Approximation) -> tuple[FloatArray, FloatArray]:
+    """Mean (d,) and Cholesky factor (d, d) of the approximation, in the unconstrained space."""
+    params = {name: p.get_value() for name, p in approx.groups[0].shared_params.items()}
+    mean = np.asarray(params["mu"], dtype=float)
+    if "rho" in params:
+        return mean, np.diag(np.logaddexp(0.0, params["rho"]).astype(float))
+    root = np.zeros((mean.size, mean.size))
+    root[np.tril_indices(mean.size)] = params["L_tril"]
+    np.fill_diagonal(root, np.logaddexp(0.0, np.diag(root)))
+    return mean, root
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Log importance weights of the model, shape (draws,) each, in nats.
+
+    Attributes
+    ----------
+    own : ndarray
+        log p(x, y) - log q(x) at draws from q.
+    defensive : ndarray
+        log p(x, y) - log of the mixture (q + t) / 2 at draws from q and from t, a Student t with
+        the location and shape of q and 2 degrees of freedom.
+    """
+
+    own: FloatArray
+    defensive: FloatArray
+
+
+def log_weights(
+    approx: Approximation, target: Target, draws: int, rng: np.random.Generator
+) -> Weights:
+    """Draw from q and from a t about it, and weigh the draws by the model."""
+    mean, root = gaussian(approx)
+    d = mean.size
+    z = rng.standard_normal((2 * draws, d))
+    z[draws:] *= np.sqrt(DF / rng.chisquare(DF, size=draws))[:, None]
+    square = (z**2).sum(axis=1)
+    log_det = np.log(np.abs(np.diag(root))).sum()
+    log_q = -0.5 * square - 0.5 * d * np.log(2.0 * np.pi) - log_det
+    log_t = gammaln(0.5 * (DF + d)) - gammaln(0.5 * DF) - 0.5 * d * np.log(DF * np.pi) - log_det
+    log_t = log_t - 0.5 * (DF + d) * np.log1p(square / DF)
+    log_joint = np.array([float(target.log_joint(x)) for x in mean + z @ root.T])
+    # Far out in the tail of the t a transform may overflow: a state without likelihood.
+    log_joint[draws:][np.isnan(log_joint[draws:])] = -np.inf
+    return Weights(
+        (log_joint - log_q)[:draws], log_joint - np.logaddexp(log_q, log_t) + np.log(2.0)
+    )
+
+
+def assess(
+    approx: Approximation, target: Target, rng: np.random.Generator, draws: int = DRAWS
+) -> Assessment:
+    """Judge an approximation by fresh draws from it (nats).
+
+    ELBO and k-hat are those of q itself. log Z takes the defensive weights (Hesterberg 1995): a
+    posterior with heavier tails than a Gaussian gives the weights of q alone an infinite variance,
+    which 2000 draws need not show in their k-hat.
+    """
+    weights = log_weights(approx, target, draws, rng)
+    if np.isnan(weights.own).any():
+        share = np.isnan(weights.own).mean()
+        sentence = (
+            f"The log density is not a number at {share:.1%} of the draws from the "
+            "approximation; restrict the prior to where the model is defined."
+        )
+        return Assessment(np.nan, np.nan, np.nan, None, (sentence,))
+    elbo, mcse = -np.inf, np.inf
+    if np.isfinite(weights.own).all():
+        elbo = float(weights.own.mean())
+        mcse = float(weights.own.std(ddof=1) / np.sqrt(draws))
+    *_, khat, _ = psis(weights.own)
+    sentences = []
+    if not khat <= (limit := khat_limit(draws)):
+        sentences.append(
+            f"Pareto k-hat is {khat:.2f}, above {limit:.2f}: the approximation is far from the "
+            'posterior; do not trust its spread. Try approx="fullrank", more iterations, or '
+            "pmt.sample."
+        )
+    evidence = None if target.no_evidence else _evidence(weights.defensive, target.log_orderings)
+    return Assessment(elbo, mcse, khat, evidence, tuple(sentences))
+
+
+def _evidence(log_weight: FloatArray, log_orderings: float) -> Evidence:
+    log_z, error, khat, ess = psis(log_weight)
+    sentences = []
+    if not khat <= (limit := khat_limit(log_weight.size)):
+        error = np.inf
+        sentences.append(
+            f"The importance weights have a Pareto k-hat of {khat:.2f}, above {limit:.2f}: log Z "
+            'has no error. Use approx="fullrank" or pmt.sample.'
+        )
+    return Evidence(
+        log_z=log_z + log_orderings,
+        mcse=error,
+        method=METHOD,
+        # Draws about q see no mode that q missed, whatever their k-hat.
+        verdict="unchecked",
+        ess=ess,
+        warnings=tuple(sentences),
+        n_evaluations=log_weight.size,
+        bias_direction="below" if sentences else "",
+    )
+
+
+def khat_limit(draws: int) -> float:
+    """Largest k-hat at which so many draws suffice: min(1 - 1 / log10(S), 0.7).
+
+    Vehtari, Simpson, Gelman, Yao & Gabry (2024), Pareto smoothed importance sampling.
+    """
+    return min(1.0 - 1.0 / np.log10(draws), 0.7)
+
+
+def psis(log_weight: FloatArray) -> tuple[float, float, float, float]:
+    """Pareto smoothed log Z, its standard error (nats), k-hat and Kish's effective size.
+
+    Parameters
+    ----------
+    log_weight : ndarray, shape (draws,)
+        log p(x, y) - log q(x) at independent draws from q; minus infinity is a legal weight.
+    """
+    n = log_weight.size
+    finite = log_weight[np.isfinite(log_weight)]
+    if finite.size < 0.1 * n:  # too few to look at a tail
+        log_z = float(logsumexp(finite) - np.log(n)) if finite.size else -np.inf
+        return log_z, np.inf, np.inf, 0.0
+    if np.ptp(finite) < 1e-9:  # q is the posterior
+        return float(finite.mean() + np.log(finite.size / n)), 0.0, -np.inf, float(n)
+    smooth, khat = array_stats.psislw(-finite)
+    # Smoothing leaves all but the largest fifth as they are, so that the weight at three quarters
+    # shows the normalization (the smallest ones are floored).
+    body = np.argsort(finite)[int(0.75 * finite.size)]
+    log_sum = float(finite[body] - smooth[body])
+    weight = np.concatenate([np.exp(smooth), np.zeros(n - finite.size)]) * n
+    error = float(weight.std(ddof=1) / weight.mean() / np.sqrt(n))
+    ess = float(weight.sum() ** 2 / (weight**2).sum())
+    return log_sum - np.log(n), error, float(khat), ess

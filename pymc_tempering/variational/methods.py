@@ -1,0 +1,202 @@
+"""From the arguments of a fit to its likelihood and its stages, one function a method."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from pymc.variational.opvi import Approximation
+
+from pymc_tempering.cycles import FloatArray
+from pymc_tempering.variational.local import datum_likelihood, one_hot, shared_likelihood
+from pymc_tempering.variational.objective import (
+    Likelihood,
+    batches_per_pass,
+    global_likelihood,
+)
+from pymc_tempering.variational.partition import log_partition
+from pymc_tempering.variational.temper import Annealed, Cold, Temper, Tempered, TemperedLocally
+from pymc_tempering.variational.temperatures import (
+    LARGEST,
+    beta_grid,
+    check_grid,
+    exponential_grid,
+    inverse_grid,
+    make_schedule,
+    uniform_posterior,
+)
+
+NORMALIZERS = ("global", "local")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of :func:`pymc_tempering.fit` that concern the temperatures, checked."""
+
+    n: int
+    method: str
+    temperatures: Sequence[float] | None
+    schedule: str | Callable[[float], float]
+    tA: float | None
+    max_n: int | None
+    normalizer: str
+    normalizer_draws: int
+    inverse_temperature_prior: tuple[float, float] | None
+    update_every: int
+    damping: float
+    obj_n_mc: int
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises
+        ------
+        ValueError
+            Naming the argument and its value.
+        """
+        for name in ("n", "update_every", "obj_n_mc", "normalizer_draws"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | np.integer) and value >= 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {list(METHODS)}, got {self.method!r}")
+        if self.normalizer not in NORMALIZERS:
+            raise ValueError(f"normalizer must be one of {NORMALIZERS}, got {self.normalizer!r}")
+        if not 0.0 <= self.damping < 1.0:
+            raise ValueError(f"damping must be in [0, 1), got {self.damping!r}")
+        if self.max_n is not None and self.max_n < self.n:
+            raise ValueError(f"max_n must be at least n = {self.n}, got {self.max_n}")
+        if self.tA is not None and not self.tA >= 0.0:
+            raise ValueError(f"tA must be zero or positive, got {self.tA!r}")
+        if self.temperatures is not None:
+            check_grid(self.temperatures)
+        if self.inverse_temperature_prior is not None:
+            beta_grid(*self.inverse_temperature_prior)
+            if self.method != "local_variational_tempering":
+                raise ValueError(
+                    "inverse_temperature_prior belongs to method="
+                    f'"local_variational_tempering", not to {self.method!r}'
+                )
+            if self.temperatures is not None:
+                raise ValueError("give temperatures or inverse_temperature_prior, not both")
+        make_schedule(self.schedule, LARGEST, 1)
+
+    @property
+    def most(self) -> int:
+        """Iterations in all that the stage at T = 1 may go on to."""
+        if self.max_n is not None:
+            return self.max_n
+        return self.n if self.method == "advi" else 4 * self.n
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Likelihood and stages of a fit.
+
+    Attributes
+    ----------
+    likelihood : Likelihood
+    temper : Temper or None
+        Temperatures of the tempered stage; None without one.
+    n_tempered : int
+        Its iterations, at most.
+    cold : Cold
+        The stage at T = 1.
+    settles : bool
+        Whether the tempered stage has an optimum, and ends when it is found.
+    temperatures : ndarray, shape (M,)
+    log_c, log_c_mcse : ndarray, shape (M,), or None
+        log C(T) and its error (nats).
+    local : callable
+        () to E[1/T] of each datum, by observed variable.
+    """
+
+    likelihood: Likelihood
+    temper: Temper | None
+    n_tempered: int
+    cold: Cold
+    settles: bool = False
+    temperatures: FloatArray = field(default_factory=lambda: np.empty(0))
+    log_c: FloatArray | None = None
+    log_c_mcse: FloatArray | None = None
+    local: Callable[[], dict[str, FloatArray]] = dict
+
+
+def tempered_iterations(request: Request, batches: float) -> int:
+    """Count the iterations of the tempered stage.
+
+    Raises
+    ------
+    ValueError
+        If ``tA`` asks for more than ``n``.
+    """
+    if request.tA is None:
+        return request.n // 2
+    iterations = int(np.ceil(request.tA * batches))
+    if iterations > request.n:
+        raise ValueError(
+            f"tA = {request.tA:g} passes over the data are {iterations} iterations, more than n = "
+            f"{request.n}; raise n or lower tA"
+        )
+    return iterations
+
+
+def plan_advi(request: Request, approx: Approximation, seed: int) -> Plan:
+    """T = 1 from the first iteration on."""
+    return Plan(global_likelihood(approx), None, 0, Cold(q=np.ones(1)), temperatures=np.ones(1))
+
+
+def plan_annealed(request: Request, approx: Approximation, seed: int) -> Plan:
+    """AVI: Section 2.2 of Mandt et al. (2016)."""
+    start = LARGEST if request.temperatures is None else float(request.temperatures[-1])
+    n_tempered = tempered_iterations(request, batches_per_pass(approx))
+    schedule = make_schedule(request.schedule, start, n_tempered)
+    return Plan(global_likelihood(approx), Annealed(schedule), n_tempered, Cold())
+
+
+def plan_tempered(request: Request, approx: Approximation, seed: int) -> Plan:
+    """VT: Section 2.3 of Mandt et al. (2016), with global or local normalizers."""
+    grid = request.temperatures
+    temperatures = exponential_grid() if grid is None else check_grid(grid)
+    batches = batches_per_pass(approx)
+    n_tempered = tempered_iterations(request, batches)
+    posterior, top = uniform_posterior(temperatures), one_hot(temperatures)
+    log_c = mcse = np.zeros(temperatures.size)
+    if request.normalizer == "local":
+        likelihood = shared_likelihood(approx, temperatures, request.obj_n_mc)
+        temper = Tempered(posterior, log_c, request.damping, True, batches)
+        return Plan(likelihood, temper, n_tempered, Cold(top, top), True, temperatures)
+    if temperatures.size > 1:
+        partition = log_partition(
+            approx.model, temperatures, draws=request.normalizer_draws, random_seed=seed
+        )
+        log_c, mcse = partition.log_c, partition.mcse
+    temper = Tempered(posterior, log_c, request.damping, False, batches)
+    likelihood = global_likelihood(approx)
+    return Plan(likelihood, temper, n_tempered, Cold(1.0, top), True, temperatures, log_c, mcse)
+
+
+def plan_local(request: Request, approx: Approximation, seed: int) -> Plan:
+    """LVT: Section 2.4 of Mandt et al. (2016)."""
+    if request.inverse_temperature_prior is not None:
+        temperatures, prior = beta_grid(*request.inverse_temperature_prior)
+    else:
+        grid = request.temperatures
+        temperatures = inverse_grid() if grid is None else check_grid(grid)
+        prior = np.full(temperatures.size, 1.0 / temperatures.size)
+    with np.errstate(divide="ignore"):
+        log_prior = np.log(prior)
+    n_tempered = tempered_iterations(request, batches_per_pass(approx))
+    damping = request.damping ** (1.0 / request.update_every)
+    local = datum_likelihood(approx, temperatures, log_prior, damping, request.obj_n_mc)
+    cold = Cold(0.0, one_hot(temperatures))
+    temper = TemperedLocally(local.mean_q)
+    return Plan(local.likelihood, temper, n_tempered, cold, True, temperatures, local=local.local)
+
+
+METHODS: dict[str, Callable[[Request, Approximation, int], Plan]] = {
+    "advi": plan_advi,
+    "annealed": plan_annealed,
+    "variational_tempering": plan_tempered,
+    "local_variational_tempering": plan_local,
+}
+"""Every method by name; a new one is one function and one line here."""

@@ -1,0 +1,149 @@
+"""The tempered objective as an operator of ``pm.variational``, and its compiled step.
+
+The likelihood term alone is tempered, the prior and the entropy of q never (Section 2.2 of Mandt et
+al. 2016).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+from pymc.pytensorf import (
+    collect_default_updates,
+    reseed_rngs,
+    resolve_backend_compile_kwargs,
+)
+from pymc.pytensorf import compile as pymc_compile
+from pymc.variational.opvi import Approximation, ObjectiveFunction, Operator
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """The tempered likelihood term of an objective, and what drives its temperatures.
+
+    Attributes
+    ----------
+    tempered : Variable
+        E_q of the tempered log-likelihood, its normalizers subtracted where they depend on the
+        parameters (nats).
+    energies : Variable or None
+        What q(y) is updated with.
+    updates : dict
+        Shared variables that the compiled step updates itself.
+    set_weights : callable
+        Sets the shared variables to an inverse temperature, or to weights of temperatures.
+    """
+
+    tempered: Variable
+    energies: Variable | None
+    set_weights: Callable[[Any], None]
+    updates: dict[SharedVariable, Variable] = field(default_factory=dict)
+
+
+class TemperedObjective(ObjectiveFunction):
+    """PyMC's objective, which also gives further terms at the very draws of the loss."""
+
+    terms: Sequence[Variable] = ()
+    updated: Mapping[SharedVariable, Variable] = MappingProxyType({})
+
+    def __call__(self, nmc: int | None, **kwargs: Any) -> Variable:
+        """Put draws from q into the loss and, the same ones, into ``terms``."""
+        op, approx = self.op, self.op.approx
+        likelihood = op.likelihood
+        elbo = approx.varlogp + approx.datalogp - approx.logq
+        updated = list(likelihood.updates.values())
+        energies = [] if likelihood.energies is None else [likelihood.energies]
+        nodes = [op.apply(self.tf), elbo, *energies, *updated]
+        drawn = approx.set_size_and_deterministic(nodes, nmc, 0, kwargs.get("more_replacements"))
+        n = 2 + len(energies)
+        self.terms = drawn[1:n]
+        self.updated = dict(zip(likelihood.updates, drawn[n:], strict=True))
+        return drawn[0]
+
+
+class TemperedKL(Operator):
+    """log q - log prior - tempered log-likelihood, normalized as PyMC's ``KL`` is.
+
+    At T = 1 this is ``pm.operators.KL``. Equations (4) and (5) of Mandt et al. (2016), without the
+    terms that depend on q(y) alone.
+    """
+
+    objective_class = TemperedObjective
+
+    def __init__(self, approx: Approximation, likelihood: Likelihood) -> None:
+        super().__init__(approx)
+        self.likelihood = likelihood
+
+    def apply(self, f: Any) -> Variable:
+        """Symbolic loss, in PyMC's scaling: divided by total size over minibatch size."""
+        scale = self.approx.symbolic_normalizing_constant
+        return -self.likelihood.tempered / scale + (self.logq_norm - self.varlogp_norm)
+
+
+def compile_step(
+    approx: Approximation,
+    likelihood: Likelihood,
+    *,
+    obj_n_mc: int,
+    obj_optimizer: Callable[..., Any],
+    total_grad_norm_constraint: float | None = None,
+    backend: str | None = None,
+    compile_kwargs: dict[str, Any] | None = None,
+) -> Callable[[], list[np.ndarray]]:
+    """Compile one function that steps: () -> [loss, untempered ELBO (nats), energies if any].
+
+    Temperatures are shared variables, so that no stage of a fit compiles again.
+    """
+    objective = TemperedKL(approx, likelihood)()
+    updates = objective.updates(
+        obj_n_mc=obj_n_mc,
+        obj_optimizer=obj_optimizer,
+        total_grad_norm_constraint=total_grad_norm_constraint,
+    )
+    loss = updates.loss
+    updates.update(objective.updated)
+    seed = approx.rng.randint(2**30, dtype=np.int64)
+    options = resolve_backend_compile_kwargs(backend, compile_kwargs)
+    with approx.model:  # so that PyMC honors model.check_bounds
+        step = pymc_compile([], [loss, *objective.terms], updates=updates, **options)
+    # Seeded in the order in which PyMC's own step, which returns the loss alone, finds the
+    # generators: same seed, same draws as pm.fit.
+    reseed_rngs(list(collect_default_updates([loss])), seed)
+    return step
+
+
+def global_likelihood(approx: Approximation) -> Likelihood:
+    """E[1/T] times the log-likelihood: annealed VI, and VT with normalizers C(T).
+
+    The energy is the log-likelihood itself, at full scale (nats).
+    """
+    shared = pytensor.shared(np.asarray(1.0, dtype=pytensor.config.floatX), "inverse_temperature")
+
+    def set_weights(inverse_temperature: float) -> None:
+        shared.set_value(np.asarray(inverse_temperature, dtype=pytensor.config.floatX), borrow=True)
+
+    return Likelihood(shared * approx.datalogp, approx.datalogp, set_weights)
+
+
+def passes_to_iterations(approx: Approximation, passes: float) -> int:
+    """Return the iterations that make so many passes over the data; one each without minibatch."""
+    return int(np.ceil(passes * batches_per_pass(approx)))
+
+
+def batches_per_pass(approx: Approximation) -> float:
+    """Total size over minibatch size, the largest of all terms; 1 without minibatches."""
+    scale = approx.symbolic_normalizing_constant
+    return float(pymc_compile([], scale, mode="FAST_COMPILE")())
+
+
+FAMILIES: dict[str, Callable[..., Approximation]] = {
+    "meanfield": pm.MeanField,
+    "fullrank": pm.FullRank,
+}
+"""Variational families by name."""

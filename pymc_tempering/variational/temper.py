@@ -1,0 +1,185 @@
+"""Who sets the temperature of a stage, and how it learns: annealing, VT, LVT, or T = 1."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from pymc_tempering.cycles import FloatArray
+from pymc_tempering.variational.temperatures import Schedule, TemperaturePosterior
+
+N_SETTLED = 20
+"""Updates over which q(T) must have been at rest."""
+
+SETTLED = 0.01
+"""Range of E[1/T] over these updates that counts as rest."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a stage sets before a block of iterations.
+
+    Attributes
+    ----------
+    weights : float or ndarray
+        What the likelihood's ``set_weights`` takes.
+    inverse_temperature : float
+        E[1/T], for the record; NaN where the compiled step gives it.
+    offset : float
+        Terms of the tempered ELBO that do not depend on the approximation (nats).
+    """
+
+    weights: Any
+    inverse_temperature: float
+    offset: float = 0.0
+
+
+class Temper(Protocol):
+    """One stage's temperatures; ``after`` returns a new value."""
+
+    @property
+    def q(self) -> FloatArray | None:
+        """q(T) in force, shape (M,), or None."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the temperatures have come to rest."""
+
+    def setting(self, iteration: int) -> Setting:
+        """Return the setting from an iteration of the stage on."""
+
+    def after(self, energies: FloatArray) -> "Temper":
+        """Learn from the energies of a block, one row an iteration."""
+
+
+@dataclass(frozen=True)
+class Cold:
+    """The stage at T = 1.
+
+    Attributes
+    ----------
+    weights : float or ndarray
+        What the likelihood takes for T = 1.
+    q : ndarray, shape (M,), or None
+    """
+
+    weights: Any = 1.0
+    q: FloatArray | None = None
+    settled: bool = True
+
+    def setting(self, iteration: int) -> Setting:
+        """T = 1."""
+        return Setting(self.weights, 1.0)
+
+    def after(self, energies: FloatArray) -> "Cold":
+        """Nothing to learn."""
+        return self
+
+
+@dataclass(frozen=True)
+class Annealed:
+    """AVI: a schedule sets the temperature."""
+
+    schedule: Schedule
+    q: FloatArray | None = None
+    settled: bool = False
+
+    def setting(self, iteration: int) -> Setting:
+        """1/T of the schedule."""
+        inverse = self.schedule.inverse_temperature(iteration)
+        return Setting(inverse, inverse)
+
+    def after(self, energies: FloatArray) -> "Annealed":
+        """Nothing to learn."""
+        return self
+
+
+@dataclass(frozen=True)
+class Tempered:
+    """VT: q(y) by equation (9) of Mandt et al. (2016), damped.
+
+    Attributes
+    ----------
+    posterior : TemperaturePosterior
+    log_c : ndarray, shape (M,)
+        log C(T_m) (nats); zero where the energies are normalized already.
+    damping : float
+        Share of the old q(y) in an update, on the scale of its logarithm.
+    by_temperature : bool
+        Whether an energy is a vector over the temperatures, and q(y) is what the likelihood
+        takes; else it is the log-likelihood, and E[1/T] is.
+    scale : float
+        What PyMC divides the loss by (total size over minibatch size).
+    recent : tuple of float
+        E[1/T] after the last updates.
+    """
+
+    posterior: TemperaturePosterior
+    log_c: FloatArray
+    damping: float
+    by_temperature: bool = False
+    scale: float = 1.0
+    recent: tuple[float, ...] = ()
+
+    @property
+    def q(self) -> FloatArray:
+        """q(T) in force, shape (M,)."""
+        return self.posterior.q
+
+    @property
+    def settled(self) -> bool:
+        """Whether E[1/T] moved by less than 0.01 over the last 20 updates."""
+        return len(self.recent) == N_SETTLED and float(np.ptp(self.recent)) < SETTLED
+
+    def setting(self, iteration: int) -> Setting:
+        """E[1/T], or q(y), with the terms of equation (5) that depend on q(y) alone."""
+        inverse = self.posterior.inverse_temperature
+        offset = self.posterior.offset(self.log_c) / self.scale
+        return Setting(self.q if self.by_temperature else inverse, inverse, offset)
+
+    def after(self, energies: FloatArray) -> "Tempered":
+        """Update q(y) with the mean over a block of iterations."""
+        mean = energies.mean(axis=0)
+        if not self.by_temperature:
+            mean = mean[0] / self.posterior.temperatures - self.log_c
+        posterior = self.posterior.update(mean, self.damping)
+        recent = (*self.recent, posterior.inverse_temperature)[-N_SETTLED:]
+        return replace(self, posterior=posterior, recent=recent)
+
+
+@dataclass(frozen=True)
+class TemperedLocally:
+    """LVT: the compiled step holds and updates q(y_i), and tells E[1/T].
+
+    Attributes
+    ----------
+    mean_q : callable
+        () to q(T) averaged over data, shape (M,).
+    weights : float
+        What switches the local temperatures on.
+    recent : tuple of float
+        Mean of E[1/T] over the last blocks.
+    """
+
+    mean_q: Callable[[], FloatArray]
+    weights: float = 1.0
+    recent: tuple[float, ...] = ()
+
+    @property
+    def q(self) -> FloatArray:
+        """q(T) averaged over data, shape (M,)."""
+        return self.mean_q()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the mean of E[1/T] moved by less than 0.01 over the last 20 blocks."""
+        return len(self.recent) == N_SETTLED and float(np.ptp(self.recent)) < SETTLED
+
+    def setting(self, iteration: int) -> Setting:
+        """Local temperatures on."""
+        return Setting(self.weights, np.nan)
+
+    def after(self, energies: FloatArray) -> "TemperedLocally":
+        """Note the mean of E[1/T] over a block."""
+        return replace(self, recent=(*self.recent, float(energies.mean()))[-N_SETTLED:])

@@ -1,6 +1,6 @@
 """Simulated tempering for PyMC: posterior draws and evidence with an error bar."""
 
-from pymc_tempering import testsystems
+from pymc_tempering import testsystems, variational
 from pymc_tempering.datatree import convert
 from pymc_tempering.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence import (
@@ -11,6 +11,7 @@ from pymc_tempering.evidence import (
     log_marginal_likelihood,
 )
 from pymc_tempering.exceptions import (
+    DataError,
     DataMismatchError,
     DiscreteVariableError,
     ImproperPriorError,
@@ -19,6 +20,7 @@ from pymc_tempering.exceptions import (
     ModelError,
     NotTemperedError,
     StuckChainError,
+    TemperatureError,
     TemperingError,
     TemperingWarning,
 )
@@ -32,6 +34,7 @@ __version__ = "0.1.0"
 __all__ = [
     "HMC",
     "BayesFactor",
+    "DataError",
     "DataMismatchError",
     "Diagnosis",
     "DiscreteVariableError",
@@ -43,6 +46,7 @@ __all__ = [
     "NotTemperedError",
     "SimulatedTempering",
     "StuckChainError",
+    "TemperatureError",
     "TemperingError",
     "TemperingWarning",
     "bayes_factor",
@@ -54,4 +58,5 @@ __all__ = [
     "plot_temperature_trace",
     "sample",
     "testsystems",
+    "variational",
 ]

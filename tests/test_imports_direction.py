@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "diagnostics": {"cycles", "datatree", "evidence"},
     "plots": {"cycles", "datatree", "diagnostics", "evidence"},
     "path": {"compiled"},
+    "variational": set(),
     "references": {"compiled", "mixture", "path"},
     "mixture": {"compiled"},
     "kernels": {"compiled", "mixture"},

@@ -8,7 +8,6 @@ import numba
 import numpy as np
 import xarray as xr
 from numba import float64, void
-from scipy.special import entr
 
 from pymc_tempering.variational.conjugate.arrays import check_real, positive, whole
 from pymc_tempering.variational.conjugate.parallel import over_rows
@@ -123,17 +122,16 @@ class FactorialMixture:
         mean, covariance = self.moments(lam)
         gram = mean @ mean.T + data.shape[1] * covariance  # E[mu_k . mu_l]
         overlap = data @ mean.T
-        on = state.copy()
+        on, log_joint, rest = state.copy(), np.empty(len(data)), np.empty(len(data))
         over_rows(
-            partial(_sweep, on, overlap, gram, inv_temp, self._log_odds, self.sd**-2, self.sweeps),
+            partial(
+                _sweep, on, overlap, gram, inv_temp, self._log_odds, self.sd**-2, self.sweeps,
+                log_joint, rest,
+            ),
             len(data), cores,
         )  # fmt: skip
-        square = (data**2).sum(axis=1) - 2.0 * (on * overlap).sum(axis=1)
-        square += ((on @ gram) * on).sum(axis=1) + (on * (1.0 - on)) @ np.diag(gram)
-        log_prior = on @ np.full(self.n_components, self._log_odds)
-        log_prior += self.n_components * np.log1p(-self.probability)
-        log_joint = log_prior - 0.5 * square / self.sd**2 + self._log_constant(data)
-        rest = (entr(on) + entr(1.0 - on)).sum(axis=1)
+        log_joint += self.n_components * np.log1p(-self.probability) + self._log_constant(data)
+        log_joint -= 0.5 * np.einsum("nd,nd->n", data, data) / self.sd**2
         return Local(partial(self._add_statistics, data, on), log_joint, rest, on)
 
     def _add_statistics(
@@ -212,18 +210,34 @@ class FactorialMixture:
 @numba.njit(
     void(
         float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[::1], float64, float64,
-        numba.int64, numba.int64, numba.int64,
+        numba.int64, float64[::1], float64[::1], numba.int64, numba.int64,
     ),
     cache=True, nogil=True,
 )  # fmt: skip
-def _sweep(on, overlap, gram, inv_temp, log_odds, precision, sweeps, first, last):  # type: ignore[no-untyped-def]
-    """Update rows `first` to `last` of q(z) in place."""
-    k_max = on.shape[1]
+def _sweep(  # type: ignore[no-untyped-def]
+    on, overlap, gram, inv_temp, log_odds, precision, sweeps, log_joint, rest, first, last
+):
+    """Update rows `first` to `last` of q(z) in place.
+
+    Also writes its entropy, and E[log p(x, z)] less the terms that do not depend on z.
+    """
+    size = on.shape[1]
     for n in range(first, last):
         for _ in range(sweeps):
-            for k in range(k_max):
+            for k in range(size):
                 field = overlap[n, k] - 0.5 * gram[k, k] + on[n, k] * gram[k, k]
-                for j in range(k_max):
+                for j in range(size):
                     field -= on[n, j] * gram[k, j]
                 logit = inv_temp[n] * (log_odds + precision * field)
                 on[n, k] = 1.0 / (1.0 + np.exp(-logit))
+        joint, entropy = 0.0, 0.0
+        for k in range(size):
+            p = on[n, k]
+            inner = 0.0
+            for j in range(size):
+                inner += on[n, j] * gram[k, j]
+            square = p * inner + p * (1.0 - p) * gram[k, k]  # z^2 = z
+            joint += p * log_odds + precision * (p * overlap[n, k] - 0.5 * square)
+            if 0.0 < p < 1.0:
+                entropy -= p * np.log(p) + (1.0 - p) * np.log1p(-p)
+        log_joint[n], rest[n] = joint, entropy

@@ -375,7 +375,8 @@ def lda_methods(iterations: int) -> dict[str, Method]:
         "VT": Method({"method": VT, "temperatures": mild, "damping": 0.01, **tempered}, ORANGE),
         "LVT": Method(
             {
-                "method": LVT, "temperatures": mild, "update_every": 20, **tempered,
+                "method": LVT, "temperatures": 1.0 / np.linspace(1.0, 0.5, 50),
+                "update_every": 20, **tempered,
             },
             PURPLE,
         ),
@@ -412,8 +413,8 @@ def lda(args: argparse.Namespace) -> None:
             "settings": f"K = {size}, alpha = eta = {args.prior}, minibatches of 100, tau = "
             f"{args.tau:g}, kappa = 0.7, {args.passes} passes in all for every method",
             "AVI": "first temperature, linear; length of the annealing as share of the passes",
-            "VT": "temperatures 1 to 2, log C(T) by the closed-form Jensen bound; VT and LVT: "
-            "the last fourth of the passes at T = 1",
+            "VT": "temperatures 1 to 1.5, damping 0.01, log C(T) by the closed-form Jensen bound; VT and LVT: "
+            "the last fourth of the passes at T = 1; LVT: temperatures 1 to 2",
             "held out": "nats per held-out word, document completion",
             "tempered optimum": "the same, with lambda before the passes at T = 1",
         }

@@ -270,6 +270,7 @@ def test_bad_temperatures_are_refused(method, temperatures, words):
         ({"kappa": 0.4}, "kappa"),
         ({"damping": 0.0}, "damping"),
         ({"cores": 0}, "cores"),
+        ({"initial": (np.ones((2, 3)),)}, "needs"),
         ({"log_partition": [0.0]}, "one value for each"),
         ({"temperatures": [1.0, 2.0], "log_partition": [0.0, np.inf]}, "not finite at T = 2"),
     ],
@@ -345,3 +346,26 @@ def test_components_that_became_equal_part_again():
     for model_data in ((model, x), (LDA(2), np.repeat([[9, 8, 0, 0], [0, 0, 7, 9]], 20, axis=0))):
         parted, equal = (svi(*model_data, jitter=j, random_seed=1) for j in (1e-3, 0.0))
         assert parted.elbo > equal.elbo + 100.0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_new_data_of_another_width_are_refused(name):
+    model, data = CASES[name]
+    fit = svi(model, data, "vi", iterations=100, random_seed=0)
+    assert fit.log_predictive(data).shape == (60,)
+    for other in (data[:, :-1], np.concatenate([data, data[:, :1]], axis=1)):
+        with pytest.raises(DataError, match="was fitted to"):
+            fit.log_predictive(other)
+
+
+@QUIET
+@pytest.mark.parametrize("method", TEMPERED)
+def test_a_fit_does_not_settle_between_updates_of_the_temperature(method):
+    model, data = CASES["gaussian"]
+    rare, often = (
+        svi(model, data, method, update_every=n, damping=1.0, random_seed=0, iterations=2000)
+        for n in (40, 1)
+    )
+    assert rare.n_tempered % 40 == 0
+    last = [fit.inverse_temperature[fit.n_tempered - 1] for fit in (rare, often)]
+    assert last[0] == pytest.approx(last[1], abs=1e-3)

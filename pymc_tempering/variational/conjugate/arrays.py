@@ -25,7 +25,13 @@ def check_real(data: Any, name: str) -> np.ndarray:
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
         raise DataError(f"{name}: data[{row}, {column}] is {array[row, column]}")
-    return array
+    return np.ascontiguousarray(array)
+
+
+def check_width(width: int, data: Any, name: str) -> None:
+    """Raise DataError unless data have as many columns as those that were fitted."""
+    if data.shape[1] != width:
+        raise DataError(f"{name} was fitted to {width} columns, these data have {data.shape[1]}")
 
 
 def positive(**values: float) -> None:

@@ -140,5 +140,19 @@ def svi(
         model.n_data(data),
     )  # fmt: skip
     rng = np.random.default_rng(random_seed)
-    lam = model.initialize(data, rng) if initial is None else tuple(map(np.array, initial))
+    if initial is None:
+        lam = model.initialize(data, rng)
+    else:
+        lam = _given(initial, model.initialize(data, np.random.default_rng(0)), model.name)
     return Run(model, data, options, rng).fit(lam)
+
+
+def _given(initial: Globals, like: Globals, name: str) -> Globals:
+    """Return a copy of the user's first parameters, shaped like the model's own."""
+    given = tuple(np.array(part, dtype=float, order="C") for part in initial)
+    shapes, needed = [part.shape for part in given], [part.shape for part in like]
+    if shapes != needed:
+        raise ValueError(f"initial has arrays of shapes {shapes}; {name} needs {needed} here.")
+    if not all(np.isfinite(part).all() for part in given):
+        raise ValueError("initial holds a value that is not finite.")
+    return given

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from numba import float64, void
 
-from pymc_tempering.variational.conjugate.arrays import check_real, positive, whole
+from pymc_tempering.variational.conjugate.arrays import check_real, check_width, positive, whole
 from pymc_tempering.variational.conjugate.parallel import over_rows
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
 
@@ -197,6 +197,7 @@ class FactorialMixture:
 
     def log_predictive(self, lam: Globals, data: np.ndarray, cores: int) -> np.ndarray:
         """Return the ELBO of each datum under q(mu): a lower bound, shape (n,), in nats."""
+        check_width(lam[1].shape[1], data, self.name)
         state, inv_temp = self.start_local(data), np.ones(len(data))
         old = np.full(len(data), -np.inf)
         while True:

@@ -10,7 +10,13 @@ import xarray as xr
 from numba import float64, void
 from scipy.special import digamma, gammaln, logsumexp
 
-from pymc_tempering.variational.conjugate.arrays import check_real, dirichlet_kl, positive, whole
+from pymc_tempering.variational.conjugate.arrays import (
+    check_real,
+    check_width,
+    dirichlet_kl,
+    positive,
+    whole,
+)
 from pymc_tempering.variational.conjugate.moments import log_tempered_moment
 from pymc_tempering.variational.conjugate.parallel import over_rows
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
@@ -186,6 +192,7 @@ class GaussianMixture:
     def log_predictive(self, lam: Globals, data: np.ndarray, cores: int) -> np.ndarray:
         """Return the log density of each datum under q, shape (n,), in nats."""
         concentration, precision, linear = lam
+        check_width(linear.shape[1], data, self.name)
         variance = self.sd**2 + 1.0 / precision
         mean = linear / precision[:, None]
         square = ((data[:, None, :] - mean) ** 2).sum(axis=2)

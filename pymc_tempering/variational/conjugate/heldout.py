@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from pymc_tempering.variational.conjugate.arrays import check_width
 from pymc_tempering.variational.conjugate.counts import take_documents
 from pymc_tempering.variational.conjugate.lda import LDA
 from pymc_tempering.variational.conjugate.protocol import Globals
@@ -36,6 +37,7 @@ def complete_documents(
     model: LDA, lam: Globals, counts: sp.csr_array, *, random_seed: Any = 0, cores: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return log-likelihood, shape (D,), in nats, and number of held-out words, shape (D,)."""
+    check_width(lam[0].shape[0], counts, model.name)
     observed, held_out = split_documents(counts, np.random.default_rng(random_seed))
     start = model.start_local(observed)
     gamma = model.local_step(lam, observed, np.ones(len(start)), start, cores).state

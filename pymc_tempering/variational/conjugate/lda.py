@@ -126,6 +126,7 @@ class LDA:
         self, lam: Globals, data: sp.csr_array, inv_temp: np.ndarray, state: np.ndarray, cores: int
     ) -> Local:
         """Iterate q(z) and q(theta) of each document to convergence."""
+        topics = np.ascontiguousarray(lam[0], dtype=float)
         shared = bool((inv_temp == inv_temp[0]).all())
         vocabulary, words = np.unique(np.asarray(data.indices), return_inverse=True)
         vocabulary, words = vocabulary.astype(np.int64), words.astype(np.int64)
@@ -135,11 +136,11 @@ class LDA:
             indptr = np.concatenate([[0], np.cumsum(keep)])[indptr]
             counts, words = counts[keep], words[keep]
         log_beta, top = np.empty((vocabulary.size, self.n_topics)), np.empty(vocabulary.size)
-        psi_total = digamma(lam[0].sum(axis=0))
+        psi_total = digamma(topics.sum(axis=0))
         softened = np.empty_like(log_beta) if shared else np.empty((0, self.n_topics))
         over_rows(
             partial(
-                expected_log_words, lam[0], psi_total, vocabulary, inv_temp[0], log_beta, softened,
+                expected_log_words, topics, psi_total, vocabulary, inv_temp[0], log_beta, softened,
                 top,
             ),
             vocabulary.size, cores,

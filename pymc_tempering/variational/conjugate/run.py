@@ -124,19 +124,21 @@ class Run:
     ) -> bool:
         """Iterate until the ELBO converges or the iterations are used up."""
         before, parted = (-np.inf, 0.0, -np.inf), False
-        per_pass = -(-self.n_data // (self.options.batch_size or self.n_data))
+        size = self.options.batch_size or self.n_data
+        period = self.options.update_every if method in TEMPERED else 1
         for i in range(n_iterations):
-            rows = next(batches)
             if method == "annealed":
-                progress = i * len(rows) / self.n_data / self.options.passes(self.n_data)
+                progress = i * size / self.n_data / self.options.passes(self.n_data)
                 state.inv_temp = 1.0 / annealed_temperature(
                     self.options.schedule, self.options.hottest, progress
                 )
-                if i % per_pass == 0:
+                if i % -(-self.n_data // size) == 0:
                     self._part(state)
-            self._iterate(state, rows, method)
+            self._iterate(state, next(batches), method)
+            if not self.batch or (i + 1) % period:
+                continue
             now = state.history[-1]
-            if self.batch and self._settled(before, now, method):
+            if self._settled(before, now, method):
                 if parted or method not in TEMPERED or not self._part(state):
                     return True
                 parted = True
@@ -155,12 +157,12 @@ class Run:
         return bool(hot and share)
 
     def _settled(self, before: tuple[float, ...], now: tuple[float, ...], method: str) -> bool:
-        if method == "annealed" and now[2] < 1.0:
+        """Tell whether ELBO and temperature stand, after annealing and an update of q(T)."""
+        if method == "annealed" and now[2] < COLD:
             return False
         tol = self.options.tol
-        tempered = method == "variational_tempering"
-        if tempered:
-            tol *= self.options.damping / self.options.update_every
+        if method == "variational_tempering":
+            tol *= self.options.damping
         still = abs(now[2] - before[2]) <= 10.0 * tol
         return still and abs(now[0] - before[0]) <= tol * abs(now[0])
 

@@ -13,6 +13,9 @@ from pymc_tempering.variational.conjugate.arrays import check_real, check_width,
 from pymc_tempering.variational.conjugate.parallel import over_rows
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
 
+MAX_STEPS, TOL = 1000, 1e-6
+"""Local steps of held-out data, and the gain in nats of any datum below which they end."""
+
 
 @dataclass(frozen=True)
 class FactorialMixture:
@@ -199,13 +202,13 @@ class FactorialMixture:
         """Return the ELBO of each datum under q(mu): a lower bound, shape (n,), in nats."""
         check_width(lam[1].shape[1], data, self.name)
         state, inv_temp = self.start_local(data), np.ones(len(data))
-        old = np.full(len(data), -np.inf)
-        while True:
+        value = np.full(len(data), -np.inf)
+        for _ in range(MAX_STEPS):
             local = self.local_step(lam, data, inv_temp, state, cores)
-            state, new = local.state, local.log_joint + local.rest
-            if (new - old).max() <= 1e-6:
-                return new
-            old = new
+            state, old, value = local.state, value, local.log_joint + local.rest
+            if (value - old).max() <= TOL:
+                break
+        return value
 
 
 @numba.njit(

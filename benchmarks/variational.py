@@ -141,7 +141,7 @@ def draw(name: str, runs: list[Run], methods: dict[str, Method], out: Path, labe
     for ax in axes[:2]:
         ax.set_xticks(range(len(methods)), list(methods), rotation=30, ha="right")
     axes[2].set(xlabel="iteration", xscale="log", yscale="log")
-    axes[2].legend(frameon=False, fontsize=8)
+    axes[2].legend(frameon=False, fontsize=8, loc="upper right")
     figure.savefig(out / f"{name}.png", dpi=130)
 
 
@@ -395,10 +395,10 @@ def lda(args: argparse.Namespace) -> None:
         def fit(options: dict[str, Any], seed: int, model: LDA = model) -> Fit:
             settings = {"batch_size": 100, "tau": args.tau, "kappa": 0.7, "elbo_every": 0}
             result = svi(model, train, random_seed=seed, cores=1, **settings, **options)
-            value = svi(
-                model, train, "vi", iterations=1, initial=result.lam, cores=1
-            ).untempered_elbo_history[0]
-            return replace(result, elbo=float(value))
+            state = model.start_local(train)
+            local = model.local_step(result.lam, train, np.ones(len(state)), state, 1)
+            value = float((local.log_joint + local.rest).sum())
+            return replace(result, elbo=value + model.global_elbo(result.lam, train))
 
         def judge(fit: Fit, model: LDA = model) -> tuple[float, int]:
             return document_completion(model, fit.lam, test), 0
@@ -460,7 +460,8 @@ def speed(args: argparse.Namespace) -> None:
     rows: list[Row] = []
     for size in args.topics:
         model = LDA(size)
-        svi(model, train[:100], "vi", iterations=1, elbo_every=0, cores=1)  # compile
+        compiling = {"iterations": 1, "batch_size": 100, "elbo_every": 0, "cores": 1}
+        svi(model, train[:100], "vi", **compiling)
         for seed in range(args.seed, args.seed + args.repeats):
             first = model.initialize(train, np.random.default_rng(seed))
             started = process_time()

@@ -290,6 +290,14 @@ def test_bad_data_are_refused():
             svi(CASES["gaussian"][0], data)
 
 
+@pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")
+def test_an_infinite_elbo_stops_the_fit():
+    for name in ("gaussian", "factorial"):
+        model, data = CASES[name]
+        with pytest.raises(DataError, match="in iteration 0"):
+            svi(model, 1e200 * data, random_seed=0)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -128,8 +128,10 @@ class LDA:
         """Iterate q(z) and q(theta) of each document to convergence."""
         topics = np.ascontiguousarray(lam[0], dtype=float)
         shared = bool((inv_temp == inv_temp[0]).all())
-        vocabulary, words = np.unique(np.asarray(data.indices), return_inverse=True)
-        vocabulary, words = vocabulary.astype(np.int64), words.astype(np.int64)
+        present = np.zeros(data.shape[1], dtype=bool)
+        present[data.indices] = True
+        vocabulary = np.flatnonzero(present)
+        words = (np.cumsum(present) - 1)[data.indices]
         indptr, counts = data.indptr.astype(np.int64), np.asarray(data.data, dtype=float)
         keep = counts > 0.0
         if not keep.all():  # stored zeros

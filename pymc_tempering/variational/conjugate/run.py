@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.exceptions import TemperatureError, TemperingWarning
+from pymc_tempering.exceptions import DataError, TemperatureError, TemperingWarning
 from pymc_tempering.variational.conjugate.evaluate import elbo
 from pymc_tempering.variational.conjugate.fit import Fit
 from pymc_tempering.variational.conjugate.options import TEMPERED, Options
@@ -181,6 +181,12 @@ class Run:
         if self.batch:
             state.local_state = local.state
         joint = scale * float(local.log_joint.sum())
+        if not np.isfinite(joint):
+            raise DataError(
+                f"E[log p(x, z)] of {self.model.name} is {joint} in iteration {state.iteration}: "
+                "the data are too far from the prior for floating-point numbers; rescale them, or "
+                "give initial parameters near them"
+            )
         fixed = scale * float(local.rest.sum()) + self._global_elbo(state)
         terms = 0.0
         if method == "variational_tempering":

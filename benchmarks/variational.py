@@ -149,7 +149,7 @@ def draw(name: str, runs: list[Run], methods: dict[str, Method], out: Path, labe
 
 
 def figure1(args: argparse.Namespace) -> None:
-    """Draw the annealed ELBO over two means at T = 20, 13, 8.5 and 1, and fit from 50 starts."""
+    """Draw the annealed ELBO over two means at T = 20, 13, 8.5 and 1, and fit from many starts."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(-4.0, 1.0, 70), rng.normal(4.0, 1.0, 30)])[:, None]
     weights = np.array([0.7, 0.3])
@@ -178,11 +178,12 @@ def figure1(args: argparse.Namespace) -> None:
     figure.savefig(args.out / "variational_figure1.png", dpi=130)
     methods = {
         "VI": Method({"method": "vi"}, GRAY),
-        "AVI linear": Method({"method": "annealed", "hottest": 20.0, "anneal_passes": 60}, SKY),
+        "AVI lin 20": Method(annealed(20, 20.0), SKY),
+        "AVI lin 60": Method(annealed(60, 20.0), BLUE),
+        "AVI exp 60": Method(annealed(60, 20.0, "exponential"), GREEN),
         "VT": Method({"method": VT, "temperatures": np.geomspace(1.0, 20.0, 100)}, ORANGE),
         "LVT": Method({"method": LVT}, PURPLE),
     }
-    # the mixture with unequal weights, its means far apart, started in the wrong place
     held = np.concatenate([rng.normal(-4.0, 1.0, 700), rng.normal(4.0, 1.0, 300)])[:, None]
 
     def fit(options: dict[str, Any], seed: int) -> Fit:

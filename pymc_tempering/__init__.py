@@ -1,6 +1,6 @@
 """Simulated tempering for PyMC: posterior draws and evidence with an error bar."""
 
-from pymc_tempering import testsystems
+from pymc_tempering import testsystems, variational
 from pymc_tempering.annealed import (
     Sandwich,
     ais,
@@ -28,6 +28,7 @@ from pymc_tempering.evidence import (
     overlap,
 )
 from pymc_tempering.exceptions import (
+    DataError,
     DataMismatchError,
     DiscreteVariableError,
     GradientError,
@@ -40,6 +41,7 @@ from pymc_tempering.exceptions import (
     NotTemperedError,
     SolverError,
     StuckChainError,
+    TemperatureError,
     TemperingError,
     TemperingWarning,
 )
@@ -80,6 +82,7 @@ __all__ = [
     "Bracket",
     "CrossCheck",
     "CustomKernel",
+    "DataError",
     "DataMismatchError",
     "Diagnosis",
     "DiscreteLangevin",
@@ -102,6 +105,7 @@ __all__ = [
     "SolverError",
     "StepKernel",
     "StuckChainError",
+    "TemperatureError",
     "TemperedFit",
     "TemperedOptimum",
     "TemperingError",
@@ -137,4 +141,5 @@ __all__ = [
     "testsystems",
     "thermodynamic_integration",
     "to_datatree",
+    "variational",
 ]

@@ -54,6 +54,14 @@ class LadderError(TemperingError, ValueError):
     """The ladder is not increasing from beta = 0 to beta = 1, or not one ladder."""
 
 
+class TemperatureError(TemperingError, ValueError):
+    """Temperatures are below 1, do not begin at 1, or do not increase."""
+
+
+class DataError(TemperingError, ValueError):
+    """The data are not what a conjugate model describes: their shape, counts, or NaN."""
+
+
 class NotTemperedError(TemperingError):
     """The DataTree lacks the statistics of a tempering run, or parts of them."""
 

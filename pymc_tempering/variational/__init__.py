@@ -1,5 +1,6 @@
 """Variational tempering: fits on top of ``pm.variational``, and the normalizers that they need."""
 
+from pymc_tempering.variational import conjugate
 from pymc_tempering.variational.front import fit, refine
 from pymc_tempering.variational.monte_carlo import MonteCarloNormalizer, monte_carlo_normalizer
 from pymc_tempering.variational.normalizers import (
@@ -23,6 +24,7 @@ __all__ = [
     "TemperedFit",
     "TemperedOptimum",
     "check_temperatures",
+    "conjugate",
     "fit",
     "local_log_normalizer",
     "log_normalizers",

@@ -1,0 +1,22 @@
+"""Conditionally conjugate models in closed form: SVI, annealed, tempered and locally tempered."""
+
+from pymc_tempering.variational.conjugate.counts import open_counts, save_counts
+from pymc_tempering.variational.conjugate.driver import svi
+from pymc_tempering.variational.conjugate.factorial import FactorialMixture
+from pymc_tempering.variational.conjugate.fit import Fit
+from pymc_tempering.variational.conjugate.gaussian import GaussianMixture
+from pymc_tempering.variational.conjugate.heldout import document_completion
+from pymc_tempering.variational.conjugate.lda import LDA
+from pymc_tempering.variational.conjugate.lda_partition import lda_log_partition
+
+__all__ = [
+    "LDA",
+    "FactorialMixture",
+    "Fit",
+    "GaussianMixture",
+    "document_completion",
+    "lda_log_partition",
+    "open_counts",
+    "save_counts",
+    "svi",
+]

@@ -1,0 +1,247 @@
+"""The factorial mixture: every datum is the sum of the components that are switched on in it."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numba
+import numpy as np
+import xarray as xr
+from numba import float64, void
+
+from pymc_tempering.variational.conjugate.arrays import check_real, check_width, positive, whole
+from pymc_tempering.variational.conjugate.parallel import over_rows
+from pymc_tempering.variational.conjugate.protocol import Globals, Local
+
+MAX_STEPS, TOL = 1000, 1e-6
+"""Local steps of held-out data, and the gain in nats of any datum below which they end."""
+
+
+@dataclass(frozen=True)
+class FactorialMixture:
+    """Factorial mixture model: equation (12) of Mandt et al. (2016), after Ghahramani (1995).
+
+    ``x_n = sum_k z_nk mu_k + e_n`` with ``z_nk ~ Bernoulli(probability)``, ``mu_k ~ N(0,
+    prior_sd^2 I)`` and ``e_n ~ N(0, sd^2 I)``. q is factorized over all z_nk. The global
+    parameters are the precision of the components, shape (K, K), and their precision-weighted
+    means, shape (K, D).
+
+    Parameters
+    ----------
+    n_components : int
+        Number K of components.
+    sd : float
+        Standard deviation of the noise. The paper's sigma_n is its square.
+    prior_sd : float
+        Prior standard deviation of the components' elements. The paper's sigma_mu is its square.
+    probability : float, default 0.5
+        Prior probability pi that a component is switched on.
+    covariance : {"factorized", "full"}, default "factorized"
+        q(mu) is factorized over components as in Doshi et al. (2009), or has their covariance,
+        which is a better bound.
+    sweeps : int, default 1
+        Sweeps over the components in a local step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc_tempering as pmt
+    >>> conjugate = pmt.variational.conjugate
+    >>> rng = np.random.default_rng(1)
+    >>> parts = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+    >>> x = (rng.random((300, 2)) < 0.5) @ parts + 0.1 * rng.normal(size=(300, 3))
+    >>> model = conjugate.FactorialMixture(2, sd=0.1, prior_sd=1.0)
+    >>> fit = conjugate.svi(model, x, random_seed=1)
+    >>> means = fit.posterior["mean"].values
+    >>> np.abs(means[np.argsort(means[:, 2])].round(1))
+    array([[1., 1., 0.],
+           [0., 0., 2.]])
+    """
+
+    n_components: int
+    sd: float
+    prior_sd: float
+    probability: float = 0.5
+    covariance: str = "factorized"
+    sweeps: int = 1
+    name = "FactorialMixture"
+
+    def __post_init__(self) -> None:
+        whole(n_components=self.n_components, sweeps=self.sweeps)
+        positive(sd=self.sd, prior_sd=self.prior_sd)
+        if not 0.0 < self.probability < 1.0:
+            raise ValueError(f"probability must lie between 0 and 1, not {self.probability!r}.")
+        if self.covariance not in ("factorized", "full"):
+            raise ValueError(f'covariance must be "factorized" or "full", not {self.covariance!r}.')
+
+    def check(self, data: Any) -> np.ndarray:
+        """Return the data as a float array of shape (N, D)."""
+        return check_real(data, self.name)
+
+    def n_data(self, data: np.ndarray) -> int:
+        """Return N."""
+        return len(data)
+
+    def take(self, data: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return some rows."""
+        return data[rows]
+
+    def prior(self, data: np.ndarray) -> Globals:
+        """Return prior precision and a linear term of zero."""
+        k = self.n_components
+        return np.eye(k) / self.prior_sd**2, np.zeros((k, data.shape[1]))
+
+    def initialize(self, data: np.ndarray, rng: np.random.Generator) -> Globals:
+        """Draw the means from the prior, as sure as if each had been on in its expected share."""
+        k = self.n_components
+        mean = self.prior_sd * rng.normal(size=(k, data.shape[1]))
+        known = 1.0 / self.prior_sd**2 + len(data) * self.probability / self.sd**2
+        return np.eye(k) * known, mean * known
+
+    def perturb(
+        self, lam: Globals, data: np.ndarray, share: float, rng: np.random.Generator
+    ) -> None:
+        """Mix in a share of first parameters; natural parameters are a convex set."""
+        for old, new in zip(lam, self.initialize(data, rng), strict=True):
+            old *= 1.0 - share
+            old += share * new
+
+    def moments(self, lam: Globals) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean, shape (K, D), and covariance of the components, shape (K, K)."""
+        precision, linear = lam
+        mean = np.linalg.solve(precision, linear)
+        if self.covariance == "full":
+            return mean, np.linalg.inv(precision)
+        return mean, np.diag(1.0 / np.diag(precision))
+
+    def start_local(self, data: np.ndarray) -> np.ndarray:
+        """Return the prior probabilities, shape (n, K)."""
+        return np.full((len(data), self.n_components), self.probability)
+
+    def local_step(
+        self, lam: Globals, data: np.ndarray, inv_temp: np.ndarray, state: np.ndarray, cores: int
+    ) -> Local:
+        """Update q(z_nk) component by component: Doshi et al. (2009), equation by equation."""
+        mean, covariance = self.moments(lam)
+        gram = mean @ mean.T + data.shape[1] * covariance  # E[mu_k . mu_l]
+        overlap = data @ mean.T
+        on, log_joint, rest = state.copy(), np.empty(len(data)), np.empty(len(data))
+        over_rows(
+            partial(
+                _sweep, on, overlap, gram, inv_temp, self._log_odds, self.sd**-2, self.sweeps,
+                log_joint, rest,
+            ),
+            len(data), cores,
+        )  # fmt: skip
+        log_joint += self.n_components * np.log1p(-self.probability) + self._log_constant(data)
+        log_joint -= 0.5 * np.einsum("nd,nd->n", data, data) / self.sd**2
+        return Local(partial(self._add_statistics, data, on), log_joint, rest, on)
+
+    def _add_statistics(
+        self, data: np.ndarray, on: np.ndarray, weights: np.ndarray, out: Globals
+    ) -> None:
+        weighted = (weights / self.sd**2)[:, None] * on
+        pairs = weighted.T @ on
+        np.fill_diagonal(pairs, weighted.sum(axis=0))  # z^2 = z
+        out[0][...] += pairs
+        out[1][...] += weighted.T @ data
+
+    @property
+    def _log_odds(self) -> float:
+        return float(np.log(self.probability) - np.log1p(-self.probability))
+
+    def _log_constant(self, data: np.ndarray) -> float:
+        return float(-0.5 * data.shape[1] * np.log(2.0 * np.pi * self.sd**2))
+
+    def global_elbo(self, lam: Globals, data: np.ndarray) -> float:
+        """Return minus the divergence of q(mu) from its prior."""
+        mean, covariance = self.moments(lam)
+        scaled = covariance / self.prior_sd**2
+        spread = np.trace(scaled) - self.n_components - np.linalg.slogdet(scaled)[1]
+        return float(-0.5 * ((mean**2).sum() / self.prior_sd**2 + mean.shape[1] * spread))
+
+    def log_partition(self, data: np.ndarray, temperatures: np.ndarray) -> np.ndarray:
+        """Return log C(T): Appendix C with the density's own constant tempered too.
+
+        The integral of N(x; mu, s I)^(1/T) is (2 pi s)^(D/2 (1 - 1/T)) T^(D/2); the paper leaves
+        the first factor out.
+        """
+        inv = 1.0 / np.asarray(temperatures)
+        noise = -(1.0 - inv) * self._log_constant(data) - 0.5 * data.shape[1] * np.log(inv)
+        switches = np.log(self.probability**inv + (1.0 - self.probability) ** inv)
+        return np.asarray(len(data) * (noise + self.n_components * switches))
+
+    def normalizer_table(self, lam: Globals, data: np.ndarray, inv_temps: np.ndarray) -> np.ndarray:
+        """Return log C(T) for one datum: it does not depend on the components."""
+        return self.log_partition(data[:1], 1.0 / inv_temps)
+
+    def log_normalizers(
+        self, table: np.ndarray, data: np.ndarray, state: np.ndarray, inv_temps: np.ndarray
+    ) -> np.ndarray:
+        """Return the table: all data have the same normalizer, so that LVT is conjugate here."""
+        return table
+
+    def describe(self, lam: Globals) -> xr.Dataset:
+        """Return mean and standard deviation of the components."""
+        mean, covariance = self.moments(lam)
+        return xr.Dataset(
+            {
+                "mean": (("component", "dimension"), mean),
+                "sd": ("component", np.sqrt(np.diag(covariance))),
+                "precision": (("component", "component_bis"), lam[0]),
+                "linear": (("component", "dimension"), lam[1]),
+            },
+            coords={
+                "component": np.arange(len(mean)),
+                "component_bis": np.arange(len(mean)),
+                "dimension": np.arange(mean.shape[1]),
+            },
+        )
+
+    def log_predictive(self, lam: Globals, data: np.ndarray, cores: int) -> np.ndarray:
+        """Return the ELBO of each datum under q(mu): a lower bound, shape (n,), in nats."""
+        check_width(lam[1].shape[1], data, self.name)
+        state, inv_temp = self.start_local(data), np.ones(len(data))
+        value = np.full(len(data), -np.inf)
+        for _ in range(MAX_STEPS):
+            local = self.local_step(lam, data, inv_temp, state, cores)
+            state, old, value = local.state, value, local.log_joint + local.rest
+            if (value - old).max() <= TOL:
+                break
+        return value
+
+
+@numba.njit(
+    void(
+        float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[::1], float64, float64,
+        numba.int64, float64[::1], float64[::1], numba.int64, numba.int64,
+    ),
+    cache=True, nogil=True,
+)  # fmt: skip
+def _sweep(  # type: ignore[no-untyped-def]
+    on, overlap, gram, inv_temp, log_odds, precision, sweeps, log_joint, rest, first, last
+):
+    """Update rows `first` to `last` of q(z) in place.
+
+    Also writes its entropy, and E[log p(x, z)] less the terms that do not depend on z.
+    """
+    size = on.shape[1]
+    for n in range(first, last):
+        for _ in range(sweeps):
+            for k in range(size):
+                field = overlap[n, k] - 0.5 * gram[k, k] + on[n, k] * gram[k, k]
+                for j in range(size):
+                    field -= on[n, j] * gram[k, j]
+                logit = inv_temp[n] * (log_odds + precision * field)
+                on[n, k] = 1.0 / (1.0 + np.exp(-logit))
+        joint, entropy = 0.0, 0.0
+        for k in range(size):
+            p = on[n, k]
+            inner = 0.0
+            for j in range(size):
+                inner += on[n, j] * gram[k, j]
+            square = p * inner + p * (1.0 - p) * gram[k, k]  # z^2 = z
+            joint += p * log_odds + precision * (p * overlap[n, k] - 0.5 * square)
+            if 0.0 < p < 1.0:
+                entropy -= p * np.log(p) + (1.0 - p) * np.log1p(-p)
+        log_joint[n], rest[n] = joint, entropy

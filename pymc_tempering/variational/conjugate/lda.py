@@ -1,0 +1,250 @@
+"""Latent Dirichlet allocation on sparse counts."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import xarray as xr
+from scipy.interpolate import CubicSpline
+from scipy.special import digamma, gammaln, logsumexp
+
+from pymc_tempering.exceptions import DataError
+from pymc_tempering.variational.conjugate.arrays import positive, whole
+from pymc_tempering.variational.conjugate.counts import check_counts, n_tokens, take_documents
+from pymc_tempering.variational.conjugate.lda_kernels import (
+    expected_log_words,
+    update_documents,
+    word_statistics,
+)
+from pymc_tempering.variational.conjugate.parallel import over_rows
+from pymc_tempering.variational.conjugate.protocol import Globals, Local
+
+NODES = 12
+"""Inverse temperatures at which the moments of the topics are computed; between them, splines."""
+
+
+@dataclass(frozen=True)
+class LDA:
+    """Latent Dirichlet allocation (Blei et al. 2003).
+
+    ``beta_k ~ Dirichlet(eta)`` over the words, ``theta_d ~ Dirichlet(alpha)`` over the topics, a
+    topic z and then a word for every token. The tempered term is log p(w, z | theta, beta), as in
+    Appendix B.2 of Mandt et al. (2016): neither Dirichlet prior is tempered. The global parameter
+    is lambda, shape (V, K).
+
+    Parameters
+    ----------
+    n_topics : int
+        Number K of topics.
+    alpha, eta : float, optional
+        Concentrations of the priors of theta and beta; 1 / K by default, as in the paper.
+    max_iter : int, default 100
+        Largest number of iterations of the local step.
+    tol : float, default 0.001
+        The local step stops where gamma changes by less on average.
+    vocabulary : tuple of str, optional
+        The words, to label columns.
+
+    Notes
+    -----
+    log C(T) has no closed form; the model's `log_partition` is the tighter of the two Jensen
+    bounds, in closed form: :func:`lda_log_partition` says what else there is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc_tempering as pmt
+    >>> conjugate = pmt.variational.conjugate
+    >>> counts = np.repeat([[9, 8, 0, 0], [0, 0, 7, 9]], 20, axis=0)
+    >>> fit = conjugate.svi(conjugate.LDA(2), counts, random_seed=1)
+    >>> topics = fit.posterior["topics"].values
+    >>> np.abs(topics[np.argsort(-topics[:, 0])].round(1))
+    array([[0.5, 0.5, 0. , 0. ],
+           [0. , 0. , 0.4, 0.6]])
+    """
+
+    n_topics: int
+    alpha: float | None = None
+    eta: float | None = None
+    max_iter: int = 100
+    tol: float = 1e-3
+    vocabulary: tuple[str, ...] | None = None
+    name = "LDA"
+
+    def __post_init__(self) -> None:
+        whole(n_topics=self.n_topics, max_iter=self.max_iter)
+        positive(alpha=self.topic_prior, eta=self.word_prior, tol=self.tol)
+
+    @property
+    def topic_prior(self) -> float:
+        """Concentration of the prior of theta."""
+        return 1.0 / self.n_topics if self.alpha is None else self.alpha
+
+    @property
+    def word_prior(self) -> float:
+        """Concentration of the prior of beta."""
+        return 1.0 / self.n_topics if self.eta is None else self.eta
+
+    def check(self, data: Any) -> sp.csr_array:
+        """Return the counts as a CSR array, documents in rows."""
+        counts = check_counts(data)
+        if self.vocabulary is not None and len(self.vocabulary) != counts.shape[1]:
+            raise DataError(
+                f"vocabulary has {len(self.vocabulary)} words and the counts {counts.shape[1]}"
+            )
+        return counts
+
+    def n_data(self, data: sp.csr_array) -> int:
+        """Return the number of documents."""
+        return int(data.shape[0])
+
+    def take(self, data: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
+        """Return some documents, read from disk where they are there."""
+        return take_documents(data, rows)
+
+    def prior(self, data: sp.csr_array) -> Globals:
+        """Return eta, for every word and topic, shape (1, 1)."""
+        return (np.array([[self.word_prior]]),)
+
+    def initialize(self, data: sp.csr_array, rng: np.random.Generator) -> Globals:
+        """Draw lambda from Gamma(100, 0.01), as Hoffman et al. (2013) do and scikit-learn does."""
+        return (rng.gamma(100.0, 0.01, size=(data.shape[1], self.n_topics)),)
+
+    def perturb(
+        self, lam: Globals, data: sp.csr_array, share: float, rng: np.random.Generator
+    ) -> None:
+        """Multiply by log-normal factors of standard deviation `share`."""
+        lam[0][...] *= np.exp(share * rng.normal(size=lam[0].shape))
+
+    def start_local(self, data: sp.csr_array) -> np.ndarray:
+        """Return gamma of ones, shape (n, K)."""
+        return np.ones((data.shape[0], self.n_topics))
+
+    def local_step(
+        self, lam: Globals, data: sp.csr_array, inv_temp: np.ndarray, state: np.ndarray, cores: int
+    ) -> Local:
+        """Iterate q(z) and q(theta) of each document to convergence."""
+        topics = np.ascontiguousarray(lam[0], dtype=float)
+        shared = bool((inv_temp == inv_temp[0]).all())
+        present = np.zeros(data.shape[1], dtype=bool)
+        present[data.indices] = True
+        vocabulary = np.flatnonzero(present)
+        words = (np.cumsum(present) - 1)[data.indices]
+        indptr, counts = data.indptr.astype(np.int64), np.asarray(data.data, dtype=float)
+        keep = counts > 0.0
+        if not keep.all():  # stored zeros
+            indptr = np.concatenate([[0], np.cumsum(keep)])[indptr]
+            counts, words = counts[keep], words[keep]
+        log_beta, top = np.empty((vocabulary.size, self.n_topics)), np.empty(vocabulary.size)
+        psi_total = digamma(topics.sum(axis=0))
+        softened = np.empty_like(log_beta) if shared else np.empty((0, self.n_topics))
+        over_rows(
+            partial(
+                expected_log_words, topics, psi_total, vocabulary, inv_temp[0], log_beta, softened,
+                top,
+            ),
+            vocabulary.size, cores,
+        )  # fmt: skip
+        gamma, theta, ratio = state.copy(), np.empty_like(state), np.empty(counts.size)
+        log_joint, rest = np.empty(len(gamma)), np.empty(len(gamma))
+        over_rows(
+            partial(
+                update_documents, counts, words, indptr, log_beta, softened, top, inv_temp,
+                self.topic_prior, self.max_iter, self.tol, gamma, theta, ratio, log_joint, rest,
+            ),
+            len(gamma), cores,
+        )  # fmt: skip
+
+        def add_statistics(weights: np.ndarray, out: Globals) -> None:
+            word_statistics(
+                words, indptr, log_beta, softened, top, inv_temp, weights, theta, ratio,
+                vocabulary, out[0],
+            )  # fmt: skip
+
+        return Local(add_statistics, log_joint, rest, gamma)
+
+    def global_elbo(self, lam: Globals, data: sp.csr_array) -> float:
+        """Return minus the divergence of q(beta) from its prior."""
+        total, eta = lam[0].sum(axis=0), self.word_prior
+        n_words = lam[0].shape[0]
+        log_beta = digamma(lam[0]) - digamma(total)
+        value = ((eta - lam[0]) * log_beta + gammaln(lam[0])).sum() - gammaln(total).sum()
+        constant = gammaln(n_words * eta) - n_words * gammaln(eta)
+        return float(value + self.n_topics * constant)
+
+    def log_partition(self, data: sp.csr_array, temperatures: np.ndarray) -> np.ndarray:
+        """Return the closed-form Jensen bound N_tot log E[sum_kv (theta_k beta_kv)^(1/T)]."""
+        return n_tokens(data) * self.log_partition_per_word(
+            data.shape[1], 1.0 / np.asarray(temperatures)
+        )
+
+    def log_partition_per_word(self, n_words: int, inv_temps: np.ndarray) -> np.ndarray:
+        """Return log E[sum_kv (theta_k beta_kv)^s] over the priors of theta and beta."""
+        size = self.n_topics
+        value = np.log(size) + log_moment(self.topic_prior, size * self.topic_prior, inv_temps)
+        value += np.log(n_words) + log_moment(self.word_prior, n_words * self.word_prior, inv_temps)
+        return np.asarray(value)
+
+    def normalizer_table(
+        self, lam: Globals, data: sp.csr_array, inv_temps: np.ndarray
+    ) -> np.ndarray:
+        """Return log sum_v E[beta_kv^s] at a few s between the extremes, shape (nodes, K)."""
+        total = lam[0].sum(axis=0)
+        return np.array(
+            [logsumexp(log_moment(lam[0], total, s), axis=0) for s in _nodes(inv_temps)]
+        )
+
+    def log_normalizers(
+        self, table: np.ndarray, data: sp.csr_array, state: np.ndarray, inv_temps: np.ndarray
+    ) -> np.ndarray:
+        """Return N_d log sum_kv E[theta_k^s] E[beta_kv^s], not below the expected normalizer.
+
+        Computed at a few s = 1/T, and by cubic splines in log s between them.
+        """
+        total, nodes = state.sum(axis=1)[:, None], _nodes(inv_temps)
+        columns = [
+            logsumexp(log_moment(state, total, s) + row, axis=1)
+            for s, row in zip(nodes, table, strict=True)
+        ]
+        per_word = np.stack(columns, axis=1)
+        if len(nodes) > 1:
+            per_word = CubicSpline(np.log(nodes), per_word, axis=1)(np.log(inv_temps))
+        return np.asarray(data.sum(axis=1))[:, None] * per_word
+
+    def describe(self, lam: Globals) -> xr.Dataset:
+        """Return lambda and the expected topics, by topic and word."""
+        words = np.arange(lam[0].shape[0]) if self.vocabulary is None else list(self.vocabulary)
+        concentration = lam[0].T
+        return xr.Dataset(
+            {
+                "concentration": (("topic", "word"), concentration),
+                "topics": (
+                    ("topic", "word"),
+                    concentration / concentration.sum(axis=1, keepdims=True),
+                ),
+            },
+            coords={"topic": np.arange(self.n_topics), "word": words},
+        )
+
+    def log_predictive(self, lam: Globals, data: sp.csr_array, cores: int) -> np.ndarray:
+        """Return the log-likelihood of each document by completion, of the half that it holds out.
+
+        :func:`document_completion` gives it per word.
+        """
+        from pymc_tempering.variational.conjugate.heldout import complete_documents
+
+        return complete_documents(self, lam, data, cores=cores)[0]
+
+
+def _nodes(inv_temps: np.ndarray) -> np.ndarray:
+    """Return the s, increasing, at which the moments of theta and beta are computed."""
+    if len(inv_temps) == 1:
+        return inv_temps
+    return np.geomspace(inv_temps.min(), inv_temps.max(), NODES)
+
+
+def log_moment(a: Any, total: Any, power: Any) -> Any:
+    """Return log E[p^power] for p ~ Beta(a, total - a), an element of a Dirichlet."""
+    return gammaln(a + power) - gammaln(a) + gammaln(total) - gammaln(total + power)

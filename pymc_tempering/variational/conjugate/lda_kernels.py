@@ -1,0 +1,193 @@
+"""Compiled local step of latent Dirichlet allocation, at a temperature for each document."""
+
+import math
+
+import numba
+import numpy as np
+from numba import float64, int64, void
+
+VECTOR, MATRIX, INDICES = float64[::1], float64[:, ::1], int64[::1]
+SUMS = {"reassoc", "contract"}  # sums in any order, so that they use vector instructions
+
+
+@numba.njit(float64(float64), cache=True, nogil=True)
+def psi(x):  # type: ignore[no-untyped-def]
+    """Digamma of x > 0: six steps of its recurrence in one division, then the asymptotic series."""
+    a, b, c = x * (x + 5.0), (x + 1.0) * (x + 4.0), (x + 2.0) * (x + 3.0)
+    # sum of 1 / (x + i), i = 0 to 5, paired so that each pair has the numerator 2 x + 5
+    steps = (2.0 * x + 5.0) * (b * c + a * c + a * b) / (a * b * c)
+    y = 1.0 / (x + 6.0)
+    z = y * y
+    series = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z / 132.0))))
+    return math.log(x + 6.0) - 0.5 * y - series - steps
+
+
+@numba.njit(
+    void(MATRIX, VECTOR, INDICES, float64, MATRIX, MATRIX, VECTOR, int64, int64),
+    cache=True, nogil=True,
+)  # fmt: skip
+def expected_log_words(lam, psi_total, words, s, out, softened, top, first, last):  # type: ignore[no-untyped-def]
+    """Write E[log beta_kv] of some words, its top over topics, and exp(s * (it - top)).
+
+    Rows `first` to `last`; the last of the three only if `softened` has rows.
+    """
+    for i in range(first, last):
+        best = -np.inf
+        for k in range(lam.shape[1]):
+            out[i, k] = psi(lam[words[i], k]) - psi_total[k]
+            best = max(best, out[i, k])
+        top[i] = best
+        if softened.shape[0]:
+            for k in range(lam.shape[1]):
+                softened[i, k] = math.exp(s * (out[i, k] - best))
+
+
+@numba.njit(void(VECTOR, VECTOR), cache=True, nogil=True)
+def _expected_log(gamma, out):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for k in range(gamma.size):
+        total += gamma[k]
+    shift = psi(total)
+    for k in range(gamma.size):
+        out[k] = psi(gamma[k]) - shift
+
+
+@numba.njit(float64(VECTOR, float64, VECTOR), cache=True, nogil=True)
+def _soften(log_theta, s, out):  # type: ignore[no-untyped-def]
+    """Write exp(s * (log_theta - top)); return top, so that nothing underflows."""
+    top = -np.inf
+    for k in range(log_theta.size):
+        top = max(top, log_theta[k])
+    for k in range(log_theta.size):
+        out[k] = math.exp(s * (log_theta[k] - top))
+    return top
+
+
+@numba.njit(
+    void(VECTOR, VECTOR, MATRIX, int64, VECTOR, VECTOR), cache=True, nogil=True, fastmath=SUMS
+)
+def _assign_words(theta, count, table, n_words, ratio, out):  # type: ignore[no-untyped-def]
+    """Sum q(z) over words without its factor theta: sum_v n_v table_vk / (theta . table_v).
+
+    Also writes n_v / (theta . table_v).
+    """
+    size = theta.size
+    for k in range(size):
+        out[k] = 0.0
+    whole = n_words - n_words % 4
+    for w in range(0, whole, 4):  # four rows at a time: fewer passes over theta and out
+        a, b, c, d = table[w], table[w + 1], table[w + 2], table[w + 3]
+        sum_a, sum_b, sum_c, sum_d = 0.0, 0.0, 0.0, 0.0
+        for k in range(size):
+            sum_a += theta[k] * a[k]
+            sum_b += theta[k] * b[k]
+            sum_c += theta[k] * c[k]
+            sum_d += theta[k] * d[k]
+        r_a, r_b = count[w] / sum_a, count[w + 1] / sum_b
+        r_c, r_d = count[w + 2] / sum_c, count[w + 3] / sum_d
+        ratio[w], ratio[w + 1], ratio[w + 2], ratio[w + 3] = r_a, r_b, r_c, r_d
+        for k in range(size):
+            out[k] += (r_a * a[k] + r_b * b[k]) + (r_c * c[k] + r_d * d[k])
+    for w in range(whole, n_words):
+        norm = 0.0
+        for k in range(size):
+            norm += theta[k] * table[w, k]
+        ratio[w] = count[w] / norm
+        for k in range(size):
+            out[k] += ratio[w] * table[w, k]
+
+
+@numba.njit(
+    void(
+        VECTOR, INDICES, INDICES, MATRIX, MATRIX, VECTOR, VECTOR, float64, int64, float64,
+        MATRIX, MATRIX, VECTOR, VECTOR, VECTOR, int64, int64,
+    ),
+    cache=True, nogil=True, fastmath=SUMS,
+)  # fmt: skip
+def update_documents(  # type: ignore[no-untyped-def]
+    counts, words, indptr, log_beta, softened, top, inv_temp, alpha, max_iter, tol,
+    gamma, theta, ratio, log_joint, rest, first, last,
+):  # fmt: skip
+    """Iterate q(z) and q(theta) of documents `first` to `last` until the mean change is below tol.
+
+    Equations (19) of Mandt et al. (2016), for a word at a time: there is no n_dv in the exponent
+    of q(z), since every one of the n_dv tokens has its own z.
+
+    `words` are rows of `log_beta`, E[log beta], and of `softened`, exp((log_beta - top) / T) at
+    the temperature of all documents; it has no rows where each document has its own. `gamma` is
+    where to start and what is returned; `theta`, `ratio` make up q(z) for `word_statistics`.
+    """
+    size = gamma.shape[1]
+    longest = 0
+    for d in range(first, last):
+        longest = max(longest, indptr[d + 1] - indptr[d])
+    table = np.empty((longest, size))
+    log_theta, total = np.empty(size), np.empty(size)
+    constant = math.lgamma(size * alpha) - size * math.lgamma(alpha)
+    for d in range(first, last):
+        begin, n_words, s = indptr[d], indptr[d + 1] - indptr[d], inv_temp[d]
+        own, count, part = theta[d], counts[begin : begin + n_words], ratio[begin : begin + n_words]
+        for w in range(n_words):
+            row = words[begin + w]
+            for k in range(size):
+                if softened.shape[0]:
+                    table[w, k] = softened[row, k]
+                else:
+                    table[w, k] = math.exp(s * (log_beta[row, k] - top[row]))
+        for _ in range(max_iter):
+            _expected_log(gamma[d], log_theta)
+            _soften(log_theta, s, own)
+            _assign_words(own, count, table, n_words, part, total)
+            change = 0.0
+            for k in range(size):
+                new = alpha + s * own[k] * total[k]
+                change += abs(new - gamma[d, k])
+                gamma[d, k] = new
+            if change < tol * size:
+                break
+        _expected_log(gamma[d], log_theta)
+        best = _soften(log_theta, s, own)
+        _assign_words(own, count, table, n_words, part, total)
+        joint, bound = 0.0, 0.0
+        for w in range(n_words):
+            row = words[begin + w]
+            inner = 0.0
+            for k in range(size):
+                inner += own[k] * table[w, k] * log_beta[row, k]
+            joint += part[w] * inner
+            bound += count[w] * (math.log(count[w] / part[w]) + s * (top[row] + best))
+        prior, gamma_total = constant, 0.0
+        for k in range(size):
+            joint += own[k] * total[k] * log_theta[k]
+            prior += (alpha - gamma[d, k]) * log_theta[k] + math.lgamma(gamma[d, k])
+            gamma_total += gamma[d, k]
+        log_joint[d] = joint
+        rest[d] = bound - s * joint + prior - math.lgamma(gamma_total)
+
+
+@numba.njit(
+    void(
+        INDICES, INDICES, MATRIX, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, INDICES, MATRIX
+    ),
+    cache=True, nogil=True,
+)  # fmt: skip
+def word_statistics(  # type: ignore[no-untyped-def]
+    words, indptr, log_beta, softened, top, inv_temp, weights, theta, ratio, vocabulary, out
+):
+    """Add sum_d weight_d n_dv q(z_dvk) to `out`, shape (V, K)."""
+    size = theta.shape[1]
+    partial = np.zeros((vocabulary.size, size))
+    for d in range(weights.size):
+        for w in range(indptr[d], indptr[d + 1]):
+            row, factor = words[w], weights[d] * ratio[w]
+            if softened.shape[0]:
+                for k in range(size):
+                    partial[row, k] += factor * theta[d, k]
+            else:
+                for k in range(size):
+                    soft = math.exp(inv_temp[d] * (log_beta[row, k] - top[row]))
+                    partial[row, k] += factor * theta[d, k] * soft
+    for row in range(vocabulary.size):
+        for k in range(size):
+            soft = softened[row, k] if softened.shape[0] else 1.0
+            out[vocabulary[row], k] += soft * partial[row, k]

@@ -23,7 +23,7 @@ from pymc_tempering.exceptions import (
     TemperingError,
     TemperingWarning,
 )
-from pymc_tempering.kernels import HMC, Gibbs, RandomWalkMetropolis, Slice
+from pymc_tempering.kernels import HMC, NUTS, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.plots import plot_ladder, plot_temperature_trace
 from pymc_tempering.sampling import sample
 from pymc_tempering.step import SimulatedTempering
@@ -32,6 +32,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "HMC",
+    "NUTS",
     "BayesFactor",
     "DataMismatchError",
     "Diagnosis",

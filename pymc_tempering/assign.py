@@ -11,6 +11,7 @@ from pymc_tempering.kernels import (
     CONTINUOUS,
     HMC,
     INTEGER,
+    NUTS,
     Compound,
     Gibbs,
     Kernel,
@@ -22,6 +23,7 @@ from pymc_tempering.variables import JOINT, Variable, block_of, free_variables
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
     "hmc": HMC,
+    "nuts": NUTS,
     "slice": Slice,
     "metropolis": RandomWalkMetropolis,
     "gibbs": Gibbs,

@@ -24,6 +24,7 @@ from pymc_tempering.kernels.compound import Compound, on_all
 from pymc_tempering.kernels.gibbs import Gibbs
 from pymc_tempering.kernels.hmc import HMC
 from pymc_tempering.kernels.metropolis import RandomWalkMetropolis
+from pymc_tempering.kernels.nuts import NUTS
 from pymc_tempering.kernels.slice import Slice
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "DIVERGED",
     "HMC",
     "INTEGER",
+    "NUTS",
     "N_EVALUATIONS",
     "N_INFO",
     "Block",

@@ -126,7 +126,7 @@ def test_it_takes_the_steps_of_a_recursive_implementation(step, max_treedepth):
         assert info[DIVERGED] == diverged
         sizes.add(steps)
         n_diverged += diverged
-    assert len(sizes) >= 3
+    assert len(sizes) >= 3 or max_treedepth == 3
     assert (n_diverged > 20) == (step == 0.9)  # beyond what leapfrog steps can follow
     assert max(sizes) <= 2**max_treedepth - 1
     assert ours.random() == theirs.random()

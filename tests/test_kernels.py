@@ -217,7 +217,10 @@ def test_a_target_acceptance_outside_of_0_and_1_is_refused(target):
         HMC(target_accept=target)
 
 
-@pytest.mark.parametrize("arguments", [{"path_length": 0}, {"path_length": -1.0}, {"max_steps": 0}])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"path_length": 0}, {"path_length": -1.0}, {"path_length": "long"}, {"max_steps": 0}],
+)
 def test_hmc_refuses_trajectories_without_length(arguments):
     with pytest.raises(ValueError, match="path_length"):
         HMC(**arguments)

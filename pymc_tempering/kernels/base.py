@@ -66,7 +66,8 @@ class Kernel:
     pack : callable
         `pack(step_size, metric, block)`: tuning numbers of one rung. `metric` holds the standard
         deviations of the rung's distribution, shape (b,), or, for a dense kernel, the lower
-        Cholesky factor of its covariance, shape (b, b).
+        Cholesky factor of its covariance, shape (b, b). With `lengths` also
+        `pack(step_size, metric, block, length)`.
     kinds : frozenset of str
         Kinds of variables that it can move.
     target_accept : float, optional
@@ -75,6 +76,9 @@ class Kernel:
         Whether it reads `point.grads`; if so it also leaves them true to the state.
     dense : bool
         Whether its metric is a covariance.
+    lengths : tuple of float
+        Trajectory lengths that the warm-up chooses from at each rung, the usual one first; empty
+        where there is no choice.
     rebuild : tuple
         `(function, args)` that makes this kernel again, for pickling: compiled code stays
         where it is.
@@ -83,12 +87,13 @@ class Kernel:
     name: str
     transition: Callable
     n_scratch: int
-    pack: Callable[[float, np.ndarray, Block], np.ndarray]
+    pack: Callable[..., np.ndarray]
     rebuild: tuple[Callable[..., "Kernel"], tuple[Any, ...]]
     kinds: frozenset[str] = field(default=frozenset({CONTINUOUS}))
     target_accept: float | None = None
     uses_gradient: bool = False
     dense: bool = False
+    lengths: tuple[float, ...] = ()
 
     def __reduce__(self) -> tuple[Callable[..., "Kernel"], tuple[Any, ...]]:
         return self.rebuild

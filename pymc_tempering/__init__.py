@@ -47,6 +47,7 @@ from pymc_tempering.exceptions import (
 )
 from pymc_tempering.kernels import (
     HMC,
+    NUTS,
     CustomKernel,
     DiscreteLangevin,
     Gibbs,
@@ -78,6 +79,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "HMC",
+    "NUTS",
     "BayesFactor",
     "Bracket",
     "CrossCheck",

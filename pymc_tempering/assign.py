@@ -13,6 +13,7 @@ from pymc_tempering.kernels import (
     HMC,
     INTEGER,
     JOINT,
+    NUTS,
     Compound,
     DiscreteLangevin,
     Gibbs,
@@ -26,6 +27,7 @@ from pymc_tempering.variables import Variable, block_of, free_variables
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
     "hmc": HMC,
+    "nuts": NUTS,
     "slice": Slice,
     "metropolis": RandomWalkMetropolis,
     "gibbs": Gibbs,

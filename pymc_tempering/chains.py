@@ -50,6 +50,8 @@ class Plan:
     ladder_move : {"metropolized_gibbs", "gibbs", "nonreversible"}
     covs : array, shape (K, d, d), optional
         Covariances, if some kernel wants them.
+    lengths : array, shape (K, B), optional
+        Trajectory lengths that the warm-up chose; the usual ones otherwise.
     """
 
     reference: Reference
@@ -59,14 +61,17 @@ class Plan:
     scales: np.ndarray
     ladder_move: str
     covs: np.ndarray | None = None
+    lengths: np.ndarray | None = None
 
     @property
     def rungs(self) -> Rungs:
         """The ladder in the form that compiled code reads."""
-        covs = [None] * self.ladder.n_rungs if self.covs is None else self.covs
+        nothing = [None] * self.ladder.n_rungs
+        covs = nothing if self.covs is None else self.covs
+        lengths = nothing if self.lengths is None else self.lengths
         rows = [
-            self.kernel.pack(steps, scale, cov)
-            for steps, scale, cov in zip(self.step_sizes, self.scales, covs, strict=True)
+            self.kernel.pack(*tuning)
+            for tuning in zip(self.step_sizes, self.scales, covs, lengths, strict=True)
         ]
         return Rungs(self.ladder.betas, self.ladder.offsets, np.array(rows))
 

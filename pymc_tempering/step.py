@@ -69,9 +69,9 @@ class SimulatedTempering(BlockedStep):
     model : pymc.Model, optional
         By default the model on the context stack.
     kernel : str, Kernel or dict, optional
-        What moves the variables at each temperature: a kernel or its name ("hmc", "slice",
-        "metropolis", "gibbs") for all variables that it can move, or a mapping from the names of
-        variables to such. What is left open gets a default: HMC for real variables (slice
+        What moves the variables at each temperature: a kernel or its name ("hmc", "nuts",
+        "slice", "metropolis", "gibbs") for all variables that it can move, or a mapping from the
+        names of variables to such. What is left open gets a default: HMC for real variables (slice
         sampling where the density has no gradient), Gibbs for binary ones and for integers in
         known bounds, slice sampling for other integers.
     target_accept : float, default 0.8

@@ -79,12 +79,13 @@ class Warmup:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Tuning of the kernels along the path: step sizes (S, B), scales (S, d), covs (S, d, d)."""
+    """Tuning along the path: step sizes and lengths (S, B), scales (S, d), covs (S, d, d)."""
 
     betas: np.ndarray
     step_sizes: np.ndarray
     scales: np.ndarray
     covs: np.ndarray | None
+    lengths: np.ndarray
 
     def at(self, betas: np.ndarray) -> "Tuning":
         """Tuning at other inverse temperatures."""
@@ -101,6 +102,7 @@ class Tuning:
             np.exp(between(np.log(self.step_sizes))),
             np.exp(between(np.log(self.scales))),
             None if self.covs is None else between(self.covs),
+            np.exp(between(np.log(self.lengths))),
         )
 
 
@@ -220,12 +222,17 @@ def warm_up(
     )  # fmt: skip
     seconds_annealing = perf_counter() - started
     sample = annealed.sample
-    tuning = Tuning(annealed.betas, annealed.step_sizes, annealed.scales, annealed.covs)
+    tuning = Tuning(
+        annealed.betas, annealed.step_sizes, annealed.scales, annealed.covs, annealed.lengths
+    )
 
     def plan_on(new_betas: np.ndarray, at: PathSample) -> Plan:
         ladder = Ladder(new_betas, at.log_z_at(new_betas), np.zeros(new_betas.size))
         new = tuning.at(new_betas)
-        return Plan(reference, kernel, ladder, new.step_sizes, new.scales, ladder_move, new.covs)
+        return Plan(
+            reference, kernel, ladder, new.step_sizes, new.scales, ladder_move, new.covs,
+            new.lengths,
+        )  # fmt: skip
 
     plan = plan_on(place_rungs(sample, rungs_per_barrier) if betas is None else betas, sample)
     runner = RoundRunner([start_chain(plan, child) for child in rng.spawn(n_chains)], cores)
@@ -264,9 +271,13 @@ def warm_up(
 
 def _respace(plan: Plan, seen: PathSample, betas: np.ndarray) -> Plan:
     """Plan on new rungs, tuning interpolated along the old ones."""
-    new = Tuning(plan.ladder.betas, plan.step_sizes, plan.scales, plan.covs).at(betas)
-    ladder = Ladder(betas, seen.log_z_at(betas), np.zeros(betas.size))
-    return replace(plan, ladder=ladder, step_sizes=new.step_sizes, scales=new.scales, covs=new.covs)
+    assert plan.lengths is not None
+    old = Tuning(plan.ladder.betas, plan.step_sizes, plan.scales, plan.covs, plan.lengths)
+    new = old.at(betas)
+    return replace(
+        plan, ladder=Ladder(betas, seen.log_z_at(betas), np.zeros(betas.size)),
+        step_sizes=new.step_sizes, scales=new.scales, covs=new.covs, lengths=new.lengths,
+    )  # fmt: skip
 
 
 def _move_to(state: ChainState, old: Plan, new: Plan) -> None:

@@ -20,7 +20,7 @@ import pytest
 from numba import types
 from toys import BETAS, PLANTED, SKEWED, ToyPath, ToyReference, batch_z
 
-from pymc_tempering import HMC
+from pymc_tempering import HMC, NUTS
 from pymc_tempering.chains import Plan, new_record, start_chain
 from pymc_tempering.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
 from pymc_tempering.engine import (
@@ -156,6 +156,11 @@ def scores(move, kernel=None, log_weights=SKEWED, seed=0):
 def test_data_and_states_drawn_in_turn_keep_the_joint_law(move):
     # 31 |z| < 4.5: false alarm 2e-4 a move, seed fixed
     assert np.abs(scores(move)).max() < 4.5
+
+
+def test_nuts_keeps_the_joint_law():
+    # The datum has a metric of zero, so its momentum stays and few trajectories ever turn.
+    assert np.abs(scores("gibbs", NUTS(max_treedepth=3))).max() < 4.5
 
 
 @pytest.mark.parametrize("bug", ["no accept step", "beta off by a rung"])

@@ -9,10 +9,17 @@ from systems import SIMPLE, prior, system
 from toys import PLANTED
 
 from pymc_tempering import HMC, LikelihoodError
-from pymc_tempering.annealing import anneal, conditional_ess, next_beta, systematic_resample
+from pymc_tempering.annealing import (
+    anneal,
+    choose_lengths,
+    conditional_ess,
+    next_beta,
+    systematic_resample,
+)
 from pymc_tempering.chains import make_runner, new_record, start_chain
 from pymc_tempering.engine import ACCEPT, UP_ACCEPT, VISITS
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import Slice, on_all
+from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
 from pymc_tempering.warmup import warm_up
 
 every_system = pytest.mark.parametrize("name", SIMPLE)
@@ -83,6 +90,48 @@ def test_step_sizes_give_the_target_acceptance_at_each_rung(name):
     assert acceptance[1:].min() > 0.6
     assert acceptance[1:].max() < 0.98
     assert abs(acceptance[1:].mean() - 0.8) < 0.12
+
+
+def test_a_shorter_trajectory_is_chosen_where_it_changes_log_ratio_more():
+    # Jumps (stage, choice) at variance 1: rho = 1 - jump / 2. The gain has to be 10 % at least.
+    rng = np.random.default_rng(1)
+    log_ratio = rng.standard_normal((7, 4000))
+    log_ratio[:, :9] = -np.inf  # dead particles do not count
+    costs = np.tile([4.0, 2.0], (6, 1))
+
+    def chosen(usual, other):
+        return choose_lengths(np.column_stack([usual, other]), costs, log_ratio)
+
+    one = np.ones(6)
+    np.testing.assert_array_equal(chosen(one, 0.65 * one), np.ones(7))
+    np.testing.assert_array_equal(chosen(one, 0.52 * one), np.zeros(7))
+    np.testing.assert_array_equal(chosen(0.2 * one, 0.2 * one), np.zeros(7))  # forgets too slowly
+    np.testing.assert_array_equal(chosen(one, 0 * one), np.zeros(7))  # it never moved
+    halves = np.repeat([0.4, 0.8], 3)
+    np.testing.assert_array_equal(chosen(one, halves), [0, 0, 0, 0, 1, 1, 1])
+    outlier = np.array([0.65, 0.65, 0.45, 0.65, 0.65, 0.65])
+    np.testing.assert_array_equal(chosen(one, outlier), np.ones(7))
+
+
+def test_lengths_are_chosen_by_rung_and_reach_the_kernel():
+    kernel = on_all(HMC(path_length="auto"), prior("gaussian").path.dim)
+    found = warm_up(prior("gaussian"), kernel, np.random.default_rng(1), ladder_move="gibbs")
+    plan = found.plan
+    assert found.converged
+    assert np.isin(plan.lengths, LENGTHS).mean() > 0.5  # the others lie between two stages
+    assert (plan.lengths[1:] < 0.9).mean() > 0.5
+    np.testing.assert_array_equal(plan.rungs.params[:, PATH_LENGTH], plan.lengths[:, 0])
+
+
+@pytest.mark.parametrize("kernel", [HMC(), HMC(path_length=0.9), Slice()])
+def test_a_length_that_is_given_or_none_is_left_alone(kernel):
+    annealed = anneal(
+        prior("gaussian"),
+        on_all(kernel, prior("gaussian").path.dim),
+        np.random.default_rng(1),
+        n_particles=64,
+    )
+    assert np.isnan(annealed.lengths).all()
 
 
 @every_system

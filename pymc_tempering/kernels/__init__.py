@@ -27,6 +27,7 @@ from pymc_tempering.kernels.gibbs import Gibbs
 from pymc_tempering.kernels.hmc import HMC
 from pymc_tempering.kernels.langevin import DiscreteLangevin
 from pymc_tempering.kernels.metropolis import RandomWalkMetropolis
+from pymc_tempering.kernels.nuts import NUTS
 from pymc_tempering.kernels.slice import Slice
 from pymc_tempering.kernels.steps import StepKernel
 
@@ -39,6 +40,7 @@ __all__ = [
     "HMC",
     "INTEGER",
     "JOINT",
+    "NUTS",
     "N_EVALUATIONS",
     "N_INFO",
     "Block",

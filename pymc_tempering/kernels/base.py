@@ -69,7 +69,8 @@ class Kernel:
     pack : callable
         `pack(step_size, metric, block)`: tuning numbers of one rung. `metric` holds the standard
         deviations of the rung's distribution, shape (b,), or, for a dense kernel, the lower
-        Cholesky factor of its covariance, shape (b, b).
+        Cholesky factor of its covariance, shape (b, b). With `lengths` also
+        `pack(step_size, metric, block, length)`.
     kinds : frozenset of str
         Kinds of variables that it can move.
     target_accept : float, optional
@@ -84,6 +85,9 @@ class Kernel:
     bind : callable, optional
         `bind(model, layout, block)` makes the kernel that moves this block of this model, where
         the kernel must know them.
+    lengths : tuple of float
+        Trajectory lengths that the warm-up chooses from at each rung, the usual one first; empty
+        where there is no choice.
     rebuild : tuple
         `(function, args)` that makes this kernel again, for pickling: compiled code stays
         where it is.
@@ -92,7 +96,7 @@ class Kernel:
     name: str
     transition: Callable
     n_scratch: int
-    pack: Callable[[float, np.ndarray, Block], np.ndarray]
+    pack: Callable[..., np.ndarray]
     rebuild: tuple[Callable[..., "Kernel"], tuple[Any, ...]]
     kinds: frozenset[str] = field(default=frozenset({CONTINUOUS}))
     target_accept: float | None = None
@@ -100,6 +104,7 @@ class Kernel:
     dense: bool = False
     prior_only: bool = False
     bind: Callable[..., "Kernel"] | None = None
+    lengths: tuple[float, ...] = ()
 
     def __reduce__(self) -> tuple[Callable[..., "Kernel"], tuple[Any, ...]]:
         return self.rebuild

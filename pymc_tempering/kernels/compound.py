@@ -115,6 +115,13 @@ class Compound:
         return np.array([block.size**-0.25 for block in self.blocks])
 
     @property
+    def options(self) -> np.ndarray:
+        """Trajectory lengths to choose from, a row a choice, shape (C, B); NaN where is none."""
+        n = max(1, *(len(kernel.lengths) for kernel in self.kernels))
+        columns = [(kernel.lengths or (np.nan,)) for kernel in self.kernels]
+        return np.array([[column[min(c, len(column) - 1)] for column in columns] for c in range(n)])
+
+    @property
     def uses_gradient(self) -> bool:
         """Whether some kernel needs gradients."""
         return any(kernel.uses_gradient for kernel in self.kernels)
@@ -135,21 +142,37 @@ class Compound:
         pairs = zip(self.kernels, self.blocks, strict=True)
         return tuple(name for kernel, b in pairs if kernel.uses_gradient for name in b.names)
 
-    def pack(self, steps: np.ndarray, scale: np.ndarray, cov: np.ndarray | None) -> np.ndarray:
-        """Tuning numbers of one rung, of steps (B,), standard deviations (d,) and covariance."""
-        return np.concatenate(self._rows(steps, scale, cov))
+    def pack(
+        self,
+        steps: np.ndarray,
+        scale: np.ndarray,
+        cov: np.ndarray | None,
+        lengths: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Tuning numbers of one rung.
+
+        Of steps (B,), standard deviations (d,), covariance and trajectory lengths (B,).
+        """
+        return np.concatenate(self._rows(steps, scale, cov, lengths))
 
     def _rows(
-        self, steps: np.ndarray, scale: np.ndarray, cov: np.ndarray | None
+        self,
+        steps: np.ndarray,
+        scale: np.ndarray,
+        cov: np.ndarray | None,
+        lengths: np.ndarray | None = None,
     ) -> list[np.ndarray]:
         rows = []
-        for kernel, block, step in zip(self.kernels, self.blocks, steps, strict=True):
+        for b, (kernel, block, step) in enumerate(
+            zip(self.kernels, self.blocks, steps, strict=True)
+        ):
             metric = scale[block.indices]
             if kernel.dense:
                 assert cov is not None
                 part = cov[np.ix_(block.indices, block.indices)]
                 metric = np.linalg.cholesky(part + np.diag(1e-10 * np.diag(part) + 1e-300))
-            rows.append(kernel.pack(float(step), metric, block))
+            length = () if lengths is None or not kernel.lengths else (float(lengths[b]),)
+            rows.append(kernel.pack(float(step), metric, block, *length))
         return rows
 
     @cached_property

@@ -1,6 +1,7 @@
 """Hamiltonian Monte Carlo with random trajectory length and a diagonal metric."""
 
 from functools import partial
+from typing import Literal
 
 import numba
 import numpy as np
@@ -11,6 +12,9 @@ from pymc_tempering.mixture import evaluate
 
 STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
+
+LENGTHS = (1.2, 0.6)
+"""Mean trajectory lengths that the warm-up chooses from where it may; the first is the default."""
 
 MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
@@ -76,21 +80,30 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
 
 
 def _pack(
-    step_size: float, scale: np.ndarray, block: Block, path_length: float, max_steps: int
+    step_size: float,
+    scale: np.ndarray,
+    block: Block,
+    path_length: float = LENGTHS[0],
+    *,
+    max_steps: int,
 ) -> np.ndarray:
     return np.concatenate([[step_size, path_length, max_steps], scale])
 
 
-def HMC(target_accept: float = 0.8, path_length: float = 1.2, max_steps: int = 256) -> Kernel:
+def HMC(
+    target_accept: float = 0.8, path_length: float | Literal["auto"] = 1.2, max_steps: int = 256
+) -> Kernel:
     """Hamiltonian Monte Carlo on real variables, with a diagonal metric.
 
     Parameters
     ----------
     target_accept : float, default 0.8
         Acceptance probability that the step size of each rung is tuned for.
-    path_length : float, default 1.2
-        Mean trajectory length, in units of the rung's own standard deviations; somewhat less
-        than a quarter of a period of a Gaussian, which gives most round trips per gradient.
+    path_length : float or "auto", default 1.2
+        Mean trajectory length, in units of the rung's own standard deviations; by default
+        somewhat less than a quarter of a period of a Gaussian. With "auto" the warm-up chooses
+        at each rung between the default and half of it, by what changes `log_ratio` more for
+        each gradient: often a smaller error of log Z for the same work (docs/kernels.md).
     max_steps : int, default 256
         Leapfrog steps of one transition at most.
 
@@ -109,14 +122,22 @@ def HMC(target_accept: float = 0.8, path_length: float = 1.2, max_steps: int = 2
     >>> HMC(target_accept=0.9).name
     'hmc'
     """
-    if not (path_length > 0 and max_steps >= 1):
-        raise ValueError("HMC needs a positive path_length and at least one step.")
+    sound = path_length == "auto" if isinstance(path_length, str) else path_length > 0
+    if not (sound and max_steps >= 1):
+        raise ValueError(
+            'HMC needs a positive path_length, or "auto", and max_steps of at least 1, not '
+            f"path_length={path_length!r} and max_steps={max_steps!r}."
+        )
+    pack = partial(_pack, max_steps=max_steps)
+    if not isinstance(path_length, str):
+        pack = partial(pack, path_length=path_length)
     return Kernel(
         name="hmc",
         transition=hmc_transition,
         n_scratch=4,
-        pack=partial(_pack, path_length=path_length, max_steps=max_steps),
+        pack=pack,
         target_accept=target_accept,
         uses_gradient=True,
+        lengths=LENGTHS if path_length == "auto" else (),
         rebuild=(HMC, (target_accept, path_length, max_steps)),
     )

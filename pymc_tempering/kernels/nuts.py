@@ -1,0 +1,265 @@
+"""The No-U-Turn sampler with multinomial choice of the state, built without recursion."""
+
+from functools import partial
+
+import numba
+import numpy as np
+from numba import boolean, float64, int64, types
+
+from pymc_tempering.compiled import DENSITY, INDICES, KERNEL_SIGNATURE, MATRIX, POINT, RNG, VECTOR
+from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
+from pymc_tempering.mixture import evaluate
+
+STEP, MAX_TREEDEPTH, SCALE = 0, 1, 2
+"""Layout of the tuning numbers; the standard deviations start at `SCALE`."""
+
+MAX_ENERGY_ERROR = 1000.0
+"""A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
+
+LIMIT_TREEDEPTH = 20
+"""A million leapfrog steps: what asks for more has another problem."""
+
+# Rows of scratch space. A state on the trajectory is position, momentum and force, all scaled by
+# the standard deviations and of the block alone; a state that may be chosen is position and both
+# gradients, the latter of all coordinates.
+MOMENTUM, FORCE, SUM, FIRST = 0, 1, 2, 3  # of the subtree in the making
+TREE_SUM = 4
+END = 5  # position, momentum, force; of the left end, then of the right one
+CHOSEN, CANDIDATE = 11, 14  # position and gradients; of the tree, of the subtree
+STACK = 17  # momenta of a checkpoint: first, last, and their sum; one checkpoint a level
+
+GROWN, TURNED, BROKEN = 0, 1, 2
+"""What became of a subtree."""
+
+
+@numba.njit(
+    boolean(int64, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR),
+    cache=True, nogil=True, error_model="numpy",
+)  # fmt: skip
+def _turns(n, sum_a, first_a, last_a, sum_b, first_b, last_b):  # type: ignore[no-untyped-def]
+    """Whether part a of a trajectory and part b after it, put together, turn back on themselves.
+
+    The criterion of Betancourt (2017, appendix A.4.2), on the whole and on each part with the
+    state of the other that is next to it: on a whole that is a multiple of a period the first
+    alone sees nothing. The sign of time cancels.
+    """
+    whole_first = whole_last = a_first = a_last = b_first = b_last = 0.0
+    for i in range(n):
+        whole = sum_a[i] + sum_b[i]
+        whole_first += whole * first_a[i]
+        whole_last += whole * last_b[i]
+        a = sum_a[i] + first_b[i]
+        a_first += a * first_a[i]
+        a_last += a * first_b[i]
+        b = last_a[i] + sum_b[i]
+        b_first += b * last_a[i]
+        b_last += b * last_b[i]
+    return not (
+        whole_first > 0.0
+        and whole_last > 0.0
+        and a_first > 0.0
+        and a_last > 0.0
+        and b_first > 0.0
+        and b_last > 0.0
+    )
+
+
+@numba.njit(types.void(POINT, INDICES, MATRIX, int64), cache=True, nogil=True)
+def _store(point, block, scratch, row):  # type: ignore[no-untyped-def]
+    """Keep position and gradients of a state that may be chosen."""
+    x = scratch[row]
+    for i in range(block.size):
+        x[i] = point.x[block[i]]
+    scratch[row + 1] = point.grads[0]
+    scratch[row + 2] = point.grads[1]
+
+
+@numba.njit(
+    types.Tuple((int64, int64, float64, float64, float64, float64))(
+        DENSITY, POINT, float64, INDICES, VECTOR, MATRIX, RNG, float64, float64, int64
+    ),
+    cache=True, nogil=True, error_model="numpy",
+)  # fmt: skip
+def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth):  # type: ignore[no-untyped-def]
+    """Follow the trajectory for `2**depth` leapfrog steps from the point; choose one state.
+
+    Returns what became of the subtree, leapfrog steps, the sum of their acceptance
+    probabilities, the log of the subtree's weight, and the values of the candidate. All
+    subtrees of this one are checked for turns, as soon as their last state is there: a
+    checkpoint of level l stands for `2**l` states, and two of a level are merged (the
+    iterative form of Phan, Pradhan & Jankowiak 2019, appendix A).
+    """
+    n = block.size
+    momentum, force, total = scratch[MOMENTUM], scratch[FORCE], scratch[SUM]
+    grad0, grad1 = point.grads[0], point.grads[1]
+    half = 0.5 * step
+    accepted, log_weight = 0.0, -np.inf
+    log_reference = log_ratio = np.nan
+    for leaf in range(1 << depth):
+        for i in range(n):
+            momentum[i] += half * force[i]
+            point.x[block[i]] += step * params[SCALE + i] * momentum[i]
+        evaluate(density, point)
+        kinetic = 0.0
+        for i in range(n):
+            j = block[i]
+            force[i] = params[SCALE + i] * (grad0[j] + beta * grad1[j])
+            momentum[i] += half * force[i]
+            kinetic += momentum[i] * momentum[i]
+        error = 0.5 * kinetic - (point.values[0] + beta * point.values[1]) - energy
+        if not -np.inf < error < MAX_ENERGY_ERROR:  # NaN and an infinite density too
+            return BROKEN, leaf + 1, accepted, log_weight, log_reference, log_ratio
+        accepted += min(1.0, np.exp(-error))
+        larger = max(log_weight, -error)
+        log_weight = larger + np.log1p(np.exp(min(log_weight, -error) - larger))
+        if rng.random() < np.exp(-error - log_weight):
+            _store(point, block, scratch, CANDIDATE)
+            log_reference, log_ratio = point.values[0], point.values[1]
+        if leaf == 0:
+            scratch[FIRST, :n] = momentum[:n]
+        total[:n] = momentum[:n]
+        first, level = MOMENTUM, 0
+        while (leaf >> level) & 1:
+            row = STACK + 3 * level
+            if _turns(
+                n, scratch[row + 2], scratch[row], scratch[row + 1], total, scratch[first], momentum
+            ):
+                return TURNED, leaf + 1, accepted, log_weight, log_reference, log_ratio
+            for i in range(n):
+                total[i] += scratch[row + 2, i]
+            first = row
+            level += 1
+        if level < depth:
+            row = STACK + 3 * level
+            scratch[row, :n] = scratch[first, :n]
+            scratch[row + 1, :n] = momentum[:n]
+            scratch[row + 2, :n] = total[:n]
+    return GROWN, 1 << depth, accepted, log_weight, log_reference, log_ratio
+
+
+@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+def nuts_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
+    """Double a trajectory to either side until it turns, and move to one of its states.
+
+    States have the weights `exp(-energy)`. Within a subtree the choice is multinomial, between
+    the tree and a subtree that is added it is biased to the latter (Betancourt 2017, appendix
+    A.3.2). Nothing of a subtree is chosen that turned or diverged within itself: the same tree
+    could not have been built from there.
+    """
+    n = block.size
+    momentum, force, tree_sum = scratch[MOMENTUM], scratch[FORCE], scratch[TREE_SUM]
+    _store(point, block, scratch, CHOSEN)
+    log_reference, log_ratio = point.values[0], point.values[1]
+    kinetic = 0.0
+    for i in range(n):
+        j = block[i]
+        momentum[i] = rng.standard_normal()
+        kinetic += momentum[i] * momentum[i]
+        force[i] = params[SCALE + i] * (point.grads[0, j] + beta * point.grads[1, j])
+        for end in (END, END + 3):
+            scratch[end, i] = point.x[j]
+            scratch[end + 1, i] = momentum[i]
+            scratch[end + 2, i] = force[i]
+        tree_sum[i] = momentum[i]
+    energy = 0.5 * kinetic - (log_reference + beta * log_ratio)
+    log_weight, accepted, taken, outcome = 0.0, 0.0, 0, GROWN
+    for depth in range(int(params[MAX_TREEDEPTH])):
+        forward = rng.random() < 0.5
+        near, far = (END + 3, END) if forward else (END, END + 3)
+        for i in range(n):
+            point.x[block[i]] = scratch[near, i]
+            momentum[i] = scratch[near + 1, i]
+            force[i] = scratch[near + 2, i]
+        step = params[STEP] if forward else -params[STEP]
+        outcome, steps, chances, log_new, new_reference, new_ratio = _grow(
+            density, point, beta, block, params, scratch, rng, energy, step, depth
+        )
+        taken += steps
+        accepted += chances
+        if outcome != GROWN:
+            break
+        if rng.random() < np.exp(min(0.0, log_new - log_weight)):
+            log_reference, log_ratio = new_reference, new_ratio
+            for row in range(3):
+                scratch[CHOSEN + row] = scratch[CANDIDATE + row]
+        if _turns(
+            n, tree_sum, scratch[far + 1], scratch[near + 1],
+            scratch[SUM], scratch[FIRST], momentum,
+        ):  # fmt: skip
+            break
+        larger = max(log_weight, log_new)
+        log_weight = larger + np.log1p(np.exp(min(log_weight, log_new) - larger))
+        for i in range(n):
+            tree_sum[i] += scratch[SUM, i]
+            scratch[near, i] = point.x[block[i]]
+            scratch[near + 1, i] = momentum[i]
+            scratch[near + 2, i] = force[i]
+    info[ACCEPTANCE] = accepted / taken
+    info[N_EVALUATIONS] = taken
+    info[DIVERGED] = 1.0 if outcome == BROKEN else 0.0
+    for i in range(n):
+        point.x[block[i]] = scratch[CHOSEN, i]
+    point.grads[0] = scratch[CHOSEN + 1]
+    point.grads[1] = scratch[CHOSEN + 2]
+    point.values[0] = log_reference
+    point.values[1] = log_ratio
+
+
+def _pack(step_size: float, scale: np.ndarray, block: Block, max_treedepth: int) -> np.ndarray:
+    return np.concatenate([[step_size, max_treedepth], scale])
+
+
+def NUTS(target_accept: float = 0.8, max_treedepth: int = 10) -> Kernel:
+    """No-U-Turn sampler on real variables, with a diagonal metric.
+
+    The multinomial form of Betancourt (2017) with checks between neighboring subtrees. Its
+    trajectories end where they turn back, so there is no length to choose. They are longer than
+    those that serve the ladder best (see `HMC`); it is for posteriors whose scales differ so much,
+    or from place to place, that no one length fits.
+
+    Parameters
+    ----------
+    target_accept : float, default 0.8
+        Mean acceptance probability over the states of a trajectory that the step size of each
+        rung is tuned for.
+    max_treedepth : int, default 10
+        Doublings of a trajectory at most: `2**max_treedepth - 1` leapfrog steps.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    ValueError
+        An argument out of its range.
+
+    References
+    ----------
+    .. [1] M. D. Hoffman, A. Gelman: The No-U-Turn sampler. Journal of Machine Learning Research
+       15, 2014.
+    .. [2] M. Betancourt: A conceptual introduction to Hamiltonian Monte Carlo. arXiv:1701.02434,
+       2017.
+    .. [3] D. Phan, N. Pradhan, M. Jankowiak: Composable effects for flexible and accelerated
+       probabilistic programming in NumPyro. arXiv:1912.11554, 2019.
+
+    Examples
+    --------
+    >>> from pymc_tempering import NUTS
+    >>> NUTS(max_treedepth=8).name
+    'nuts'
+    """
+    if not (1 <= max_treedepth <= LIMIT_TREEDEPTH and int(max_treedepth) == max_treedepth):
+        raise ValueError(
+            f"max_treedepth must be a whole number from 1 to {LIMIT_TREEDEPTH}, "
+            f"not {max_treedepth!r}."
+        )
+    return Kernel(
+        name="nuts",
+        transition=nuts_transition,
+        n_scratch=STACK + 3 * (max_treedepth - 1),
+        pack=partial(_pack, max_treedepth=max_treedepth),
+        target_accept=target_accept,
+        uses_gradient=True,
+        rebuild=(NUTS, (target_accept, max_treedepth)),
+    )

@@ -58,6 +58,9 @@ def _check_scores(path: Path, draws: np.ndarray) -> None:
     products = (draws - np.median(draws, axis=0)) * grads[:, 0]
     known = np.isfinite(products).all(axis=0) & (grads[:, 0] != 0).any(axis=0)
     known[path.circular] = False
+    for part, discrete in zip(path.layout.slices, path.layout.discrete, strict=True):
+        if discrete:
+            known[part] = False
     with np.errstate(divide="ignore", invalid="ignore"):
         error = products.std(axis=0) / np.sqrt(len(draws))
         z = np.where(known & (error > 0), np.abs(products.mean(axis=0) + 1.0) / error, 0.0)

@@ -1,7 +1,7 @@
 """Reference distributions: normalized, and drawn from exactly at beta = 0."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from pymc_tempering.exceptions import (
     ImproperPriorError,
     UndrawableError,
 )
+from pymc_tempering.layout import unconstrained_shapes
 from pymc_tempering.mixture import evaluate_rows
 from pymc_tempering.path import Path, freeze_shared, ordered_transform
 from pymc_tempering.split import wide_law
@@ -101,15 +102,14 @@ class Prior:
         return xs
 
 
-def forward_graph(path: Path) -> list[Variable]:
+def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]:
     """Graph of one joint reference draw of the free variables, in the unconstrained space.
 
-    A variable whose prior cannot be drawn from is drawn from a wide law instead. An observed
+    A variable in `wide`, whose prior cannot be drawn from, is drawn from a wide law instead. An observed
     variable is replaced by its value, for the free ones downstream of it; draws of an ordered
     i.i.d. prior are sorted. Initial values play no part.
     """
-    model = path.model
-    shapes = dict(zip(model.free_RVs, path.layout.shapes, strict=True))
+    shapes = dict(zip(model.free_RVs, unconstrained_shapes(model), strict=True)) if wide else {}
     replaced: dict[Variable, Variable] = {}
     drawn: dict[Variable, Variable] = {}
     basic = set(model.basic_RVs)
@@ -120,7 +120,7 @@ def forward_graph(path: Path) -> list[Variable]:
             continue
         fresh = graph_replace([rv], replaced, strict=False)[0] if replaced else rv
         value = fresh
-        if rv.name in path.split.wide:
+        if rv.name in wide:
             unconstrained = wide_law(shapes[rv])
             transform = model.rvs_to_transforms[rv]
             inputs = fresh.owner.inputs
@@ -160,7 +160,8 @@ def compile_prior(path: Path) -> Prior:
             "pm.HalfFlat does not exist; give these variables proper priors."
         )
     plain = [
-        out.values if isinstance(out.type, XTensorType) else out for out in forward_graph(path)
+        out.values if isinstance(out.type, XTensorType) else out
+        for out in forward_graph(model, path.split.wide)
     ]
     outputs = [out.astype("float64") for out in freeze_shared(plain)]
     rngs = find_rng_nodes(outputs)
@@ -188,8 +189,7 @@ def undrawable(path: Path) -> tuple[str, ...]:
     """Free variables whose prior cannot be drawn from, given draws of those before them."""
     names: list[str] = []
     for i, rv in enumerate(path.model.free_RVs):
-        known = replace(path, split=replace(path.split, wide=(*path.split.wide, *names)))
-        [graph] = freeze_shared([forward_graph(known)[i]])
+        [graph] = freeze_shared([forward_graph(path.model, (*path.split.wide, *names))[i]])
         try:
             pytensor.function([], graph, mode="FAST_COMPILE", on_unused_input="ignore")()
         except NotImplementedError:

@@ -32,7 +32,7 @@ from pymc_tempering.annealed.states import (
 from pymc_tempering.annealed.threads import paced, run_tasks
 from pymc_tempering.annealed.transition import pack
 from pymc_tempering.annealed.weights import riemann_log_weights
-from pymc_tempering.path import Layout, unconstrained_shapes
+from pymc_tempering.layout import Layout, unconstrained_shapes
 from pymc_tempering.prepare import compile_model
 
 

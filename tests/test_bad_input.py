@@ -139,7 +139,7 @@ def test_a_gradient_that_does_not_exist():
         ({"tune": -1}, "tune must be a whole number of at least 0"),
         ({"chains": 0}, "chains must be a whole number of at least 1"),
         ({"cores": 0}, "cores must be a whole number of at least 1"),
-        ({"keep": "everything"}, "keep must be 'log_ratio' or None, not 'everything'"),
+        ({"keep": "everything"}, "keep must be 'log_ratio', 'states' or None, not 'everything'"),
         ({"var_names": ["mu", "nu"]}, "'nu' are not among.*mu"),
     ],
 )

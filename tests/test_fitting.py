@@ -10,6 +10,7 @@ import pymc_tempering as pmt
 from pymc_tempering import HMC, auto, fitting, rounds, testsystems
 from pymc_tempering.engine import N_STEPS
 from pymc_tempering.fitted import Fitted
+from pymc_tempering.kernels import on_all
 from pymc_tempering.mixture_fit import FULL_DIM, fit_mixture
 from pymc_tempering.prepare import Options, compile_model
 
@@ -22,7 +23,9 @@ def twenty():
 def prepared(prior, seed=1):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pmt.TemperingWarning)
-        return auto.prepare(prior, HMC(), Options(), np.random.default_rng(seed), cores=1)
+        return auto.prepare(
+            prior, on_all(HMC(), prior.path.dim), Options(), np.random.default_rng(seed), cores=1
+        )
 
 
 def evaluations_a_draw(plan):
@@ -55,7 +58,9 @@ def test_few_draws_are_joined_by_those_of_the_trial(twenty, monkeypatch):
     monkeypatch.setattr(fitting, "fit_mixture", spy)
     rng = np.random.default_rng(3)
     first = fit_mixture(twenty.draw(500, twenty.spawn(rng)), rng)  # of the prior, not the posterior
-    warmup, trial, steps = fitting.try_fit(twenty, HMC(), first, [], Options(), rng, 1)
+    warmup, trial, steps = fitting.try_fit(
+        twenty, on_all(HMC(), twenty.path.dim), first, [], Options(), rng, 1
+    )
     assert 1 <= len(sizes) < fitting.MAX_TRIALS
     assert sizes[0] > 500
     assert warmup.plan.reference.components.n_components > first.n_components

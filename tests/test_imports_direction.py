@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "layout": set(),
     "split": {"layout"},
     "path": {"compiled", "layout", "split"},
-    "references": {"compiled", "mixture", "path", "split"},
+    "references": {"compiled", "layout", "mixture", "path", "split"},
     "scales": set(),
     "mixture": {"compiled", "scales"},
     "low_rank": {"mixture", "scales"},

@@ -80,7 +80,8 @@ def cross_check(
     ...     y = pm.Normal("y", x, observed=1.0)  # the posterior is N(1/2, 1/2)
     >>> x = np.random.default_rng(1).normal(0.5, 0.5**0.5, size=(4, 500))
     >>> idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw"), x)})})
-    >>> check = pmt.cross_check(idata, model, random_seed=1)
+    >>> methods = ["bridge_sampling", "importance_sampling"]
+    >>> check = pmt.cross_check(idata, model, methods, random_seed=1)
     >>> check.verdict, list(check.table.index)
     ('agree', ['bridge_sampling', 'importance_sampling'])
     """

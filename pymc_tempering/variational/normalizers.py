@@ -49,7 +49,12 @@ def as_temperature(T: Any) -> Variable:
 
 
 def normalizer_method(rv: Variable) -> str:
-    """Return "closed form", "sum" or "quadrature": how the normalizer of a variable is found."""
+    """Return "closed form", "sum" or "quadrature": how the normalizer of a variable is found.
+
+    Parameters
+    ----------
+    rv : TensorVariable
+    """
     branch = branch_of(check_random(rv))
     if branch in (log_normalizer_by_sum, poisson):
         return "sum"
@@ -124,6 +129,11 @@ def log_tempered_normalizer(rv: Variable, T: Any) -> Variable:
 
 
 def temperature_limit(rv: Variable) -> Variable:
-    """Temperature from which on the normalizer of a variable is infinite, compact; often +inf."""
+    """Temperature from which on the normalizer of a variable is infinite, compact; often +inf.
+
+    Parameters
+    ----------
+    rv : TensorVariable
+    """
     rv = check_random(rv)
     return pt.as_tensor_variable(largest_temperature(rv.owner.op, rv))

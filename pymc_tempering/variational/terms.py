@@ -23,6 +23,10 @@ from pymc_tempering.variational.normalizers import (
 def check_temperatures(temperatures: Sequence[float] | np.ndarray) -> np.ndarray:
     """Temperatures as an increasing array, shape (M,), none below 1.
 
+    Parameters
+    ----------
+    temperatures : sequence of float
+
     Raises
     ------
     ValueError

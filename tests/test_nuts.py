@@ -1,5 +1,6 @@
 """NUTS beyond the contract of all kernels: against a recursive one, and bugs only it can have."""
 
+import pickle
 from pathlib import Path
 
 import numba
@@ -9,6 +10,7 @@ from numba import float64, int64, types
 from toys import gaussian_density, law, law_pvalues
 
 from pymc_tempering import NUTS
+from pymc_tempering.assign import find_kernel
 from pymc_tempering.compiled import (
     DENSITY,
     DENSITY_SIGNATURE,
@@ -220,3 +222,11 @@ def test_a_start_at_unlikely_energies_does_not_overflow():
 def test_a_depth_that_is_none_is_refused(depth):
     with pytest.raises(ValueError, match=rf"max_treedepth .* not {depth}"):
         NUTS(max_treedepth=depth)
+
+
+def test_its_name_brings_the_target_acceptance_and_pickling_keeps_the_rest():
+    assert find_kernel("nuts", 0.9).target_accept == 0.9
+    again = pickle.loads(pickle.dumps(NUTS(0.7, max_treedepth=6)))
+    one = Block.real(1)
+    assert (again.target_accept, again.n_scratch) == (0.7, NUTS(max_treedepth=6).n_scratch)
+    np.testing.assert_array_equal(again.pack(0.5, np.ones(1), one), [0.5, 6.0, 1.0])

@@ -277,6 +277,9 @@ def test_multivariate_closed_forms():
     expected = 0.5 * (1 - 1 / T) * np.linalg.slogdet(2 * np.pi * cov)[1] + np.log(T)
     for kwargs in ({"cov": cov}, {"tau": np.linalg.inv(cov)}, {"chol": np.linalg.cholesky(cov)}):
         assert compiled_value(pm.MvNormal.dist(np.zeros(2), **kwargs), T) == pytest.approx(expected)
+    matrix = pm.MatrixNormal.dist(np.zeros((2, 2)), rowcov=cov, colcov=cov)
+    kron = pm.MvNormal.dist(np.zeros(4), cov=np.kron(cov, cov))
+    assert compiled_value(matrix, T) == pytest.approx(compiled_value(kron, T))
     # a bivariate t: radial integral, 2 pi r dr
     nu = 12.0
     rv = pm.MvStudentT.dist(nu=nu, mu=np.zeros(2), scale=cov)

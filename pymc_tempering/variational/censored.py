@@ -117,5 +117,6 @@ def partly_observed(op: Op, rv: Variable, temperature: Variable) -> Variable:
             f"No tempered normalizer is known for {describe(rv)}: some of its values are missing. "
             f"Of the fits, {WITHOUT_NORMALIZER}."
         )
-    full = pt.broadcast_to(compact_normalizer(base, temperature), tuple(base.shape))
+    shape = [s if s is not None else base.shape[axis] for axis, s in enumerate(base.type.shape)]
+    full = pt.broadcast_to(compact_normalizer(base, temperature), tuple(shape))
     return full[pt.invert(mask)]

@@ -14,7 +14,6 @@ from pymc_tempering.variational.branches import compact_normalizer
 from pymc_tempering.variational.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers import (
     as_temperature,
-    batch_shape,
     check_random,
     log_tempered_normalizer,
 )
@@ -92,13 +91,13 @@ def term_totals(model: pm.Model, temperature: Variable) -> Iterator[tuple[Variab
     for rv in likelihood_terms(model):
         bare = check_random(rv)
         compact = compact_normalizer(bare, temperature)
-        full = tuple(rv.shape[axis] for axis in range(rv.type.ndim))
-        static = [size is not None for size in rv.type.shape]
+        value = model.rvs_to_values[rv]  # its shape, not that of a new draw
         full = tuple(
-            pt.constant(rv.type.shape[axis], dtype="int64") if static[axis] else full[axis]
-            for axis in range(rv.type.ndim)
+            value.shape[axis] if size is None else pt.constant(size, dtype="int64")
+            for axis, size in enumerate(rv.type.shape)
         )
-        yield rv, sum_over(compact, batch_shape(bare)) * scale_of(rv, full)
+        batch = full[: rv.type.ndim - bare.owner.op.ndim_supp]
+        yield rv, sum_over(compact, batch) * scale_of(rv, full)
 
 
 def log_normalizers(model: pm.Model, T: Any) -> dict[str, Variable]:

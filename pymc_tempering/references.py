@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
@@ -105,9 +106,9 @@ class Prior:
 def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]:
     """Graph of one joint reference draw of the free variables, in the unconstrained space.
 
-    A variable in `wide`, whose prior cannot be drawn from, is drawn from a wide law instead. An observed
-    variable is replaced by its value, for the free ones downstream of it; draws of an ordered
-    i.i.d. prior are sorted. Initial values play no part.
+    A variable in `wide`, whose prior cannot be drawn from, is drawn from a wide law instead. An
+    observed variable is replaced by its value, for the free ones downstream of it; draws of an
+    ordered i.i.d. prior are sorted. Initial values play no part.
     """
     shapes = dict(zip(model.free_RVs, unconstrained_shapes(model), strict=True)) if wide else {}
     replaced: dict[Variable, Variable] = {}

@@ -63,6 +63,7 @@ from pymc_tempering.plots import (
 )
 from pymc_tempering.sampling import sample
 from pymc_tempering.step import SimulatedTempering
+from pymc_tempering.tracker import PartitionTracker
 from pymc_tempering.variational import (
     LogPartition,
     TemperedFit,
@@ -100,6 +101,7 @@ __all__ = [
     "ModelError",
     "NormalizerError",
     "NotTemperedError",
+    "PartitionTracker",
     "RandomWalkMetropolis",
     "Sandwich",
     "SimulatedTempering",

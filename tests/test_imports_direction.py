@@ -16,6 +16,7 @@ MAX_LINES = 320  # about 300, and a little for a docstring
 MAY_IMPORT = {
     "exceptions": set(),
     "ladder": set(),
+    "tracker": {"ladder"},
     "compiled": set(),
     "testsystems": set(),
     "cycles": set(),
@@ -71,7 +72,7 @@ for needs in (MAY_IMPORT[name] for name in MAY_IMPORT if name != "exceptions"):
     needs.add("exceptions")
 
 # numbers in, numbers out: these know neither PyMC nor a compiler
-NUMERICAL = {"cycles", "evidence", "ladder"}
+NUMERICAL = {"cycles", "evidence", "ladder", "tracker"}
 NOT_NUMERICAL = {"pymc", "pytensor", "numba"}
 
 

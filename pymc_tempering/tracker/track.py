@@ -157,8 +157,8 @@ class PartitionTracker:
         each of them; what is left of the starting value; the bias; and the lag times the drift.
         The drift is an estimate from the past as well, noisy and late: where it begins or
         grows, the error is larger than this for about `window` updates; where there is none, its
-        noise makes this too large (15 % on a Gaussian, alpha = 0.2). Infinite before the first update
-        and with fewer than 20 chains.
+        noise makes this too large (15 % on a Gaussian, alpha = 0.2). Infinite before
+        the first update and with fewer than 20 chains.
         """
         past = self._past
         if past is None or past.fast.n_chains < MIN_CHAINS:

@@ -29,7 +29,7 @@ def main() -> None:
             )  # fmt: skip
             checked = pmt.cross_check(idata, model=published.model, methods=METHODS,
                                       random_seed=args.seed)  # fmt: skip
-        for method, row in checked.table.set_index("method").iterrows():
+        for method, row in checked.table.iterrows():
             rows.append({
                 "model": name, "method": method, "log Z": float(row["log_z"]),
                 "mcse": float(row["mcse"]), "published": published.log_evidence,

@@ -6,7 +6,7 @@ plus the potentials.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import lgamma
 
 import numpy as np
@@ -54,8 +54,8 @@ class Path:
     layout: Layout
     density: Callable
     circular: np.ndarray
-    split: Split
-    has_gradient: bool
+    split: Split = field(default_factory=lambda: Split(()))
+    has_gradient: bool = True
 
     @property
     def dim(self) -> int:

@@ -25,7 +25,7 @@ def main() -> None:
             # Many rungs, for the sake of thermodynamic integration.
             idata = pmt.sample(
                 args.draws, model=published.model, random_seed=args.seed,
-                rungs_per_barrier=15.0, quiet=True,
+                rungs_per_barrier=80.0, quiet=True,
             )  # fmt: skip
             checked = pmt.cross_check(idata, model=published.model, methods=METHODS,
                                       random_seed=args.seed)  # fmt: skip

@@ -221,7 +221,7 @@ def test_planted_outliers_get_the_high_temperatures(name):
 
 
 def test_tempering_finds_the_parts_where_plain_vi_does_not():
-    # 20 restarts by hand: tempered 20, plain 12 right; by chance below 4 of 5: less than 1e-3
+    # Seeds fixed; a regression test, not a law
     data = factorial_data(400, sd=0.2)
     model = FactorialMixture(3, sd=0.2, prior_sd=0.6, probability=0.4)
 

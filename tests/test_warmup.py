@@ -64,9 +64,10 @@ def test_a_kernel_without_an_accept_step_misses_it():
 def test_the_initial_iterations_reach_their_stopping_rule(name):
     runs = [warmed(name, seed) for seed in range(N_SEEDS)]
     assert sum(run.converged for run in runs) >= N_SEEDS - 1
+    off = [run.plan.ladder.log_z - system(name).log_z(run.plan.ladder.betas) for run in runs]
+    # Root mean square of the worst rung: up to .37 in 40 seeds of each system.
+    assert np.sqrt(np.mean([np.abs(o).max() ** 2 for o in off])) < 0.8
     for run in runs:
-        exact = system(name).log_z(run.plan.ladder.betas)
-        assert np.abs(run.plan.ladder.log_z - exact).max() < 1.0
         last = run.rounds[-1]
         assert last.n_iterations >= 200 * last.n_rungs
         assert last.log_z == pytest.approx(run.plan.ladder.log_z[-1])
@@ -114,7 +115,7 @@ def test_a_shorter_trajectory_is_chosen_where_it_changes_log_ratio_more():
 
 
 def test_lengths_are_chosen_by_rung_and_reach_the_kernel():
-    kernel = on_all(HMC(path_length="auto"), prior("gaussian").path.dim)
+    kernel = on_all(HMC(), prior("gaussian").path.dim)
     found = warm_up(prior("gaussian"), kernel, np.random.default_rng(1), ladder_move="gibbs")
     plan = found.plan
     assert found.converged
@@ -123,7 +124,7 @@ def test_lengths_are_chosen_by_rung_and_reach_the_kernel():
     np.testing.assert_array_equal(plan.rungs.params[:, PATH_LENGTH], plan.lengths[:, 0])
 
 
-@pytest.mark.parametrize("kernel", [HMC(), HMC(path_length=0.9), Slice()])
+@pytest.mark.parametrize("kernel", [HMC(path_length=0.9), Slice()])
 def test_a_length_that_is_given_or_none_is_left_alone(kernel):
     annealed = anneal(
         prior("gaussian"),

@@ -91,7 +91,7 @@ def _pack(
 
 
 def HMC(
-    target_accept: float = 0.8, path_length: float | Literal["auto"] = 1.2, max_steps: int = 256
+    target_accept: float = 0.8, path_length: float | Literal["auto"] = "auto", max_steps: int = 256
 ) -> Kernel:
     """Hamiltonian Monte Carlo on real variables, with a diagonal metric.
 
@@ -99,11 +99,11 @@ def HMC(
     ----------
     target_accept : float, default 0.8
         Acceptance probability that the step size of each rung is tuned for.
-    path_length : float or "auto", default 1.2
-        Mean trajectory length, in units of the rung's own standard deviations; by default
-        somewhat less than a quarter of a period of a Gaussian. With "auto" the warm-up chooses
-        at each rung between the default and half of it, by what changes `log_ratio` more for
-        each gradient: often a smaller error of log Z for the same work (docs/kernels.md).
+    path_length : float or "auto", default "auto"
+        Mean trajectory length, in units of the rung's own standard deviations. By default the
+        warm-up chooses at each rung between 1.2, somewhat less than a quarter of a period of a
+        Gaussian, and half of it, by what changes `log_ratio` more for each gradient: a smaller
+        error of log Z for the same work (docs/kernels.md).
     max_steps : int, default 256
         Leapfrog steps of one transition at most.
 

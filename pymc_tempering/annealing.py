@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from pymc_tempering.engine import sweep
@@ -17,6 +16,7 @@ from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Compound
 from pymc_tempering.ladder import PathSample
 from pymc_tempering.mixture import evaluate_rows
+from pymc_tempering.population import next_beta, systematic
 from pymc_tempering.references import Reference
 
 MAX_STAGES = 2000
@@ -69,39 +69,6 @@ class AnnealedPass:
         """The particles as a sample over the whole path."""
         counts = np.full(self.betas.size, self.log_ratio.shape[1])
         return PathSample(self.log_ratio.ravel(), self.betas, self.log_z, counts)
-
-
-def conditional_ess(log_ratio: np.ndarray, delta: float) -> float:
-    """CESS of equally weighted particles for a step of `delta`, as a share of those alive."""
-    log_w = delta * log_ratio[log_ratio > -np.inf]
-    return float(np.exp(2 * logsumexp(log_w) - logsumexp(2 * log_w)) / log_w.size)
-
-
-def next_beta(log_ratio: np.ndarray, beta: float, cess: float) -> float:
-    """Largest beta up to 1 whose conditional effective sample size is `cess`."""
-    if conditional_ess(log_ratio, 1 - beta) >= cess:
-        return 1.0
-
-    def excess(log_delta: float) -> float:
-        return conditional_ess(log_ratio, np.exp(log_delta)) - cess
-
-    low = np.log(1 - beta)
-    while excess(low) < 0:
-        low -= 5.0
-        if low < -700:
-            raise LikelihoodError(
-                "The log-likelihood differs without bound between prior draws, so that no first "
-                "step leads away from the prior; check its scale."
-            )
-    return beta + float(np.exp(brentq(excess, low, np.log(1 - beta), xtol=1e-3)))
-
-
-def systematic_resample(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Resample systematically by normalized weights; returns indices, shape (n,)."""
-    n = weights.size
-    cumulative = np.cumsum(weights)
-    positions = (rng.random() + np.arange(n)) / n * cumulative[-1]
-    return np.minimum(np.searchsorted(cumulative, positions, side="right"), n - 1)
 
 
 def anneal(
@@ -160,7 +127,7 @@ def anneal(
         log_w = (new - beta) * log_ratio
         log_z += float(logsumexp(log_w) - np.log(n_particles))
         beta = new
-        index = systematic_resample(np.exp(log_w - logsumexp(log_w)), rng)
+        index = systematic(log_w, rng)
         xs, values, grads = xs[index], values[index], grads[index]
         scale = _scale(reference.residuals(xs), scale)
         cov = _cov(xs, scale) if kernel.dense else None

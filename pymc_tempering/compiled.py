@@ -49,8 +49,6 @@ class Point(NamedTuple):
 
 
 NO_MIXTURE = np.empty((0, 0))
-NO_GRADIENT = np.empty((0, 0))
-"""In the place of `Point.grads`: gradients are not wanted."""
 
 POINT = types.NamedTuple((VECTOR, VECTOR, MATRIX, MATRIX), Point)
 DENSITY_SIGNATURE = types.void(VECTOR, VECTOR, MATRIX)

@@ -133,9 +133,8 @@ def compile_with_kernels(
     check_model(model)
     layout = model_layout(model)
     split = split_model(model) if split is None else split
-    gradient = True
+    kernel = assign_kernels(model, layout, choice, target_accept)
     while True:
-        kernel = assign_kernels(model, layout, choice, target_accept, gradient=gradient)
         if kernel.prior_only and not split.normalized_prior:
             raise ModelError(
                 f"The kernel {kernel.name!r} knows prior times tempered likelihood alone; it is "
@@ -145,11 +144,10 @@ def compile_with_kernels(
         try:
             return compile_model(model, report, kernel=kernel, split=split), kernel
         except GradientError:
-            if not gradient or not kernel.uses_gradient:
-                raise
-            gradient = False
-            if assign_kernels(model, layout, choice, target_accept, gradient=False).uses_gradient:
+            without = assign_kernels(model, layout, choice, target_accept, gradient=False)
+            if without.uses_gradient or not kernel.uses_gradient:
                 raise  # it is the user's own choice
+            kernel = without
             report("The density has no gradient: slice sampling in place of HMC")
         except UndrawableError as error:
             split = split_model(model, split.tempered, (*split.wide, *error.names))

@@ -11,7 +11,7 @@ from pymc_tempering.compiled import NO_MIXTURE
 from pymc_tempering.exceptions import ImproperPriorError, LikelihoodError, TemperingWarning
 from pymc_tempering.mixture import evaluate_rows
 from pymc_tempering.path import Path
-from pymc_tempering.references import Prior, evaluate
+from pymc_tempering.references import Prior
 
 N_CHECK = 1000
 """Reference draws that the model is checked on before anything else starts."""
@@ -48,15 +48,13 @@ def _blame(model: pm.Model, path: Path, draws: np.ndarray) -> str:
     )
 
 
-def _check_scores(path: Path, draws: np.ndarray) -> None:
+def _check_scores(path: Path, draws: np.ndarray, scores: np.ndarray) -> None:
     """Warn where draws of the prior do not have the law that its density says.
 
     For any law on the line E[(x - a) d log p / dx] = -1, for any a; the mean over draws must agree.
     """
-    grads = np.zeros((len(draws), 2, path.dim))
-    evaluate_rows(path.density, draws, np.empty((len(draws), 2)), grads, NO_MIXTURE.copy())
-    products = (draws - np.median(draws, axis=0)) * grads[:, 0]
-    known = np.isfinite(products).all(axis=0) & (grads[:, 0] != 0).any(axis=0)
+    products = (draws - np.median(draws, axis=0)) * scores
+    known = np.isfinite(products).all(axis=0) & (scores != 0).any(axis=0)
     known[path.circular] = False
     for part, discrete in zip(path.layout.slices, path.layout.discrete, strict=True):
         if discrete:
@@ -99,9 +97,11 @@ def check_reference(prior: Prior, seed: int = 0) -> None:
             raise ImproperPriorError(message + " Use a less extreme prior, or its own transform.")
         warnings.warn(message, TemperingWarning, stacklevel=3)
     draws = draws[~overflow.any(axis=1)]
-    log_reference, log_ratio = evaluate(path, draws)
+    values, grads = np.empty((len(draws), 2)), np.zeros((len(draws), 2, path.dim))
+    evaluate_rows(path.density, draws, values, grads, NO_MIXTURE.copy())
+    log_reference, log_ratio = values.T
     if path.has_gradient and np.isfinite(log_reference).all():
-        _check_scores(path, draws)
+        _check_scores(path, draws, grads[:, 0])
     if (bad := np.isnan(log_ratio) | (log_ratio == np.inf)).any():
         raise LikelihoodError(
             f"The log-likelihood is not a number at {bad.mean():.1%} of the prior draws, in "

@@ -8,7 +8,6 @@ from scipy.special import logsumexp
 
 from pymc_tempering.annealed.integration import discretization, integrate, quadrature
 from pymc_tempering.annealed.islands import combine, genealogy_variance
-from pymc_tempering.annealed.population import conditional_ess, multinomial, next_beta, systematic
 from pymc_tempering.annealed.weights import (
     batch_error,
     bootstrap_error,
@@ -20,6 +19,7 @@ from pymc_tempering.annealed.weights import (
     riemann_log_weights,
 )
 from pymc_tempering.exceptions import LikelihoodError
+from pymc_tempering.population import multinomial, systematic
 
 
 def evidence(log_w, **kwargs):
@@ -137,28 +137,6 @@ def test_inverse_weights_turn_the_sign():
     assert up.bias == pytest.approx(-0.5 * up.mcse**2)
     assert down.bias > 0.0
     assert up.halves == pytest.approx((log_mean(log_w[:50]), log_mean(log_w[50:])))
-
-
-def test_next_beta_has_the_conditional_ess_asked_for():
-    log_ratio = 30.0 * np.random.default_rng(6).normal(size=500)
-    log_ratio[:50] = -np.inf
-    beta = next_beta(log_ratio, 0.2, 0.5)
-    assert conditional_ess(log_ratio, beta - 0.2) == pytest.approx(0.5, abs=1e-3)
-    assert next_beta(1e-3 * log_ratio, 0.2, 0.5) == 1.0
-
-
-@pytest.mark.parametrize("resample", [systematic, multinomial])
-def test_resampling_keeps_the_mean(resample):
-    """Each particle is drawn n W_i times in expectation; |z| < 4.5 over 30: false alarm 2e-4."""
-    rng = np.random.default_rng(7)
-    log_w = rng.normal(size=30) - 1000.0
-    log_w[3] = -np.inf
-    counts = np.array([np.bincount(resample(log_w, rng), minlength=30) for _ in range(2000)])
-    expected = 30.0 * np.exp(log_w - logsumexp(log_w))
-    error = np.maximum(counts.std(axis=0), 1e-9) / np.sqrt(2000)
-    assert counts[:, 3].sum() == 0
-    keep = np.arange(30) != 3
-    assert np.all(np.abs(counts.mean(axis=0) - expected)[keep] < 4.5 * error[keep] + 1e-9)
 
 
 def test_genealogy_variance_of_weights_alone_is_that_of_their_mean():

@@ -40,7 +40,10 @@ MAY_IMPORT = {
     "fitted": {"mixture", "mixture_fit", "path", "references"},
     "stats": {"cycles", "engine", "fitted", "ladder", "mixture"},
     "chains": {"compiled", "engine", "kernels", "ladder", "references"},
-    "annealing": {"compiled", "engine", "kernels", "ladder", "mixture", "path", "references"},
+    "population": set(),
+    "annealing": {
+        *("compiled", "engine", "kernels", "ladder", "mixture", "path", "population", "references"),
+    },
 }
 MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
 MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {
@@ -66,7 +69,8 @@ MAY_IMPORT["step"] = MAY_IMPORT["prepare"] | {
 }
 MAY_IMPORT["sampling"] = MAY_IMPORT["step"] | {"step", "workers", "output", "progress", "rounds"}
 MAY_IMPORT["variational"] = {
-    *("compiled", "cycles", "evidence", "layout", "mixture", "path", "plots", "references"),
+    *("compiled", "cycles", "evidence", "layout", "mixture", "path", "plots", "population"),
+    "references",
 }
 for needs in (MAY_IMPORT[name] for name in MAY_IMPORT if name != "exceptions"):
     needs.add("exceptions")

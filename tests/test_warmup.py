@@ -8,14 +8,8 @@ import pytest
 from systems import SIMPLE, prior, system
 from toys import PLANTED
 
-from pymc_tempering import HMC, LikelihoodError
-from pymc_tempering.annealing import (
-    anneal,
-    choose_lengths,
-    conditional_ess,
-    next_beta,
-    systematic_resample,
-)
+from pymc_tempering import HMC
+from pymc_tempering.annealing import anneal, choose_lengths
 from pymc_tempering.chains import make_runner, new_record, start_chain
 from pymc_tempering.engine import ACCEPT, UP_ACCEPT, VISITS
 from pymc_tempering.kernels import Slice, on_all
@@ -183,26 +177,3 @@ def test_the_other_ladder_moves_settle_too(move):
     assert found.converged
     exact = system("long_path").log_z(found.plan.ladder.betas)
     assert np.abs(found.plan.ladder.log_z - exact).max() < 1.0
-
-
-def test_the_next_beta_has_the_conditional_ess_that_is_asked():
-    log_ratio = -np.random.default_rng(1).chisquare(3, 2000) * 40
-    log_ratio[:100] = -np.inf  # dead particles do not count
-    beta = next_beta(log_ratio, 0.0, 0.5)
-    assert 0 < beta < 1
-    assert conditional_ess(log_ratio, beta) == pytest.approx(0.5, abs=0.01)
-    assert next_beta(log_ratio / 1e6, 0.0, 0.5) == 1.0
-
-
-def test_log_ratios_without_bound_are_refused():
-    log_ratio = np.append(np.zeros(100), np.full(100, -8e307))
-    with pytest.raises(LikelihoodError, match="check its scale"):
-        next_beta(log_ratio, 0.0, 0.99)
-
-
-def test_systematic_resampling_keeps_the_expected_numbers():
-    rng = np.random.default_rng(2)
-    weights = rng.dirichlet(np.ones(50))
-    counts = np.bincount(systematic_resample(weights, rng), minlength=50)
-    assert counts.sum() == 50
-    assert np.abs(counts - 50 * weights).max() <= 1.0

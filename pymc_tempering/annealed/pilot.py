@@ -14,7 +14,6 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pymc_tempering.annealed.particles import Particles, draw_particles, sweep
-from pymc_tempering.annealed.population import next_beta, systematic
 from pymc_tempering.annealed.transition import (
     ACCEPTANCE,
     N_EVALUATIONS,
@@ -25,6 +24,7 @@ from pymc_tempering.annealed.transition import (
 )
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.ladder import PathSample, fine_grid
+from pymc_tempering.population import next_beta, systematic
 from pymc_tempering.references import Reference
 
 N_PARTICLES, CESS = 256, 0.5

@@ -9,7 +9,6 @@ import pymc as pm
 from pymc_tempering.annealed.islands import Island, combine, genealogy_variance
 from pymc_tempering.annealed.particles import draw_particles, sweep
 from pymc_tempering.annealed.pilot import CESS, run_pilot
-from pymc_tempering.annealed.population import RESAMPLING
 from pymc_tempering.annealed.setup import (
     Clock,
     Schedule,
@@ -23,6 +22,7 @@ from pymc_tempering.annealed.threads import Task, run_tasks
 from pymc_tempering.annealed.transition import N_EVALUATIONS
 from pymc_tempering.annealed.weights import log_mean
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.population import RESAMPLING
 from pymc_tempering.progress import status_line
 from pymc_tempering.references import Reference
 

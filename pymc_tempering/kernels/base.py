@@ -9,9 +9,6 @@ import numpy as np
 ACCEPTANCE, N_EVALUATIONS, DIVERGED = 0, 1, 2
 N_INFO = 3
 
-STEP_SIZE = 0
-"""Position of the step size in a row of tuning numbers."""
-
 CONTINUOUS, BINARY, BOUNDED, INTEGER, JOINT = (
     "continuous", "binary", "bounded", "integer", "joint",
 )  # fmt: skip

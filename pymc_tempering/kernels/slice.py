@@ -9,7 +9,6 @@ from pymc_tempering.compiled import (
     DENSITY,
     INDICES,
     KERNEL_SIGNATURE,
-    MATRIX,
     POINT,
     RNG,
     VECTOR,
@@ -49,45 +48,55 @@ def _log_density(density, point, beta):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(
-    numba.int64(DENSITY, POINT, numba.float64, numba.int64, numba.float64, RNG),
+    numba.int64(DENSITY, POINT, numba.float64, INDICES, VECTOR, VECTOR, RNG),
     cache=True, nogil=True, error_model="numpy",
 )  # fmt: skip
-def _along_axis(density, point, beta, j, width, rng):  # type: ignore[no-untyped-def]
-    """Update a real coordinate by stepping out and shrinkage (Neal 2003); returns evaluations."""
-    x0, ref0, ratio0 = point.x[j], point.values[0], point.values[1]
-    floor = ref0 + beta * ratio0 + np.log(1.0 - rng.random())
-    low = x0 - rng.random() * width
-    high = low + width
+def _along(density, point, beta, block, direction, start, rng):  # type: ignore[no-untyped-def]
+    """Update real coordinates along a direction, whose length is the width of an interval.
+
+    By stepping out and shrinkage (Neal 2003); `start` is scratch. Returns evaluations.
+    """
+    n = block.size
+    for i in range(n):
+        start[i] = point.x[block[i]]
+    log_reference, log_ratio = point.values[0], point.values[1]
+    floor = log_reference + beta * log_ratio + np.log(1.0 - rng.random())
+    low = -rng.random()
+    high = low + 1.0
     to_left = int(rng.random() * MAX_OUT)
     to_right = MAX_OUT - 1 - to_left
     taken = 0
     while to_left > 0:
-        point.x[j] = low
+        for i in range(n):
+            point.x[block[i]] = start[i] + low * direction[i]
         taken += 1
         if not _log_density(density, point, beta) > floor:
             break
-        low -= width
+        low -= 1.0
         to_left -= 1
     while to_right > 0:
-        point.x[j] = high
+        for i in range(n):
+            point.x[block[i]] = start[i] + high * direction[i]
         taken += 1
         if not _log_density(density, point, beta) > floor:
             break
-        high += width
+        high += 1.0
         to_right -= 1
     for _ in range(MAX_SHRINK):
         new = low + rng.random() * (high - low)
-        point.x[j] = new
+        for i in range(n):
+            point.x[block[i]] = start[i] + new * direction[i]
         taken += 1
         if _log_density(density, point, beta) > floor:
             return taken
-        if new < x0:
+        if new < 0.0:
             low = new
         else:
             high = new
-    point.x[j] = x0
-    point.values[0] = ref0
-    point.values[1] = ratio0
+    for i in range(n):
+        point.x[block[i]] = start[i]
+    point.values[0] = log_reference
+    point.values[1] = log_ratio
     return taken
 
 
@@ -143,60 +152,15 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
     return taken
 
 
-@numba.njit(
-    numba.int64(DENSITY, POINT, numba.float64, INDICES, VECTOR, MATRIX, RNG),
-    cache=True, nogil=True, error_model="numpy",
-)  # fmt: skip
-def _along_line(density, point, beta, block, widths, scratch, rng):  # type: ignore[no-untyped-def]
-    """Update all coordinates along a random direction through the state (hit and run)."""
-    n = block.size
-    start, direction = scratch[0], scratch[1]
+@numba.njit(numba.void(VECTOR, VECTOR, RNG), cache=True, nogil=True, error_model="numpy")
+def _draw_direction(direction, widths, rng):  # type: ignore[no-untyped-def]
+    """Draw a random direction, uniform on the ellipsoid of the widths (hit and run)."""
     norm = 0.0
-    for i in range(n):
-        start[i] = point.x[block[i]]
+    for i in range(widths.size):
         direction[i] = rng.standard_normal()
         norm += direction[i] ** 2
-    for i in range(n):
+    for i in range(widths.size):
         direction[i] *= widths[i] / np.sqrt(norm)
-    ref0, ratio0 = point.values[0], point.values[1]
-    floor = ref0 + beta * ratio0 + np.log(1.0 - rng.random())
-    low = -rng.random()
-    high = low + 1.0
-    to_left = int(rng.random() * MAX_OUT)
-    to_right = MAX_OUT - 1 - to_left
-    taken = 0
-    while to_left > 0:
-        for i in range(n):
-            point.x[block[i]] = start[i] + low * direction[i]
-        taken += 1
-        if not _log_density(density, point, beta) > floor:
-            break
-        low -= 1.0
-        to_left -= 1
-    while to_right > 0:
-        for i in range(n):
-            point.x[block[i]] = start[i] + high * direction[i]
-        taken += 1
-        if not _log_density(density, point, beta) > floor:
-            break
-        high += 1.0
-        to_right -= 1
-    for _ in range(MAX_SHRINK):
-        new = low + rng.random() * (high - low)
-        for i in range(n):
-            point.x[block[i]] = start[i] + new * direction[i]
-        taken += 1
-        if _log_density(density, point, beta) > floor:
-            return taken
-        if new < 0.0:
-            low = new
-        else:
-            high = new
-    for i in range(n):
-        point.x[block[i]] = start[i]
-    point.values[0] = ref0
-    point.values[1] = ratio0
-    return taken
 
 
 @numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
@@ -208,14 +172,16 @@ def slice_transition(density, point, beta, block, params, scratch, rng, info):  
     whole = params[WIDTHS + 3 * n : WIDTHS + 4 * n]
     taken = 0
     for _ in range(int(params[LINES])):
-        taken += _along_line(density, point, beta, block, widths, scratch, rng)
+        _draw_direction(scratch[0], widths, rng)
+        taken += _along(density, point, beta, block, scratch[0], scratch[1], rng)
     for i in range(n if params[LINES] == 0.0 else 0):
         if whole[i] > 0.0:
             taken += _along_integers(
                 density, point, beta, block[i], widths[i], lower[i], upper[i], rng
             )
         else:
-            taken += _along_axis(density, point, beta, block[i], widths[i], rng)
+            one = slice(i, i + 1)
+            taken += _along(density, point, beta, block[one], widths[one], scratch[0], rng)
     info[ACCEPTANCE] = 1.0
     info[N_EVALUATIONS] = taken
     info[DIVERGED] = 0.0

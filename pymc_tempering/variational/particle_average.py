@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_tempering.exceptions import NormalizerError
+from pymc_tempering.population import conditional_ess, systematic
 from pymc_tempering.variational.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.groups import Group
 
@@ -45,26 +46,12 @@ class Average:
     accept: float
 
 
-def cess(log_weight: np.ndarray) -> float:
-    """Conditional effective sample size of equally weighted particles, as a share of them."""
-    weight = np.exp(log_weight - log_weight.max())
-    return float(weight.mean() ** 2 / (weight**2).mean())
-
-
 def log_mean_error(log_z: np.ndarray) -> tuple[float, float]:
     """Log of the mean of the groups' unbiased estimates, and its delta-method error."""
     top = log_z.max()
     z = np.exp(log_z - top)
     mean = z.mean()
     return float(top + np.log(mean)), float(z.std(ddof=1) / np.sqrt(len(z)) / mean)
-
-
-def systematic(log_weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return indices of particles, resampled systematically."""
-    weight = np.exp(log_weight - log_weight.max())
-    share = np.cumsum(weight) / weight.sum()
-    places = (rng.random() + np.arange(len(weight))) / len(weight)
-    return np.minimum(np.searchsorted(share, places), len(weight) - 1)
 
 
 def move(
@@ -129,7 +116,7 @@ def particle_average(
                         f"Use lower temperatures; of the fits, {WITHOUT_NORMALIZER}."
                     )
                 log_weight = new_log_c - log_c
-                if cess(log_weight) >= MIN_CESS or ahead <= MIN_STEP * goal:
+                if conditional_ess(log_weight, 1.0) >= MIN_CESS or ahead <= MIN_STEP * goal:
                     break
                 ahead *= 0.5
             by_group = log_weight.reshape(N_GROUPS, size)

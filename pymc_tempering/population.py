@@ -8,7 +8,7 @@ from pymc_tempering.exceptions import LikelihoodError
 
 
 def conditional_ess(log_ratio: np.ndarray, delta: float) -> float:
-    """Effective number of equally weighted particles after a step, as a share of those alive.
+    """Effective number of particles of equal weight after a step, as a share of those alive (CESS).
 
     Particles of zero likelihood die at any step, however small, so they say nothing of its size.
     """

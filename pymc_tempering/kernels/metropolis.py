@@ -20,8 +20,8 @@ from pymc_tempering.kernels.base import (
 from pymc_tempering.mixture import evaluate_values
 
 N_STEPS, WHOLE = 0, 1
-"""Layout of the tuning numbers: proposals of a transition, which coordinates are whole (b), and
-the lower triangle of the proposals' Cholesky factor, row by row."""
+"""Layout of the tuning numbers: proposals of a transition; which coordinates are whole, lower and
+upper bounds, each of length b; the lower triangle of the proposals' Cholesky factor by rows."""
 
 
 @numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
@@ -31,10 +31,12 @@ def metropolis_transition(density, point, beta, block, params, scratch, rng, inf
     start, noise = scratch[0], scratch[1]
     n_steps = int(params[N_STEPS])
     whole = params[WHOLE : WHOLE + n]
-    accepted = 0.0
+    lower, upper = params[WHOLE + n : WHOLE + 2 * n], params[WHOLE + 2 * n : WHOLE + 3 * n]
+    accepted, taken = 0.0, 0
     for _ in range(n_steps):
         log_reference, log_ratio = point.values[0], point.values[1]
-        at = WHOLE + n
+        at = WHOLE + 3 * n
+        inside = True
         for i in range(n):
             start[i] = point.x[block[i]]
             noise[i] = rng.standard_normal()
@@ -43,11 +45,16 @@ def metropolis_transition(density, point, beta, block, params, scratch, rng, inf
             for k in range(i + 1):
                 push += params[at + k] * noise[k]
             at += i + 1
-            point.x[block[i]] += np.rint(push) if whole[i] > 0.0 else push
-        evaluate_values(density, point)
-        new = point.values[0] + beta * point.values[1]
-        change = new - (log_reference + beta * log_ratio)
-        chance = min(1.0, np.exp(change)) if -np.inf < new < np.inf else 0.0
+            new = start[i] + (np.rint(push) if whole[i] > 0.0 else push)
+            inside = inside and lower[i] <= new <= upper[i]
+            point.x[block[i]] = new
+        chance = 0.0
+        if inside:  # a density may not know that there is nothing beyond the bounds
+            evaluate_values(density, point)
+            taken += 1
+            level = point.values[0] + beta * point.values[1]
+            if -np.inf < level < np.inf:
+                chance = min(1.0, np.exp(level - (log_reference + beta * log_ratio)))
         accepted += chance
         if not rng.random() < chance:
             point.values[0] = log_reference
@@ -55,14 +62,14 @@ def metropolis_transition(density, point, beta, block, params, scratch, rng, inf
             for i in range(n):
                 point.x[block[i]] = start[i]
     info[ACCEPTANCE] = accepted / n_steps
-    info[N_EVALUATIONS] = n_steps
+    info[N_EVALUATIONS] = taken
     info[DIVERGED] = 0.0
 
 
 def _pack(step_size: float, cholesky: np.ndarray, block: Block, n_steps: int | None) -> np.ndarray:
     steps = max(5, block.size) if n_steps is None else n_steps
     factor = 2.38 * step_size * cholesky[np.tril_indices(block.size)]
-    return np.concatenate([[steps], block.whole, factor])
+    return np.concatenate([[steps], block.whole, block.lower, block.upper, factor])
 
 
 def RandomWalkMetropolis(target_accept: float = 0.3, n_steps: int | None = None) -> Kernel:

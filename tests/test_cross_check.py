@@ -297,3 +297,19 @@ def test_bad_arguments_are_refused_before_any_work(conjugate):
         pmt.cross_check(idata)
     with pytest.raises(pmt.DataMismatchError, match="lacks"):
         pmt.cross_check(tree(z=x), model, ["bridge_sampling"])
+
+
+def test_results_at_hand_stand_beside_those_of_the_run():
+    idata = gaussian_run(300, random_seed=2)
+    run = pmt.log_marginal_likelihood(idata)
+    at_hand = Evidence(run.log_z + run.mcse, 0.01, "psis_vi", "unchecked", seconds=2.0)
+    check = pmt.cross_check(idata, methods=["rts"], others={"fit": at_hand})
+    assert list(check.table.index) == ["rts", "fit"]
+    assert check.table.loc["fit", ["draws", "seconds"]].tolist() == [OWN, 2.0]
+    assert check.verdict == "agree"
+    with pytest.warns(pmt.TemperingWarning, match="disagree"):
+        pmt.cross_check(idata, methods=["rts"], others={"fit": replace(at_hand, log_z=-99.0)})
+    with pytest.raises(ValueError, match=r"others\['fit'\] must be an Evidence, not float"):
+        pmt.cross_check(idata, methods=["rts"], others={"fit": 3.0})
+    with pytest.raises(ValueError, match="name of a method that runs here: 'rts'"):
+        pmt.cross_check(idata, methods=["rts"], others={"rts": at_hand})

@@ -23,6 +23,7 @@ def cross_check(
     model: pm.Model | None = None,
     methods: Sequence[str] | None = None,
     *,
+    others: Mapping[str, Evidence] | None = None,
     random_seed: int | np.random.Generator | None = None,
     extend_inferencedata: bool = True,
 ) -> CrossCheck:
@@ -48,6 +49,9 @@ def cross_check(
     methods : sequence of str, optional
         Names for :func:`log_marginal_likelihood` ("rts"), or of functions that take a model
         ("bridge_sampling"). By default all that apply.
+    others : mapping of str to Evidence, optional
+        Results at hand by a name for each, of the same model and independent of `idata`: that of
+        a fit (``{"psis_vi": approx.tempering.evidence}``), or of another run.
     random_seed : int or numpy.random.Generator, optional
         Seed of the methods that draw.
     extend_inferencedata : bool, default True
@@ -61,7 +65,8 @@ def cross_check(
     Raises
     ------
     ValueError
-        If a method is not known, or needs a model and there is none.
+        If a method is not known, or needs a model and there is none; if one of ``others`` is no
+        Evidence, or has the name of a method.
     TemperingError
         If no method applies; with ``methods`` given, whatever the first one that fails raises.
 
@@ -87,6 +92,7 @@ def cross_check(
     """
     model = _model(model)
     chosen = _chosen(methods, model)
+    _check_others(others or {}, chosen)
     rng = np.random.default_rng(random_seed)
     entries: list[Entry] = []
     seconds: list[float] = []
@@ -105,6 +111,9 @@ def cross_check(
             entries.append(Entry(label, evidence, draws))
             own = evidence.seconds
             seconds.append(own if np.isfinite(own) else took)
+    for label, evidence in (others or {}).items():
+        entries.append(Entry(label, evidence))
+        seconds.append(evidence.seconds)
     if not entries:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise TemperingError(f"no method can estimate the evidence from this DataTree ({reasons})")
@@ -176,6 +185,18 @@ def _chosen(methods: Sequence[str] | None, model: pm.Model | None) -> list[str]:
     if needy and model is None:
         raise ValueError(f"{needy} need a model: pass model=, or call this inside `with model:`")
     return list(dict.fromkeys(methods))
+
+
+def _check_others(others: Mapping[str, Evidence], chosen: Sequence[str]) -> None:
+    """Refuse results that are none, or whose name a method of this table has."""
+    for name, evidence in others.items():
+        if not isinstance(evidence, Evidence):
+            raise ValueError(
+                f"others[{name!r}] must be an Evidence, not {type(evidence).__name__}; a fit of "
+                "pmt.fit has it as approx.tempering.evidence (None if its prior is improper)."
+            )
+        if name in chosen:
+            raise ValueError(f"others has the name of a method that runs here: {name!r}; rename it")
 
 
 def _run(

@@ -43,8 +43,8 @@ POWER = 0.8
 """The gains of the burn-in fall as t^-0.8: slower than 1 / t, which would hardly forget."""
 
 FLAT = 0.2
-"""A histogram is flat when every rung has this share of its target. The 1 / t gains do the rest:
-from this they start twice as early as from 0.8, the choice for halving alone."""
+"""A histogram is flat when every rung has this share of its target. The 1 / t gains do the rest;
+with 0.8, the usual choice for halving alone, they would begin much later."""
 
 
 def new_schedule(*, flatness: float = FLAT, factor: float = 1.0) -> np.ndarray:

@@ -281,4 +281,4 @@ def _move_to(state: ChainState, old: Plan, new: Plan) -> None:
     state.chain.scalars[1] = top
 
 
-__all__ = ["RB_WEIGHT", "Warmup", "WarmupRound", "warm_up"]
+__all__ = ["RB_WEIGHT", "Warmup", "WarmupRound", "settle", "warm_up"]

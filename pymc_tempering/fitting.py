@@ -84,8 +84,8 @@ def try_fit(
     for attempt in range(1, MAX_TRIALS + 1):
         warmup = warm_up(
             Fitted(prior, components), kernel, rng,
-            ladder_move=options.ladder_move, rungs_per_barrier=options.rungs_per_barrier,
-            cores=cores, n_particles=256,
+            ladder_move=options.ladder_move, weight_adaptation=options.weight_adaptation,
+            rungs_per_barrier=options.rungs_per_barrier, cores=cores, n_particles=256,
         )  # fmt: skip
         trial = run_leg(
             warmup.plan, rng, n_chains=N_TRIAL_CHAINS, n_draws=TRIAL_DRAWS, cores=cores,

@@ -55,6 +55,7 @@ def build_datatree(
         "reference": plan.reference.name,
         "kernel": plan.kernel.name,
         "ladder_move": plan.ladder_move,
+        "weight_adaptation": warmup.weight_adaptation,
         "warmup_converged": int(warmup.converged),
         "annealing_log_z": float(warmup.annealed.log_z[-1]),
         "annealing_seconds": warmup.seconds_annealing,
@@ -170,7 +171,7 @@ def _check_stats(check: Leg) -> xr.Dataset:
 
 
 def _history(outcome: Outcome) -> dict[str, Any]:
-    """Kernel tuning by rung, the initial iterations, and the rounds of the run."""
+    """Kernel tuning by rung, the rounds of the warm-up, and those of the run."""
 
     def columns(prefix: str, dim: str, rows: Sequence[Any], cls: type) -> dict[str, Any]:
         return {

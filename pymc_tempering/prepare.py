@@ -25,6 +25,7 @@ from pymc_tempering.prior_checks import check_reference
 from pymc_tempering.references import Prior, compile_prior
 from pymc_tempering.split import Split, split_model
 from pymc_tempering.warmup import Warmup, warm_up
+from pymc_tempering.weights import WEIGHT_ADAPTATIONS
 
 REFERENCES = ("auto", "prior", "fitted")
 
@@ -41,12 +42,18 @@ class Options:
     betas: Sequence[float] | None = None
     rungs_per_barrier: float = 1.5
     check_tours: int = 100
+    weight_adaptation: str = "rts"
 
     def __post_init__(self) -> None:
         if self.ladder_move not in LADDER_MOVES:
             raise ValueError(
                 f"ladder_move must be one of {', '.join(map(repr, LADDER_MOVES))}, "
                 f"not {self.ladder_move!r}."
+            )
+        if self.weight_adaptation not in WEIGHT_ADAPTATIONS:
+            raise ValueError(
+                "weight_adaptation must be one of "
+                f"{', '.join(map(repr, WEIGHT_ADAPTATIONS))}, not {self.weight_adaptation!r}."
             )
         if self.reference not in REFERENCES:
             raise ValueError(
@@ -169,14 +176,16 @@ def warm_up_prior(
         kernel,
         rng,
         ladder_move=options.ladder_move,
+        weight_adaptation=options.weight_adaptation,
         betas=None if options.betas is None else check_betas(options.betas),
         rungs_per_barrier=options.rungs_per_barrier,
         cores=cores,
         report=report,
     )
     if not warmup.converged:
+        rounds = "initial iterations" if options.weight_adaptation == "rts" else "weights"
         warnings.warn(
-            f"The initial iterations did not settle in {len(warmup.rounds)} rounds: the last one "
+            f"The {rounds} did not settle in {len(warmup.rounds)} rounds: the last one "
             f"visited a rung {np.exp(warmup.rounds[-1].max_log_off):.0f} times too often or too "
             "rarely. Run more draws, and look at pmt.diagnose.",
             TemperingWarning,

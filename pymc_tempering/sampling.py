@@ -42,6 +42,7 @@ def sample(
     target_accept: float = 0.8,
     tempered: Sequence[str] | None = None,
     ladder_move: str = "metropolized_gibbs",
+    weight_adaptation: str = "rts",
     reference: str = "auto",
     betas: Sequence[float] | None = None,
     rungs_per_barrier: float = 1.5,
@@ -98,6 +99,12 @@ def sample(
         How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
         eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
         "nonreversible" keeps a direction until a rejection (Sakai & Hukushima 2016).
+    weight_adaptation : {"rts", "wang_landau", "sams"}, default "rts"
+        How the warm-up learns the weights of the ladder, log Z-hat, before they are frozen: by
+        rounds of frozen weights with an RTS estimate after each (Carlson et al. 2016, section 2.4),
+        or at every iteration, by the Wang-Landau algorithm with gains of 1 / t in the end
+        (Belardinelli & Pereyra 2007) or by self-adjusted mixture sampling (Tan 2017; eq. 19 of
+        Carlson et al.).
     reference : {"auto", "prior", "fitted"}, default "auto"
         Distribution at beta = 0: the prior; a mixture of t's fitted to tempered draws; or
         ("auto") the fitted one where fresh tours from the prior confirm it.
@@ -158,7 +165,9 @@ def sample(
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     goal = Goal(target_mcse, max_time, max_steps)
-    options = Options(ladder_move, reference, betas, rungs_per_barrier, check_tours)
+    options = Options(
+        ladder_move, reference, betas, rungs_per_barrier, check_tours, weight_adaptation
+    )
     model = find_model(model)
     if var_names is not None:
         _check_names(model, var_names)

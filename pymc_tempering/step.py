@@ -86,6 +86,12 @@ class SimulatedTempering(BlockedStep):
         How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
         eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
         "nonreversible" keeps a direction until a rejection (Sakai & Hukushima 2016).
+    weight_adaptation : {"rts", "wang_landau", "sams"}, default "rts"
+        How the warm-up learns the weights of the ladder, log Z-hat, before they are frozen: by
+        rounds of frozen weights with an RTS estimate after each (Carlson et al. 2016, section 2.4),
+        or at every iteration, by the Wang-Landau algorithm with gains of 1 / t in the end
+        (Belardinelli & Pereyra 2007) or by self-adjusted mixture sampling (Tan 2017; eq. 19 of
+        Carlson et al.).
     reference : {"auto", "prior", "fitted"}, default "auto"
         Distribution at beta = 0: the prior; a mixture of t's fitted to tempered draws; or
         ("auto") the fitted one where fresh tours from the prior confirm it.
@@ -146,6 +152,7 @@ class SimulatedTempering(BlockedStep):
         target_accept: float = 0.8,
         tempered: Any = None,
         ladder_move: str = "metropolized_gibbs",
+        weight_adaptation: str = "rts",
         reference: str = "auto",
         betas: Any = None,
         rungs_per_barrier: float = 1.5,
@@ -159,7 +166,9 @@ class SimulatedTempering(BlockedStep):
     ) -> None:
         self.model = find_model(model)
         self.vars = check_vars(self.model, vars)
-        options = Options(ladder_move, reference, betas, rungs_per_barrier, check_tours)
+        options = Options(
+            ladder_move, reference, betas, rungs_per_barrier, check_tours, weight_adaptation
+        )
         warmup_rng = np.random.default_rng(random_seed)
         split = split_model(self.model, tempered)
         prior, compound = compile_with_kernels(

@@ -1,25 +1,18 @@
-"""The automatic warm-up: annealed pass, initial iterations, re-spacing, freeze."""
+"""The automatic warm-up: annealed pass, rounds that learn log Z-hat, freeze."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
 
 from pymc_tempering.annealing import AnnealedPass, anneal
-from pymc_tempering.chains import (
-    ChainState,
-    Plan,
-    clear_record,
-    make_runner,
-    new_record,
-    start_chain,
-)
-from pymc_tempering.engine import RB_WEIGHT, RUNG, VISITS
+from pymc_tempering.chains import ChainState, Plan, start_chain
+from pymc_tempering.engine import RB_WEIGHT, RUNG
 from pymc_tempering.kernels import Compound
 from pymc_tempering.ladder import Ladder, PathSample, place_rungs
 from pymc_tempering.references import Reference
+from pymc_tempering.weights import WEIGHT_ADAPTATIONS, Learner
 
 ITERATIONS_PER_RUNG = 50
 """Iterations of each chain in the first round, per rung; doubled in every further round."""
@@ -36,16 +29,18 @@ MAX_ACCEPT_OFF, MIN_VISITS = 0.15, 20
 
 @dataclass(frozen=True)
 class WarmupRound:
-    """One round of initial iterations.
+    """One round in which log Z-hat was learned.
 
     Attributes
     ----------
     n_rungs, n_iterations : int
         Rungs of its ladder, and iterations of all chains together.
     max_log_off : float
-        Largest |log(c_k / r_k)|.
+        Largest |log(c_k / r_k)|; of the second half, where log Z-hat adapts within the round.
     log_z : float
-        RTS estimate of log Z, in nats.
+        Log Z-hat at beta = 1 after it, in nats.
+    gain : float
+        Gain of its last iteration; 1 for RTS, which takes its step whole.
     seconds : float
     """
 
@@ -53,6 +48,7 @@ class WarmupRound:
     n_iterations: int
     max_log_off: float
     log_z: float
+    gain: float
     seconds: float
 
 
@@ -66,8 +62,10 @@ class Warmup:
     annealed : AnnealedPass
     rounds : tuple of WarmupRound
     converged : bool
-        Whether the last round met the stopping rule of the initial iterations.
+        Whether the last round met the stopping rule.
     seconds_annealing : float
+    weight_adaptation : {"rts", "wang_landau", "sams"}
+        How log Z-hat was learned.
     """
 
     plan: Plan
@@ -75,6 +73,7 @@ class Warmup:
     rounds: tuple[WarmupRound, ...]
     converged: bool
     seconds_annealing: float
+    weight_adaptation: str = "rts"
 
 
 @dataclass(frozen=True)
@@ -106,54 +105,6 @@ class Tuning:
         )
 
 
-def _rts(per_rung: np.ndarray, ladder: Ladder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """RTS eq. (12) of batches of sums (batches, K): log Z (K,), log(c / r) (K,) and its error."""
-    total = per_rung.sum(axis=0)
-    with np.errstate(divide="ignore"):
-        log_c = np.log(total) - np.log(total.sum())
-    off = log_c - ladder.log_weights
-    shares = per_rung / per_rung.sum(axis=1, keepdims=True)
-    n = len(per_rung)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = shares.std(axis=0, ddof=1) / np.sqrt(n) / shares.mean(axis=0)
-    return ladder.log_z + off - off[0], off, error
-
-
-class RoundRunner:
-    """Run chains side by side for a round and return what they saw."""
-
-    def __init__(self, states: list[ChainState], cores: int) -> None:
-        self.states = states
-        self.cores = cores
-
-    def __call__(
-        self, plan: Plan, n_iterations: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Log_ratio (chains, n), rungs (chains, n), visits (K,) and summed acceptance (B, K)."""
-        advance = make_runner(plan)
-        n_rungs, dim = plan.ladder.n_rungs, plan.reference.path.dim
-
-        def one(state: ChainState) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-            record = new_record(n_iterations, n_rungs, dim, n_iterations)
-            clear_record(state)
-            state.chain.accept[:] = 0.0
-            advance(state, record, n_iterations + 1, n_iterations)
-            sums = record.per_rung[: state.n_draws].sum(axis=0) + state.chain.per_rung
-            return record.trace_log_ratio, record.trace_rung, sums[VISITS], state.chain.accept
-
-        with ThreadPoolExecutor(self.cores) as pool:
-            results = list(pool.map(one, self.states))
-        log_ratio, rungs, visits, accept = (np.array(c) for c in zip(*results, strict=True))
-        return log_ratio, rungs, visits.sum(axis=0), accept.sum(axis=0)
-
-
-def _batches(log_ratio: np.ndarray, ladder: Ladder, n_batches: int = 8) -> np.ndarray:
-    """Rao-Blackwell sums by batch of iterations, shape (chains * n_batches, K)."""
-    q = ladder.probabilities(log_ratio)
-    parts = np.array_split(q, n_batches, axis=2)
-    return np.concatenate([part.sum(axis=2).T for part in parts])
-
-
 def _accepts(plan: Plan, visits: np.ndarray, accept: np.ndarray) -> bool:
     """Whether the kernels accept about as often as they should, where that can be told."""
     off = np.abs(_acceptance_off(plan, visits, accept))
@@ -180,6 +131,7 @@ def warm_up(
     rng: np.random.Generator,
     *,
     ladder_move: str,
+    weight_adaptation: str = "rts",
     betas: np.ndarray | None = None,
     rungs_per_barrier: float = 1.5,
     n_chains: int = 4,
@@ -196,18 +148,20 @@ def warm_up(
     kernel : Compound
     rng : numpy.random.Generator
     ladder_move : {"metropolized_gibbs", "gibbs", "nonreversible"}
+    weight_adaptation : {"rts", "wang_landau", "sams"}, default "rts"
+        How log Z-hat is learned after the annealed pass.
     betas : array, optional
         A ladder that the user wants; by default it is placed automatically.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
     n_chains : int, default 4
-        Chains of the initial iterations.
+        Chains of the rounds that learn log Z-hat.
     cores : int, default 1
         Threads that they run on.
     n_particles : int, default 512
         Particles of the annealed pass.
     max_rounds : int, default 8
-        Bound on the rounds of initial iterations.
+        Bound on these rounds.
     report : callable, optional
         Called with a line of progress.
 
@@ -235,38 +189,70 @@ def warm_up(
         )  # fmt: skip
 
     plan = plan_on(place_rungs(sample, rungs_per_barrier) if betas is None else betas, sample)
-    runner = RoundRunner([start_chain(plan, child) for child in rng.spawn(n_chains)], cores)
+    states = [start_chain(plan, child) for child in rng.spawn(n_chains)]
+    learn = WEIGHT_ADAPTATIONS[weight_adaptation](states, cores)
+    plan, rounds, converged = settle(
+        plan, learn, rungs_per_barrier if betas is None else None, max_rounds, report
+    )
+    return Warmup(plan, annealed, tuple(rounds), converged, seconds_annealing, weight_adaptation)
+
+
+def settle(
+    plan: Plan,
+    learn: Learner,
+    rungs_per_barrier: float | None,
+    max_rounds: int,
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[Plan, list[WarmupRound], bool]:
+    """Learn log Z-hat in rounds, tune the kernels, and place the rungs anew once.
+
+    Parameters
+    ----------
+    plan : Plan
+    learn : Learner
+    rungs_per_barrier : float or None
+        For the new rungs; with None they stay.
+    max_rounds : int
+    report : callable, optional
+
+    Returns
+    -------
+    plan : Plan
+    rounds : list of WarmupRound
+    converged : bool
+    """
     rounds: list[WarmupRound] = []
-    converged = False
+    converged, placed = False, rungs_per_barrier is None
     while not converged and len(rounds) < max_rounds:
         started = perf_counter()
         n_iterations = ITERATIONS_PER_RUNG * plan.ladder.n_rungs * 2 ** len(rounds)
-        log_ratio, rung, visits, accept = runner(plan, n_iterations)
-        log_z, off, error = _rts(_batches(log_ratio, plan.ladder), plan.ladder)
+        learned = learn(plan, n_iterations)
+        log_z, off = learned.log_z, learned.off
         max_off = float(np.abs(off).max())
-        ok = (np.abs(off) < MAX_LOG_OFF) | (np.abs(off) < 2 * error)
+        ok = bool(((np.abs(off) < MAX_LOG_OFF) | (np.abs(off) < 2 * learned.error)).all())
         rounds.append(
-            WarmupRound(plan.ladder.n_rungs, log_ratio.size, max_off, float(log_z[-1]),
-                        perf_counter() - started)
+            WarmupRound(plan.ladder.n_rungs, learned.log_ratio.size, max_off, float(log_z[-1]),
+                        learned.gain, perf_counter() - started)
         )  # fmt: skip
-        report(f"Initial iterations, round {len(rounds)}: log Z = {log_z[-1]:.2f}")
-        respaced = False
+        report(f"Learning the weights, round {len(rounds)}: log Z = {log_z[-1]:.2f}")
+        respaced, may_place = False, learn.place(ok)
         if np.isfinite(log_z).all():
-            counts = np.bincount(rung.ravel(), minlength=plan.ladder.n_rungs)
             seen = PathSample(
-                log_ratio.ravel(), plan.ladder.betas, log_z,
-                # The mixture that the chains drew from is q, with Rao-Blackwell occupancies.
-                np.maximum(np.exp(off + plan.ladder.log_weights) * counts.sum(), 1e-300),
+                learned.log_ratio.ravel(), plan.ladder.betas, log_z,
+                np.maximum(learned.counts, 1e-300),
             )  # fmt: skip
-            plan = _tune_steps(plan, visits, accept).with_ladder(plan.ladder.with_log_z(log_z))
-            if len(rounds) == 1 and betas is None:
+            plan = _tune_steps(plan, learned.visits, learned.accept)
+            plan = plan.with_ladder(plan.ladder.with_log_z(log_z))
+            if may_place and not placed:
+                assert rungs_per_barrier is not None
                 old = plan
                 plan = _respace(plan, seen, place_rungs(seen, rungs_per_barrier))
-                for state in runner.states:
+                for state in learn.states:
                     _move_to(state, old, plan)
-                respaced = True
-        converged = bool(ok.all()) and not respaced and _accepts(plan, visits, accept)
-    return Warmup(plan, annealed, tuple(rounds), converged, seconds_annealing)
+                respaced = placed = True
+        accepts = _accepts(plan, learned.visits, learned.accept) if not respaced else False
+        converged = ok and accepts and learn.is_final()
+    return plan, rounds, converged
 
 
 def _respace(plan: Plan, seen: PathSample, betas: np.ndarray) -> Plan:
@@ -295,4 +281,4 @@ def _move_to(state: ChainState, old: Plan, new: Plan) -> None:
     state.chain.scalars[1] = top
 
 
-__all__ = ["RB_WEIGHT", "Warmup", "WarmupRound", "warm_up"]
+__all__ = ["RB_WEIGHT", "Warmup", "WarmupRound", "settle", "warm_up"]

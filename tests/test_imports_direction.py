@@ -45,7 +45,9 @@ MAY_IMPORT = {
         *("compiled", "engine", "kernels", "ladder", "mixture", "path", "population", "references"),
     },
 }
-MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains"}
+MAY_IMPORT["adaptation"] = {"compiled", "engine"}
+MAY_IMPORT["weights"] = {"adaptation", "chains", "engine", "ladder"}
+MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains", "weights"}
 MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {
     *("warmup", "assign", "layout", "prior_checks", "split"),
 }

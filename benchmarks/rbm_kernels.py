@@ -153,10 +153,12 @@ KERNELS = {
 
 def main() -> None:
     arguments = parser(__doc__, 1)
-    arguments.add_argument("--seconds", type=float, default=60.0, help="CPU seconds of each chain")
+    arguments.add_argument("--seconds", type=float, default=45.0, help="CPU seconds of each chain")
     arguments.add_argument("--chains", type=int, default=4)
     arguments.add_argument("--betas", type=float, nargs="+", default=[0.3, 0.6, 1.0])
-    arguments.add_argument("--kernels", nargs="+", default=list(KERNELS), choices=KERNELS)
+    arguments.add_argument(
+        "--kernels", nargs="+", default=["gibbs", "langevin, 5 steps"], choices=KERNELS
+    )
     args = arguments.parse_args()
     model, source = rbm_model()
     rows = [

@@ -16,11 +16,13 @@ import pytensor.tensor as pt
 from pymc.distributions.transforms import Ordered
 from pymc.logprob.transforms import ChainedTransform, CircularTransform, Transform
 from pymc.pytensorf import compile as pymc_compile
+from pymc.pytensorf import pregrad_inner_graphs
 from pytensor.compile import Function
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
@@ -203,11 +205,24 @@ def raveled_graphs(
     ]
     outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio])
     try:
-        return x, clone_replace(outputs, replacements, rebuild_strict=False)
+        return x, _stabilize(clone_replace(outputs, replacements, rebuild_strict=False))
     except (TypeError, NotImplementedError) as error:
         raise GradientError(
             f"The density makes no sense for real values of its discrete variables: {error}"
         ) from error
+
+
+def _stabilize(outputs: list[Variable]) -> list[Variable]:
+    """Rewrite graphs into stable ones before gradients are taken, as PyMC does for its own.
+
+    The gradient of log(sigmoid(x)) as it stands is 0 / 0 from |x| of 37 to 745 on, where draws from
+    a wide prior lie; that of its stable form, a softplus, is finite everywhere. What stops
+    gradients is an operation that does nothing else, and must not be rewritten away.
+    """
+    return list(
+        rewrite_graph(outputs, include=("canonicalize", "stabilize"), exclude=("local_view_op",),
+                      custom_rewrite=pregrad_inner_graphs)
+    )  # fmt: skip
 
 
 def _binary_slope(model: pm.Model, rv: Variable) -> Variable:

@@ -262,20 +262,23 @@ def main() -> None:
             print(f"{kind} {method} {n}: {np.round([r['error'] for r in rows[-args.repeats:]], 2)}",
                   flush=True)  # fmt: skip
     args.out.mkdir(parents=True, exist_ok=True)
-    with (args.out / "hais.csv").open("w", newline="") as file:
+    changed = {"spread": args.spread, "renewal": args.renewal}
+    name = "_".join(["hais", *(f"{key}{value:g}" for key, value in changed.items() if value != 1)])
+    with (args.out / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     text = (
         "# HAIS and AIS on products of 36 experts\n\n"
-        f"`python benchmarks/hais.py --particles {args.particles} --repeats {args.repeats} "
+        f"`python benchmarks/hais.py --models {' '.join(args.models)} --particles "
+        f"{args.particles} --repeats {args.repeats} "
         f"--min-rungs {args.min_rungs} --max-rungs {args.max_rungs} --spread {args.spread:g} "
         f"--renewal {args.renewal:g}`: one evaluation of the "
         "density a distribution and particle, for all three methods. Factors with one standard "
         "deviation to each side, by a bootstrap over repeats.\n"
     )
-    (args.out / "hais.md").write_text(text + tables(rows))
-    draw(rows, args.out / "hais.png")
+    (args.out / f"{name}.md").write_text(text + tables(rows))
+    draw(rows, args.out / f"{name}.png")
     print(tables(rows), f"CPU: {sum(r['cpu_seconds'] for r in rows) / 60:.1f} minutes")
 
 

@@ -4,18 +4,27 @@ Two runs a model. One as users make it (`pmt.sample`, from a fitted reference, w
 gives RTS and MBAR, and the posterior draws for bridge sampling; AIS and HAIS are runs of their own.
 Thermodynamic integration is for a fine ladder from the prior and has a run of its own, with
 `rungs_per_barrier=30`: `ti_rb` by the trapezoid, `ti_corrected_rb` with second moments.
+
+The table is written after each model, and rows of an earlier call that were not asked for are kept:
+
+    python benchmarks/published_check.py --models radiata1 radiata2 --methods rts bridge_sampling
 """
 
+import csv
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 
 from common import Row, parser, save
 from published import PUBLISHED, Published
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import Evidence
+
+BY_RUN, BY_TI = ("rts", "mbar"), ("ti_rb", "ti_corrected_rb")
+OWN = {"ais": pmt.ais, "hais": pmt.hais}
+METHODS = (*BY_RUN, "bridge_sampling", *OWN, *BY_TI)
 
 MAX_MCSE = {"ais": 0.05, "hais": 0.05}
 """Largest mcse asked for, in nats; 0.02 of the others."""
@@ -24,43 +33,59 @@ TI_DRAWS = {"radiata": 1000, "pima": 4000}
 """Draws of each of four chains of the run from the prior."""
 
 
-def evidences(published: Published, seed: int, draws: int, n_particles: int) -> list[tuple]:
-    """Return (method, evidence, rungs, CPU seconds with the run that it needs)."""
-    model, found = published.model, []
+def evidences(
+    published: Published, methods: Sequence[str], seed: int, draws: int, n_particles: int
+) -> Iterator[tuple[str, Evidence, float]]:
+    """Yield method, evidence, and CPU seconds with those of the run that the method reads."""
+    model, quiet = published.model, {"quiet": True, "progressbar": False}
+    began = time.process_time()
 
-    def timed(name: str, run: Callable[[], Evidence], before: float = 0.0) -> None:
+    def seconds(before: float = 0.0) -> float:
+        return before + time.process_time() - began
+
+    if set(methods) & {*BY_RUN, "bridge_sampling"}:
+        idata = pmt.sample(draws, model=model, random_seed=seed, **quiet)
+        sampled = seconds()
+        for method in [name for name in methods if name in BY_RUN]:
+            began = time.process_time()
+            yield method, pmt.log_marginal_likelihood(idata, method), seconds(sampled)
+        if "bridge_sampling" in methods:
+            began = time.process_time()
+            found = pmt.bridge_sampling(idata, model, random_seed=seed)
+            yield "bridge_sampling", found, seconds(sampled)
+    for method in [name for name in methods if name in OWN]:
         began = time.process_time()
-        evidence = run()
-        seconds = before + time.process_time() - began
-        rungs = evidence.betas.size if evidence.betas is not None else 0
-        found.append((name, evidence, rungs, seconds))
-        print(published.name, name, evidence.log_z, evidence.mcse, f"{seconds:.0f} s", flush=True)
+        found = OWN[method](model, n_particles=n_particles, random_seed=seed, progressbar=False)
+        yield method, found, seconds()
+    if set(methods) & set(BY_TI):
+        began = time.process_time()
+        fine = pmt.sample(
+            TI_DRAWS[published.name[:-1]], model=model, random_seed=seed, reference="prior",
+            rungs_per_barrier=30.0, keep=None, **quiet,
+        )  # fmt: skip
+        sampled = seconds()
+        for method in [name for name in methods if name in BY_TI]:
+            began = time.process_time()
+            yield method, pmt.log_marginal_likelihood(fine, method), seconds(sampled)
 
-    quiet = {"quiet": True, "progressbar": False}
-    began = time.process_time()
-    idata = pmt.sample(draws, model=model, random_seed=seed, **quiet)
-    sampled = time.process_time() - began
-    for method in ("rts", "mbar"):
-        timed(method, lambda m=method: pmt.log_marginal_likelihood(idata, m), sampled)
-    timed("bridge_sampling", lambda: pmt.bridge_sampling(idata, model, random_seed=seed), sampled)
-    for name, function in (("ais", pmt.ais), ("hais", pmt.hais)):
-        timed(name, lambda f=function: f(
-            model, n_particles=n_particles, random_seed=seed, progressbar=False
-        ))  # fmt: skip
-    began = time.process_time()
-    fine = pmt.sample(
-        TI_DRAWS[published.name[:-1]], model=model, random_seed=seed, reference="prior",
-        rungs_per_barrier=30.0, keep=None, **quiet,
-    )  # fmt: skip
-    sampled = time.process_time() - began
-    for method in ("ti_rb", "ti_corrected_rb"):
-        timed(method, lambda m=method: pmt.log_marginal_likelihood(fine, m), sampled)
-    return found
+
+def make_row(published: Published, method: str, evidence: Evidence, seconds: float) -> Row:
+    """Compare an evidence with the published one, which has an error of its own."""
+    off = evidence.log_z - published.log_evidence
+    error = (evidence.mcse**2 + published.mcse**2) ** 0.5
+    met = abs(off) < 3.0 * error and evidence.mcse <= MAX_MCSE.get(method, 0.02)
+    return {
+        "model": published.name, "method": method, "log Z": f"{evidence.log_z:.4f}",
+        "mcse": f"{evidence.mcse:.4f}", "published": f"{published.log_evidence:.4f}",
+        "z": f"{off / error:+.2f}", "met": "yes" if met else "no",
+        "rungs": str(evidence.betas.size or "-"), "seconds": f"{seconds:.0f}",
+    }  # fmt: skip
 
 
 def main() -> None:
     arguments = parser(__doc__.splitlines()[0], 1)
     arguments.add_argument("--models", nargs="+", choices=list(PUBLISHED), default=list(PUBLISHED))
+    arguments.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     arguments.add_argument("--draws", type=int, default=1000)
     arguments.add_argument("--particles", type=int, default=400)
     args = arguments.parse_args()
@@ -68,28 +93,25 @@ def main() -> None:
         "draws": str(args.draws), "particles of AIS and HAIS": str(args.particles),
         "seed": str(args.seed), "cores": str(os.cpu_count()),
         "z": "difference to the published value over both errors",
+        "met": "z below 3 and an mcse of at most 0.02, 0.05 of AIS and HAIS",
         "seconds": "CPU time, with that of the run that an estimator reads",
     }  # fmt: skip
-    rows: list[Row] = []
+    rows: dict[tuple[str, str], Row] = {}
+    earlier = args.out / "published_check.csv"
+    if earlier.exists():
+        with earlier.open() as file:
+            kept = csv.DictReader(line for line in file if not line.startswith("#"))
+            rows = {(row["model"], row["method"]): dict(row) for row in kept}
     for name in args.models:
         published = PUBLISHED[name]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = evidences(published, args.seed, args.draws, args.particles)
-        for method, evidence, rungs, seconds in found:
-            off = evidence.log_z - published.log_evidence
-            error = (evidence.mcse**2 + published.mcse**2) ** 0.5
-            rows.append({
-                "model": name, "method": method, "log Z": f"{evidence.log_z:.4f}",
-                "mcse": f"{evidence.mcse:.4f}", "published": f"{published.log_evidence:.4f}",
-                "z": f"{off / error:+.2f}",
-                "met": "yes" if abs(off) < 3.0 * error and (
-                    evidence.mcse <= MAX_MCSE.get(method, 0.02)) else "no",
-                "rungs": str(rungs or "-"), "seconds": f"{seconds:.0f}",
-            })  # fmt: skip
-        save(
-            "published_check", rows, args.out, "Published regressions by many estimators", settings
-        )
+            for found in evidences(published, args.methods, args.seed, args.draws, args.particles):
+                rows[name, found[0]] = make_row(published, *found)
+                print(rows[name, found[0]], flush=True)
+        order = [rows[key] for key in ((m, e) for m in PUBLISHED for e in METHODS) if key in rows]
+        save("published_check", order, args.out, "Published regressions by many estimators",
+             settings)  # fmt: skip
 
 
 if __name__ == "__main__":

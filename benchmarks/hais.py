@@ -9,9 +9,10 @@ scaled to the spread of whitened data as theirs were, and shapes lambda of the S
 which a third has infinite variance, as theirs had.
 
 The error of one run is |log Z-hat - log Z|. How many intermediate distributions each method needs
-for one accuracy is read off its curve of root mean squared errors over repeats.
+for one accuracy is read off a parabola through its root mean squared errors over repeats, log by
+log; the error of that number is from a bootstrap over the repeats.
 
-    python benchmarks/hais.py --particles 200 --repeats 4 --max-rungs 30000
+    python benchmarks/hais.py --particles 200 --repeats 12 --max-rungs 10000
 """
 
 import argparse
@@ -28,7 +29,7 @@ import pytensor.tensor as pt
 from scipy.special import gammaln
 
 from pymc_tempering.annealed.setup import Schedule, anneal_blocks, prior_blocks
-from pymc_tempering.annealed.transition import pack
+from pymc_tempering.annealed.transition import KEEP, pack
 from pymc_tempering.annealed.weights import effective_number, log_mean
 from pymc_tempering.prepare import compile_model
 from pymc_tempering.references import Reference
@@ -37,7 +38,7 @@ RESULTS = Path(__file__).parent / "results"
 DIM = 36
 LEAPFROG_STEP, WALK_STEP = 0.2, 0.1
 METHODS = {"HAIS": "persistent", "AIS, leapfrog": "leapfrog", "AIS, Gaussian": "metropolis"}
-TARGETS = (2.0, 1.0, 0.5, 0.25, 0.1)
+TARGETS = (2.0, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.13, 0.09, 0.06)
 
 LENGTHS = {"laplace": np.sqrt(2.0), "student_t": 0.75}
 """Lengths of the filters that give x the spread of whitened data: variance 1, or quartiles."""
@@ -61,14 +62,14 @@ def filters(length: float, seed: int = 0) -> np.ndarray:
     return length * np.exp(rng.uniform(-0.3, 0.3, size=(DIM, 1))) * (mixing @ rotation)
 
 
-def experts(kind: str) -> Experts:
+def experts(kind: str, spread: float = 1.0) -> Experts:
     """Build the model: sum over experts of energy(phi_l x), from N(0, I).
 
     With u = phi x, Z is the product of the experts' own integrals over |det phi|: 2 for exp(-|u|),
     and sqrt(pi) Gamma(lambda - 1/2) / Gamma(lambda) for (1 + u^2)^(-lambda), whose variance is
-    infinite for lambda <= 3/2.
+    infinite for lambda <= 3/2. x is ``spread`` times as wide as whitened data.
     """
-    phi = filters(LENGTHS[kind])
+    phi = filters(LENGTHS[kind] / spread)
     log_det = np.linalg.slogdet(phi)[1]
     with pm.Model() as model:
         x = pm.Normal("x", shape=DIM)
@@ -86,12 +87,20 @@ def experts(kind: str) -> Experts:
 
 
 def run_once(
-    reference: Reference, transition: str, n_rungs: int, n_particles: int, seed: int, cores: int
+    reference: Reference,
+    transition: str,
+    n_rungs: int,
+    n_particles: int,
+    seed: int,
+    cores: int,
+    renewal: float = 1.0,
 ) -> tuple[float, float, int, float]:
     """Anneal once; returns log Z-hat, effective number, evaluations and CPU seconds."""
     betas = np.linspace(0.0, 1.0, n_rungs)
     step = WALK_STEP if transition == "metropolis" else LEAPFROG_STEP
     params = pack(transition, np.full(n_rungs, step), np.ones((n_rungs, DIM)))
+    if transition == "persistent":  # half of the power is renewed so many times in a unit of time
+        params[:, KEEP] = np.sqrt(2.0 ** (-renewal * step))
     schedule = Schedule(betas, params, 0)
     rng = np.random.default_rng(seed)
     began = process_time()
@@ -100,50 +109,90 @@ def run_once(
     return log_mean(done.log_w), effective_number(done.log_w), done.n_evaluations, seconds
 
 
-def rungs_needed(rungs: np.ndarray, rmse: np.ndarray, target: float) -> float:
-    """Distributions from which on the RMSE stays below a target, by log-log interpolation."""
-    above = np.flatnonzero(rmse >= target)
-    if above.size == 0:
-        return float(rungs[0])
-    last = above[-1]
-    if last == rungs.size - 1:
-        return np.inf
-    at, x, y = np.log(target), np.log(rungs), np.log(rmse)
-    share = (y[last] - at) / (y[last] - y[last + 1])
-    return float(np.exp(x[last] + share * (x[last + 1] - x[last])))
+def parabola(rungs: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Fit log RMSE, of errors (rungs, repeats), by a parabola in log rungs."""
+    rmse = np.sqrt(np.mean(np.square(errors), axis=1))
+    return np.polyfit(np.log(rungs), np.log(rmse), min(2, len(rungs) - 2))
+
+
+def rungs_needed(rungs: np.ndarray, curve: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Distributions at which a curve has each RMSE; NaN outside of those that were run."""
+    x = np.linspace(np.log(rungs[0]), np.log(rungs[-1]), 2000)
+    y = np.minimum.accumulate(np.polyval(curve, x))
+    return np.exp(np.interp(np.log(targets), y[::-1], x[::-1], left=np.nan, right=np.nan))
+
+
+def factors(rows: list[dict], targets: np.ndarray, n_boot: int = 500) -> dict[str, np.ndarray]:
+    """Distributions of each method over those of HAIS for an RMSE, and the sd of its logarithm.
+
+    Returns arrays of shape (2, targets); the mean over targets that both reach is appended as a
+    last column.
+    """
+    rng = np.random.default_rng(0)
+    result = {}
+    table = {method: error_table([r for r in rows if r["method"] == method]) for method in METHODS}
+    for method in METHODS:
+        logs = []
+        for i in range(n_boot + 1):
+            need = {}
+            for name in ("HAIS", method):
+                rungs, errors = table[name]
+                pick = rng.integers(errors.shape[1], size=errors.shape) if i else (
+                    np.tile(np.arange(errors.shape[1]), (len(errors), 1))
+                )  # fmt: skip
+                drawn = np.take_along_axis(errors, pick, axis=1)
+                need[name] = rungs_needed(rungs, parabola(rungs, drawn), targets)
+            logs.append(np.log(need[method] / need["HAIS"]))
+        logs = np.array(logs)
+        both = np.isfinite(logs[0])
+        logs = np.column_stack([logs, np.nanmean(logs[:, both], axis=1) if both.any() else (
+            np.full(n_boot + 1, np.nan)
+        )])  # fmt: skip
+        with np.errstate(invalid="ignore"):
+            result[method] = np.array([np.exp(logs[0]), np.nanstd(logs[1:], axis=0)])
+    return result
+
+
+def error_table(rows: list[dict]) -> tuple[np.ndarray, np.ndarray]:
+    """Rungs (n,) and errors (n, repeats) of the rows of one method."""
+    rungs = np.array(sorted({row["rungs"] for row in rows}))
+    return rungs, np.array([[r["error"] for r in rows if r["rungs"] == n] for n in rungs])
 
 
 def tables(rows: list[dict], targets: tuple[float, ...] = TARGETS) -> str:
     """Write the two tables of each model in Markdown: RMSE by rungs, and rungs by RMSE."""
     lines, names, rule = [], " | ".join(METHODS), "|--:|" + "--:|" * len(METHODS)
+    at = np.array(targets)
     for kind in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == kind]
-        rungs = np.array(sorted({row["rungs"] for row in mine}))
-        curve = {}
-        for method in METHODS:
-            off = [[r["error"] for r in mine if r["method"] == method and r["rungs"] == n]
-                   for n in rungs]  # fmt: skip
-            curve[method] = np.array([np.sqrt(np.mean(np.square(e))) for e in off])
-        repeats = len([r for r in mine if r["method"] == "HAIS" and r["rungs"] == rungs[0]])
+        found = {m: error_table([r for r in mine if r["method"] == m]) for m in METHODS}
+        repeats = found["HAIS"][1].shape[1]
         lines += [f"\n## {kind}: RMSE of log Z in nats, {repeats} repeats\n"]
         lines += [f"| distributions | {names} |", rule]
-        for i, n in enumerate(rungs):
-            lines.append(f"| {n} | " + " | ".join(f"{curve[m][i]:.2f}" for m in METHODS) + " |")
+        for n in sorted({row["rungs"] for row in mine}):
+            cells = []
+            for rungs, errors in found.values():
+                rmse = np.sqrt(np.mean(np.square(errors[rungs == n])))
+                cells.append(f"{rmse:.2f}" if n in rungs else "-")
+            lines.append(f"| {n} | " + " | ".join(cells) + " |")
         lines += [f"\n{kind}: distributions needed for an RMSE, and how many times those of HAIS\n"]
         lines += [f"| RMSE (nats) | {names} |", rule]
-        for target in targets:
-            need = {m: rungs_needed(rungs, curve[m], target) for m in METHODS}
-            if not np.isfinite(need["HAIS"]):
-                continue
-            floor = bool(need["HAIS"] == rungs[0])  # already there with the fewest
-            cells = [f"{'<= ' if floor else ''}{need['HAIS']:.0f}"]
-            for method in list(METHODS)[1:]:
-                least = rungs[-1] if np.isinf(need[method]) else need[method]
-                sign = "> " if np.isinf(need[method]) else ""
-                cells.append(
-                    f"{sign}{least:.0f} ({sign or '>= ' * floor}{least / need['HAIS']:.0f} x)"
-                )
-            lines.append(f"| {target:g} | " + " | ".join(cells) + " |")
+        ratio = factors(mine, at)
+        need = {m: rungs_needed(rungs, parabola(rungs, e), at) for m, (rungs, e) in found.items()}
+        for i, target in enumerate(targets):
+            cells = []
+            for method in METHODS:
+                times, sd = ratio[method][:, i]
+                more = f" ({times:.1f} x, {times * np.exp(-sd):.1f} to {times * np.exp(sd):.1f})"
+                known = method != "HAIS" and np.isfinite(times)
+                cells.append(f"{need[method][i]:.0f}{more if known else ''}".replace("nan", "-"))
+            if any(cell != "-" for cell in cells):
+                lines.append(f"| {target:g} | " + " | ".join(cells) + " |")
+        means = ["1"]
+        for method in list(METHODS)[1:]:
+            times, sd = ratio[method][:, -1]
+            means.append(f"{times:.1f} x, {times * np.exp(-sd):.1f} to {times * np.exp(sd):.1f}")
+        lines.append("| mean of these | " + " | ".join(means) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -155,18 +204,24 @@ def draw(rows: list[dict], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     kinds = list(dict.fromkeys(row["model"] for row in rows))
-    figure, axes = plt.subplots(1, len(kinds), figsize=(5.4 * len(kinds), 4.2), squeeze=False)
+    figure, axes = plt.subplots(2, len(kinds), figsize=(5.4 * len(kinds), 7.6), squeeze=False)
     marks = {"HAIS": ("C0", "x"), "AIS, leapfrog": ("C2", "*"), "AIS, Gaussian": ("C3", ".")}
-    for axis, kind in zip(axes[0], kinds, strict=True):
+    for (axis, below), kind in zip(axes.T, kinds, strict=True):
         mine = [row for row in rows if row["model"] == kind]
         for method, (color, marker) in marks.items():
             points = [(r["rungs"], r["error"]) for r in mine if r["method"] == method]
             axis.plot(*np.array(points).T, marker, color=color, label=method, alpha=0.8)
+            rungs, errors = error_table([r for r in mine if r["method"] == method])
+            rmse = np.sqrt(np.mean(np.square(errors), axis=1))
+            below.plot(rungs, rmse, marker, color=color)
+            fine = np.geomspace(rungs[0], rungs[-1], 100)
+            below.plot(fine, np.exp(np.polyval(parabola(rungs, errors), np.log(fine))), color=color)
         axis.axhline(0.0, color="C0", linestyle="--", linewidth=1.0, label="exact")
         axis.set(xscale="log", xlabel="intermediate distributions", title=f"{kind} experts, 36-D")
-
+        below.set(xscale="log", yscale="log", xlabel="intermediate distributions")
     axes[0, 0].legend(loc="lower right")
     axes[0, 0].set_ylabel("estimate of log Z less exact (nats)")
+    axes[1, 0].set_ylabel("RMSE of log Z (nats), fitted parabola")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -175,23 +230,30 @@ def draw(rows: list[dict], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--particles", type=int, default=200)
-    parser.add_argument("--repeats", type=int, default=4)
-    parser.add_argument("--min-rungs", type=int, default=30)
-    parser.add_argument("--max-rungs", type=int, default=30_000)
+    parser.add_argument("--repeats", type=int, default=12)
+    parser.add_argument("--min-rungs", type=int, default=10)
+    parser.add_argument("--max-rungs", type=int, default=10_000)
+    parser.add_argument("--models", nargs="+", default=["student_t", "laplace"], choices=LENGTHS)
+    parser.add_argument("--spread", type=float, default=1.0, help="standard deviations of x")
+    parser.add_argument("--renewal", type=float, default=1.0,
+                        help="halvings of the momentum's power in a unit of time")  # fmt: skip
     parser.add_argument("--cores", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     n_points = round(2 * np.log10(args.max_rungs / args.min_rungs)) + 1
     grid = np.unique(np.geomspace(args.min_rungs, args.max_rungs, n_points).astype(int))
     rows = []
-    for kind in ("student_t", "laplace"):
-        system = experts(kind)
+    for kind in args.models:
+        system = experts(kind, args.spread)
         reference = compile_model(system.model)
         for n, (method, transition) in product(grid, METHODS.items()):
+            if method == "HAIS" and n > args.max_rungs / 9:
+                continue  # it is there long before
             for seed in range(args.repeats):
                 log_z, ess, evaluations, seconds = run_once(
-                    reference, transition, int(n), args.particles, seed, args.cores
-                )
+                    reference, transition, int(n), args.particles, seed, args.cores,
+                    args.renewal,
+                )  # fmt: skip
                 rows.append({
                     "model": kind, "method": method, "rungs": int(n), "seed": seed,
                     "exact": system.log_z, "error": log_z - system.log_z, "ess": ess,
@@ -200,18 +262,23 @@ def main() -> None:
             print(f"{kind} {method} {n}: {np.round([r['error'] for r in rows[-args.repeats:]], 2)}",
                   flush=True)  # fmt: skip
     args.out.mkdir(parents=True, exist_ok=True)
-    with (args.out / "hais.csv").open("w", newline="") as file:
+    changed = {"spread": args.spread, "renewal": args.renewal}
+    name = "_".join(["hais", *(f"{key}{value:g}" for key, value in changed.items() if value != 1)])
+    with (args.out / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     text = (
         "# HAIS and AIS on products of 36 experts\n\n"
-        f"`python benchmarks/hais.py --particles {args.particles} --repeats {args.repeats} "
-        f"--min-rungs {args.min_rungs} --max-rungs {args.max_rungs}`: one evaluation of the "
-        "density a distribution and particle, for all three methods.\n"
+        f"`python benchmarks/hais.py --models {' '.join(args.models)} --particles "
+        f"{args.particles} --repeats {args.repeats} "
+        f"--min-rungs {args.min_rungs} --max-rungs {args.max_rungs} --spread {args.spread:g} "
+        f"--renewal {args.renewal:g}`: one evaluation of the "
+        "density a distribution and particle, for all three methods. Factors with one standard "
+        "deviation to each side, by a bootstrap over repeats.\n"
     )
-    (args.out / "hais.md").write_text(text + tables(rows))
-    draw(rows, args.out / "hais.png")
+    (args.out / f"{name}.md").write_text(text + tables(rows))
+    draw(rows, args.out / f"{name}.png")
     print(tables(rows), f"CPU: {sum(r['cpu_seconds'] for r in rows) / 60:.1f} minutes")
 
 

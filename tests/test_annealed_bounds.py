@@ -185,9 +185,12 @@ def posterior_of(**variables):
 @pytest.mark.parametrize(
     ("idata", "sentence"),
     [
-        (xr.DataTree(), "no group 'posterior'"),
-        (posterior_of(other=np.zeros((2, 50))), "lacks the free variable 'mu'"),
-        (posterior_of(mu=np.zeros((2, 50, 3))), r"'mu' with shape \(3,\), the model has \(\)"),
+        (xr.DataTree(), "with the group 'posterior'"),
+        (posterior_of(other=np.zeros((2, 50))), r"the posterior lacks \['mu'\]"),
+        (
+            posterior_of(mu=np.zeros((2, 50, 3))),
+            r"'mu' has the shape \(3,\) in the posterior and \(\)",
+        ),
         (posterior_of(mu=np.full((2, 50), np.nan)), "no finite unconstrained value .worst: mu"),
         (posterior_of(mu=np.zeros((2, 5))), "has 10 draws, where 20 are needed"),
     ],
@@ -195,6 +198,15 @@ def posterior_of(**variables):
 def test_a_posterior_that_does_not_fit_is_refused(idata, sentence):
     for method in (pmt.reverse_ais, pmt.sandwich):
         with pytest.raises(pmt.DataMismatchError, match=sentence):
+            method(idata, mean_only(), progressbar=False)
+
+
+def test_a_posterior_of_other_data_is_refused():
+    idata = posterior_of(mu=np.zeros((2, 50)))
+    other = xr.Dataset({"y": (("y_dim_0",), np.array([1.0, 3.5]))})  # 2.5 in the model
+    idata["observed_data"] = xr.DataTree(other)
+    for method in (pmt.reverse_ais, pmt.sandwich):
+        with pytest.raises(pmt.DataMismatchError, match="observed data of"):
             method(idata, mean_only(), progressbar=False)
 
 

@@ -51,10 +51,11 @@ MAY_IMPORT["warmup"] = MAY_IMPORT["annealing"] | {"annealing", "chains", "weight
 MAY_IMPORT["prepare"] = MAY_IMPORT["warmup"] | {
     *("warmup", "assign", "layout", "prior_checks", "split"),
 }
+MAY_IMPORT["unconstrain"] = {"layout", "path"}
 MAY_IMPORT["bridge"] = MAY_IMPORT["prepare"] | {
-    *("prepare", "cycles", "evidence", "fitted", "mixture_fit"),
+    *("prepare", "cycles", "evidence", "fitted", "mixture_fit", "unconstrain"),
 }
-MAY_IMPORT["annealed"] = MAY_IMPORT["prepare"] | {"prepare", "progress", "evidence"}
+MAY_IMPORT["annealed"] = MAY_IMPORT["prepare"] | {"prepare", "progress", "evidence", "unconstrain"}
 MAY_IMPORT["crosscheck"] = MAY_IMPORT["bridge"] | {"annealed", "bridge"}
 MAY_IMPORT["plots"] = MAY_IMPORT["crosscheck"] | {"crosscheck", "datatree", "diagnostics"}
 MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}

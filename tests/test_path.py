@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 from pymc.distributions import transforms
 from scipy import stats
-from scipy.special import gammaln, logsumexp
+from scipy.special import expit, gammaln, logsumexp
 from zoo import X, covariance, downstream, mean_only, zoo
 
 from pymc_tempering import ModelError
@@ -262,6 +262,25 @@ def test_a_size_that_only_pymc_can_tell_is_found():
         value_and_gradients(path, np.ones(3))[0],
         [3 * stats.norm.logpdf(1.0), stats.norm.logpdf(0.3, 3.0, 1.0)],
     )
+
+
+def test_gradients_far_out_under_a_wide_prior_are_finite_and_right(monkeypatch):
+    """Of log(sigmoid) as it is written they are NaN from |x| of 37 on (the planted fault)."""
+    rng = np.random.default_rng(3)
+    table = np.column_stack([np.ones(60), rng.normal(size=(60, 2))])
+    y = rng.random(60) < 0.5
+    with pm.Model() as model:
+        coef = pm.Normal("coef", 0.0, 30.0, shape=3)
+        pm.Bernoulli("y", logit_p=table @ coef, observed=y.astype(int))
+    draws = 30.0 * rng.normal(size=(50, 3))
+    expected = np.array([table.T @ (y - expit(table @ x)) for x in draws])
+    path = compile_path(model)
+    found = np.array([value_and_gradients(path, x)[1][1] for x in draws])
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    monkeypatch.setattr("pymc_tempering.path._stabilize", lambda outputs: outputs)
+    path = compile_path(model)
+    found = np.array([value_and_gradients(path, x)[1][1] for x in draws])
+    assert np.isnan(found).any(axis=1).mean() > 0.5
 
 
 def test_the_smallest_model_is_a_path_too():

@@ -134,7 +134,7 @@ def raise_(
     values = {name: np.asarray(value, dtype=float) for name, value in data.items()}
     if not values:
         raise DataMismatchError("data is empty: name at least one free variable of the model.")
-    check_values(model, {n: v.shape for n, v in values.items()}, "data", every=False)
+    check_values(model, {n: v.shape for n, v in values.items()}, "data")
     rng = np.random.default_rng(random_seed)
     clamped = observe(model, values)
     with status_line(progressbar) as report:

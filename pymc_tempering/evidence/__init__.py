@@ -13,7 +13,8 @@ from pymc_tempering.evidence.likelihood import (
     maximize_likelihood,
     rb_likelihood,
 )
-from pymc_tempering.evidence.mbar import mbar, mbar_log_z
+from pymc_tempering.evidence.mbar import mbar
+from pymc_tempering.evidence.mbar_equations import mbar_log_z
 from pymc_tempering.evidence.overlap import overlap
 from pymc_tempering.evidence.result import BayesFactor, Evidence
 from pymc_tempering.evidence.rts import rts, rts_log_z

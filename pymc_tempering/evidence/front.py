@@ -40,6 +40,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "ti_corrected": Estimator(read_cycles, partial(ti, rule="corrected")),
     "ti_simpson": Estimator(read_cycles, partial(ti, rule="simpson")),
     "ti_rb": Estimator(read_cycles, partial(ti, rao_blackwell=True)),
+    "ti_corrected_rb": Estimator(read_cycles, partial(ti, rule="corrected", rao_blackwell=True)),
     "bar": Estimator(read_run, bar),
     "stepping_stone": Estimator(read_run, stepping_stone),
     "mbar": Estimator(read_run, mbar),
@@ -59,9 +60,9 @@ def log_marginal_likelihood(idata: xr.DataTree, method: str = "rts") -> Evidence
         A run of simulated tempering, converted or not.
     method : str, default "rts"
         "rts" (equation 12 of Carlson et al. 2016), "counts", "ti", "ti_riemann", "ti_corrected",
-        "ti_simpson", "ti_rb", "rb_likelihood", "backward"; from the flat trace that
-        ``keep="log_ratio"`` keeps "bar", "stepping_stone", "mbar", "forward"; or any other name
-        in ``pymc_tempering.evidence.ESTIMATORS``, which says what each is.
+        "ti_simpson", "ti_rb", "ti_corrected_rb", "rb_likelihood", "backward"; from the flat trace
+        that ``keep="log_ratio"`` keeps "bar", "stepping_stone", "mbar", "forward"; or any other
+        name in ``pymc_tempering.evidence.ESTIMATORS``, which says what each is.
 
     Returns
     -------

@@ -97,8 +97,9 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     al. (2016). The means are those of the visits to each rung, or Rao-Blackwellized: by equation
     (21) sum_i q(beta_k | x_i) log_ratio_i / sum_i q(beta_k | x_i), over all iterations.
 
-    The ``mcse`` is that of sampling alone. What the rule itself is off by on this ladder is in
-    ``bias``, estimated and not subtracted, and a warning says where it exceeds the mcse.
+    What the rule itself is off by on this ladder is in ``bias``, estimated and not subtracted. The
+    ``mcse`` holds it: it is the root of the sum of the squares of ``bias`` and of the sampling
+    error, and a warning says where the first is the larger one.
 
     Parameters
     ----------
@@ -110,8 +111,8 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     Returns
     -------
     Evidence
-        Everything in nats. ``details`` holds the two Riemann sums ``lower`` and ``upper``, which
-        bound the integral but for sampling error.
+        Everything in nats. ``details`` holds the sampling error alone, ``sampling_mcse``, and the
+        two Riemann sums ``lower`` and ``upper``, which bound the integral but for that error.
 
     Notes
     -----
@@ -119,7 +120,8 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     log sum_i q(beta | x_i) - log r_beta + log Z-hat_beta *is* the Rao-Blackwellized mean
     (equation 22). So the rule applied to Rao-Blackwellized moments, less the RTS curve, is its
     discretization error on a curve that is close to the true one; with ``rao_blackwell`` it is
-    the difference to RTS itself.
+    the difference to RTS itself. For the same reason there is no "exact" Rao-Blackwellized rule
+    beside RTS: its means on ever more inverse temperatures between the rungs integrate to RTS.
 
     Where the likelihood is zero on a part of the reference, E[log_ratio] is minus infinity at
     beta = 0 and Z jumps there: from 1 to the share of the reference where it is positive. That
@@ -137,6 +139,7 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     rb_columns = [v.reshape(-1, n_rungs) for v in by_weight]
     lost = zero.reshape(-1)
     of_mean, of_variance = RULES[rule](stats.beta)
+    biases: list[FloatArray] = []
 
     def fit(part: BoolArray) -> Fit:
         weight, first, second = (v[part] for v in columns)
@@ -158,7 +161,8 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
         }
         empty = empty_warnings(n_finite, "a straight line between its neighbors")
         bias = _discretization(rule, stats, [v[part] for v in rb_columns], lost[part])
-        return Fit(curve, effects, bias, alarms=tuple(empty), details=bounds)
+        biases.append(bias)
+        return Fit(curve, effects, float(bias[-1]), alarms=tuple(empty), details=bounds)
 
     name = {"trapezoid": "ti"}.get(rule, f"ti_{rule}") + ("_rb" if rao_blackwell else "")
 
@@ -169,9 +173,8 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
             return ""
         return "above" if bias > 0.0 else "below"
 
-    return _with_bias_warning(
-        fit_run(name, stats, cycle_pieces(stats), fit, bias_direction=direction)
-    )
+    found = fit_run(name, stats, cycle_pieces(stats), fit, bias_direction=direction)
+    return _with_discretization(found, biases[0]) if biases else found
 
 
 def _moments(n: FloatArray, first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -183,23 +186,38 @@ def _moments(n: FloatArray, first: FloatArray, second: FloatArray) -> tuple[Floa
 
 def _discretization(
     rule: str, stats: CycleStats, columns: list[FloatArray], lost: FloatArray
-) -> float:
-    """Return the error of a rule on the Rao-Blackwellized integrand, whose integral is RTS."""
+) -> FloatArray:
+    """Return the errors of a rule on the Rao-Blackwellized integrand, whose integral is RTS."""
     weight, first, second = (v.sum(axis=0) for v in columns)
     finite = weight - np.where(stats.beta > 0.0, 0.0, lost.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         jump = np.log(finite[0] / weight[0])
-    by_rule = integrate(rule, stats.beta, *_moments(finite, first, second))[-1] + jump
-    return float(by_rule - rts_log_z(weight, stats.log_z_ladder, stats.log_weight)[-1])
+        by_rule = integrate(rule, stats.beta, *_moments(finite, first, second))
+        by_rule += np.where(stats.beta > 0.0, jump, 0.0)
+        return by_rule - rts_log_z(weight, stats.log_z_ladder, stats.log_weight)
 
 
-def _with_bias_warning(evidence: Evidence) -> Evidence:
-    """Add a sentence where the discretization error exceeds the error that is stated."""
-    if not (np.isfinite(evidence.mcse) and abs(evidence.bias) > evidence.mcse):
-        return evidence
+def _with_discretization(evidence: Evidence, bias: FloatArray) -> Evidence:
+    """Put the discretization errors (K,) into the mcse; say where they exceed that of sampling."""
+    sampling = evidence.mcse
+    size = np.where(np.isfinite(bias), np.abs(bias), np.inf)
+    found = replace(
+        evidence,
+        mcse=float(np.hypot(sampling, size[-1])),
+        log_z_curve_mcse=np.hypot(evidence.log_z_curve_mcse, size),
+        details={**evidence.details, "sampling_mcse": sampling},
+    )
+    if not (np.isfinite(sampling) and size[-1] > sampling):
+        return found
+    if np.isinf(size[-1]):
+        sentence = (
+            f"How far the integration rule of {evidence.method!r} is off cannot be told, since a "
+            'rung has no weight, so the mcse is infinite: sample more draws, or use method="rts".'
+        )
+        return replace(found, verdict="unchecked", warnings=(*evidence.warnings, sentence))
     sentence = (
         f"The integration rule of {evidence.method!r} is off by about {evidence.bias:+.2g} nats on "
-        f"this ladder, more than the mcse of {evidence.mcse:.2g}, which is of sampling alone: use "
+        f"this ladder, more than its sampling error of {sampling:.2g}; the mcse holds both. Use "
         'more rungs, or method="rts", which has no such error.'
     )
-    return replace(evidence, warnings=(*evidence.warnings, sentence))
+    return replace(found, warnings=(*evidence.warnings, sentence))

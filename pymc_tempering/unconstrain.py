@@ -1,6 +1,7 @@
 """Unconstrained draws of any posterior, rebuilt through the model's transforms where needed."""
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
@@ -11,7 +12,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_tempering.exceptions import DataMismatchError, TemperingError
+from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.layout import Layout
 from pymc_tempering.path import freeze_shared
 
@@ -42,10 +43,9 @@ def unconstrained_draws(idata: xr.DataTree, model: pm.Model, layout: Layout) -> 
     Raises
     ------
     DataMismatchError
-        A free variable of the model is not in the posterior, or has another shape there; or the
-        stored observed data are not those of the model.
-    TemperingError
-        There is no posterior, it has no draws, or a draw has no finite unconstrained value.
+        There is no posterior or it has no draws; a free variable of the model is not in it, or has
+        another shape there; a draw has no finite unconstrained value; or the stored observed data
+        are not those of the model.
     """
     posterior = _posterior(idata)
     check_observed(idata, model)
@@ -63,7 +63,7 @@ def unconstrained_draws(idata: xr.DataTree, model: pm.Model, layout: Layout) -> 
     result = np.concatenate(flat, axis=2).astype(float)
     bad = ~np.isfinite(result)
     if bad.any():
-        raise TemperingError(
+        raise DataMismatchError(
             f"{bad.any(axis=2).mean():.2%} of the posterior draws have no finite unconstrained "
             f"value (worst: {layout.label(int(bad.mean(axis=(0, 1)).argmax()))}): they were "
             "rounded to the edge of their support, or are NaN. Sample again and save the "
@@ -101,10 +101,40 @@ def check_observed(idata: xr.DataTree, model: pm.Model) -> None:
         )
 
 
+def unconstrained_graphs(
+    model: pm.Model, rvs: Sequence[Variable]
+) -> tuple[dict[Variable, Variable], list[Variable]]:
+    """Build the graphs of some free variables' values out of the constrained values of all.
+
+    A transform may depend on other variables (the bounds of an interval), which take their
+    constrained values then; observed ones take the data.
+
+    Returns
+    -------
+    stand_in : dict
+        The input that stands for each free variable's constrained value.
+    graphs : list of Variable
+        Unconstrained values of ``rvs``, in their order.
+    """
+    stand_in = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
+    replaced = stand_in | {
+        rv: model.rvs_to_values[rv].astype(rv.type.dtype) for rv in model.observed_RVs
+    }
+    graphs = []
+    for rv in rvs:
+        transform = model.rvs_to_transforms[rv]
+        value = stand_in[rv]
+        if transform is not None:
+            arguments = graph_replace(list(rv.owner.inputs), replaced, strict=False)
+            value = transform.forward(value, *arguments)
+        graphs.append(value)
+    return stand_in, freeze_shared(graphs)
+
+
 def _posterior(idata: xr.DataTree) -> xr.Dataset:
     if not isinstance(idata, xr.DataTree) or "posterior" not in idata.children:
         held = f" with {sorted(idata.children)}" if isinstance(idata, xr.DataTree) else ""
-        raise TemperingError(
+        raise DataMismatchError(
             f"expected an xarray.DataTree with the group 'posterior', got "
             f"{type(idata).__name__}{held}: pass what pm.sample, nutpie or pymc_tempering.sample "
             "returned."
@@ -112,7 +142,7 @@ def _posterior(idata: xr.DataTree) -> xr.Dataset:
     posterior = idata["posterior"].to_dataset()
     missing = [dim for dim in ("chain", "draw") if not posterior.sizes.get(dim)]
     if missing:
-        raise TemperingError(
+        raise DataMismatchError(
             f"the posterior has no draws along {missing}: select with lists, as in "
             "isel(chain=[0]), to keep both dimensions."
         )
@@ -135,23 +165,13 @@ def _values(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:
     return values
 
 
-def _rebuild(posterior: xr.Dataset, model: pm.Model, rvs: list[Variable]) -> dict[str, np.ndarray]:
+def _rebuild(
+    posterior: xr.Dataset, model: pm.Model, rvs: Sequence[Variable]
+) -> dict[str, np.ndarray]:
     """Send constrained draws of some variables through their transforms, by value variable."""
-    stand_in = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
-    replaced = stand_in | {
-        rv: model.rvs_to_values[rv].astype(rv.type.dtype) for rv in model.observed_RVs
-    }
-    values = []
-    for rv in rvs:
-        transform = model.rvs_to_transforms[rv]
-        value = stand_in[rv]
-        if transform is not None:
-            arguments = graph_replace(list(rv.owner.inputs), replaced, strict=False)
-            value = transform.forward(value, *arguments)
-        values.append(value)
+    stand_in, values = unconstrained_graphs(model, rvs)
     if not values:
         return {}
-    values = freeze_shared(values)
     used = set(graph_inputs(values))
     needed = [rv for rv in model.free_RVs if stand_in[rv] in used]
     missing = [rv.name for rv in needed if rv.name not in posterior]

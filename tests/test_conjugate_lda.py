@@ -19,7 +19,7 @@ from pymc_tempering.variational.conjugate import (
 )
 from pymc_tempering.variational.conjugate.heldout import split_documents
 from pymc_tempering.variational.conjugate.lda import log_moment
-from pymc_tempering.variational.conjugate.lda_kernels import psi
+from pymc_tempering.variational.conjugate.special import exp, log, log_gamma, psi
 
 
 def plain_document(model, lam, counts, s, *, paper=False):
@@ -78,9 +78,15 @@ def test_counts_in_the_exponent_as_printed_do_not_give_the_optimum():
     assert (np.array(right) > np.array(printed) + 0.01).all()
 
 
-def test_digamma():
+def test_special_functions():
     x = np.concatenate([np.geomspace(1e-6, 1e6, 400), [1.4616321449683622]])
-    np.testing.assert_allclose([psi(v) for v in x], digamma(x), rtol=1e-11, atol=2e-11)
+    np.testing.assert_allclose([psi(v) for v in x], digamma(x), rtol=5e-13, atol=5e-13)
+    np.testing.assert_allclose([log_gamma(v) for v in x], gammaln(x), rtol=5e-13, atol=5e-13)
+    np.testing.assert_allclose([log(v) for v in x], np.log(x), rtol=5e-16, atol=5e-16)
+    x = np.concatenate([[0.0], -np.geomspace(1e-12, 707.9, 400), np.geomspace(1e-12, 709.0, 400)])
+    np.testing.assert_allclose([exp(v) for v in x], np.exp(x), rtol=5e-16)
+    assert exp(-709.0) == exp(-np.inf) == 0.0
+    assert np.isnan([exp(np.nan), psi(np.nan), psi(np.inf), log_gamma(np.nan)]).all()
 
 
 def test_online_updates_are_those_of_scikit_learn():

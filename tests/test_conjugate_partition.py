@@ -15,6 +15,7 @@ from pymc_tempering.variational.conjugate import (
     FactorialMixture,
     GaussianMixture,
     lda_log_partition,
+    moments,
 )
 from pymc_tempering.variational.conjugate.lda_partition import draw_log_sums
 from pymc_tempering.variational.conjugate.moments import log_tempered_moment
@@ -189,3 +190,33 @@ def test_options_are_checked():
         lda_log_partition(TINY, COUNTS, [1.0], estimate="exact")
     with pytest.raises(ValueError, match='form="joint"'):
         lda_log_partition(TINY, COUNTS, [1.0], estimate="one_topic", form="marginal")
+
+
+@pytest.mark.parametrize(("a", "size"), [(0.02, 2000), (0.5, 40)])
+def test_saddle_point_of_a_tempered_moment_is_the_power_of_the_series(a, size, monkeypatch):
+    def values():
+        return np.array([log_tempered_moment(a, size, 17_000, s) for s in (0.5, 0.9, 0.9999)])
+
+    by_saddle_point, few_orders = values(), moments._few_orders
+    monkeypatch.setattr(moments, "_few_orders", lambda n: (few_orders(n)[0], 0.0))
+    unweighted = values()  # planted: each order counted once
+    monkeypatch.setattr(moments, "MANY", np.inf)
+    exact = values()
+    np.testing.assert_allclose(by_saddle_point, exact, atol=0.01)
+    assert np.abs(unweighted - exact).max() > 0.02
+
+
+def test_lda_takes_the_larger_of_its_lower_bounds():
+    # a flat prior of the words favors Jensen's bound, a sparse one the terms of one topic
+    counts, temperatures, larger = np.full((40, 60), 7), np.array([1.0, 1.2, 1.5]), []
+    for eta in (2.0, 0.02):
+        model = LDA(20, alpha=0.05, eta=eta)
+        checked = model.check(counts)
+        jensen, one = (
+            lda_log_partition(model, checked, temperatures, estimate=name)
+            for name in ("jensen_mean", "one_topic")
+        )
+        stated = model.log_partition(checked, temperatures)
+        np.testing.assert_allclose(stated, np.maximum(jensen, one), rtol=1e-12)
+        larger.append((one > jensen)[1:].all())
+    assert larger == [False, True]

@@ -33,7 +33,7 @@ def check_counts(counts: Any) -> sp.csr_array:
                 f"document {row} has a count of {matrix.data[at]} for word {matrix.indices[at]}: "
                 "counts must be whole and not negative (LDA takes no tf-idf weights)"
             )
-    totals = _row_totals(matrix)
+    totals = row_totals(matrix)
     if (totals == 0).any():
         empty = np.flatnonzero(totals == 0)
         raise DataError(
@@ -62,7 +62,8 @@ def _as_csr(counts: Any) -> sp.csr_array:
     return matrix
 
 
-def _row_totals(matrix: sp.csr_array) -> np.ndarray:
+def row_totals(matrix: sp.csr_array) -> np.ndarray:
+    """Return the number of words of each document, read piece by piece."""
     totals = np.zeros(matrix.shape[0])
     indptr = np.asarray(matrix.indptr)
     step = max(1, AT_ONCE * matrix.shape[0] // max(1, matrix.nnz))

@@ -8,21 +8,30 @@ import numpy as np
 import scipy.sparse as sp
 import xarray as xr
 from scipy.interpolate import CubicSpline
-from scipy.special import digamma, gammaln, logsumexp
+from scipy.special import digamma, gammaln
 
 from pymc_tempering.exceptions import DataError
 from pymc_tempering.variational.conjugate.arrays import positive, whole
-from pymc_tempering.variational.conjugate.counts import check_counts, n_tokens, take_documents
+from pymc_tempering.variational.conjugate.counts import (
+    check_counts,
+    n_tokens,
+    row_totals,
+    take_documents,
+)
 from pymc_tempering.variational.conjugate.lda_kernels import (
+    add_word_moments,
     expected_log_words,
+    log_topic_moments,
     update_documents,
     word_statistics,
 )
+from pymc_tempering.variational.conjugate.moments import log_tempered_moment
 from pymc_tempering.variational.conjugate.parallel import over_rows
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
 
-NODES = 12
-"""Inverse temperatures at which the moments of the topics are computed; between them, splines."""
+MIN_NODES, MORE_NODES = 5, 8
+"""Inverse temperatures at which moments are computed, and how many more if they span a factor of
+100; splines between them."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +58,8 @@ class LDA:
 
     Notes
     -----
-    log C(T) has no closed form; the model's `log_partition` is the tighter of the two Jensen
-    bounds, in closed form: :func:`lda_log_partition` says what else there is.
+    log C(T) has no closed form; the model's `log_partition` is the larger of two lower bounds in
+    closed form, "jensen_mean" and "one_topic" of :func:`lda_log_partition`.
 
     Examples
     --------
@@ -175,10 +184,23 @@ class LDA:
         return float(value + self.n_topics * constant)
 
     def log_partition(self, data: sp.csr_array, temperatures: np.ndarray) -> np.ndarray:
-        """Return the closed-form Jensen bound N_tot log E[sum_kv (theta_k beta_kv)^(1/T)]."""
-        return n_tokens(data) * self.log_partition_per_word(
-            data.shape[1], 1.0 / np.asarray(temperatures)
-        )
+        """Return the larger of two lower bounds in closed form.
+
+        Jensen's N_tot log E[sum_kv (theta_k beta_kv)^(1/T)], and `log_one_topic`.
+        """
+        inv_temps = 1.0 / np.asarray(temperatures, dtype=float)
+        jensen = n_tokens(data) * self.log_partition_per_word(data.shape[1], inv_temps)
+        return np.maximum(jensen, self.log_one_topic(data, inv_temps))
+
+    def log_one_topic(self, data: sp.csr_array, inv_temps: np.ndarray) -> np.ndarray:
+        """Return the log of the part of C(T) in which all words of a corpus have one topic."""
+        lengths, size, n_words = row_totals(data), self.n_topics, data.shape[1]
+        values = []
+        for s in inv_temps:
+            theta = log_moment(self.topic_prior, size * self.topic_prior, s * lengths).sum()
+            beta = log_tempered_moment(self.word_prior, n_words, int(lengths.sum()), float(s))
+            values.append(np.log(size) + theta + beta)
+        return np.array(values)
 
     def log_partition_per_word(self, n_words: int, inv_temps: np.ndarray) -> np.ndarray:
         """Return log E[sum_kv (theta_k beta_kv)^s] over the priors of theta and beta."""
@@ -191,10 +213,10 @@ class LDA:
         self, lam: Globals, data: sp.csr_array, inv_temps: np.ndarray
     ) -> np.ndarray:
         """Return log sum_v E[beta_kv^s] at a few s between the extremes, shape (nodes, K)."""
-        total = lam[0].sum(axis=0)
-        return np.array(
-            [logsumexp(log_moment(lam[0], total, s), axis=0) for s in _nodes(inv_temps)]
-        )
+        total, nodes = lam[0].sum(axis=0), _nodes(inv_temps)
+        sums = np.zeros((nodes.size, self.n_topics))
+        add_word_moments(np.ascontiguousarray(lam[0], dtype=float), nodes, sums)
+        return np.asarray(np.log(sums) + gammaln(total) - gammaln(total + nodes[:, None]))
 
     def log_normalizers(
         self, table: np.ndarray, data: sp.csr_array, state: np.ndarray, inv_temps: np.ndarray
@@ -204,11 +226,9 @@ class LDA:
         Computed at a few s = 1/T, and by cubic splines in log s between them.
         """
         total, nodes = state.sum(axis=1)[:, None], _nodes(inv_temps)
-        columns = [
-            logsumexp(log_moment(state, total, s) + row, axis=1)
-            for s, row in zip(nodes, table, strict=True)
-        ]
-        per_word = np.stack(columns, axis=1)
+        per_word = np.empty((len(state), nodes.size))
+        log_topic_moments(state, nodes, table, per_word)
+        per_word += gammaln(total) - gammaln(total + nodes)
         if len(nodes) > 1:
             per_word = CubicSpline(np.log(nodes), per_word, axis=1)(np.log(inv_temps))
         return np.asarray(data.sum(axis=1))[:, None] * per_word
@@ -241,8 +261,9 @@ class LDA:
 def _nodes(inv_temps: np.ndarray) -> np.ndarray:
     """Return the s, increasing, at which the moments of theta and beta are computed."""
     if len(inv_temps) == 1:
-        return inv_temps
-    return np.geomspace(inv_temps.min(), inv_temps.max(), NODES)
+        return np.asarray(inv_temps, dtype=float)
+    low, high = inv_temps.min(), inv_temps.max()
+    return np.geomspace(low, high, MIN_NODES + int(MORE_NODES * np.log(high / low) / np.log(100.0)))
 
 
 def log_moment(a: Any, total: Any, power: Any) -> Any:

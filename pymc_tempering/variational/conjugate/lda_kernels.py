@@ -6,25 +6,29 @@ import numba
 import numpy as np
 from numba import float64, int64, void
 
+from pymc_tempering.variational.conjugate.special import exp, log, log_gamma, psi
+
 VECTOR, MATRIX, INDICES = float64[::1], float64[:, ::1], int64[::1]
 SUMS = {"reassoc", "contract"}  # sums in any order, so that they use vector instructions
 
 
-@numba.njit(float64(float64), cache=True, nogil=True)
-def psi(x):  # type: ignore[no-untyped-def]
-    """Digamma of x > 0: six steps of its recurrence in one division, then the asymptotic series."""
-    a, b, c = x * (x + 5.0), (x + 1.0) * (x + 4.0), (x + 2.0) * (x + 3.0)
-    # sum of 1 / (x + i), i = 0 to 5, paired so that each pair has the numerator 2 x + 5
-    steps = (2.0 * x + 5.0) * (b * c + a * c + a * b) / (a * b * c)
-    y = 1.0 / (x + 6.0)
-    z = y * y
-    series = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z / 132.0))))
-    return math.log(x + 6.0) - 0.5 * y - series - steps
+@numba.njit(
+    float64(VECTOR),
+    cache=True,
+    nogil=True,
+    error_model="numpy",
+    fastmath={"nnan", "nsz", "reassoc"},
+)
+def _largest(values):  # type: ignore[no-untyped-def]
+    top = -np.inf
+    for k in range(values.size):
+        top = max(top, values[k])
+    return top
 
 
 @numba.njit(
     void(MATRIX, VECTOR, INDICES, float64, MATRIX, MATRIX, VECTOR, int64, int64),
-    cache=True, nogil=True,
+    cache=True, nogil=True, error_model="numpy",
 )  # fmt: skip
 def expected_log_words(lam, psi_total, words, s, out, softened, top, first, last):  # type: ignore[no-untyped-def]
     """Write E[log beta_kv] of some words, its top over topics, and exp(s * (it - top)).
@@ -32,17 +36,17 @@ def expected_log_words(lam, psi_total, words, s, out, softened, top, first, last
     Rows `first` to `last`; the last of the three only if `softened` has rows.
     """
     for i in range(first, last):
-        best = -np.inf
-        for k in range(lam.shape[1]):
-            out[i, k] = psi(lam[words[i], k]) - psi_total[k]
-            best = max(best, out[i, k])
-        top[i] = best
+        row, own = lam[words[i]], out[i]
+        for k in range(row.size):
+            own[k] = psi(row[k]) - psi_total[k]
+        top[i] = _largest(own)
         if softened.shape[0]:
-            for k in range(lam.shape[1]):
-                softened[i, k] = math.exp(s * (out[i, k] - best))
+            soft = softened[i]
+            for k in range(row.size):
+                soft[k] = exp(s * (own[k] - top[i]))
 
 
-@numba.njit(void(VECTOR, VECTOR), cache=True, nogil=True)
+@numba.njit(void(VECTOR, VECTOR), cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
 def _expected_log(gamma, out):  # type: ignore[no-untyped-def]
     total = 0.0
     for k in range(gamma.size):
@@ -52,20 +56,19 @@ def _expected_log(gamma, out):  # type: ignore[no-untyped-def]
         out[k] = psi(gamma[k]) - shift
 
 
-@numba.njit(float64(VECTOR, float64, VECTOR), cache=True, nogil=True)
+@numba.njit(float64(VECTOR, float64, VECTOR), cache=True, nogil=True, error_model="numpy")
 def _soften(log_theta, s, out):  # type: ignore[no-untyped-def]
     """Write exp(s * (log_theta - top)); return top, so that nothing underflows."""
-    top = -np.inf
+    top = _largest(log_theta)
     for k in range(log_theta.size):
-        top = max(top, log_theta[k])
-    for k in range(log_theta.size):
-        out[k] = math.exp(s * (log_theta[k] - top))
+        out[k] = exp(s * (log_theta[k] - top))
     return top
 
 
 @numba.njit(
-    void(VECTOR, VECTOR, MATRIX, int64, VECTOR, VECTOR), cache=True, nogil=True, fastmath=SUMS
-)
+    void(VECTOR, VECTOR, MATRIX, int64, VECTOR, VECTOR),
+    cache=True, nogil=True, error_model="numpy", fastmath=SUMS,
+)  # fmt: skip
 def _assign_words(theta, count, table, n_words, ratio, out):  # type: ignore[no-untyped-def]
     """Sum q(z) over words without its factor theta: sum_v n_v table_vk / (theta . table_v).
 
@@ -102,7 +105,7 @@ def _assign_words(theta, count, table, n_words, ratio, out):  # type: ignore[no-
         VECTOR, INDICES, INDICES, MATRIX, MATRIX, VECTOR, VECTOR, float64, int64, float64,
         MATRIX, MATRIX, VECTOR, VECTOR, VECTOR, int64, int64,
     ),
-    cache=True, nogil=True, fastmath=SUMS,
+    cache=True, nogil=True, error_model="numpy", fastmath=SUMS,
 )  # fmt: skip
 def update_documents(  # type: ignore[no-untyped-def]
     counts, words, indptr, log_beta, softened, top, inv_temp, alpha, max_iter, tol,
@@ -128,12 +131,14 @@ def update_documents(  # type: ignore[no-untyped-def]
         begin, n_words, s = indptr[d], indptr[d + 1] - indptr[d], inv_temp[d]
         own, count, part = theta[d], counts[begin : begin + n_words], ratio[begin : begin + n_words]
         for w in range(n_words):
-            row = words[begin + w]
-            for k in range(size):
-                if softened.shape[0]:
-                    table[w, k] = softened[row, k]
-                else:
-                    table[w, k] = math.exp(s * (log_beta[row, k] - top[row]))
+            row, soft = words[begin + w], table[w]
+            if softened.shape[0]:
+                shared = softened[row]
+                for k in range(size):
+                    soft[k] = shared[k]
+            else:
+                for k in range(size):
+                    soft[k] = exp(s * (log_beta[row, k] - top[row]))
         for _ in range(max_iter):
             _expected_log(gamma[d], log_theta)
             _soften(log_theta, s, own)
@@ -150,16 +155,16 @@ def update_documents(  # type: ignore[no-untyped-def]
         _assign_words(own, count, table, n_words, part, total)
         joint, bound = 0.0, 0.0
         for w in range(n_words):
-            row = words[begin + w]
-            inner = 0.0
+            row, soft = words[begin + w], table[w]
+            expected, inner = log_beta[row], 0.0
             for k in range(size):
-                inner += own[k] * table[w, k] * log_beta[row, k]
+                inner += own[k] * soft[k] * expected[k]
             joint += part[w] * inner
-            bound += count[w] * (math.log(count[w] / part[w]) + s * (top[row] + best))
+            bound += count[w] * (log(count[w] / part[w]) + s * (top[row] + best))
         prior, gamma_total = constant, 0.0
         for k in range(size):
             joint += own[k] * total[k] * log_theta[k]
-            prior += (alpha - gamma[d, k]) * log_theta[k] + math.lgamma(gamma[d, k])
+            prior += (alpha - gamma[d, k]) * log_theta[k] + log_gamma(gamma[d, k])
             gamma_total += gamma[d, k]
         log_joint[d] = joint
         rest[d] = bound - s * joint + prior - math.lgamma(gamma_total)
@@ -169,7 +174,7 @@ def update_documents(  # type: ignore[no-untyped-def]
     void(
         INDICES, INDICES, MATRIX, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, INDICES, MATRIX
     ),
-    cache=True, nogil=True,
+    cache=True, nogil=True, error_model="numpy",
 )  # fmt: skip
 def word_statistics(  # type: ignore[no-untyped-def]
     words, indptr, log_beta, softened, top, inv_temp, weights, theta, ratio, vocabulary, out
@@ -185,9 +190,42 @@ def word_statistics(  # type: ignore[no-untyped-def]
                     partial[row, k] += factor * theta[d, k]
             else:
                 for k in range(size):
-                    soft = math.exp(inv_temp[d] * (log_beta[row, k] - top[row]))
+                    soft = exp(inv_temp[d] * (log_beta[row, k] - top[row]))
                     partial[row, k] += factor * theta[d, k] * soft
     for row in range(vocabulary.size):
         for k in range(size):
             soft = softened[row, k] if softened.shape[0] else 1.0
             out[vocabulary[row], k] += soft * partial[row, k]
+
+
+@numba.njit(void(MATRIX, VECTOR, MATRIX), cache=True, nogil=True, error_model="numpy")
+def add_word_moments(lam, powers, out):  # type: ignore[no-untyped-def]
+    """Add sum_v Gamma(lam_vk + s) / Gamma(lam_vk) to `out`, shape (S, K), for each power s."""
+    size = lam.shape[1]
+    base = np.empty(size)
+    for v in range(lam.shape[0]):
+        row = lam[v]
+        for k in range(size):
+            base[k] = log_gamma(row[k])
+        for i in range(powers.size):
+            s, own = powers[i], out[i]
+            for k in range(size):
+                own[k] += exp(log_gamma(row[k] + s) - base[k])
+
+
+@numba.njit(
+    void(MATRIX, VECTOR, MATRIX, MATRIX), cache=True, nogil=True, error_model="numpy", fastmath=SUMS
+)
+def log_topic_moments(gamma, powers, table, out):  # type: ignore[no-untyped-def]
+    """Write log sum_k exp(table_sk) Gamma(gamma_dk + s) / Gamma(gamma_dk), shape (n, S)."""
+    size = gamma.shape[1]
+    base = np.empty(size)
+    for d in range(gamma.shape[0]):
+        row = gamma[d]
+        for k in range(size):
+            base[k] = log_gamma(row[k])
+        for i in range(powers.size):
+            s, own, total = powers[i], table[i], 0.0
+            for k in range(size):
+                total += exp(log_gamma(row[k] + s) - base[k] + own[k])
+            out[d, i] = log(total)

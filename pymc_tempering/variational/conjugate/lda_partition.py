@@ -8,8 +8,7 @@ from scipy.special import logsumexp
 
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.variational.conjugate.counts import n_tokens
-from pymc_tempering.variational.conjugate.lda import LDA, log_moment
-from pymc_tempering.variational.conjugate.moments import log_tempered_moment
+from pymc_tempering.variational.conjugate.lda import LDA
 from pymc_tempering.variational.conjugate.temperatures import check_temperatures
 
 ESTIMATES = ("monte_carlo", "jensen_log", "jensen_mean", "one_topic", "upper")
@@ -90,12 +89,12 @@ def lda_log_partition(
         raise ValueError('estimate="one_topic" is for form="joint": in the other, z is gone.')
     counts, inv = model.check(data), 1.0 / grid
     if estimate == "one_topic":
-        return _one_topic(model, counts, inv)
+        return model.log_one_topic(counts, inv)
     if estimate == "upper":
         cells = counts.shape[1] * (model.n_topics if form == "joint" else 1)
         return np.asarray(n_tokens(counts) * (1.0 - inv) * np.log(cells))
     if estimate == "jensen_mean" and form == "joint":
-        return model.log_partition(counts, grid)
+        return n_tokens(counts) * model.log_partition_per_word(counts.shape[1], inv)
     rng = np.random.default_rng(random_seed)
     log_s = draw_log_sums(model, counts.shape[1], inv, form, topic_draws, document_draws, rng)
     log_s[inv == 1.0] = 0.0
@@ -167,15 +166,3 @@ def _ess(log_weights: np.ndarray) -> np.ndarray:
     """Return Kish's effective number of draws, along the last axis."""
     first, second = logsumexp(log_weights, axis=-1), logsumexp(2.0 * log_weights, axis=-1)
     return np.asarray(np.exp(2.0 * first - second))
-
-
-def _one_topic(model: LDA, counts: Any, inv: np.ndarray) -> np.ndarray:
-    """Return the log of K times the integral with every z equal to 1."""
-    lengths, size = np.asarray(counts.sum(axis=1), dtype=float), model.n_topics
-    total, n_words = n_tokens(counts), counts.shape[1]
-    values = []
-    for s in inv:
-        theta = log_moment(model.topic_prior, size * model.topic_prior, s * lengths).sum()
-        beta = log_tempered_moment(model.word_prior, n_words, int(total), float(s))
-        values.append(np.log(size) + theta + beta)
-    return np.array(values)

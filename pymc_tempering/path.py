@@ -205,14 +205,14 @@ def raveled_graphs(
     ]
     outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio])
     try:
-        return x, _stabilize(clone_replace(outputs, replacements, rebuild_strict=False))
+        return x, stabilize(clone_replace(outputs, replacements, rebuild_strict=False))
     except (TypeError, NotImplementedError) as error:
         raise GradientError(
             f"The density makes no sense for real values of its discrete variables: {error}"
         ) from error
 
 
-def _stabilize(outputs: list[Variable]) -> list[Variable]:
+def stabilize(outputs: list[Variable]) -> list[Variable]:
     """Rewrite graphs into stable ones before gradients are taken, as PyMC does for its own.
 
     The gradient of log(sigmoid(x)) as it stands is 0 / 0 from |x| of 37 to 745 on, where draws from

@@ -22,6 +22,9 @@ MAX_ZERO_SHARE = 0.999
 MAX_OVERFLOW_SHARE = 1e-3
 """Refuse when a larger share of the reference draws has no finite unconstrained value."""
 
+MAX_NAN_SHARE = 0.01
+"""Warn when a larger share of the reference draws has a density but no gradient."""
+
 MAX_SCORE_Z = 8.0
 """Standard errors by which draws of the prior may miss an identity that its density implies."""
 
@@ -73,6 +76,21 @@ def _check_scores(path: Path, draws: np.ndarray, scores: np.ndarray) -> None:
         )
 
 
+def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray) -> None:
+    """Warn where the density is a number and its gradient is none."""
+    known = np.isfinite(values).all(axis=1)
+    lost = np.isnan(grads[known]).any(axis=1)
+    if known.any() and (share := lost.any(axis=1).mean()) > MAX_NAN_SHARE:
+        warnings.warn(
+            f"The gradient of the log density is not a number at {share:.1%} of the prior draws "
+            f"where the density is one (worst: {path.layout.label(int(lost.sum(axis=0).argmax()))})"
+            ": trajectories from there are rejected, and warm-up may not get away. Write the "
+            'density so that it does not overflow, or use kernel="slice".',
+            TemperingWarning,
+            stacklevel=4,
+        )
+
+
 def check_reference(prior: Prior, seed: int = 0) -> None:
     """Check the model on reference draws, before work starts.
 
@@ -100,6 +118,8 @@ def check_reference(prior: Prior, seed: int = 0) -> None:
     values, grads = np.empty((len(draws), 2)), np.zeros((len(draws), 2, path.dim))
     evaluate_rows(path.density, draws, values, grads, NO_MIXTURE.copy())
     log_reference, log_ratio = values.T
+    if path.has_gradient:
+        _check_gradients(path, values, grads)
     if path.has_gradient and np.isfinite(log_reference).all():
         _check_scores(path, draws, grads[:, 0])
     if (bad := np.isnan(log_ratio) | (log_ratio == np.inf)).any():

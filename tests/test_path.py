@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import expit, gammaln, logsumexp
 from zoo import X, covariance, downstream, mean_only, zoo
 
-from pymc_tempering import ModelError
+from pymc_tempering import ModelError, TemperingWarning
 from pymc_tempering.compiled import new_point
 from pymc_tempering.path import Layout, compile_path
 from pymc_tempering.prior_checks import check_reference
@@ -277,10 +277,12 @@ def test_gradients_far_out_under_a_wide_prior_are_finite_and_right(monkeypatch):
     path = compile_path(model)
     found = np.array([value_and_gradients(path, x)[1][1] for x in draws])
     np.testing.assert_allclose(found, expected, atol=1e-9)
-    monkeypatch.setattr("pymc_tempering.path._stabilize", lambda outputs: outputs)
+    monkeypatch.setattr("pymc_tempering.path.stabilize", lambda outputs: outputs)
     path = compile_path(model)
     found = np.array([value_and_gradients(path, x)[1][1] for x in draws])
     assert np.isnan(found).any(axis=1).mean() > 0.5
+    with pytest.warns(TemperingWarning, match=r"gradient .* not a number at .*worst: coef\["):
+        check_reference(compile_prior(path))
 
 
 def test_the_smallest_model_is_a_path_too():

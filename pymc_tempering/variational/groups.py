@@ -28,7 +28,7 @@ from pymc_tempering.exceptions import (
 )
 from pymc_tempering.layout import unconstrained_shapes
 from pymc_tempering.mixture import evaluate_rows
-from pymc_tempering.path import freeze_shared
+from pymc_tempering.path import freeze_shared, stabilize
 from pymc_tempering.references import forward_graph
 from pymc_tempering.variational.dispatch import WITHOUT_NORMALIZER, largest_temperature
 from pymc_tempering.variational.normalizers import check_random
@@ -198,6 +198,7 @@ def _compile_group(
     )
     full = pt.dvector("x_and_temperature")
     outputs = clone_replace(outputs, {x: full[:dim].astype(x.dtype), temperature: full[dim]})
+    outputs = stabilize(outputs)
     grads = [pytensor.grad(out, full, disconnected_inputs="ignore") for out in outputs]
     with model:  # so that PyMC honors model.check_bounds
         function = pymc_compile(

@@ -158,7 +158,7 @@ def tune(text: Text, size: int, args: argparse.Namespace) -> tuple[float, dict[s
         "ELBO": "at T = 1 after the minibatches, not converged",
     }
     title = f"LDA with {size} topics: what the settings were chosen among"
-    save("variational_lda_tuning", rows, args.out, title, settings)
+    save(f"variational_lda{size}_tuning", rows, args.out, title, settings)
     return prior, methods
 
 
@@ -210,16 +210,14 @@ def common_settings(text: Text) -> dict[str, str]:
 
 def lda(args: argparse.Namespace) -> None:
     """Choose settings on validation documents, fit from many starts, judge by test documents."""
-    text, first = split_text(), args.topics[0]
-    prior, methods = tune(text, first, args)
+    text = split_text()
     for size in args.topics:
-        report(text, size, prior, methods, first, args)
+        report(text, size, *tune(text, size, args), args)
 
 
 def report(
-    text: Text, size: int, prior: float, methods: dict[str, Method], tuned_at: int,
-    args: argparse.Namespace,
-) -> None:  # fmt: skip
+    text: Text, size: int, prior: float, methods: dict[str, Method], args: argparse.Namespace
+) -> None:
     """Fit from many starts and save table and picture."""
     runs, rows = text_runs(LDA(size, alpha=prior, eta=prior), text, methods, args)
     rate = methods["SVI"].options
@@ -227,7 +225,7 @@ def report(
         "settings": f"K = {size}, alpha = eta = {prior:g}, tau = {rate['tau']:g}, kappa = "
         f"{rate['kappa']:g}, minibatches of {BATCH}, {args.passes} passes for every method; "
         f"seeds {args.seed} to {args.seed + args.repeats - 1}",
-        "chosen": f"by 250 other documents at K = {tuned_at}: variational_lda_tuning.md; AVI: "
+        "chosen": f"by 250 other documents: variational_lda{size}_tuning.md; AVI: "
         "linear or exponential, first temperature, share of the passes",
     }
     title = f"LDA with {size} topics"

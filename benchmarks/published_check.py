@@ -29,7 +29,7 @@ METHODS = (*BY_RUN, "bridge_sampling", *OWN, *BY_TI)
 MAX_MCSE = {"ais": 0.05, "hais": 0.05}
 """Largest mcse asked for, in nats; 0.02 of the others."""
 
-TI_DRAWS = {"radiata": 1000, "pima": 4000}
+TI_DRAWS = {"radiata": 1500, "pima": 6000}
 """Draws of each of four chains of the run from the prior."""
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -12,9 +12,9 @@ from pymc_tempering.chains import ChainState, Plan, make_runner, new_record, sta
 from pymc_tempering.engine import N_TRACE, Record
 from pymc_tempering.exceptions import StuckChainError
 from pymc_tempering.prepare import cycle_bound, stuck_message
+from pymc_tempering.threads import wait_for
 
 FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 500, 0.05, 1_000_000
-POLL_SECONDS = 0.1
 
 MIN_COLD_WEIGHT = 0.01
 """States are kept if q(beta_K | x) is above this: the others are worth little to a fit, and from
@@ -172,18 +172,6 @@ def run_chains(
         A chain did not come back to beta = 1 before its first draw.
     """
     stop = threading.Event()
-    interrupted = False
     with ThreadPoolExecutor(cores) as pool:
-        futures: set[Future[None]] = {pool.submit(_work, plan, r, n_draws, stop) for r in runs}
-        pending = set(futures)
-        try:
-            while pending:
-                done, pending = wait(pending, POLL_SECONDS, return_when=FIRST_EXCEPTION)
-                for future in done:
-                    future.result()
-                watch()
-        except KeyboardInterrupt:
-            interrupted = True
-        finally:
-            stop.set()
-    return interrupted
+        futures = [pool.submit(_work, plan, r, n_draws, stop) for r in runs]
+        return wait_for(futures, stop, lambda done: watch())

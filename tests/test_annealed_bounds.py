@@ -29,11 +29,11 @@ from pymc_tempering.annealed.states import (
     compile_unconstrain,
     posterior_states,
 )
-from pymc_tempering.annealed.threads import paced, run_tasks
 from pymc_tempering.annealed.transition import pack
 from pymc_tempering.annealed.weights import riemann_log_weights
 from pymc_tempering.layout import Layout, unconstrained_shapes
 from pymc_tempering.prepare import compile_model
+from pymc_tempering.threads import paced, run_tasks
 
 
 def exact_draws(name, n, chains=4, seed=0):

@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "stats": {"cycles", "engine", "fitted", "ladder", "mixture"},
     "chains": {"compiled", "engine", "kernels", "ladder", "references"},
     "population": set(),
+    "threads": set(),
     "annealing": {
         *("compiled", "engine", "kernels", "ladder", "mixture", "path", "population", "references"),
     },
@@ -55,10 +56,12 @@ MAY_IMPORT["unconstrain"] = {"layout", "path"}
 MAY_IMPORT["bridge"] = MAY_IMPORT["prepare"] | {
     *("prepare", "cycles", "evidence", "fitted", "mixture_fit", "unconstrain"),
 }
-MAY_IMPORT["annealed"] = MAY_IMPORT["prepare"] | {"prepare", "progress", "evidence", "unconstrain"}
+MAY_IMPORT["annealed"] = MAY_IMPORT["prepare"] | {
+    *("prepare", "progress", "evidence", "threads", "unconstrain"),
+}
 MAY_IMPORT["crosscheck"] = MAY_IMPORT["bridge"] | {"annealed", "bridge"}
 MAY_IMPORT["plots"] = MAY_IMPORT["crosscheck"] | {"crosscheck", "datatree", "diagnostics"}
-MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats"}
+MAY_IMPORT["workers"] = MAY_IMPORT["prepare"] | {"prepare", "stats", "threads"}
 MAY_IMPORT["legs"] = MAY_IMPORT["workers"] | {"workers", "cycles", "evidence"}
 MAY_IMPORT["fitting"] = MAY_IMPORT["legs"] | {"legs", "fitted", "mixture_fit"}
 MAY_IMPORT["auto"] = MAY_IMPORT["fitting"] | {"fitting"}

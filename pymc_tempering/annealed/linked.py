@@ -23,13 +23,13 @@ from pymc_tempering.annealed.setup import (
     run_warnings,
     tell,
 )
-from pymc_tempering.annealed.threads import Task, paced, run_tasks
 from pymc_tempering.annealed.transition import N_EVALUATIONS, move
 from pymc_tempering.annealed.weights import evidence_of_weights
 from pymc_tempering.compiled import DENSITY, MATRIX, RNG, VECTOR, Point
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.progress import status_line
 from pymc_tempering.references import Reference
+from pymc_tempering.threads import Task, paced, run_tasks
 
 
 def linked_importance_sampling(

@@ -11,7 +11,6 @@ import pymc as pm
 
 from pymc_tempering.annealed.particles import Particles, anneal, draw_particles
 from pymc_tempering.annealed.pilot import Pilot, run_pilot, space_betas
-from pymc_tempering.annealed.threads import Task, paced, run_tasks
 from pymc_tempering.annealed.transition import N_EVALUATIONS
 from pymc_tempering.annealed.weights import effective_number, merge_sums
 from pymc_tempering.evidence import Evidence
@@ -19,6 +18,7 @@ from pymc_tempering.exceptions import LadderError, TemperingWarning
 from pymc_tempering.ladder import check_betas
 from pymc_tempering.prepare import compile_model, find_model
 from pymc_tempering.references import Reference
+from pymc_tempering.threads import Task, paced, run_tasks
 
 BLOCK = 32
 """Particles of one block, which has its own generator and runs on one thread."""

@@ -18,13 +18,13 @@ from pymc_tempering.annealed.setup import (
     given_betas,
     tell,
 )
-from pymc_tempering.annealed.threads import Task, run_tasks
 from pymc_tempering.annealed.transition import N_EVALUATIONS
 from pymc_tempering.annealed.weights import log_mean
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.population import RESAMPLING
 from pymc_tempering.progress import status_line
 from pymc_tempering.references import Reference
+from pymc_tempering.threads import Task, run_tasks
 
 MIN_ISLANDS, MIN_ISLAND_PARTICLES = 10, 50
 

@@ -17,11 +17,11 @@ from pymc_tempering.annealed.setup import (
     given_betas,
     tell,
 )
-from pymc_tempering.annealed.threads import Task, paced, run_tasks
 from pymc_tempering.annealed.transition import N_EVALUATIONS
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.progress import status_line
 from pymc_tempering.references import Reference
+from pymc_tempering.threads import Task, paced, run_tasks
 
 RUNGS_PER_BARRIER, MIN_RUNGS = 4.0, 17
 MIN_CHAINS, MIN_DRAWS = 2, 50

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 STEP_SECONDS, POLL_SECONDS = 0.05, 0.1
 
@@ -34,6 +34,39 @@ def paced(total: int, stop: threading.Event, first: int = 1) -> Iterator[tuple[i
         size = max(1, int(size * min(4.0, STEP_SECONDS / seconds)))
 
 
+def wait_for(
+    futures: Sequence[Future[Any]], stop: threading.Event, report: Callable[[int], None]
+) -> bool:
+    """Wait until all are done; on Ctrl-C or an error set `stop`, and cancel what has not begun.
+
+    Parameters
+    ----------
+    futures : sequence of Future
+    stop : threading.Event
+    report : callable
+        Called from this thread a few times a second, with the number of those that are done.
+
+    Returns
+    -------
+    bool
+        Whether Ctrl-C cut the work short.
+    """
+    pending = set(futures)
+    try:
+        while pending:
+            done, pending = wait(pending, POLL_SECONDS, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+            report(len(futures) - len(pending))
+    except KeyboardInterrupt:
+        return True
+    finally:
+        stop.set()
+        for future in pending:
+            future.cancel()
+    return False
+
+
 def run_tasks[T](
     tasks: Sequence[Task[T]],
     cores: int | None,
@@ -58,21 +91,8 @@ def run_tasks[T](
         Whether Ctrl-C cut the work short.
     """
     stop = threading.Event()
-    interrupted = False
     with ThreadPoolExecutor(min(len(tasks), cores or os.cpu_count() or 1)) as pool:
         futures: list[Future[T | None]] = [pool.submit(task, stop) for task in tasks]
-        pending = set(futures)
-        try:
-            while pending:
-                done, pending = wait(pending, POLL_SECONDS, return_when=FIRST_EXCEPTION)
-                for future in done:
-                    future.result()
-                report(len(futures) - len(pending))
-        except KeyboardInterrupt:
-            interrupted = True
-        finally:
-            stop.set()
-            for future in pending:
-                future.cancel()
+        interrupted = wait_for(futures, stop, report)
     finished = [f.result() for f in futures if f.done() and not f.cancelled()]
     return [result for result in finished if result is not None], interrupted

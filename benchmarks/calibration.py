@@ -100,6 +100,12 @@ def main() -> None:
     check_same_as_sample(args.models[0], args.seed, args.reference)
     rows, runs = [], {}
     how = {"draws": args.draws, "chains": args.chains, "reference": args.reference}
+    settings = {
+        "seeds": f"{seeds.start} to {seeds.stop - 1}, of each model",
+        "run": ", ".join(f"{key}={value}" for key, value in how.items()) + ", all else by default",
+        **NOTES,
+    }
+    title = "Calibration of the stated error of log Z"
     with worker_pool(args.workers) as pool:
         for name in args.models:
             started = perf_counter()
@@ -111,20 +117,9 @@ def main() -> None:
                 f"{row['warned']:.1%} ({perf_counter() - started:.0f} s)",
                 flush=True,
             )
-    settings = {
-        "seeds": f"{seeds.start} to {seeds.stop - 1}, of each model",
-        "run": ", ".join(f"{key}={value}" for key, value in how.items()) + ", all else by default",
-        **NOTES,
-    }
-    save(
-        f"calibration_{args.reference}",
-        rows,
-        args.out,
-        "Calibration of the stated error of log Z",
-        settings,
-    )
-    if args.runs:
-        write_runs(args.runs, runs)
+            save(f"calibration_{args.reference}", rows, args.out, title, settings)
+            if args.runs:
+                write_runs(args.runs, runs)
 
 
 if __name__ == "__main__":

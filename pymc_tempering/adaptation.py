@@ -28,7 +28,7 @@ import numpy as np
 from numba import int64
 
 from pymc_tempering.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, VECTOR
-from pymc_tempering.engine import CHAIN, N_TRACE, RECORD, RUNG, RUNGS, RUNNING, run
+from pymc_tempering.engine import CHAIN, N_TRACE, RECORD, RUNG, RUNGS, RUNNING, run, rung_weights
 
 SAMS, WANG_LANDAU = range(2)
 
@@ -156,20 +156,9 @@ def adapt(  # type: ignore[no-untyped-def]
         )  # fmt: skip
         if counters[N_TRACE] == at:
             return status
-        log_ratio = record.trace_log_ratio[at]
-        largest = -np.inf
-        for k in range(n_rungs):
-            weights[k] = offsets[k]
-            if k > 0:  # 0 * (-inf) is NaN
-                weights[k] += betas[k] * log_ratio
-            largest = max(largest, weights[k])
-        total = 0.0
-        for k in range(n_rungs):
-            weights[k] = np.exp(weights[k] - largest)
-            total += weights[k]
+        rung_weights(record.trace_log_ratio[at], betas, offsets, weights)
         batch = at * batches.shape[0] // record.trace_rung.size
         for k in range(n_rungs):
-            weights[k] /= total
             batches[batch, k] += weights[k]
         update(method, offsets, targets, schedule, histogram, weights, rung)
     return RUNNING

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import pymc as pm
 from pymc.step_methods.compound import BlockedStep
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
 from pymc_tempering.kernels import (
     BINARY,
@@ -53,11 +54,9 @@ def find_kernel(choice: OneKernel, target_accept: float) -> Kernel:
         return choice
     if isinstance(choice, type) and issubclass(choice, BlockedStep):
         return StepKernel(choice)
-    if not isinstance(choice, str) or choice not in KERNELS:
-        raise ValueError(
-            f"kernel must be one of {', '.join(map(repr, KERNELS))}, a Kernel, a step method class "
-            f"of PyMC, or a mapping from variables to these, not {choice!r}."
-        )
+    more = ", a Kernel, a step method class of PyMC, or a mapping from variables to these"
+    check_choice("kernel", choice, KERNELS, more)
+    assert isinstance(choice, str)
     kernel = KERNELS[choice]
     return kernel(target_accept) if choice in ("hmc", "nuts") else kernel()
 

@@ -10,16 +10,7 @@ import numba
 import numpy as np
 from numba import int64, types
 
-from pymc_tempering.compiled import (
-    DENSITY,
-    EXPLORE,
-    MATRIX,
-    PARTS,
-    POINT,
-    RNG,
-    VECTOR,
-    Point,
-)
+from pymc_tempering.compiled import DENSITY, EXPLORE, MATRIX, PARTS, POINT, RNG, VECTOR, Point
 from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO
 from pymc_tempering.mixture import evaluate
 
@@ -149,6 +140,23 @@ def _move(weights, n_rungs, rung, counters, move, rng):  # type: ignore[no-untyp
     return rung
 
 
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def rung_weights(log_ratio, betas, offsets, weights):  # type: ignore[no-untyped-def]
+    """Write q(beta_k | x) of all rungs into `weights`, for `offsets` = log r - log Z-hat."""
+    largest = -np.inf
+    for k in range(betas.size):
+        weights[k] = offsets[k]
+        if k > 0:  # 0 * (-inf) is NaN
+            weights[k] += betas[k] * log_ratio
+        largest = max(largest, weights[k])
+    total = 0.0
+    for k in range(betas.size):
+        weights[k] = np.exp(weights[k] - largest)
+        total += weights[k]
+    for k in range(betas.size):
+        weights[k] /= total
+
+
 @numba.njit(
     int64(
         DENSITY,
@@ -235,18 +243,8 @@ def run(  # type: ignore[no-untyped-def]
             log_ratio = point.values[1]
             per_rung[JUMP_SQSUM, rung] += (log_ratio - before) ** 2
         # Accumulate
-        largest = -np.inf
+        rung_weights(log_ratio, betas, offsets, weights)
         for k in range(n_rungs):
-            weights[k] = offsets[k]
-            if k > 0:  # 0 * (-inf) is NaN
-                weights[k] += betas[k] * log_ratio
-            largest = max(largest, weights[k])
-        total = 0.0
-        for k in range(n_rungs):
-            weights[k] = np.exp(weights[k] - largest)
-            total += weights[k]
-        for k in range(n_rungs):
-            weights[k] /= total
             per_rung[RB_WEIGHT, k] += weights[k]
             if weights[k] > 0.0 and log_ratio > -np.inf:
                 per_rung[RB_SUM, k] += weights[k] * log_ratio

@@ -1,6 +1,5 @@
 """The normalizing constant of a prior that is not normalized: a run of its own."""
 
-import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pymc as pm
 
 from pymc_tempering.assign import KernelChoice
 from pymc_tempering.auto import prepare
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.evidence.result import tell
 from pymc_tempering.prepare import Options, compile_with_kernels
 from pymc_tempering.references import Prior
 from pymc_tempering.rounds import Goal, estimate, run_rounds
@@ -62,7 +61,6 @@ def with_normalizer(
     if outcome.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     evidence = estimate(outcome.prepared, outcome.runs)
-    for sentence in evidence.warnings:
-        warnings.warn(f"Normalizing the prior: {sentence}", TemperingWarning, stacklevel=3)
+    tell(evidence, "Normalizing the prior: ", stacklevel=4)
     sound = evidence.verdict == "ok"
     return replace(prior, normalizer=(evidence.log_z, evidence.mcse if sound else np.inf))

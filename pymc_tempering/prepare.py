@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pymc as pm
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.assign import KernelChoice, assign_kernels
 from pymc_tempering.chains import Plan
 from pymc_tempering.engine import LADDER_MOVES
@@ -45,21 +46,9 @@ class Options:
     weight_adaptation: str = "rts"
 
     def __post_init__(self) -> None:
-        if self.ladder_move not in LADDER_MOVES:
-            raise ValueError(
-                f"ladder_move must be one of {', '.join(map(repr, LADDER_MOVES))}, "
-                f"not {self.ladder_move!r}."
-            )
-        if self.weight_adaptation not in WEIGHT_ADAPTATIONS:
-            raise ValueError(
-                "weight_adaptation must be one of "
-                f"{', '.join(map(repr, WEIGHT_ADAPTATIONS))}, not {self.weight_adaptation!r}."
-            )
-        if self.reference not in REFERENCES:
-            raise ValueError(
-                f"reference must be one of {', '.join(map(repr, REFERENCES))}, "
-                f"not {self.reference!r}."
-            )
+        check_choice("ladder_move", self.ladder_move, LADDER_MOVES)
+        check_choice("weight_adaptation", self.weight_adaptation, WEIGHT_ADAPTATIONS)
+        check_choice("reference", self.reference, REFERENCES)
         if self.betas is not None:
             check_betas(self.betas)
         if not self.rungs_per_barrier > 0:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_tempering.annealing import AnnealedPass, anneal
 from pymc_tempering.chains import ChainState, Plan, start_chain
-from pymc_tempering.engine import RB_WEIGHT, RUNG
+from pymc_tempering.engine import RUNG
 from pymc_tempering.kernels import Compound
 from pymc_tempering.ladder import Ladder, PathSample, place_rungs
 from pymc_tempering.references import Reference
@@ -250,7 +250,7 @@ def settle(
                 for state in learn.states:
                     _move_to(state, old, plan)
                 respaced = placed = True
-        accepts = _accepts(plan, learned.visits, learned.accept) if not respaced else False
+        accepts = not respaced and _accepts(plan, learned.visits, learned.accept)
         converged = ok and accepts and learn.is_final()
     return plan, rounds, converged
 
@@ -281,4 +281,4 @@ def _move_to(state: ChainState, old: Plan, new: Plan) -> None:
     state.chain.scalars[1] = top
 
 
-__all__ = ["RB_WEIGHT", "Warmup", "WarmupRound", "settle", "warm_up"]
+__all__ = ["Warmup", "WarmupRound", "settle", "warm_up"]

@@ -15,6 +15,7 @@ MAX_LINES = 320  # about 300, and a little for a docstring
 # from the numbers and the compiled layer at the top to the two front doors at the bottom
 MAY_IMPORT = {
     "exceptions": set(),
+    "arguments": set(),
     "ladder": set(),
     "tracker": {"ladder"},
     "compiled": set(),
@@ -78,8 +79,9 @@ MAY_IMPORT["variational"] = {
     *("compiled", "cycles", "evidence", "layout", "mixture", "path", "plots", "population"),
     "references",
 }
-for needs in (MAY_IMPORT[name] for name in MAY_IMPORT if name != "exceptions"):
-    needs.add("exceptions")
+ALL_MAY_IMPORT = {"arguments", "exceptions"}
+for needs in (MAY_IMPORT[name] for name in MAY_IMPORT if name not in ALL_MAY_IMPORT):
+    needs.update(ALL_MAY_IMPORT)
 
 # numbers in, numbers out: these know neither PyMC nor a compiler
 NUMERICAL = {"cycles", "evidence", "ladder", "tracker"}

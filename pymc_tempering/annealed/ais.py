@@ -12,16 +12,15 @@ from pymc_tempering.annealed.setup import (
     Schedule,
     anneal_blocks,
     check_schedule,
-    check_transition,
-    check_whole,
     compile_reference,
     make_schedule,
     prior_blocks,
     run_warnings,
-    tell,
 )
 from pymc_tempering.annealed.weights import curve_from_sums, evidence_of_weights
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import tell
 from pymc_tempering.progress import status_line
 from pymc_tempering.references import Reference
 
@@ -108,7 +107,7 @@ def ais(
     >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
     True
     """
-    check_transition(transition, AIS_TRANSITIONS)
+    check_choice("transition", transition, AIS_TRANSITIONS)
     return _annealed("ais", model, n_particles, betas, transition, cores, random_seed, progressbar)
 
 

@@ -16,17 +16,18 @@ from pymc_tempering.annealed.setup import (
     Clock,
     Report,
     Schedule,
+    block_sizes,
     check_schedule,
-    check_whole,
     compile_reference,
     make_schedule,
     run_warnings,
-    tell,
 )
 from pymc_tempering.annealed.transition import N_EVALUATIONS, move
 from pymc_tempering.annealed.weights import evidence_of_weights
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.compiled import DENSITY, MATRIX, RNG, VECTOR, Point
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import tell
 from pymc_tempering.progress import status_line
 from pymc_tempering.references import Reference
 from pymc_tempering.threads import Task, paced, run_tasks
@@ -137,7 +138,7 @@ def link_blocks(
     report: Report = lambda line: None,
 ) -> Annealed:
     """Run n independent particles in blocks, each on a thread; log weights are log r-hat."""
-    sizes = [min(BLOCK, n - at) for at in range(0, n, BLOCK)]
+    sizes = block_sizes(n)
     n_rungs = schedule.betas.size
 
     def task(size: int, own: np.random.Generator, which: int) -> Task:

@@ -18,17 +18,16 @@ from pymc_tempering.annealed.setup import (
     Schedule,
     anneal_blocks,
     check_schedule,
-    check_transition,
-    check_whole,
     compile_reference,
     make_schedule,
     prior_blocks,
     run_warnings,
-    tell,
 )
 from pymc_tempering.annealed.states import check_values, compile_unconstrain
 from pymc_tempering.annealed.weights import evidence_of_weights
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import tell
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.layout import Layout
 from pymc_tempering.prepare import find_model
@@ -129,7 +128,7 @@ def raise_(
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
     check_schedule(betas)
-    check_transition(transition, AIS_TRANSITIONS)
+    check_choice("transition", transition, AIS_TRANSITIONS)
     model = find_model(model)
     values = {name: np.asarray(value, dtype=float) for name, value in data.items()}
     if not values:

@@ -16,16 +16,15 @@ from pymc_tempering.annealed.setup import (
     Schedule,
     anneal_blocks,
     check_schedule,
-    check_transition,
-    check_whole,
     compile_reference,
     make_schedule,
     run_warnings,
-    tell,
 )
 from pymc_tempering.annealed.states import PosteriorStates, posterior_states
 from pymc_tempering.annealed.weights import evidence_of_weights
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import tell
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.progress import status_line
 from pymc_tempering.references import Reference, evaluate
@@ -116,7 +115,7 @@ def reverse_ais(
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
     check_schedule(betas)
-    check_transition(transition, ALL_TRANSITIONS)
+    check_choice("transition", transition, ALL_TRANSITIONS)
     rng = np.random.default_rng(random_seed)
     with status_line(progressbar) as report:
         reference = compile_reference(model, report)

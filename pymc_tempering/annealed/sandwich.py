@@ -20,16 +20,14 @@ from pymc_tempering.annealed.setup import (
     Schedule,
     anneal_blocks,
     check_schedule,
-    check_transition,
-    check_whole,
     compile_reference,
     make_schedule,
     prior_blocks,
-    tell,
 )
 from pymc_tempering.annealed.weights import effective_number
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import plus_minus
+from pymc_tempering.evidence.result import plus_minus, tell
 from pymc_tempering.progress import status_line
 
 RESTS_ON = (
@@ -156,7 +154,7 @@ def sandwich(
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
     check_schedule(betas)
-    check_transition(transition, ALL_TRANSITIONS)
+    check_choice("transition", transition, ALL_TRANSITIONS)
     rng = np.random.default_rng(random_seed)
     with status_line(progressbar) as report:
         reference = compile_reference(model, report)

@@ -1,7 +1,6 @@
 """What the front doors share: checks of arguments, a schedule from a pilot, particles in blocks."""
 
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -13,8 +12,7 @@ from pymc_tempering.annealed.particles import Particles, anneal, draw_particles
 from pymc_tempering.annealed.pilot import Pilot, run_pilot, space_betas
 from pymc_tempering.annealed.transition import N_EVALUATIONS
 from pymc_tempering.annealed.weights import effective_number, merge_sums
-from pymc_tempering.evidence import Evidence
-from pymc_tempering.exceptions import LadderError, TemperingWarning
+from pymc_tempering.exceptions import LadderError
 from pymc_tempering.ladder import check_betas
 from pymc_tempering.prepare import compile_model, find_model
 from pymc_tempering.references import Reference
@@ -76,16 +74,6 @@ class Annealed:
     interrupted: bool
 
 
-def check_whole(least: int, **values: int | None) -> None:
-    """Refuse counts that are not whole numbers of at least `least`; cores may be None."""
-    for name, value in values.items():
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if name == "cores" and value is None:
-            continue
-        if not (whole and value is not None and value >= least):
-            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
-
-
 def check_schedule(betas: Betas) -> None:
     """Refuse a schedule that does not run from 0 to 1, before any work."""
     if betas is None:
@@ -104,14 +92,6 @@ def given_betas(betas: int | Sequence[float] | np.ndarray, pilot: Pilot) -> np.n
     if isinstance(betas, int | np.integer):
         return space_betas(pilot, int(betas))
     return check_betas(betas)
-
-
-def check_transition(transition: str, allowed: Sequence[str]) -> None:
-    """Refuse a transition that is not among those allowed."""
-    if transition not in allowed:
-        raise ValueError(
-            f"transition must be one of {', '.join(map(repr, allowed))}, not {transition!r}."
-        )
 
 
 def compile_reference(model: pm.Model | None, report: Report) -> Reference:
@@ -187,11 +167,16 @@ def anneal_blocks(
     )
 
 
+def block_sizes(n: int) -> list[int]:
+    """Numbers of particles in the blocks that n particles make."""
+    return [min(BLOCK, n - at) for at in range(0, n, BLOCK)]
+
+
 def prior_blocks(
     reference: Reference, n: int, rng: np.random.Generator
 ) -> list[Callable[[], Particles]]:
     """Blocks of exact, independent reference draws, n particles in all."""
-    sizes = [min(BLOCK, n - at) for at in range(0, n, BLOCK)]
+    sizes = block_sizes(n)
 
     def start(size: int, own: np.random.Generator) -> Callable[[], Particles]:
         return lambda: draw_particles(reference, size, own)
@@ -277,13 +262,6 @@ def run_warnings(annealed: Annealed, asked: int) -> tuple[str, ...]:
             "starting states, which count as zero likelihood: look for NaN in the model."
         )
     return tuple(said)
-
-
-def tell(evidence: Evidence, stacklevel: int = 3) -> Evidence:
-    """Warn of what an evidence says, and return it."""
-    for sentence in evidence.warnings:
-        warnings.warn(sentence, TemperingWarning, stacklevel=stacklevel)
-    return evidence
 
 
 class Clock:

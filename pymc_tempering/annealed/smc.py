@@ -13,14 +13,14 @@ from pymc_tempering.annealed.setup import (
     Clock,
     Schedule,
     check_schedule,
-    check_whole,
     compile_reference,
     given_betas,
-    tell,
 )
 from pymc_tempering.annealed.transition import N_EVALUATIONS
 from pymc_tempering.annealed.weights import log_mean
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import tell
 from pymc_tempering.population import RESAMPLING
 from pymc_tempering.progress import status_line
 from pymc_tempering.references import Reference
@@ -117,10 +117,7 @@ def smc(
     check_whole(MIN_ISLANDS, islands=islands)
     check_whole(1, n_moves=n_moves, cores=cores)
     check_schedule(betas)
-    if resampling not in RESAMPLING:
-        raise ValueError(
-            f"resampling must be one of {', '.join(map(repr, RESAMPLING))}, not {resampling!r}."
-        )
+    check_choice("resampling", resampling, RESAMPLING)
     if adaptive and (betas is not None or resampling != "systematic"):
         raise ValueError("adaptive=True finds its own betas and resamples systematically.")
     rng = np.random.default_rng(random_seed)

@@ -12,13 +12,13 @@ from pymc_tempering.annealed.pilot import Pilot, run_pilot
 from pymc_tempering.annealed.setup import (
     Clock,
     check_schedule,
-    check_whole,
     compile_reference,
     given_betas,
-    tell,
 )
 from pymc_tempering.annealed.transition import N_EVALUATIONS
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import tell
 from pymc_tempering.progress import status_line
 from pymc_tempering.references import Reference
 from pymc_tempering.threads import Task, paced, run_tasks
@@ -109,8 +109,7 @@ def thermodynamic_integration(
     check_whole(0, tune=tune)
     check_whole(1, cores=cores)
     check_schedule(betas)
-    if rule not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(map(repr, RULES))}, not {rule!r}.")
+    check_choice("rule", rule, RULES)
     rng = np.random.default_rng(random_seed)
     with status_line(progressbar) as report:
         reference = compile_reference(model, report)

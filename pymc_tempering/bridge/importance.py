@@ -20,7 +20,7 @@ from pymc_tempering.bridge.target import (
 )
 from pymc_tempering.cycles import FloatArray
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.evidence.result import tell
 from pymc_tempering.prepare import find_model
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
@@ -116,9 +116,7 @@ def importance_sampling(
         idata, find_model(model), proposal=proposal, draws=draws, cores=cores,
         rng=np.random.default_rng(random_seed),
     )  # fmt: skip
-    for sentence in evidence.warnings:
-        warnings.warn(sentence, TemperingWarning, stacklevel=2)
-    return evidence
+    return tell(evidence)
 
 
 def estimate_by_importance(

@@ -1,12 +1,12 @@
 """Bridge sampling: the evidence from the posterior draws of any sampler, with its error."""
 
-import warnings
 from time import perf_counter
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.bridge import checks
 from pymc_tempering.bridge.optimal import Bridge, bridge, fit_correlation
 from pymc_tempering.bridge.proposals import PROPOSALS
@@ -18,7 +18,7 @@ from pymc_tempering.bridge.target import (
 )
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.checks import disagreement_warning
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.evidence.result import tell
 from pymc_tempering.prepare import find_model
 
 MAX_PVALUE = 1e-3
@@ -118,9 +118,7 @@ def bridge_sampling(
         idata, find_model(model), proposal=proposal, draws=draws, cores=cores,
         rng=np.random.default_rng(random_seed),
     )  # fmt: skip
-    for sentence in evidence.warnings:
-        warnings.warn(sentence, TemperingWarning, stacklevel=2)
-    return evidence
+    return tell(evidence)
 
 
 def estimate_by_bridge(
@@ -145,8 +143,7 @@ def check_options(proposal: str, draws: int | None) -> None:
     ------
     ValueError
     """
-    if proposal not in PROPOSALS:
-        raise ValueError(f"proposal must be one of {list(PROPOSALS)}, got {proposal!r}")
+    check_choice("proposal", proposal, PROPOSALS)
     if draws is not None and draws < MIN_DRAWS:
         raise ValueError(f"draws must be at least {MIN_DRAWS}, got {draws}")
 

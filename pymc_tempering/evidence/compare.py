@@ -1,6 +1,5 @@
 """Compare models by their evidence: Bayes factors and posterior model probabilities."""
 
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -10,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from pymc_tempering.cycles import FloatArray
 from pymc_tempering.evidence.front import estimate
-from pymc_tempering.evidence.result import BayesFactor, Evidence
-from pymc_tempering.exceptions import DataMismatchError, TemperingWarning
+from pymc_tempering.evidence.result import BayesFactor, Evidence, tell
+from pymc_tempering.exceptions import DataMismatchError
 
 _CATEGORIES = (
     (2.0, "not worth more than a bare mention"),
@@ -152,10 +151,7 @@ def _evidence(model: xr.DataTree | Evidence, name: str) -> Evidence:
     if isinstance(model, Evidence):
         return model
     evidence = estimate(model)
-    for sentence in evidence.warnings:
-        text = f"{name[0].upper()}{name[1:]}: {sentence}"
-        warnings.warn(text, TemperingWarning, stacklevel=3)
-    return evidence
+    return tell(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel=4)
 
 
 def _words(log_bf: float, interval: tuple[float, float]) -> str:

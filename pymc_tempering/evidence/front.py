@@ -1,6 +1,5 @@
 """Front door of the evidence estimators: from a DataTree to an ``Evidence``, with warnings."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.datatree import read_check, read_cycles, read_prior
 from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import backward, forward
@@ -17,11 +17,10 @@ from pymc_tempering.evidence.legs import compare_legs, with_check
 from pymc_tempering.evidence.likelihood import rb_likelihood, read_parts
 from pymc_tempering.evidence.mbar import mbar
 from pymc_tempering.evidence.prior import over_prior
-from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.result import Evidence, tell
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.ti import ti
 from pymc_tempering.evidence.trace import read_run
-from pymc_tempering.exceptions import TemperingWarning
 
 
 @dataclass(frozen=True)
@@ -94,16 +93,12 @@ def log_marginal_likelihood(idata: xr.DataTree, method: str = "rts") -> Evidence
     >>> pmt.log_marginal_likelihood(gaussian_run(draws=400)).verdict
     'ok'
     """
-    evidence = estimate(idata, method)
-    for sentence in evidence.warnings:
-        warnings.warn(sentence, TemperingWarning, stacklevel=2)
-    return evidence
+    return tell(estimate(idata, method))
 
 
 def estimate(idata: xr.DataTree, method: str = "rts") -> Evidence:
     """Do as :func:`log_marginal_likelihood`, but keep the warnings in the result alone."""
-    if method not in ESTIMATORS:
-        raise ValueError(f"method must be one of {sorted(ESTIMATORS)}, got {method!r}")
+    check_choice("method", method, sorted(ESTIMATORS))
     estimator = ESTIMATORS[method]
     evidence = estimator.estimate(estimator.read(idata))
     fresh = read_check(idata)

@@ -2,10 +2,12 @@
 
 import html
 from dataclasses import dataclass, field
+from warnings import warn
 
 import numpy as np
 
 from pymc_tempering.cycles import FloatArray
+from pymc_tempering.exceptions import TemperingWarning
 
 
 @dataclass(frozen=True)
@@ -218,3 +220,10 @@ def _as_html(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...])
     items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in warnings)
     notes = f"<ul>{items}</ul>" if items else ""
     return f"<div><b>{title}</b><table>{cells}</table>{notes}</div>"
+
+
+def tell(evidence: Evidence, prefix: str = "", stacklevel: int = 3) -> Evidence:
+    """Warn of what an evidence says, by default where the caller was called, and return it."""
+    for sentence in evidence.warnings:
+        warn(prefix + sentence, TemperingWarning, stacklevel=stacklevel)
+    return evidence

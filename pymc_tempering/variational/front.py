@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 from pymc.variational.opvi import Approximation
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError, TemperingWarning
 from pymc_tempering.variational.assess import compile_target, has_minibatch
 from pymc_tempering.variational.methods import METHODS, Request
@@ -164,8 +165,7 @@ def fit(
     )  # fmt: skip
     if start_sigma is not None and approx != "meanfield":
         raise ValueError(f'start_sigma is for approx="meanfield", not {approx!r}')
-    if approx not in FAMILIES:
-        raise ValueError(f"approx must be one of {list(FAMILIES)}, got {approx!r}")
+    check_choice("approx", approx, FAMILIES)
     if obj_n_mc > 1 and has_minibatch(model):
         raise ValueError(f"obj_n_mc must be 1 with pm.Minibatch, got {obj_n_mc}")
     _check_start(model, start)

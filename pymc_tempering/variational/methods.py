@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pymc.variational.opvi import Approximation
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.cycles import FloatArray
 from pymc_tempering.variational.local import datum_likelihood, one_hot, shared_likelihood
 from pymc_tempering.variational.objective import (
@@ -57,10 +58,8 @@ class Request:
             value = getattr(self, name)
             if not (isinstance(value, int | np.integer) and value >= 1):
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {list(METHODS)}, got {self.method!r}")
-        if self.normalizer not in NORMALIZERS:
-            raise ValueError(f"normalizer must be one of {NORMALIZERS}, got {self.normalizer!r}")
+        check_choice("method", self.method, METHODS)
+        check_choice("normalizer", self.normalizer, NORMALIZERS)
         if not 0.0 <= self.damping < 1.0:
             raise ValueError(f"damping must be in [0, 1), got {self.damping!r}")
         if self.max_n is not None and self.max_n < self.n:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import entr, roots_jacobi, softmax
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.cycles import FloatArray
 from pymc_tempering.variational.terms import check_temperatures
 
@@ -89,11 +90,9 @@ def make_schedule(
         If the name is not known, or the function does not give temperatures of 1 or higher.
     """
     if isinstance(schedule, str):
-        if schedule not in SCHEDULES:
-            raise ValueError(
-                f"schedule must be one of {sorted(SCHEDULES)} or a function of the share of the "
-                f"annealing, got {schedule!r}"
-            )
+        check_choice(
+            "schedule", schedule, SCHEDULES, " or a function of the share of the annealing"
+        )
         named = SCHEDULES[schedule]
         return Schedule(lambda share: named(share, start), n_annealing)
     for share in np.linspace(0.0, 1.0, 100, endpoint=False):

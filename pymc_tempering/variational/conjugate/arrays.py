@@ -1,11 +1,13 @@
 """Checks of real-valued data, and expectations that the models share."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 from scipy.special import digamma, gammaln
 
 from pymc_tempering.exceptions import DataError
+from pymc_tempering.variational.conjugate.protocol import Globals
 
 
 def check_real(data: Any, name: str) -> np.ndarray:
@@ -26,6 +28,36 @@ def check_real(data: Any, name: str) -> np.ndarray:
         row, column = np.argwhere(~np.isfinite(array))[0]
         raise DataError(f"{name}: data[{row}, {column}] is {array[row, column]}")
     return np.ascontiguousarray(array)
+
+
+class RealRows(ABC):
+    """The part of a `ConjugateModel` that is common to all whose data are rows of real numbers."""
+
+    name: str
+
+    @abstractmethod
+    def initialize(self, data: np.ndarray, rng: np.random.Generator) -> Globals:
+        """Draw global parameters to start from."""
+
+    def check(self, data: Any) -> np.ndarray:
+        """Return the data as a float array of shape (N, D)."""
+        return check_real(data, self.name)
+
+    def n_data(self, data: np.ndarray) -> int:
+        """Return N."""
+        return len(data)
+
+    def take(self, data: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return some rows."""
+        return data[rows]
+
+    def perturb(
+        self, lam: Globals, data: np.ndarray, share: float, rng: np.random.Generator
+    ) -> None:
+        """Mix in a share of first parameters; natural parameters are a convex set."""
+        for old, new in zip(lam, self.initialize(data, rng), strict=True):
+            old *= 1.0 - share
+            old += share * new
 
 
 def check_width(width: int, data: Any, name: str) -> None:

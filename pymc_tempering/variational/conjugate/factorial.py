@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numba
 import numpy as np
 import xarray as xr
 from numba import float64, void
 
-from pymc_tempering.variational.conjugate.arrays import check_real, check_width, positive, whole
+from pymc_tempering.variational.conjugate.arrays import (
+    RealRows,
+    check_width,
+    positive,
+    whole,
+)
 from pymc_tempering.variational.conjugate.parallel import over_rows
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
 
@@ -18,7 +22,7 @@ MAX_STEPS, TOL = 1000, 1e-6
 
 
 @dataclass(frozen=True)
-class FactorialMixture:
+class FactorialMixture(RealRows):
     """Factorial mixture model: equation (12) of Mandt et al. (2016), after Ghahramani (1995).
 
     ``x_n = sum_k z_nk mu_k + e_n`` with ``z_nk ~ Bernoulli(probability)``, ``mu_k ~ N(0,
@@ -74,18 +78,6 @@ class FactorialMixture:
         if self.covariance not in ("factorized", "full"):
             raise ValueError(f'covariance must be "factorized" or "full", not {self.covariance!r}.')
 
-    def check(self, data: Any) -> np.ndarray:
-        """Return the data as a float array of shape (N, D)."""
-        return check_real(data, self.name)
-
-    def n_data(self, data: np.ndarray) -> int:
-        """Return N."""
-        return len(data)
-
-    def take(self, data: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return some rows."""
-        return data[rows]
-
     def prior(self, data: np.ndarray) -> Globals:
         """Return prior precision and a linear term of zero."""
         k = self.n_components
@@ -97,14 +89,6 @@ class FactorialMixture:
         mean = self.prior_sd * rng.normal(size=(k, data.shape[1]))
         known = 1.0 / self.prior_sd**2 + len(data) * self.probability / self.sd**2
         return np.eye(k) * known, mean * known
-
-    def perturb(
-        self, lam: Globals, data: np.ndarray, share: float, rng: np.random.Generator
-    ) -> None:
-        """Mix in a share of first parameters; natural parameters are a convex set."""
-        for old, new in zip(lam, self.initialize(data, rng), strict=True):
-            old *= 1.0 - share
-            old += share * new
 
     def moments(self, lam: Globals) -> tuple[np.ndarray, np.ndarray]:
         """Return mean, shape (K, D), and covariance of the components, shape (K, K)."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numba
 import numpy as np
@@ -11,7 +10,7 @@ from numba import float64, void
 from scipy.special import digamma, gammaln, logsumexp
 
 from pymc_tempering.variational.conjugate.arrays import (
-    check_real,
+    RealRows,
     check_width,
     dirichlet_kl,
     positive,
@@ -23,7 +22,7 @@ from pymc_tempering.variational.conjugate.protocol import Globals, Local
 
 
 @dataclass(frozen=True)
-class GaussianMixture:
+class GaussianMixture(RealRows):
     """Gaussian mixture with unknown weights and means: the model of Figure 1, Mandt et al. (2016).
 
     ``p ~ Dirichlet(concentration)``, ``mu_k ~ N(prior_mean, prior_sd^2 I)``, ``z_n ~
@@ -68,18 +67,6 @@ class GaussianMixture:
         if not np.isfinite(self.prior_mean):
             raise ValueError(f"prior_mean must be a finite number, not {self.prior_mean!r}.")
 
-    def check(self, data: Any) -> np.ndarray:
-        """Return the data as a float array of shape (N, D)."""
-        return check_real(data, self.name)
-
-    def n_data(self, data: np.ndarray) -> int:
-        """Return N."""
-        return len(data)
-
-    def take(self, data: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return some rows."""
-        return data[rows]
-
     def prior(self, data: np.ndarray) -> Globals:
         """Return the natural parameters of the prior."""
         k, precision = self.n_components, self.prior_sd**-2
@@ -95,14 +82,6 @@ class GaussianMixture:
         mean = self.prior_mean + self.prior_sd * rng.normal(size=(k, data.shape[1]))
         precision = np.full(k, self.prior_sd**-2 + share / self.sd**2)
         return np.full(k, self.concentration + share), precision, mean * precision[:, None]
-
-    def perturb(
-        self, lam: Globals, data: np.ndarray, share: float, rng: np.random.Generator
-    ) -> None:
-        """Mix in a share of first parameters; natural parameters are a convex set."""
-        for old, new in zip(lam, self.initialize(data, rng), strict=True):
-            old *= 1.0 - share
-            old += share * new
 
     def start_local(self, data: np.ndarray) -> np.ndarray:
         """Return even assignments, shape (n, K); the local step does not depend on them."""

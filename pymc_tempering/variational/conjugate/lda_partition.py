@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.variational.conjugate.counts import n_tokens
 from pymc_tempering.variational.conjugate.lda import LDA
@@ -82,9 +83,8 @@ def lda_log_partition(
     array([0.  , 5.18])
     """
     grid = check_temperatures(temperatures)
-    for name, value, known in (("estimate", estimate, ESTIMATES), ("form", form, FORMS)):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}.")
+    check_choice("estimate", estimate, ESTIMATES)
+    check_choice("form", form, FORMS)
     if estimate == "one_topic" and form == "marginal":
         raise ValueError('estimate="one_topic" is for form="joint": in the other, z is gone.')
     counts, inv = model.check(data), 1.0 / grid

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import TemperatureError
 from pymc_tempering.variational.conjugate.temperatures import (
     Schedule,
@@ -85,10 +86,10 @@ def check_options(options: Options, n_data: int) -> Options:
     ValueError
         If another option is out of its range.
     """
-    _one_of("method", options.method, METHODS)
-    _one_of("start", options.start, STARTS)
+    check_choice("method", options.method, METHODS)
+    check_choice("start", options.start, STARTS)
     if not callable(options.schedule):
-        _one_of("schedule", options.schedule, SCHEDULES)
+        check_choice("schedule", options.schedule, SCHEDULES)
     for name, least in {
         "iterations": 1, "untempered": 0, "batch_size": 1, "update_every": 1, "cores": 1,
         "elbo_every": 0,
@@ -132,11 +133,6 @@ def check_options(options: Options, n_data: int) -> Options:
             f"the {grid.size} temperatures is needed."
         )
     return replace(options, temperatures=grid)
-
-
-def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}.")
 
 
 def _check_annealing(options: Options, n_data: int) -> None:

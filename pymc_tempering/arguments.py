@@ -1,0 +1,24 @@
+"""Checks of single arguments, with errors that name the argument and what it may be."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+
+def check_choice(name: str, value: Any, allowed: Iterable[str], more: str = "") -> None:
+    """Refuse a value that is not among those allowed; `more` says what it might have been."""
+    known = list(allowed)
+    if not (isinstance(value, str) and value in known):
+        listed = ", ".join(map(repr, known))
+        raise ValueError(f"{name} must be one of {listed}{more}, not {value!r}.")
+
+
+def check_whole(least: int, **values: int | None) -> None:
+    """Refuse counts that are not whole numbers of at least `least`; cores may be None."""
+    for name, value in values.items():
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if name == "cores" and value is None:
+            continue
+        if not (whole and value is not None and value >= least):
+            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")

@@ -1,6 +1,7 @@
 """Ctrl-C during `pmt.sample` returns the draws so far, and their cycles and tours are whole."""
 
 import _thread
+import signal
 import threading
 
 import numpy as np
@@ -13,6 +14,14 @@ from pymc_tempering import rounds
 from pymc_tempering.datatree import read_cycles
 from pymc_tempering.ladder import Ladder
 from pymc_tempering.progress import ChainProgress
+
+
+@pytest.fixture(autouse=True)
+def heeded_signal():
+    """Python started with SIGINT ignored, as by `&` in a script, would not see the interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def long_run(draws=2_000_000, **kwargs):

@@ -32,6 +32,13 @@ N_BATCHES = 8
 """Parts of a round of one chain, for the error of an occupancy."""
 
 
+MAX_ERROR = 0.7
+"""Error of log occupancy above which a rung was hardly seen: two batches of a round hold it all."""
+
+MAX_BLIND_STEP = 1.0
+"""Nats that log Z-hat may move between two rungs of which one was hardly seen."""
+
+
 @dataclass(frozen=True, eq=False)
 class Learned:
     """What a round of C chains taught.
@@ -89,6 +96,34 @@ def _occupancy(sums: np.ndarray, ladder: Ladder) -> tuple[np.ndarray, np.ndarray
     return log_c - ladder.log_weights, error
 
 
+def updated(log_z: np.ndarray, off: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Log Z-hat after a round, by eq. (12) as far as the round supports it, and whether all did.
+
+    RTS estimates the occupancy of a rung that no chain came near from the few states that were
+    nearest, and can be off by any factor: a short round that did not reach beta = 1 would move
+    log Z-hat there by tens of nats, and strand the chains at that end. So between two rungs of
+    which one was hardly seen, log Z-hat moves by at most `MAX_BLIND_STEP`, and the next round sees
+    more.
+
+    Parameters
+    ----------
+    log_z, off, error : array, shape (K,)
+        Log Z-hat in the round, log(c_k / r_k), and its error.
+
+    Returns
+    -------
+    log_z : array, shape (K,)
+    whole : bool
+    """
+    known = error < MAX_ERROR  # NaN where nothing was seen
+    if known.all():
+        return log_z + off - off[0], True
+    with np.errstate(invalid="ignore"):
+        steps = np.nan_to_num(np.diff(off), nan=0.0)
+    limit = np.where(known[1:] & known[:-1], np.inf, MAX_BLIND_STEP)
+    return log_z + np.concatenate([[0.0], np.cumsum(np.clip(steps, -limit, limit))]), False
+
+
 def _batches(log_ratio: np.ndarray, ladder: Ladder) -> np.ndarray:
     """Rao-Blackwell sums by batch of iterations, shape (chains * N_BATCHES, K)."""
     q = ladder.probabilities(log_ratio)
@@ -102,7 +137,7 @@ class InitialIterations:
 
     states: list[ChainState]
     cores: int
-    n_rounds: int = 0
+    seen: bool = False
 
     def __call__(self, plan: Plan, n_iterations: int) -> Learned:
         """Run a round with log Z-hat frozen."""
@@ -116,21 +151,20 @@ class InitialIterations:
 
         with ThreadPoolExecutor(self.cores) as pool:
             results = list(pool.map(one, self.states))
-        self.n_rounds += 1
         log_ratio, visits, accept = _pool(results)
         off, error = _occupancy(_batches(log_ratio, ladder), ladder)
         # The mixture that the chains drew from is q, with Rao-Blackwell occupancies.
         counts = np.exp(off + ladder.log_weights) * log_ratio.size
-        log_z = ladder.log_z + off - off[0]
+        log_z, self.seen = updated(ladder.log_z, off, error)
         return Learned(log_z, off, error, log_ratio, counts, visits, accept, 1.0)
 
     def is_final(self) -> bool:
-        """Every round may be the last."""
-        return True
+        """Every round that saw all rungs may be the last."""
+        return self.seen
 
     def place(self, passed: bool) -> bool:
-        """Rungs are placed anew after the first round."""
-        return self.n_rounds == 1
+        """Rungs are placed anew after the first round that saw them all."""
+        return self.seen
 
 
 class Adapting:

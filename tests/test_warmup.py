@@ -8,13 +8,15 @@ import pytest
 from systems import SIMPLE, prior, system
 from toys import PLANTED
 
-from pymc_tempering import HMC
+from pymc_tempering import HMC, testsystems
 from pymc_tempering.annealing import anneal, choose_lengths
 from pymc_tempering.chains import make_runner, new_record, start_chain
 from pymc_tempering.engine import ACCEPT, UP_ACCEPT, VISITS
 from pymc_tempering.kernels import Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
+from pymc_tempering.prepare import compile_model
 from pymc_tempering.warmup import warm_up
+from pymc_tempering.weights import MAX_BLIND_STEP, updated
 
 every_system = pytest.mark.parametrize("name", SIMPLE)
 N_SEEDS = 6
@@ -177,3 +179,43 @@ def test_the_other_ladder_moves_settle_too(move):
     assert found.converged
     exact = system("long_path").log_z(found.plan.ladder.betas)
     assert np.abs(found.plan.ladder.log_z - exact).max() < 1.0
+
+
+def test_what_all_batches_saw_is_stepped_in_full():
+    off, error = np.array([0.4, -0.1, -5.0]), np.array([0.1, 0.2, 0.6])
+    log_z, whole = updated(np.array([0.0, -3.0, -7.0]), off, error)
+    assert whole
+    np.testing.assert_allclose(log_z, [0.0, -3.5, -12.4])
+
+
+@pytest.mark.parametrize("far", [-30.0, -np.inf, np.nan])
+def test_beyond_what_a_round_saw_log_z_hardly_moves(far):
+    # two rungs that no chain came near, and between the others the whole step
+    off = np.array([0.9, 0.5, -12.0, far, -40.0 if np.isfinite(far) else far])
+    error = np.array([0.1, 0.2, 0.6, 1.0, np.nan])
+    step, whole = updated(np.zeros(5), off, error)
+    assert not whole
+    np.testing.assert_allclose(step[:3], off[:3] - off[0])
+    assert (np.abs(np.diff(step[2:])) <= MAX_BLIND_STEP).all()
+
+
+def full_step(log_z, off, error):
+    return log_z + off - off[0], True
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_a_first_round_that_ends_before_the_posterior_does_not_strand_the_chains(
+    planted, monkeypatch
+):
+    # 24 rungs in 100 dimensions: the first round of this seed does not get to the last four.
+    # With the full step of eq. (12) log Z-hat is off by 199 nats in the end, and does not settle.
+    if planted:
+        monkeypatch.setattr("pymc_tempering.weights.updated", full_step)
+    wide = testsystems.gaussian_posterior(dim=100)
+    reference = compile_model(wide.model)
+    kernel = on_all(HMC(), reference.path.dim)
+    rng = np.random.default_rng(17)
+    run = warm_up(reference, kernel, rng, ladder_move="metropolized_gibbs")
+    ladder = run.plan.ladder
+    good = run.converged and np.abs(ladder.log_z - wide.log_z(ladder.betas)).max() < 2.0
+    assert good == (not planted)

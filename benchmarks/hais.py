@@ -38,7 +38,7 @@ RESULTS = Path(__file__).parent / "results"
 DIM = 36
 LEAPFROG_STEP, WALK_STEP = 0.2, 0.1
 METHODS = {"HAIS": "persistent", "AIS, leapfrog": "leapfrog", "AIS, Gaussian": "metropolis"}
-TARGETS = (2.0, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.13, 0.09, 0.06)
+TARGETS = (8.0, 5.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.13, 0.09, 0.06)
 
 LENGTHS = {"laplace": np.sqrt(2.0), "student_t": 0.75}
 """Lengths of the filters that give x the spread of whitened data: variance 1, or quartiles."""

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from pymc_tempering import testsystems
-from pymc_tempering.auto import prepare
-from pymc_tempering.engine import N_STEPS
+from pymc_tempering.chain.loop import N_STEPS
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.prepare import REFERENCES, Options, compile_model
-from pymc_tempering.references import Prior
-from pymc_tempering.rounds import Goal, Outcome, estimate, run_rounds
+from pymc_tempering.references.prior import Prior
+from pymc_tempering.sampling.choose_plan import prepare
+from pymc_tempering.sampling.rounds import Goal, Outcome, estimate, run_rounds
+from pymc_tempering.sampling.setup import REFERENCES, Options, compile_model
 from pymc_tempering.testsystems import TestSystem
 
 LEGS = ("prior_warmup", "pilot", "fit", "check", "run")

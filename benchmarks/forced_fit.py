@@ -17,8 +17,8 @@ import numpy as np
 from common import LEGS, MODELS, Row, Run, parser, run_once, save, shares, system
 
 from pymc_tempering import testsystems
-from pymc_tempering.legs import Leg
-from pymc_tempering.references import Prior
+from pymc_tempering.references.prior import Prior
+from pymc_tempering.sampling.side_runs import Leg
 
 WEIGHTS = {"mixture_65": (0.65, 0.35), "mixture_90": (0.9, 0.1)}
 for _name, _weights in WEIGHTS.items():

@@ -28,11 +28,11 @@ import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import gammaln
 
-from pymc_tempering.annealed.setup import Schedule, anneal_blocks, prior_blocks
+from pymc_tempering.annealed.particle_weights import effective_number, log_mean
+from pymc_tempering.annealed.schedule import Schedule, anneal_blocks, prior_blocks
 from pymc_tempering.annealed.transition import KEEP, pack
-from pymc_tempering.annealed.weights import effective_number, log_mean
-from pymc_tempering.prepare import compile_model
-from pymc_tempering.references import Reference
+from pymc_tempering.references.prior import Reference
+from pymc_tempering.sampling.setup import compile_model
 
 RESULTS = Path(__file__).parent / "results"
 DIM = 36

@@ -21,7 +21,8 @@ from common import Row, parser, save
 from numba import types
 
 from pymc_tempering import HMC, NUTS, testsystems
-from pymc_tempering.compiled import (
+from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Block, Kernel
+from pymc_tempering.model.compiled import (
     DENSITY,
     INDICES,
     KERNEL_SIGNATURE,
@@ -31,9 +32,8 @@ from pymc_tempering.compiled import (
     VECTOR,
     new_point,
 )
-from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Block, Kernel
-from pymc_tempering.mixture import evaluate
-from pymc_tempering.prepare import compile_model
+from pymc_tempering.references.mixture import evaluate
+from pymc_tempering.sampling.setup import compile_model
 from pymc_tempering.testsystems import TestSystem
 
 TARGET = 0.8

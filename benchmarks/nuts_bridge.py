@@ -7,7 +7,7 @@ import numpy as np
 from numba import types
 from scipy.special import logsumexp
 
-from pymc_tempering.compiled import DENSITY, MATRIX, VECTOR
+from pymc_tempering.model.compiled import DENSITY, MATRIX, VECTOR
 
 
 @numba.njit(types.void(DENSITY, MATRIX, VECTOR), nogil=True)

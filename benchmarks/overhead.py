@@ -16,8 +16,10 @@ from common import Row, parser, prior, save
 from numba import int64, types
 from numba.core import event
 
-from pymc_tempering import engine
-from pymc_tempering.chains import (
+from pymc_tempering.chain import loop as engine
+from pymc_tempering.chain.chains import run_chains, start_runs
+from pymc_tempering.chain.loop import N_STEPS, Record
+from pymc_tempering.chain.plan import (
     ChainState,
     Plan,
     clear_record,
@@ -25,11 +27,9 @@ from pymc_tempering.chains import (
     new_record,
     start_chain,
 )
-from pymc_tempering.compiled import DENSITY, MATRIX, VECTOR
-from pymc_tempering.engine import N_STEPS, Record
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.warmup import warm_up
-from pymc_tempering.workers import run_chains, start_runs
+from pymc_tempering.model.compiled import DENSITY, MATRIX, VECTOR
+from pymc_tempering.warmup.warm_up import warm_up
 
 MODEL = "noisy_regression"
 FREE = 1.9
@@ -195,7 +195,7 @@ def recompilation(seed: int) -> list[Row]:
     names = [e.data["dispatcher"].py_func.__qualname__ for e in starts]
     modules = [e.data["dispatcher"].py_func.__module__ for e in starts]
     ours = [n for n, m in zip(names, modules, strict=True) if m.startswith("pymc_tempering.")
-            and m != "pymc_tempering.compiled"]  # fmt: skip
+            and m != "pymc_tempering.model.compiled"]  # fmt: skip
     after = len(engine.run.signatures)
     return [
         _row("signatures of the chain loop, before a second model", before, ""),

@@ -17,8 +17,16 @@ from common import Row, parser, prior, save
 from numba import types
 from nuts_bridge import autocorrelation_time
 
-from pymc_tempering.chains import Plan
-from pymc_tempering.compiled import (
+from pymc_tempering.chain.chains import run_chains, start_runs
+from pymc_tempering.chain.loop import N_STEPS, Rungs
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.evidence.rts import rts
+from pymc_tempering.evidence.rungs import exploration_autocorrelation
+from pymc_tempering.exceptions import StuckChainError
+from pymc_tempering.kernels import HMC, N_EVALUATIONS, N_INFO, NUTS
+from pymc_tempering.kernels.compound import on_all
+from pymc_tempering.kernels.hmc import PATH_LENGTH
+from pymc_tempering.model.compiled import (
     DENSITY,
     INDICES,
     KERNEL_SIGNATURE,
@@ -28,17 +36,9 @@ from pymc_tempering.compiled import (
     VECTOR,
     new_point,
 )
-from pymc_tempering.engine import N_STEPS, Rungs
-from pymc_tempering.evidence.rts import rts
-from pymc_tempering.evidence.rungs import exploration_autocorrelation
-from pymc_tempering.exceptions import StuckChainError
-from pymc_tempering.kernels import HMC, N_EVALUATIONS, N_INFO, NUTS
-from pymc_tempering.kernels.compound import on_all
-from pymc_tempering.kernels.hmc import PATH_LENGTH
-from pymc_tempering.legs import cycles_of
-from pymc_tempering.mixture import evaluate
-from pymc_tempering.warmup import warm_up
-from pymc_tempering.workers import run_chains, start_runs
+from pymc_tempering.references.mixture import evaluate
+from pymc_tempering.sampling.side_runs import cycles_of
+from pymc_tempering.warmup.warm_up import warm_up
 
 DEFAULT_MODELS = ("hierarchical", "regression", "logistic", "mixture", "gaussian100")
 LENGTHS = (0.6, 1.2, 2.4)

@@ -21,12 +21,21 @@ from numba import float64, types
 from scipy.io import loadmat
 
 from pymc_tempering import DiscreteLangevin, Gibbs
-from pymc_tempering.assign import assign_kernels
-from pymc_tempering.compiled import DENSITY, EXPLORE, MATRIX, PARTS, POINT, RNG, VECTOR, new_point
 from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO
-from pymc_tempering.layout import model_layout
-from pymc_tempering.mixture import evaluate
-from pymc_tempering.prepare import compile_model
+from pymc_tempering.kernels.assign import assign_kernels
+from pymc_tempering.model.compiled import (
+    DENSITY,
+    EXPLORE,
+    MATRIX,
+    PARTS,
+    POINT,
+    RNG,
+    VECTOR,
+    new_point,
+)
+from pymc_tempering.model.layout import model_layout
+from pymc_tempering.references.mixture import evaluate
+from pymc_tempering.sampling.setup import compile_model
 
 DATA = Path(os.environ.get("PMT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

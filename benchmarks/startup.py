@@ -61,7 +61,7 @@ class Timeline:
 
 def watch_first_draw(timeline: Timeline) -> None:
     """Mark the first chunk of a chain that holds a draw."""
-    from pymc_tempering import workers
+    from pymc_tempering.chain import chains as workers
 
     make_runner = workers.make_runner
 
@@ -94,7 +94,11 @@ def child(
 
     model = MODELS[model_name]().model
     timeline.mark("build the model")
-    from pymc_tempering import auto, prepare, sampling, step, warmup
+    from pymc_tempering.sampling import choose_plan as auto
+    from pymc_tempering.sampling import sample as sampling
+    from pymc_tempering.sampling import setup as prepare
+    from pymc_tempering.sampling import step_method as step
+    from pymc_tempering.warmup import warm_up as warmup
 
     timeline.wrap(prepare, "compile_path", "compile the path")
     timeline.wrap(prepare, "compile_prior", "compile the prior")

@@ -14,13 +14,13 @@ import numpy as np
 from common import MODELS, Row, parser, prior, save, system
 
 from pymc_tempering import testsystems
-from pymc_tempering.annealing import anneal
-from pymc_tempering.chains import Plan, start_chain
+from pymc_tempering.chain.plan import Plan, start_chain
+from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.ladder import Ladder
-from pymc_tempering.legs import run_leg
-from pymc_tempering.warmup import ITERATIONS_PER_RUNG, MAX_LOG_OFF, warm_up
-from pymc_tempering.weights import WEIGHT_ADAPTATIONS, Learner
+from pymc_tempering.sampling.side_runs import run_leg
+from pymc_tempering.warmup.annealed_pass import anneal
+from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Learner
+from pymc_tempering.warmup.warm_up import ITERATIONS_PER_RUNG, MAX_LOG_OFF, warm_up
 
 N_CHAINS = 4
 MODELS["spike"] = partial(testsystems.spike, dim=2, spike_scale=0.05)  # a first-order transition

@@ -14,8 +14,6 @@ from pymc_tempering.annealed import (
 )
 from pymc_tempering.bridge import bridge_sampling, importance_sampling
 from pymc_tempering.crosscheck import CrossCheck, cross_check
-from pymc_tempering.datatree import convert
-from pymc_tempering.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence import (
     BayesFactor,
     Bracket,
@@ -27,6 +25,9 @@ from pymc_tempering.evidence import (
     log_marginal_likelihood,
     overlap,
 )
+from pymc_tempering.evidence.datatree import convert
+from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
+from pymc_tempering.evidence.tracker import PartitionTracker
 from pymc_tempering.exceptions import (
     DataError,
     DataMismatchError,
@@ -61,9 +62,8 @@ from pymc_tempering.plots import (
     plot_log_z,
     plot_temperature_trace,
 )
-from pymc_tempering.sampling import sample
-from pymc_tempering.step import SimulatedTempering
-from pymc_tempering.tracker import PartitionTracker
+from pymc_tempering.sampling.sample import sample
+from pymc_tempering.sampling.step_method import SimulatedTempering
 from pymc_tempering.variational import (
     LogPartition,
     TemperedFit,

@@ -9,7 +9,7 @@ from systems import prior, system
 
 from pymc_tempering import testsystems
 from pymc_tempering.bridge.target import Target
-from pymc_tempering.path import compile_path
+from pymc_tempering.model.path import compile_path
 
 
 def tree(**variables):

@@ -7,9 +7,9 @@ import numpy as np
 import xarray as xr
 from scipy.special import digamma, gammaln, polygamma
 
-from pymc_tempering.datatree import read_cycles
 from pymc_tempering.evidence import read_run
-from pymc_tempering.synthetic import GaussianToy, cycle_sums, simulate, to_datatree
+from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.synthetic import GaussianToy, cycle_sums, simulate, to_datatree
 
 TOY = GaussianToy()
 BETAS = np.array([0.0, 0.03, 0.12, 0.4, 1.0])

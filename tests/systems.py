@@ -3,8 +3,8 @@
 from functools import cache, partial
 
 from pymc_tempering import testsystems
-from pymc_tempering.path import compile_path
-from pymc_tempering.references import compile_prior
+from pymc_tempering.model.path import compile_path
+from pymc_tempering.references.prior import compile_prior
 
 SIMPLE = {
     "gaussian": testsystems.gaussian,

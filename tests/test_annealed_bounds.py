@@ -12,12 +12,13 @@ from systems import prior, system
 from zoo import mean_only, zoo
 
 import pymc_tempering as pmt
-from pymc_tempering.annealed import setup
+from pymc_tempering.annealed import schedule as setup
+from pymc_tempering.annealed.particle_weights import riemann_log_weights
 from pymc_tempering.annealed.particles import place, sweep
 from pymc_tempering.annealed.raise_ import whole_states
-from pymc_tempering.annealed.reverse import backward, checked_states, placed_blocks
+from pymc_tempering.annealed.reverse_ais import backward, checked_states, placed_blocks
 from pymc_tempering.annealed.sandwich import bracket
-from pymc_tempering.annealed.setup import (
+from pymc_tempering.annealed.schedule import (
     Clock,
     Schedule,
     anneal_blocks,
@@ -30,10 +31,9 @@ from pymc_tempering.annealed.states import (
     posterior_states,
 )
 from pymc_tempering.annealed.transition import pack
-from pymc_tempering.annealed.weights import riemann_log_weights
-from pymc_tempering.layout import Layout, unconstrained_shapes
-from pymc_tempering.prepare import compile_model
-from pymc_tempering.threads import paced, run_tasks
+from pymc_tempering.core.threads import paced, run_tasks
+from pymc_tempering.model.layout import Layout, unconstrained_shapes
+from pymc_tempering.sampling.setup import compile_model
 
 
 def exact_draws(name, n, chains=4, seed=0):

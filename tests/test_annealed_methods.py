@@ -12,14 +12,14 @@ from systems import prior, system
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.ais import forward
-from pymc_tempering.annealed.integration import integrate
+from pymc_tempering.annealed.beta_quadrature import integrate
 from pymc_tempering.annealed.islands import combine
-from pymc_tempering.annealed.linked import link_blocks
+from pymc_tempering.annealed.linked_importance_sampling import link_blocks
+from pymc_tempering.annealed.particle_weights import evidence_of_weights
 from pymc_tempering.annealed.pilot import run_pilot, space_betas
-from pymc_tempering.annealed.setup import Clock, Schedule, make_schedule
+from pymc_tempering.annealed.schedule import Clock, Schedule, make_schedule
 from pymc_tempering.annealed.smc import _frozen
-from pymc_tempering.annealed.thermodynamic import _chain_task, _reference_task
-from pymc_tempering.annealed.weights import evidence_of_weights
+from pymc_tempering.annealed.thermodynamic_integration import _chain_task, _reference_task
 
 NEVER = threading.Event()
 

@@ -9,12 +9,13 @@ import pytest
 from scipy import stats as sps
 from systems import prior, system
 
-from pymc_tempering.annealed import linked, particles, transition
+from pymc_tempering.annealed import linked_importance_sampling as linked
+from pymc_tempering.annealed import particles, transition
+from pymc_tempering.annealed.particle_weights import log_mean, riemann_log_weights
 from pymc_tempering.annealed.particles import anneal, draw_particles, place, sweep
-from pymc_tempering.annealed.setup import Schedule
+from pymc_tempering.annealed.schedule import Schedule
 from pymc_tempering.annealed.transition import SCALE, STEP, TRANSITIONS, pack, refresh_share
-from pymc_tempering.annealed.weights import log_mean, riemann_log_weights
-from pymc_tempering.prepare import compile_model
+from pymc_tempering.sampling.setup import compile_model
 
 BETA = 0.4
 NAMES = list(TRANSITIONS)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from pymc_tempering.annealed.integration import discretization, integrate, quadrature
+from pymc_tempering.annealed.beta_quadrature import discretization, integrate, quadrature
 from pymc_tempering.annealed.islands import combine, genealogy_variance
-from pymc_tempering.annealed.weights import (
+from pymc_tempering.annealed.particle_weights import (
     batch_error,
     bootstrap_error,
     curve_from_sums,
@@ -18,8 +18,8 @@ from pymc_tempering.annealed.weights import (
     merge_sums,
     riemann_log_weights,
 )
+from pymc_tempering.core.population import multinomial, systematic
 from pymc_tempering.exceptions import LikelihoodError
-from pymc_tempering.population import multinomial, systematic
 
 
 def evidence(log_w, **kwargs):

@@ -8,9 +8,9 @@ from pytensor.graph.op import Op
 from zoo import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering.path import check_model, compile_path
-from pymc_tempering.prior_checks import check_reference
-from pymc_tempering.references import compile_prior
+from pymc_tempering.model.path import check_model, compile_path
+from pymc_tempering.references.prior import compile_prior
+from pymc_tempering.references.prior_checks import check_reference
 
 FRONT_DOORS = {
     "sample": lambda **kwargs: pmt.sample(quiet=True, **kwargs),
@@ -255,7 +255,7 @@ def test_all_this_is_said_before_the_warm_up_begins(monkeypatch):
     def too_late(*args, **kwargs):
         raise AssertionError("the warm-up has begun")
 
-    monkeypatch.setattr("pymc_tempering.prepare.warm_up", too_late)
+    monkeypatch.setattr("pymc_tempering.sampling.setup.warm_up", too_late)
     with pytest.raises(AssertionError, match="the warm-up has begun"):
         pmt.sample(model=mean_only(), quiet=True)
     with pm.Model() as model:

@@ -9,8 +9,8 @@ from synthetic import TOY, repeated_runs
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
 from pymc_tempering.evidence.bracket import _shift
+from pymc_tempering.evidence.synthetic import gaussian_run
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.synthetic import gaussian_run
 
 
 @cache

@@ -21,9 +21,10 @@ from scipy.special import i0e, logsumexp
 from systems import system
 
 import pymc_tempering as pmt
-from pymc_tempering.bridge import optimal, sampler
+from pymc_tempering.bridge import bridge_sampling as sampler
+from pymc_tempering.bridge import optimal
+from pymc_tempering.bridge.bridge_sampling import bridge_states, estimate_by_bridge
 from pymc_tempering.bridge.proposals import fit_normal, fit_t
-from pymc_tempering.bridge.sampler import bridge_states, estimate_by_bridge
 from pymc_tempering.bridge.target import Target, find_target
 
 REPEATS = 300

@@ -7,8 +7,8 @@ from synthetic import join_chains
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import DataMismatchError, NotTemperedError, TemperingWarning
-from pymc_tempering.synthetic import GaussianToy, gaussian_run
 
 
 def evidence(log_z, mcse=0.01, warnings=()):

@@ -21,7 +21,7 @@ from pymc_tempering.crosscheck import (
 from pymc_tempering.crosscheck.check import assemble
 from pymc_tempering.crosscheck.judge import ALPHA, OWN, POSTERIOR, RUN, pair_pvalue
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
-from pymc_tempering.synthetic import gaussian_run
+from pymc_tempering.evidence.synthetic import gaussian_run
 
 REPEATS = 3000
 ERRORS = {

@@ -8,10 +8,10 @@ import xarray as xr
 from synthetic import join_chains, with_stats
 
 import pymc_tempering as pmt
-from pymc_tempering.cycles import RUNG_STATS
-from pymc_tempering.datatree import read_cycles
+from pymc_tempering.core.cycles import RUNG_STATS
+from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.synthetic import gaussian_run
 from pymc_tempering.exceptions import LadderError, NotTemperedError
-from pymc_tempering.synthetic import gaussian_run
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from synthetic import BETAS, LOG_WEIGHT, LOG_Z_LADDER, TOY, join_chains, with_stats
 
 import pymc_tempering as pmt
-from pymc_tempering.synthetic import GaussianToy, gaussian_run
+from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 
 
 def expected_rejection(log_weight, log_z_ladder):

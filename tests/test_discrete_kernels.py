@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from pymc_tempering import DiscreteLangevin, Gibbs, RandomWalkMetropolis, Slice
-from pymc_tempering.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, new_point
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block
+from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, new_point
 
 # Three coupled binary variables, one with four values and one without an upper bound.
 FIELD = np.array([0.4, -0.7, 0.2])

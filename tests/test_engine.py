@@ -25,9 +25,7 @@ from toys import (
     walled_density,
 )
 
-from pymc_tempering.chains import clear_record, make_runner, new_record
-from pymc_tempering.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, new_point
-from pymc_tempering.engine import (
+from pymc_tempering.chain.loop import (
     CHAIN,
     LADDER_MOVES,
     N_DRAWS,
@@ -40,6 +38,8 @@ from pymc_tempering.engine import (
     run,
     sweep,
 )
+from pymc_tempering.chain.plan import clear_record, make_runner, new_record
+from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, new_point
 
 every_move = pytest.mark.parametrize("move", LADDER_MOVES)
 both_weights = pytest.mark.parametrize("weights", ["uniform", "skewed"])

@@ -9,9 +9,9 @@ from synthetic import TOY, repeated_trees
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
+from pymc_tempering.evidence.synthetic import gaussian_run
 from pymc_tempering.evidence.trace import rung_weights
 from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
-from pymc_tempering.synthetic import gaussian_run
 
 
 @cache

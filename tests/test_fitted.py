@@ -10,13 +10,13 @@ from scipy.special import logsumexp
 
 import pymc_tempering as pmt
 from pymc_tempering import testsystems
-from pymc_tempering.compiled import new_point
-from pymc_tempering.fitted import Fitted, fit_mixture
-from pymc_tempering.legs import Leg
-from pymc_tempering.mixture import Mixture, evaluate
-from pymc_tempering.prepare import compile_model
-from pymc_tempering.references import evaluate as evaluate_all
-from pymc_tempering.scales import FullScales
+from pymc_tempering.model.compiled import new_point
+from pymc_tempering.references.fitted import Fitted, fit_mixture
+from pymc_tempering.references.mixture import Mixture, evaluate
+from pymc_tempering.references.prior import evaluate as evaluate_all
+from pymc_tempering.references.scales import FullScales
+from pymc_tempering.sampling.setup import compile_model
+from pymc_tempering.sampling.side_runs import Leg
 
 TWO = Mixture(
     weights=np.array([0.7, 0.3]),

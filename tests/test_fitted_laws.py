@@ -8,15 +8,15 @@ import pytest
 from scipy.special import logsumexp
 
 from pymc_tempering import HMC, testsystems
-from pymc_tempering.fitted import Fitted
+from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import on_all
-from pymc_tempering.ladder import Ladder
-from pymc_tempering.legs import run_leg
-from pymc_tempering.mixture import Mixture
-from pymc_tempering.prepare import compile_model
-from pymc_tempering.references import evaluate
-from pymc_tempering.scales import FullScales, LowRankScales
-from pymc_tempering.warmup import warm_up
+from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.prior import evaluate
+from pymc_tempering.references.scales import FullScales, LowRankScales
+from pymc_tempering.sampling.setup import compile_model
+from pymc_tempering.sampling.side_runs import run_leg
+from pymc_tempering.warmup.warm_up import warm_up
 
 BETAS = np.array([0.0, 0.3, 0.7, 1.0])
 FULL = Mixture(

@@ -7,12 +7,15 @@ import pytest
 from scipy import stats
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC, auto, fitting, rounds, testsystems
-from pymc_tempering.engine import N_STEPS
-from pymc_tempering.fitted import Fitted
+from pymc_tempering import HMC, testsystems
+from pymc_tempering.chain.loop import N_STEPS
 from pymc_tempering.kernels import on_all
-from pymc_tempering.mixture_fit import FULL_DIM, fit_mixture
-from pymc_tempering.prepare import Options, compile_model
+from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture
+from pymc_tempering.sampling import choose_plan as auto
+from pymc_tempering.sampling import rounds
+from pymc_tempering.sampling import trials as fitting
+from pymc_tempering.sampling.setup import Options, compile_model
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,9 @@ from systems import SIMPLE, system
 from zoo import mean_only, zoo
 
 import pymc_tempering as pmt
-from pymc_tempering import prepare, step, workers
+from pymc_tempering.chain import chains as workers
+from pymc_tempering.sampling import setup as prepare
+from pymc_tempering.sampling import step_method as step
 
 every_system = pytest.mark.parametrize("name", SIMPLE)
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}

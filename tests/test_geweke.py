@@ -21,9 +21,7 @@ from numba import types
 from toys import BETAS, PLANTED, SKEWED, ToyPath, ToyReference, batch_z
 
 from pymc_tempering import HMC, NUTS
-from pymc_tempering.chains import Plan, new_record, start_chain
-from pymc_tempering.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
-from pymc_tempering.engine import (
+from pymc_tempering.chain.loop import (
     CHAIN,
     LADDER_MOVES,
     N_DRAWS,
@@ -33,8 +31,10 @@ from pymc_tempering.engine import (
     RUNGS,
     run,
 )
+from pymc_tempering.chain.plan import Plan, new_record, start_chain
+from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels.compound import on_all
-from pymc_tempering.ladder import Ladder
+from pymc_tempering.model.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
 
 M, S, SIGMA = 0.7, 1.5, 0.6
 N = 100_000

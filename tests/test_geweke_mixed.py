@@ -15,9 +15,7 @@ from scipy import stats
 from toys import BETAS, SKEWED, ToyPath, ToyReference, batch_z
 
 from pymc_tempering import HMC, Gibbs, RandomWalkMetropolis, Slice
-from pymc_tempering.chains import Plan, new_record, start_chain
-from pymc_tempering.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
-from pymc_tempering.engine import (
+from pymc_tempering.chain.loop import (
     CHAIN,
     LADDER_MOVES,
     N_DRAWS,
@@ -27,8 +25,10 @@ from pymc_tempering.engine import (
     RUNGS,
     run,
 )
+from pymc_tempering.chain.plan import Plan, new_record, start_chain
+from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import Block, Compound
-from pymc_tempering.ladder import Ladder
+from pymc_tempering.model.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
 
 M, S, ON, GAP, SIGMA = 0.3, 1.2, 0.35, 1.6, 0.7
 DATA = np.array([-1.0, 0.6, 2.4])
@@ -187,7 +187,7 @@ def test_weights_of_another_rung_are_seen():
 
 def test_a_block_with_another_beta_is_seen(monkeypatch):
     """The planted bug: the binary variable is drawn at beta = 1."""
-    from pymc_tempering.compiled import KERNEL_SIGNATURE
+    from pymc_tempering.model.compiled import KERNEL_SIGNATURE
 
     cold = Gibbs().transition
 

@@ -21,9 +21,9 @@ import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
 from pymc_tempering.evidence import log_likelihood, maximize_likelihood, rts_log_z
 from pymc_tempering.evidence.bar import bar_step
+from pymc_tempering.evidence.synthetic import gaussian_run
 from pymc_tempering.evidence.trace import rung_weights
 from pymc_tempering.exceptions import SolverError
-from pymc_tempering.synthetic import gaussian_run
 
 RNG = np.random.default_rng(7)
 LOG_RATIO = RNG.normal(-3.0, 2.0, 200)
@@ -75,7 +75,7 @@ def test_a_rung_without_weight_and_a_maximum_that_is_not_found():
     def gives_up(value, start, **_):
         return OptimizeResult(x=start + 1e3, message="gave up")
 
-    module = "pymc_tempering.evidence.likelihood.minimize"
+    module = "pymc_tempering.evidence.rb_likelihood.minimize"
     with patch(module, gives_up), pytest.raises(SolverError, match="was not found"):
         maximize_likelihood(np.array([[1.0, 3.0], [2.0, 1.0]]), np.zeros((2, 2)))
 

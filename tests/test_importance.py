@@ -8,8 +8,8 @@ from scipy import stats
 from systems import system
 
 import pymc_tempering as pmt
-from pymc_tempering.bridge import importance
-from pymc_tempering.bridge.importance import importance_states, pareto_khat, weighted_mean
+from pymc_tempering.bridge import importance_sampling as importance
+from pymc_tempering.bridge.importance_sampling import importance_states, pareto_khat, weighted_mean
 
 REPEATS = 300
 SPREAD = 4.0 / np.sqrt(2 * REPEATS)

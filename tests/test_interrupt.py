@@ -10,10 +10,10 @@ from systems import system
 from toys import recount
 
 import pymc_tempering as pmt
-from pymc_tempering import rounds
-from pymc_tempering.datatree import read_cycles
-from pymc_tempering.ladder import Ladder
-from pymc_tempering.progress import ChainProgress
+from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.sampling import rounds
+from pymc_tempering.sampling.chain_progress import ChainProgress
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_an_interrupt_before_the_first_draw_goes_through(monkeypatch):
         stop.wait()
 
     interrupt_at_look(monkeypatch, 1)
-    monkeypatch.setattr("pymc_tempering.workers._work", not_yet)
+    monkeypatch.setattr("pymc_tempering.chain.chains._work", not_yet)
     with pytest.raises(KeyboardInterrupt, match="before the first draw"):
         long_run()
 

@@ -17,7 +17,6 @@ from toys import (
 )
 
 from pymc_tempering import HMC, NUTS
-from pymc_tempering.compiled import new_point
 from pymc_tempering.kernels import (
     ACCEPTANCE,
     DIVERGED,
@@ -27,6 +26,7 @@ from pymc_tempering.kernels import (
     RandomWalkMetropolis,
     Slice,
 )
+from pymc_tempering.model.compiled import new_point
 
 # name: (factory, step size in units of the rung's own standard deviations)
 KERNELS = {

@@ -6,13 +6,13 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pymc_tempering import testsystems
-from pymc_tempering.compiled import new_point
-from pymc_tempering.fitted import Fitted, fit_mixture
-from pymc_tempering.mixture import Mixture, evaluate
-from pymc_tempering.mixture_fit import FULL_DIM
-from pymc_tempering.prepare import compile_model
-from pymc_tempering.references import evaluate as evaluate_all
-from pymc_tempering.scales import FullScales, LowRankScales
+from pymc_tempering.model.compiled import new_point
+from pymc_tempering.references.fitted import Fitted, fit_mixture
+from pymc_tempering.references.mixture import Mixture, evaluate
+from pymc_tempering.references.mixture_fit import FULL_DIM
+from pymc_tempering.references.prior import evaluate as evaluate_all
+from pymc_tempering.references.scales import FullScales, LowRankScales
+from pymc_tempering.sampling.setup import compile_model
 
 DIM, RANK = 6, 2
 _rng = np.random.default_rng(0)

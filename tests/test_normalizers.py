@@ -18,7 +18,7 @@ from pymc_tempering.variational import (
     summation,
     temperature_limit,
 )
-from pymc_tempering.variational.dispatch import log_normalizer
+from pymc_tempering.variational.normalizers.dispatch import log_normalizer
 
 INF, f = np.inf, np.float64
 TEMPERATURES = (0.7, 1.0, 1.6, 4.0, 10.0)

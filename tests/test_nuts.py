@@ -10,8 +10,9 @@ from numba import float64, int64, types
 from toys import gaussian_density, law, law_pvalues
 
 from pymc_tempering import NUTS
-from pymc_tempering.assign import find_kernel
-from pymc_tempering.compiled import (
+from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block, nuts
+from pymc_tempering.kernels.assign import find_kernel
+from pymc_tempering.model.compiled import (
     DENSITY,
     DENSITY_SIGNATURE,
     INDICES,
@@ -22,7 +23,6 @@ from pymc_tempering.compiled import (
     VECTOR,
     new_point,
 )
-from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block, nuts
 
 DIM = 5
 COV = np.array([[0.9 ** abs(i - j) * 1.5 ** (i + j) for i in range(DIM)] for j in range(DIM)])

@@ -9,8 +9,8 @@ from scipy.special import gammaln
 
 import pymc_tempering as pmt
 from pymc_tempering.variational import check_temperatures, local_log_normalizer
-from pymc_tempering.variational.particle_average import log_mean_error
-from pymc_tempering.variational.tails import grows
+from pymc_tempering.variational.normalizers.particle_average import log_mean_error
+from pymc_tempering.variational.normalizers.tails import grows
 
 T = np.array([1.0, 1.5, 3.0, 10.0])
 N = 100

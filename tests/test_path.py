@@ -11,10 +11,10 @@ from scipy.special import expit, gammaln, logsumexp
 from zoo import X, covariance, downstream, mean_only, zoo
 
 from pymc_tempering import ModelError, TemperingWarning
-from pymc_tempering.compiled import new_point
-from pymc_tempering.path import Layout, compile_path
-from pymc_tempering.prior_checks import check_reference
-from pymc_tempering.references import compile_prior, evaluate
+from pymc_tempering.model.compiled import new_point
+from pymc_tempering.model.path import Layout, compile_path
+from pymc_tempering.references.prior import compile_prior, evaluate
+from pymc_tempering.references.prior_checks import check_reference
 
 MODELS = {"zoo": zoo, "covariance": covariance, "downstream": downstream}
 LOG_ORDERINGS = {"zoo": gammaln(4.0), "covariance": 0.0, "downstream": 0.0}
@@ -277,7 +277,7 @@ def test_gradients_far_out_under_a_wide_prior_are_finite_and_right(monkeypatch):
     path = compile_path(model)
     found = np.array([value_and_gradients(path, x)[1][1] for x in draws])
     np.testing.assert_allclose(found, expected, atol=1e-9)
-    monkeypatch.setattr("pymc_tempering.path.stabilize", lambda outputs: outputs)
+    monkeypatch.setattr("pymc_tempering.model.path.stabilize", lambda outputs: outputs)
     path = compile_path(model)
     found = np.array([value_and_gradients(path, x)[1][1] for x in draws])
     assert np.isnan(found).any(axis=1).mean() > 0.5

@@ -12,10 +12,10 @@ import pymc_tempering as pmt
 from pymc_tempering.crosscheck import Entry
 from pymc_tempering.crosscheck.check import assemble
 from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
-from pymc_tempering.datatree import read_cycles
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.plots import BLUE, ORANGE
-from pymc_tempering.synthetic import GaussianToy, gaussian_run
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp
 
 from pymc_tempering import LikelihoodError
-from pymc_tempering.population import conditional_ess, multinomial, next_beta, systematic
+from pymc_tempering.core.population import conditional_ess, multinomial, next_beta, systematic
 
 
 def test_next_beta_has_the_conditional_ess_asked_for():

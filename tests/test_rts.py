@@ -19,11 +19,11 @@ from synthetic import (
 )
 
 import pymc_tempering as pmt
-from pymc_tempering.datatree import read_cycles
 from pymc_tempering.evidence import homogeneity_pvalue, rts, rts_log_z, tour_sums
+from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.rts import delta_error, second_order_bias
+from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.synthetic import GaussianToy, gaussian_run
 
 REPEATS = 400
 SETTINGS = [

@@ -6,10 +6,10 @@ from synthetic import TOY
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
-from pymc_tempering.evidence.common import split_weights
+from pymc_tempering.evidence.fit_run import split_weights
+from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.evidence.trace import rung_weights
 from pymc_tempering.exceptions import NotTemperedError
-from pymc_tempering.synthetic import GaussianToy, gaussian_run
 
 
 def test_a_trace_of_other_draws_is_refused():

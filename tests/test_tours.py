@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from synthetic import ignore_head, q_of_trace, repeats
 
-from pymc_tempering.datatree import read_cycles
 from pymc_tempering.evidence import tour_sums
-from pymc_tempering.synthetic import gaussian_run
+from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.synthetic import gaussian_run
 
 
 def tours_of(stats):

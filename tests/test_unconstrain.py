@@ -11,10 +11,10 @@ from points import Density
 from posteriors import tree
 
 from pymc_tempering.exceptions import DataMismatchError, TemperingError
-from pymc_tempering.layout import Layout, unconstrained_shapes
-from pymc_tempering.path import Path
-from pymc_tempering.references import compile_prior
-from pymc_tempering.unconstrain import unconstrained_draws
+from pymc_tempering.model.layout import Layout, unconstrained_shapes
+from pymc_tempering.model.path import Path
+from pymc_tempering.model.unconstrain import unconstrained_draws
+from pymc_tempering.references.prior import compile_prior
 
 
 def dependent():

@@ -8,7 +8,7 @@ import variational_models as models
 import xarray as xr
 
 import pymc_tempering as pmt
-from pymc_tempering.variational import front
+from pymc_tempering.variational import fit as front
 
 mpl.use("Agg")
 pytestmark = [

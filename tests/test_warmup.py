@@ -9,14 +9,14 @@ from systems import SIMPLE, prior, system
 from toys import PLANTED
 
 from pymc_tempering import HMC, testsystems
-from pymc_tempering.annealing import anneal, choose_lengths
-from pymc_tempering.chains import make_runner, new_record, start_chain
-from pymc_tempering.engine import ACCEPT, UP_ACCEPT, VISITS
+from pymc_tempering.chain.loop import ACCEPT, UP_ACCEPT, VISITS
+from pymc_tempering.chain.plan import make_runner, new_record, start_chain
 from pymc_tempering.kernels import Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
-from pymc_tempering.prepare import compile_model
-from pymc_tempering.warmup import warm_up
-from pymc_tempering.weights import MAX_BLIND_STEP, updated
+from pymc_tempering.sampling.setup import compile_model
+from pymc_tempering.warmup.annealed_pass import anneal, choose_lengths
+from pymc_tempering.warmup.log_z_rounds import MAX_BLIND_STEP, updated
+from pymc_tempering.warmup.warm_up import warm_up
 
 every_system = pytest.mark.parametrize("name", SIMPLE)
 N_SEEDS = 6
@@ -210,7 +210,7 @@ def test_a_first_round_that_ends_before_the_posterior_does_not_strand_the_chains
     # 24 rungs in 100 dimensions: the first round of this seed does not get to the last four.
     # With the full step of eq. (12) log Z-hat is off by 199 nats in the end, and does not settle.
     if planted:
-        monkeypatch.setattr("pymc_tempering.weights.updated", full_step)
+        monkeypatch.setattr("pymc_tempering.warmup.log_z_rounds.updated", full_step)
     wide = testsystems.gaussian_posterior(dim=100)
     reference = compile_model(wide.model)
     kernel = on_all(HMC(), reference.path.dim)

@@ -26,13 +26,21 @@ from toys import (
 )
 
 import pymc_tempering as pmt
-from pymc_tempering.adaptation import BURN_IN, LOG_F, POWER, SAMS, WANG_LANDAU, T, new_schedule
-from pymc_tempering.chains import make_runner, new_record, start_chain
-from pymc_tempering.compiled import KERNEL_SIGNATURE
+from pymc_tempering.chain.plan import make_runner, new_record, start_chain
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.legs import run_leg
-from pymc_tempering.warmup import settle, warm_up
-from pymc_tempering.weights import WEIGHT_ADAPTATIONS, Adapting, _make_adapter
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.sampling.side_runs import run_leg
+from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Adapting, _make_adapter
+from pymc_tempering.warmup.stochastic_approximation import (
+    BURN_IN,
+    LOG_F,
+    POWER,
+    SAMS,
+    WANG_LANDAU,
+    T,
+    new_schedule,
+)
+from pymc_tempering.warmup.warm_up import settle, warm_up
 
 METHODS = {"wang_landau": WANG_LANDAU, "sams": SAMS}
 both = pytest.mark.parametrize("method", METHODS)
@@ -371,7 +379,7 @@ def test_another_word_is_refused_before_any_work(door):
 
 
 def test_weights_that_do_not_settle_are_said(monkeypatch):
-    monkeypatch.setattr("pymc_tempering.prepare.warm_up", partial(warm_up, max_rounds=1))
+    monkeypatch.setattr("pymc_tempering.sampling.setup.warm_up", partial(warm_up, max_rounds=1))
     with pytest.warns(pmt.TemperingWarning, match=r"weights did not settle in 1 r.*more draws"):
         pmt.sample(
             100, model=system("gaussian").model, random_seed=1, reference="prior",

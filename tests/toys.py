@@ -8,11 +8,11 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
 
-from pymc_tempering.chains import Plan, start_chain
-from pymc_tempering.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, NO_MIXTURE
-from pymc_tempering.engine import RUNG_STATS
+from pymc_tempering.chain.loop import RUNG_STATS
+from pymc_tempering.chain.plan import Plan, start_chain
+from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, Kernel, on_all
-from pymc_tempering.ladder import Ladder
+from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, NO_MIXTURE
 
 # No symmetry in which a sign, an index or a factor could hide.
 MEAN, SD = np.array([1.0, -0.5]), np.array([2.0, 0.8])

@@ -1,12 +1,12 @@
 """Evidence from independent runs over the path of a model: annealed and related estimators."""
 
 from pymc_tempering.annealed.ais import ais, hais
-from pymc_tempering.annealed.linked import linked_importance_sampling
+from pymc_tempering.annealed.linked_importance_sampling import linked_importance_sampling
 from pymc_tempering.annealed.raise_ import raise_
-from pymc_tempering.annealed.reverse import reverse_ais
+from pymc_tempering.annealed.reverse_ais import reverse_ais
 from pymc_tempering.annealed.sandwich import Sandwich, sandwich
 from pymc_tempering.annealed.smc import smc
-from pymc_tempering.annealed.thermodynamic import thermodynamic_integration
+from pymc_tempering.annealed.thermodynamic_integration import thermodynamic_integration
 
 __all__ = [
     "Sandwich",

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.annealed.setup import (
+from pymc_tempering.annealed.particle_weights import curve_from_sums, evidence_of_weights
+from pymc_tempering.annealed.schedule import (
     Betas,
     Clock,
     Report,
@@ -17,12 +18,11 @@ from pymc_tempering.annealed.setup import (
     prior_blocks,
     run_warnings,
 )
-from pymc_tempering.annealed.weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
-from pymc_tempering.progress import status_line
-from pymc_tempering.references import Reference
+from pymc_tempering.references.prior import Reference
+from pymc_tempering.sampling.chain_progress import status_line
 
 AIS_TRANSITIONS = ("hmc", "leapfrog", "metropolis")
 MAX_RUNGS = {"hmc": 5_000, "leapfrog": 50_000, "persistent": 50_000, "metropolis": 50_000}

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.annealed.weights import effective_number, log_mean
+from pymc_tempering.annealed.particle_weights import effective_number, log_mean
 from pymc_tempering.evidence import Evidence
 
 MIN_ROOTS = 5.0

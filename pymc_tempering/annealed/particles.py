@@ -7,9 +7,10 @@ import numpy as np
 from numba import int64, types
 
 from pymc_tempering.annealed.transition import N_SCRATCH, N_TOTALS, move
-from pymc_tempering.compiled import DENSITY, MATRIX, RNG, VECTOR, Point
-from pymc_tempering.mixture import evaluate_rows
-from pymc_tempering.references import Reference
+from pymc_tempering.model.compiled import DENSITY, MATRIX, RNG, VECTOR, Point
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.mixture import evaluate_rows
+from pymc_tempering.references.prior import Reference
 
 ROWS = numba.float64[:, :, ::1]
 
@@ -78,7 +79,7 @@ def draw_particles(reference: Reference, n: int, rng: np.random.Generator) -> Pa
     return place(reference, reference.draw(n, reference.spawn(rng)), rng)
 
 
-@numba.njit(types.void(VECTOR, numba.float64), cache=True, nogil=True)
+@njit(types.void(VECTOR, numba.float64))
 def add_in_log(sums, log_w):  # type: ignore[no-untyped-def]
     """Add w and w^2 to running sums [largest log w, sum w, sum w^2], scaled by the largest."""
     if log_w == -np.inf:
@@ -93,11 +94,28 @@ def add_in_log(sums, log_w):  # type: ignore[no-untyped-def]
     sums[2] += w * w
 
 
-@numba.njit(
-    types.void(DENSITY, MATRIX, MATRIX, MATRIX, ROWS, MATRIX, VECTOR, MATRIX, types.boolean,
-               int64, int64, VECTOR, MATRIX, MATRIX, int64[::1], MATRIX, RNG, VECTOR),
-    cache=True, nogil=True,
-)  # fmt: skip
+@njit(
+    types.void(
+        DENSITY,
+        MATRIX,
+        MATRIX,
+        MATRIX,
+        ROWS,
+        MATRIX,
+        VECTOR,
+        MATRIX,
+        types.boolean,
+        int64,
+        int64,
+        VECTOR,
+        MATRIX,
+        MATRIX,
+        int64[::1],
+        MATRIX,
+        RNG,
+        VECTOR,
+    ),
+)
 def _anneal(  # type: ignore[no-untyped-def]
     density, xs, momenta, values, grads, mixture, betas, params, down, first, last, log_w, sums,
     trace, circular, scratch, rng, totals,
@@ -166,11 +184,23 @@ def anneal(
     )  # fmt: skip
 
 
-@numba.njit(
-    types.void(DENSITY, MATRIX, MATRIX, MATRIX, ROWS, MATRIX, numba.float64, VECTOR, MATRIX,
-               int64[::1], MATRIX, RNG, VECTOR),
-    cache=True, nogil=True,
-)  # fmt: skip
+@njit(
+    types.void(
+        DENSITY,
+        MATRIX,
+        MATRIX,
+        MATRIX,
+        ROWS,
+        MATRIX,
+        numba.float64,
+        VECTOR,
+        MATRIX,
+        int64[::1],
+        MATRIX,
+        RNG,
+        VECTOR,
+    ),
+)
 def _sweep(  # type: ignore[no-untyped-def]
     density, xs, momenta, values, grads, mixture, beta, params, out, circular, scratch, rng, totals
 ):

@@ -22,10 +22,10 @@ from pymc_tempering.annealed.transition import (
     WALK,
     pack,
 )
+from pymc_tempering.core.ladder import PathSample, fine_grid
+from pymc_tempering.core.population import next_beta, systematic
 from pymc_tempering.exceptions import LikelihoodError
-from pymc_tempering.ladder import PathSample, fine_grid
-from pymc_tempering.population import next_beta, systematic
-from pymc_tempering.references import Reference
+from pymc_tempering.references.prior import Reference
 
 N_PARTICLES, CESS = 256, 0.5
 MAX_STAGES = 2000

@@ -9,9 +9,10 @@ from pymc.model.transform.conditioning import observe
 from pymc.pytensorf import compile as pymc_compile
 
 from pymc_tempering.annealed.ais import AIS_TRANSITIONS, MAX_RUNGS, MIN_PARTICLES
+from pymc_tempering.annealed.particle_weights import evidence_of_weights
 from pymc_tempering.annealed.pilot import space_betas
-from pymc_tempering.annealed.reverse import placed_blocks
-from pymc_tempering.annealed.setup import (
+from pymc_tempering.annealed.reverse_ais import placed_blocks
+from pymc_tempering.annealed.schedule import (
     Annealed,
     Clock,
     Report,
@@ -24,15 +25,14 @@ from pymc_tempering.annealed.setup import (
     run_warnings,
 )
 from pymc_tempering.annealed.states import check_values, compile_unconstrain
-from pymc_tempering.annealed.weights import evidence_of_weights
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.exceptions import DataMismatchError
-from pymc_tempering.layout import Layout
-from pymc_tempering.prepare import find_model
-from pymc_tempering.progress import status_line
-from pymc_tempering.references import Reference
+from pymc_tempering.model.layout import Layout
+from pymc_tempering.references.prior import Reference
+from pymc_tempering.sampling.chain_progress import status_line
+from pymc_tempering.sampling.setup import find_model
 
 FINER, MIN_FINE = 8, 100
 """Rungs of an automatic annealing model: so many times those that nearly equal weights need."""

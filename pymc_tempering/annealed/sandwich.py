@@ -8,13 +8,14 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.annealed.ais import MAX_RUNGS, MIN_PARTICLES, forward
-from pymc_tempering.annealed.reverse import (
+from pymc_tempering.annealed.particle_weights import effective_number
+from pymc_tempering.annealed.reverse_ais import (
     ALL_TRANSITIONS,
     backward,
     checked_states,
     downward,
 )
-from pymc_tempering.annealed.setup import (
+from pymc_tempering.annealed.schedule import (
     Annealed,
     Clock,
     Schedule,
@@ -24,11 +25,10 @@ from pymc_tempering.annealed.setup import (
     make_schedule,
     prior_blocks,
 )
-from pymc_tempering.annealed.weights import effective_number
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import plus_minus, tell
-from pymc_tempering.progress import status_line
+from pymc_tempering.sampling.chain_progress import status_line
 
 RESTS_ON = (
     "The lower bound needs nothing. The upper one rests on true posterior draws: where these miss "

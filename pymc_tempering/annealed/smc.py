@@ -7,9 +7,10 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.annealed.islands import Island, combine, genealogy_variance
+from pymc_tempering.annealed.particle_weights import log_mean
 from pymc_tempering.annealed.particles import draw_particles, sweep
 from pymc_tempering.annealed.pilot import CESS, run_pilot
-from pymc_tempering.annealed.setup import (
+from pymc_tempering.annealed.schedule import (
     Clock,
     Schedule,
     check_schedule,
@@ -17,14 +18,13 @@ from pymc_tempering.annealed.setup import (
     given_betas,
 )
 from pymc_tempering.annealed.transition import N_EVALUATIONS
-from pymc_tempering.annealed.weights import log_mean
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.core.population import RESAMPLING
+from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
-from pymc_tempering.population import RESAMPLING
-from pymc_tempering.progress import status_line
-from pymc_tempering.references import Reference
-from pymc_tempering.threads import Task, run_tasks
+from pymc_tempering.references.prior import Reference
+from pymc_tempering.sampling.chain_progress import status_line
 
 MIN_ISLANDS, MIN_ISLAND_PARTICLES = 10, 50
 

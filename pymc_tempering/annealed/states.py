@@ -9,9 +9,9 @@ import xarray as xr
 from pymc.pytensorf import compile as pymc_compile
 
 from pymc_tempering.exceptions import DataMismatchError
-from pymc_tempering.layout import Layout
-from pymc_tempering.path import Path
-from pymc_tempering.unconstrain import unconstrained_draws, unconstrained_graphs
+from pymc_tempering.model.layout import Layout
+from pymc_tempering.model.path import Path
+from pymc_tempering.model.unconstrain import unconstrained_draws, unconstrained_graphs
 
 
 @dataclass(frozen=True)

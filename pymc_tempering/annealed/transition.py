@@ -13,8 +13,9 @@ import numba
 import numpy as np
 from numba import int64, types
 
-from pymc_tempering.compiled import DENSITY, MATRIX, POINT, RNG, VECTOR
-from pymc_tempering.mixture import evaluate
+from pymc_tempering.model.compiled import DENSITY, MATRIX, POINT, RNG, VECTOR
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.mixture import evaluate
 
 KIND, STEP, PATH_LENGTH, KEEP, SCALE = range(5)
 """Layout of a row of tuning numbers; the standard deviations start at `SCALE`."""
@@ -82,7 +83,7 @@ def pack(transition: str, step_size: np.ndarray, scales: np.ndarray) -> np.ndarr
     return rows
 
 
-@numba.njit(types.void(VECTOR, numba.float64, RNG), cache=True, nogil=True)
+@njit(types.void(VECTOR, numba.float64, RNG))
 def refresh(momentum, keep, rng):  # type: ignore[no-untyped-def]
     """Renew the share gamma = 1 - keep^2 of the momentum's power, and turn the rest round."""
     fresh = np.sqrt(1.0 - keep * keep)
@@ -90,7 +91,7 @@ def refresh(momentum, keep, rng):  # type: ignore[no-untyped-def]
         momentum[i] = -keep * momentum[i] + fresh * rng.standard_normal()
 
 
-@numba.njit(_MOVE, cache=True, nogil=True, error_model="numpy")
+@njit(_MOVE, error_model="numpy")
 def leapfrog(density, point, momentum, beta, params, scratch, rng, totals):  # type: ignore[no-untyped-def]
     """Move along a leapfrog trajectory and accept by Metropolis; the momentum comes out reversed.
 
@@ -148,7 +149,7 @@ def leapfrog(density, point, momentum, beta, params, scratch, rng, totals):  # t
         momentum[i] = start_v[i]
 
 
-@numba.njit(_MOVE, cache=True, nogil=True, error_model="numpy")
+@njit(_MOVE, error_model="numpy")
 def walk(density, point, momentum, beta, params, scratch, rng, totals):  # type: ignore[no-untyped-def]
     """Propose from a Gaussian around the present state and accept by Metropolis."""
     dim = point.x.size
@@ -173,10 +174,9 @@ def walk(density, point, momentum, beta, params, scratch, rng, totals):  # type:
         point.grads[1, i] = scratch[2, i]
 
 
-@numba.njit(
+@njit(
     types.void(DENSITY, POINT, VECTOR, numba.float64, VECTOR, int64[::1], MATRIX, RNG, VECTOR),
-    cache=True, nogil=True,
-)  # fmt: skip
+)
 def move(density, point, momentum, beta, params, circular, scratch, rng, totals):  # type: ignore[no-untyped-def]
     """Make a transition at `beta`; circular variables are wrapped."""
     if params[KIND] == WALK:

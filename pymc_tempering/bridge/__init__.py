@@ -1,7 +1,7 @@
 """Evidence from posterior draws of any sampler: bridge sampling and importance sampling."""
 
-from pymc_tempering.bridge.importance import estimate_by_importance, importance_sampling
-from pymc_tempering.bridge.sampler import bridge_sampling, estimate_by_bridge
+from pymc_tempering.bridge.bridge_sampling import bridge_sampling, estimate_by_bridge
+from pymc_tempering.bridge.importance_sampling import estimate_by_importance, importance_sampling
 
 __all__ = [
     "bridge_sampling",

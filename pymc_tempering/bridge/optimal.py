@@ -7,7 +7,7 @@ from arviz_stats.base import array_stats
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from pymc_tempering.cycles import FloatArray
+from pymc_tempering.core.cycles import FloatArray
 
 
 @dataclass(frozen=True)

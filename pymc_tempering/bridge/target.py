@@ -9,11 +9,11 @@ import pymc as pm
 import xarray as xr
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 
-from pymc_tempering.compiled import NO_MIXTURE
 from pymc_tempering.exceptions import DataMismatchError, ImproperPriorError
-from pymc_tempering.path import Path, compile_path
-from pymc_tempering.references import evaluate
-from pymc_tempering.unconstrain import unconstrained_draws
+from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.model.path import Path, compile_path
+from pymc_tempering.model.unconstrain import unconstrained_draws
+from pymc_tempering.references.prior import evaluate
 
 STORED_LOG_DENSITY = ("lp", "logp")
 """Statistics in which samplers keep the log density of a draw."""

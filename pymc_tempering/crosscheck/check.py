@@ -15,7 +15,7 @@ from pymc_tempering.crosscheck.words import describe
 from pymc_tempering.evidence import ESTIMATORS, Evidence
 from pymc_tempering.evidence.front import estimate
 from pymc_tempering.exceptions import ModelError, TemperingError, TemperingWarning
-from pymc_tempering.prepare import find_model
+from pymc_tempering.sampling.setup import find_model
 
 
 def cross_check(

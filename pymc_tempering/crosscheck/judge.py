@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from scipy import stats as sps
 
-from pymc_tempering.cycles import FloatArray
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
 
 ALPHA = 0.01

@@ -1,26 +1,26 @@
 """Evidence of a model from its tempering run, and comparison of models by it."""
 
-from pymc_tempering.cycles import CycleStats
+from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence.agreement import homogeneity_pvalue
 from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import Bracket, backward, bracket, forward
 from pymc_tempering.evidence.compare import bayes_factor, compare
-from pymc_tempering.evidence.counts import counts
 from pymc_tempering.evidence.expectation import expectation
 from pymc_tempering.evidence.front import ESTIMATORS, Estimator, log_marginal_likelihood
-from pymc_tempering.evidence.likelihood import (
+from pymc_tempering.evidence.mbar import mbar
+from pymc_tempering.evidence.mbar_equations import mbar_log_z
+from pymc_tempering.evidence.overlap import overlap
+from pymc_tempering.evidence.rb_likelihood import (
     log_likelihood,
     maximize_likelihood,
     rb_likelihood,
 )
-from pymc_tempering.evidence.mbar import mbar
-from pymc_tempering.evidence.mbar_equations import mbar_log_z
-from pymc_tempering.evidence.overlap import overlap
 from pymc_tempering.evidence.result import BayesFactor, Evidence
 from pymc_tempering.evidence.rts import rts, rts_log_z
 from pymc_tempering.evidence.ti import integrate, ti
 from pymc_tempering.evidence.tours import Tours, tour_sums
 from pymc_tempering.evidence.trace import Run, read_run
+from pymc_tempering.evidence.visit_counts import counts
 
 __all__ = [
     "ESTIMATORS",

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as sps
 
-from pymc_tempering.cycles import FloatArray
+from pymc_tempering.core.cycles import FloatArray
 
 
 def homogeneity_pvalue(estimate: FloatArray, error: FloatArray, df: FloatArray) -> float:

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
-from pymc_tempering.cycles import BoolArray, FloatArray
-from pymc_tempering.evidence.checks import MIN_ESS
-from pymc_tempering.evidence.common import Fit, fit_run
-from pymc_tempering.evidence.counts import empty_warnings
-from pymc_tempering.evidence.errors import kish, sum_by
+from pymc_tempering.core.cycles import BoolArray, FloatArray
+from pymc_tempering.evidence.alarms import MIN_ESS
+from pymc_tempering.evidence.fit_run import Fit, fit_run
 from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.standard_errors import kish, sum_by
 from pymc_tempering.evidence.trace import Run
+from pymc_tempering.evidence.visit_counts import empty_warnings
 from pymc_tempering.exceptions import SolverError
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence import checks
-from pymc_tempering.evidence.common import (
+from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
+from pymc_tempering.evidence import alarms as checks
+from pymc_tempering.evidence.fit_run import (
     Fit,
     conclude,
     cycle_pieces,
@@ -22,8 +22,8 @@ from pymc_tempering.evidence.common import (
     run_alarms,
     tours_of,
 )
-from pymc_tempering.evidence.errors import kish
 from pymc_tempering.evidence.result import Evidence, plus_minus
+from pymc_tempering.evidence.standard_errors import kish
 from pymc_tempering.evidence.trace import Run, read_run, rung_weights
 from pymc_tempering.exceptions import TemperingWarning
 
@@ -223,7 +223,7 @@ def bracket(idata: xr.DataTree, *, reference_visits: int | None = None) -> Brack
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.synthetic import gaussian_run
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
     >>> found = pmt.bracket(gaussian_run(draws=500))
     >>> found.lower.bias_direction, found.upper.bias_direction, abs(found.gap) < 0.5
     ('below', 'above', True)

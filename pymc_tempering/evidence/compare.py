@@ -7,7 +7,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_tempering.cycles import FloatArray
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.front import estimate
 from pymc_tempering.evidence.result import BayesFactor, Evidence, tell
 from pymc_tempering.exceptions import DataMismatchError
@@ -55,7 +55,7 @@ def bayes_factor(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.synthetic import GaussianToy, gaussian_run
+    >>> from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
     >>> near, far = GaussianToy(y=3.0, sigma=2.0), GaussianToy(y=3.0, sigma=0.5)
     >>> bf = pmt.bayes_factor(gaussian_run(400, toy=near), gaussian_run(400, toy=far))
     >>> bf.words
@@ -117,7 +117,7 @@ def compare(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.synthetic import GaussianToy, gaussian_run
+    >>> from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
     >>> runs = {str(s): gaussian_run(400, toy=GaussianToy(2.0, s)) for s in (0.5, 1.0, 2.0)}
     >>> pmt.compare(runs)["probability"].round(1).to_dict()
     {'2.0': 0.4, '1.0': 0.4, '0.5': 0.2}

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.cycles import FloatArray
-from pymc_tempering.evidence.checks import MIN_ESS
-from pymc_tempering.evidence.common import Fit, errors
-from pymc_tempering.evidence.errors import kish, sum_by
+from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.evidence.alarms import MIN_ESS
+from pymc_tempering.evidence.fit_run import Fit, errors
 from pymc_tempering.evidence.front import estimate
+from pymc_tempering.evidence.standard_errors import kish, sum_by
 from pymc_tempering.evidence.trace import Run, read_run, rung_weights
 from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
 
@@ -69,7 +69,7 @@ def expectation(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.synthetic import gaussian_run
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
     >>> idata = gaussian_run(draws=300)  # the posterior is Normal(1.6, 0.447)
     >>> found = pmt.expectation(idata, {"square": lambda draws: draws["x"] ** 2})["square"]
     >>> mean, mcse = found.sel(metric=["mean", "mcse"]).values

@@ -9,18 +9,18 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.datatree import read_check, read_cycles, read_prior
 from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import backward, forward
-from pymc_tempering.evidence.counts import counts
-from pymc_tempering.evidence.legs import compare_legs, with_check
-from pymc_tempering.evidence.likelihood import rb_likelihood, read_parts
+from pymc_tempering.evidence.datatree import read_check, read_cycles, read_prior
 from pymc_tempering.evidence.mbar import mbar
-from pymc_tempering.evidence.prior import over_prior
+from pymc_tempering.evidence.normalized_prior import over_prior
+from pymc_tempering.evidence.rb_likelihood import rb_likelihood, read_parts
+from pymc_tempering.evidence.reference_check import compare_legs, with_check
 from pymc_tempering.evidence.result import Evidence, tell
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.ti import ti
 from pymc_tempering.evidence.trace import read_run
+from pymc_tempering.evidence.visit_counts import counts
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def log_marginal_likelihood(idata: xr.DataTree, method: str = "rts") -> Evidence
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.synthetic import gaussian_run
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
     >>> pmt.log_marginal_likelihood(gaussian_run(draws=400)).verdict
     'ok'
     """

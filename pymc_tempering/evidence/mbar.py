@@ -6,11 +6,9 @@ Shirts & Chodera (2008); equation (18) of Carlson, Stinson, Pakman & Paninski (2
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.cycles import BoolArray, FloatArray
-from pymc_tempering.evidence.checks import MIN_ESS
-from pymc_tempering.evidence.common import Fit, fit_run
-from pymc_tempering.evidence.counts import empty_warnings
-from pymc_tempering.evidence.errors import kish, sum_by
+from pymc_tempering.core.cycles import BoolArray, FloatArray
+from pymc_tempering.evidence.alarms import MIN_ESS
+from pymc_tempering.evidence.fit_run import Fit, fit_run
 from pymc_tempering.evidence.mbar_equations import (
     import_pymbar,
     moments,
@@ -19,7 +17,9 @@ from pymc_tempering.evidence.mbar_equations import (
     state_probabilities,
 )
 from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.standard_errors import kish, sum_by
 from pymc_tempering.evidence.trace import Run, chunks, tilt
+from pymc_tempering.evidence.visit_counts import empty_warnings
 from pymc_tempering.exceptions import SolverError
 
 

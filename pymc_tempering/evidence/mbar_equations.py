@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from pymc_tempering.cycles import FloatArray
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.trace import chunks, softmax_rows, tilt
 from pymc_tempering.exceptions import SolverError
 

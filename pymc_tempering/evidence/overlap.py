@@ -3,8 +3,8 @@
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.evidence.common import finite_chains
-from pymc_tempering.evidence.errors import kish, sum_by
+from pymc_tempering.evidence.fit_run import finite_chains
+from pymc_tempering.evidence.standard_errors import kish, sum_by
 from pymc_tempering.evidence.trace import Run, chunks, read_run, rung_weights
 
 
@@ -42,7 +42,7 @@ def overlap(idata: xr.DataTree) -> xr.Dataset:
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.synthetic import gaussian_run
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
     >>> table = pmt.overlap(gaussian_run(draws=200))
     >>> table["overlap"].shape, bool(table.attrs["spectral_gap"] > 0.05)
     ((5, 5), True)

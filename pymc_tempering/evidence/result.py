@@ -6,7 +6,7 @@ from warnings import warn
 
 import numpy as np
 
-from pymc_tempering.cycles import FloatArray
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import TemperingWarning
 
 

@@ -6,11 +6,11 @@ sampling", ICML; equation numbers are theirs.
 
 import numpy as np
 
-from pymc_tempering.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence import checks
-from pymc_tempering.evidence.common import conclude, finite_chains, run_alarms, tours_of
-from pymc_tempering.evidence.errors import batch_sums, delta_error
+from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
+from pymc_tempering.evidence import alarms as checks
+from pymc_tempering.evidence.fit_run import conclude, finite_chains, run_alarms, tours_of
 from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.standard_errors import batch_sums, delta_error
 
 
 def rts_log_z(weight: FloatArray, log_z_ladder: FloatArray, log_weight: FloatArray) -> FloatArray:
@@ -107,9 +107,9 @@ def rts(stats: CycleStats) -> Evidence:
 
     Examples
     --------
-    >>> from pymc_tempering.datatree import read_cycles
+    >>> from pymc_tempering.evidence.datatree import read_cycles
     >>> from pymc_tempering.evidence import rts
-    >>> from pymc_tempering.synthetic import gaussian_run
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
     >>> evidence = rts(read_cycles(gaussian_run(draws=400, random_seed=1)))
     >>> evidence.verdict, abs(evidence.log_z - -2.6305) < 4 * evidence.mcse
     ('ok', True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pymc_tempering.cycles import CycleStats, FloatArray
+from pymc_tempering.core.cycles import CycleStats, FloatArray
 
 
 def occupancy(stats: CycleStats) -> FloatArray:

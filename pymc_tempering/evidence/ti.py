@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 from scipy.integrate import cumulative_simpson
 
-from pymc_tempering.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence.common import Fit, cycle_pieces, fit_run
-from pymc_tempering.evidence.counts import empty_warnings
+from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
+from pymc_tempering.evidence.fit_run import Fit, cycle_pieces, fit_run
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts_log_z
+from pymc_tempering.evidence.visit_counts import empty_warnings
 
 
 def _riemann(betas: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_tempering.cycles import BoolArray, FloatArray
+from pymc_tempering.core.cycles import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pymc_tempering.cycles import CycleStats, FlatTrace, FloatArray
-from pymc_tempering.datatree import read_trace
-from pymc_tempering.evidence.common import Pieces, split_pieces
-from pymc_tempering.evidence.errors import sum_by
+from pymc_tempering.core.cycles import CycleStats, FlatTrace, FloatArray
+from pymc_tempering.evidence.datatree import read_trace
+from pymc_tempering.evidence.fit_run import Pieces, split_pieces
+from pymc_tempering.evidence.standard_errors import sum_by
 
 CHUNK = 1 << 20
 """Numbers in a table of iterations by rungs that is made at a time."""

@@ -8,7 +8,8 @@ A kernel is a compiled function
 `pack` made; `scratch` has `n_scratch` rows of length d.
 """
 
-from pymc_tempering.kernels.base import (
+from pymc_tempering.kernels.compound import Compound, on_all
+from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
     BOUNDED,
@@ -21,7 +22,6 @@ from pymc_tempering.kernels.base import (
     Block,
     Kernel,
 )
-from pymc_tempering.kernels.compound import Compound, on_all
 from pymc_tempering.kernels.custom import CustomKernel
 from pymc_tempering.kernels.gibbs import Gibbs
 from pymc_tempering.kernels.hmc import HMC
@@ -29,7 +29,7 @@ from pymc_tempering.kernels.langevin import DiscreteLangevin
 from pymc_tempering.kernels.metropolis import RandomWalkMetropolis
 from pymc_tempering.kernels.nuts import NUTS
 from pymc_tempering.kernels.slice import Slice
-from pymc_tempering.kernels.steps import StepKernel
+from pymc_tempering.kernels.step_methods import StepKernel
 
 __all__ = [
     "ACCEPTANCE",

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.compiled import (
+from pymc_tempering.kernels.contract import Block, Kernel
+from pymc_tempering.model.compiled import (
     EXPLORE_SIGNATURE,
     Parts,
     compile_source,
-    hash_text,
 )
-from pymc_tempering.kernels.base import Block, Kernel
-from pymc_tempering.mixture import evaluate
+from pymc_tempering.model.sources import hash_of_sources
+from pymc_tempering.references.mixture import evaluate
 
 # Columns of `Parts.table`: where the block lies in `Parts.indices` and its tuning numbers in a
 # row of `params`, and whether the gradients must be brought up to date before.
@@ -48,18 +48,11 @@ def explore(density, point, beta, parts, params, scratch, rng, infos):
         for function in transitions
     )
     names = "_".join(function.__name__ for function in transitions)
-    key = f"pymc_tempering_{names}_{_version_of_sources()}" if own else None
+    called = [Path(function.py_func.__code__.co_filename) for function in (*transitions, evaluate)]
+    key = f"pymc_tempering_{names}_{hash_of_sources(Path(__file__), *called)}" if own else None
     return compile_source(
         source, "explore", environment | {"evaluate": evaluate}, EXPLORE_SIGNATURE, key
     )
-
-
-@cache
-def _version_of_sources() -> str:
-    """Stand for the code that is compiled into an explorer: a new version needs a new entry."""
-    folder = Path(__file__).parent
-    files = [*sorted(folder.glob("*.py")), folder.parent / "compiled.py"]
-    return hash_text("".join(file.read_text() for file in [*files, folder.parent / "mixture.py"]))
 
 
 @dataclass(frozen=True, eq=False)

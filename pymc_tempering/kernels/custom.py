@@ -9,9 +9,8 @@ import numpy as np
 import pymc as pm
 from numba import types
 
-from pymc_tempering.compiled import KERNEL_SIGNATURE, RNG, VECTOR
 from pymc_tempering.exceptions import KernelError
-from pymc_tempering.kernels.base import (
+from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
     BOUNDED,
@@ -23,8 +22,9 @@ from pymc_tempering.kernels.base import (
     Block,
     Kernel,
 )
-from pymc_tempering.layout import Layout
-from pymc_tempering.mixture import evaluate_values
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, RNG, VECTOR
+from pymc_tempering.model.layout import Layout
+from pymc_tempering.references.mixture import evaluate_values
 
 State = Mapping[str, np.ndarray]
 Move = Callable[[dict[str, np.ndarray], float, np.random.Generator], State]

@@ -1,10 +1,8 @@
 """Gibbs sampling of discrete variables in known bounds, one coordinate after the other."""
 
-import numba
 import numpy as np
 
-from pymc_tempering.compiled import KERNEL_SIGNATURE
-from pymc_tempering.kernels.base import (
+from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
     BOUNDED,
@@ -13,10 +11,12 @@ from pymc_tempering.kernels.base import (
     Block,
     Kernel,
 )
-from pymc_tempering.mixture import evaluate_values
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.mixture import evaluate_values
 
 
-@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+@njit(KERNEL_SIGNATURE, error_model="numpy")
 def gibbs_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Draw each coordinate from its full conditional, with all others as they are."""
     n = block.size

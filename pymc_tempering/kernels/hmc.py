@@ -3,12 +3,12 @@
 from functools import partial
 from typing import Literal
 
-import numba
 import numpy as np
 
-from pymc_tempering.compiled import KERNEL_SIGNATURE
-from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
-from pymc_tempering.mixture import evaluate
+from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.mixture import evaluate
 
 STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
@@ -20,7 +20,7 @@ MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
 
 
-@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+@njit(KERNEL_SIGNATURE, error_model="numpy")
 def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Move the point along a leapfrog trajectory and accept by Metropolis.
 

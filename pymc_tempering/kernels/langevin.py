@@ -5,8 +5,7 @@ from functools import partial
 import numba
 import numpy as np
 
-from pymc_tempering.compiled import INDICES, KERNEL_SIGNATURE, POINT, RNG, VECTOR
-from pymc_tempering.kernels.base import (
+from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
     DIVERGED,
@@ -14,16 +13,18 @@ from pymc_tempering.kernels.base import (
     Block,
     Kernel,
 )
-from pymc_tempering.mixture import evaluate
+from pymc_tempering.model.compiled import INDICES, KERNEL_SIGNATURE, POINT, RNG, VECTOR
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.mixture import evaluate
 
 STEP, N_STEPS = 0, 1
 """Layout of the tuning numbers."""
 
 
-@numba.njit(
+@njit(
     numba.float64(POINT, numba.float64, INDICES, numba.float64, numba.int64, RNG, VECTOR),
-    cache=True, nogil=True, error_model="numpy",
-)  # fmt: skip
+    error_model="numpy",
+)
 def _propose(point, beta, block, step, draws, rng, flipped):  # type: ignore[no-untyped-def]
     """Log probability of flipping those coordinates that `flipped` says; drawn first if `draws`.
 
@@ -46,7 +47,7 @@ def _propose(point, beta, block, step, draws, rng, flipped):  # type: ignore[no-
     return total
 
 
-@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+@njit(KERNEL_SIGNATURE, error_model="numpy")
 def langevin_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Flip random sets of coordinates, each by its own odds, accepted by Metropolis."""
     start_g0, start_g1, flipped = scratch[0], scratch[1], scratch[2]

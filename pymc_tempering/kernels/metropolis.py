@@ -2,11 +2,9 @@
 
 from functools import partial
 
-import numba
 import numpy as np
 
-from pymc_tempering.compiled import KERNEL_SIGNATURE
-from pymc_tempering.kernels.base import (
+from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
     BOUNDED,
@@ -17,14 +15,16 @@ from pymc_tempering.kernels.base import (
     Block,
     Kernel,
 )
-from pymc_tempering.mixture import evaluate_values
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.mixture import evaluate_values
 
 N_STEPS, WHOLE = 0, 1
 """Layout of the tuning numbers: proposals of a transition; which coordinates are whole, lower and
 upper bounds, each of length b; the lower triangle of the proposals' Cholesky factor by rows."""
 
 
-@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+@njit(KERNEL_SIGNATURE, error_model="numpy")
 def metropolis_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Propose a few normal steps, rounded for integers, each accepted by Metropolis."""
     n = block.size

@@ -2,13 +2,21 @@
 
 from functools import partial
 
-import numba
 import numpy as np
 from numba import boolean, float64, int64, types
 
-from pymc_tempering.compiled import DENSITY, INDICES, KERNEL_SIGNATURE, MATRIX, POINT, RNG, VECTOR
-from pymc_tempering.kernels.base import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
-from pymc_tempering.mixture import evaluate
+from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
+from pymc_tempering.model.compiled import (
+    DENSITY,
+    INDICES,
+    KERNEL_SIGNATURE,
+    MATRIX,
+    POINT,
+    RNG,
+    VECTOR,
+)
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.mixture import evaluate
 
 STEP, MAX_TREEDEPTH, SCALE = 0, 1, 2
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
@@ -32,10 +40,10 @@ GROWN, TURNED, BROKEN = 0, 1, 2
 """What became of a subtree."""
 
 
-@numba.njit(
+@njit(
     boolean(int64, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR),
-    cache=True, nogil=True, error_model="numpy",
-)  # fmt: skip
+    error_model="numpy",
+)
 def _turns(n, sum_a, first_a, last_a, sum_b, first_b, last_b):  # type: ignore[no-untyped-def]
     """Whether part a of a trajectory and part b after it, put together, turn back on themselves.
 
@@ -64,7 +72,7 @@ def _turns(n, sum_a, first_a, last_a, sum_b, first_b, last_b):  # type: ignore[n
     )
 
 
-@numba.njit(types.void(POINT, INDICES, MATRIX, int64), cache=True, nogil=True)
+@njit(types.void(POINT, INDICES, MATRIX, int64))
 def _store(point, block, scratch, row):  # type: ignore[no-untyped-def]
     """Keep position and gradients of a state that may be chosen."""
     x = scratch[row]
@@ -74,12 +82,12 @@ def _store(point, block, scratch, row):  # type: ignore[no-untyped-def]
     scratch[row + 2] = point.grads[1]
 
 
-@numba.njit(
+@njit(
     types.Tuple((int64, int64, float64, float64, float64, float64))(
         DENSITY, POINT, float64, INDICES, VECTOR, MATRIX, RNG, float64, float64, int64
     ),
-    cache=True, nogil=True, error_model="numpy",
-)  # fmt: skip
+    error_model="numpy",
+)
 def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth):  # type: ignore[no-untyped-def]
     """Follow the trajectory for `2**depth` leapfrog steps from the point; choose one state.
 
@@ -137,7 +145,7 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
     return GROWN, 1 << depth, accepted, log_weight, log_reference, log_ratio
 
 
-@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+@njit(KERNEL_SIGNATURE, error_model="numpy")
 def nuts_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Double a trajectory to either side until it turns, and move to one of its states.
 

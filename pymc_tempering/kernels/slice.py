@@ -5,15 +5,7 @@ from functools import partial
 import numba
 import numpy as np
 
-from pymc_tempering.compiled import (
-    DENSITY,
-    INDICES,
-    KERNEL_SIGNATURE,
-    POINT,
-    RNG,
-    VECTOR,
-)
-from pymc_tempering.kernels.base import (
+from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
     BOUNDED,
@@ -24,7 +16,16 @@ from pymc_tempering.kernels.base import (
     Block,
     Kernel,
 )
-from pymc_tempering.mixture import evaluate_values
+from pymc_tempering.model.compiled import (
+    DENSITY,
+    INDICES,
+    KERNEL_SIGNATURE,
+    POINT,
+    RNG,
+    VECTOR,
+)
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.mixture import evaluate_values
 
 MAX_OUT = 50
 """Steps that an interval grows by at most, on both sides together."""
@@ -37,9 +38,7 @@ LINES, WIDTHS = 0, 1
 and upper bounds, and whether the coordinate is whole, each of length b."""
 
 
-@numba.njit(
-    numba.float64(DENSITY, POINT, numba.float64), cache=True, nogil=True, error_model="numpy"
-)
+@njit(numba.float64(DENSITY, POINT, numba.float64), error_model="numpy")
 def _log_density(density, point, beta):  # type: ignore[no-untyped-def]
     """Tempered log density at `point.x`; minus infinity where it is not a number."""
     evaluate_values(density, point)
@@ -47,10 +46,10 @@ def _log_density(density, point, beta):  # type: ignore[no-untyped-def]
     return value if -np.inf < value < np.inf else -np.inf
 
 
-@numba.njit(
+@njit(
     numba.int64(DENSITY, POINT, numba.float64, INDICES, VECTOR, VECTOR, RNG),
-    cache=True, nogil=True, error_model="numpy",
-)  # fmt: skip
+    error_model="numpy",
+)
 def _along(density, point, beta, block, direction, start, rng):  # type: ignore[no-untyped-def]
     """Update real coordinates along a direction, whose length is the width of an interval.
 
@@ -100,11 +99,12 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
     return taken
 
 
-@numba.njit(
-    numba.int64(DENSITY, POINT, numba.float64, numba.int64, numba.float64, numba.float64,
-                numba.float64, RNG),
-    cache=True, nogil=True, error_model="numpy",
-)  # fmt: skip
+@njit(
+    numba.int64(
+        DENSITY, POINT, numba.float64, numba.int64, numba.float64, numba.float64, numba.float64, RNG
+    ),
+    error_model="numpy",
+)
 def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type: ignore[no-untyped-def]
     """Update a whole coordinate: the interval is made of cells of `width` integers.
 
@@ -152,7 +152,7 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
     return taken
 
 
-@numba.njit(numba.void(VECTOR, VECTOR, RNG), cache=True, nogil=True, error_model="numpy")
+@njit(numba.void(VECTOR, VECTOR, RNG), error_model="numpy")
 def _draw_direction(direction, widths, rng):  # type: ignore[no-untyped-def]
     """Draw a random direction, uniform on the ellipsoid of the widths (hit and run)."""
     norm = 0.0
@@ -163,7 +163,7 @@ def _draw_direction(direction, widths, rng):  # type: ignore[no-untyped-def]
         direction[i] *= widths[i] / np.sqrt(norm)
 
 
-@numba.njit(KERNEL_SIGNATURE, cache=True, nogil=True, error_model="numpy")
+@njit(KERNEL_SIGNATURE, error_model="numpy")
 def slice_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Update each coordinate once, or all of them along random lines."""
     n = block.size

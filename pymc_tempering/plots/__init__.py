@@ -1,9 +1,9 @@
 """Pictures of a tempering run and of the evidence, one file a picture."""
 
-from pymc_tempering.plots.common import BLUE, GRAY, GREEN, ORANGE
-from pymc_tempering.plots.evidence import plot_evidence
-from pymc_tempering.plots.ladder import plot_ladder
-from pymc_tempering.plots.log_z import plot_log_z
+from pymc_tempering.plots.axes import BLUE, GRAY, GREEN, ORANGE
+from pymc_tempering.plots.evidence_forest import plot_evidence
+from pymc_tempering.plots.ladder_panels import plot_ladder
+from pymc_tempering.plots.log_z_curve import plot_log_z
 from pymc_tempering.plots.temperature_trace import plot_temperature_trace
 
 __all__ = [

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.cycles import CycleStats
-from pymc_tempering.datatree import read_cycles
-from pymc_tempering.plots.common import BLUE, GREEN, new_axes, tidy
+from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.plots.axes import BLUE, GREEN, new_axes, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ def plot_temperature_trace(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.synthetic import gaussian_run
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
     >>> ax = pmt.plot_temperature_trace(gaussian_run(draws=100), chain=1, max_iterations=200)
     >>> ax.get_xlabel()
     'iteration'

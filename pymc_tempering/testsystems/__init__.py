@@ -1,8 +1,8 @@
 """PyMC models whose log Z(beta) and moments are known exactly at every inverse temperature."""
 
-from pymc_tempering.testsystems.base import TestSystem
 from pymc_tempering.testsystems.binomial import beta_binomial, unidentifiable_binomial
 from pymc_tempering.testsystems.box import eggbox, gaussian_shells
+from pymc_tempering.testsystems.gaussian_mixtures import gaussian_mixture, spike, twenty_modes
 from pymc_tempering.testsystems.hierarchical import eight_schools, hierarchical_normal
 from pymc_tempering.testsystems.linear import (
     conjugate_regression,
@@ -11,7 +11,7 @@ from pymc_tempering.testsystems.linear import (
     normal_inverse_gamma_regression,
 )
 from pymc_tempering.testsystems.logistic import logistic_regression
-from pymc_tempering.testsystems.mixtures import gaussian_mixture, spike, twenty_modes
+from pymc_tempering.testsystems.system import TestSystem
 
 __all__ = [
     "TestSystem",

@@ -5,8 +5,8 @@ import pymc as pm
 from scipy import stats
 from scipy.special import betainc, betaln, digamma, gammaln
 
-from pymc_tempering.testsystems.base import Distribution, FloatArray, Moments, TestSystem, element
-from pymc_tempering.testsystems.quadrature import Axis
+from pymc_tempering.testsystems.gauss_legendre import Axis
+from pymc_tempering.testsystems.system import Distribution, FloatArray, Moments, TestSystem, element
 
 
 def beta_binomial(n: int = 20, y: int = 14, a: float = 1.5, b: float = 4.0) -> TestSystem:

@@ -10,8 +10,8 @@ import pytensor.tensor as pt
 from numpy.polynomial import Chebyshev, legendre
 from scipy.special import gammaln
 
-from pymc_tempering.testsystems.base import FloatArray, Moments, TestSystem, element
-from pymc_tempering.testsystems.quadrature import Axis, TemperedGrid, mean_and_variance
+from pymc_tempering.testsystems.gauss_legendre import Axis, TemperedGrid, mean_and_variance
+from pymc_tempering.testsystems.system import FloatArray, Moments, TestSystem, element
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 

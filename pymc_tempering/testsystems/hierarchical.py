@@ -8,14 +8,14 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from pymc_tempering.testsystems.base import (
+from pymc_tempering.testsystems.gauss_legendre import POINT, Axis, TemperedGrid
+from pymc_tempering.testsystems.system import (
     Distribution,
     FloatArray,
     Moments,
     TestSystem,
     element,
 )
-from pymc_tempering.testsystems.quadrature import POINT, Axis, TemperedGrid
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 

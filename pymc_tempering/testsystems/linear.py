@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import gammaln
 
-from pymc_tempering.testsystems.base import Distribution, FloatArray, Moments, TestSystem, element
+from pymc_tempering.testsystems.system import Distribution, FloatArray, Moments, TestSystem, element
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 from scipy.special import expit, logsumexp
 
-from pymc_tempering.testsystems.base import FloatArray, Moments, TestSystem
+from pymc_tempering.testsystems.system import FloatArray, Moments, TestSystem
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 

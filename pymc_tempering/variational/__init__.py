@@ -1,22 +1,25 @@
 """Variational tempering: fits on top of ``pm.variational``, and the normalizers that they need."""
 
 from pymc_tempering.variational import conjugate
-from pymc_tempering.variational.front import fit, refine
-from pymc_tempering.variational.monte_carlo import MonteCarloNormalizer, monte_carlo_normalizer
-from pymc_tempering.variational.normalizers import (
+from pymc_tempering.variational.fit import fit, refine
+from pymc_tempering.variational.fit_datatree import to_datatree
+from pymc_tempering.variational.fit_plots import plot_annealing
+from pymc_tempering.variational.normalizers.log_normalizer import (
     log_tempered_normalizer,
     normalizer_method,
     temperature_limit,
 )
-from pymc_tempering.variational.output import to_datatree
-from pymc_tempering.variational.partition import LogPartition, log_partition
-from pymc_tempering.variational.plots import plot_annealing
-from pymc_tempering.variational.result import TemperedFit, TemperedOptimum
-from pymc_tempering.variational.terms import (
+from pymc_tempering.variational.normalizers.log_partition import LogPartition, log_partition
+from pymc_tempering.variational.normalizers.monte_carlo import (
+    MonteCarloNormalizer,
+    monte_carlo_normalizer,
+)
+from pymc_tempering.variational.normalizers.terms import (
     check_temperatures,
     local_log_normalizer,
     log_normalizers,
 )
+from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum
 
 __all__ = [
     "LogPartition",

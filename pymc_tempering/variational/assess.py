@@ -15,10 +15,10 @@ from pymc.variational.opvi import Approximation
 from pytensor.graph.traversal import ancestors
 from scipy.special import gammaln, logsumexp
 
-from pymc_tempering.cycles import FloatArray
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
-from pymc_tempering.path import log_orderings_of
+from pymc_tempering.model.path import log_orderings_of
 
 METHOD = "psis_vi"
 """Name of the estimator in ``Evidence.method``."""

@@ -20,12 +20,19 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors, graph_inputs
 from scipy.special import softmax
 
-from pymc_tempering.cycles import FloatArray
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import NormalizerError
-from pymc_tempering.variational.dispatch import WITHOUT_NORMALIZER
-from pymc_tempering.variational.normalizers import log_tempered_normalizer, temperature_limit
+from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
+from pymc_tempering.variational.normalizers.log_normalizer import (
+    log_tempered_normalizer,
+    temperature_limit,
+)
+from pymc_tempering.variational.normalizers.terms import (
+    likelihood_terms,
+    local_log_normalizer,
+    scale_of,
+)
 from pymc_tempering.variational.objective import Likelihood
-from pymc_tempering.variational.terms import likelihood_terms, local_log_normalizer, scale_of
 
 
 @dataclass(frozen=True)

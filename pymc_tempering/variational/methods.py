@@ -7,14 +7,14 @@ import numpy as np
 from pymc.variational.opvi import Approximation
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.cycles import FloatArray
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.variational.local import datum_likelihood, one_hot, shared_likelihood
+from pymc_tempering.variational.normalizers.log_partition import log_partition
 from pymc_tempering.variational.objective import (
     Likelihood,
     batches_per_pass,
     global_likelihood,
 )
-from pymc_tempering.variational.partition import log_partition
 from pymc_tempering.variational.temper import Annealed, Cold, Temper, Tempered, TemperedLocally
 from pymc_tempering.variational.temperatures import (
     LARGEST,

@@ -7,10 +7,10 @@ import numpy as np
 
 from pymc_tempering.variational.assess import Target, assess
 from pymc_tempering.variational.convergence import elbo_drift
+from pymc_tempering.variational.fit_loop import Run, advance, parameters, restore_best
 from pymc_tempering.variational.methods import Plan
-from pymc_tempering.variational.result import TemperedFit, TemperedOptimum
-from pymc_tempering.variational.run import Run, advance, parameters, restore_best
 from pymc_tempering.variational.temper import Temper
+from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum
 
 COLD_BLOCK = 100
 """Iterations at T = 1 between two looks at the clock and the parameters."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_tempering.cycles import FloatArray
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.variational.temperatures import Schedule, TemperaturePosterior
 
 N_SETTLED = 20

@@ -1,13 +1,13 @@
 """Conditionally conjugate models in closed form: SVI, annealed, tempered and locally tempered."""
 
-from pymc_tempering.variational.conjugate.counts import open_counts, save_counts
-from pymc_tempering.variational.conjugate.driver import svi
 from pymc_tempering.variational.conjugate.factorial import FactorialMixture
-from pymc_tempering.variational.conjugate.fit import Fit
 from pymc_tempering.variational.conjugate.gaussian import GaussianMixture
 from pymc_tempering.variational.conjugate.heldout import document_completion
 from pymc_tempering.variational.conjugate.lda import LDA
 from pymc_tempering.variational.conjugate.lda_partition import lda_log_partition
+from pymc_tempering.variational.conjugate.svi import svi
+from pymc_tempering.variational.conjugate.svi_fit import Fit
+from pymc_tempering.variational.conjugate.word_counts import open_counts, save_counts
 
 __all__ = [
     "LDA",

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numba import float64, void
 
+from pymc_tempering.model.jit import njit
 from pymc_tempering.variational.conjugate.arrays import (
     RealRows,
     check_width,
@@ -195,13 +196,21 @@ class FactorialMixture(RealRows):
         return value
 
 
-@numba.njit(
+@njit(
     void(
-        float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[::1], float64, float64,
-        numba.int64, float64[::1], float64[::1], numba.int64, numba.int64,
+        float64[:, ::1],
+        float64[:, ::1],
+        float64[:, ::1],
+        float64[::1],
+        float64,
+        float64,
+        numba.int64,
+        float64[::1],
+        float64[::1],
+        numba.int64,
+        numba.int64,
     ),
-    cache=True, nogil=True,
-)  # fmt: skip
+)
 def _sweep(  # type: ignore[no-untyped-def]
     on, overlap, gram, inv_temp, log_odds, precision, sweeps, log_joint, rest, first, last
 ):

@@ -9,6 +9,7 @@ import xarray as xr
 from numba import float64, void
 from scipy.special import digamma, gammaln, logsumexp
 
+from pymc_tempering.model.jit import njit
 from pymc_tempering.variational.conjugate.arrays import (
     RealRows,
     check_width,
@@ -181,13 +182,20 @@ class GaussianMixture(RealRows):
         )
 
 
-@numba.njit(
+@njit(
     void(
-        float64[:, ::1], float64[:, ::1], float64[::1], float64, float64[::1], float64[:, ::1],
-        float64[::1], float64[::1], numba.int64, numba.int64,
+        float64[:, ::1],
+        float64[:, ::1],
+        float64[::1],
+        float64,
+        float64[::1],
+        float64[:, ::1],
+        float64[::1],
+        float64[::1],
+        numba.int64,
+        numba.int64,
     ),
-    cache=True, nogil=True,
-)  # fmt: skip
+)
 def _assign(data, mean, log_p, precision, inv_temp, share, log_joint, rest, first, last):  # type: ignore[no-untyped-def]
     """Write q(z), E[log p(x, z)] and the entropy of q(z) into rows `first` to `last`."""
     size, dim = mean.shape

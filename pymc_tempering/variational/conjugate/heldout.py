@@ -6,9 +6,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from pymc_tempering.variational.conjugate.arrays import check_width
-from pymc_tempering.variational.conjugate.counts import take_documents
 from pymc_tempering.variational.conjugate.lda import LDA
 from pymc_tempering.variational.conjugate.protocol import Globals
+from pymc_tempering.variational.conjugate.word_counts import take_documents
 
 
 def split_documents(

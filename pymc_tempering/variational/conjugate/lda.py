@@ -12,12 +12,6 @@ from scipy.special import digamma, gammaln
 
 from pymc_tempering.exceptions import DataError
 from pymc_tempering.variational.conjugate.arrays import positive, whole
-from pymc_tempering.variational.conjugate.counts import (
-    check_counts,
-    n_tokens,
-    row_totals,
-    take_documents,
-)
 from pymc_tempering.variational.conjugate.lda_kernels import (
     add_word_moments,
     expected_log_words,
@@ -28,6 +22,12 @@ from pymc_tempering.variational.conjugate.lda_kernels import (
 from pymc_tempering.variational.conjugate.moments import log_tempered_moment
 from pymc_tempering.variational.conjugate.parallel import over_rows
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
+from pymc_tempering.variational.conjugate.word_counts import (
+    check_counts,
+    n_tokens,
+    row_totals,
+    take_documents,
+)
 
 MIN_NODES, MORE_NODES = 5, 8
 """Inverse temperatures at which moments are computed, and how many more if they span a factor of

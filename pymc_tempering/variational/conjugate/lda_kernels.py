@@ -2,20 +2,18 @@
 
 import math
 
-import numba
 import numpy as np
 from numba import float64, int64, void
 
+from pymc_tempering.model.jit import njit
 from pymc_tempering.variational.conjugate.special import exp, log, log_gamma, psi
 
 VECTOR, MATRIX, INDICES = float64[::1], float64[:, ::1], int64[::1]
 SUMS = {"reassoc", "contract"}  # sums in any order, so that they use vector instructions
 
 
-@numba.njit(
+@njit(
     float64(VECTOR),
-    cache=True,
-    nogil=True,
     error_model="numpy",
     fastmath={"nnan", "nsz", "reassoc"},
 )
@@ -26,10 +24,10 @@ def _largest(values):  # type: ignore[no-untyped-def]
     return top
 
 
-@numba.njit(
+@njit(
     void(MATRIX, VECTOR, INDICES, float64, MATRIX, MATRIX, VECTOR, int64, int64),
-    cache=True, nogil=True, error_model="numpy",
-)  # fmt: skip
+    error_model="numpy",
+)
 def expected_log_words(lam, psi_total, words, s, out, softened, top, first, last):  # type: ignore[no-untyped-def]
     """Write E[log beta_kv] of some words, its top over topics, and exp(s * (it - top)).
 
@@ -46,7 +44,7 @@ def expected_log_words(lam, psi_total, words, s, out, softened, top, first, last
                 soft[k] = exp(s * (own[k] - top[i]))
 
 
-@numba.njit(void(VECTOR, VECTOR), cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@njit(void(VECTOR, VECTOR), error_model="numpy", fastmath=SUMS)
 def _expected_log(gamma, out):  # type: ignore[no-untyped-def]
     total = 0.0
     for k in range(gamma.size):
@@ -56,7 +54,7 @@ def _expected_log(gamma, out):  # type: ignore[no-untyped-def]
         out[k] = psi(gamma[k]) - shift
 
 
-@numba.njit(float64(VECTOR, float64, VECTOR), cache=True, nogil=True, error_model="numpy")
+@njit(float64(VECTOR, float64, VECTOR), error_model="numpy")
 def _soften(log_theta, s, out):  # type: ignore[no-untyped-def]
     """Write exp(s * (log_theta - top)); return top, so that nothing underflows."""
     top = _largest(log_theta)
@@ -65,10 +63,11 @@ def _soften(log_theta, s, out):  # type: ignore[no-untyped-def]
     return top
 
 
-@numba.njit(
+@njit(
     void(VECTOR, VECTOR, MATRIX, int64, VECTOR, VECTOR),
-    cache=True, nogil=True, error_model="numpy", fastmath=SUMS,
-)  # fmt: skip
+    error_model="numpy",
+    fastmath=SUMS,
+)
 def _assign_words(theta, count, table, n_words, ratio, out):  # type: ignore[no-untyped-def]
     """Sum q(z) over words without its factor theta: sum_v n_v table_vk / (theta . table_v).
 
@@ -100,13 +99,29 @@ def _assign_words(theta, count, table, n_words, ratio, out):  # type: ignore[no-
             out[k] += ratio[w] * table[w, k]
 
 
-@numba.njit(
+@njit(
     void(
-        VECTOR, INDICES, INDICES, MATRIX, MATRIX, VECTOR, VECTOR, float64, int64, float64,
-        MATRIX, MATRIX, VECTOR, VECTOR, VECTOR, int64, int64,
+        VECTOR,
+        INDICES,
+        INDICES,
+        MATRIX,
+        MATRIX,
+        VECTOR,
+        VECTOR,
+        float64,
+        int64,
+        float64,
+        MATRIX,
+        MATRIX,
+        VECTOR,
+        VECTOR,
+        VECTOR,
+        int64,
+        int64,
     ),
-    cache=True, nogil=True, error_model="numpy", fastmath=SUMS,
-)  # fmt: skip
+    error_model="numpy",
+    fastmath=SUMS,
+)
 def update_documents(  # type: ignore[no-untyped-def]
     counts, words, indptr, log_beta, softened, top, inv_temp, alpha, max_iter, tol,
     gamma, theta, ratio, log_joint, rest, first, last,
@@ -170,12 +185,10 @@ def update_documents(  # type: ignore[no-untyped-def]
         rest[d] = bound - s * joint + prior - math.lgamma(gamma_total)
 
 
-@numba.njit(
-    void(
-        INDICES, INDICES, MATRIX, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, INDICES, MATRIX
-    ),
-    cache=True, nogil=True, error_model="numpy",
-)  # fmt: skip
+@njit(
+    void(INDICES, INDICES, MATRIX, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, INDICES, MATRIX),
+    error_model="numpy",
+)
 def word_statistics(  # type: ignore[no-untyped-def]
     words, indptr, log_beta, softened, top, inv_temp, weights, theta, ratio, vocabulary, out
 ):
@@ -198,7 +211,7 @@ def word_statistics(  # type: ignore[no-untyped-def]
             out[vocabulary[row], k] += soft * partial[row, k]
 
 
-@numba.njit(void(MATRIX, VECTOR, MATRIX), cache=True, nogil=True, error_model="numpy")
+@njit(void(MATRIX, VECTOR, MATRIX), error_model="numpy")
 def add_word_moments(lam, powers, out):  # type: ignore[no-untyped-def]
     """Add sum_v Gamma(lam_vk + s) / Gamma(lam_vk) to `out`, shape (S, K), for each power s."""
     size = lam.shape[1]
@@ -213,9 +226,7 @@ def add_word_moments(lam, powers, out):  # type: ignore[no-untyped-def]
                 own[k] += exp(log_gamma(row[k] + s) - base[k])
 
 
-@numba.njit(
-    void(MATRIX, VECTOR, MATRIX, MATRIX), cache=True, nogil=True, error_model="numpy", fastmath=SUMS
-)
+@njit(void(MATRIX, VECTOR, MATRIX, MATRIX), error_model="numpy", fastmath=SUMS)
 def log_topic_moments(gamma, powers, table, out):  # type: ignore[no-untyped-def]
     """Write log sum_k exp(table_sk) Gamma(gamma_dk + s) / Gamma(gamma_dk), shape (n, S)."""
     size = gamma.shape[1]

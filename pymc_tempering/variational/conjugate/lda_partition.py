@@ -8,9 +8,9 @@ from scipy.special import logsumexp
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.variational.conjugate.counts import n_tokens
 from pymc_tempering.variational.conjugate.lda import LDA
-from pymc_tempering.variational.conjugate.temperatures import check_temperatures
+from pymc_tempering.variational.conjugate.temperature_grid import check_temperatures
+from pymc_tempering.variational.conjugate.word_counts import n_tokens
 
 ESTIMATES = ("monte_carlo", "jensen_log", "jensen_mean", "one_topic", "upper")
 FORMS = ("joint", "marginal")

@@ -1,9 +1,10 @@
 """Digamma, log gamma, exp and log without branches: compiled loops over them use vectors."""
 
-import numba
 from llvmlite import ir
 from numba import float64, int64
 from numba.extending import intrinsic
+
+from pymc_tempering.model.jit import njit
 
 LOG2_E, LN2 = 1.4426950408889634, 0.6931471805599453
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # their sum is LN2, to 86 bits
@@ -35,7 +36,7 @@ def _from_bits(typingctx, x):  # type: ignore[no-untyped-def]
     return float64(int64), codegen
 
 
-@numba.njit(float64(float64), cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(float64(float64), error_model="numpy", fastmath={"contract"})
 def exp(x):  # type: ignore[no-untyped-def]
     """Return exp(x) for x up to 709, to about 1e-15 relatively; 0 below -708."""
     shifted = x * LOG2_E + ROUND
@@ -51,7 +52,7 @@ def exp(x):  # type: ignore[no-untyped-def]
     return 0.0 if x < LOWEST else value
 
 
-@numba.njit(float64(float64), cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(float64(float64), error_model="numpy", fastmath={"contract"})
 def log(x):  # type: ignore[no-untyped-def]
     """Return log(x) for normal x > 0, to about 1e-15 of the larger of 1 and its size."""
     bits = _bits(x)
@@ -65,7 +66,7 @@ def log(x):  # type: ignore[no-untyped-def]
     return power * LN2 + 2.0 * f * (1.0 + z * p)
 
 
-@numba.njit(float64(float64), cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(float64(float64), error_model="numpy", fastmath={"contract"})
 def psi(x):  # type: ignore[no-untyped-def]
     """Digamma of x > 0: six steps of its recurrence in one division, then the asymptotic series."""
     a, b, c = x * (x + 5.0), (x + 1.0) * (x + 4.0), (x + 2.0) * (x + 3.0)
@@ -78,7 +79,7 @@ def psi(x):  # type: ignore[no-untyped-def]
     return log(x + 6.0) - 0.5 * y - series - steps
 
 
-@numba.njit(float64(float64), cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(float64(float64), error_model="numpy", fastmath={"contract"})
 def log_gamma(x):  # type: ignore[no-untyped-def]
     """Log of the gamma function of 0 < x < 1e50: six steps of its recurrence, then Stirling."""
     product = x * (x + 5.0) * ((x + 1.0) * (x + 4.0)) * ((x + 2.0) * (x + 3.0))

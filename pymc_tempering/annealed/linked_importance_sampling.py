@@ -1,0 +1,283 @@
+"""Linked importance sampling: a Markov chain at each rung, linked to the next by a bridge."""
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+from numba import int64, types
+
+from pymc_tempering.annealed.ais import MAX_RUNGS, MIN_PARTICLES
+from pymc_tempering.annealed.particle_weights import evidence_of_weights
+from pymc_tempering.annealed.particles import ROWS, Particles, draw_particles
+from pymc_tempering.annealed.schedule import (
+    BLOCK,
+    Annealed,
+    Clock,
+    Report,
+    Schedule,
+    block_sizes,
+    check_schedule,
+    compile_reference,
+    make_schedule,
+    run_warnings,
+)
+from pymc_tempering.annealed.transition import N_EVALUATIONS, move
+from pymc_tempering.arguments import check_whole
+from pymc_tempering.core.threads import Task, paced, run_tasks
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import tell
+from pymc_tempering.model.compiled import DENSITY, MATRIX, RNG, VECTOR, Point
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.prior import Reference
+from pymc_tempering.sampling.chain_progress import status_line
+
+
+def linked_importance_sampling(
+    model: pm.Model | None = None,
+    *,
+    n_particles: int = 200,
+    chain_length: int = 10,
+    betas: int | Sequence[float] | None = None,
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> Evidence:
+    """Estimate the log marginal likelihood by linked importance sampling.
+
+    Each particle simulates a Markov chain of ``chain_length`` states at every rung. Two
+    neighboring chains share one state, which is picked from the one with weights of the geometric
+    bridge sqrt(pi_k pi_k+1) between them and put at a random place of the other. The product of
+    bridge sampling estimates over all rungs is unbiased for Z, whether or not the chains mix;
+    its logarithm lies below log Z in expectation.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        By default the model on the context stack.
+    n_particles : int, default 200
+        Independent repeats, of which the mean is taken.
+    chain_length : int, default 10
+        States of the chain at each rung.
+    betas : int or sequence of float, optional
+        Number of rungs, or the inverse temperatures from 0 to 1; as in :func:`ais`. By default as
+        many rungs as make the estimates of the particles nearly equal.
+    cores : int, optional
+        Threads; by default all cores.
+    random_seed : int or numpy.random.Generator, optional
+        Same seeds give the same estimate, whatever `cores` is.
+    progressbar : bool, default True
+        Whether to show a line of progress.
+
+    Returns
+    -------
+    Evidence
+        log Z with a bootstrap error over particles, which are independent (nats).
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model has no such path; the message says why and what to do.
+    LadderError
+        ``betas`` do not increase from 0 to 1.
+    ValueError
+        An argument out of its range.
+
+    Warns
+    -----
+    TemperingWarning
+        The estimates collapsed onto few particles (the mcse is then infinite).
+
+    Notes
+    -----
+    Neal (2005), Estimating ratios of normalizing constants using linked importance sampling,
+    section 3, with Hamiltonian transitions, which are their own reversals.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> system = pmt.testsystems.gaussian(dim=1)
+    >>> evidence = pmt.linked_importance_sampling(system.model, random_seed=1, progressbar=False)
+    >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
+    True
+    """
+    check_whole(MIN_PARTICLES, n_particles=n_particles)
+    check_whole(1, chain_length=chain_length, cores=cores)
+    check_schedule(betas)
+    rng = np.random.default_rng(random_seed)
+    with status_line(progressbar) as report:
+        reference = compile_reference(model, report)
+        clock = Clock()
+
+        def link(schedule: Schedule, n: int) -> Annealed:
+            return link_blocks(reference, schedule, n, chain_length, rng, cores, report)
+
+        schedule, _ = make_schedule(
+            reference, betas, "hmc", rng,
+            max_rungs=MAX_RUNGS["hmc"], cores=cores, report=report, run=link, density=1.0,
+        )  # fmt: skip
+        done = link(schedule, n_particles)
+        evidence = evidence_of_weights(
+            done.log_w, rng,
+            method="linked_importance_sampling",
+            n_evaluations=schedule.n_evaluations + done.n_evaluations,
+            seconds=clock(),
+            advice="use more rungs (betas), longer chains (chain_length), or more particles",
+            warnings=run_warnings(done, n_particles),
+        )  # fmt: skip
+    return tell(evidence)
+
+
+def link_blocks(
+    reference: Reference,
+    schedule: Schedule,
+    n: int,
+    length: int,
+    rng: np.random.Generator,
+    cores: int | None,
+    report: Report = lambda line: None,
+) -> Annealed:
+    """Run n independent particles in blocks, each on a thread; log weights are log r-hat."""
+    sizes = block_sizes(n)
+    n_rungs = schedule.betas.size
+
+    def task(size: int, own: np.random.Generator, which: int) -> Task:
+        def run(stop: threading.Event) -> tuple[Particles, np.ndarray, int] | None:
+            particles, log_r = start_links(reference, size, length, schedule.betas, own)
+            done = 1
+            for begin, end in paced(n_rungs - 1, stop):
+                link_rungs(particles, schedule, begin + 1, end + 1, length, log_r)
+                done = end + 1
+            return (particles, log_r, which) if done == n_rungs else None
+
+        return run
+
+    owns = rng.spawn(len(sizes))
+    tasks = [task(size, own, i) for i, (size, own) in enumerate(zip(sizes, owns, strict=True))]
+    results, interrupted = run_tasks(
+        tasks, cores, lambda done: report(f"Linking: {done} of {len(tasks)} blocks of particles")
+    )
+    if not results:
+        raise KeyboardInterrupt("Interrupted before the first block of particles was finished.")
+    evaluations = sum(len(p.xs) * length + p.totals[N_EVALUATIONS] for p, _, _ in results)
+    return Annealed(
+        np.concatenate([log_r for _, log_r, _ in results]),
+        np.concatenate([p.xs for p, _, _ in results]),
+        np.empty((0, 3)),
+        np.concatenate([which * BLOCK + np.arange(len(p.xs)) for p, _, which in results]),
+        int(evaluations),
+        sum(p.n_nan for p, _, _ in results),
+        interrupted,
+    )
+
+
+def start_links(
+    reference: Reference, n: int, length: int, betas: np.ndarray, rng: np.random.Generator
+) -> tuple[Particles, np.ndarray]:
+    """Draw the chain at beta = 0, which is independent draws, and pick the first links.
+
+    Returns
+    -------
+    particles : Particles
+        At the states that link to the first rung above the reference.
+    log_r : array, shape (n,)
+        Log of the mean of the bridge weights at the reference.
+    """
+    particles = draw_particles(reference, n * length, rng)
+    log_w = 0.5 * (betas[1] - betas[0]) * particles.log_ratio.reshape(n, length)
+    peak = log_w.max(axis=1, keepdims=True)
+    dead = np.isinf(peak[:, 0])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        w = np.where(dead[:, None], 1.0, np.exp(log_w - peak))
+        log_r = np.where(dead, -np.inf, np.log(w.mean(axis=1)) + peak[:, 0])
+    cumulative = np.cumsum(w, axis=1)
+    target = rng.random((n, 1)) * cumulative[:, -1:]
+    pick = np.minimum((cumulative <= target).sum(axis=1), length - 1)
+    particles.select(np.arange(n) * length + pick)
+    return particles, log_r
+
+
+@njit(
+    types.void(
+        DENSITY,
+        MATRIX,
+        MATRIX,
+        MATRIX,
+        ROWS,
+        MATRIX,
+        VECTOR,
+        MATRIX,
+        int64,
+        int64,
+        int64,
+        VECTOR,
+        int64[::1],
+        MATRIX,
+        MATRIX,
+        RNG,
+        VECTOR,
+    ),
+)
+def _link(  # type: ignore[no-untyped-def]
+    density, xs, momenta, values, grads, mixture, betas, params, first, last, length, log_r,
+    circular, scratch, kept, rng, totals,
+):  # fmt: skip
+    start_x, start_g0, start_g1 = kept[0], kept[1], kept[2]
+    link_x, link_g0, link_g1 = kept[3], kept[4], kept[5]
+    top = betas.size - 1
+    link_values = np.empty(2)
+    start_values = np.empty(2)
+    # Rungs outside, particles inside: where a caller cuts the path must not change the draws.
+    for k in range(first, last):
+        below = -0.5 * (betas[k] - betas[k - 1])
+        above = 0.5 * (betas[k + 1] - betas[k]) if k < top else 0.0
+        for i in range(xs.shape[0]):
+            if log_r[i] == -np.inf:
+                continue
+            point = Point(xs[i], values[i], grads[i], mixture)
+            place = int(rng.random() * length)
+            start_x[:] = point.x
+            start_values[:] = point.values
+            start_g0[:] = point.grads[0]
+            start_g1[:] = point.grads[1]
+            log_below = log_above = -np.inf
+            for s in range(length):
+                # The shared state first, then those after its place, then those before it.
+                if s == length - place and s > 0:
+                    point.x[:] = start_x
+                    point.values[:] = start_values
+                    point.grads[0] = start_g0
+                    point.grads[1] = start_g1
+                if s > 0:
+                    # The momentum is fresh at each move, so that the transition is its own
+                    # reversal.
+                    move(density, point, momenta[i], betas[k], params[k], circular, scratch, rng,
+                         totals)  # fmt: skip
+                log_below = np.logaddexp(log_below, below * point.values[1])
+                log_above = np.logaddexp(log_above, above * point.values[1])
+                # Each state replaces the link with its share of the weight so far.
+                if rng.random() < np.exp(above * point.values[1] - log_above):
+                    link_x[:] = point.x
+                    link_values[:] = point.values
+                    link_g0[:] = point.grads[0]
+                    link_g1[:] = point.grads[1]
+            log_r[i] -= log_below - np.log(length)
+            if k < top:
+                log_r[i] += log_above - np.log(length)
+            point.x[:] = link_x
+            point.values[:] = link_values
+            point.grads[0] = link_g0
+            point.grads[1] = link_g1
+
+
+def link_rungs(
+    particles: Particles, schedule: Schedule, first: int, last: int, length: int, log_r: np.ndarray
+) -> None:
+    """Simulate the chains at rungs `first` to `last` (excluded), adding to log r-hat in place."""
+    path = particles.reference.path
+    _link(
+        path.density, particles.xs, particles.momenta, particles.values, particles.grads,
+        particles.mixture, schedule.betas, schedule.params, first, last, length, log_r,
+        path.circular, particles.scratch, np.empty((6, path.dim)), particles.rng,
+        particles.totals,
+    )  # fmt: skip

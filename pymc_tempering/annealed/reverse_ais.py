@@ -1,0 +1,205 @@
+"""Reverse annealed importance sampling: from posterior draws down to the prior."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pymc_tempering.annealed.ais import AIS_TRANSITIONS, MAX_RUNGS, MIN_PARTICLES
+from pymc_tempering.annealed.particle_weights import evidence_of_weights
+from pymc_tempering.annealed.particles import Particles, place
+from pymc_tempering.annealed.schedule import (
+    BLOCK,
+    Annealed,
+    Clock,
+    Report,
+    Schedule,
+    anneal_blocks,
+    check_schedule,
+    compile_reference,
+    make_schedule,
+    run_warnings,
+)
+from pymc_tempering.annealed.states import PosteriorStates, posterior_states
+from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import tell
+from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.references.prior import Reference, evaluate
+from pymc_tempering.sampling.chain_progress import status_line
+
+ALL_TRANSITIONS = (*AIS_TRANSITIONS, "persistent")
+
+
+def reverse_ais(
+    idata: xr.DataTree,
+    model: pm.Model | None = None,
+    *,
+    n_particles: int = 1000,
+    betas: int | Sequence[float] | None = None,
+    transition: str = "hmc",
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> Evidence:
+    """Estimate the log marginal likelihood by annealing posterior draws down to the prior.
+
+    The path of :func:`ais` in the other direction, with reversed transitions: the mean of the
+    weights is unbiased for 1 / Z, so that minus its logarithm lies *above* log Z in expectation.
+    That holds for true posterior draws alone. Draws that miss a mode change it by
+    log(share / reach), with the share of the posterior that they see and the chance that a
+    particle annealed upward ends there: below log Z by up to -log(share), and nothing in the run
+    shows it.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Posterior draws of the model, from any sampler; constrained values are enough.
+    model : pymc.Model, optional
+        The model they were drawn from; by default the one on the context stack.
+    n_particles : int, default 1000
+        Draws to start from, taken at equal distances over all chains; all of them if they are
+        fewer.
+    betas : int or sequence of float, optional
+        Number of rungs, or the inverse temperatures from 0 to 1; as in :func:`ais`.
+    transition : {"hmc", "leapfrog", "metropolis", "persistent"}, default "hmc"
+        As in :func:`ais`; "persistent" is that of :func:`hais`.
+    cores : int, optional
+        Threads; by default all cores.
+    random_seed : int or numpy.random.Generator, optional
+        Same seeds give the same estimate, whatever `cores` is.
+    progressbar : bool, default True
+        Whether to show a line of progress.
+
+    Returns
+    -------
+    Evidence
+        log Z (nats) with the larger of a bootstrap error and of one over batches of consecutive
+        draws, since these are not independent.
+
+    Raises
+    ------
+    DataMismatchError
+        The posterior does not fit the model: names, shapes, or draws of zero density.
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model has no such path; the message says why and what to do.
+    LadderError
+        ``betas`` do not increase from 0 to 1.
+    ValueError
+        An argument out of its range.
+
+    Warns
+    -----
+    TemperingWarning
+        The weights collapsed onto few draws (the mcse is then infinite), or Ctrl-C ended the run.
+
+    See Also
+    --------
+    sandwich : this and :func:`ais` together.
+
+    Notes
+    -----
+    Grosse, Ghahramani & Adams (2015), Sandwiching the marginal likelihood using bidirectional
+    Monte Carlo.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> system = pmt.testsystems.gaussian(dim=1)
+    >>> idata = pmt.sample(200, model=system.model, random_seed=1, quiet=True)
+    >>> evidence = pmt.reverse_ais(idata, system.model, n_particles=200, progressbar=False)
+    >>> evidence.bias_direction
+    'above'
+    """
+    check_whole(MIN_PARTICLES, n_particles=n_particles)
+    check_whole(1, cores=cores)
+    check_schedule(betas)
+    check_choice("transition", transition, ALL_TRANSITIONS)
+    rng = np.random.default_rng(random_seed)
+    with status_line(progressbar) as report:
+        reference = compile_reference(model, report)
+        states = checked_states(idata, reference, n_particles)
+        clock = Clock()
+        schedule, _ = make_schedule(
+            reference, betas, transition, rng,
+            max_rungs=MAX_RUNGS[transition], cores=cores, report=report,
+            run=downward(reference, states, rng, cores, report),
+        )  # fmt: skip
+        evidence = backward(reference, schedule, states, rng, cores, clock, report)
+    return tell(evidence)
+
+
+def checked_states(idata: xr.DataTree, reference: Reference, n: int) -> PosteriorStates:
+    """Take posterior draws as starting states, and refuse such as the model does not allow."""
+    states = posterior_states(idata, reference.path, n)
+    if len(states.xs) < MIN_PARTICLES:
+        raise DataMismatchError(
+            f"The posterior has {len(states.xs)} draws, where {MIN_PARTICLES} are needed."
+        )
+    log_reference, log_ratio = evaluate(reference.path, states.xs)
+    impossible = ~np.isfinite(log_reference + log_ratio)
+    if impossible.any():
+        raise DataMismatchError(
+            f"{impossible.mean():.1%} of the posterior draws have zero density in this model: they "
+            "are not draws from its posterior. Pass the model, with the data, that they come from."
+        )
+    return states
+
+
+def placed_blocks(
+    reference: Reference, xs: np.ndarray, rng: np.random.Generator
+) -> list[Callable[[], Particles]]:
+    """Blocks of particles at given states, shape (n, d)."""
+    parts = [xs[at : at + BLOCK] for at in range(0, len(xs), BLOCK)]
+
+    def start(part: np.ndarray, own: np.random.Generator) -> Callable[[], Particles]:
+        return lambda: place(reference, part.copy(), own)
+
+    return [start(part, own) for part, own in zip(parts, rng.spawn(len(parts)), strict=True)]
+
+
+def downward(
+    reference: Reference,
+    states: PosteriorStates,
+    rng: np.random.Generator,
+    cores: int | None,
+    report: Report = lambda line: None,
+) -> Callable[[Schedule, int], Annealed]:
+    """Trial runs for an automatic schedule, from draws at equal distances.
+
+    Annealing down can need more rungs than annealing up: from a narrow density to a wide one the
+    weights have the heavier tail.
+    """
+
+    def run(schedule: Schedule, n: int) -> Annealed:
+        index = np.linspace(0, len(states.xs) - 1, n).astype(int)
+        starts = placed_blocks(reference, states.xs[index], rng)
+        return anneal_blocks(starts, schedule, cores, down=True, report=report)
+
+    return run
+
+
+def backward(
+    reference: Reference,
+    schedule: Schedule,
+    states: PosteriorStates,
+    rng: np.random.Generator,
+    cores: int | None,
+    clock: Clock,
+    report: Report = lambda line: None,
+) -> Evidence:
+    """Carry posterior draws to the reference along a frozen schedule."""
+    starts = placed_blocks(reference, states.xs, rng)
+    done = anneal_blocks(starts, schedule, cores, down=True, report=report)
+    return evidence_of_weights(
+        done.log_w, rng,
+        method="reverse_ais",
+        n_evaluations=schedule.n_evaluations + done.n_evaluations,
+        seconds=clock(),
+        inverse=True,
+        group=states.chain[done.index],
+        noun="posterior draws",
+        advice="use more rungs (betas), or more draws",
+        warnings=run_warnings(done, len(states.xs)),
+    )  # fmt: skip

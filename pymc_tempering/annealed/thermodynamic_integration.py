@@ -1,0 +1,174 @@
+"""Thermodynamic integration with independent chains at each rung of a ladder."""
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+
+from pymc_tempering.annealed.beta_quadrature import RULES, Rung, integrate
+from pymc_tempering.annealed.particles import draw_particles, place, sweep
+from pymc_tempering.annealed.pilot import Pilot, run_pilot
+from pymc_tempering.annealed.schedule import (
+    Clock,
+    check_schedule,
+    compile_reference,
+    given_betas,
+)
+from pymc_tempering.annealed.transition import N_EVALUATIONS
+from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.core.threads import Task, paced, run_tasks
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import tell
+from pymc_tempering.references.prior import Reference
+from pymc_tempering.sampling.chain_progress import status_line
+
+RUNGS_PER_BARRIER, MIN_RUNGS = 4.0, 17
+MIN_CHAINS, MIN_DRAWS = 2, 50
+
+
+def thermodynamic_integration(
+    model: pm.Model | None = None,
+    *,
+    draws: int = 500,
+    chains: int = 4,
+    tune: int = 100,
+    betas: int | Sequence[float] | None = None,
+    rule: str = "corrected",
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> Evidence:
+    """Estimate the log marginal likelihood by thermodynamic integration.
+
+    log Z is the integral over beta of the mean of log_ratio at beta. Independent chains run at
+    each rung of a ladder, from the particles of a pilot; at beta = 0 the draws are exact. Draws
+    there of zero likelihood are counted apart: the integral is then over the rest, plus the
+    logarithm of their share.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        By default the model on the context stack.
+    draws : int, default 500
+        Transitions of each chain that count.
+    chains : int, default 4
+        Chains at each rung.
+    tune : int, default 100
+        Transitions of each chain before those that count; nothing is tuned in them, the pilot
+        did that.
+    betas : int or sequence of float, optional
+        Number of rungs, which are placed at equal distances along the path, or the inverse
+        temperatures from 0 to 1. By default four rungs a unit of length, and 17 at least.
+    rule : {"corrected", "trapezoid"}, default "corrected"
+        The trapezoid rule, or the one corrected by the variances of log_ratio.
+    cores : int, optional
+        Threads; by default all cores.
+    random_seed : int or numpy.random.Generator, optional
+        Same seeds give the same estimate, whatever `cores` is.
+    progressbar : bool, default True
+        Whether to show a line of progress.
+
+    Returns
+    -------
+    Evidence
+        ``mcse`` is made of the sampling error, which knows autocorrelation and disagreement of
+        the chains, and of an estimate of the discretization error, from the same rule on every
+        second rung, whose size ``bias`` holds (nats).
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model has no such path; the message says why and what to do.
+    LadderError
+        ``betas`` do not increase from 0 to 1.
+    ValueError
+        An argument out of its range.
+
+    Warns
+    -----
+    TemperingWarning
+        A rung has too few effective draws (the mcse is then infinite), or the discretization
+        error is larger than the sampling error.
+
+    Notes
+    -----
+    Gelman & Meng (1998); Friel, Hurn & Wyse (2014), Improving power posterior estimation of
+    statistical evidence.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> system = pmt.testsystems.gaussian(dim=1)
+    >>> evidence = pmt.thermodynamic_integration(system.model, random_seed=1, progressbar=False)
+    >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
+    True
+    """
+    check_whole(MIN_DRAWS, draws=draws)
+    check_whole(MIN_CHAINS, chains=chains)
+    check_whole(0, tune=tune)
+    check_whole(1, cores=cores)
+    check_schedule(betas)
+    check_choice("rule", rule, RULES)
+    rng = np.random.default_rng(random_seed)
+    with status_line(progressbar) as report:
+        reference = compile_reference(model, report)
+        clock = Clock()
+        report("Learning the path with a pilot")
+        pilot = run_pilot(reference, rng, "hmc")
+        if betas is None:
+            length = RUNGS_PER_BARRIER * pilot.barrier[1][-1]
+            betas = max(MIN_RUNGS, 2 * int(np.ceil(0.5 * length)) + 1)
+        rungs = given_betas(betas, pilot)
+        params = pilot.params(rungs)
+        owns = rng.spawn(rungs.size)
+        tasks: list[Task] = [_reference_task(reference, draws * chains, chains, owns[0])]
+        tasks += [
+            _chain_task(reference, pilot, rungs[k], params[k], chains, tune, draws, owns[k])
+            for k in range(1, rungs.size)
+        ]
+        results, interrupted = run_tasks(
+            tasks, cores, lambda done: report(f"Chains: {done} of {rungs.size} rungs")
+        )
+        if interrupted:
+            raise KeyboardInterrupt("Interrupted before all rungs had their chains.")
+        evidence = integrate(rungs, results, rule, pilot.n_evaluations, clock())
+    return tell(evidence)
+
+
+def _reference_task(reference: Reference, n: int, chains: int, rng: np.random.Generator) -> Task:
+    """Task that evaluates exact draws at beta = 0."""
+
+    def run(stop: threading.Event) -> Rung:
+        log_ratio = draw_particles(reference, n, rng).log_ratio
+        alive = log_ratio[log_ratio > -np.inf]
+        kept = alive[: alive.size // chains * chains].reshape(chains, -1)
+        return kept, n, n - alive.size
+
+    return run
+
+
+def _chain_task(
+    reference: Reference,
+    pilot: Pilot,
+    beta: float,
+    params: np.ndarray,
+    chains: int,
+    tune: int,
+    draws: int,
+    rng: np.random.Generator,
+) -> Task:
+    """Task that runs the chains of one rung."""
+
+    def run(stop: threading.Event) -> Rung | None:
+        pool = pilot.nearest(beta)
+        particles = place(reference, pool[rng.choice(len(pool), chains)], rng)
+        parts = [
+            sweep(particles, beta, params, end - begin) for begin, end in paced(tune + draws, stop)
+        ]
+        trace = np.concatenate(parts) if parts else np.empty((0, chains))
+        if len(trace) < tune + draws:
+            return None
+        return trace[tune:].T, chains + int(particles.totals[N_EVALUATIONS]), 0
+
+    return run

@@ -1,0 +1,242 @@
+"""Bridge sampling: the evidence from the posterior draws of any sampler, with its error."""
+
+from time import perf_counter
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pymc_tempering.arguments import check_choice
+from pymc_tempering.bridge import draw_alarms as checks
+from pymc_tempering.bridge.optimal import Bridge, bridge, fit_correlation
+from pymc_tempering.bridge.proposals import PROPOSALS
+from pymc_tempering.bridge.target import (
+    Target,
+    check_log_density,
+    find_target,
+    stored_density_warnings,
+)
+from pymc_tempering.evidence import Evidence, homogeneity_pvalue
+from pymc_tempering.evidence.alarms import disagreement_warning
+from pymc_tempering.evidence.result import tell
+from pymc_tempering.sampling.setup import find_model
+
+MAX_PVALUE = 1e-3
+"""p-value of the homogeneity test below which the chains are said to disagree."""
+
+MIN_DRAWS = 20
+"""Draws of the proposal that are asked for at least."""
+
+
+def bridge_sampling(
+    idata: xr.DataTree,
+    model: pm.Model | None = None,
+    *,
+    proposal: str = "t",
+    draws: int | None = None,
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> Evidence:
+    """Estimate the evidence from posterior draws of any sampler by bridge sampling.
+
+    A density that can be drawn from is fitted to half of the posterior draws (the first half of
+    each chain), in the unconstrained space, and the optimal bridge leads from it to the other
+    half; then the halves change their roles, and the estimate is the mean of the two
+    (``Evidence.halves``). The draws may come from ``pm.sample``, nutpie or ``pmt.sample``.
+
+    Posterior draws cannot tell what they missed: where all chains missed a mode the estimate is
+    short by the log of the share that they found, with a small error and a clean R-hat, unless
+    draws of the proposal happen to find the mode. For posteriors that may have several modes
+    use :func:`pymc_tempering.sample`, or hold independent estimators against each other with
+    :func:`pymc_tempering.cross_check`.
+
+    Parameters
+    ----------
+    idata : DataTree
+        With the group ``posterior``. Unconstrained values are rebuilt through the model's
+        transforms unless they were saved.
+    model : pymc.Model, optional
+        The model that it was drawn from; the one on the context stack by default.
+    proposal : {"t", "normal", "warp", "mixture"}, default "t"
+        A multivariate t with fitted degrees of freedom; a normal; a normal to which the posterior
+        is made symmetric by its mirror image (warp-III, twice the evaluations, for skewed ones);
+        a mixture of t's with 5 % prior, for posteriors of several modes.
+    draws : int, optional
+        Draws of the proposal; as many as there are posterior draws by default.
+    cores : int, optional
+        Threads that evaluate the model; all cores by default.
+    random_seed : int or numpy.random.Generator, optional
+        Seed of the proposal's draws.
+
+    Returns
+    -------
+    Evidence
+        In nats. ``mcse`` is the square root of the relative mean-squared error of
+        Fruehwirth-Schnatter (2004) (``cv`` in the R package bridgesampling), and at least the
+        scatter between chains, or halves of the draws, that disagree ("disagreed"). It is infinite
+        ("unchecked") where the densities hardly overlap, where the draws are worth fewer than 10
+        independent ones, where draws of the proposal find a region that the posterior draws left
+        out, and where the sampler stored another log density than the model's.
+
+    Raises
+    ------
+    DataMismatchError
+        The posterior and the model have different variables, shapes or observed data.
+    ModelError, ImproperPriorError, DiscreteVariableError
+        The model has no evidence, or cannot be evaluated.
+    TemperingError
+        The posterior has no draws, too few, or draws without a finite unconstrained value.
+    ValueError
+        If ``proposal`` is not known or ``draws`` is below 20.
+
+    Warns
+    -----
+    TemperingWarning
+        Once for each entry of ``Evidence.warnings``: R-hat above 1.01, few effective draws, and
+        the causes of an infinite or enlarged ``mcse``.
+
+    Notes
+    -----
+    The optimal bridge of Meng & Wong (1996), which section 18.7.2 of Goodfellow et al. (2016)
+    describes; the page "Bridge sampling" has the formulas.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> import xarray as xr
+    >>> with pm.Model() as model:
+    ...     x = pm.Normal("x")
+    ...     y = pm.Normal("y", x, observed=1.0)  # the posterior is N(1/2, 1/2)
+    >>> x = np.random.default_rng(1).normal(0.5, 0.5**0.5, size=(4, 500))
+    >>> idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw"), x)})})
+    >>> evidence = pmt.bridge_sampling(idata, model, random_seed=1)
+    >>> exact = -0.5 * (np.log(4 * np.pi) + 0.5)
+    >>> bool(abs(evidence.log_z - exact) < 4 * evidence.mcse < 0.05)
+    True
+    """
+    evidence = estimate_by_bridge(
+        idata, find_model(model), proposal=proposal, draws=draws, cores=cores,
+        rng=np.random.default_rng(random_seed),
+    )  # fmt: skip
+    return tell(evidence)
+
+
+def estimate_by_bridge(
+    idata: xr.DataTree,
+    model: pm.Model,
+    *,
+    rng: np.random.Generator,
+    proposal: str = "t",
+    draws: int | None = None,
+    cores: int | None = None,
+) -> Evidence:
+    """Do as :func:`bridge_sampling`, but keep the warnings in the result alone."""
+    check_options(proposal, draws)
+    target, states = find_target(idata, model, cores)
+    return bridge_states(target, states, rng=rng, proposal=proposal, draws=draws, idata=idata)
+
+
+def check_options(proposal: str, draws: int | None) -> None:
+    """Refuse an unknown proposal, and too few draws of it.
+
+    Raises
+    ------
+    ValueError
+    """
+    check_choice("proposal", proposal, PROPOSALS)
+    if draws is not None and draws < MIN_DRAWS:
+        raise ValueError(f"draws must be at least {MIN_DRAWS}, got {draws}")
+
+
+def bridge_states(
+    target: Target,
+    states: np.ndarray,
+    *,
+    rng: np.random.Generator,
+    proposal: str = "t",
+    draws: int | None = None,
+    idata: xr.DataTree | None = None,
+) -> Evidence:
+    """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d).
+
+    ``idata`` is what they came from, if the log density stored there is to be compared.
+    """
+    fit = PROPOSALS[proposal](target)
+    started = perf_counter()
+    n_chains, n_draws, dim = states.shape
+    log_target = target.log_density(states.reshape(-1, dim))
+    check_log_density(log_target, target.path, states.reshape(-1, dim))
+    log_target = log_target.reshape(n_chains, n_draws)
+    mismatch = [] if idata is None else stored_density_warnings(idata, log_target)
+
+    first, second = slice(0, n_draws // 2), slice(n_draws // 2, None)
+    bridges, ratios, lost, n_evaluations = [], [], [], log_target.size
+    for fitted, used in ((first, second), (second, first)):
+        density = fit(states[:, fitted].reshape(-1, dim), rng)
+        n = states[:, used].size // dim if draws is None else (draws + 1) // 2
+        ratio, _ = density.log_ratio(target, states.reshape(-1, dim), log_target.ravel())
+        ratios.append(ratio.reshape(n_chains, n_draws))
+        proposed, share = density.log_ratio(target, density.draw(n, rng))
+        bridges.append(bridge(ratios[-1][:, used], proposed))
+        lost.append(share)
+        n_evaluations += n * density.evaluations[0] + ratio.size * density.evaluations[1]
+
+    pair, at_draws = (bridges[0], bridges[1]), (ratios[0], ratios[1])
+    messages = mismatch + checks.bridge_alarms(bridges)
+    verdict, mcse = _judge(pair, at_draws, messages)
+    messages += checks.mixing_warnings(states, target.path.layout.label)
+    messages += checks.size_warnings(sum(one.ess for one in bridges))
+    messages += checks.lost_warnings(max(lost))
+    shared = sum(one.proposal_variance for one in bridges) / 4
+    return Evidence(
+        log_z=(pair[0].log_z + pair[1].log_z) / 2.0,
+        mcse=mcse,
+        method="bridge_sampling",
+        verdict=verdict,
+        ess=sum(one.ess for one in bridges),
+        per_chain=_chains(pair),
+        per_chain_mcse=np.sqrt(_chain_variance(pair) + shared),
+        # The estimate by a half of the draws, which was fitted to the other.
+        halves=(bridges[1].log_z, bridges[0].log_z),
+        warnings=tuple(messages),
+        n_evaluations=n_evaluations,
+        seconds=perf_counter() - started,
+    )
+
+
+def _judge(
+    bridges: tuple[Bridge, Bridge], ratios: tuple[np.ndarray, np.ndarray], messages: list[str]
+) -> tuple[str, float]:
+    """Return verdict and error of the mean of two bridges; adds to the messages, which alarm."""
+    if messages or not all(np.isfinite(one.variance) for one in bridges):
+        return "unchecked", np.inf
+    own = sum(one.variance for one in bridges)
+    both = (
+        2.0
+        * fit_correlation(bridges, ratios)
+        * np.sqrt(np.prod([one.variance - one.proposal_variance for one in bridges]))
+    )
+    verdict, mcse = "ok", float(np.sqrt(own + both) / 2.0)
+    chains = _chains(bridges)
+    df = np.full(chains.size, sum(one.ess for one in bridges) / chains.size - 1.0)
+    # Chains of one length and one law have one error: its mean over chains is the steadier one.
+    error = np.full(chains.size, np.sqrt(_chain_variance(bridges).mean()))
+    pvalue = homogeneity_pvalue(chains, error, df)
+    if pvalue < MAX_PVALUE:
+        verdict = "disagreed"
+        messages.append(disagreement_warning(pvalue))
+        mcse = max(mcse, float(chains.std(ddof=1) / np.sqrt(chains.size)))
+    difference = bridges[1].log_z - bridges[0].log_z
+    if apart := checks.halves_warning(difference, float(np.sqrt(own))):
+        verdict = "disagreed"
+        messages += apart
+        mcse = max(mcse, abs(difference))  # both may be off the same way
+    return verdict, mcse
+
+
+def _chains(bridges: tuple[Bridge, Bridge]) -> np.ndarray:
+    return np.asarray((bridges[0].per_chain + bridges[1].per_chain) / 2.0)
+
+
+def _chain_variance(bridges: tuple[Bridge, Bridge]) -> np.ndarray:
+    return np.asarray(sum(one.per_chain_variance for one in bridges) / 4.0)

@@ -1,0 +1,231 @@
+"""Importance sampling: the evidence from draws of a density fitted to posterior draws."""
+
+import warnings
+from time import perf_counter
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from arviz_stats.base import array_stats
+from scipy.special import logsumexp
+
+from pymc_tempering.bridge.bridge_sampling import check_options
+from pymc_tempering.bridge.draw_alarms import lost_warnings
+from pymc_tempering.bridge.proposals import PROPOSALS, Proposal, fit_t
+from pymc_tempering.bridge.target import (
+    Target,
+    check_log_density,
+    find_target,
+    stored_density_warnings,
+)
+from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import tell
+from pymc_tempering.sampling.setup import find_model
+
+HEAVY_DOFS = (3.0, 5.0, 8.0)
+"""Degrees of freedom of a t for importance sampling, whose tails must not be too light."""
+
+MAX_KHAT, ROUGH_KHAT = 0.7, 0.5
+"""Pareto k-hat above which there is no error, and above which it is rough (Vehtari et al. 2024)."""
+
+MIN_ESS = 10.0
+"""Effective number of weighted draws below which no error is stated."""
+
+N_CHECKED = 100
+"""Posterior draws of each chain at which the model is held against the posterior."""
+
+
+def importance_sampling(
+    idata: xr.DataTree,
+    model: pm.Model | None = None,
+    *,
+    proposal: str = "mixture",
+    draws: int = 10_000,
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> Evidence:
+    """Estimate the evidence by importance sampling from a density fitted to posterior draws.
+
+    The posterior draws shape the proposal and nothing else: it need not have their weights of
+    modes, and chains that have not mixed do no harm as long as the proposal covers the posterior.
+    A mode that all of them missed is missed, unless the prior share of the mixture finds it.
+
+    Parameters
+    ----------
+    idata : DataTree
+        With the group ``posterior``. Unconstrained values are rebuilt through the model's
+        transforms unless they were saved.
+    model : pymc.Model, optional
+        The model that it was drawn from; the one on the context stack by default.
+    proposal : {"mixture", "t", "normal", "warp"}, default "mixture"
+        A mixture of t's with 5 % prior, which keeps the weights from exploding in the tails; a
+        multivariate t with at most 8 degrees of freedom; a normal; a normal to which the posterior
+        is made symmetric by its mirror image (warp-III, twice the evaluations).
+    draws : int, default 10000
+        Draws of the proposal.
+    cores : int, optional
+        Threads that evaluate the model; all cores by default.
+    random_seed : int or numpy.random.Generator, optional
+        Seed of the proposal's draws.
+
+    Returns
+    -------
+    Evidence
+        In nats. ``ess`` is Kish's effective number of weighted draws. ``mcse`` is infinite
+        ("unchecked") where the Pareto k-hat of the weights is above 0.7 or ``ess`` below 10;
+        log Z is then likely too low.
+
+    Raises
+    ------
+    DataMismatchError
+        The posterior and the model have different variables, shapes or observed data.
+    ModelError, ImproperPriorError, DiscreteVariableError
+        The model has no evidence, or cannot be evaluated.
+    TemperingError
+        The posterior has no draws, too few, or draws without a finite unconstrained value.
+    ValueError
+        If ``proposal`` is not known or ``draws`` is below 20.
+
+    Warns
+    -----
+    TemperingWarning
+        Once for each entry of ``Evidence.warnings``: a k-hat above 0.5 or 0.7, weights on few
+        draws, a density that differs from the one stored by the sampler.
+
+    Notes
+    -----
+    Equations (18.44) to (18.46) of Goodfellow et al. (2016); k-hat is that of Vehtari et al.
+    (2024), from arviz-stats.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> import xarray as xr
+    >>> with pm.Model() as model:
+    ...     x = pm.Normal("x")
+    ...     y = pm.Normal("y", x, observed=1.0)  # the posterior is N(1/2, 1/2)
+    >>> x = np.random.default_rng(1).normal(0.5, 0.5**0.5, size=(4, 500))
+    >>> idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw"), x)})})
+    >>> evidence = pmt.importance_sampling(idata, model, random_seed=1)
+    >>> exact = -0.5 * (np.log(4 * np.pi) + 0.5)
+    >>> bool(abs(evidence.log_z - exact) < 4 * evidence.mcse < 0.05)
+    True
+    """
+    evidence = estimate_by_importance(
+        idata, find_model(model), proposal=proposal, draws=draws, cores=cores,
+        rng=np.random.default_rng(random_seed),
+    )  # fmt: skip
+    return tell(evidence)
+
+
+def estimate_by_importance(
+    idata: xr.DataTree,
+    model: pm.Model,
+    *,
+    rng: np.random.Generator,
+    proposal: str = "mixture",
+    draws: int = 10_000,
+    cores: int | None = None,
+) -> Evidence:
+    """Do as :func:`importance_sampling`, but keep the warnings in the result alone."""
+    check_options(proposal, draws)
+    target, states = find_target(idata, model, cores)
+    some = states[:, :N_CHECKED]
+    flat = some.reshape(-1, states.shape[2])
+    log_density = target.log_density(flat)
+    check_log_density(log_density, target.path, flat)
+    mismatch = stored_density_warnings(idata, log_density.reshape(some.shape[:2]))
+    return importance_states(
+        target, states, rng=rng, proposal=proposal, draws=draws, alarms=mismatch
+    )
+
+
+def importance_states(
+    target: Target,
+    states: np.ndarray,
+    *,
+    rng: np.random.Generator,
+    proposal: str = "mixture",
+    draws: int = 10_000,
+    alarms: list[str] | None = None,
+) -> Evidence:
+    """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d)."""
+    fit = PROPOSALS[proposal](target)
+    if proposal == "t":
+        fit = _fit_heavy_t
+    started = perf_counter()
+    density = fit(states.reshape(-1, states.shape[2]), rng)
+    weights, lost = density.log_ratio(target, density.draw(draws, rng))
+    log_z, variance, ess = weighted_mean(weights)
+    khat = pareto_khat(weights)
+    messages = [*(alarms or []), *_weight_alarms(khat, ess)]
+    alarmed = bool(messages)
+    if not alarmed and khat > ROUGH_KHAT:
+        messages.append(
+            f"The Pareto k-hat of the weights is {khat:.2f} (above {ROUGH_KHAT}), so the mcse is "
+            "rough: more draws, or proposal='mixture', would help."
+        )
+    messages += lost_warnings(lost)
+    middle = draws // 2
+    return Evidence(
+        log_z=log_z,
+        mcse=np.inf if alarmed else float(np.sqrt(variance)),
+        method="importance_sampling",
+        verdict="unchecked" if alarmed else "ok",
+        ess=ess,
+        halves=(weighted_mean(weights[:middle])[0], weighted_mean(weights[middle:])[0]),
+        warnings=tuple(messages),
+        bias_direction="below" if alarmed else "",
+        n_evaluations=draws * density.evaluations[0],
+        seconds=perf_counter() - started,
+    )
+
+
+def weighted_mean(log_weights: FloatArray) -> tuple[float, float, float]:
+    """Return log of the mean weight, its relative variance, and Kish's effective number.
+
+    Equations (18.44) and (18.46) of Goodfellow et al. (2016), in log space and for
+    Z_0 = 1; the variance with n - 1 in place of n.
+    """
+    n = log_weights.size
+    total = logsumexp(log_weights)
+    if total == -np.inf:
+        return -np.inf, np.inf, 0.0
+    share = np.exp(log_weights - total)
+    ess = 1.0 / float((share**2).sum())
+    return float(total - np.log(n)), float((n / ess - 1.0) / (n - 1)), ess
+
+
+def pareto_khat(log_weights: FloatArray) -> float:
+    """Return the Pareto shape of the largest weights; minus infinity where all are equal."""
+    finite = np.isfinite(log_weights)
+    if not finite.any():
+        return np.inf
+    if np.ptp(log_weights[finite]) < 1e-8:
+        return -np.inf
+    floor = log_weights[finite].max() - 700.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # it says what khat says
+        khat = float(array_stats.psislw(-np.maximum(log_weights, floor))[1])
+    return khat if np.isfinite(khat) else np.inf
+
+
+def _fit_heavy_t(draws: np.ndarray, rng: np.random.Generator) -> Proposal:
+    return fit_t(draws, HEAVY_DOFS)
+
+
+def _weight_alarms(khat: float, ess: float) -> list[str]:
+    if ess < MIN_ESS:
+        return [
+            f"The weights rest on {ess:.1f} effective draws of the proposal, so the mcse is "
+            "infinite and log Z likely too low: use proposal='mixture', more draws, or "
+            "bridge_sampling."
+        ]
+    if khat > MAX_KHAT:
+        return [
+            f"The Pareto k-hat of the weights is {khat:.2f} (above {MAX_KHAT}), so the mcse is "
+            "infinite and log Z likely too low: the proposal misses tails of the posterior; use "
+            "proposal='mixture', more draws, or bridge_sampling."
+        ]
+    return []

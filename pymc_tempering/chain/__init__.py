@@ -1,0 +1,1 @@
+"""Chains of simulated tempering, from the compiled loop to threads."""

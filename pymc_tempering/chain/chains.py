@@ -1,0 +1,177 @@
+"""Chains on threads, in short chunks, so that progress and Ctrl-C get through."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import numpy as np
+
+from pymc_tempering.chain.loop import N_TRACE, Record
+from pymc_tempering.chain.plan import ChainState, Plan, make_runner, new_record, start_chain
+from pymc_tempering.core.threads import wait_for
+from pymc_tempering.exceptions import StuckChainError
+from pymc_tempering.sampling.setup import cycle_bound, stuck_message
+
+FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 500, 0.05, 1_000_000
+
+MIN_COLD_WEIGHT = 0.01
+"""States are kept if q(beta_K | x) is above this: the others are worth little to a fit, and from
+a long ladder they would fill the memory."""
+
+
+@dataclass
+class HotStates:
+    """States of all rungs that are kept for expectations, few where they weigh little.
+
+    A state is kept with probability min(1, q(beta_K | x) / MIN_COLD_WEIGHT): with the inverse of
+    that as a factor of its weight, no expectation is changed.
+
+    Attributes
+    ----------
+    rng : numpy.random.Generator
+        Decides what is kept; not the chain's, whose draws are the same without states.
+    parts : list of (iteration, probability, x)
+        Arrays of a chunk each.
+    n_seen : int
+        Iterations so far.
+    """
+
+    rng: np.random.Generator
+    parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+    n_seen: int = 0
+
+    def add(self, cold_weight: np.ndarray, x: np.ndarray) -> None:
+        """Keep some of the next states, given q(beta_K | x) (n,) and x (n, d)."""
+        probability = np.minimum(1.0, cold_weight / MIN_COLD_WEIGHT)
+        kept = np.flatnonzero(self.rng.random(len(x)) < probability)
+        self.parts.append((self.n_seen + kept, probability[kept], x[kept].copy()))
+        self.n_seen += len(x)
+
+
+@dataclass
+class ChainRun:
+    """One chain at work: its state, its record, and the pieces of its flat trace.
+
+    Attributes
+    ----------
+    trace : list of (log_ratio, rung, x)
+        Arrays of a chunk each; empty when no trace is kept. `x` has no rows unless states are
+        kept; then only iterations are kept whose state has weight at beta = 1.
+    hot : HotStates, optional
+        States of all rungs, beside a trace of all iterations.
+    stuck : str
+        Why the chain was given up or is slow to come back; empty if all is well.
+    """
+
+    state: ChainState
+    record: Record
+    keep_trace: bool
+    keep_states: bool = False
+    trace: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+    hot: HotStates | None = None
+    stuck: str = ""
+
+
+def start_runs(
+    plan: Plan,
+    n_draws: int,
+    rngs: Sequence[np.random.Generator],
+    keep_trace: bool,
+    *,
+    keep_states: bool = False,
+    keep_hot: bool = False,
+) -> list[ChainRun]:
+    """Start a chain for each generator, with space for `n_draws` draws."""
+    dim, n_rungs = plan.reference.path.dim, plan.ladder.n_rungs
+    runs = [
+        ChainRun(start_chain(plan, rng), new_record(n_draws, n_rungs, dim), keep_trace, keep_states)
+        for rng in rngs
+    ]
+    if keep_hot:
+        for run, rng in zip(runs, rngs, strict=True):
+            run.hot = HotStates(rng.spawn(1)[0])
+    return runs
+
+
+def extend_runs(runs: Sequence[ChainRun], n_draws: int) -> None:
+    """Give the chains space for `n_draws` draws in all; what they have stays."""
+    for run in runs:
+        done, old = run.state.n_draws, run.record
+        _, _, n_rungs = old.per_rung.shape
+        new = new_record(n_draws, n_rungs, old.x.shape[1])
+        for name in ("x", "per_rung", "scalars"):
+            getattr(new, name)[:done] = getattr(old, name)[:done]
+        run.record = new
+
+
+def _work(plan: Plan, run: ChainRun, n_draws: int, stop: threading.Event) -> None:
+    """Run one chain to its last draw, or until it is told to stop."""
+    advance = make_runner(plan)
+    bound = cycle_bound(plan)
+    chunk = FIRST_CHUNK
+    while run.state.n_draws < n_draws and not stop.is_set():
+        started = perf_counter()
+        record = run.record
+        if run.keep_trace:
+            log_ratio, rung = np.empty(chunk), np.empty(chunk, dtype=np.int64)
+            with_x = run.keep_states or run.hot is not None
+            states = np.empty((chunk if with_x else 0, record.x.shape[1]))
+            record = record._replace(trace_log_ratio=log_ratio, trace_rung=rung, trace_x=states)
+            run.state.chain.counters[N_TRACE] = 0
+        advance(run.state, record, n_draws, chunk)
+        if run.keep_trace:
+            n = run.state.n_trace
+            kept: slice | np.ndarray = slice(n)
+            if run.keep_states:
+                cold = plan.ladder.probabilities(log_ratio[:n])[-1]
+                kept = np.flatnonzero(cold > MIN_COLD_WEIGHT)
+            elif run.hot is not None:
+                run.hot.add(plan.ladder.probabilities(log_ratio[:n])[-1], states[:n])
+                states = states[:0]
+            run.trace.append(
+                (log_ratio[kept].copy(), rung[kept].astype(np.int32), states[kept].copy())
+            )
+        if run.state.steps_in_cycle > bound:
+            run.stuck = stuck_message(plan, run.state.rung)
+            if run.state.n_draws == 0:
+                raise StuckChainError(run.stuck)
+        seconds = max(perf_counter() - started, 1e-6)
+        chunk = int(np.clip(chunk * min(2.0, CHUNK_SECONDS / seconds), 1, MAX_CHUNK))
+
+
+def run_chains(
+    plan: Plan,
+    runs: Sequence[ChainRun],
+    n_draws: int,
+    *,
+    cores: int,
+    watch: Callable[[], None] = lambda: None,
+) -> bool:
+    """Run all chains to `n_draws` draws each.
+
+    Parameters
+    ----------
+    plan : Plan
+    runs : sequence of ChainRun
+    n_draws : int
+    cores : int
+        Threads.
+    watch : callable, optional
+        Called from this thread a few times a second.
+
+    Returns
+    -------
+    bool
+        Whether Ctrl-C cut the run short; the runs then hold what there was.
+
+    Raises
+    ------
+    StuckChainError
+        A chain did not come back to beta = 1 before its first draw.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(cores) as pool:
+        futures = [pool.submit(_work, plan, r, n_draws, stop) for r in runs]
+        return wait_for(futures, stop, lambda done: watch())

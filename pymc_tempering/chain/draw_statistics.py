@@ -1,0 +1,108 @@
+"""One schema for both front doors: a recorded cycle as PyMC's statistics of a draw."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pymc_tempering.chain.loop import LOWEST, RUNG_STATS, SCALAR_STATS
+from pymc_tempering.core.cycles import FRESH_SCALARS, FRESH_VECTORS, PRIOR_STATS, FreshTours
+from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.references.fitted import nearest_component
+from pymc_tempering.references.mixture import Mixture
+
+SCALAR_DTYPES: dict[str, type] = {
+    "tempering_steps": int,
+    "beta_min": float,
+    "tour_start": bool,
+    "n_steps": int,
+    "n_divergences": int,
+    "diverging": bool,
+    "n_zero_likelihood": int,
+    "log_ratio": float,
+    "model_logp": float,  # PyMC renames it to `lp`
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """Statistics of the draws of one plan.
+
+    Attributes
+    ----------
+    ladder : Ladder
+    components : Mixture, optional
+        Of a fitted reference.
+    fresh : FreshTours, optional
+        The summary of its check. It travels with every draw: `pm.sample` has no other place.
+    normalizer : tuple of float
+        Log Z of a prior that is not normalized, and its error; it travels likewise.
+    """
+
+    ladder: Ladder
+    components: Mixture | None = None
+    fresh: FreshTours | None = None
+    normalizer: tuple[float, float] = (0.0, 0.0)
+
+    @cached_property
+    def _constants(self) -> dict[str, Any]:
+        """Statistics that are the same for every draw."""
+        constants: dict[str, Any] = {
+            "beta": self.ladder.betas,
+            "log_z_ladder": self.ladder.log_z,
+            "log_weight": self.ladder.log_weights,
+        }
+        if self.fresh is not None:
+            for name in (*FRESH_SCALARS, *FRESH_VECTORS):
+                constants[name] = getattr(self.fresh, name.removeprefix("check_"))
+        if self.normalizer != (0.0, 0.0):
+            constants |= dict(zip(PRIOR_STATS, self.normalizer, strict=True))
+        return constants
+
+    @property
+    def dtypes_and_shapes(self) -> dict[str, tuple[type, list[int]]]:
+        """`stats_dtypes_shapes` of a PyMC step method."""
+        known: dict[str, tuple[type, list[int]]] = {
+            name: (dtype, []) for name, dtype in SCALAR_DTYPES.items()
+        }
+        if self.components is not None:
+            known["component"] = (int, [])
+        for name, value in self._constants.items():
+            known[name] = (float, list(np.shape(value)))
+        return known | {name: (float, [self.ladder.n_rungs]) for name in RUNG_STATS}
+
+    @property
+    def dtypes(self) -> dict[str, Any]:
+        """`stats_dtypes` of an instance: vectors as subarrays, which PyMC's trace then keeps."""
+        return {
+            name: np.dtype((dtype, tuple(shape))) if shape else dtype
+            for name, (dtype, shape) in self.dtypes_and_shapes.items()
+        }
+
+    def components_of(self, xs: np.ndarray) -> np.ndarray | None:
+        """Component of each state, shape (n,), of states (n, d), if the reference is fitted."""
+        return None if self.components is None else nearest_component(self.components, xs)
+
+    def draw(
+        self, per_rung: np.ndarray, scalars: np.ndarray, component: int | None
+    ) -> dict[str, Any]:
+        """Statistics of one draw, of what its cycle accumulated.
+
+        Parameters
+        ----------
+        per_rung : array, shape (len(RUNG_STATS), K)
+        scalars : array, shape (len(SCALAR_STATS),)
+        component : int, optional
+        """
+        named = dict(zip(SCALAR_STATS, scalars.tolist(), strict=True))
+        named["model_logp"] = named["lp"]
+        named["beta_min"] = self.ladder.betas[int(scalars[LOWEST])]
+        stats: dict[str, Any] = {
+            **self._constants,
+            **dict(zip(RUNG_STATS, per_rung, strict=True)),
+            **{name: dtype(named[name]) for name, dtype in SCALAR_DTYPES.items()},
+        }
+        if component is not None:
+            stats["component"] = int(component)
+        return stats

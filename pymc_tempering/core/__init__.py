@@ -1,0 +1,1 @@
+"""What every folder stands on: ladders, draws' statistics as arrays, populations, threads."""

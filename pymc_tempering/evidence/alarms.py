@@ -1,0 +1,158 @@
+"""Conditions under which a tempering run is to be used with care, one sentence each.
+
+Every function takes arrays and returns a list of sentences that say what is wrong and what to do.
+"""
+
+import numpy as np
+
+from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
+from pymc_tempering.evidence.agreement import identical_chains
+from pymc_tempering.evidence.rungs import neighbor_rejection
+from pymc_tempering.evidence.tours import Tours, tour_labels
+
+MIN_TOURS = 20
+"""Complete tours below which no error is stated."""
+MIN_ESS = 10.0
+"""Effective number of tours below which no error is stated."""
+MIN_CHAIN_TOURS = 5
+"""Complete tours below which a chain is not compared with the others."""
+MAX_WEIGHT_EXCESS = 7.0
+"""Means above log(n) that the largest weight of n tours may be: e^-7 of the runs exceed it."""
+MIN_LONE_EXCESS, MIN_LONE_DRAWS = 2.0, 3
+"""Nats by which, and number of draws in which, one tour must surpass all others to be an alarm."""
+MAX_REJECTION = 0.7
+"""Rejection rate between neighboring rungs above which the ladder has a gap."""
+MAX_LOG_OCCUPANCY = 1.5
+"""|log(c_k / r_k)| above which occupancy is far from r."""
+
+
+def chain_alarms(stats: CycleStats, sound: BoolArray) -> list[str]:
+    """Say which chains hold non-finite or identical numbers (``sound`` marks the finite ones)."""
+    messages = []
+    if not sound.all():
+        bad = _names("chain", np.flatnonzero(~sound).tolist())
+        messages.append(
+            f"{bad} hold{'s' if (~sound).sum() == 1 else ''} non-finite Rao-Blackwell weights and "
+            "left the estimate, whose error is then unknown: look for NaN in the model's "
+            "log-likelihood and sample again."
+        )
+    where = np.flatnonzero(sound)
+    for group in identical_chains(stats.rb_weight[sound]) if where.size else []:
+        messages.append(
+            f"{_names('chain', where[group].tolist())} are identical, which is not agreement: "
+            "sample again with a different random seed for each chain."
+        )
+    return messages
+
+
+def tour_warnings(n_tours: int, ess: float, round_trips: tuple[int, ...]) -> list[str]:
+    """Say whether tours are too few for an error, or in some chain for a comparison."""
+    if n_tours < MIN_TOURS:
+        more = f"about {np.ceil(2 * MIN_TOURS / n_tours):.0f} times as many" if n_tours else "more"
+        return [
+            f"Only {n_tours} tours were completed where an error needs {MIN_TOURS}, so the mcse "
+            f"is infinite: sample {more} draws, or look at diagnose() for what slows the chain."
+        ]
+    if ess < MIN_ESS:
+        return [
+            f"A few long tours hold nearly all the weight (effective number {ess:.1f} of "
+            f"{n_tours}), so the mcse is infinite: sample more draws, or explore better at the "
+            "rungs that diagnose() shows."
+        ]
+    idle = [chain for chain, trips in enumerate(round_trips) if trips < MIN_CHAIN_TOURS]
+    if idle:
+        return [
+            f"{_names('chain', idle)} completed fewer than {MIN_CHAIN_TOURS} tours and could not "
+            "be compared with the others: sample more draws."
+        ]
+    return []
+
+
+def lone_tour_warnings(
+    top_weight: FloatArray, cold_log_ratio: FloatArray, tour_start: BoolArray
+) -> list[str]:
+    """Say whether one tour alone holds far more weight, or far better draws, than all others.
+
+    That is what a first-order transition looks like: the tour that entered the region rarely
+    leaves it, and how rarely tours enter it cannot be told from one. Unfinished tours count.
+
+    Parameters
+    ----------
+    top_weight : ndarray, shape (F,)
+        Sum of q(beta_K | x) of each tour, unfinished ones included.
+    cold_log_ratio : ndarray, shape (chain, draw)
+        log_ratio of the draws at beta = 1 (nats).
+    tour_start : ndarray of bool, shape (chain, draw)
+        Whether a tour starts in the draw's cycle.
+    """
+    if top_weight.size < 2:
+        return []
+    # Weights of tours have exponential tails: the largest of n is about log(n) means.
+    largest = float(top_weight.max() / top_weight.mean())
+    if largest > np.log(top_weight.size) + MAX_WEIGHT_EXCESS:
+        return [
+            f"One tour holds {largest:.0f} times the mean weight at beta = 1, so the mcse is "
+            "infinite: it met a region that others do not find, or cannot leave; sample many more "
+            "draws, or use more rungs."
+        ]
+    tour = tour_labels(tour_start)
+    best = tour.ravel()[np.argmax(cold_log_ratio)]
+    others = cold_log_ratio[tour != best]
+    if others.size == 0:
+        return []
+    above = int(np.sum(cold_log_ratio > others.max() + MIN_LONE_EXCESS))
+    if above < MIN_LONE_DRAWS:
+        return []
+    return [
+        f"One tour alone found {above} draws whose log_ratio exceeds that of all others by more "
+        f"than {MIN_LONE_EXCESS:.0f} nats, so the mcse is infinite: how often that region is found "
+        "cannot be told from one tour; sample many more draws."
+    ]
+
+
+def disagreement_warning(pvalue: float) -> str:
+    """Say that the chains disagree."""
+    return (
+        f"The chains disagree about log Z (p = {pvalue:.1g}), so the mcse is at least their "
+        "scatter: some mode is found by some chains only; sample many more draws."
+    )
+
+
+def occupancy_warnings(stats: CycleStats, tours: Tours) -> list[str]:
+    """Say whether the time spent at some rung is far from r, beyond what noise explains."""
+    if len(tours.sums) < 2:
+        return []
+    length = tours.sums.sum(axis=1, keepdims=True)
+    total = tours.sums.sum(axis=0)
+    log_r = stats.log_weight - np.logaddexp.reduce(stats.log_weight)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = np.log(total / total.sum()) - log_r
+        influence = tours.sums / total - length / total.sum()
+        noise = np.sqrt(len(length) / (len(length) - 1) * np.sum(influence**2, axis=0))
+        far = (np.abs(excess) > MAX_LOG_OCCUPANCY) & ~(np.abs(excess) < 3.0 * noise)
+    if not far.any():
+        return []
+    worst = int(np.argmax(np.where(far, np.abs(excess), -1.0)))
+    return [
+        f"Occupancy is far from r at rung {worst} (log(c/r) = {excess[worst]:.1f}): the ladder's "
+        "log Z had not converged when sampling began, so sample again with another random seed, "
+        "or with more draws."
+    ]
+
+
+def ladder_warnings(stats: CycleStats) -> list[str]:
+    """Say whether two neighboring rungs are too far apart."""
+    rejection = neighbor_rejection(stats)
+    known = np.nan_to_num(rejection, nan=0.0)
+    worst = int(np.argmax(known))
+    if known[worst] <= MAX_REJECTION:
+        return []
+    return [
+        f"The ladder has a gap between rungs {worst} and {worst + 1} (rejection "
+        f"{rejection[worst]:.2f} > {MAX_REJECTION}): sample again with more rungs there."
+    ]
+
+
+def _names(noun: str, which: list[int]) -> str:
+    plural = "" if len(which) == 1 else "s"
+    return f"{noun.capitalize()}{plural} {', '.join(str(i) for i in which)}"

@@ -1,0 +1,284 @@
+"""Read tempering statistics out of a DataTree, and convert PyMC's form of them to a tidy one."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc_tempering.core.cycles import (
+    FRESH_SCALARS,
+    FRESH_VECTORS,
+    LADDER_STATS,
+    PRIOR_STATS,
+    RUNG_STATS,
+    SCALAR_STATS,
+    ColdDraws,
+    CycleStats,
+    FlatTrace,
+    FloatArray,
+    FreshTours,
+)
+from pymc_tempering.exceptions import LadderError, NotTemperedError
+
+ADVICE = "sample with pymc_tempering.sample() or pm.sample(step=SimulatedTempering())"
+_STATS_GROUPS = ("sample_stats", "warmup_sample_stats")
+
+
+def read_cycles(idata: xr.DataTree) -> CycleStats:
+    """Read the statistics of a tempering run as arrays.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run, converted or as ``pm.sample`` returns it; dimensions may be in any order.
+
+    Returns
+    -------
+    CycleStats
+        Arrays of shape (K,), (chain, draw) and (chain, draw, K).
+
+    Raises
+    ------
+    NotTemperedError
+        If statistics are missing, lack the chain or draw dimension, do not fit together, or if
+        the draws are not consecutive (tours are cut out of consecutive draws).
+    LadderError
+        If the draws do not all come from one ladder, or it does not increase from 0 to 1.
+
+    Examples
+    --------
+    >>> from pymc_tempering.evidence.datatree import read_cycles
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
+    >>> read_cycles(gaussian_run(draws=30, chains=2)).rb_weight.shape
+    (2, 30, 5)
+    """
+    stats = _stats_group(idata)
+    missing = [n for n in (*LADDER_STATS, *RUNG_STATS, *SCALAR_STATS) if n not in stats]
+    if missing:
+        raise NotTemperedError(
+            f"this DataTree does not hold a tempering run: its sample_stats lack {missing}; "
+            f"{ADVICE}"
+        )
+    _check_consecutive(stats)
+    ladder = {name: _ladder(stats[name]) for name in LADDER_STATS}
+    rung = {name: _float(_ordered(stats[name], vector=True)) for name in RUNG_STATS}
+    scalar = {name: _float(_ordered(stats[name], vector=False)) for name in SCALAR_STATS}
+    start = scalar.pop("tour_start") != 0.0
+    zero = None
+    if "n_zero_likelihood" in stats:
+        zero = _float(_ordered(stats["n_zero_likelihood"], vector=False))
+    return CycleStats(**ladder, **rung, **scalar, tour_start=start, n_zero_likelihood=zero)
+
+
+def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
+    """Read every iteration of the recorded cycles, with the statistics that they add up to.
+
+    Iterations of tuning draws that stand in ``warmup_sample_stats``, and those after the last
+    recorded draw, are left out.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of :func:`pymc_tempering.sample` with ``keep="log_ratio"``, its default.
+
+    Returns
+    -------
+    CycleStats, FlatTrace
+
+    Raises
+    ------
+    NotTemperedError
+        If there is no trace, or it is not that of the draws (a part of them was selected).
+    LadderError
+        As in :func:`read_cycles`.
+    """
+    stats = read_cycles(idata)
+    if "tempering_trace" not in idata.children:
+        raise NotTemperedError(
+            "this DataTree has no group 'tempering_trace', which holds log_ratio and rung of every "
+            'iteration: sample with pymc_tempering.sample(keep="log_ratio"), its default '
+            '(pm.sample cannot keep it; method="rts" does without)'
+        )
+    trace = idata["tempering_trace"].to_dataset().transpose("chain", "iteration")
+    skip = 0
+    if "warmup_sample_stats" in idata.children:
+        skip = idata["warmup_sample_stats"].sizes["draw"]
+    if trace.sizes["chain"] != stats.n_chains:
+        raise NotTemperedError(
+            f"tempering_trace has {trace.sizes['chain']} chains and sample_stats {stats.n_chains}: "
+            "pass the DataTree as the sampler returned it"
+        )
+    log_ratio, rung = trace["log_ratio"].values, trace["rung"].values
+    parts = [_cycles_of_trace(stats, c, log_ratio[c], rung[c], skip) for c in range(len(rung))]
+    return stats, FlatTrace(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _cycles_of_trace(
+    stats: CycleStats, chain: int, log_ratio: FloatArray, rung: np.ndarray, skip: int
+) -> tuple[np.ndarray, ...]:
+    """Cut the trace of one chain into the recorded cycles and check that they are those."""
+    top, n = stats.beta.size - 1, stats.n_draws
+    ends = np.flatnonzero(rung == top) + 1
+    begin = int(ends[skip - 1]) if skip and ends.size >= skip else 0
+    end = int(ends[skip + n - 1]) if ends.size >= skip + n else 0
+    iteration = np.arange(begin, end)
+    k, ratio = rung[begin:end].astype(np.intp), log_ratio[begin:end].astype(float)
+    cycle = np.searchsorted(ends[skip : skip + n], iteration, side="right")
+    first_zero = np.full(n, end)
+    np.minimum.at(first_zero, cycle[k == 0], iteration[k == 0])
+    visits = np.bincount(k, minlength=top + 1) if k.size else np.zeros(top + 1)
+    same = np.array_equal(visits, stats.visits[chain].sum(axis=0))
+    if not (same and np.array_equal(first_zero < end, stats.tour_start[chain])):
+        raise NotTemperedError(
+            f"the trace of chain {chain} in tempering_trace is not that of its draws (draws were "
+            "selected, or runs joined): pass the DataTree as the sampler returned it"
+        )
+    head = (first_zero[cycle] < end) & (iteration < first_zero[cycle])
+    return ratio, k, cycle + chain * n, head, iteration
+
+
+def read_check(idata: xr.DataTree) -> tuple[ColdDraws, FreshTours] | None:
+    """Read the draws of a fitted leg and the summary of its check; None without a check."""
+    stats = _stats_group(idata)
+    if any(name not in stats for name in ("component", *FRESH_SCALARS, *FRESH_VECTORS)):
+        return None
+    log_ratio, component, start = (
+        _float(_ordered(stats[name], vector=False))
+        for name in ("log_ratio", "component", "tour_start")
+    )
+    values: dict[str, Any] = {name: float(stats[name].values.flat[0]) for name in FRESH_SCALARS}
+    values |= {name: _ladder(stats[name]) for name in FRESH_VECTORS}
+    fresh = FreshTours(**{name.removeprefix("check_"): v for name, v in values.items()})
+    return ColdDraws(log_ratio, component, start != 0.0), fresh
+
+
+def read_prior(idata: xr.DataTree) -> tuple[float, float] | None:
+    """Read log Z of a prior that was not normalized, and its error (nats); None if it was."""
+    stats = _stats_group(idata)
+    if any(name not in stats for name in PRIOR_STATS):
+        return None
+    log_z, mcse = (float(stats[name].values.flat[0]) for name in PRIOR_STATS)
+    return log_z, mcse
+
+
+def convert(idata: xr.DataTree) -> xr.DataTree:
+    """Give the per-rung statistics a ``rung`` dimension, and add the ``tempering`` group.
+
+    PyMC names the dimension of each vector statistic ``<stat>_dim_0``. All become ``rung``, with
+    index coordinate ``rung`` = 0..K-1 and coordinate ``beta`` along it, which takes the place of
+    the statistic ``beta`` (it is the same for every draw).
+
+    Parameters
+    ----------
+    idata : DataTree
+        A tempering run; it is not changed. A converted one is returned as an equal copy.
+
+    Returns
+    -------
+    DataTree
+        With group ``tempering``: ``beta``, ``log_z`` (log Z-hat_k that the run was sampled with,
+        nats) and ``log_weight`` (log r_k) by ``rung``.
+
+    Raises
+    ------
+    NotTemperedError, LadderError
+        As in :func:`read_cycles`.
+
+    Examples
+    --------
+    >>> from pymc_tempering.evidence.datatree import convert
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
+    >>> tidy = convert(gaussian_run(draws=30, chains=2))
+    >>> tidy["sample_stats"]["visits"].dims
+    ('chain', 'draw', 'rung')
+    >>> tidy["tempering"]["beta"].values.tolist()
+    [0.0, 0.03, 0.12, 0.4, 1.0]
+    """
+    cycles = read_cycles(idata)
+    result = idata.copy()
+    for group in _STATS_GROUPS:
+        if group in result.children:
+            result[group].dataset = _with_rungs(result[group].to_dataset(), cycles)
+    ladder = {
+        "beta": ("rung", cycles.beta),
+        "log_z": ("rung", cycles.log_z_ladder, {"units": "nats"}),
+        "log_weight": ("rung", cycles.log_weight),
+    }
+    rungs = {"rung": np.arange(cycles.beta.size)}
+    if "tempering" in result.children:
+        known = result["tempering"].to_dataset()
+        rest = {name: value for name, value in ladder.items() if name not in known.variables}
+        result["tempering"].dataset = known.assign_coords(rungs).assign(rest)
+    else:
+        result["tempering"] = xr.DataTree(xr.Dataset(ladder, rungs))
+    return result
+
+
+def _with_rungs(stats: xr.Dataset, cycles: CycleStats) -> xr.Dataset:
+    names: list[Hashable] = [n for n in (*LADDER_STATS, *RUNG_STATS) if n in stats.data_vars]
+    old = {dim for name in names for dim in stats[name].dims} - {"chain", "draw", "rung"}
+    vectors = {
+        name: (_ordered(stats[name], vector=True).variable.to_base_variable())
+        for name in names
+        if name != "beta"
+    }
+    shares = {f"{name}_dim_0": "mixture_component" for name in FRESH_VECTORS}
+    stats = stats.rename_dims({old: new for old, new in shares.items() if old in stats.dims})
+    stats = stats.drop_vars([name for name in shares if name in stats.variables])
+    tidy = stats.drop_vars([*names, *(dim for dim in old if dim in stats.variables)])
+    renamed = {name: (("chain", "draw", "rung"), v.values, v.attrs) for name, v in vectors.items()}
+    coords = {"rung": np.arange(cycles.beta.size), "beta": ("rung", cycles.beta)}
+    return tidy.assign_coords(coords).assign(renamed)
+
+
+def _stats_group(idata: xr.DataTree) -> xr.Dataset:
+    if not isinstance(idata, xr.DataTree):
+        raise NotTemperedError(
+            f"expected the xarray.DataTree of a tempering run, got {type(idata).__name__}; {ADVICE}"
+        )
+    if "sample_stats" not in idata.children:
+        raise NotTemperedError(f"this DataTree has no group 'sample_stats'; {ADVICE}")
+    return idata["sample_stats"].to_dataset()
+
+
+def _check_consecutive(stats: xr.Dataset) -> None:
+    if "draw" in stats.coords and stats["draw"].ndim == 1:
+        steps = np.diff(stats["draw"].values)
+        if np.any(steps != 1):
+            raise NotTemperedError(
+                "the draws are not consecutive (thinned, sorted or joined end to end), so that "
+                "tours cannot be told: pass the DataTree as the sampler returned it, or join runs "
+                "along 'chain'"
+            )
+
+
+def _ordered(values: xr.DataArray, *, vector: bool) -> xr.DataArray:
+    rest = [dim for dim in values.dims if dim not in ("chain", "draw")]
+    if len(rest) != int(vector) or values.ndim != 2 + int(vector):
+        raise NotTemperedError(
+            f"sample_stats['{values.name}'] has dimensions {values.dims} where ('chain', 'draw'"
+            f"{", 'rung'" if vector else ''}) are needed: select with lists, as in "
+            "isel(chain=[0]), to keep them"
+        )
+    return values.transpose("chain", "draw", *rest)
+
+
+def _ladder(values: xr.DataArray) -> FloatArray:
+    """Read what must be the same for every draw, whether it is stored once or for each."""
+    rest = [dim for dim in values.dims if dim not in ("chain", "draw")]
+    if len(rest) != 1:
+        raise NotTemperedError(f"sample_stats['{values.name}'] has dimensions {values.dims}")
+    rows = _float(values.transpose(..., *rest)).reshape(-1, values.sizes[rest[0]])
+    if len(rows) == 0:
+        raise NotTemperedError("the sample_stats hold no draws: sample with draws >= 1")
+    if np.any(rows != rows[0]):
+        raise LadderError(
+            f"sample_stats['{values.name}'] differs between draws: they come from several runs "
+            "with ladders of their own, so estimate each run apart"
+        )
+    return rows[0]
+
+
+def _float(values: xr.DataArray) -> FloatArray:
+    return np.asarray(values.values, dtype=float)

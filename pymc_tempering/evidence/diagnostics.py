@@ -1,0 +1,175 @@
+"""Diagnose a tempering run: one table by rung, and one line that says what is wrong with it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.evidence import rungs
+from pymc_tempering.evidence.alarms import MAX_REJECTION
+from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.front import estimate
+from pymc_tempering.evidence.result import Evidence, plus_minus
+
+MAX_AUTOCORRELATION = 0.9
+"""Autocorrelation of log_ratio across one exploration above which the kernel is called bad."""
+MIN_VISITS = 20
+"""Visits below which a rung's autocorrelation and rejection are too noisy for a verdict."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Diagnosis:
+    """What a tempering run says about its kernel, its ladder and its evidence.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row a rung: ``beta``; ``occupancy``, the Rao-Blackwellized share of iterations, and
+        its ``target`` r; ``visits``; ``rejection`` of the move between the rung and the next (NaN
+        at the last one), out of the less occupied of the two; ``acceptance`` of the kernel;
+        ``autocorrelation`` of log_ratio across one exploration; ``barrier``, the cumulative sum
+        of rejection rates.
+    barrier : float
+        Lambda, the sum of all rejection rates between neighbors.
+    round_trips : tuple of int
+        Complete tours of each chain.
+    n_tours : int
+        Complete tours in all chains.
+    evidence : Evidence
+        The RTS estimate.
+    halves : tuple of float
+        log Z from the first and from the second half of the draws (nats).
+    divergences : int
+        Explorations that diverged or met a NaN.
+    verdict : str
+        One line: "ok: ...", or the first cause of trouble and what to do about it.
+    """
+
+    table: pd.DataFrame
+    barrier: float
+    round_trips: tuple[int, ...]
+    n_tours: int
+    evidence: Evidence
+    halves: tuple[float, float]
+    divergences: int
+    verdict: str
+
+    def __repr__(self) -> str:
+        table = self.table.to_string(float_format=lambda value: f"{value:.3g}", na_rep="-")
+        trips = ", ".join(str(n) for n in self.round_trips)
+        first, second = self.halves
+        check = self.evidence.check
+        return "\n".join(
+            [
+                table,
+                f"barrier {self.barrier:.2f} on {len(self.table)} rungs; round trips {trips}; "
+                f"divergences {self.divergences}",
+                f"log Z {plus_minus(self.evidence.log_z, self.evidence.mcse)} nats; "
+                f"first half {first:.3f}, second half {second:.3f}",
+                *([] if check is None else [f"fitted reference, {check}"]),
+                self.verdict,
+            ]
+        )
+
+
+def diagnose(idata: xr.DataTree) -> Diagnosis:
+    """Diagnose a tempering run from its statistics.
+
+    The verdict tells three kinds of trouble apart. A bad *kernel* hardly moves log_ratio in one
+    exploration (autocorrelation above 0.9), and more rungs do not help. A bad *ladder* has
+    neighbors that are too far apart (rejection above 0.7). Else there may be too few *tours*.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of simulated tempering, converted or not.
+
+    Returns
+    -------
+    Diagnosis
+        log Z in nats.
+
+    Raises
+    ------
+    NotTemperedError
+        If ``idata`` was not sampled with tempering, or is incomplete.
+    LadderError
+        If its draws do not come from one ladder from beta = 0 to 1.
+
+    Notes
+    -----
+    Occupancy is c_k, equation (9) of Carlson et al. (2016); rejection rates and the barrier are
+    those of Syed, Bouchard-Cote, Deligiannidis & Doucet (2022).
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
+    >>> diagnosis = pmt.diagnose(gaussian_run(draws=400))
+    >>> diagnosis.table["rejection"].round(1).tolist()
+    [0.1, 0.2, 0.3, 0.3, nan]
+    >>> diagnosis.verdict[:3]
+    'ok:'
+    """
+    stats = read_cycles(idata)
+    evidence = estimate(idata)
+    table = rung_table(stats)
+    return Diagnosis(
+        table=table,
+        barrier=float(table["barrier"].iloc[-1]),
+        round_trips=evidence.round_trips,
+        n_tours=evidence.n_tours,
+        evidence=evidence,
+        halves=evidence.halves,
+        divergences=int(np.nansum(stats.n_divergences)),
+        verdict=_verdict(table, evidence),
+    )
+
+
+def rung_table(stats: CycleStats) -> pd.DataFrame:
+    """Return the table of :class:`Diagnosis` from the statistics of a run."""
+    rejection = rungs.neighbor_rejection(stats)
+    target = np.exp(stats.log_weight - np.logaddexp.reduce(stats.log_weight))
+    return pd.DataFrame(
+        {
+            "beta": stats.beta,
+            "occupancy": rungs.occupancy(stats),
+            "target": target,
+            "visits": stats.visits.sum(axis=(0, 1)).astype(int),
+            "rejection": np.append(rejection, np.nan),
+            "acceptance": rungs.kernel_acceptance(stats),
+            "autocorrelation": rungs.exploration_autocorrelation(stats),
+            "barrier": rungs.cumulative_barrier(rejection),
+        },
+        index=pd.RangeIndex(stats.beta.size, name="rung"),
+    )
+
+
+def _verdict(table: pd.DataFrame, evidence: Evidence) -> str:
+    alarms = [s for s in evidence.warnings if "non-finite" in s or "identical" in s]
+    if alarms:
+        return f"alarm: {alarms[0]}"
+    often = table["visits"].to_numpy() >= MIN_VISITS
+    slow = np.where(often, table["autocorrelation"].fillna(-1.0), -1.0)
+    gap = np.where(often, table["rejection"].fillna(0.0), 0.0)
+    if slow.max() > MAX_AUTOCORRELATION:
+        return (
+            f"bad kernel: at rung {slow.argmax()} one exploration leaves log_ratio nearly where "
+            f"it was (autocorrelation {slow.max():.2f}); try a larger target_accept, more rungs "
+            "do not help."
+        )
+    if gap.max() > MAX_REJECTION:
+        return (
+            f"bad ladder: {gap.max():.0%} of the moves from rung {gap.argmax()} to "
+            f"{gap.argmax() + 1} are rejected; put more rungs there."
+        )
+    if evidence.verdict == "unchecked":
+        return f"few tours: {evidence.warnings[0]}"
+    if evidence.warnings:
+        return f"{evidence.verdict}, with care: {evidence.warnings[0]}"
+    return (
+        f"ok: {evidence.n_tours} tours, chains agree, log Z = "
+        f"{plus_minus(evidence.log_z, evidence.mcse)} nats."
+    )

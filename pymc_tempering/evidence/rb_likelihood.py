@@ -1,0 +1,305 @@
+"""The Rao-Blackwellized likelihood: one log Z from parts that were run with different log Z-hat.
+
+Equation (14) and Appendix A of Carlson, Stinson, Pakman & Paninski (2016), ICML. The appendix is
+derived anew here: see :func:`maximize_likelihood`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+import xarray as xr
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from pymc_tempering.core.cycles import LADDER_STATS, BoolArray, CycleStats, FloatArray
+from pymc_tempering.evidence import alarms as checks
+from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.fit_run import (
+    Fit,
+    Pieces,
+    conclude,
+    errors,
+    finite_chains,
+    run_alarms,
+    split_pieces,
+    split_weights,
+    tours_of,
+)
+from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.rts import rts_log_z
+from pymc_tempering.evidence.standard_errors import influence
+from pymc_tempering.evidence.tours import Tours
+from pymc_tempering.exceptions import LadderError, SolverError
+
+MAX_GRADIENT = 1e-8
+"""Largest derivative of the likelihood, per iteration, at what passes for its maximum."""
+
+
+def log_likelihood(log_z: FloatArray, weight: FloatArray, offsets: FloatArray) -> float:
+    """Return the Rao-Blackwellized log likelihood of log Z, equation (14) summed over parts.
+
+    sum_t [sum_k C_tk log Z_k - n_t log sum_k r_k Z_k / Z-hat_tk], where C_tk is the sum of
+    q_t(beta_k | x) over the n_t = sum_k C_tk iterations of part t.
+
+    Parameters
+    ----------
+    log_z : ndarray, shape (K,)
+        In nats.
+    weight, offsets : ndarray, shape (T, K)
+        Sums C_tk of each part, and its log r_k - log Z-hat_tk.
+    """
+    n = weight.sum(axis=1)
+    return float(np.sum(weight @ log_z) - n @ logsumexp(offsets + log_z, axis=1))
+
+
+def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
+    """Maximize the Rao-Blackwellized likelihood over log Z_k, with log Z_1 = 0.
+
+    It is concave in log Z: its gradient is sum_t (C_t - n_t pi_t) with pi_tk proportional to
+    r_k Z_k / Z-hat_tk (equation 8), and its Hessian -sum_t n_t (diag pi_t - pi_t pi_t'). For a
+    single part pi = C / n, which is RTS, equation (12). SciPy's trust-region Newton method climbs
+    from the RTS estimate of the parts' mean offsets.
+
+    Parameters
+    ----------
+    weight, offsets : ndarray, shape (T, K)
+        As in :func:`log_likelihood`.
+
+    Returns
+    -------
+    ndarray, shape (K,)
+        log Z_k (nats); minus infinity where a rung has no weight, NaN where the first has none.
+
+    Raises
+    ------
+    SolverError
+        If the maximum is not found.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_tempering.evidence import maximize_likelihood
+    >>> weight = np.array([[10.0, 20.0], [30.0, 15.0]])
+    >>> offsets = np.array([[0.0, -1.0], [0.0, -2.4]])
+    >>> maximize_likelihood(weight, offsets).round(3).tolist()
+    [0.0, 1.701]
+    """
+    total = weight.sum(axis=0)
+    result = np.where(total > 0.0, np.nan, -np.inf)
+    if not total[0] > 0.0 or np.isnan(total).any():
+        return np.full(total.size, np.nan)
+    known = np.flatnonzero(total > 0.0)
+    part, shift = weight[:, known], offsets[:, known]
+    n = part.sum(axis=1)
+    scale = n.sum()
+    mean_offset = n @ shift / scale
+    start = np.log(part.sum(axis=0)) - mean_offset
+    start -= start[0]
+
+    def probabilities(free: FloatArray) -> FloatArray:
+        tilted = shift + np.append(0.0, free)
+        return np.asarray(np.exp(tilted - logsumexp(tilted, axis=1, keepdims=True)))
+
+    def value(free: FloatArray) -> float:
+        return -log_likelihood(np.append(0.0, free), part, shift) / scale
+
+    def gradient(free: FloatArray) -> FloatArray:
+        return np.asarray(-(part - n[:, None] * probabilities(free)).sum(axis=0)[1:] / scale)
+
+    def hessian(free: FloatArray) -> FloatArray:
+        return information(probabilities(free), n)[1:, 1:] / scale
+
+    found = minimize(
+        value, start[1:], jac=gradient, hess=hessian, method="trust-exact",
+        options={"gtol": 1e-12, "maxiter": 500},
+    )  # fmt: skip
+    free = found.x
+    for _ in range(3):  # the last digits, which rounding of the value hides from the search
+        try:
+            step = np.linalg.solve(hessian(free), gradient(free))
+        except np.linalg.LinAlgError:
+            break
+        if not np.abs(gradient(free - step)).max() < np.abs(gradient(free)).max():
+            break
+        free = free - step
+    residual = float(np.abs(gradient(free)).max()) if free.size else 0.0
+    if not residual <= MAX_GRADIENT:
+        raise SolverError(
+            f"the maximum of the Rao-Blackwellized likelihood was not found ({found.message}; "
+            f"gradient {residual:.1g}): the parts' log Z-hat are too far from each other, so "
+            "estimate each part by RTS"
+        )
+    result[known] = np.append(0.0, free)
+    return result
+
+
+def information(probability: FloatArray, n: FloatArray) -> FloatArray:
+    """Return sum_t n_t (diag pi_t - pi_t pi_t'), shape (K, K), for pi of shape (T, K)."""
+    weighted = n[:, None] * probability
+    return np.asarray(np.diag(weighted.sum(axis=0)) - probability.T @ weighted)
+
+
+def rb_likelihood(parts: CycleStats | Sequence[CycleStats]) -> Evidence:
+    """Estimate log Z by the Rao-Blackwellized likelihood, across different log Z-hat.
+
+    The maximum of equation (14) of Carlson et al. (2016), summed over chains or rounds that were
+    run with a log Z-hat (or r_k) of their own on the same inverse temperatures. With one log Z-hat
+    it is RTS. No part is weighted by an estimated variance: each counts by its iterations.
+
+    Parameters
+    ----------
+    parts : CycleStats or sequence of CycleStats
+        Each with one ladder; they are independent, and may differ in length.
+
+    Returns
+    -------
+    Evidence
+        Everything in nats. A tour b of part t moves log Z by H^-1 (C_b - n_b pi_t), with H the
+        negative Hessian; the error is over the tours of all parts.
+
+    Raises
+    ------
+    LadderError
+        If the inverse temperatures differ.
+    SolverError
+        If the maximum is not found.
+    """
+    parts = [parts] if isinstance(parts, CycleStats) else list(parts)
+    betas = parts[0].beta
+    for stats in parts[1:]:
+        if not np.array_equal(stats.beta, betas):
+            raise LadderError(
+                f"the parts have different inverse temperatures, {betas} and {stats.beta}: "
+                "estimate each apart"
+            )
+    offsets = np.array([stats.log_weight - stats.log_z_ladder for stats in parts])
+    weights = [split_weights(stats) for stats in parts]
+    pieces = [split_pieces(stats) for stats in parts]
+    sound = [finite_chains(stats) for stats in parts]
+    tours = [tours_of(stats, ok) for stats, ok in zip(parts, sound, strict=True)]
+
+    def fit(chosen: list[BoolArray]) -> tuple[FloatArray, list[FloatArray]]:
+        rows = [w[part] for w, part in zip(weights, chosen, strict=True)]
+        sums = np.array([r.sum(axis=0) for r in rows])
+        curve = maximize_likelihood(sums, offsets)
+        tilted = offsets + curve
+        with np.errstate(invalid="ignore"):
+            pi = np.exp(tilted - logsumexp(tilted, axis=1, keepdims=True))
+        known = np.flatnonzero(np.isfinite(curve))
+        effects = [np.full(r.shape, np.nan) for r in rows]
+        if known.size == 0:
+            return curve, effects
+        free, n = known[1:], sums.sum(axis=1)
+        inverse = np.linalg.inv(information(pi[:, free], n))
+        for effect, row, share in zip(effects, rows, pi, strict=True):
+            score = row - row.sum(axis=1, keepdims=True) * share
+            effect[:, 0] = 0.0
+            effect[:, free] = score[:, free] @ inverse
+        return curve, effects
+
+    used = [p.counted & ok[p.chain] for p, ok in zip(pieces, sound, strict=True)]
+    curve, effects = fit(used)
+    mcse = _joint_error(effects, pieces, used, parts)
+    chain_curve, chain_error = _by_chain(parts, pieces, weights, sound)
+    early = [
+        part & (p.draw < stats.n_draws // 2)
+        for part, p, stats in zip(used, pieces, parts, strict=True)
+    ]
+    late = [part & ~first for part, first in zip(used, early, strict=True)]
+    alarms, notes = [], []
+    for stats, ok, own in zip(parts, sound, tours, strict=True):
+        alarms += run_alarms(stats, ok, own)
+        notes += checks.ladder_warnings(stats)
+    return conclude(
+        "rb_likelihood", betas, np.concatenate(sound), _join_tours(tours), curve,
+        np.where(np.isfinite(curve), mcse, np.inf),
+        chain_curve=chain_curve,
+        chain_error=chain_error,
+        halves=(float(fit(early)[0][-1]), float(fit(late)[0][-1])),
+        alarms=alarms,
+        notes=notes,
+        details={"parts": float(len(parts))} if len(parts) > 1 else {},
+    )  # fmt: skip
+
+
+def _joint_error(
+    effects: list[FloatArray], pieces: list[Pieces], used: list[BoolArray], parts: list[CycleStats]
+) -> FloatArray:
+    """Return the error of a sum over independent parts: their errors add up in squares."""
+    total = np.zeros(parts[0].beta.size)
+    for effect, own, part, stats in zip(effects, pieces, used, parts, strict=True):
+        fit = Fit(np.zeros(effect.shape[1]), effect)
+        total += errors(fit, own, part, stats.n_draws) ** 2
+    return np.sqrt(total)
+
+
+def _by_chain(
+    parts: list[CycleStats],
+    pieces: list[Pieces],
+    weights: list[FloatArray],
+    sound: list[BoolArray],
+) -> tuple[FloatArray, FloatArray]:
+    """Return the RTS estimate of every sound chain, shape (S, K), and its error, shape (S,)."""
+    curves, error = [], []
+    for stats, own, weight, ok in zip(parts, pieces, weights, sound, strict=True):
+        for chain in np.flatnonzero(ok):
+            part = own.counted & (own.chain == chain)
+            curve = rts_log_z(weight[part].sum(axis=0), stats.log_z_ladder, stats.log_weight)
+            fit = Fit(curve, influence(weight[part]))
+            curves.append(curve)
+            error.append(float(errors(fit, own, part, stats.n_draws)[-1]))
+    return np.array(curves).reshape(-1, parts[0].beta.size), np.array(error)
+
+
+def _join_tours(tours: list[Tours]) -> Tours:
+    """Put the tours of parts side by side, with chains numbered through."""
+    offset, chains = 0, []
+    for own in tours:
+        chains.append(own.chain + offset)
+        offset += int(own.chain.max()) + 1 if own.chain.size else 0
+    return Tours(
+        np.concatenate([own.sums for own in tours]),
+        np.concatenate(chains),
+        np.concatenate([own.complete for own in tours]),
+    )
+
+
+def read_parts(idata: xr.DataTree) -> list[CycleStats]:
+    """Read a run whose chains may have a log Z-hat each: one ``CycleStats`` for each log Z-hat.
+
+    Raises
+    ------
+    NotTemperedError
+        As in ``datatree.read_cycles``.
+    LadderError
+        If log Z-hat changes within a chain, or the inverse temperatures between chains.
+    """
+    try:
+        return [read_cycles(idata)]
+    except LadderError:
+        n_chains = idata["sample_stats"].sizes["chain"]
+    groups: list[list[CycleStats]] = []
+    for chain in range(n_chains):
+        stats = read_cycles(idata.isel(chain=[chain]))
+        same = (g for g in groups if _same_ladder(g[0], stats))
+        group = next(same, None)
+        if group is None:
+            groups.append([stats])
+        else:
+            group.append(stats)
+    return [_join_chains(group) for group in groups]
+
+
+def _same_ladder(a: CycleStats, b: CycleStats) -> bool:
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in LADDER_STATS)
+
+
+def _join_chains(group: list[CycleStats]) -> CycleStats:
+    """Put chains of one ladder into one ``CycleStats``."""
+    joined = {}
+    for item in fields(CycleStats):
+        values = [getattr(stats, item.name) for stats in group]
+        if item.name not in LADDER_STATS and values[0] is not None:
+            joined[item.name] = np.concatenate(values)
+    return replace(group[0], **joined)

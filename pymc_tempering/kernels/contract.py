@@ -1,0 +1,111 @@
+"""The contract of a kernel: a compiled transition of a block, and how its tuning is laid out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+ACCEPTANCE, N_EVALUATIONS, DIVERGED = 0, 1, 2
+N_INFO = 3
+
+CONTINUOUS, BINARY, BOUNDED, INTEGER, JOINT = (
+    "continuous", "binary", "bounded", "integer", "joint",
+)  # fmt: skip
+"""Kinds of variables: real, 0 or 1, integers in known bounds, integers without, and discrete
+vectors whose elements cannot move one at a time (a multinomial)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Free variables that one kernel moves.
+
+    Attributes
+    ----------
+    indices : array of int, shape (b,)
+        Their positions in the raveled vector.
+    lower, upper : array, shape (b,)
+        Bounds that the values cannot leave, inclusive; infinite for real variables and for
+        integers without known bounds.
+    whole : array of bool, shape (b,)
+        Whether the values are whole numbers.
+    names : tuple of str
+        Value variables.
+    """
+
+    indices: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    whole: np.ndarray
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def real(cls, dim: int) -> "Block":
+        """Block of all of `dim` real coordinates."""
+        return cls(
+            np.arange(dim), np.full(dim, -np.inf), np.full(dim, np.inf), np.zeros(dim, dtype=bool)
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates b."""
+        return self.indices.size
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A transition of a block of coordinates that leaves `pi_beta` invariant.
+
+    Attributes
+    ----------
+    name : str
+    transition : callable
+        Compiled function of the signature `pymc_tempering.model.compiled.KERNEL_SIGNATURE`.
+    n_scratch : int
+        Rows of scratch space of length d that it needs.
+    pack : callable
+        `pack(step_size, metric, block)`: tuning numbers of one rung. `metric` holds the standard
+        deviations of the rung's distribution, shape (b,), or, for a dense kernel, the lower
+        Cholesky factor of its covariance, shape (b, b). With `lengths` also
+        `pack(step_size, metric, block, length)`.
+    kinds : frozenset of str
+        Kinds of variables that it can move.
+    target_accept : float, optional
+        Acceptance probability that the step size is tuned for; None where there is none to tune.
+    uses_gradient : bool
+        Whether it reads `point.grads`; if so it also leaves them true to the state.
+    dense : bool
+        Whether its metric is a covariance.
+    prior_only : bool
+        Whether it leaves prior times likelihood to the power beta invariant, and not the path
+        from another reference.
+    bind : callable, optional
+        `bind(model, layout, block)` makes the kernel that moves this block of this model, where
+        the kernel must know them.
+    lengths : tuple of float
+        Trajectory lengths that the warm-up chooses from at each rung, the usual one first; empty
+        where there is no choice.
+    rebuild : tuple
+        `(function, args)` that makes this kernel again, for pickling: compiled code stays
+        where it is.
+    """
+
+    name: str
+    transition: Callable
+    n_scratch: int
+    pack: Callable[..., np.ndarray]
+    rebuild: tuple[Callable[..., "Kernel"], tuple[Any, ...]]
+    kinds: frozenset[str] = field(default=frozenset({CONTINUOUS}))
+    target_accept: float | None = None
+    uses_gradient: bool = False
+    dense: bool = False
+    prior_only: bool = False
+    bind: Callable[..., "Kernel"] | None = None
+    lengths: tuple[float, ...] = ()
+
+    def __reduce__(self) -> tuple[Callable[..., "Kernel"], tuple[Any, ...]]:
+        return self.rebuild
+
+    def __post_init__(self) -> None:
+        if self.target_accept is not None and not 0 < self.target_accept < 1:
+            raise ValueError(f"target_accept must lie between 0 and 1, not {self.target_accept!r}.")

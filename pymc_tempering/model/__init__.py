@@ -1,0 +1,1 @@
+"""A PyMC model as a compiled path of densities."""

@@ -1,0 +1,318 @@
+"""The path of densities from a normalized reference to the target of a PyMC model.
+
+`log pi_beta(x) = log_reference(x) + beta * log_ratio(x)` over the unconstrained, raveled
+free variables of the model. With the prior as reference, `log_ratio` is the log-likelihood
+plus the potentials.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from math import lgamma
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.distributions.transforms import Ordered
+from pymc.logprob.transforms import ChainedTransform, CircularTransform, Transform
+from pymc.pytensorf import compile as pymc_compile
+from pymc.pytensorf import pregrad_inner_graphs
+from pytensor.compile import Function
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.xtensor.type import XTensorType, as_xtensor
+
+from pymc_tempering.exceptions import DiscreteVariableError, GradientError, ModelError
+from pymc_tempering.model.compiled import adapt_density, object_mode
+from pymc_tempering.model.layout import Layout, is_discrete, model_layout
+from pymc_tempering.model.terms import Split, split_log_density, split_model
+
+
+@dataclass(frozen=True)
+class Path:
+    """A compiled model: log_reference, log_ratio and their gradients in one function.
+
+    Attributes
+    ----------
+    model : pymc.Model
+    layout : Layout
+    density : callable
+        Compiled `density(x, values, grads)`; writes into `values` (2,) and `grads` (2, d).
+    circular : array of int
+        Raveled indices that live on a circle and are wrapped to [-pi, pi).
+    split : Split
+        Which terms are tempered, and which priors have a stand-in.
+    has_gradient : bool
+        Whether the density gives gradients, of some variables at least.
+    """
+
+    model: pm.Model
+    layout: Layout
+    density: Callable
+    circular: np.ndarray
+    split: Split = field(default_factory=lambda: Split(()))
+    has_gradient: bool = True
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained dimensions."""
+        return self.layout.dim
+
+    @property
+    def fittable(self) -> bool:
+        """Whether a mixture of t's can stand for the posterior: all real, none on a circle."""
+        return self.circular.size == 0 and not any(self.layout.discrete)
+
+
+def transform_parts(transform: Transform | None) -> list[Transform]:
+    """Elementary transforms that a (possibly chained) transform is made of."""
+    if transform is None:
+        return []
+    if isinstance(transform, ChainedTransform):
+        return [part for item in transform.transform_list for part in transform_parts(item)]
+    return [transform]
+
+
+def ordered_transform(model: pm.Model, rv: Variable) -> Ordered | None:
+    """Find the `ordered` transform of a free variable, if it has one."""
+    parts = transform_parts(model.rvs_to_transforms.get(rv))
+    return next((part for part in parts if isinstance(part, Ordered)), None)
+
+
+def freeze_shared(outputs: list[Variable]) -> list[Variable]:
+    """Replace data containers by their current values, so that compiled code can be cached."""
+    shared = {
+        variable: pt.constant(variable.get_value(), dtype=variable.type.dtype)
+        for variable in graph_inputs(outputs)
+        if isinstance(variable, SharedVariable)
+        and not isinstance(variable.type, RandomGeneratorType)
+    }
+    return graph_replace(outputs, shared, strict=False) if shared else list(outputs)
+
+
+def _is_iid_along_last_axis(rv: Variable) -> bool:
+    """Whether a univariate prior is the same for all elements along the last axis."""
+    op = rv.owner.op
+    if not isinstance(op, RandomVariable) or op.ndim_supp != 0:
+        return False
+    for param in op.dist_params(rv.owner):
+        if param.type.ndim == 0 or param.type.shape[-1] == 1:
+            continue
+        value = getattr(param, "data", None)
+        if value is None or not np.all(value == value[..., :1]):
+            return False
+    return True
+
+
+def log_orderings_of(
+    model: pm.Model, shapes: Sequence[tuple[int, ...]], without: Collection[str] = ()
+) -> float:
+    """Log of the number of orderings that `ordered` leaves out of an i.i.d. prior: log k! each."""
+    total = 0.0
+    for rv, shape in zip(model.free_RVs, shapes, strict=True):
+        if ordered_transform(model, rv) is None or rv.name in without:
+            continue
+        if not _is_iid_along_last_axis(rv):
+            raise ModelError(
+                f"The prior of {rv.name!r} is ordered but not i.i.d. along its last axis, so its "
+                "normalizing constant is unknown and an evidence would be wrong. Give all "
+                "elements the same prior, or build the order from a first element and positive "
+                "differences."
+            )
+        total += int(np.prod(shape[:-1])) * lgamma(shape[-1] + 1)
+    return total
+
+
+def _circular_indices(model: pm.Model, layout: Layout) -> np.ndarray:
+    """Raveled indices of the variables with a circular transform."""
+    indices: list[int] = []
+    for rv in model.free_RVs:
+        if any(
+            isinstance(p, CircularTransform) for p in transform_parts(model.rvs_to_transforms[rv])
+        ):
+            part = layout.slices[layout.names.index(model.rvs_to_values[rv].name)]
+            indices += range(part.start, part.stop)
+    return np.array(indices, dtype=np.int64)
+
+
+def check_model(model: pm.Model) -> None:
+    """Refuse models that have no evidence.
+
+    Raises
+    ------
+    ModelError
+        Without free variables, without observed data and potentials, or with minibatches.
+    """
+    if not model.free_RVs:
+        raise ModelError("The model has no free variables to sample.")
+    if not model.observed_RVs and not model.potentials:
+        raise ModelError(
+            "The model has no observed data and no potential: its posterior is its prior, and its "
+            "log evidence is 0. Pass `observed=` to a variable, or add a pm.Potential."
+        )
+    small = [rv.name for rv in model.observed_RVs if _is_minibatch(model.rvs_to_values[rv])]
+    if small:
+        raise ModelError(
+            f"{', '.join(map(repr, small))} is a minibatch: its likelihood is a random estimate, "
+            "which no chain leaves invariant, and there is no evidence in it. Observe all data "
+            "here, or fit the minibatches by pmt.fit."
+        )
+
+
+def _is_minibatch(value: Variable) -> bool:
+    """Whether an observed value is drawn anew at each evaluation."""
+    return any(isinstance(variable.type, RandomGeneratorType) for variable in graph_inputs([value]))
+
+
+def raveled_graphs(
+    model: pm.Model, layout: Layout, split: Split, moved: Collection[str]
+) -> tuple[Variable, list[Variable]]:
+    """Graphs of log_reference and log_ratio in terms of one raveled vector.
+
+    Parameters
+    ----------
+    moved : collection of str
+        Value variables that gradients are taken of; the others count as constants there. Binary
+        ones enter as real numbers.
+
+    Returns
+    -------
+    x, [log_reference, log_ratio]
+    """
+    x = pt.vector("x", shape=(layout.dim,), dtype="float64")
+    replacements = {}
+    for value, part, shape in zip(model.value_vars, layout.slices, layout.shapes, strict=True):
+        piece = x[part].reshape(shape)
+        if value.name not in moved:
+            piece = pytensor.gradient.disconnected_grad(piece)
+        if value.name not in moved and value.type.dtype in pm.vartypes.discrete_types:
+            piece = piece.astype(value.type.dtype)
+        if isinstance(value.type, XTensorType):  # of pm.dims
+            piece = as_xtensor(piece, dims=value.type.dims)
+        replacements[value] = piece
+    log_reference, log_ratio = split_log_density(model, split)
+    log_reference = log_reference + log_orderings_of(model, layout.shapes, split.wide)
+    slopes = [
+        _binary_slope(model, rv)
+        for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
+        if is_discrete(rv) and value.name in moved
+    ]
+    outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio])
+    try:
+        return x, stabilize(clone_replace(outputs, replacements, rebuild_strict=False))
+    except (TypeError, NotImplementedError) as error:
+        raise GradientError(
+            f"The density makes no sense for real values of its discrete variables: {error}"
+        ) from error
+
+
+def stabilize(outputs: list[Variable]) -> list[Variable]:
+    """Rewrite graphs into stable ones before gradients are taken, as PyMC does for its own.
+
+    The gradient of log(sigmoid(x)) as it stands is 0 / 0 from |x| of 37 to 745 on, where draws from
+    a wide prior lie; that of its stable form, a softplus, is finite everywhere. What stops
+    gradients is an operation that does nothing else, and must not be rewritten away.
+    """
+    return list(
+        rewrite_graph(outputs, include=("canonicalize", "stabilize"), exclude=("local_view_op",),
+                      custom_rewrite=pregrad_inner_graphs)
+    )  # fmt: skip
+
+
+def _binary_slope(model: pm.Model, rv: Variable) -> Variable:
+    """Graph that is zero and has the gradient of a binary variable's own log probability.
+
+    That is the difference between its values at 1 and at 0: its graph is a switch, which has
+    none.
+    """
+    value = model.rvs_to_values[rv]
+    [term] = model.logp(vars=[rv], sum=False)
+    at_one, at_zero = (
+        graph_replace(
+            [term], {value: pt.full_like(value, x, dtype=value.type.dtype)}, strict=False
+        )[0]
+        for x in (1, 0)
+    )
+    slope = pytensor.gradient.disconnected_grad(pt.clip(at_one - at_zero, -1e3, 1e3))
+    real = value.astype("float64")
+    return (slope * (real - pytensor.gradient.disconnected_grad(real))).sum()
+
+
+def compile_path(
+    model: pm.Model,
+    *,
+    gradient: Collection[str] | None = None,
+    values: bool = False,
+    split: Split | None = None,
+) -> Path:
+    """Compile the path from the prior of a PyMC model to its posterior.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    split : Split, optional
+        By default all observed terms and potentials are tempered, and all priors drawn from.
+    gradient : collection of str, optional
+        Value variables that a kernel needs gradients of; by default all, which must be
+        continuous.
+    values : bool, default False
+        Whether some kernel evaluates the density without its gradients.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    ModelError
+        No free variables; nothing observed; an ordered prior that is not i.i.d.
+    GradientError
+        A density without gradient.
+    DiscreteVariableError
+        Gradients of a discrete variable are asked for.
+    """
+    check_model(model)
+    layout = model_layout(model)
+    if gradient is None:
+        gradient = layout.names
+        discrete = [rv.name for rv in model.free_RVs if is_discrete(rv)]
+        if discrete:
+            raise DiscreteVariableError(
+                f"Discrete free variables have no gradients: {', '.join(discrete)}. Marginalize "
+                "them (pm.Mixture, or pmx.marginalize of pymc-extras), or sample with kernels "
+                "that can move them."
+            )
+    split = split_model(model) if split is None else split
+    x, outputs = raveled_graphs(model, layout, split, gradient)
+    with model:  # so that PyMC honors model.check_bounds
+        alone = _compile([x], outputs) if values or not gradient else None
+        full = _compile([x], [*outputs, *gradients(outputs, x)]) if gradient else None
+    density = adapt_density(full, alone)
+    return Path(model, layout, density, _circular_indices(model, layout), split, bool(gradient))
+
+
+def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
+    with object_mode():
+        return pymc_compile(inputs, [out.astype("float64") for out in outputs], mode="NUMBA")
+
+
+def gradients(outputs: Sequence[Variable], x: Variable) -> list[Variable]:
+    """Gradients of outputs.
+
+    Raises
+    ------
+    GradientError
+        There is none.
+    """
+    try:
+        return [pytensor.grad(out, x, disconnected_inputs="ignore") for out in outputs]
+    except (NullTypeGradError, NotImplementedError) as error:
+        raise GradientError(
+            f"The log density has no gradient, which Hamiltonian Monte Carlo needs: {error}"
+        ) from error

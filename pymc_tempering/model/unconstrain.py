@@ -1,0 +1,205 @@
+"""Unconstrained draws of any posterior, rebuilt through the model's transforms where needed."""
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.backends.arviz import find_observations
+from pymc.pytensorf import compile as pymc_compile
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import graph_inputs
+
+from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.model.layout import Layout
+from pymc_tempering.model.path import freeze_shared
+
+SAVED_IN = ("unconstrained_posterior", "posterior")
+"""Groups in which a sampler may have saved transformed variables."""
+
+
+def unconstrained_draws(idata: xr.DataTree, model: pm.Model, layout: Layout) -> np.ndarray:
+    """Return the posterior draws of a model in its unconstrained space.
+
+    A variable that was saved in its transformed form (``sigma_log__``, in the group
+    ``unconstrained_posterior`` or in ``posterior``) is read; any other is sent through its
+    transform, whose arguments may depend on other variables.
+
+    Parameters
+    ----------
+    idata : DataTree
+        From ``pm.sample``, nutpie or ``pmt.sample``, with the group ``posterior``.
+    model : pymc.Model
+        The model that it was drawn from.
+    layout : Layout
+        Where the variables lie in the raveled vector.
+
+    Returns
+    -------
+    ndarray, shape (chain, draw, d)
+
+    Raises
+    ------
+    DataMismatchError
+        There is no posterior or it has no draws; a free variable of the model is not in it, or has
+        another shape there; a draw has no finite unconstrained value; or the stored observed data
+        are not those of the model.
+    """
+    posterior = _posterior(idata)
+    check_observed(idata, model)
+    draws: dict[str, np.ndarray] = {}
+    rebuilt = []
+    for rv, name, shape in zip(model.free_RVs, layout.names, layout.shapes, strict=True):
+        groups = [idata[group].to_dataset() for group in SAVED_IN if group in idata.children]
+        saved = next((group[name] for group in groups if name in group), None)
+        if saved is None:
+            rebuilt.append(rv)
+        else:
+            draws[name] = _values(saved, shape)
+    draws |= _rebuild(posterior, model, rebuilt)
+    flat = [draws[name].reshape(*draws[name].shape[:2], -1) for name in layout.names]
+    result = np.concatenate(flat, axis=2).astype(float)
+    bad = ~np.isfinite(result)
+    if bad.any():
+        raise DataMismatchError(
+            f"{bad.any(axis=2).mean():.2%} of the posterior draws have no finite unconstrained "
+            f"value (worst: {layout.label(int(bad.mean(axis=(0, 1)).argmax()))}): they were "
+            "rounded to the edge of their support, or are NaN. Sample again and save the "
+            "unconstrained values: idata_kwargs={'include_transformed': True} of pm.sample, "
+            "store_unconstrained=True of nutpie."
+        )
+    return np.ascontiguousarray(result)
+
+
+def check_observed(idata: xr.DataTree, model: pm.Model) -> None:
+    """Refuse a posterior whose stored observed data are not those of the model.
+
+    Raises
+    ------
+    DataMismatchError
+    """
+    if "observed_data" not in idata.children:
+        return
+    stored = idata["observed_data"].to_dataset()
+    odd = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of data that are symbolic, and not compared
+        observations = find_observations(model)
+    for name, values in observations.items():
+        own = np.ma.filled(np.ma.asarray(values).astype(float), np.nan)
+        if name not in stored:
+            continue
+        theirs = np.asarray(stored[name].values, dtype=float)
+        if own.shape != theirs.shape or not np.allclose(own, theirs, rtol=1e-6, equal_nan=True):
+            odd.append(name)
+    if odd:
+        raise DataMismatchError(
+            f"the observed data of {odd} in the DataTree are not those of the model: pass the "
+            "model that the posterior was drawn from."
+        )
+
+
+def unconstrained_graphs(
+    model: pm.Model, rvs: Sequence[Variable]
+) -> tuple[dict[Variable, Variable], list[Variable]]:
+    """Build the graphs of some free variables' values out of the constrained values of all.
+
+    A transform may depend on other variables (the bounds of an interval), which take their
+    constrained values then; observed ones take the data.
+
+    Returns
+    -------
+    stand_in : dict
+        The input that stands for each free variable's constrained value.
+    graphs : list of Variable
+        Unconstrained values of ``rvs``, in their order.
+    """
+    stand_in = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
+    replaced = stand_in | {
+        rv: model.rvs_to_values[rv].astype(rv.type.dtype) for rv in model.observed_RVs
+    }
+    graphs = []
+    for rv in rvs:
+        transform = model.rvs_to_transforms[rv]
+        value = stand_in[rv]
+        if transform is not None:
+            arguments = graph_replace(list(rv.owner.inputs), replaced, strict=False)
+            value = transform.forward(value, *arguments)
+        graphs.append(value)
+    return stand_in, freeze_shared(graphs)
+
+
+def _posterior(idata: xr.DataTree) -> xr.Dataset:
+    if not isinstance(idata, xr.DataTree) or "posterior" not in idata.children:
+        held = f" with {sorted(idata.children)}" if isinstance(idata, xr.DataTree) else ""
+        raise DataMismatchError(
+            f"expected an xarray.DataTree with the group 'posterior', got "
+            f"{type(idata).__name__}{held}: pass what pm.sample, nutpie or pymc_tempering.sample "
+            "returned."
+        )
+    posterior = idata["posterior"].to_dataset()
+    missing = [dim for dim in ("chain", "draw") if not posterior.sizes.get(dim)]
+    if missing:
+        raise DataMismatchError(
+            f"the posterior has no draws along {missing}: select with lists, as in "
+            "isel(chain=[0]), to keep both dimensions."
+        )
+    return posterior
+
+
+def _values(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:
+    """Values of shape (chain, draw, *shape)."""
+    if not {"chain", "draw"} <= set(array.dims):
+        raise DataMismatchError(
+            f"{array.name!r} has dimensions {array.dims} in the posterior where 'chain' and "
+            "'draw' are needed."
+        )
+    values = np.asarray(array.transpose("chain", "draw", ...).values)
+    if values.shape[2:] != tuple(shape):
+        raise DataMismatchError(
+            f"{array.name!r} has the shape {values.shape[2:]} in the posterior and "
+            f"{tuple(shape)} in the model: pass the model that the posterior was drawn from."
+        )
+    return values
+
+
+def _rebuild(
+    posterior: xr.Dataset, model: pm.Model, rvs: Sequence[Variable]
+) -> dict[str, np.ndarray]:
+    """Send constrained draws of some variables through their transforms, by value variable."""
+    stand_in, values = unconstrained_graphs(model, rvs)
+    if not values:
+        return {}
+    used = set(graph_inputs(values))
+    needed = [rv for rv in model.free_RVs if stand_in[rv] in used]
+    missing = [rv.name for rv in needed if rv.name not in posterior]
+    if missing:
+        raise DataMismatchError(
+            f"the posterior lacks {missing}, free variables of the model: it holds "
+            f"{sorted(map(str, posterior.data_vars))}. Pass the model that the posterior was drawn "
+            "from, and sample without leaving variables out (var_names)."
+        )
+    shapes = _shapes(model)
+    draws = [_values(posterior[rv.name], shapes[rv.name]) for rv in needed]
+    n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    batched = [stand_in[rv].type.clone(shape=(None, *rv.type.shape))() for rv in needed]
+    graphs = vectorize_graph(
+        values, replace={stand_in[rv]: x for rv, x in zip(needed, batched, strict=True)}
+    )
+    function = pymc_compile(batched, graphs, mode="FAST_COMPILE")
+    rows = function(*(x.reshape(-1, *x.shape[2:]).astype(rv.dtype)
+                      for rv, x in zip(needed, draws, strict=True)))  # fmt: skip
+    return {
+        model.rvs_to_values[rv].name: np.reshape(row, (n_chains, n_draws, *np.shape(row)[1:]))
+        for rv, row in zip(rvs, rows, strict=True)
+    }
+
+
+def _shapes(model: pm.Model) -> dict[str, tuple[int, ...]]:
+    """Shapes of the constrained free variables."""
+    static = {rv.name: rv.type.shape for rv in model.free_RVs}
+    if all(size is not None for shape in static.values() for size in shape):
+        return static
+    return model.eval_rv_shapes()

@@ -1,0 +1,1 @@
+"""Normalized distributions at beta = 0: the prior, or a mixture fitted to draws."""

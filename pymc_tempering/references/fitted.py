@@ -1,0 +1,60 @@
+"""A reference that is fitted to draws from the posterior: a defensive mixture of t's."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pymc_tempering.model.path import Path
+from pymc_tempering.references.mixture import Mixture, nearest_component
+from pymc_tempering.references.mixture_fit import fit_mixture
+from pymc_tempering.references.prior import Prior
+
+__all__ = ["Fitted", "fit_mixture", "nearest_component"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A mixture of t's plus a share of the prior, as reference.
+
+    Attributes
+    ----------
+    prior : Prior
+    components : Mixture
+    """
+
+    prior: Prior
+    components: Mixture
+    name: str = "fitted"
+
+    @property
+    def path(self) -> Path:
+        """The compiled model."""
+        return self.prior.path
+
+    @property
+    def normalizer(self) -> tuple[float, float]:
+        """Log Z of the target's prior and its error."""
+        return self.prior.normalizer
+
+    @cached_property
+    def mixture(self) -> np.ndarray:
+        """Packed mixture that points carry."""
+        return self.components.pack()
+
+    def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
+        """Child generators for one stream of draws."""
+        return [*rng.spawn(1), *self.prior.spawn(rng)]
+
+    def draw(self, n: int, rngs: list[np.random.Generator]) -> np.ndarray:
+        """Draw `n` fresh, independent states, shape (n, d), unconstrained."""
+        own, *priors = rngs
+        from_prior = own.random(n) < self.components.prior_share
+        draws = self.components.draw(n, own)
+        draws[from_prior] = self.prior.draw(int(from_prior.sum()), priors)
+        return draws
+
+    def residuals(self, xs: np.ndarray) -> np.ndarray:
+        """States, shape (n, d), less the mean of the component that each is nearest to."""
+        modes = self.components.modes
+        return xs - modes.means[nearest_component(modes, xs)]

@@ -1,0 +1,156 @@
+"""A mixture of t's fitted to draws: how many components, their covariances and their tails."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import gammaln
+from threadpoolctl import threadpool_limits
+
+from pymc_tempering.references.low_rank import low_rank_mixture
+from pymc_tempering.references.mixture import Mixture, nearest_component
+from pymc_tempering.references.scales import FullScales, LowRankScales
+
+PRIOR_SHARE = 0.05
+"""Weight of the prior in the mixture, always: its tails and what the fit missed."""
+
+INFLATION = 0.15
+"""The scale matrices are the covariances times 1 + this (in up to 10 dimensions)."""
+
+COARSE, FINE = 1e-2, 1e-3
+"""Gain of the mean log likelihood at which the fit stops, in the search and in the end (nats)."""
+
+SEARCH_DRAWS, MAX_ITERATIONS = 1500, 30
+"""Draws that the search uses at most, and steps of EM of each fit."""
+
+COMPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21, 25, 30)
+"""Numbers of components that are tried in turn, until the criterion has risen twice."""
+
+DOFS = np.array([2.0, 3.0, 5.0, 8.0, 16.0, 32.0])
+"""Degrees of freedom that a component can have."""
+
+FACTORS = np.array([0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+"""Scale matrices that are tried for each of them, in covariances of the component."""
+
+SPEAKS_AGAINST = 2.0
+"""Nats of log likelihood that heavier tails may cost."""
+
+GAUSSIAN = 1e6
+"""Degrees of freedom of a t that is as good as normal."""
+
+HULL_SHARE, HULL_DOF = 0.02, 3.0
+"""Weight and degrees of freedom of the component that spans all others, where there are several:
+between them and in their outskirts it is far denser than the prior."""
+
+FULL_DIM = 200
+"""Dimensions up to which scale matrices are full; beyond, diagonal plus low rank."""
+
+MAX_FIT_DRAWS = 4000
+"""Draws that a fit takes at most."""
+
+
+def fit_mixture(
+    draws: np.ndarray, rng: np.random.Generator, start: Mixture | None = None
+) -> Mixture:
+    """Fit a mixture of t's to draws from the posterior.
+
+    The number of components is that of the Gaussian mixture with the lowest Bayesian
+    information criterion; covariances are shrunk toward their diagonals where a component
+    holds few draws, and inflated; each component has the heaviest tails that its draws allow.
+
+    Parameters
+    ----------
+    draws : array, shape (n, d)
+        Unconstrained; in the order of the chains that they come from.
+    rng : numpy.random.Generator
+    start : Mixture, optional
+        An earlier fit, to begin with; fewer components are not tried.
+
+    Returns
+    -------
+    Mixture
+    """
+    if len(draws) > MAX_FIT_DRAWS:
+        draws = draws[np.sort(rng.choice(len(draws), MAX_FIT_DRAWS, replace=False))]
+    center, scale = np.median(draws, axis=0), draws.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    xs = (draws - center) / scale
+    if start is not None:
+        modes = start.modes
+        start = replace(
+            modes, means=(modes.means - center) / scale, scales=modes.scales.stretched(1 / scale)
+        )
+    scales: FullScales | LowRankScales
+    if draws.shape[1] <= FULL_DIM:
+        weights, means, scales = _full(xs, rng, start)
+    else:
+        weights, means, scales = low_rank_mixture(xs, rng)
+    dofs, factors = _tails(Mixture(weights, means, scales, GAUSSIAN * np.ones_like(weights), 0), xs)
+    inflation = 1 + INFLATION * min(1.0, np.sqrt(10 / draws.shape[1]))
+    scales = scales.inflated(inflation * factors).stretched(scale)
+    modes = Mixture(weights, center + scale * means, scales, dofs, PRIOR_SHARE)
+    return modes if modes.n_components == 1 else modes.with_hull(HULL_SHARE, HULL_DOF)
+
+
+def _tails(mixture: Mixture, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Degrees of freedom of each component, and by what its covariance becomes a scale matrix.
+
+    Each draw counts for its nearest component. The scale is the most likely one for each of
+    `DOFS`, and of these the lowest is taken that the draws do not speak against.
+    """
+    dim, own = xs.shape[1], nearest_component(mixture, xs)
+    dofs, factors = np.empty(mixture.n_components), np.empty(mixture.n_components)
+    dof, factor = DOFS[:, None, None], FACTORS[:, None]
+    constants = gammaln(0.5 * (dof + dim)) - gammaln(0.5 * dof) - 0.5 * dim * np.log(dof * factor)
+    for j, mean in enumerate(mixture.means):
+        whitened = mixture.scales.whiten(j, xs[own == j] - mean)
+        squares = (whitened**2).sum(axis=1)
+        terms = constants - 0.5 * (dof + dim) * np.log1p(squares / (dof * factor))
+        likelihoods = terms.sum(axis=2)
+        by_dof = likelihoods.max(axis=1)
+        lowest = int((by_dof >= by_dof.max() - SPEAKS_AGAINST).argmax())
+        dofs[j], factors[j] = DOFS[lowest], FACTORS[likelihoods[lowest].argmax()]
+    return dofs, factors
+
+
+def _full(
+    xs: np.ndarray, rng: np.random.Generator, start: Mixture | None
+) -> tuple[np.ndarray, np.ndarray, FullScales]:
+    """Weights, means and covariances of the Gaussian mixture with the lowest BIC."""
+    from sklearn.exceptions import ConvergenceWarning  # slow to import
+    from sklearn.mixture import GaussianMixture
+
+    some = xs if len(xs) <= SEARCH_DRAWS else rng.choice(xs, SEARCH_DRAWS, replace=False)
+    n, dim = some.shape
+    best, lowest, risen = None, np.inf, 0
+    least = 1 if start is None else start.n_components
+    # One thread: at this size, thread pools cost far more than they save.
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for k in [k for k in COMPONENTS if k >= least]:
+            if best is not None and n < 5 * k * (dim + 1):
+                break
+            model = GaussianMixture(
+                k, tol=COARSE, max_iter=MAX_ITERATIONS, random_state=int(rng.integers(2**31))
+            )
+            if start is not None and isinstance(start.scales, FullScales) and k == least:
+                model.set_params(
+                    weights_init=start.weights, means_init=start.means,
+                    precisions_init=start.scales.precisions,
+                )  # fmt: skip
+            criterion = model.fit(some).bic(some)
+            if criterion < lowest:
+                best, lowest, risen = model, criterion, 0
+            else:
+                risen += 1
+                if risen == 2 or start is not None:
+                    break
+        assert best is not None
+        best = best.set_params(tol=FINE, warm_start=True).fit(xs)
+    covariances = best.covariances_.copy()
+    for j, weight in enumerate(best.weights_):
+        shrink = min(1.0, dim / max(weight * len(xs), 1.0))
+        diagonal = np.diag(np.diag(covariances[j]))
+        covariances[j] = (1 - shrink) * covariances[j] + shrink * diagonal
+    scales = FullScales(np.linalg.cholesky(covariances))
+    return best.weights_ / best.weights_.sum(), best.means_, scales

@@ -1,0 +1,212 @@
+"""Reference distributions: normalized, and drawn from exactly at beta = 0."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pymc.pytensorf import find_rng_nodes
+from pytensor.compile import In
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.random.type import random_generator_type
+from pytensor.xtensor.type import XTensorType
+
+from pymc_tempering.exceptions import (
+    ImproperPriorError,
+    UndrawableError,
+)
+from pymc_tempering.model.compiled import NO_MIXTURE, adapt_draws, object_mode
+from pymc_tempering.model.layout import unconstrained_shapes
+from pymc_tempering.model.path import Path, freeze_shared, ordered_transform
+from pymc_tempering.model.terms import wide_law
+from pymc_tempering.references.mixture import evaluate_rows
+
+CHUNK = 1000
+"""Draws that are evaluated at a time."""
+
+
+class Reference(Protocol):
+    """What a reference distribution offers; `Prior` and `Fitted` are references."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+
+    @property
+    def path(self) -> Path:
+        """The compiled model."""
+
+    @property
+    def mixture(self) -> np.ndarray:
+        """Packed mixture that points carry; no rows for the prior."""
+
+    @property
+    def normalizer(self) -> tuple[float, float]:
+        """Log Z of the target's prior and its error; zeros if it is normalized."""
+
+    def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
+        """Child generators for one stream of draws."""
+
+    def draw(self, n: int, rngs: list[np.random.Generator]) -> np.ndarray:
+        """Draw `n` fresh, independent states, shape (n, d), unconstrained."""
+
+    def residuals(self, xs: np.ndarray) -> np.ndarray:
+        """States less the center of the mode that each is in, as far as modes are known."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The prior of a model as reference, drawn by forward sampling.
+
+    Attributes
+    ----------
+    path : Path
+    draw_into : callable
+        Compiled `draw_into(out, *generators)`; fills the rows of `out`, shape (n, d), with
+        fresh unconstrained draws.
+    n_rngs : int
+        Number of generators that `draw_into` takes.
+    normalizer : tuple of float
+        Log of the constant that the target's prior lacks to be normalized, and its error (nats).
+    """
+
+    path: Path
+    draw_into: Callable
+    n_rngs: int
+    name: str = "prior"
+    mixture: np.ndarray = field(default_factory=lambda: NO_MIXTURE)
+    normalizer: tuple[float, float] = (0.0, 0.0)
+
+    def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
+        """Child generators for one stream of draws."""
+        return rng.spawn(self.n_rngs)
+
+    def draw(self, n: int, rngs: list[np.random.Generator]) -> np.ndarray:
+        """Draw `n` fresh, independent states, shape (n, d), unconstrained.
+
+        A draw whose unconstrained value overflows (a Beta draw that rounds to 1) becomes NaN
+        in all of its elements; the chain counts it and takes it for a state without
+        likelihood.
+        """
+        out = np.empty((n, self.path.dim))
+        self.draw_into(out, *rngs)
+        return out
+
+    def residuals(self, xs: np.ndarray) -> np.ndarray:
+        """States as they are: the prior knows of no modes."""
+        return xs
+
+
+def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]:
+    """Graph of one joint reference draw of the free variables, in the unconstrained space.
+
+    A variable in `wide`, whose prior cannot be drawn from, is drawn from a wide law instead. An
+    observed variable is replaced by its value, for the free ones downstream of it; draws of an
+    ordered i.i.d. prior are sorted. Initial values play no part.
+    """
+    shapes = dict(zip(model.free_RVs, unconstrained_shapes(model), strict=True)) if wide else {}
+    replaced: dict[Variable, Variable] = {}
+    drawn: dict[Variable, Variable] = {}
+    basic = set(model.basic_RVs)
+    in_order = [out for node in toposort(model.basic_RVs) for out in node.outputs if out in basic]
+    for rv in in_order:
+        if rv in model.observed_RVs:
+            replaced[rv] = model.rvs_to_values[rv].astype(rv.type.dtype)
+            continue
+        fresh = graph_replace([rv], replaced, strict=False)[0] if replaced else rv
+        value = fresh
+        if rv.name in wide:
+            unconstrained = wide_law(shapes[rv])
+            transform = model.rvs_to_transforms[rv]
+            inputs = fresh.owner.inputs
+            drawn[rv] = unconstrained
+            replaced[rv] = (
+                unconstrained if transform is None else transform.backward(unconstrained, *inputs)
+            ).astype(rv.type.dtype)
+            continue
+        if (ordered := ordered_transform(model, rv)) is not None:
+            value = pt.sort(fresh, axis=-1)
+            value = value if ordered.ascending else value[..., ::-1]
+        replaced[rv] = value
+        transform = model.rvs_to_transforms[rv]
+        drawn[rv] = value if transform is None else transform.forward(value, *fresh.owner.inputs)
+    return [drawn[rv] for rv in model.free_RVs]
+
+
+def compile_prior(path: Path) -> Prior:
+    """Compile forward sampling of the prior of `path.model`.
+
+    Raises
+    ------
+    ImproperPriorError
+        A prior that cannot be normalized (`pm.Flat`, `pm.HalfFlat`).
+    UndrawableError
+        A prior without random draws (a custom distribution that has none, `pm.ICAR`).
+    """
+    model = path.model
+    improper = [
+        rv.name
+        for rv in model.free_RVs
+        if isinstance(rv.owner.op, FlatRV | HalfFlatRV) and rv.name not in path.split.wide
+    ]
+    if improper:
+        raise ImproperPriorError(
+            f"Improper prior: {', '.join(improper)}. The evidence of a model with pm.Flat or "
+            "pm.HalfFlat does not exist; give these variables proper priors."
+        )
+    plain = [
+        out.values if isinstance(out.type, XTensorType) else out
+        for out in forward_graph(model, path.split.wide)
+    ]
+    outputs = [out.astype("float64") for out in freeze_shared(plain)]
+    rngs = find_rng_nodes(outputs)
+    inputs = [random_generator_type() for _ in rngs]
+    outputs = graph_replace(outputs, dict(zip(rngs, inputs, strict=True)), strict=False)
+    with object_mode():
+        function = pytensor.function(
+            [In(rng, mutable=True) for rng in inputs],
+            outputs,
+            mode=pytensor.compile.mode.get_mode("NUMBA"),
+            on_unused_input="ignore",
+        )
+    prior = Prior(path, adapt_draws(function, len(inputs), path.layout.slices), len(inputs))
+    try:
+        prior.draw(1, prior.spawn(np.random.default_rng(0)))
+    except NotImplementedError as error:
+        names = undrawable(path)
+        raise UndrawableError(
+            f"The priors of {', '.join(map(repr, names))} have no random draws ({error}).", names
+        ) from error
+    return prior
+
+
+def undrawable(path: Path) -> tuple[str, ...]:
+    """Free variables whose prior cannot be drawn from, given draws of those before them."""
+    names: list[str] = []
+    for i, rv in enumerate(path.model.free_RVs):
+        [graph] = freeze_shared([forward_graph(path.model, (*path.split.wide, *names))[i]])
+        try:
+            pytensor.function([], graph, mode="FAST_COMPILE", on_unused_input="ignore")()
+        except NotImplementedError:
+            names.append(rv.name)
+    return tuple(names)
+
+
+def evaluate(
+    path: Path, draws: np.ndarray, mixture: np.ndarray = NO_MIXTURE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Evaluate log_reference and log_ratio, each of shape (n,), at draws of shape (n, d)."""
+    draws = np.ascontiguousarray(draws)
+    values = np.empty((len(draws), 2))
+    mixture = mixture.copy()  # it has scratch space
+    for start in range(0, len(draws), CHUNK):
+        part = slice(start, start + CHUNK)
+        grads = np.empty((len(draws[part]), 2, path.dim))
+        evaluate_rows(path.density, draws[part], values[part], grads, mixture)
+    return values[:, 0], values[:, 1]

@@ -1,0 +1,141 @@
+"""Checks of a model at draws from its prior, before any work starts."""
+
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.pytensorf import compile as pymc_compile
+
+from pymc_tempering.exceptions import ImproperPriorError, LikelihoodError, TemperingWarning
+from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.model.path import Path
+from pymc_tempering.references.mixture import evaluate_rows
+from pymc_tempering.references.prior import Prior
+
+N_CHECK = 1000
+"""Reference draws that the model is checked on before anything else starts."""
+
+MAX_ZERO_SHARE = 0.999
+"""Refuse when a larger share of the reference draws has zero likelihood."""
+
+MAX_OVERFLOW_SHARE = 1e-3
+"""Refuse when a larger share of the reference draws has no finite unconstrained value."""
+
+MAX_NAN_SHARE = 0.01
+"""Warn when a larger share of the reference draws has a density but no gradient."""
+
+MAX_SCORE_Z = 8.0
+"""Standard errors by which draws of the prior may miss an identity that its density implies."""
+
+
+def _blame(model: pm.Model, path: Path, draws: np.ndarray) -> str:
+    """Name the likelihood terms and potentials that are NaN or infinite at draws, with shares."""
+    terms = model.observed_RVs + model.potentials
+    graphs = [
+        pt.any(pt.isnan(graph) | pt.eq(graph, np.inf))
+        for graph in model.logp(vars=terms, sum=False)
+    ]
+    with model:  # so that parameters out of their bounds mean -inf here too
+        function = pymc_compile(
+            model.value_vars, graphs, mode="FAST_COMPILE", on_unused_input="ignore"
+        )
+    try:
+        bad = np.array([function(*path.layout.unravel(x).values()) for x in draws], dtype=float)
+    except Exception as error:
+        return f"a term that raises: {error}"
+    return ", ".join(
+        f"{term.name!r} ({share:.1%} of them)"
+        for term, share in zip(terms, bad.mean(axis=0), strict=True)
+        if share > 0
+    )
+
+
+def _check_scores(path: Path, draws: np.ndarray, scores: np.ndarray) -> None:
+    """Warn where draws of the prior do not have the law that its density says.
+
+    For any law on the line E[(x - a) d log p / dx] = -1, for any a; the mean over draws must agree.
+    """
+    products = (draws - np.median(draws, axis=0)) * scores
+    known = np.isfinite(products).all(axis=0) & (scores != 0).any(axis=0)
+    known[path.circular] = False
+    for part, discrete in zip(path.layout.slices, path.layout.discrete, strict=True):
+        if discrete:
+            known[part] = False
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = products.std(axis=0) / np.sqrt(len(draws))
+        z = np.where(known & (error > 0), np.abs(products.mean(axis=0) + 1.0) / error, 0.0)
+    if z.size and z.max() > MAX_SCORE_Z:
+        warnings.warn(
+            f"The prior's draws of {path.layout.label(int(z.argmax()))} do not have the law that "
+            f"its density says (off by {z.max():.0f} standard errors), so that a path which starts "
+            "from these draws gives a wrong evidence. Check the `random` function or the density "
+            "of the distribution.",
+            TemperingWarning,
+            stacklevel=4,
+        )
+
+
+def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray) -> None:
+    """Warn where the density is a number and its gradient is none."""
+    known = np.isfinite(values).all(axis=1)
+    lost = np.isnan(grads[known]).any(axis=1)
+    if known.any() and (share := lost.any(axis=1).mean()) > MAX_NAN_SHARE:
+        warnings.warn(
+            f"The gradient of the log density is not a number at {share:.1%} of the prior draws "
+            f"where the density is one (worst: {path.layout.label(int(lost.sum(axis=0).argmax()))})"
+            ": trajectories from there are rejected, and warm-up may not get away. Write the "
+            'density so that it does not overflow, or use kernel="slice".',
+            TemperingWarning,
+            stacklevel=4,
+        )
+
+
+def check_reference(prior: Prior, seed: int = 0) -> None:
+    """Check the model on reference draws, before work starts.
+
+    Raises
+    ------
+    LikelihoodError
+        The log-likelihood is NaN at some draws, or zero at nearly all of them.
+    ImproperPriorError
+        The reference does not have the density that the model says.
+    """
+    path = prior.path
+    draws = prior.draw(N_CHECK, prior.spawn(np.random.default_rng(seed)))
+    overflow = ~np.isfinite(draws)
+    if (share := overflow.any(axis=1).mean()) > 0:
+        worst = path.layout.label(int(overflow.mean(axis=0).argmax()))
+        message = (
+            f"{share:.1%} of the prior draws have no finite unconstrained value (worst: {worst}): "
+            "the prior puts mass where floating point, or a transform narrower than the prior's "
+            "own support, cannot follow."
+        )
+        if share > MAX_OVERFLOW_SHARE:
+            raise ImproperPriorError(message + " Use a less extreme prior, or its own transform.")
+        warnings.warn(message, TemperingWarning, stacklevel=3)
+    draws = draws[~overflow.any(axis=1)]
+    values, grads = np.empty((len(draws), 2)), np.zeros((len(draws), 2, path.dim))
+    evaluate_rows(path.density, draws, values, grads, NO_MIXTURE.copy())
+    log_reference, log_ratio = values.T
+    if path.has_gradient:
+        _check_gradients(path, values, grads)
+    if path.has_gradient and np.isfinite(log_reference).all():
+        _check_scores(path, draws, grads[:, 0])
+    if (bad := np.isnan(log_ratio) | (log_ratio == np.inf)).any():
+        raise LikelihoodError(
+            f"The log-likelihood is not a number at {bad.mean():.1%} of the prior draws, in "
+            f"{_blame(path.model, path, draws[bad]) or 'the sum of its terms'}. Restrict the prior "
+            "to where the likelihood is defined, or make the likelihood return -inf there."
+        )
+    if (share := (log_ratio == -np.inf).mean()) > MAX_ZERO_SHARE:
+        raise LikelihoodError(
+            f"The likelihood is zero at {share:.1%} of {len(draws)} prior draws: the path from "
+            "prior to posterior cannot be entered. Use a prior nearer to the data, or a "
+            "likelihood with wider support."
+        )
+    if not np.isfinite(log_reference).all():
+        raise ImproperPriorError(
+            f"The prior density is not finite at {(~np.isfinite(log_reference)).mean():.1%} of its "
+            "own draws: draws and density disagree. Check custom distributions and transforms."
+        )

@@ -1,0 +1,1 @@
+"""The front doors `sample` and `SimulatedTempering`, and the plan of their runs."""

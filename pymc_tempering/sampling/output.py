@@ -1,0 +1,211 @@
+"""From recorded chains to a DataTree, by the same road as `pm.sample`."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.backends.base import MultiTrace, _choose_chains
+from pymc.backends.ndarray import NDArray
+
+from pymc_tempering.chain.chains import ChainRun
+from pymc_tempering.chain.loop import STEPS
+from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS
+from pymc_tempering.evidence.datatree import convert
+from pymc_tempering.model.path import Path
+from pymc_tempering.sampling.choose_plan import Prepared
+from pymc_tempering.sampling.rounds import Outcome, Round
+from pymc_tempering.sampling.side_runs import Leg
+from pymc_tempering.warmup.warm_up import WarmupRound
+
+
+def build_datatree(
+    outcome: Outcome,
+    *,
+    tune: int,
+    seconds: float,
+    var_names: Sequence[str] | None,
+    discard_tuned_samples: bool,
+    idata_kwargs: dict[str, Any],
+) -> xr.DataTree:
+    """Put the draws and statistics of all chains into the groups of `pm.sample`, and our own.
+
+    Chains of unequal length (after an interrupt) are cut to the length that keeps most draws,
+    as PyMC does.
+    """
+    prepared, runs = outcome.prepared, outcome.runs
+    plan, warmup = prepared.plan, prepared.warmup
+    model = plan.reference.path.model
+    traces = _traces(runs, prepared, var_names)
+    chosen, length = _choose_chains(traces, tune if discard_tuned_samples else 0)
+    trace = MultiTrace(chosen)[:length]
+    n_tune = min(tune, len(trace))
+    if discard_tuned_samples:
+        trace = trace[n_tune:]
+    trace.report._n_tune = n_tune
+    trace.report._n_draws = max(0, length - n_tune)
+    trace.report._t_sampling = seconds
+    options = {"save_warmup": not discard_tuned_samples, **idata_kwargs}
+    idata = convert(pm.to_inference_data(trace, model=model, **options))
+    idata["tempering"].dataset = idata["tempering"].to_dataset().assign(_history(outcome))
+    idata["tempering"].attrs = {
+        "reference": plan.reference.name,
+        "kernel": plan.kernel.name,
+        "ladder_move": plan.ladder_move,
+        "weight_adaptation": warmup.weight_adaptation,
+        "warmup_converged": int(warmup.converged),
+        "annealing_log_z": float(warmup.annealed.log_z[-1]),
+        "annealing_seconds": warmup.seconds_annealing,
+        "warmup_seconds": sum(r.seconds for r in warmup.rounds),
+        "sampling_seconds": seconds,
+        "fits": prepared.fits,
+        "evaluations": json.dumps(prepared.work),
+    }
+    if prepared.check is not None:
+        idata["tempering_check"] = xr.DataTree(_check_stats(prepared.check))
+    kept = [run for run, trace in zip(runs, traces, strict=True) if trace in chosen]
+    if any(run.trace for run in kept):
+        idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
+    if any(run.hot for run in kept):
+        skip = n_tune if discard_tuned_samples else 0
+        states = _hot_states(kept, prepared, var_names, skip, idata_kwargs)
+        idata["tempering_states"] = xr.DataTree(states)
+    return idata
+
+
+def _traces(
+    runs: Sequence[ChainRun], prepared: Prepared, var_names: Sequence[str] | None
+) -> list[NDArray]:
+    path = prepared.plan.reference.path
+    blank = _blank_traces(path, var_names)
+    schema = prepared.schema
+    dtypes = [schema.dtypes]
+    traces = []
+    for i, run in enumerate(runs):
+        trace = blank()
+        n = run.state.n_draws
+        trace.setup(n, i, dtypes)
+        record = run.record
+        components = schema.components_of(record.x[:n]) if n else None
+        for j, x in enumerate(record.x[:n]):
+            component = None if components is None else components[j]
+            stats = schema.draw(record.per_rung[j], record.scalars[j], component)
+            trace.record(path.layout.unravel(x), [stats], in_warmup=False)
+        trace.close()
+        traces.append(trace)
+    return traces
+
+
+def _blank_traces(path: Path, var_names: Sequence[str] | None) -> Callable[[], NDArray]:
+    """Compile what turns a point into the variables of a draw, once for all traces."""
+    model, variables = path.model, None
+    if var_names is not None:
+        chosen = [v for v in model.unobserved_RVs if v.name in var_names]
+        variables = model.replace_rvs_by_values(chosen)
+    first = NDArray(model=model, vars=variables, test_point=path.layout.unravel(np.zeros(path.dim)))
+    return lambda: NDArray(
+        model=model, vars=first.vars, fn=first.fn,
+        var_shapes=first.var_shapes, var_dtypes=first.var_dtypes,
+    )  # fmt: skip
+
+
+def _hot_states(
+    runs: Sequence[ChainRun],
+    prepared: Prepared,
+    var_names: Sequence[str] | None,
+    n_tune: int,
+    idata_kwargs: dict[str, Any],
+) -> xr.Dataset:
+    """States of all rungs as variables of the posterior; padded at the end with iteration -1."""
+    path = prepared.plan.reference.path
+    blank = _blank_traces(path, var_names)
+    columns = []
+    for run in runs:
+        assert run.hot is not None
+        skip = int(run.record.scalars[:n_tune, STEPS].sum())
+        iteration, probability, x = map(np.concatenate, zip(*run.hot.parts, strict=True))
+        used = iteration >= skip
+        columns.append((iteration[used] - skip, probability[used], x[used]))
+    length = max(1, *(len(x) for _, _, x in columns))
+    shape = (len(runs), length)
+    iterations, probabilities = np.full(shape, -1), np.full(shape, np.nan)
+    traces = []
+    for i, (iteration, probability, x) in enumerate(columns):
+        n = len(x)
+        iterations[i, :n], probabilities[i, :n] = iteration, probability
+        trace = blank()
+        trace.setup(length, i)
+        for j in range(length):
+            state = x[j] if j < n else runs[i].record.x[0]
+            trace.record(path.layout.unravel(state), in_warmup=False)
+        trace.close()
+        traces.append(trace)
+    options = {name: idata_kwargs[name] for name in ("coords", "dims") if name in idata_kwargs}
+    multi = MultiTrace(traces)
+    multi.report._n_tune, multi.report._n_draws = 0, length
+    # The data are there already, and conversion of another trace would add them again.
+    tree = pm.to_inference_data(multi, model=path.model, log_likelihood=False, **options)
+    states = tree["posterior"].to_dataset().rename(draw="state")
+    return states.assign(
+        iteration=(("chain", "state"), iterations),
+        keep_probability=(("chain", "state"), probabilities),
+    ).drop_attrs(deep=False)
+
+
+def _check_stats(check: Leg) -> xr.Dataset:
+    """Statistics of the fresh tours from the prior, in the form of `sample_stats`."""
+    cycles, dims = check.cycles, ("chain", "draw", "rung")
+    ladder = {name: ("rung", getattr(cycles, name)) for name in LADDER_STATS if name != "beta"}
+    vectors = {name: (dims, getattr(cycles, name)) for name in RUNG_STATS}
+    scalars = {name: (dims[:2], getattr(cycles, name)) for name in SCALAR_STATS}
+    coords = {
+        "chain": np.arange(cycles.n_chains),
+        "draw": np.arange(cycles.n_draws),
+        "rung": np.arange(cycles.beta.size),
+        "beta": ("rung", cycles.beta),
+    }
+    return xr.Dataset({**ladder, **vectors, **scalars}, coords)
+
+
+def _history(outcome: Outcome) -> dict[str, Any]:
+    """Kernel tuning by rung, the rounds of the warm-up, and those of the run."""
+
+    def columns(prefix: str, dim: str, rows: Sequence[Any], cls: type) -> dict[str, Any]:
+        return {
+            f"{prefix}_{f.name}": (dim, np.array([getattr(row, f.name) for row in rows]))
+            for f in fields(cls)
+        }
+
+    warmup = outcome.prepared.warmup
+    plan = outcome.prepared.plan
+    history: dict[str, Any] = {
+        "step_size": (("rung", "kernel"), plan.step_sizes),
+        "kernel": [kernel.name for kernel in plan.kernel.kernels],
+    }
+    history |= columns("warmup", "warmup_round", warmup.rounds, WarmupRound)
+    if outcome.rounds:
+        history |= columns("round", "round", outcome.rounds, Round)
+    return history
+
+
+def _flat_trace(runs: Sequence[ChainRun], n_tune: int, discard_tuned_samples: bool) -> xr.Dataset:
+    """Flat trace of log_ratio and rung, padded at the end; tuning draws are cut off if asked."""
+    log_ratios, rungs = [], []
+    for run in runs:
+        skip = int(run.record.scalars[:n_tune, 0].sum()) if discard_tuned_samples else 0
+        log_ratios.append(np.concatenate([part[0] for part in run.trace])[skip:])
+        rungs.append(np.concatenate([part[1] for part in run.trace])[skip:])
+    length = max(len(part) for part in rungs)
+    log_ratio = np.full((len(runs), length), np.nan)
+    rung = np.full((len(runs), length), -1, dtype=np.int32)
+    for i, (values, visited) in enumerate(zip(log_ratios, rungs, strict=True)):
+        log_ratio[i, : len(values)] = values
+        rung[i, : len(visited)] = visited
+    dims = ("chain", "iteration")
+    return xr.Dataset(
+        {"log_ratio": (dims, log_ratio, {"units": "nats"}), "rung": (dims, rung)},
+        {"chain": np.arange(len(runs)), "iteration": np.arange(length)},
+    )

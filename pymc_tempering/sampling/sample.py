@@ -1,0 +1,256 @@
+"""`sample`: simulated tempering with the whole chain in compiled code, chains on threads."""
+
+import logging
+import os
+import warnings
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.stats.convergence import log_warnings, run_convergence_checks
+
+from pymc_tempering.chain.chains import ChainRun
+from pymc_tempering.evidence.diagnostics import diagnose
+from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.terms import split_model
+from pymc_tempering.sampling.chain_progress import ChainProgress, status_line
+from pymc_tempering.sampling.choose_plan import Prepared, prepare
+from pymc_tempering.sampling.output import build_datatree
+from pymc_tempering.sampling.prior_constant import with_normalizer
+from pymc_tempering.sampling.rounds import Goal, run_rounds
+from pymc_tempering.sampling.setup import Options, compile_with_kernels, find_model
+
+logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+
+def sample(
+    draws: int = 1000,
+    *,
+    tune: int = 0,
+    chains: int = 4,
+    cores: int | None = None,
+    model: pm.Model | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool | str = True,
+    progressbar_theme: Any = None,
+    quiet: bool = False,
+    kernel: KernelChoice = None,
+    target_accept: float = 0.8,
+    tempered: Sequence[str] | None = None,
+    ladder_move: str = "metropolized_gibbs",
+    weight_adaptation: str = "rts",
+    reference: str = "auto",
+    betas: Sequence[float] | None = None,
+    rungs_per_barrier: float = 1.5,
+    check_tours: int = 100,
+    target_mcse: float | None = None,
+    max_time: float | None = None,
+    max_steps: int | None = None,
+    keep: Literal["log_ratio", "states"] | None = "log_ratio",
+    var_names: Sequence[str] | None = None,
+    discard_tuned_samples: bool = True,
+    compute_convergence_checks: bool = True,
+    idata_kwargs: dict[str, Any] | None = None,
+) -> xr.DataTree:
+    """Draw from the posterior by simulated tempering, and learn its evidence on the way.
+
+    The same algorithm as `SimulatedTempering`, with nothing of Python in the loop. A draw is
+    the state of the chain at a visit to beta = 1, so that `posterior` holds posterior draws
+    alone; what happened in between is in `sample_stats`.
+
+    Parameters
+    ----------
+    draws : int, default 1000
+        Draws of each chain; in the first round, where there are several.
+    tune : int, default 0
+        Draws of each chain to throw away. The warm-up is automatic and comes before; chains
+        start at a fresh reference draw with everything frozen, so that none is needed.
+    chains : int, default 4
+    cores : int, optional
+        Threads; by default as many as there are chains and cores.
+    model : pymc.Model, optional
+        By default the model on the context stack.
+    random_seed : int or numpy.random.Generator, optional
+        Same seeds give the same draws, whatever `cores` is.
+    progressbar : bool or str, default True
+        As in `pm.sample`.
+    progressbar_theme : rich.theme.Theme, optional
+    quiet : bool, default False
+        Neither progress nor messages.
+    kernel : str, Kernel or dict, optional
+        What moves the variables at each temperature: a kernel or its name ("hmc", "nuts",
+        "slice", "metropolis", "gibbs") for all variables that it can move, or a mapping from the
+        names of variables to such. What is left open gets a default: HMC for real variables (slice
+        sampling where the density has no gradient), Gibbs for binary ones and for integers in
+        known bounds, slice sampling for other integers.
+    target_accept : float, default 0.8
+        Acceptance probability that the step size of each rung is tuned for, of kernels with
+        gradients that are chosen by name or by default.
+    tempered : sequence of str, optional
+        Likelihood terms and potentials that beta acts on; by default all. What is left out counts
+        to the prior: log Z is then that of the named terms under the *normalized* product of the
+        prior and the others. Its normalizing constant takes a run of its own, as it does for a
+        prior without random draws, and its error is in the mcse.
+    ladder_move : str, default "metropolized_gibbs"
+        How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
+        eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
+        "nonreversible" keeps a direction until a rejection (Sakai & Hukushima 2016).
+    weight_adaptation : {"rts", "wang_landau", "sams"}, default "rts"
+        How the warm-up learns the weights of the ladder, log Z-hat, before they are frozen: by
+        rounds of frozen weights with an RTS estimate after each (Carlson et al. 2016, section 2.4),
+        or at every iteration, by the Wang-Landau algorithm with gains of 1 / t in the end
+        (Belardinelli & Pereyra 2007) or by self-adjusted mixture sampling (Tan 2017; eq. 19 of
+        Carlson et al.).
+    reference : {"auto", "prior", "fitted"}, default "auto"
+        Distribution at beta = 0: the prior; a mixture of t's fitted to tempered draws; or
+        ("auto") the fitted one where fresh tours from the prior confirm it.
+    betas : sequence of float, optional
+        Inverse temperatures from 0 to 1; by default they are placed so that neighboring
+        rejection rates are equal.
+    rungs_per_barrier : float, default 1.5
+        Intervals of an automatic ladder, per unit of the barrier.
+    check_tours : int, default 100
+        Fresh tours from the prior that must confirm a fitted reference.
+    target_mcse : float, optional
+        Go on in rounds of doubling length until log Z has this error (nats) and fresh tours,
+        chains and halves agree.
+    max_time : float, optional
+        Seconds after which no further round starts. Without `target_mcse` it is used up.
+    max_steps : int, optional
+        Density evaluations after which no further round starts; likewise.
+    keep : {"log_ratio", "states"} or None, default "log_ratio"
+        The flat trace of log_ratio and rung of every iteration; with "states" also the states of
+        all rungs that `expectation` weights, constrained and with deterministics. Those with
+        q(beta_K | x) below 0.01 are kept with probability q / 0.01 (and weighted accordingly), so
+        that the memory is at most 8 bytes times iterations times numbers in a draw, and on a long
+        ladder a fraction of that.
+    var_names : sequence of str, optional
+        Variables to keep in `posterior`; by default all.
+    discard_tuned_samples : bool, default True
+    compute_convergence_checks : bool, default True
+        PyMC's R-hat and effective sample size checks of the draws.
+    idata_kwargs : dict, optional
+        For `pm.to_inference_data`.
+
+    Returns
+    -------
+    xarray.DataTree
+        Groups `posterior`, `sample_stats` (one schema for both front doors), `observed_data`,
+        `constant_data`, `tempering`, and `tempering_trace` and `tempering_states` where kept.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model cannot be tempered; the message says why and what to do.
+    StuckChainError
+        A chain did not come back to beta = 1 before its first draw.
+    ValueError
+        An argument out of its range.
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_tempering as pmt
+    >>> with pm.Model():
+    ...     mu = pm.Normal("mu", 0, 10)
+    ...     y = pm.Normal("y", mu, 1, observed=[1.0, 2.0])
+    ...     idata = pmt.sample(500, random_seed=1, quiet=True)
+    >>> idata.posterior["mu"].shape
+    (4, 500)
+    """
+    _check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+    if keep not in ("log_ratio", "states", None):
+        raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
+    goal = Goal(target_mcse, max_time, max_steps)
+    options = Options(
+        ladder_move, reference, betas, rungs_per_barrier, check_tours, weight_adaptation
+    )
+    model = find_model(model)
+    if var_names is not None:
+        _check_names(model, var_names)
+    cores = min(chains, cores or os.cpu_count() or 1)
+    rng = np.random.default_rng(random_seed)
+    show = bool(progressbar) and not quiet
+    begun = perf_counter()
+    with status_line(show) as report:
+        prior, compound = compile_with_kernels(
+            model, kernel, target_accept, report, split=split_model(model, tempered)
+        )
+        prior = with_normalizer(
+            prior, model, kernel, target_accept, options, rng,
+            draws=draws, chains=chains, cores=cores, report=report,
+        )  # fmt: skip
+        prepared = prepare(
+            prior, compound, options, rng, cores=cores, n_draws=chains * draws, report=report
+        )
+    n_draws = draws + tune
+    started = perf_counter()
+
+    def watch(prepared: Prepared, runs: list[ChainRun], total: int) -> ChainProgress:
+        shown = progressbar if show else False
+        return ChainProgress(runs, prepared.plan.ladder, total, shown, progressbar_theme)
+
+    outcome = run_rounds(
+        prepared, options, goal, rng,
+        draws=n_draws, chains=chains, cores=cores, keep_trace=keep is not None,
+        watch=watch, report=(lambda line: None) if quiet else logger.info, started=begun,
+        keep_hot=keep == "states",
+    )  # fmt: skip
+    seconds = perf_counter() - started
+    prepared, runs = outcome.prepared, outcome.runs
+    for message in {run.stuck for run in runs if run.stuck}:
+        warnings.warn(message, TemperingWarning, stacklevel=2)
+    if outcome.unmet:
+        warnings.warn(
+            f"The budget ended before the goal was met: {outcome.unmet}.",
+            TemperingWarning,
+            stacklevel=2,
+        )
+    if outcome.interrupted:
+        if max(run.state.n_draws for run in runs) <= tune:
+            raise KeyboardInterrupt("Interrupted before the first draw.")
+        least = min(run.state.n_draws for run in runs)
+        warnings.warn(
+            f"Interrupted: the chains had drawn at least {least} of {n_draws} draws; estimates "
+            "use these alone.",
+            TemperingWarning,
+            stacklevel=2,
+        )
+    idata = build_datatree(
+        outcome,
+        tune=tune,
+        seconds=seconds,
+        var_names=var_names,
+        discard_tuned_samples=discard_tuned_samples,
+        idata_kwargs=idata_kwargs or {},
+    )
+    if not quiet:
+        if compute_convergence_checks:
+            log_warnings(run_convergence_checks(idata, model))
+        with warnings.catch_warnings():  # the verdict says the same
+            warnings.simplefilter("ignore", TemperingWarning)
+            logger.info(diagnose(idata).verdict)
+    return idata
+
+
+def _check_counts(draws: int, tune: int, chains: int, cores: int | None) -> None:
+    """Refuse counts that leave nothing to do."""
+    for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
+        if int(value) != value or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    if cores is not None and (int(cores) != cores or cores < 1):
+        raise ValueError(f"cores must be a whole number of at least 1, not {cores!r}.")
+
+
+def _check_names(model: pm.Model, var_names: Sequence[str]) -> None:
+    """Refuse names that the posterior does not have."""
+    known = [rv.name for rv in model.unobserved_RVs]
+    unknown = [name for name in var_names if name not in known]
+    if unknown:
+        raise ValueError(
+            f"var_names {', '.join(map(repr, unknown))} are not among the model's unobserved "
+            f"variables: {', '.join(known)}."
+        )

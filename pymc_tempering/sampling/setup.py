@@ -1,0 +1,199 @@
+"""From a PyMC model to a frozen plan from its prior: compile, check, warm up."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+
+from pymc_tempering.arguments import check_choice
+from pymc_tempering.chain.loop import LADDER_MOVES
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.core.ladder import check_betas
+from pymc_tempering.exceptions import (
+    GradientError,
+    LadderError,
+    ModelError,
+    TemperingWarning,
+    UndrawableError,
+)
+from pymc_tempering.kernels import Compound
+from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
+from pymc_tempering.model.layout import model_layout
+from pymc_tempering.model.path import check_model, compile_path
+from pymc_tempering.model.terms import Split, split_model
+from pymc_tempering.references.prior import Prior, compile_prior
+from pymc_tempering.references.prior_checks import check_reference
+from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
+from pymc_tempering.warmup.warm_up import Warmup, warm_up
+
+REFERENCES = ("auto", "prior", "fitted")
+
+CYCLE_BOUND = 2000
+"""A chain that has not come back to beta = 1 within this many iterations per rung is stuck."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can say about the sampler; checked before any work."""
+
+    ladder_move: str = "metropolized_gibbs"
+    reference: str = "auto"
+    betas: Sequence[float] | None = None
+    rungs_per_barrier: float = 1.5
+    check_tours: int = 100
+    weight_adaptation: str = "rts"
+
+    def __post_init__(self) -> None:
+        check_choice("ladder_move", self.ladder_move, LADDER_MOVES)
+        check_choice("weight_adaptation", self.weight_adaptation, WEIGHT_ADAPTATIONS)
+        check_choice("reference", self.reference, REFERENCES)
+        if self.betas is not None:
+            check_betas(self.betas)
+        if not self.rungs_per_barrier > 0:
+            raise LadderError("rungs_per_barrier must be positive.")
+        if self.check_tours < 20:
+            raise ValueError("check_tours must be at least 20: fewer tours have no error.")
+        if self.betas is not None and self.reference != "prior":
+            raise ValueError(
+                "betas are those of the path from the prior; give reference='prior' with them."
+            )
+
+
+def find_model(model: pm.Model | None) -> pm.Model:
+    """Return the given model, or the one on the context stack."""
+    try:
+        return pm.modelcontext(model)
+    except TypeError as error:
+        raise ModelError("No model: call this inside `with model:`, or pass `model=`.") from error
+
+
+def compile_model(
+    model: pm.Model,
+    report: Callable[[str], None] = lambda line: None,
+    *,
+    check: bool = True,
+    kernel: Compound | None = None,
+    split: Split | None = None,
+) -> Prior:
+    """Compile the path of a model and its prior, and check it at draws from there.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    report : callable, optional
+        Called with a line of progress.
+    check : bool, default True
+    kernel : Compound, optional
+        What the density must offer to these kernels; by default the gradients of all variables,
+        which must be continuous.
+    split : Split, optional
+        Which terms are tempered; by default all.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model cannot be tempered; see their messages.
+    """
+    report("Compiling (the first time ever takes up to a minute)")
+    if kernel is None:
+        path = compile_path(model, split=split)
+    else:
+        names = kernel.gradient_names
+        path = compile_path(model, gradient=names, values=kernel.wants_values, split=split)
+    prior = compile_prior(path)
+    if check:
+        report("Checking the model at draws from the prior")
+        check_reference(prior)
+    return prior
+
+
+def compile_with_kernels(
+    model: pm.Model,
+    choice: KernelChoice,
+    target_accept: float,
+    report: Callable[[str], None] = lambda line: None,
+    *,
+    split: Split | None = None,
+) -> tuple[Prior, Compound]:
+    """Compile a model with the kernels that the user chose, or with the defaults for it.
+
+    A prior without random draws gets a wide law as reference, see `Split`.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model cannot be tempered, or not with these kernels; see their messages.
+    """
+    check_model(model)
+    layout = model_layout(model)
+    split = split_model(model) if split is None else split
+    kernel = assign_kernels(model, layout, choice, target_accept)
+    while True:
+        if kernel.prior_only and not split.normalized_prior:
+            raise ModelError(
+                f"The kernel {kernel.name!r} knows prior times tempered likelihood alone; it is "
+                "not for a prior that must be normalized too (tempered=, or a prior without "
+                "random draws)."
+            )
+        try:
+            return compile_model(model, report, kernel=kernel, split=split), kernel
+        except GradientError:
+            without = assign_kernels(model, layout, choice, target_accept, gradient=False)
+            if without.uses_gradient or not kernel.uses_gradient:
+                raise  # it is the user's own choice
+            kernel = without
+            report("The density has no gradient: slice sampling in place of HMC")
+        except UndrawableError as error:
+            split = split_model(model, split.tempered, (*split.wide, *error.names))
+            report(f"A wide law stands in for the prior of {', '.join(error.names)}")
+
+
+def warm_up_prior(
+    prior: Prior,
+    kernel: Compound,
+    options: Options,
+    rng: np.random.Generator,
+    *,
+    cores: int,
+    report: Callable[[str], None] = lambda line: None,
+) -> Warmup:
+    """Run the warm-up from the prior; warn if it did not settle."""
+    warmup = warm_up(
+        prior,
+        kernel,
+        rng,
+        ladder_move=options.ladder_move,
+        weight_adaptation=options.weight_adaptation,
+        betas=None if options.betas is None else check_betas(options.betas),
+        rungs_per_barrier=options.rungs_per_barrier,
+        cores=cores,
+        report=report,
+    )
+    if not warmup.converged:
+        rounds = "initial iterations" if options.weight_adaptation == "rts" else "weights"
+        warnings.warn(
+            f"The {rounds} did not settle in {len(warmup.rounds)} rounds: the last one "
+            f"visited a rung {np.exp(warmup.rounds[-1].max_log_off):.0f} times too often or too "
+            "rarely. Run more draws, and look at pmt.diagnose.",
+            TemperingWarning,
+            stacklevel=4,
+        )
+    return warmup
+
+
+def cycle_bound(plan: Plan) -> int:
+    """Bound the iterations without a visit to beta = 1, after which a chain counts as stuck."""
+    return CYCLE_BOUND * plan.ladder.n_rungs
+
+
+def stuck_message(plan: Plan, rung: int) -> str:
+    """Say where a chain hangs, and what to do."""
+    beta = plan.ladder.betas[rung]
+    return (
+        f"A chain has not come back to beta = 1 in {cycle_bound(plan)} iterations; it hangs at "
+        f"rung {rung} of {plan.ladder.n_rungs} (beta = {beta:.3g}). Likely the likelihood changes "
+        "abruptly there (a phase transition), or the kernel does not move: try a larger "
+        "target_accept, more rungs (rungs_per_barrier), or a tighter prior."
+    )

@@ -1,0 +1,150 @@
+"""A leg: chains of a frozen plan that run beside the main ones, for a fit or for a check."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
+from pymc_tempering.chain.loop import LOWEST, N_DIVERGENCES, N_STEPS, RUNG_STATS, STEPS, TOUR_START
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.rts import rts
+
+
+@dataclass(frozen=True, eq=False)
+class Leg:
+    """Chains of equal length, and what they found.
+
+    Attributes
+    ----------
+    plan : Plan
+    runs : tuple of ChainRun
+    """
+
+    plan: Plan
+    runs: tuple[ChainRun, ...]
+
+    @cached_property
+    def cycles(self) -> CycleStats:
+        """Statistics of the recorded cycles."""
+        return cycles_of(self.plan, self.runs)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """RTS estimate of this leg alone."""
+        return rts(self.cycles)
+
+    @property
+    def n_tours(self) -> int:
+        """Completed tours in all chains."""
+        return self.evidence.n_tours
+
+    @property
+    def n_steps(self) -> int:
+        """Evaluations of the density."""
+        return int(sum(run.record.scalars[: run.state.n_draws, N_STEPS].sum() for run in self.runs))
+
+    @property
+    def x(self) -> np.ndarray:
+        """Draws at beta = 1, shape (chain, draw, d), unconstrained."""
+        return np.array([run.record.x[: run.state.n_draws] for run in self.runs])
+
+    def refined_plan(self) -> Plan:
+        """Plan with the log Z-hat of this leg's own estimate."""
+        curve = self.evidence.log_z_curve
+        if not np.isfinite(curve).all():
+            return self.plan
+        return self.plan.with_ladder(self.plan.ladder.with_log_z(curve))
+
+    def posterior_sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
+
+        No more draws are taken than the weights are worth, by Kish's effective sample size. They
+        are in the order of the chains.
+        """
+        log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
+        states = np.concatenate([part[2] for run in self.runs for part in run.trace])
+        weights = self.plan.ladder.probabilities(log_ratio)[-1]
+        ess = weights.sum() ** 2 / (weights**2).sum()
+        index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
+        return states[np.sort(index)]
+
+
+def cycles_of(plan: Plan, runs: Sequence[ChainRun]) -> CycleStats:
+    """Statistics of recorded cycles in the form that estimators read."""
+    n = min(run.state.n_draws for run in runs)
+    per_rung = np.array([run.record.per_rung[:n] for run in runs])
+    scalars = np.array([run.record.scalars[:n] for run in runs])
+    ladder = plan.ladder
+    return CycleStats(
+        beta=ladder.betas,
+        log_z_ladder=ladder.log_z,
+        log_weight=ladder.log_weights,
+        **{name: per_rung[:, :, i] for i, name in enumerate(RUNG_STATS)},
+        tempering_steps=scalars[:, :, STEPS],
+        beta_min=ladder.betas[scalars[:, :, LOWEST].astype(int)],
+        n_divergences=scalars[:, :, N_DIVERGENCES],
+        tour_start=scalars[:, :, TOUR_START] != 0,
+    )
+
+
+def run_leg(
+    plan: Plan,
+    rng: np.random.Generator,
+    *,
+    n_chains: int,
+    n_draws: int,
+    cores: int,
+    min_tours: int = 0,
+    max_draws: int | None = None,
+    keep_states: bool = False,
+) -> Leg:
+    """Run a leg of `n_draws` draws a chain, and go on in equal parts until it has its tours.
+
+    Parameters
+    ----------
+    plan : Plan
+    rng : numpy.random.Generator
+    n_chains, n_draws, cores : int
+    min_tours : int, default 0
+        Tours of all chains together that the leg should complete.
+    max_draws : int, optional
+        Draws of each chain at which it stops all the same.
+    keep_states : bool, default False
+        Whether to keep the states of all iterations, for a fit.
+    """
+    runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
+    leg = _go_on(Leg(plan, tuple(runs)), n_draws, cores)
+    return lengthen(leg, min_tours=min_tours, max_draws=max_draws or n_draws, cores=cores)
+
+
+def lengthen(leg: Leg, *, min_tours: int, max_draws: int, cores: int) -> Leg:
+    """Go on with the chains of a leg until it has its tours, or `max_draws` draws each."""
+    while leg.n_tours < min_tours and leg.cycles.n_draws < max_draws:
+        missing = min_tours / max(leg.n_tours, 1) - 1
+        total = leg.cycles.n_draws
+        leg = _go_on(
+            leg, min(max_draws, total + int(np.ceil(total * min(1.0, 1.2 * missing)))), cores
+        )
+    return leg
+
+
+def _go_on(leg: Leg, n_draws: int, cores: int) -> Leg:
+    runs = list(leg.runs)
+    extend_runs(runs, n_draws)
+    if run_chains(leg.plan, runs, n_draws, cores=cores):
+        raise KeyboardInterrupt("Interrupted before sampling began.")
+    return Leg(leg.plan, tuple(runs))
+
+
+def extend_leg(leg: Leg, n_draws: int, cores: int) -> Leg:
+    """Go on with the chains of a leg to `n_draws` draws each."""
+    runs = list(leg.runs)
+    for run in runs:
+        run.keep_trace = False  # a fit has enough states from its beginning
+    extend_runs(runs, n_draws)
+    run_chains(leg.plan, runs, n_draws, cores=cores)
+    return Leg(leg.plan, tuple(runs))

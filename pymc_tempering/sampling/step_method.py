@@ -1,0 +1,300 @@
+"""`SimulatedTempering`, a PyMC step method like any other."""
+
+import inspect
+import logging
+import warnings
+from dataclasses import field, fields
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.blocking import PointType, StatsType
+from pymc.step_methods.compound import BlockedStep, StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import get_random_generator, get_value_vars_from_user_vars
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pymc_tempering.chain.draw_statistics import Schema
+from pymc_tempering.chain.plan import (
+    ChainState,
+    Plan,
+    clear_record,
+    make_runner,
+    new_record,
+    start_chain,
+)
+from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
+from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.terms import split_model
+from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.prior import Prior, Reference
+from pymc_tempering.sampling.choose_plan import prepare
+from pymc_tempering.sampling.prior_constant import with_normalizer
+from pymc_tempering.sampling.setup import (
+    Options,
+    compile_model,
+    compile_with_kernels,
+    cycle_bound,
+    find_model,
+    stuck_message,
+)
+
+logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+CHUNK = 2000
+"""Iterations between two looks at signals, so that Ctrl-C gets through."""
+
+
+@dataclass_state
+class SimulatedTemperingState(StepMethodState):
+    """Sampling state of the step method: everything that a chain needs to go on."""
+
+    state: ChainState | None = field(default=None)
+
+
+class SimulatedTempering(BlockedStep):
+    """Simulated tempering over all free variables of a model, for `pm.sample(step=...)`.
+
+    The warm-up (ladder, normalizing constants, step sizes and metrics) runs once, here in the
+    constructor; every chain then starts at a fresh draw from the reference and runs with
+    everything frozen. A step iterates until the chain is at beta = 1 again, so that each
+    recorded draw is a draw from the posterior. Its statistics carry what
+    `log_marginal_likelihood` needs.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        All free variables of the model; a part of them is refused.
+    model : pymc.Model, optional
+        By default the model on the context stack.
+    kernel : str, Kernel or dict, optional
+        What moves the variables at each temperature: a kernel or its name ("hmc", "nuts",
+        "slice", "metropolis", "gibbs") for all variables that it can move, or a mapping from the
+        names of variables to such. What is left open gets a default: HMC for real variables (slice
+        sampling where the density has no gradient), Gibbs for binary ones and for integers in
+        known bounds, slice sampling for other integers.
+    target_accept : float, default 0.8
+        Acceptance probability that the step size of each rung is tuned for, of kernels with
+        gradients that are chosen by name or by default.
+    tempered : sequence of str, optional
+        Likelihood terms and potentials that beta acts on; by default all. What is left out counts
+        to the prior: log Z is then that of the named terms under the *normalized* product of the
+        prior and the others. Its normalizing constant takes a run of its own, as it does for a
+        prior without random draws, and its error is in the mcse.
+    ladder_move : str, default "metropolized_gibbs"
+        How the chain moves on the ladder: "gibbs" draws beta given x (Carlson et al. 2016,
+        eq. 7), "metropolized_gibbs" the same without proposing to stay (Liu 1996),
+        "nonreversible" keeps a direction until a rejection (Sakai & Hukushima 2016).
+    weight_adaptation : {"rts", "wang_landau", "sams"}, default "rts"
+        How the warm-up learns the weights of the ladder, log Z-hat, before they are frozen: by
+        rounds of frozen weights with an RTS estimate after each (Carlson et al. 2016, section 2.4),
+        or at every iteration, by the Wang-Landau algorithm with gains of 1 / t in the end
+        (Belardinelli & Pereyra 2007) or by self-adjusted mixture sampling (Tan 2017; eq. 19 of
+        Carlson et al.).
+    reference : {"auto", "prior", "fitted"}, default "auto"
+        Distribution at beta = 0: the prior; a mixture of t's fitted to tempered draws; or
+        ("auto") the fitted one where fresh tours from the prior confirm it.
+    betas : sequence of float, optional
+        Inverse temperatures from 0 to 1; by default they are placed so that neighboring
+        rejection rates are equal.
+    rungs_per_barrier : float, default 1.5
+        Intervals of an automatic ladder, per unit of the barrier.
+    check_tours : int, default 100
+        Fresh tours from the prior that must confirm a fitted reference.
+    cores : int, default 1
+        Threads of the warm-up.
+    random_seed : int or numpy.random.Generator, optional
+        Seed of the warm-up; the seed of `pm.sample` is that of the chains.
+    rng : numpy.random.Generator, optional
+        Generator of the chains when the step method is used without `pm.sample`.
+    blocked : bool, default True
+        Given by PyMC; the variables are always one block.
+    initial_point, compile_kwargs : dict, optional
+        Given by PyMC and not used: chains start at draws from the reference.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model cannot be tempered; the message says why and what to do.
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_tempering as pmt
+    >>> with pm.Model():
+    ...     mu = pm.Normal("mu", 0, 10)
+    ...     y = pm.Normal("y", mu, 1, observed=[1.0, 2.0])
+    ...     step = pmt.SimulatedTempering(random_seed=1)
+    ...     idata = pm.sample(
+    ...         100, step=step, chains=2, cores=1, random_seed=2, progressbar=False, quiet=True
+    ...     )
+    >>> "rb_weight" in idata.sample_stats
+    True
+    """
+
+    name = "simulated_tempering"
+    default_blocked = True
+    # Chains start at a regeneration with everything frozen: there is nothing left to tune.
+    default_tune_steps = 0
+    _state_class = SimulatedTemperingState
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "SimulatedTempering":
+        """Look for a model first, so that its absence is said in our words."""
+        find_model(kwargs.get("model"))
+        return super().__new__(cls, *args, **kwargs)
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        model: pm.Model | None = None,
+        kernel: KernelChoice = None,
+        target_accept: float = 0.8,
+        tempered: Any = None,
+        ladder_move: str = "metropolized_gibbs",
+        weight_adaptation: str = "rts",
+        reference: str = "auto",
+        betas: Any = None,
+        rungs_per_barrier: float = 1.5,
+        check_tours: int = 100,
+        cores: int = 1,
+        random_seed: int | np.random.Generator | None = None,
+        rng: Any = None,
+        blocked: bool = True,
+        initial_point: PointType | None = None,
+        compile_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self.model = find_model(model)
+        self.vars = check_vars(self.model, vars)
+        options = Options(
+            ladder_move, reference, betas, rungs_per_barrier, check_tours, weight_adaptation
+        )
+        warmup_rng = np.random.default_rng(random_seed)
+        split = split_model(self.model, tempered)
+        prior, compound = compile_with_kernels(
+            self.model, kernel, target_accept, logger.info, split=split
+        )
+        prior = with_normalizer(
+            prior, self.model, kernel, target_accept, options, warmup_rng,
+            draws=1000, chains=4, cores=cores, report=logger.info,
+        )  # fmt: skip
+        self.prepared = prepare(
+            prior,
+            compound,
+            options,
+            warmup_rng,
+            cores=cores,
+            report=logger.info,
+        )
+        self.rng = get_random_generator(rng)
+        self.tune = False
+        self.state: ChainState | None = None
+        self._bind(self.prepared.plan, self.prepared.schema)
+
+    def _bind(self, plan: Plan, schema: Schema) -> None:
+        """Derive from the plan what the steps use."""
+        self.plan = plan
+        self.schema = schema
+        self.stats_dtypes = [schema.dtypes]
+        self.stats_dtypes_shapes = schema.dtypes_and_shapes
+        self._advance = make_runner(plan)
+        self._record = new_record(1, plan.ladder.n_rungs, plan.reference.path.dim)
+
+    def setup_chain(self, rng: np.random.Generator, tune: int, draws: int) -> None:
+        """Start a chain at a fresh draw from the reference."""
+        super().setup_chain(rng, tune, draws)
+        self.state = start_chain(self.plan, self.rng)
+
+    def step(self, point: PointType) -> tuple[PointType, StatsType]:
+        """Iterate until the chain is at beta = 1 again."""
+        if self.state is None:  # stepped by hand, without a sampling driver
+            self.setup_chain(self.rng, 0, 1)
+        assert self.state is not None
+        state, bound = self.state, cycle_bound(self.plan)
+        first = state.n_draws_ever == 0
+        clear_record(state)
+        warned = False
+        while state.n_draws == 0:
+            self._advance(state, self._record, 1, CHUNK)
+            if state.n_draws == 0 and state.steps_in_cycle > bound and not warned:
+                message = stuck_message(self.plan, state.rung)
+                if first:
+                    raise StuckChainError(message)
+                warnings.warn(message, TemperingWarning, stacklevel=2)
+                warned = True
+        state.n_draws_ever += 1
+        layout = self.plan.reference.path.layout
+        record, component = self._record, self.schema.components_of(self._record.x)
+        stats = self.schema.draw(
+            record.per_rung[0].copy(),
+            record.scalars[0],
+            None if component is None else component[0],
+        )
+        return layout.unravel(self._record.x[0]), [stats]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State without compiled functions, which do not travel between processes."""
+        kept = ("vars", "rng", "tune", "state", "schema")
+        plan = self.plan
+        return {name: getattr(self, name) for name in kept} | {
+            "model": self.model,
+            "split": plan.reference.path.split,
+            "frozen": {
+                f.name: getattr(plan, f.name) for f in fields(plan) if f.name != "reference"
+            },
+        }
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        """Compile again (from the disk cache) what did not travel."""
+        frozen, split = values.pop("frozen"), values.pop("split")
+        self.__dict__.update(values)
+        reference: Reference = compile_model(
+            self.model, check=False, kernel=frozen["kernel"], split=split
+        )
+        if self.schema.components is not None:
+            assert isinstance(reference, Prior)
+            reference = Fitted(reference, self.schema.components)
+        self._bind(Plan(reference, **frozen), self.schema)
+
+    @staticmethod
+    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[Any]]]:
+        columns = [
+            TextColumn("{task.fields[steps]}", table_column=Column("Steps/draw", ratio=1)),
+            TextColumn("{task.fields[beta_min]:.2g}", table_column=Column("Lowest beta", ratio=1)),
+        ]
+        return columns, {"steps": [0] * n_chains, "beta_min": [1.0] * n_chains}
+
+    @staticmethod
+    def _make_progressbar_update_functions() -> tuple[Any, ...]:
+        def update_stats(stats: dict[str, Any]) -> dict[str, Any]:
+            return {"steps": stats["tempering_steps"], "beta_min": stats["beta_min"]}
+
+        return (update_stats,)
+
+
+# PyMC's `__new__` takes anything; the arguments are those of `__init__`.
+_signature = inspect.signature(SimulatedTempering.__init__)
+SimulatedTempering.__signature__ = _signature.replace(
+    parameters=list(_signature.parameters.values())[1:]
+)
+
+
+def check_vars(model: pm.Model, given: Any) -> list[Any]:
+    """All value variables of the model; refused if only a part of them is given.
+
+    Raises
+    ------
+    ModelError
+        Naming the variables that are missing.
+    """
+    if given is None:
+        return list(model.value_vars)
+    given = list(given) if isinstance(given, list | tuple) else [given]
+    values = get_value_vars_from_user_vars(given, model)
+    missing = [value.name for value in model.value_vars if value not in values]
+    if missing:
+        raise ModelError(
+            "SimulatedTempering tempers the whole model and cannot leave variables to other step "
+            f"methods; missing: {', '.join(missing)}."
+        )
+    return list(model.value_vars)

@@ -1,0 +1,300 @@
+"""Gaussian mixtures as likelihoods: separated modes, a narrow spike, the classical twenty modes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike
+from scipy.special import gammaln, logsumexp, ndtr
+
+from pymc_tempering.testsystems.gauss_legendre import (
+    POINT,
+    Axis,
+    TemperedGrid,
+    graded_edges,
+    mean_and_variance,
+)
+from pymc_tempering.testsystems.system import FloatArray, Moments, TestSystem, element
+
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+# Kou, Zhou & Wong (2006), table 1.
+TWENTY_MEANS = np.array(
+    [
+        [2.18, 5.76], [8.67, 9.59], [4.24, 8.48], [8.41, 1.68], [3.93, 8.82],
+        [3.25, 3.47], [1.70, 0.50], [4.59, 5.60], [6.91, 5.81], [6.87, 5.40],
+        [5.41, 2.65], [2.70, 7.88], [4.98, 3.70], [1.14, 2.39], [8.33, 9.50],
+        [4.93, 1.50], [1.83, 0.09], [2.26, 0.31], [5.54, 6.86], [1.69, 8.11],
+    ]
+)  # fmt: skip
+
+
+def gaussian_mixture(
+    dim: int = 10,
+    weights: Sequence[float] = (0.65, 0.35),
+    separation: float = 12.0,
+    scale: float | Sequence[float] = 0.5,
+    positions: Sequence[float] | None = None,
+    prior_sd: float = 5.0,
+) -> TestSystem:
+    """Multiply a Gaussian prior by a mixture of isotropic Gaussians on one line.
+
+    ``x ~ Normal(m, prior_sd)`` and the potential log sum_i v_i N(x; mu_i, scale_i^2 I), with
+    all means on a line of an oblique direction through the prior mean m. The v_i, which add
+    up to one, are such that `weights` are the posterior's shares of the modes: with
+    N_i = N(mu_i; m, (prior_sd^2 + scale_i^2) I), v_i is proportional to weights_i / N_i, and
+
+        log Z(1) = log sum_i v_i N_i.
+
+    A power of a sum has no closed form. But log likelihood depends only on the position t
+    along the line and on the distance r from it, of which the prior is a Gaussian times a
+    chi density, so that a 2-D quadrature is exact for every beta and dimension.
+
+    Parameters
+    ----------
+    dim : int
+        Number of dimensions.
+    weights : sequence of float
+        Posterior probability of each mode at beta = 1; scaled to add up to one.
+    separation : float
+        Distance between neighboring means, in units of the largest scale.
+    scale : float or sequence of float
+        Standard deviation of each component.
+    positions : sequence of float, optional
+        Signed distances of the means from the prior mean; takes the place of `separation`. By
+        default evenly spaced, and about off-center by a tenth of their range.
+    prior_sd : float
+        Prior standard deviation in each dimension.
+
+    Returns
+    -------
+    TestSystem
+        Variable ``x`` of shape (dim,); the cdf is that of the position along the line. log Z
+        in nats.
+
+    Raises
+    ------
+    ValueError
+        If a weight or scale is not positive or the lengths differ.
+    """
+    shares = np.asarray(weights, dtype=np.float64)
+    shares = shares / shares.sum()
+    scales = np.broadcast_to(np.asarray(scale, dtype=np.float64), shares.shape)
+    if positions is None:
+        steps = np.arange(shares.size) - 0.4 * (shares.size - 1)
+        positions_ = steps * separation * scales.max()
+    else:
+        positions_ = np.asarray(positions, dtype=np.float64)
+    if positions_.shape != shares.shape or min(shares.min(), scales.min()) <= 0.0:
+        raise ValueError("weights and scales must be positive, and positions one per weight.")
+    return _collinear("gaussian_mixture", dim, shares, positions_, scales, prior_sd)
+
+
+def spike(
+    dim: int = 4,
+    share: float = 0.9,
+    spike_scale: float = 0.05,
+    broad_scale: float = 1.0,
+    separation: float = 3.0,
+    prior_sd: float = 3.0,
+) -> TestSystem:
+    """Put a narrow spike that holds most of the evidence beside a broad component.
+
+    A two-component `gaussian_mixture`. Below beta of about
+    1 - log(share / (1 - share)) / (dim * log(broad_scale / spike_scale)) the broad component
+    dominates, above it the spike, with nothing in between: a first-order transition, which no
+    ladder makes easy, because the log likelihood has two separate values there.
+
+    Parameters
+    ----------
+    dim : int
+        Number of dimensions.
+    share : float
+        The spike's posterior probability at beta = 1.
+    spike_scale, broad_scale : float
+        Standard deviations of the two components.
+    separation : float
+        Distance of the spike from the center of the broad component, in units of
+        `broad_scale`.
+    prior_sd : float
+        Prior standard deviation in each dimension.
+
+    Returns
+    -------
+    TestSystem
+        Variable ``x`` of shape (dim,), modes in the order (broad, spike); the cdf is that of
+        the position along the line through both. log Z in nats.
+
+    Raises
+    ------
+    ValueError
+        If `share` is not between 0 and 1.
+    """
+    if not 0.0 < share < 1.0:
+        raise ValueError(f"share must be between 0 and 1, got {share}.")
+    return _collinear(
+        "spike",
+        dim,
+        np.array([1.0 - share, share]),
+        broad_scale * separation * np.array([-0.3, 0.7]),
+        np.array([broad_scale, spike_scale]),
+        prior_sd,
+    )
+
+
+def twenty_modes(sigma: float = 0.1, weights: ArrayLike | None = None) -> TestSystem:
+    """Lay out the classical mixture of twenty Gaussians in the plane.
+
+    ``x ~ Uniform(0, 10)`` in both coordinates and the potential log sum_i w_i N(x; mu_i,
+    sigma^2 I) with the means of Kou, Zhou & Wong (2006, Annals of Statistics 34, table 1). Exact
+    by quadrature on a grid; at beta = 1 log Z = -log 100 + log of the mass inside of the
+    square, which is less than one since a mode lies on its border.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of each component.
+    weights : array_like of shape (20,), optional
+        Mixture weights, equal by default; scaled to add up to one.
+
+    Returns
+    -------
+    TestSystem
+        Variable ``x`` of shape (2,); the cdf is that of ``x[0]``. log Z in nats.
+
+    Raises
+    ------
+    ValueError
+        If there are not twenty positive weights.
+    """
+    mixture = np.full(20, 0.05) if weights is None else np.asarray(weights, dtype=np.float64)
+    if mixture.shape != (20,) or mixture.min() <= 0.0:
+        raise ValueError("weights must be twenty positive numbers.")
+    mixture = mixture / mixture.sum()
+    with pm.Model() as model:
+        x = pm.Uniform("x", 0.0, 10.0, shape=2)
+        pm.Potential("mixture", _log_mixture(x, TWENTY_MEANS, np.full(20, sigma), mixture))
+
+    def log_likelihood(u: FloatArray, v: FloatArray) -> FloatArray:
+        # A running logaddexp spares an array of twenty grids.
+        total = np.full(np.broadcast_shapes(u.shape, v.shape), -np.inf)
+        for weight, (first, second) in zip(mixture, TWENTY_MEANS, strict=True):
+            distance = (u - first) ** 2 + (v - second) ** 2
+            np.logaddexp(total, np.log(weight) - 0.5 * distance / sigma**2, out=total)
+        return total - LOG_2PI - 2.0 * np.log(sigma)
+
+    axis = Axis(np.linspace(0.0, 10.0, max(int(np.ceil(10.0 / sigma)), 20) + 1))
+    grid = TemperedGrid(
+        axis, axis, lambda u, v: np.full((u.size, v.size), -np.log(100.0)), log_likelihood
+    )
+
+    def moments(beta: float) -> Moments:
+        p = grid.probabilities(beta)
+        pairs = [mean_and_variance(grid.u, p), mean_and_variance(grid.v, p)]
+        return {"x": (np.array([m for m, _ in pairs]), np.array([v for _, v in pairs]))}
+
+    def mode_weights() -> FloatArray:
+        inside = ndtr((10.0 - TWENTY_MEANS) / sigma) - ndtr(-TWENTY_MEANS / sigma)
+        mass = mixture * inside.prod(axis=1)
+        return mass / mass.sum()
+
+    return TestSystem(
+        name="twenty_modes",
+        model=model,
+        dim=2,
+        n_modes=20,
+        exact_log_z=grid.log_z,
+        exact_moments=moments,
+        exact_cdf=grid.cdf,
+        statistic=element("x", 0),
+        statistic_name="x[0]",
+        mode_centers=TWENTY_MEANS.copy(),
+        exact_mode_weights=mode_weights,
+    )
+
+
+def _collinear(
+    name: str,
+    dim: int,
+    shares: FloatArray,
+    positions: FloatArray,
+    scales: FloatArray,
+    prior_sd: float,
+) -> TestSystem:
+    prior_mean = np.resize([1.0, -2.0, 0.5], dim)
+    direction = np.resize([2.0, -1.0, 3.0, 1.0], dim)
+    direction = direction / np.linalg.norm(direction)
+    means = prior_mean + positions[:, None] * direction
+    variances = prior_sd**2 + scales**2
+    log_overlaps = -0.5 * dim * (LOG_2PI + np.log(variances)) - 0.5 * positions**2 / variances
+    log_mixture = np.log(shares) - log_overlaps
+    log_mixture -= logsumexp(log_mixture)
+    with pm.Model() as model:
+        x = pm.Normal("x", prior_mean, prior_sd, shape=dim)
+        pm.Potential("mixture", _log_mixture(x, means, scales, np.exp(log_mixture)))
+
+    def log_prior(t: FloatArray, r: FloatArray) -> FloatArray:
+        along = -0.5 * (t / prior_sd) ** 2 - 0.5 * LOG_2PI - np.log(prior_sd)
+        if dim == 1:
+            return along
+        m = dim - 1
+        chi = (m - 1) * np.log(r) - 0.5 * (r / prior_sd) ** 2 - m * np.log(prior_sd)
+        return along + chi - (0.5 * m - 1.0) * np.log(2.0) - gammaln(0.5 * m)
+
+    def log_likelihood(t: FloatArray, r: FloatArray) -> FloatArray:
+        total = np.full(np.broadcast_shapes(t.shape, r.shape), -np.inf)
+        for log_weight, position, scale in zip(log_mixture, positions, scales, strict=True):
+            constant = log_weight - 0.5 * dim * (LOG_2PI + 2.0 * np.log(scale))
+            distance = (t - position) ** 2 + r**2
+            np.logaddexp(total, constant - 0.5 * distance / scale**2, out=total)
+        return total
+
+    grid = TemperedGrid(
+        _line_axis(positions, scales, prior_sd),
+        POINT if dim == 1 else _distance_axis(dim, scales, prior_sd),
+        log_prior,
+        log_likelihood,
+    )
+
+    def moments(beta: float) -> Moments:
+        p = grid.probabilities(beta)
+        mean, variance = mean_and_variance(grid.u, p)
+        across = float(np.sum(grid.v**2 * p)) / max(dim - 1, 1)
+        x_variance = variance * direction**2 + across * (1.0 - direction**2)
+        return {"x": (prior_mean + mean * direction, x_variance)}
+
+    shrinkage = prior_sd**2 / variances
+    return TestSystem(
+        name=name,
+        model=model,
+        dim=dim,
+        n_modes=shares.size,
+        exact_log_z=grid.log_z,
+        exact_moments=moments,
+        exact_cdf=grid.cdf,
+        statistic=lambda draws: (np.asarray(draws["x"]) - prior_mean) @ direction,
+        statistic_name="position along the line through the means",
+        mode_centers=prior_mean + (shrinkage * positions)[:, None] * direction,
+        exact_mode_weights=shares.copy,
+    )
+
+
+def _line_axis(positions: FloatArray, scales: FloatArray, prior_sd: float) -> Axis:
+    lower = min(-10.0 * prior_sd, float(np.min(positions - 12.0 * scales)))
+    upper = max(10.0 * prior_sd, float(np.max(positions + 12.0 * scales)))
+    return Axis(graded_edges(lower, upper, positions, scales))
+
+
+def _distance_axis(dim: int, scales: FloatArray, prior_sd: float) -> Axis:
+    upper = prior_sd * (np.sqrt(dim) + 10.0)
+    distinct = np.unique(scales)
+    return Axis(graded_edges(0.0, upper, np.zeros(distinct.size), distinct))
+
+
+def _log_mixture(
+    x: pt.TensorVariable, means: FloatArray, scales: FloatArray, weights: FloatArray
+) -> pt.TensorVariable:
+    constant = np.log(weights) - 0.5 * means.shape[1] * (LOG_2PI + 2.0 * np.log(scales))
+    distance = ((x[None, :] - means) ** 2).sum(axis=1)
+    return pt.logsumexp(constant - 0.5 * distance / scales**2)

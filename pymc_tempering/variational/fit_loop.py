@@ -1,0 +1,214 @@
+"""The loop of a fit: stages of compiled steps, with history, callbacks and the best parameters."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite, isnan
+
+import numpy as np
+from pymc.variational.opvi import Approximation
+
+from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.exceptions import LikelihoodError
+from pymc_tempering.variational.objective import Likelihood
+from pymc_tempering.variational.temper import Temper
+
+KEEP_EVERY = 100
+"""Iterations between two copies of the parameters."""
+
+Parameters = dict[str, FloatArray]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A copy of the parameters, and how good the iterations after it were.
+
+    Attributes
+    ----------
+    cold : bool
+        Whether they come from the stage at T = 1.
+    iteration : int
+    params : dict of ndarray
+    loss : float
+        Median of the losses that followed; infinite as long as none did.
+    """
+
+    cold: bool
+    iteration: int
+    params: Parameters
+    loss: float = float("inf")
+
+
+@dataclass
+class Run:
+    """What changes while a fit runs.
+
+    Attributes
+    ----------
+    approx : Approximation
+    step : callable
+        The compiled step.
+    likelihood : Likelihood
+        Takes the temperatures.
+    losses, elbo, inverse_temperature : ndarray
+        History, filled up to ``n``.
+    q, q_iteration : list
+        q(T) and the iterations from which on it was in force.
+    best, last : Kept, optional
+    stopped : str
+        "" or why the last stage ended early: "callback", "interrupted", "not finite".
+    at : float
+        E[1/T] of the latest iteration.
+    """
+
+    approx: Approximation
+    step: Callable[[], Sequence[np.ndarray]]
+    likelihood: Likelihood
+    losses: FloatArray = field(default_factory=lambda: np.empty(0))
+    elbo: FloatArray = field(default_factory=lambda: np.empty(0))
+    inverse_temperature: FloatArray = field(default_factory=lambda: np.empty(0))
+    n: int = 0
+    q: list[FloatArray] = field(default_factory=list)
+    q_iteration: list[int] = field(default_factory=list)
+    best: Kept | None = None
+    last: Kept | None = None
+    stopped: str = ""
+    at: float = 1.0
+
+
+def advance(
+    run: Run,
+    temper: Temper,
+    n: int,
+    *,
+    cold: bool,
+    block: int,
+    callbacks: Sequence[Callable[..., None]] = (),
+    show: Callable[[Run], None] = lambda run: None,
+    finished: Callable[[Run, Temper, int], bool] = lambda run, temper, begin: False,
+) -> Temper:
+    """Run one stage of up to ``n`` iterations and return its temperatures.
+
+    Parameters
+    ----------
+    run : Run
+        Is changed.
+    temper : Temper
+        Temperatures of the stage, updated after every ``block`` iterations.
+    n : int
+        Iterations.
+    cold : bool
+        Whether this is the stage at T = 1, whose best parameters count; in a tempered stage,
+        whose objective changes, it is the last ones that do.
+    block : int
+        Iterations between two updates of the temperatures.
+    callbacks : sequence of callable
+        As PyMC's: (approx, losses, i); StopIteration ends the stage.
+    show : callable
+        Called after each block.
+    finished : callable
+        (run, temper, begin of the stage) to whether the stage may end early.
+    """
+    run.stopped = ""
+    begin, end = run.n, run.n + n
+    _reserve(run, end)
+    try:
+        while run.n < end:
+            _keep(run, cold)
+            setting = temper.setting(run.n - begin)
+            run.likelihood.set_weights(setting.weights)
+            if (q := temper.q) is not None and not (cold and run.n > begin):
+                run.q.append(q)
+                run.q_iteration.append(run.n)
+            energies = []
+            for _ in range(min(block, end - run.n)):
+                loss, elbo, *energy = run.step()
+                inverse = setting.inverse_temperature
+                if energy:
+                    energies.append(np.atleast_1d(energy[0]))
+                    inverse = float(energies[-1][0]) if isnan(inverse) else inverse
+                value, run.at = float(loss) - setting.offset, inverse
+                if not isfinite(value):
+                    run.stopped = "not finite"
+                    return temper
+                run.losses[run.n], run.elbo[run.n] = value, elbo
+                run.inverse_temperature[run.n] = inverse
+                run.n += 1
+                for callback in callbacks:
+                    callback(run.approx, run.losses[: run.n], run.n)
+            temper = temper.after(np.array(energies))
+            show(run)
+            if finished(run, temper, begin):
+                break
+    except StopIteration:
+        run.stopped = "callback"
+    except KeyboardInterrupt:
+        run.stopped = "interrupted"
+    if not _finite(parameters(run.approx)):
+        run.stopped = "not finite"
+    return temper
+
+
+def _reserve(run: Run, size: int) -> None:
+    for name in ("losses", "elbo", "inverse_temperature"):
+        old = getattr(run, name)[: run.n]
+        setattr(run, name, np.concatenate([old, np.full(size - run.n, np.nan)]))
+
+
+def parameters(approx: Approximation) -> Parameters:
+    """Copy the parameters of an approximation, by name."""
+    return {name: np.array(p.get_value()) for name, p in approx.groups[0].shared_params.items()}
+
+
+def set_parameters(approx: Approximation, params: Parameters) -> None:
+    """Put parameters into an approximation."""
+    for name, shared in approx.groups[0].shared_params.items():
+        shared.set_value(params[name].astype(shared.dtype))
+
+
+def _finite(params: Parameters) -> bool:
+    return all(np.isfinite(value).all() for value in params.values())
+
+
+def _judged(run: Run, kept: Kept) -> Kept:
+    since = run.losses[kept.iteration : run.n]
+    loss = float(np.median(since)) if since.size else float("inf")
+    return replace(kept, loss=loss)
+
+
+def _better(new: Kept, old: Kept | None) -> bool:
+    """Losses compare at T = 1 alone; before it, the later parameters are the better ones."""
+    return old is None or not (new.cold and old.cold) or new.loss < old.loss
+
+
+def _keep(run: Run, cold: bool) -> None:
+    """Copy the parameters every so often; the copy before is judged by what followed it."""
+    last = run.last
+    if last is not None:
+        if last.cold == cold and run.n - last.iteration < KEEP_EVERY:
+            return
+        if _better(judged := _judged(run, last), run.best):
+            run.best = judged
+    run.last = Kept(cold, run.n, parameters(run.approx))
+
+
+def restore_best(run: Run) -> Kept:
+    """Go back to the best parameters so far, after a loss that is not finite.
+
+    Raises
+    ------
+    LikelihoodError
+        If the very first loss was not finite, so that there are none.
+    """
+    best = run.best
+    if run.last is not None:
+        last = _judged(run, run.last)
+        if np.isfinite(last.loss) and _finite(last.params) and _better(last, best):
+            best = last
+    if best is None:
+        raise LikelihoodError(
+            "The ELBO is not finite at the first iteration, so that there is nothing to fit from. "
+            "Look at the model's terms with model.debug(), or pass start= with values inside "
+            "their support, and a small start_sigma=."
+        )
+    set_parameters(run.approx, best.params)
+    return best

@@ -1,0 +1,1 @@
+"""Tempered normalizers of likelihood terms, and their prior average C(T)."""

@@ -1,0 +1,204 @@
+"""The tempered partition function C(T) of a PyMC model: the prior average of its normalizers."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+
+from pymc_tempering.exceptions import ModelError, NormalizerError, TemperingWarning
+from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
+from pymc_tempering.variational.normalizers.groups import Constant, Group, build_groups
+from pymc_tempering.variational.normalizers.line_average import line_average
+from pymc_tempering.variational.normalizers.particle_average import N_GROUPS, particle_average
+from pymc_tempering.variational.normalizers.tails import diverges, infinite_error
+from pymc_tempering.variational.normalizers.terms import check_temperatures
+
+LARGE_ERROR = 0.5
+"""Warn above this error, in nats: the delta method no longer holds."""
+
+LOW_ACCEPTANCE = 0.4
+"""Warn below this acceptance of the moves."""
+
+SEARCH_DRAWS = 1000
+"""Prior draws that say where the prior's bulk is."""
+
+
+@dataclass(frozen=True)
+class LogPartition:
+    """The tempered partition function at several temperatures.
+
+    Attributes
+    ----------
+    temperatures : array, shape (M,)
+    log_c : array, shape (M,)
+        log C(T), in nats.
+    mcse : array, shape (M,)
+        Its Monte Carlo standard error (nats); 0 where nothing was drawn.
+    ess : array, shape (M,)
+        Effective sample size of the average, 1 / (mcse^2 + 1 / draws): Kish's for a plain average
+        over prior draws; infinite where nothing was drawn.
+    method : tuple of str
+        How each entry was found: "exact" (the normalizers depend on no free variable, or T = 1),
+        "quadrature" (on one scalar, or several apart), "annealed" (on several together).
+    """
+
+    temperatures: np.ndarray
+    log_c: np.ndarray
+    mcse: np.ndarray
+    ess: np.ndarray
+    method: tuple[str, ...]
+
+
+def log_partition(
+    model: pm.Model | None = None,
+    temperatures: Sequence[float] | np.ndarray = (1.0,),
+    *,
+    draws: int = 4000,
+    random_seed: int | None = None,
+) -> LogPartition:
+    r"""Log of the tempered partition function of a model.
+
+    .. math:: C(T) = \int p(\theta) \prod_i \int p(x_i \mid \theta)^{1/T} \, dx_i \, d\theta
+
+    Equation (13) of Mandt et al. (2016), with the likelihood terms of the model: the inner
+    integrals are `log_tempered_normalizer`. Their product grows as a power of the number of data,
+    so that an average over prior draws is soon one over its largest term. Instead, terms that
+    share no free variable are averaged apart; where nothing is free the value is exact; where one
+    scalar is, quadrature is used; else particles are annealed from the prior up the temperatures.
+    With `total_size` each datum's normalizer counts as often as its likelihood does, and the data
+    behind a `pm.Minibatch` are all used.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        The model on the context stack by default.
+    temperatures : array-like, shape (M,), default (1.0,)
+        Increasing, none below 1.
+    draws : int, default 4000
+        Particles of the annealing, in 16 independent groups.
+    random_seed : int, optional
+        Seed of the prior draws and the particles.
+
+    Returns
+    -------
+    LogPartition
+        Values and errors in nats.
+
+    Raises
+    ------
+    NormalizerError
+        A term without a normalizer (a potential, say); C(T) is infinite, which is tested
+        on the tails of the prior before anything is averaged.
+    ModelError
+        Nothing observed; a prior that cannot be drawn from; discrete free variables.
+    ValueError
+        Temperatures that are below 1 or do not increase; too few draws.
+
+    Warns
+    -----
+    TemperingWarning
+        The error is large, or the moves of the particles are hardly ever accepted.
+
+    Examples
+    --------
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0.0, 10.0)
+    ...     y = pm.Normal("y", mu, 2.0, observed=np.zeros(100))
+    >>> pmt.log_partition(model, [1.0, 2.0, 4.0]).log_c.round(3)
+    array([  0.   , 115.262, 190.221])
+    """
+    try:
+        model = pm.modelcontext(model)
+    except TypeError as error:
+        raise ModelError("No model: call this inside `with model:`, or pass `model=`.") from error
+    grid = check_temperatures(temperatures)
+    if draws < 10 * N_GROUPS:
+        raise ValueError(f"draws must be at least {10 * N_GROUPS}, not {draws}.")
+    seeds = np.random.SeedSequence(random_seed)
+    rng = np.random.default_rng(seeds)
+    constants, groups = build_groups(model)
+    hot = grid[grid > 1.0]
+    log_c, variance = np.zeros(len(hot)), np.zeros(len(hot))
+    for constant in constants:
+        log_c += _constant_values(constant, hot)
+    searched = [_search(group, hot, int(rng.integers(2**31))) for group in groups]
+    kind = "exact"
+    for group, found in zip(groups, searched, strict=True):
+        if group.dim == 1:
+            kind = "quadrature" if kind == "exact" else kind
+            log_c += [line_average(group, found, T)[0] for T in hot]
+            continue
+        kind = "annealed"
+        if hot.size:
+            particles = group.sample(draws, int(rng.integers(2**31)))
+            average = particle_average(group, particles, hot, rng)
+            log_c += average.log_c
+            variance += average.mcse**2
+            _warn(group, hot, average.mcse, average.accept)
+    n_cold = len(grid) - len(hot)
+    mcse = np.r_[np.zeros(n_cold), np.sqrt(variance)]
+    with np.errstate(divide="ignore"):
+        ess = np.where(mcse > 0.0, 1.0 / (mcse**2 + 1.0 / draws), np.inf)
+    return LogPartition(
+        grid, np.r_[np.zeros(n_cold), log_c], mcse, ess, ("exact",) * n_cold + (kind,) * len(hot)
+    )
+
+
+def _constant_values(constant: Constant, hot: np.ndarray) -> np.ndarray:
+    """Values of a normalizer without free variables; refused where it is infinite."""
+    values = np.array([constant.value(T) for T in hot])
+    if not np.isfinite(values).all():
+        raise NormalizerError(
+            f"The tempered normalizer of {constant.term!r} is infinite at T = "
+            f"{hot[~np.isfinite(values)][0]:g}: its tails are too heavy. Only temperatures below "
+            f"{constant.limit:g} work; of the fits, {WITHOUT_NORMALIZER}."
+        )
+    return values
+
+
+def _search(group: Group, hot: np.ndarray, seed: int) -> np.ndarray:
+    """Prior draws of a group, after a check that its average is finite at all temperatures."""
+    draws = group.sample(SEARCH_DRAWS, seed)
+    for place, T in enumerate(hot):
+        log_prior, log_c, _, _ = group.evaluate(draws, T)
+        if np.isposinf(log_c).any():
+            limit = float(np.min(group.limit(SEARCH_DRAWS, seed)))
+            raise NormalizerError(
+                f"The tempered normalizer of {group.describe()} is infinite at T = {T:g} for "
+                f"{np.isposinf(log_c).mean():.1%} of the prior draws, so C(T) is infinite: the "
+                f"tails of the likelihood are too heavy there. At these draws only temperatures "
+                f"below {limit:g} work; bound the prior of what rules the tails, or use "
+                f'normalizer="local"; of the fits, {WITHOUT_NORMALIZER}.'
+            )
+        if (bad := np.isnan(log_c) | np.isnan(log_prior)).any():
+            raise NormalizerError(
+                f"The tempered normalizer of {group.describe()} is not a number at T = {T:g} for "
+                f"{bad.mean():.1%} of the prior draws: a sum gets too long, a quadrature fails its "
+                "own check, or a parameter leaves its bounds. Evaluate log_tempered_normalizer at "
+                f"such values to see which; of the fits, {WITHOUT_NORMALIZER}."
+            )
+        if along := diverges(group, draws, T, seed):
+            raise infinite_error(group, T, f" for {along}", hot[:place])
+    return draws
+
+
+def _warn(group: Group, hot: np.ndarray, mcse: np.ndarray, accept: float) -> None:
+    """Say when the annealing is not to be relied on."""
+    if (large := ~(mcse < LARGE_ERROR)).any():
+        warnings.warn(
+            f"log C(T) has a standard error of {mcse[large][0]:.2g} nats at T = "
+            f"{hot[large][0]:g} (normalizer of {group.describe()}). Use more draws or lower "
+            "temperatures.",
+            TemperingWarning,
+            stacklevel=3,
+        )
+    if accept < LOW_ACCEPTANCE:
+        warnings.warn(
+            f"The moves that anneal the normalizer of {group.describe()} are accepted only "
+            f"{accept:.0%} of the time; the stated error may be too small. Use more draws, or a "
+            "smoother prior.",
+            TemperingWarning,
+            stacklevel=3,
+        )

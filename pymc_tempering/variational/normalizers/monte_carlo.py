@@ -1,0 +1,81 @@
+"""Monte Carlo, the last resort: a tempered normalizer from draws, refused where that is useless."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+from arviz_stats.base import array_stats
+from pytensor.graph.basic import Variable
+from scipy.special import logsumexp
+
+from pymc_tempering.exceptions import NormalizerError
+from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, describe
+from pymc_tempering.variational.normalizers.log_normalizer import as_temperature, check_random
+
+MAX_KHAT = 0.5
+"""Above it the weights have no finite variance, and so no error."""
+
+
+@dataclass(frozen=True)
+class MonteCarloNormalizer:
+    """A tempered normalizer from draws.
+
+    Attributes
+    ----------
+    log_c, mcse : float
+        Value and standard error (nats).
+    khat : float
+        Pareto tail index of the weights.
+    """
+
+    log_c: float
+    mcse: float
+    khat: float
+
+
+def monte_carlo_normalizer(
+    rv: Variable, T: float, *, draws: int = 10_000, random_seed: int | None = None
+) -> MonteCarloNormalizer:
+    """Average p(x)^(1 / T - 1) over draws from p, for one variable with fixed parameters.
+
+    The tail is where a temperature above 1 puts mass and draws from p are rare: the weights of a
+    d-dimensional normal have infinite variance from T = 2 on. Where their Pareto index says so the
+    number is refused.
+
+    Parameters
+    ----------
+    rv : TensorVariable
+        A scalar or multivariate random variable without batch dimensions.
+    T : float
+        Temperature, at least 1.
+    draws : int, default 10000
+    random_seed : int, optional
+
+    Returns
+    -------
+    MonteCarloNormalizer
+
+    Raises
+    ------
+    NormalizerError
+        Batch dimensions, or weights without finite variance.
+    """
+    rv = check_random(rv)
+    as_temperature(T)
+    if rv.type.ndim != rv.owner.op.ndim_supp:
+        raise NormalizerError(f"{describe(rv)} has batch dimensions: give one element of it.")
+    log_p = pm.logp(rv, value := rv.type(), warn_rvs=False)
+    density = pm.compile([value], log_p, mode="FAST_COMPILE")
+    x = pm.draw(rv, draws=draws, random_seed=random_seed, mode="FAST_COMPILE")
+    log_weight = np.array([float(density(one)) for one in x]) * (1.0 / T - 1.0)
+    spread = float(np.ptp(log_weight))
+    khat = float(array_stats.psislw(-log_weight)[1]) if spread > 1e-12 else -np.inf
+    if not khat < MAX_KHAT:
+        raise NormalizerError(
+            f"The tempered normalizer of {describe(rv)} at T = {T:g} cannot be had from draws: the "
+            f"Pareto index of the weights is {khat:.2f}, above {MAX_KHAT}, so they have no finite "
+            f"variance. Use a lower temperature; of the fits, {WITHOUT_NORMALIZER}."
+        )
+    log_c = float(logsumexp(log_weight) - np.log(draws))
+    mcse = float(np.std(np.exp(log_weight - log_c), ddof=1) / np.sqrt(draws))
+    return MonteCarloNormalizer(log_c, mcse, khat)

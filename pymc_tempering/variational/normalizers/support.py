@@ -1,0 +1,211 @@
+"""The support of a univariate density, and the map from the real line onto it.
+
+A density is integrated over y in R with x = x(y): the identity, an exponential or a sigmoid, so
+that the ends of the support are at infinity and p(x) |dx / dy| is smooth where p is smooth inside.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.continuous import RiceRV, SkewNormalRV, WaldRV
+from pymc.distributions.custom import CustomSymbolicDistRV
+from pymc.distributions.dist_math import check_parameters, i0e, normal_lcdf
+from pymc.distributions.distribution import support_point
+from pymc.distributions.shape_utils import change_dist_size, implicit_size_from_params
+from pymc.distributions.transforms import _default_transform
+from pymc.distributions.truncated import TruncatedRV
+from pymc.logprob.transforms import (
+    CircularTransform,
+    IntervalTransform,
+    LogOddsTransform,
+    LogTransform,
+)
+from pytensor.graph.basic import Variable
+from pytensor.graph.op import Op
+from pytensor.graph.replace import vectorize_graph
+
+from pymc_tempering.exceptions import NormalizerError
+from pymc_tempering.variational.normalizers.dispatch import (
+    WITHOUT_NORMALIZER,
+    describe,
+    is_unbounded,
+    params_of,
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The map from the real line onto an interval.
+
+    Attributes
+    ----------
+    to_x, to_y : callable
+        The map and its inverse.
+    log_jacobian : callable
+        log |dx / dy| as a function of y.
+    limit : float
+        Largest |y| that leaves x different from the ends of the interval in floating point.
+    """
+
+    to_x: Callable[[Variable], Variable]
+    to_y: Callable[[Variable], Variable]
+    log_jacobian: Callable[[Variable], Variable]
+    limit: float
+
+
+def line_onto(lower: Any, upper: Any) -> Line:
+    """Map onto (lower, upper); an end that is None or an infinite constant is open."""
+    if is_unbounded(lower) and is_unbounded(upper):
+        return Line(lambda y: y, lambda x: x, pt.zeros_like, 1e30)
+    if is_unbounded(upper):
+        return Line(lambda y: lower + pt.exp(y), lambda x: pt.log(x - lower), lambda y: y, 300.0)
+    if is_unbounded(lower):
+        return Line(lambda y: upper - pt.exp(-y), lambda x: -pt.log(upper - x), lambda y: -y, 300.0)
+
+    def to_x(y: Variable) -> Variable:
+        return lower + (upper - lower) * pt.sigmoid(y)
+
+    def log_jacobian(y: Variable) -> Variable:
+        return pt.log(upper - lower) - pt.softplus(y) - pt.softplus(-y)
+
+    return Line(to_x, lambda x: pt.log(x - lower) - pt.log(upper - x), log_jacobian, 36.0)
+
+
+@singledispatch
+def support_of(op: Op, rv: Variable) -> tuple[Any, Any]:
+    """Return ends of the support, None for infinite ones: what PyMC's default transform says."""
+    transform = _default_transform(op, rv)
+    if transform is None:
+        return None, None
+    if isinstance(transform, LogTransform):
+        return 0.0, None
+    if isinstance(transform, LogOddsTransform):
+        return 0.0, 1.0
+    if isinstance(transform, CircularTransform):
+        return -np.pi, np.pi
+    if isinstance(transform, IntervalTransform):
+        return transform.args_fn(*rv.owner.inputs)
+    raise NormalizerError(
+        f"The support of {describe(rv)} is not known (its default transform is {transform}), so "
+        f"its density cannot be integrated. Of the fits, {WITHOUT_NORMALIZER}."
+    )
+
+
+@support_of.register(CustomSymbolicDistRV)
+def custom_support(op: Op, rv: Variable) -> tuple[Any, Any]:
+    """PyMC's LogitNormal is such a one, without a transform."""
+    if type(op).__name__ == "LogitNormal":
+        return 0.0, 1.0
+    return support_of.dispatch(object)(op, rv)
+
+
+@support_of.register(WaldRV)
+def wald_support(op: Op, rv: Variable) -> tuple[Any, Any]:
+    """Return the shift alpha is its lower end."""
+    return params_of(rv)[2], None
+
+
+def intersect(ends: tuple[Any, Any], lower: Any, upper: Any) -> tuple[Any, Any]:
+    """Part of an interval that lies between two bounds."""
+    low, high = ends
+    if not is_unbounded(lower):
+        low = lower if is_unbounded(low) else pt.maximum(low, lower)
+    if not is_unbounded(upper):
+        high = upper if is_unbounded(high) else pt.minimum(high, upper)
+    return low, high
+
+
+def base_of(rv: Variable) -> Variable:
+    """Untruncated variable below a truncated one."""
+    *rv_inputs, _, _ = rv.owner.inputs
+    return rv.owner.op.base_rv_op.make_node(*rv_inputs).default_output()
+
+
+@support_of.register(TruncatedRV)
+def truncated_support(op: Op, rv: Variable) -> tuple[Any, Any]:
+    """Support of the base between the bounds."""
+    base = base_of(rv)
+    *_, lower, upper = rv.owner.inputs
+    return intersect(support_of(base.owner.op, base), lower, upper)
+
+
+def smallest(rv: Variable) -> Variable:
+    """Return same variable in the shape that its parameters have, without its size."""
+    op = rv.owner.op
+    params = op.dist_params(rv.owner)
+    ndims = getattr(op, "ndims_params", None)
+    if isinstance(op, TruncatedRV) or ndims is None:
+        return rv
+    try:
+        return change_dist_size(rv, implicit_size_from_params(*params, ndims_params=ndims))
+    except (NotImplementedError, TypeError):
+        return rv
+
+
+@singledispatch
+def center_of(op: Op, rv: Variable) -> Variable:
+    """Return a point of the support not far from the bulk: PyMC's support point."""
+    return support_point(smallest(rv))
+
+
+@center_of.register(TruncatedRV)
+def truncated_center(op: Op, rv: Variable) -> Variable:
+    """Center of the base if it lies inside, else a point inside."""
+    base = base_of(rv)
+    return moved_inside(center_of(base.owner.op, base), *support_of(op, rv))
+
+
+def moved_inside(center: Variable, low: Any, high: Any) -> Variable:
+    """Return a center if it lies between two ends, else a point that does."""
+    if is_unbounded(low) and is_unbounded(high):
+        return center
+    if is_unbounded(high):
+        return pt.switch(center > low, center, low + 1e-3 * (1 + pt.abs(low)))
+    if is_unbounded(low):
+        return pt.switch(center < high, center, high - 1e-3 * (1 + pt.abs(high)))
+    inside = pt.and_(center > low, center < high)
+    return pt.switch(inside, center, 0.5 * (low + high))
+
+
+@singledispatch
+def log_density(op: Op, rv: Variable, x: Variable) -> Variable:
+    """PyMC's log density at x, which has one more axis in front than the variable."""
+    try:
+        return pm.logp(rv, x, warn_rvs=False)
+    except (NotImplementedError, ValueError, TypeError):
+        value = rv.type()
+        return vectorize_graph(pm.logp(rv, value, warn_rvs=False), {value: x})
+
+
+@log_density.register(TruncatedRV)
+def truncated_log_density(op: Op, rv: Variable, x: Variable) -> Variable:
+    """PyMC's, with the base's own density where it is replaced below."""
+    base = base_of(rv)
+    if log_density.dispatch(type(base.owner.op)) is log_density.dispatch(object):
+        return pm.logp(rv, x, warn_rvs=False)
+    inside = center_of(op, rv)
+    log_mass = pm.logp(base, inside) - pm.logp(rv, inside)
+    return log_density(base.owner.op, base, x) - log_mass
+
+
+@log_density.register(RiceRV)
+def rice_log_density(op: Op, rv: Variable, x: Variable) -> Variable:
+    """PyMC's takes the logarithm of a product that underflows in the tail."""
+    b, sigma = params_of(rv)
+    z = x / sigma
+    res = pt.log(z) - 0.5 * (z - b) ** 2 + pt.log(i0e(z * b)) - pt.log(sigma)
+    return check_parameters(res, sigma > 0, b >= 0, msg="sigma > 0, b >= 0")
+
+
+@log_density.register(SkewNormalRV)
+def skew_normal_log_density(op: Op, rv: Variable, x: Variable) -> Variable:
+    """PyMC's takes log(1 + erf), which cancels in the short tail."""
+    mu, sigma, alpha = params_of(rv)
+    z = (x - mu) / sigma
+    res = np.log(2.0) - 0.5 * z**2 - 0.5 * np.log(2 * np.pi) - pt.log(sigma)
+    return check_parameters(res + normal_lcdf(0.0, 1.0, alpha * z), sigma > 0, msg="sigma > 0")

@@ -1,0 +1,299 @@
+"""Rounds of the warm-up that learn log Z-hat: by RTS after each round, or at every iteration."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE, REF_USED, VISITS, Record
+from pymc_tempering.chain.plan import (
+    REFERENCE_BATCH,
+    ChainState,
+    Plan,
+    clear_record,
+    make_runner,
+    new_record,
+)
+from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.warmup.stochastic_approximation import (
+    BURN_IN,
+    GAIN,
+    LOG_F,
+    SAMS,
+    WANG_LANDAU,
+    T,
+    adapt,
+    new_schedule,
+)
+
+N_BATCHES = 8
+"""Parts of a round of one chain, for the error of an occupancy."""
+
+
+MAX_ERROR = 0.7
+"""Error of log occupancy above which a rung was hardly seen: two batches of a round hold it all."""
+
+MAX_BLIND_STEP = 1.0
+"""Nats that log Z-hat may move between two rungs of which one was hardly seen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What a round of C chains taught.
+
+    Attributes
+    ----------
+    log_z : array, shape (K,)
+        Log Z-hat after the round, in nats.
+    off, error : array, shape (K,)
+        log(c_k / r_k) of the occupancies c_k, and its error. Where log Z-hat adapts within the
+        round they are those of its second half.
+    log_ratio : array, shape (C, n)
+    counts : array, shape (K,)
+        The mixture that `log_ratio` is a sample of: states of each rung.
+    visits : array, shape (K,)
+    accept : array, shape (B, K)
+        Summed acceptance of each kernel.
+    gain : float
+        Gain of the last iteration; 1 for RTS, which takes its step whole.
+    """
+
+    log_z: np.ndarray
+    off: np.ndarray
+    error: np.ndarray
+    log_ratio: np.ndarray
+    counts: np.ndarray
+    visits: np.ndarray
+    accept: np.ndarray
+    gain: float
+
+
+class Learner(Protocol):
+    """One way to learn log Z-hat in rounds; it knows its chains."""
+
+    states: list[ChainState]
+
+    def __call__(self, plan: Plan, n_iterations: int) -> Learned:
+        """Run a round of `n_iterations` iterations a chain, from where the last one ended."""
+
+    def is_final(self) -> bool:
+        """Whether the round before was one that the warm-up may end with."""
+
+    def place(self, passed: bool) -> bool:
+        """Take note of whether occupancies were near their targets; say if rungs may move now."""
+
+
+def _occupancy(sums: np.ndarray, ladder: Ladder) -> tuple[np.ndarray, np.ndarray]:
+    """log(c / r) (K,) and its error, of batches of Rao-Blackwell sums (batches, K)."""
+    total = sums.sum(axis=0)
+    with np.errstate(divide="ignore"):
+        log_c = np.log(total) - np.log(total.sum())
+    shares = sums / sums.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = shares.std(axis=0, ddof=1) / np.sqrt(len(sums)) / shares.mean(axis=0)
+    return log_c - ladder.log_weights, error
+
+
+def updated(log_z: np.ndarray, off: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Log Z-hat after a round, by eq. (12) as far as the round supports it, and whether all did.
+
+    RTS estimates the occupancy of a rung that no chain came near from the few states that were
+    nearest, and can be off by any factor: a short round that did not reach beta = 1 would move
+    log Z-hat there by tens of nats, and strand the chains at that end. So between two rungs of
+    which one was hardly seen, log Z-hat moves by at most `MAX_BLIND_STEP`, and the next round sees
+    more.
+
+    Parameters
+    ----------
+    log_z, off, error : array, shape (K,)
+        Log Z-hat in the round, log(c_k / r_k), and its error.
+
+    Returns
+    -------
+    log_z : array, shape (K,)
+    whole : bool
+    """
+    known = error < MAX_ERROR  # NaN where nothing was seen
+    if known.all():
+        return log_z + off - off[0], True
+    with np.errstate(invalid="ignore"):
+        steps = np.nan_to_num(np.diff(off), nan=0.0)
+    limit = np.where(known[1:] & known[:-1], np.inf, MAX_BLIND_STEP)
+    return log_z + np.concatenate([[0.0], np.cumsum(np.clip(steps, -limit, limit))]), False
+
+
+def _batches(log_ratio: np.ndarray, ladder: Ladder) -> np.ndarray:
+    """Rao-Blackwell sums by batch of iterations, shape (chains * N_BATCHES, K)."""
+    q = ladder.probabilities(log_ratio)
+    parts = np.array_split(q, N_BATCHES, axis=2)
+    return np.concatenate([part.sum(axis=2).T for part in parts])
+
+
+@dataclass
+class InitialIterations:
+    """The initial iterations of RTS (section 2.4): frozen rounds, with eq. (12) after each."""
+
+    states: list[ChainState]
+    cores: int
+    seen: bool = False
+
+    def __call__(self, plan: Plan, n_iterations: int) -> Learned:
+        """Run a round with log Z-hat frozen."""
+        advance = make_runner(plan)
+        ladder = plan.ladder
+
+        def one(state: ChainState) -> tuple[np.ndarray, ...]:
+            record = _start_round(state, plan, n_iterations)
+            advance(state, record, n_iterations + 1, n_iterations)
+            return _seen(state, record)
+
+        with ThreadPoolExecutor(self.cores) as pool:
+            results = list(pool.map(one, self.states))
+        log_ratio, visits, accept = _pool(results)
+        off, error = _occupancy(_batches(log_ratio, ladder), ladder)
+        # The mixture that the chains drew from is q, with Rao-Blackwell occupancies.
+        counts = np.exp(off + ladder.log_weights) * log_ratio.size
+        log_z, self.seen = updated(ladder.log_z, off, error)
+        return Learned(log_z, off, error, log_ratio, counts, visits, accept, 1.0)
+
+    def is_final(self) -> bool:
+        """Every round that saw all rungs may be the last."""
+        return self.seen
+
+    def place(self, passed: bool) -> bool:
+        """Rungs are placed anew after the first round that saw them all."""
+        return self.seen
+
+
+class Adapting:
+    """Rounds whose log Z-hat adapts at every iteration: each chain's own, their mean at the end.
+
+    To first order the 1 / t gains make a chain's log Z-hat the mean of its noise, so that the mean
+    of the chains is as good as one chain of their joint length.
+    """
+
+    def __init__(
+        self, states: list[ChainState], cores: int, method: int, schedule: np.ndarray | None = None
+    ) -> None:
+        self.states, self.cores, self.method = states, cores, method
+        first = new_schedule() if schedule is None else schedule
+        self.schedules = [first.copy() for _ in states]
+        self.histograms = [np.empty(0) for _ in states]
+        self.burned_in = False
+
+    def __call__(self, plan: Plan, n_iterations: int) -> Learned:
+        """Run a round; log Z-hat adapts from that of the plan."""
+        ladder = plan.ladder
+        self.burned_in = self._burn_in_is_over()
+        if self.histograms[0].size != ladder.n_rungs:
+            self.histograms = [np.zeros(ladder.n_rungs) for _ in self.states]
+        advance = _make_adapter(plan, self.method)
+
+        def one(i: int) -> tuple[np.ndarray, ...]:
+            state = self.states[i]
+            record = _start_round(state, plan, n_iterations)
+            log_z, sums = advance(state, record, self.schedules[i], self.histograms[i])
+            return *_seen(state, record), log_z, sums
+
+        with ThreadPoolExecutor(self.cores) as pool:
+            results = list(pool.map(one, range(len(self.states))))
+        log_ratio, visits, accept = _pool([result[:3] for result in results])
+        log_z = np.mean([result[3] for result in results], axis=0)
+        late = np.concatenate([result[4][N_BATCHES // 2 :] for result in results])
+        off, error = _occupancy(late, ladder)
+        gain = max(schedule[GAIN] for schedule in self.schedules)
+        return Learned(log_z, off, error, log_ratio, visits, visits, accept, float(gain))
+
+    def _burn_in_is_over(self) -> bool:
+        """Whether all gains are 1 / t by now."""
+        if self.method == SAMS:
+            return all(schedule[BURN_IN] > 0 for schedule in self.schedules)
+        return all(schedule[LOG_F] == 0 for schedule in self.schedules)
+
+    def is_final(self) -> bool:
+        """Whether the round had gains of 1 / t: all of it with SAMS, its end with Wang-Landau."""
+        return self.burned_in if self.method == SAMS else self._burn_in_is_over()
+
+    def place(self, passed: bool) -> bool:
+        """End the burn-in of SAMS with the first round that passed; then rungs may be placed."""
+        reached = all(schedule[LOG_F] == 0 for schedule in self.schedules)
+        if self.method == SAMS and passed and reached and not self._burn_in_is_over():
+            for schedule in self.schedules:
+                schedule[BURN_IN] = schedule[T]
+        return self._burn_in_is_over()
+
+
+def _make_adapter(
+    plan: Plan, method: int
+) -> Callable[[ChainState, Record, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Bind a plan to the compiled loop that adapts.
+
+    What it returns fills a record, and gives log Z-hat (K,) and the Rao-Blackwell sums of the
+    batches (N_BATCHES, K).
+    """
+    reference, path, kernel, ladder = (
+        plan.reference, plan.reference.path, plan.kernel, plan.ladder,
+    )  # fmt: skip
+    rungs, targets = plan.rungs, np.exp(ladder.log_weights)
+    move = LADDER_MOVES[plan.ladder_move]
+
+    def advance(
+        state: ChainState, record: Record, schedule: np.ndarray, histogram: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        scratch = np.empty((kernel.n_scratch, path.dim))
+        own = rungs._replace(offsets=ladder.offsets.copy())
+        sums = np.zeros((N_BATCHES, ladder.n_rungs))
+        while state.n_trace < record.trace_rung.size:
+            status = adapt(
+                path.density, kernel.explore, kernel.parts, own, state.chain, record,
+                state.references, path.circular, scratch, state.rng, move, method, targets,
+                schedule, histogram, sums, record.trace_rung.size - state.n_trace,
+            )  # fmt: skip
+            if status == NEEDS_REFERENCE:
+                state.references = reference.draw(REFERENCE_BATCH, state.reference_rngs)
+                state.chain.counters[REF_USED] = 0
+        log_z = ladder.log_weights - own.offsets
+        return log_z - log_z[0], sums
+
+    return advance
+
+
+def _start_round(state: ChainState, plan: Plan, n_iterations: int) -> Record:
+    """Make room for a round of one chain, and count its acceptance anew."""
+    clear_record(state)
+    state.chain.accept[:] = 0.0
+    return new_record(n_iterations, plan.ladder.n_rungs, plan.reference.path.dim, n_iterations)
+
+
+def _seen(state: ChainState, record: Record) -> tuple[np.ndarray, ...]:
+    """Log_ratio (n,), visits (K,) and acceptance (B, K) of a round of one chain."""
+    sums = record.per_rung[: state.n_draws].sum(axis=0) + state.chain.per_rung
+    return record.trace_log_ratio, sums[VISITS], state.chain.accept
+
+
+def _pool(results: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    """Log_ratio of all chains (C, n), and their summed visits and acceptance."""
+    log_ratio, visits, accept = (np.array(column) for column in zip(*results, strict=True))
+    return log_ratio, visits.sum(axis=0), accept.sum(axis=0)
+
+
+def _initial_iterations(states: list[ChainState], cores: int) -> Learner:
+    return InitialIterations(states, cores)
+
+
+def _wang_landau(states: list[ChainState], cores: int) -> Learner:
+    return Adapting(states, cores, WANG_LANDAU)
+
+
+def _sams(states: list[ChainState], cores: int) -> Learner:
+    return Adapting(states, cores, SAMS)
+
+
+WEIGHT_ADAPTATIONS: dict[str, Callable[[list[ChainState], int], Learner]] = {
+    "rts": _initial_iterations,
+    "wang_landau": _wang_landau,
+    "sams": _sams,
+}
+"""Ways to learn log Z-hat, by the name that users give."""

@@ -22,10 +22,11 @@ import numpy as np
 from pymc_tempering import testsystems
 from pymc_tempering.chain.loop import N_STEPS
 from pymc_tempering.kernels import HMC, on_all
+from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.choose_plan import prepare
+from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.rounds import Goal, Outcome, estimate, run_rounds
-from pymc_tempering.sampling.setup import REFERENCES, Options, compile_model
+from pymc_tempering.sampling.setup import REFERENCES, Options
 from pymc_tempering.testsystems import TestSystem
 
 LEGS = ("prior_warmup", "pilot", "fit", "check", "run")
@@ -113,10 +114,10 @@ def run_tempering(
     started = perf_counter()
     compiled = prior(name)
     kernel = on_all(HMC(), compiled.path.dim)
-    prepared = prepare(compiled, kernel, options, rng, cores=cores, n_draws=chains * draws)
+    chosen = choose_plan(compiled, kernel, options, rng, cores=cores, n_draws=chains * draws)
     no_progress: Any = nullcontext(SimpleNamespace(update=lambda: None))
     return run_rounds(
-        prepared, options, Goal(), rng, draws=draws, chains=chains, cores=cores, keep_trace=True,
+        chosen, options, Goal(), rng, draws=draws, chains=chains, cores=cores, keep_trace=True,
         watch=lambda *_: no_progress, report=lambda line: None, started=started,
     )  # fmt: skip
 
@@ -130,13 +131,13 @@ def run_once(
         warnings.simplefilter("always")
         started = perf_counter(), process_time()
         outcome = run_tempering(name, seed, draws, chains, reference)
-        evidence = estimate(outcome.prepared, outcome.runs)
+        evidence = estimate(outcome.chosen, outcome.runs)
         seconds, cpu = perf_counter() - started[0], process_time() - started[1]
     said = [str(w.message) for w in caught] + [run.stuck for run in outcome.runs if run.stuck]
     own = sum(run.record.scalars[: run.state.n_draws, N_STEPS].sum() for run in outcome.runs)
     return Run(
         seed, evidence.log_z, evidence.mcse, evidence.verdict, evidence.n_tours, evidence.ess,
-        outcome.prepared.fitted is not None, outcome.prepared.work | {"run": int(own)},
+        outcome.chosen.fitted is not None, outcome.chosen.work | {"run": int(own)},
         (*said, *evidence.warnings), seconds, cpu,
     )  # fmt: skip
 

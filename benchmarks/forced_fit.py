@@ -18,7 +18,7 @@ from common import LEGS, MODELS, Row, Run, parser, run_once, save, shares, syste
 
 from pymc_tempering import testsystems
 from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.side_runs import Leg
+from pymc_tempering.sampling.side_runs import SideRun
 
 WEIGHTS = {"mixture_65": (0.65, 0.35), "mixture_90": (0.9, 0.1)}
 for _name, _weights in WEIGHTS.items():
@@ -34,10 +34,10 @@ FAR = 4.0
 def one_mode(name: str, forced: str, seen: set[int]) -> Iterator[None]:
     """Hide the second mode from the fit; add to `seen` the modes that prior legs have met."""
     centers = np.asarray(system(name).mode_centers)
-    original = Leg.posterior_sample
+    original = SideRun.posterior_sample
     prior_legs: dict[int, object] = {}
 
-    def robbed(self: Leg, n: int, rng: np.random.Generator) -> np.ndarray:
+    def robbed(self: SideRun, n: int, rng: np.random.Generator) -> np.ndarray:
         draws = original(self, n, rng)
         mode = ((draws[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
         if isinstance(self.plan.reference, Prior):
@@ -45,7 +45,7 @@ def one_mode(name: str, forced: str, seen: set[int]) -> Iterator[None]:
             seen.update(np.unique(mode).tolist())
         return draws[mode == 0] if forced == "all" or len(prior_legs) < 2 else draws
 
-    with patch.object(Leg, "posterior_sample", robbed):
+    with patch.object(SideRun, "posterior_sample", robbed):
         yield
 
 

@@ -29,10 +29,10 @@ import pytensor.tensor as pt
 from scipy.special import gammaln
 
 from pymc_tempering.annealed.particle_weights import effective_number, log_mean
-from pymc_tempering.annealed.schedule import Schedule, anneal_blocks, prior_blocks
+from pymc_tempering.annealed.schedule import BetaSchedule, anneal_blocks, prior_blocks
 from pymc_tempering.annealed.transition import KEEP, pack
+from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Reference
-from pymc_tempering.sampling.setup import compile_model
 
 RESULTS = Path(__file__).parent / "results"
 DIM = 36
@@ -101,7 +101,7 @@ def run_once(
     params = pack(transition, np.full(n_rungs, step), np.ones((n_rungs, DIM)))
     if transition == "persistent":  # half of the power is renewed so many times in a unit of time
         params[:, KEEP] = np.sqrt(2.0 ** (-renewal * step))
-    schedule = Schedule(betas, params, 0)
+    schedule = BetaSchedule(betas, params, 0)
     rng = np.random.default_rng(seed)
     began = process_time()
     done = anneal_blocks(prior_blocks(reference, n_particles, rng), schedule, cores)

@@ -32,8 +32,8 @@ from pymc_tempering.model.compiled import (
     VECTOR,
     new_point,
 )
+from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.mixture import evaluate
-from pymc_tempering.sampling.setup import compile_model
 from pymc_tempering.testsystems import TestSystem
 
 TARGET = 0.8

@@ -1,7 +1,7 @@
 """Run models of many kinds by `pmt.sample`, each beside its exact evidence where it is known.
 
-The models are those of tests/breadth.py and tests/test_discrete_models.py, and some of the
-package's test systems. Bambi's models join them where Bambi is installed.
+The models are those of tests/support/model_kinds.py and tests/sampling/test_discrete_models.py, and
+some of the package's test systems. Bambi's models join them where Bambi is installed.
 """
 
 import sys
@@ -19,8 +19,8 @@ import pymc_tempering as pmt
 from pymc_tempering import testsystems
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from breadth import BREADTH
-from test_discrete_models import MODELS as DISCRETE
+from sampling.test_discrete_models import MODELS as DISCRETE
+from support.model_kinds import BREADTH
 
 
 def bambi_model() -> tuple:

@@ -34,8 +34,8 @@ from pymc_tempering.model.compiled import (
     new_point,
 )
 from pymc_tempering.model.layout import model_layout
+from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.mixture import evaluate
-from pymc_tempering.sampling.setup import compile_model
 
 DATA = Path(os.environ.get("PMT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

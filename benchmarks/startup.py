@@ -61,9 +61,9 @@ class Timeline:
 
 def watch_first_draw(timeline: Timeline) -> None:
     """Mark the first chunk of a chain that holds a draw."""
-    from pymc_tempering.chain import chains as workers
+    from pymc_tempering.chain import chains
 
-    make_runner = workers.make_runner
+    make_runner = chains.make_runner
 
     def make(plan: Any) -> Callable:
         advance = make_runner(plan)
@@ -77,7 +77,7 @@ def watch_first_draw(timeline: Timeline) -> None:
 
         return timed
 
-    workers.make_runner = make
+    chains.make_runner = make
 
 
 def child(
@@ -94,20 +94,18 @@ def child(
 
     model = MODELS[model_name]().model
     timeline.mark("build the model")
-    from pymc_tempering.sampling import choose_plan as auto
-    from pymc_tempering.sampling import sample as sampling
-    from pymc_tempering.sampling import setup as prepare
-    from pymc_tempering.sampling import step_method as step
-    from pymc_tempering.warmup import warm_up as warmup
+    from pymc_tempering.references import compile as compiling
+    from pymc_tempering.sampling import choose_plan, sample, step_method
+    from pymc_tempering.warmup import warm_up
 
-    timeline.wrap(prepare, "compile_path", "compile the path")
-    timeline.wrap(prepare, "compile_prior", "compile the prior")
-    timeline.wrap(prepare, "check_reference", "check the model")
-    timeline.wrap(auto, "warm_up_prior", "initial iterations")
-    timeline.wrap(warmup, "anneal", "annealed pass", first=True)
-    for front in (sampling, step):
-        timeline.wrap(front, "prepare", "fit and check of the reference")
-    timeline.wrap(sampling, "run_rounds", "draws done")
+    timeline.wrap(compiling, "compile_path", "compile the path")
+    timeline.wrap(compiling, "compile_prior", "compile the prior")
+    timeline.wrap(compiling, "check_reference", "check the model")
+    timeline.wrap(choose_plan, "warm_up_prior", "initial iterations")
+    timeline.wrap(warm_up, "anneal", "annealed pass", first=True)
+    for front in (sample, step_method):
+        timeline.wrap(front, "choose_plan", "fit and check of the reference")
+    timeline.wrap(sample, "run_rounds", "draws done")
     watch_first_draw(timeline)
     options = {"random_seed": seed, "progressbar": False}
     if front_door == "pmt.sample":

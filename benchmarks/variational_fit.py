@@ -17,14 +17,14 @@ from common import RESULTS, Row, markdown, save
 from variational_problems import FIRST, LARGEST, PROBLEMS, Problem
 
 import pymc_tempering as pmt
-from pymc_tempering.variational.assess import Target, assess, compile_target
+from pymc_tempering.variational.assess import UntemperedModel, assess, compile_target
 
 METHODS = ("pm.fit", "annealed", "variational_tempering")
 LEARNING_RATE = 0.02
 
 
 def one_fit(
-    problem: Problem, target: Target, method: str, seed: int, n: int
+    problem: Problem, target: UntemperedModel, method: str, seed: int, n: int
 ) -> tuple[float, float, float]:
     """Final ELBO at T = 1, share of iterations before T = 1, and CPU seconds."""
     start = problem.start(np.random.default_rng(1000 + seed))

@@ -14,10 +14,11 @@ import numpy as np
 from common import MODELS, Row, parser, prior, save, system
 
 from pymc_tempering import testsystems
-from pymc_tempering.chain.plan import Plan, start_chain
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.state import start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.sampling.side_runs import run_leg
+from pymc_tempering.sampling.side_runs import run_beside
 from pymc_tempering.warmup.annealed_pass import anneal
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Learner
 from pymc_tempering.warmup.warm_up import ITERATIONS_PER_RUNG, MAX_LOG_OFF, warm_up
@@ -77,7 +78,7 @@ def warm_ups(name: str, method: str, repeats: int, seed: int) -> Row:
     ladders = [one.plan.ladder for one in found]
     off = [ladder.log_z - exact.log_z(ladder.betas) for ladder in ladders]
     evidence = [
-        run_leg(
+        run_beside(
             one.plan, np.random.default_rng(seed + i), n_chains=N_CHAINS, n_draws=1000, cores=1
         ).evidence
         for i, one in enumerate(found)

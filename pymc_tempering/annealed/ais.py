@@ -8,9 +8,9 @@ import pymc as pm
 from pymc_tempering.annealed.particle_weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.annealed.schedule import (
     Betas,
+    BetaSchedule,
     Clock,
     Report,
-    Schedule,
     anneal_blocks,
     check_schedule,
     compile_reference,
@@ -19,10 +19,10 @@ from pymc_tempering.annealed.schedule import (
     run_warnings,
 )
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.references.prior import Reference
-from pymc_tempering.sampling.chain_progress import status_line
 
 AIS_TRANSITIONS = ("hmc", "leapfrog", "metropolis")
 MAX_RUNGS = {"hmc": 5_000, "leapfrog": 50_000, "persistent": 50_000, "metropolis": 50_000}
@@ -210,7 +210,7 @@ def _annealed(
 def forward(
     method: str,
     reference: Reference,
-    schedule: Schedule,
+    schedule: BetaSchedule,
     n_particles: int,
     rng: np.random.Generator,
     cores: int | None,

@@ -12,10 +12,10 @@ from pymc_tempering.annealed.particle_weights import evidence_of_weights
 from pymc_tempering.annealed.particles import ROWS, Particles, draw_particles
 from pymc_tempering.annealed.schedule import (
     BLOCK,
-    Annealed,
+    BetaSchedule,
+    CarriedParticles,
     Clock,
     Report,
-    Schedule,
     block_sizes,
     check_schedule,
     compile_reference,
@@ -24,13 +24,13 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.annealed.transition import N_EVALUATIONS, move
 from pymc_tempering.arguments import check_whole
+from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.model.compiled import DENSITY, MATRIX, RNG, VECTOR, Point
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.prior import Reference
-from pymc_tempering.sampling.chain_progress import status_line
 
 
 def linked_importance_sampling(
@@ -109,7 +109,7 @@ def linked_importance_sampling(
         reference = compile_reference(model, report)
         clock = Clock()
 
-        def link(schedule: Schedule, n: int) -> Annealed:
+        def link(schedule: BetaSchedule, n: int) -> CarriedParticles:
             return link_blocks(reference, schedule, n, chain_length, rng, cores, report)
 
         schedule, _ = make_schedule(
@@ -130,13 +130,13 @@ def linked_importance_sampling(
 
 def link_blocks(
     reference: Reference,
-    schedule: Schedule,
+    schedule: BetaSchedule,
     n: int,
     length: int,
     rng: np.random.Generator,
     cores: int | None,
     report: Report = lambda line: None,
-) -> Annealed:
+) -> CarriedParticles:
     """Run n independent particles in blocks, each on a thread; log weights are log r-hat."""
     sizes = block_sizes(n)
     n_rungs = schedule.betas.size
@@ -160,7 +160,7 @@ def link_blocks(
     if not results:
         raise KeyboardInterrupt("Interrupted before the first block of particles was finished.")
     evaluations = sum(len(p.xs) * length + p.totals[N_EVALUATIONS] for p, _, _ in results)
-    return Annealed(
+    return CarriedParticles(
         np.concatenate([log_r for _, log_r, _ in results]),
         np.concatenate([p.xs for p, _, _ in results]),
         np.empty((0, 3)),
@@ -271,7 +271,12 @@ def _link(  # type: ignore[no-untyped-def]
 
 
 def link_rungs(
-    particles: Particles, schedule: Schedule, first: int, last: int, length: int, log_r: np.ndarray
+    particles: Particles,
+    schedule: BetaSchedule,
+    first: int,
+    last: int,
+    length: int,
+    log_r: np.ndarray,
 ) -> None:
     """Simulate the chains at rungs `first` to `last` (excluded), adding to log r-hat in place."""
     path = particles.reference.path

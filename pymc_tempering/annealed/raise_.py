@@ -13,10 +13,10 @@ from pymc_tempering.annealed.particle_weights import evidence_of_weights
 from pymc_tempering.annealed.pilot import space_betas
 from pymc_tempering.annealed.reverse_ais import placed_blocks
 from pymc_tempering.annealed.schedule import (
-    Annealed,
+    BetaSchedule,
+    CarriedParticles,
     Clock,
     Report,
-    Schedule,
     anneal_blocks,
     check_schedule,
     compile_reference,
@@ -26,13 +26,13 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.annealed.states import check_values, compile_unconstrain
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.model.check import find_model
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.references.prior import Reference
-from pymc_tempering.sampling.chain_progress import status_line
-from pymc_tempering.sampling.setup import find_model
 
 FINER, MIN_FINE = 8, 100
 """Rungs of an automatic annealing model: so many times those that nearly equal weights need."""
@@ -146,7 +146,7 @@ def raise_(
         )  # fmt: skip
         if betas is None:
             fine = space_betas(pilot, max(MIN_FINE, FINER * schedule.betas.size))
-            schedule = Schedule(fine, pilot.params(fine), schedule.n_evaluations)
+            schedule = BetaSchedule(fine, pilot.params(fine), schedule.n_evaluations)
         evaluations = schedule.n_evaluations
         said: tuple[str, ...] = ()
         if inner is None:
@@ -191,9 +191,9 @@ def raise_(
 
 
 def _down(
-    reference: Reference, states: np.ndarray, schedule: Schedule, rng: np.random.Generator,
+    reference: Reference, states: np.ndarray, schedule: BetaSchedule, rng: np.random.Generator,
     cores: int | None, report: Report,
-) -> Annealed:  # fmt: skip
+) -> CarriedParticles:  # fmt: skip
     """Carry states of the whole model down to its prior."""
     starts = placed_blocks(reference, states, rng)
     return anneal_blocks(starts, schedule, cores, down=True, report=report)

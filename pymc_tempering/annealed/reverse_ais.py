@@ -11,10 +11,10 @@ from pymc_tempering.annealed.particle_weights import evidence_of_weights
 from pymc_tempering.annealed.particles import Particles, place
 from pymc_tempering.annealed.schedule import (
     BLOCK,
-    Annealed,
+    BetaSchedule,
+    CarriedParticles,
     Clock,
     Report,
-    Schedule,
     anneal_blocks,
     check_schedule,
     compile_reference,
@@ -23,11 +23,11 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.annealed.states import PosteriorStates, posterior_states
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.references.prior import Reference, evaluate
-from pymc_tempering.sampling.chain_progress import status_line
 
 ALL_TRANSITIONS = (*AIS_TRANSITIONS, "persistent")
 
@@ -165,14 +165,14 @@ def downward(
     rng: np.random.Generator,
     cores: int | None,
     report: Report = lambda line: None,
-) -> Callable[[Schedule, int], Annealed]:
+) -> Callable[[BetaSchedule, int], CarriedParticles]:
     """Trial runs for an automatic schedule, from draws at equal distances.
 
     Annealing down can need more rungs than annealing up: from a narrow density to a wide one the
     weights have the heavier tail.
     """
 
-    def run(schedule: Schedule, n: int) -> Annealed:
+    def run(schedule: BetaSchedule, n: int) -> CarriedParticles:
         index = np.linspace(0, len(states.xs) - 1, n).astype(int)
         starts = placed_blocks(reference, states.xs[index], rng)
         return anneal_blocks(starts, schedule, cores, down=True, report=report)
@@ -182,7 +182,7 @@ def downward(
 
 def backward(
     reference: Reference,
-    schedule: Schedule,
+    schedule: BetaSchedule,
     states: PosteriorStates,
     rng: np.random.Generator,
     cores: int | None,

@@ -16,9 +16,9 @@ from pymc_tempering.annealed.reverse_ais import (
     downward,
 )
 from pymc_tempering.annealed.schedule import (
-    Annealed,
+    BetaSchedule,
+    CarriedParticles,
     Clock,
-    Schedule,
     anneal_blocks,
     check_schedule,
     compile_reference,
@@ -26,9 +26,9 @@ from pymc_tempering.annealed.schedule import (
     prior_blocks,
 )
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import plus_minus, tell
-from pymc_tempering.sampling.chain_progress import status_line
 
 RESTS_ON = (
     "The lower bound needs nothing. The upper one rests on true posterior draws: where these miss "
@@ -162,7 +162,7 @@ def sandwich(
         clock = Clock()
         down = downward(reference, states, rng, cores, report)
 
-        def harder(schedule: Schedule, n: int) -> Annealed:
+        def harder(schedule: BetaSchedule, n: int) -> CarriedParticles:
             up = anneal_blocks(prior_blocks(reference, n, rng), schedule, cores, report=report)
             other = down(schedule, n)
             worse = min(up, other, key=lambda trial: effective_number(trial.log_w))

@@ -15,8 +15,9 @@ from pymc_tempering.annealed.transition import N_EVALUATIONS
 from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.exceptions import LadderError
+from pymc_tempering.model.check import find_model
+from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Reference
-from pymc_tempering.sampling.setup import compile_model, find_model
 
 BLOCK = 32
 """Particles of one block, which has its own generator and runs on one thread."""
@@ -32,7 +33,7 @@ type Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Schedule:
+class BetaSchedule:
     """A frozen schedule: inverse temperatures, and the transition's tuning numbers at each.
 
     Attributes
@@ -49,7 +50,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Annealed:
+class CarriedParticles:
     """Particles that were carried along a schedule.
 
     Attributes
@@ -101,19 +102,19 @@ def compile_reference(model: pm.Model | None, report: Report) -> Reference:
 
 def anneal_blocks(
     starts: Sequence[Callable[[], Particles]],
-    schedule: Schedule,
+    schedule: BetaSchedule,
     cores: int | None,
     *,
     down: bool = False,
     report: Report = lambda line: None,
-) -> Annealed:
+) -> CarriedParticles:
     """Carry blocks of particles along a schedule, each on a thread.
 
     Parameters
     ----------
     starts : sequence of callables
         Make the particles of each block, with a generator of its own.
-    schedule : Schedule
+    schedule : BetaSchedule
     cores : int, optional
     down : bool, default False
         From beta = 1 to 0.
@@ -156,7 +157,7 @@ def anneal_blocks(
     blocks = [particles for particles, *_ in results]
     index = [i * BLOCK + np.arange(len(p.xs)) for p, _, _, i in results]
     evaluations = sum(len(p.xs) + p.totals[N_EVALUATIONS] for p in blocks)
-    return Annealed(
+    return CarriedParticles(
         np.concatenate([log_w for _, log_w, _, _ in results]),
         np.concatenate([p.xs for p in blocks]),
         merge_sums([sums for _, _, sums, _ in results]),
@@ -193,9 +194,9 @@ def make_schedule(
     max_rungs: int,
     cores: int | None = None,
     report: Report = lambda line: None,
-    run: Callable[[Schedule, int], Annealed] | None = None,
+    run: Callable[[BetaSchedule, int], CarriedParticles] | None = None,
     density: float = 4.0,
-) -> tuple[Schedule, Pilot]:
+) -> tuple[BetaSchedule, Pilot]:
     """Find a schedule by a pilot, and freeze it.
 
     Without `betas`, rungs stand at equal distances along the path, and their number grows until
@@ -217,19 +218,19 @@ def make_schedule(
 
     Returns
     -------
-    Schedule, Pilot
+    BetaSchedule, Pilot
     """
     report("Learning the path with a pilot")
     pilot = run_pilot(reference, rng, transition)
     evaluations = pilot.n_evaluations
     if betas is not None:
         fixed = given_betas(betas, pilot)
-        return Schedule(fixed, pilot.params(fixed), evaluations), pilot
+        return BetaSchedule(fixed, pilot.params(fixed), evaluations), pilot
     barrier = pilot.barrier[1][-1]
     n_rungs = int(np.clip(density * barrier**2, MIN_RUNGS, max_rungs))
     for _ in range(MAX_TRIALS):
         spaced = space_betas(pilot, n_rungs)
-        schedule = Schedule(spaced, pilot.params(spaced), evaluations)
+        schedule = BetaSchedule(spaced, pilot.params(spaced), evaluations)
         if run is None:
             starts = prior_blocks(reference, TRIAL_PARTICLES, rng)
             trial = anneal_blocks(starts, schedule, cores, report=report)
@@ -245,10 +246,10 @@ def make_schedule(
             break
         growth = min(MAX_GROWTH, 1.3 * spread / MAX_LOG_SPREAD)
         n_rungs = min(max_rungs, int(np.ceil(growth * n_rungs)))
-    return Schedule(schedule.betas, schedule.params, evaluations), pilot
+    return BetaSchedule(schedule.betas, schedule.params, evaluations), pilot
 
 
-def run_warnings(annealed: Annealed, asked: int) -> tuple[str, ...]:
+def run_warnings(annealed: CarriedParticles, asked: int) -> tuple[str, ...]:
     """Sentences about particles that are missing or that met a NaN."""
     said = []
     if annealed.interrupted:

@@ -11,8 +11,8 @@ from pymc_tempering.annealed.particle_weights import log_mean
 from pymc_tempering.annealed.particles import draw_particles, sweep
 from pymc_tempering.annealed.pilot import CESS, run_pilot
 from pymc_tempering.annealed.schedule import (
+    BetaSchedule,
     Clock,
-    Schedule,
     check_schedule,
     compile_reference,
     given_betas,
@@ -20,11 +20,11 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.annealed.transition import N_EVALUATIONS
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.core.population import RESAMPLING
+from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.references.prior import Reference
-from pymc_tempering.sampling.chain_progress import status_line
 
 MIN_ISLANDS, MIN_ISLAND_PARTICLES = 10, 50
 
@@ -133,7 +133,7 @@ def smc(
             rungs = pilot.betas
             if betas is not None:
                 rungs = given_betas(betas, pilot)
-            schedule = Schedule(rungs, pilot.params(rungs), 0)
+            schedule = BetaSchedule(rungs, pilot.params(rungs), 0)
             evaluations = pilot.n_evaluations
             tasks = [
                 _frozen(reference, schedule, n_particles, n_moves, resampling, own)
@@ -157,7 +157,7 @@ def smc(
 
 def _frozen(
     reference: Reference,
-    schedule: Schedule,
+    schedule: BetaSchedule,
     n: int,
     n_moves: int,
     resampling: str,

@@ -17,11 +17,11 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.annealed.transition import N_EVALUATIONS
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.references.prior import Reference
-from pymc_tempering.sampling.chain_progress import status_line
 
 RUNGS_PER_BARRIER, MIN_RUNGS = 4.0, 17
 MIN_CHAINS, MIN_DRAWS = 2, 50

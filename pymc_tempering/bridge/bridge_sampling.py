@@ -19,7 +19,7 @@ from pymc_tempering.bridge.target import (
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.alarms import disagreement_warning
 from pymc_tempering.evidence.result import tell
-from pymc_tempering.sampling.setup import find_model
+from pymc_tempering.model.check import find_model
 
 MAX_PVALUE = 1e-3
 """p-value of the homogeneity test below which the chains are said to disagree."""

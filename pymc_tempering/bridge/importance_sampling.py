@@ -21,7 +21,7 @@ from pymc_tempering.bridge.target import (
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
-from pymc_tempering.sampling.setup import find_model
+from pymc_tempering.model.check import find_model
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
 """Degrees of freedom of a t for importance sampling, whose tails must not be too light."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
 
-from pymc_tempering.exceptions import DataMismatchError, ImproperPriorError
+from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.unconstrain import unconstrained_draws
@@ -84,12 +84,7 @@ def find_target(
     DataMismatchError, TemperingError
         The posterior is not one of this model; see :func:`unconstrained_draws`.
     """
-    improper = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
-    if improper:
-        raise ImproperPriorError(
-            f"Improper prior: {', '.join(improper)}. The evidence of a model with pm.Flat or "
-            "pm.HalfFlat does not exist; give these variables proper priors."
-        )
+    check_proper(model.free_RVs)
     path = compile_path(model)
     draws = unconstrained_draws(idata, model, path.layout)
     middle = np.angle(np.exp(1j * draws).mean(axis=(0, 1)))

@@ -9,10 +9,11 @@ from time import perf_counter
 import numpy as np
 
 from pymc_tempering.chain.loop import N_TRACE, Record
-from pymc_tempering.chain.plan import ChainState, Plan, make_runner, new_record, start_chain
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.state import ChainState, make_runner, new_record, start_chain
+from pymc_tempering.chain.stuck import cycle_bound, stuck_message
 from pymc_tempering.core.threads import wait_for
 from pymc_tempering.exceptions import StuckChainError
-from pymc_tempering.sampling.setup import cycle_bound, stuck_message
 
 FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 500, 0.05, 1_000_000
 

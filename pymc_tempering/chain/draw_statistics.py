@@ -36,14 +36,14 @@ class Schema:
         Of a fitted reference.
     fresh : FreshTours, optional
         The summary of its check. It travels with every draw: `pm.sample` has no other place.
-    normalizer : tuple of float
+    prior_constant : tuple of float
         Log Z of a prior that is not normalized, and its error; it travels likewise.
     """
 
     ladder: Ladder
     components: Mixture | None = None
     fresh: FreshTours | None = None
-    normalizer: tuple[float, float] = (0.0, 0.0)
+    prior_constant: tuple[float, float] = (0.0, 0.0)
 
     @cached_property
     def _constants(self) -> dict[str, Any]:
@@ -56,8 +56,8 @@ class Schema:
         if self.fresh is not None:
             for name in (*FRESH_SCALARS, *FRESH_VECTORS):
                 constants[name] = getattr(self.fresh, name.removeprefix("check_"))
-        if self.normalizer != (0.0, 0.0):
-            constants |= dict(zip(PRIOR_STATS, self.normalizer, strict=True))
+        if self.prior_constant != (0.0, 0.0):
+            constants |= dict(zip(PRIOR_STATS, self.prior_constant, strict=True))
         return constants
 
     @property

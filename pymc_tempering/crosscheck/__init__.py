@@ -1,6 +1,6 @@
 """The same evidence by independent estimators, side by side, with a verdict."""
 
-from pymc_tempering.crosscheck.check import cross_check
+from pymc_tempering.crosscheck.cross_check import cross_check
 from pymc_tempering.crosscheck.judge import Entry, judge
 from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS, ModelEstimator
 from pymc_tempering.crosscheck.store import CrossCheck, read_cross_check

@@ -15,7 +15,7 @@ from scipy.special import expit, logsumexp
 
 from pymc_tempering.core.cycles import BoolArray, FloatArray
 from pymc_tempering.evidence.alarms import MIN_ESS
-from pymc_tempering.evidence.fit_run import Fit, fit_run
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.standard_errors import kish, sum_by
 from pymc_tempering.evidence.trace import Run
@@ -189,7 +189,7 @@ def _stepwise(
     order = np.argsort(trace.rung, kind="stable")
     bounds = np.searchsorted(trace.rung[order], np.arange(betas.size + 1))
 
-    def fit(part: BoolArray) -> Fit:
+    def fit(part: BoolArray) -> PartFit:
         inside = part[run.piece]
         rungs = [order[slice(*ends)] for ends in pairwise(bounds)]
         rungs = [where[inside[where]] for where in rungs]
@@ -198,7 +198,7 @@ def _stepwise(
         visited = np.flatnonzero(sizes)
         notes = tuple(empty_warnings(sizes, "no state"))
         if visited.size == 0 or visited[0] != 0 or visited[-1] != betas.size - 1:
-            return Fit(curve, effects, alarms=notes)
+            return PartFit(curve, effects, alarms=notes)
         curve[0], effects[:, 0] = 0.0, 0.0
         least, where_least, bias = np.inf, (0, 0), 0.0
         for low, high in pairwise(visited.tolist()):
@@ -216,7 +216,7 @@ def _stepwise(
         alarms = () if least >= MIN_ESS else (_gap_alarm(*where_least, least),)
         if method == "bar":
             bias = np.nan
-        return Fit(curve, effects, bias, alarms, notes, {"overlap_tours": least})
+        return PartFit(curve, effects, bias, alarms, notes, {"overlap_tours": least})
 
     return fit_run(method, run.stats, pieces, fit, bias_direction=direction)
 

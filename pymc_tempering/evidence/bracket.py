@@ -14,7 +14,7 @@ import xarray as xr
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.evidence import alarms as checks
 from pymc_tempering.evidence.fit_run import (
-    Fit,
+    PartFit,
     conclude,
     cycle_pieces,
     finite_chains,
@@ -164,14 +164,14 @@ def backward(stats: CycleStats) -> Evidence:
     """
     hot = stats.rb_weight[:, :, 0].reshape(-1)
 
-    def fit(part: BoolArray) -> Fit:
+    def fit(part: BoolArray) -> PartFit:
         total = hot[part].sum()
         effects = np.full((int(part.sum()), stats.beta.size), np.nan)
         effects[:, 0] = 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
             effects[:, -1] = 1.0 / part.sum() - hot[part] / total
             log_z = _shift(stats) - np.log(total / part.sum())
-        return Fit(_ends(stats, float(log_z)), effects)
+        return PartFit(_ends(stats, float(log_z)), effects)
 
     return fit_run(
         "backward", stats, cycle_pieces(stats), fit, bias_direction=lambda bias, mcse: "above"

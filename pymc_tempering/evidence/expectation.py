@@ -8,7 +8,7 @@ import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.alarms import MIN_ESS
-from pymc_tempering.evidence.fit_run import Fit, errors
+from pymc_tempering.evidence.fit_run import PartFit, errors
 from pymc_tempering.evidence.front import estimate
 from pymc_tempering.evidence.standard_errors import kish, sum_by
 from pymc_tempering.evidence.trace import Run, read_run, rung_weights
@@ -181,7 +181,7 @@ def _weighted(run: Run, weight: FloatArray, table: FloatArray, piece: np.ndarray
     sd = np.sqrt(share @ off**2)
     part = run.pieces.counted
     effects = run.sum_table(share[:, None] * off, piece)[part]
-    mcse = errors(Fit(mean, effects), run.pieces, part, run.stats.n_draws)
+    mcse = errors(PartFit(mean, effects), run.pieces, part, run.stats.n_draws)
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = np.where(mcse > 0.0, (sd / mcse) ** 2, np.inf)
     return np.stack([mean, sd, mcse, ess])

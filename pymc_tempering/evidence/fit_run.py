@@ -83,7 +83,7 @@ def _first_of_fresh_chain(stats: CycleStats) -> BoolArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class PartFit:
     """What an estimator finds in a part of a run.
 
     Attributes
@@ -108,7 +108,7 @@ class Fit:
     details: dict[str, float] = field(default_factory=dict)
 
 
-def errors(fit: Fit, pieces: Pieces, part: BoolArray, n_draws: int) -> FloatArray:
+def errors(fit: PartFit, pieces: Pieces, part: BoolArray, n_draws: int) -> FloatArray:
     """Return the standard error of log Z_k of a fit to ``part``, shape (K,).
 
     The larger of two: over tours, and over batches of about sqrt(draws) consecutive draws.
@@ -151,7 +151,7 @@ def fit_run(
     method: str,
     stats: CycleStats,
     pieces: Pieces,
-    fit: Callable[[BoolArray], Fit],
+    fit: Callable[[BoolArray], PartFit],
     *,
     bias_direction: Callable[[float, float], str] = lambda bias, mcse: "",
 ) -> Evidence:
@@ -182,7 +182,9 @@ def fit_run(
     sound = finite_chains(stats)
     tours = tours_of(stats, sound)
     used = pieces.counted & sound[pieces.chain]
-    nothing = Fit(np.full(stats.beta.size, np.nan), np.zeros((int(used.sum()), stats.beta.size)))
+    nothing = PartFit(
+        np.full(stats.beta.size, np.nan), np.zeros((int(used.sum()), stats.beta.size))
+    )
     whole = fit(used) if used.any() else nothing
     mcse = np.where(np.isfinite(whole.curve), errors(whole, pieces, used, stats.n_draws), np.inf)
 

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import BoolArray, FloatArray
 from pymc_tempering.evidence.alarms import MIN_ESS
-from pymc_tempering.evidence.fit_run import Fit, fit_run
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.mbar_equations import (
     import_pymbar,
     moments,
@@ -55,7 +55,7 @@ def mbar(run: Run) -> Evidence:
     betas, trace, pieces = run.stats.beta, run.trace, run.pieces
     solutions: list[FloatArray] = []
 
-    def fit(part: BoolArray) -> Fit:
+    def fit(part: BoolArray) -> PartFit:
         inside = np.flatnonzero(part[run.piece])
         log_ratio, rung = trace.log_ratio[inside], trace.rung[inside]
         counts = np.bincount(rung, minlength=betas.size).astype(float)
@@ -63,7 +63,7 @@ def mbar(run: Run) -> Evidence:
         notes = tuple(empty_warnings(counts, "the states of other rungs"))
         if counts[0] == 0.0 or counts[-1] == 0.0:
             nothing = np.full(betas.size, np.nan)
-            return Fit(nothing, np.zeros((int(part.sum()), betas.size)), alarms=notes)
+            return PartFit(nothing, np.zeros((int(part.sum()), betas.size)), alarms=notes)
         own, known = np.nan, betas[visited]
         if solutions and np.isfinite(solutions[0][visited]).all():
             log_z = refine(log_ratio, counts[visited], known, solutions[0][visited])
@@ -96,7 +96,7 @@ def mbar(run: Run) -> Evidence:
         least = float(held[weakest])
         alarms = () if least >= MIN_ESS else (_gap_alarm(int(visited[weakest]), least),)
         details = {"pymbar_mcse": own, "overlap_tours": least}
-        return Fit(curve, effects[part], np.nan, alarms, notes, details)
+        return PartFit(curve, effects[part], np.nan, alarms, notes, details)
 
     return fit_run("mbar", run.stats, pieces, fit)
 

@@ -16,7 +16,7 @@ from pymc_tempering.core.cycles import LADDER_STATS, BoolArray, CycleStats, Floa
 from pymc_tempering.evidence import alarms as checks
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.fit_run import (
-    Fit,
+    PartFit,
     Pieces,
     conclude,
     errors,
@@ -229,7 +229,7 @@ def _joint_error(
     """Return the error of a sum over independent parts: their errors add up in squares."""
     total = np.zeros(parts[0].beta.size)
     for effect, own, part, stats in zip(effects, pieces, used, parts, strict=True):
-        fit = Fit(np.zeros(effect.shape[1]), effect)
+        fit = PartFit(np.zeros(effect.shape[1]), effect)
         total += errors(fit, own, part, stats.n_draws) ** 2
     return np.sqrt(total)
 
@@ -246,7 +246,7 @@ def _by_chain(
         for chain in np.flatnonzero(ok):
             part = own.counted & (own.chain == chain)
             curve = rts_log_z(weight[part].sum(axis=0), stats.log_z_ladder, stats.log_weight)
-            fit = Fit(curve, influence(weight[part]))
+            fit = PartFit(curve, influence(weight[part]))
             curves.append(curve)
             error.append(float(errors(fit, own, part, stats.n_draws)[-1]))
     return np.array(curves).reshape(-1, parts[0].beta.size), np.array(error)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.integrate import cumulative_simpson
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence.fit_run import Fit, cycle_pieces, fit_run
+from pymc_tempering.evidence.fit_run import PartFit, cycle_pieces, fit_run
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts_log_z
 from pymc_tempering.evidence.visit_counts import empty_warnings
@@ -141,7 +141,7 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     of_mean, of_variance = RULES[rule](stats.beta)
     biases: list[FloatArray] = []
 
-    def fit(part: BoolArray) -> Fit:
+    def fit(part: BoolArray) -> PartFit:
         weight, first, second = (v[part] for v in columns)
         finite = weight.copy()
         finite[:, 0] -= lost[part]
@@ -162,7 +162,7 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
         empty = empty_warnings(n_finite, "a straight line between its neighbors")
         bias = _discretization(rule, stats, [v[part] for v in rb_columns], lost[part])
         biases.append(bias)
-        return Fit(curve, effects, float(bias[-1]), alarms=tuple(empty), details=bounds)
+        return PartFit(curve, effects, float(bias[-1]), alarms=tuple(empty), details=bounds)
 
     name = {"trapezoid": "ti"}.get(rule, f"ti_{rule}") + ("_rb" if rao_blackwell else "")
 

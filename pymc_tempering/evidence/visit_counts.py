@@ -6,7 +6,7 @@ Carlson, Stinson, Pakman & Paninski (2016), ICML; equation numbers are theirs.
 import numpy as np
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence.fit_run import Fit, cycle_pieces, fit_run
+from pymc_tempering.evidence.fit_run import PartFit, cycle_pieces, fit_run
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts_log_z
 
@@ -38,7 +38,7 @@ def counts(stats: CycleStats) -> Evidence:
     """
     visits = stats.visits.reshape(-1, stats.beta.size)
 
-    def fit(part: BoolArray) -> Fit:
+    def fit(part: BoolArray) -> PartFit:
         total = visits[part].sum(axis=0)
         share = visits[part] / (total + PSEUDO_COUNT)
         effects = share - share[:, :1]
@@ -46,7 +46,7 @@ def counts(stats: CycleStats) -> Evidence:
         with np.errstate(divide="ignore"):
             pseudo = np.log1p(PSEUDO_COUNT / total)
         curve = rts_log_z(total + PSEUDO_COUNT, stats.log_z_ladder, stats.log_weight)
-        return Fit(
+        return PartFit(
             curve,
             effects if total[0] > 0.0 else np.full(effects.shape, np.nan),
             bias=float(pseudo[-1] - pseudo[0]) if min(total[0], total[-1]) > 0.0 else np.nan,

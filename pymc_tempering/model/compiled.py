@@ -111,8 +111,10 @@ def compile_source(
     source: str, name: str, environment: dict[str, Any], signature: Any, key: str | None
 ) -> Callable:
     """Compile the function `name` of a source text; cached on disk under `key` if there is one."""
-    # Without an importable module name the cached entry fails to load.
+    # Without an importable module name the cached entry fails to load; one that was saved under
+    # another name, before the module moved, would fail too, so that the name is part of the key.
     environment = {"np": np, "__name__": __name__} | environment
+    key = None if key is None else f"{key}_{__name__}"
     with config.change_flags(numba__fastmath=False):
         function = compile_numba_function_src(source, name, global_env=environment, cache_key=key)
         return numba.njit(signature, cache=key is not None, nogil=True)(function)

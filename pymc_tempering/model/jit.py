@@ -45,7 +45,8 @@ def njit(signature: Any = None, **options: Any) -> Callable[[Callable], Any]:
         dispatcher = numba.njit(nogil=True, **options)(function)
         if not hasattr(dispatcher, "compile"):  # NUMBA_DISABLE_JIT
             return dispatcher
-        dispatcher._cache = _SourcesCache(function)
+        if Path(function.__code__.co_filename).is_file():  # not if it was executed from a text
+            dispatcher._cache = _SourcesCache(function)
         if signature is not None:
             with typeinfer.register_dispatcher(dispatcher):
                 dispatcher.compile(signature)

@@ -29,6 +29,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.xtensor.type import XTensorType, as_xtensor
 
 from pymc_tempering.exceptions import DiscreteVariableError, GradientError, ModelError
+from pymc_tempering.model.check import check_model
 from pymc_tempering.model.compiled import adapt_density, object_mode
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
 from pymc_tempering.model.terms import Split, split_log_density, split_model
@@ -139,35 +140,6 @@ def _circular_indices(model: pm.Model, layout: Layout) -> np.ndarray:
             part = layout.slices[layout.names.index(model.rvs_to_values[rv].name)]
             indices += range(part.start, part.stop)
     return np.array(indices, dtype=np.int64)
-
-
-def check_model(model: pm.Model) -> None:
-    """Refuse models that have no evidence.
-
-    Raises
-    ------
-    ModelError
-        Without free variables, without observed data and potentials, or with minibatches.
-    """
-    if not model.free_RVs:
-        raise ModelError("The model has no free variables to sample.")
-    if not model.observed_RVs and not model.potentials:
-        raise ModelError(
-            "The model has no observed data and no potential: its posterior is its prior, and its "
-            "log evidence is 0. Pass `observed=` to a variable, or add a pm.Potential."
-        )
-    small = [rv.name for rv in model.observed_RVs if _is_minibatch(model.rvs_to_values[rv])]
-    if small:
-        raise ModelError(
-            f"{', '.join(map(repr, small))} is a minibatch: its likelihood is a random estimate, "
-            "which no chain leaves invariant, and there is no evidence in it. Observe all data "
-            "here, or fit the minibatches by pmt.fit."
-        )
-
-
-def _is_minibatch(value: Variable) -> bool:
-    """Whether an observed value is drawn anew at each evaluation."""
-    return any(isinstance(variable.type, RandomGeneratorType) for variable in graph_inputs([value]))
 
 
 def raveled_graphs(

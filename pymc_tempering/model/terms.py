@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.multivariate import CARRV
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
+from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.layout import is_discrete
 
 WIDE_SCALE, WIDE_DOF = 5.0, 2.0
@@ -68,8 +68,7 @@ def split_model(
     wide = (*wide, *(rv.name for rv in model.free_RVs if isinstance(rv.owner.op, CARRV)))
     if tempered is not None:
         # What a user multiplies a flat prior with is his prior.
-        flat = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
-        wide = (*wide, *flat)
+        wide = (*wide, *improper_priors(model.free_RVs))
     wide = tuple(dict.fromkeys(wide))
     discrete = [rv.name for rv in model.free_RVs if rv.name in wide and is_discrete(rv)]
     if discrete:

@@ -33,9 +33,9 @@ class Fitted:
         return self.prior.path
 
     @property
-    def normalizer(self) -> tuple[float, float]:
+    def prior_constant(self) -> tuple[float, float]:
         """Log Z of the target's prior and its error."""
-        return self.prior.normalizer
+        return self.prior.prior_constant
 
     @cached_property
     def mixture(self) -> np.ndarray:

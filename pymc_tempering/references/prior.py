@@ -8,7 +8,6 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import In
 from pytensor.graph.basic import Variable
@@ -17,10 +16,8 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import random_generator_type
 from pytensor.xtensor.type import XTensorType
 
-from pymc_tempering.exceptions import (
-    ImproperPriorError,
-    UndrawableError,
-)
+from pymc_tempering.exceptions import UndrawableError
+from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, adapt_draws, object_mode
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.path import Path, freeze_shared, ordered_transform
@@ -47,7 +44,7 @@ class Reference(Protocol):
         """Packed mixture that points carry; no rows for the prior."""
 
     @property
-    def normalizer(self) -> tuple[float, float]:
+    def prior_constant(self) -> tuple[float, float]:
         """Log Z of the target's prior and its error; zeros if it is normalized."""
 
     def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
@@ -72,7 +69,7 @@ class Prior:
         fresh unconstrained draws.
     n_rngs : int
         Number of generators that `draw_into` takes.
-    normalizer : tuple of float
+    prior_constant : tuple of float
         Log of the constant that the target's prior lacks to be normalized, and its error (nats).
     """
 
@@ -81,7 +78,7 @@ class Prior:
     n_rngs: int
     name: str = "prior"
     mixture: np.ndarray = field(default_factory=lambda: NO_MIXTURE)
-    normalizer: tuple[float, float] = (0.0, 0.0)
+    prior_constant: tuple[float, float] = (0.0, 0.0)
 
     def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
         """Child generators for one stream of draws."""
@@ -150,16 +147,7 @@ def compile_prior(path: Path) -> Prior:
         A prior without random draws (a custom distribution that has none, `pm.ICAR`).
     """
     model = path.model
-    improper = [
-        rv.name
-        for rv in model.free_RVs
-        if isinstance(rv.owner.op, FlatRV | HalfFlatRV) and rv.name not in path.split.wide
-    ]
-    if improper:
-        raise ImproperPriorError(
-            f"Improper prior: {', '.join(improper)}. The evidence of a model with pm.Flat or "
-            "pm.HalfFlat does not exist; give these variables proper priors."
-        )
+    check_proper(rv for rv in model.free_RVs if rv.name not in path.split.wide)
     plain = [
         out.values if isinstance(out.type, XTensorType) else out
         for out in forward_graph(model, path.split.wide)

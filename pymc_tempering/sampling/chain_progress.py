@@ -1,29 +1,16 @@
 """Progress in PyMC's look: a status line for the warm-up, a bar for each chain."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from pymc.progress_bar import ProgressBarManager, default_progress_theme
-from rich.console import Console
+from pymc.progress_bar import ProgressBarManager
 from rich.progress import TextColumn
-from rich.status import Status
 from rich.table import Column
 
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.loop import N_DIVERGENCES, RB_WEIGHT, TOUR_START
 from pymc_tempering.core.ladder import Ladder
-
-
-@contextmanager
-def status_line(show: bool) -> Iterator[Any]:
-    """Context that gives a `report(line)` which shows what the warm-up is doing."""
-    if not show:
-        yield lambda line: None
-        return
-    with Status("", console=Console(theme=default_progress_theme, stderr=True)) as status:
-        yield status.update
 
 
 def running_log_z(runs: Sequence[ChainRun], ladder: Ladder) -> float:

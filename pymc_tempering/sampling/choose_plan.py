@@ -22,7 +22,7 @@ from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Prior, evaluate
 from pymc_tempering.sampling.setup import Options, warm_up_prior
-from pymc_tempering.sampling.side_runs import Leg, run_leg
+from pymc_tempering.sampling.side_runs import SideRun, run_beside
 from pymc_tempering.sampling.trials import TOUR_DRAWS, fit_pilot, try_fit
 from pymc_tempering.warmup.warm_up import Warmup
 
@@ -42,7 +42,7 @@ MAX_FITS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class ChosenPlan:
     """A frozen plan, and how it came about.
 
     Attributes
@@ -53,9 +53,9 @@ class Prepared:
         Of that plan.
     fresh : FreshTours, optional
         What fresh tours from the prior say; only with a fitted reference that was checked.
-    check : Leg, optional
+    check : SideRun, optional
         Those tours.
-    pilot : Leg, optional
+    pilot : SideRun, optional
         The tours from the prior that the first fit used.
     fits : int
         Fits that were tried.
@@ -66,8 +66,8 @@ class Prepared:
     plan: Plan
     warmup: Warmup
     fresh: FreshTours | None = None
-    check: Leg | None = None
-    pilot: Leg | None = None
+    check: SideRun | None = None
+    pilot: SideRun | None = None
     fits: int = 0
     work: dict[str, int] = field(default_factory=dict)
 
@@ -82,10 +82,10 @@ class Prepared:
         """Statistics of the draws of the run."""
         fitted = self.fitted
         components = None if fitted is None else fitted.components
-        return Schema(self.plan.ladder, components, self.fresh, self.plan.reference.normalizer)
+        return Schema(self.plan.ladder, components, self.fresh, self.plan.reference.prior_constant)
 
 
-def prepare(
+def choose_plan(
     prior: Prior,
     kernel: Compound,
     options: Options,
@@ -94,7 +94,7 @@ def prepare(
     cores: int,
     n_draws: int = 4000,
     report: Callable[[str], None] = lambda line: None,
-) -> Prepared:
+) -> ChosenPlan:
     """Find the plan for a run of `n_draws` draws in all, of a compiled model."""
     warmup = warm_up_prior(prior, kernel, options, rng, cores=cores, report=report)
     work = {"prior_warmup": warmup.annealed.n_evaluations}
@@ -109,7 +109,7 @@ def prepare(
             + " Use reference='prior', or 'auto'."
         )
     if options.reference == "prior" or not can_fit(prior, kernel):
-        return Prepared(warmup.plan, warmup, work=work)
+        return ChosenPlan(warmup.plan, warmup, work=work)
     report("Pilot: tours from the prior")
     try:
         pilot = _tours(warmup.plan, PILOT_DRAWS, PILOT_TOURS, rng, cores, n_draws)
@@ -122,7 +122,7 @@ def prepare(
     work["pilot"] = pilot.n_steps
     if options.reference == "fitted":
         return _unchecked(prior, warmup, components, [pilot], options, rng, cores, work)
-    start = Prepared(warmup.plan, warmup, pilot=pilot, work=work)
+    start = ChosenPlan(warmup.plan, warmup, pilot=pilot, work=work)
     return fit_and_check(
         start, [pilot], options, rng, cores=cores, n_draws=n_draws, report=report, first=components
     )
@@ -134,8 +134,8 @@ def can_fit(prior: Prior, kernel: Compound) -> bool:
 
 
 def fit_and_check(
-    prepared: Prepared,
-    seen: list[Leg],
+    chosen: ChosenPlan,
+    seen: list[SideRun],
     options: Options,
     rng: np.random.Generator,
     *,
@@ -143,13 +143,13 @@ def fit_and_check(
     n_draws: int,
     report: Callable[[str], None] = lambda line: None,
     first: Mixture | None = None,
-) -> Prepared:
+) -> ChosenPlan:
     """Fit a reference to legs from the prior until fresh tours agree with it.
 
     After `MAX_FITS` fits the run stays with the prior, and a warning says so. `first` is the
     mixture of the first fit, if it was made already.
     """
-    pilot, work = prepared.pilot, dict(prepared.work)
+    pilot, work = chosen.pilot, dict(chosen.work)
     assert pilot is not None
     prior, kernel = pilot.plan.reference, pilot.plan.kernel
     assert isinstance(prior, Prior)
@@ -160,7 +160,7 @@ def fit_and_check(
         fitted, trial, steps = try_fit(prior, kernel, components, seen, options, rng, cores)
         work["fit"] = work.get("fit", 0) + steps
         if _cost(pilot) <= _cost(trial):  # the prior is as good: nothing to check
-            return replace(prepared, plan=pilot.refined_plan(), fits=fit, work=work)
+            return replace(chosen, plan=pilot.refined_plan(), fits=fit, work=work)
         report("Check: fresh tours from the prior")
         # About a third of the work, whatever error the tours state.
         run_steps = n_draws / trial.x[..., 0].size * trial.n_steps
@@ -171,13 +171,13 @@ def fit_and_check(
         except StuckChainError:
             n = fitted_of(fitted.plan).components.n_components
             fresh = no_fresh_tours(n, options.check_tours)
-            return replace(prepared, plan=fitted.plan, warmup=fitted, fresh=fresh, work=work)
+            return replace(chosen, plan=fitted.plan, warmup=fitted, fresh=fresh, work=work)
         work["check"] = work.get("check", 0) + check.n_steps
         reference = fitted_of(fitted.plan)
         fresh = summary_of(reference, check, options)
         verdict = compare_legs(trial.evidence, cold_draws(reference, trial), fresh).verdict
         if verdict != "disagreed":
-            return Prepared(fitted.plan, fitted, fresh, check, pilot, fit, work)
+            return ChosenPlan(fitted.plan, fitted, fresh, check, pilot, fit, work)
         seen.append(check)
     warnings.warn(
         f"In {MAX_FITS} fits the fitted reference and fresh tours from the prior disagreed, so the "
@@ -186,14 +186,14 @@ def fit_and_check(
         TemperingWarning,
         stacklevel=4,
     )
-    return Prepared(check.refined_plan(), prepared.warmup, fits=MAX_FITS, work=work)
+    return ChosenPlan(check.refined_plan(), chosen.warmup, fits=MAX_FITS, work=work)
 
 
 def fit_again(
-    prepared: Prepared, draws: np.ndarray, options: Options, rng: np.random.Generator, cores: int
-) -> Prepared:
+    chosen: ChosenPlan, draws: np.ndarray, options: Options, rng: np.random.Generator, cores: int
+) -> ChosenPlan:
     """Fit the reference again, with the draws (n, d) of a run from it; the check stays fresh."""
-    pilot, check, old = prepared.pilot, prepared.check, fitted_of(prepared.plan)
+    pilot, check, old = chosen.pilot, chosen.check, fitted_of(chosen.plan)
     assert pilot is not None
     assert check is not None
     parts = [pilot.posterior_sample(TOUR_DRAWS * pilot.n_tours, rng), draws]
@@ -202,32 +202,32 @@ def fit_again(
         old.prior, pilot.plan.kernel, components, [pilot], options, rng, cores, draws
     )
     return replace(
-        prepared,
+        chosen,
         plan=fitted.plan,
         warmup=fitted,
         fresh=summary_of(fitted_of(fitted.plan), check, options),
-        fits=prepared.fits + 1,
-        work=prepared.work | {"fit": prepared.work["fit"] + steps},
+        fits=chosen.fits + 1,
+        work=chosen.work | {"fit": chosen.work["fit"] + steps},
     )
 
 
-def _fit_to(legs: list[Leg], rng: np.random.Generator) -> Mixture:
+def _fit_to(legs: list[SideRun], rng: np.random.Generator) -> Mixture:
     """Fit a mixture to all that legs from the prior have seen."""
     draws = [leg.posterior_sample(MAX_FIT_DRAWS, rng) for leg in legs]
     return fit_mixture(np.concatenate(draws), rng)
 
 
-def _cost(leg: Leg) -> float:
+def _cost(leg: SideRun) -> float:
     """Squared error of log Z times evaluations: what a leg's precision costs."""
     return leg.evidence.mcse**2 * leg.n_steps
 
 
 def _tours(
     plan: Plan, first: int, min_tours: int, rng: np.random.Generator, cores: int, n_draws: int
-) -> Leg:
+) -> SideRun:
     """Run tours from the prior, `first` draws a chain and more until there are enough."""
     bound = _bound(n_draws)
-    return run_leg(
+    return run_beside(
         plan, rng, n_chains=N_CHAINS, n_draws=min(first, bound), cores=cores,
         min_tours=min_tours, max_draws=bound, keep_states=True,
     )  # fmt: skip
@@ -238,7 +238,7 @@ def _bound(n_draws: int) -> int:
     return max(PILOT_DRAWS, LEG_BOUND * n_draws // N_CHAINS)
 
 
-def summary_of(reference: Fitted, check: Leg, options: Options) -> FreshTours:
+def summary_of(reference: Fitted, check: SideRun, options: Options) -> FreshTours:
     """Summarize fresh tours in the terms of a fitted reference."""
     n = reference.components.n_components
     return summarize(check.evidence, cold_draws(reference, check), n, options.check_tours)
@@ -254,20 +254,20 @@ def _unchecked(
     prior: Prior,
     warmup: Warmup,
     components: Mixture,
-    legs: list[Leg],
+    legs: list[SideRun],
     options: Options,
     rng: np.random.Generator,
     cores: int,
     work: dict[str, int],
-) -> Prepared:
+) -> ChosenPlan:
     """Fit a reference that nothing checks, and say so in its summary."""
     fitted, _, steps = try_fit(prior, warmup.plan.kernel, components, legs, options, rng, cores)
     n = fitted_of(fitted.plan).components.n_components
     fresh = no_fresh_tours(n, options.check_tours)
-    return Prepared(fitted.plan, fitted, fresh, fits=1, work=work | {"fit": steps})
+    return ChosenPlan(fitted.plan, fitted, fresh, fits=1, work=work | {"fit": steps})
 
 
-def cold_draws(reference: Fitted, leg: Leg) -> ColdDraws:
+def cold_draws(reference: Fitted, leg: SideRun) -> ColdDraws:
     """Read the draws of any leg in the terms of a fitted reference."""
     shape = leg.x.shape[:2]
     flat = leg.x.reshape(-1, leg.x.shape[2])

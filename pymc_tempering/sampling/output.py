@@ -16,9 +16,9 @@ from pymc_tempering.chain.loop import STEPS
 from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS
 from pymc_tempering.evidence.datatree import convert
 from pymc_tempering.model.path import Path
-from pymc_tempering.sampling.choose_plan import Prepared
+from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.rounds import Outcome, Round
-from pymc_tempering.sampling.side_runs import Leg
+from pymc_tempering.sampling.side_runs import SideRun
 from pymc_tempering.warmup.warm_up import WarmupRound
 
 
@@ -36,10 +36,10 @@ def build_datatree(
     Chains of unequal length (after an interrupt) are cut to the length that keeps most draws,
     as PyMC does.
     """
-    prepared, runs = outcome.prepared, outcome.runs
-    plan, warmup = prepared.plan, prepared.warmup
+    chosen, runs = outcome.chosen, outcome.runs
+    plan, warmup = chosen.plan, chosen.warmup
     model = plan.reference.path.model
-    traces = _traces(runs, prepared, var_names)
+    traces = _traces(runs, chosen, var_names)
     chosen, length = _choose_chains(traces, tune if discard_tuned_samples else 0)
     trace = MultiTrace(chosen)[:length]
     n_tune = min(tune, len(trace))
@@ -61,27 +61,27 @@ def build_datatree(
         "annealing_seconds": warmup.seconds_annealing,
         "warmup_seconds": sum(r.seconds for r in warmup.rounds),
         "sampling_seconds": seconds,
-        "fits": prepared.fits,
-        "evaluations": json.dumps(prepared.work),
+        "fits": chosen.fits,
+        "evaluations": json.dumps(chosen.work),
     }
-    if prepared.check is not None:
-        idata["tempering_check"] = xr.DataTree(_check_stats(prepared.check))
+    if chosen.check is not None:
+        idata["tempering_check"] = xr.DataTree(_check_stats(chosen.check))
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in chosen]
     if any(run.trace for run in kept):
         idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
     if any(run.hot for run in kept):
         skip = n_tune if discard_tuned_samples else 0
-        states = _hot_states(kept, prepared, var_names, skip, idata_kwargs)
+        states = _hot_states(kept, chosen, var_names, skip, idata_kwargs)
         idata["tempering_states"] = xr.DataTree(states)
     return idata
 
 
 def _traces(
-    runs: Sequence[ChainRun], prepared: Prepared, var_names: Sequence[str] | None
+    runs: Sequence[ChainRun], chosen: ChosenPlan, var_names: Sequence[str] | None
 ) -> list[NDArray]:
-    path = prepared.plan.reference.path
+    path = chosen.plan.reference.path
     blank = _blank_traces(path, var_names)
-    schema = prepared.schema
+    schema = chosen.schema
     dtypes = [schema.dtypes]
     traces = []
     for i, run in enumerate(runs):
@@ -114,13 +114,13 @@ def _blank_traces(path: Path, var_names: Sequence[str] | None) -> Callable[[], N
 
 def _hot_states(
     runs: Sequence[ChainRun],
-    prepared: Prepared,
+    chosen: ChosenPlan,
     var_names: Sequence[str] | None,
     n_tune: int,
     idata_kwargs: dict[str, Any],
 ) -> xr.Dataset:
     """States of all rungs as variables of the posterior; padded at the end with iteration -1."""
-    path = prepared.plan.reference.path
+    path = chosen.plan.reference.path
     blank = _blank_traces(path, var_names)
     columns = []
     for run in runs:
@@ -155,7 +155,7 @@ def _hot_states(
     ).drop_attrs(deep=False)
 
 
-def _check_stats(check: Leg) -> xr.Dataset:
+def _check_stats(check: SideRun) -> xr.Dataset:
     """Statistics of the fresh tours from the prior, in the form of `sample_stats`."""
     cycles, dims = check.cycles, ("chain", "draw", "rung")
     ladder = {name: ("rung", getattr(cycles, name)) for name in LADDER_STATS if name != "beta"}
@@ -179,8 +179,8 @@ def _history(outcome: Outcome) -> dict[str, Any]:
             for f in fields(cls)
         }
 
-    warmup = outcome.prepared.warmup
-    plan = outcome.prepared.plan
+    warmup = outcome.chosen.warmup
+    plan = outcome.chosen.plan
     history: dict[str, Any] = {
         "step_size": (("rung", "kernel"), plan.step_sizes),
         "kernel": [kernel.name for kernel in plan.kernel.kernels],

@@ -13,12 +13,12 @@ import pymc as pm
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.choose_plan import prepare
+from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.rounds import Goal, estimate, run_rounds
 from pymc_tempering.sampling.setup import Options, compile_with_kernels
 
 
-def with_normalizer(
+def with_prior_constant(
     prior: Prior,
     model: pm.Model,
     choice: KernelChoice,
@@ -41,7 +41,7 @@ def with_normalizer(
     Returns
     -------
     Prior
-        The same with its `normalizer`, log Z of the prior and its error, in nats.
+        The same with its `prior_constant`, log Z of the prior and its error, in nats.
     """
     split = prior.path.split
     if split.normalized_prior:
@@ -50,17 +50,17 @@ def with_normalizer(
     alone, kernel = compile_with_kernels(
         model, choice, target_accept, report, split=split.prior_alone()
     )
-    prepared = prepare(
+    chosen = choose_plan(
         alone, kernel, options, rng, cores=cores, n_draws=chains * draws, report=report
     )
     silent: Any = nullcontext(SimpleNamespace(update=lambda: None))
     outcome = run_rounds(
-        prepared, options, Goal(), rng, draws=draws, chains=chains, cores=cores, keep_trace=False,
+        chosen, options, Goal(), rng, draws=draws, chains=chains, cores=cores, keep_trace=False,
         watch=lambda *_: silent, report=lambda line: None, started=perf_counter(),
     )  # fmt: skip
     if outcome.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
-    evidence = estimate(outcome.prepared, outcome.runs)
+    evidence = estimate(outcome.chosen, outcome.runs)
     tell(evidence, "Normalizing the prior: ", stacklevel=4)
     sound = evidence.verdict == "ok"
-    return replace(prior, normalizer=(evidence.log_z, evidence.mcse if sound else np.inf))
+    return replace(prior, prior_constant=(evidence.log_z, evidence.mcse if sound else np.inf))

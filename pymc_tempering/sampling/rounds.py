@@ -21,14 +21,14 @@ from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import (
-    Prepared,
+    ChosenPlan,
     cold_draws,
     fit_again,
     fit_and_check,
     summary_of,
 )
 from pymc_tempering.sampling.setup import Options
-from pymc_tempering.sampling.side_runs import Leg, cycles_of, extend_leg
+from pymc_tempering.sampling.side_runs import SideRun, cycles_of, extend_side_run
 
 MAX_ROUNDS = 12
 """Rounds at most, where no budget is given."""
@@ -110,24 +110,24 @@ class Round:
 class Outcome:
     """The runs of the last plan, and how it came to them."""
 
-    prepared: Prepared
+    chosen: ChosenPlan
     runs: list[ChainRun]
     rounds: tuple[Round, ...]
     interrupted: bool
     unmet: str
 
 
-def estimate(prepared: Prepared, runs: list[ChainRun]) -> Evidence:
+def estimate(chosen: ChosenPlan, runs: list[ChainRun]) -> Evidence:
     """Estimate log Z from recorded runs, with the verdict of the check."""
-    evidence = rts(cycles_of(prepared.plan, runs))
-    if prepared.fitted is None or prepared.fresh is None:
+    evidence = rts(cycles_of(chosen.plan, runs))
+    if chosen.fitted is None or chosen.fresh is None:
         return evidence
-    draws = cold_draws(prepared.fitted, Leg(prepared.plan, tuple(runs)))
-    return with_check(evidence, compare_legs(evidence, draws, prepared.fresh))
+    draws = cold_draws(chosen.fitted, SideRun(chosen.plan, tuple(runs)))
+    return with_check(evidence, compare_legs(evidence, draws, chosen.fresh))
 
 
 def run_rounds(
-    prepared: Prepared,
+    chosen: ChosenPlan,
     options: Options,
     goal: Goal,
     rng: np.random.Generator,
@@ -136,7 +136,7 @@ def run_rounds(
     chains: int,
     cores: int,
     keep_trace: bool,
-    watch: Callable[[Prepared, list[ChainRun], int], ProgressBarManager],
+    watch: Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager],
     report: Callable[[str], None],
     started: float,
     keep_hot: bool = False,
@@ -146,7 +146,7 @@ def run_rounds(
     Parameters
     ----------
     watch : callable
-        `watch(prepared, runs, n_draws)` gives a progress bar for that round.
+        `watch(chosen, runs, n_draws)` gives a progress bar for that round.
     report : callable
         Called with a line after each round, where there can be several.
     started : float
@@ -156,36 +156,34 @@ def run_rounds(
     """
     rounds: list[Round] = []
     discarded = 0
-    runs = start_runs(prepared.plan, draws, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
+    runs = start_runs(chosen.plan, draws, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
     total, fits_left, repeats_left = draws, 1, 1
     while True:
-        with watch(prepared, runs, total) as progress:
-            interrupted = run_chains(prepared.plan, runs, total, cores=cores, watch=progress.update)
+        with watch(chosen, runs, total) as progress:
+            interrupted = run_chains(chosen.plan, runs, total, cores=cores, watch=progress.update)
             progress.update()
         if interrupted:
-            return Outcome(prepared, runs, tuple(rounds), True, "")
-        if repeats_left and _outgrown(prepared, runs) and not goal.late(perf_counter() - started):
+            return Outcome(chosen, runs, tuple(rounds), True, "")
+        if repeats_left and _outgrown(chosen, runs) and not goal.late(perf_counter() - started):
             report("The run met a region that its reference hardly covers: fitting again")
             repeats_left -= 1
             own = _steps(runs)
             drawn = np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
-            prepared = fit_again(prepared, drawn, options, rng, cores)
-            prepared = replace(prepared, work=prepared.work | {"fit": prepared.work["fit"] + own})
-            runs = start_runs(
-                prepared.plan, total, rng.spawn(chains), keep_trace, keep_hot=keep_hot
-            )
+            chosen = fit_again(chosen, drawn, options, rng, cores)
+            chosen = replace(chosen, work=chosen.work | {"fit": chosen.work["fit"] + own})
+            runs = start_runs(chosen.plan, total, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
             continue
-        prepared = _extend_check(prepared, runs, options, cores)
+        chosen = _extend_check(chosen, runs, options, cores)
         if goal.single:
-            return Outcome(prepared, runs, tuple(rounds), False, "")
-        evidence = estimate(prepared, runs)
+            return Outcome(chosen, runs, tuple(rounds), False, "")
+        evidence = estimate(chosen, runs)
         seconds = perf_counter() - started
-        cycles = cycles_of(prepared.plan, runs)
+        cycles = cycles_of(chosen.plan, runs)
         rounds.append(_line(evidence, cycles, total * chains, seconds))
         report(str(rounds[-1]))
         unmet = goal.unmet(evidence)
         own = _steps(runs)
-        steps = discarded + sum(prepared.work.values()) + own
+        steps = discarded + sum(chosen.work.values()) + own
         over = (
             goal.late(seconds)
             or (goal.max_steps is not None and steps >= goal.max_steps)
@@ -194,20 +192,18 @@ def run_rounds(
         # Without a target the budget is there to be used.
         done = not unmet and goal.target_mcse is not None
         if done or over:
-            return Outcome(prepared, runs, tuple(rounds), False, unmet)
+            return Outcome(chosen, runs, tuple(rounds), False, unmet)
         check = evidence.check
         if check is not None and check.verdict == "disagreed" and fits_left:
-            assert prepared.pilot is not None
-            assert prepared.check is not None
+            assert chosen.pilot is not None
+            assert chosen.check is not None
             fits_left -= 1
-            prepared = fit_and_check(
-                prepared, [prepared.pilot, prepared.check], options, rng,
+            chosen = fit_and_check(
+                chosen, [chosen.pilot, chosen.check], options, rng,
                 cores=cores, n_draws=total * chains, report=report,
             )  # fmt: skip
             discarded += own
-            runs = start_runs(
-                prepared.plan, total, rng.spawn(chains), keep_trace, keep_hot=keep_hot
-            )
+            runs = start_runs(chosen.plan, total, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
         else:
             total *= 2
             extend_runs(runs, total)
@@ -218,32 +214,32 @@ def _steps(runs: list[ChainRun]) -> int:
     return sum(int(run.record.scalars[: run.state.n_draws, N_STEPS].sum()) for run in runs)
 
 
-def _outgrown(prepared: Prepared, runs: list[ChainRun]) -> bool:
+def _outgrown(chosen: ChosenPlan, runs: list[ChainRun]) -> bool:
     """Whether a run from a checked reference has tours enough and yet states no error.
 
     Then a tour stands alone: it met a region that the reference hardly covers. With the draws of
     this run the fit will cover it, and a new run, as long as this one, does not know of the alarm.
     """
-    if prepared.check is None or prepared.fitted is None:
+    if chosen.check is None or chosen.fitted is None:
         return False
-    evidence = rts(cycles_of(prepared.plan, runs))
+    evidence = rts(cycles_of(chosen.plan, runs))
     return evidence.n_tours >= MIN_TOURS and not np.isfinite(evidence.mcse)
 
 
 def _extend_check(
-    prepared: Prepared, runs: list[ChainRun], options: Options, cores: int
-) -> Prepared:
+    chosen: ChosenPlan, runs: list[ChainRun], options: Options, cores: int
+) -> ChosenPlan:
     """Go on with the fresh tours, so that they keep a third of the work."""
-    check, fitted = prepared.check, prepared.fitted
+    check, fitted = chosen.check, chosen.fitted
     if check is None or fitted is None:
-        return prepared
+        return chosen
     factor = 0.5 * _steps(runs) / check.n_steps
     if factor <= 1:
-        return prepared
-    longer = extend_leg(check, int(np.ceil(factor * check.cycles.n_draws)), cores)
-    work = prepared.work | {"check": prepared.work["check"] + longer.n_steps - check.n_steps}
+        return chosen
+    longer = extend_side_run(check, int(np.ceil(factor * check.cycles.n_draws)), cores)
+    work = chosen.work | {"check": chosen.work["check"] + longer.n_steps - check.n_steps}
     fresh = summary_of(fitted, longer, options)
-    return replace(prepared, check=longer, fresh=fresh, work=work)
+    return replace(chosen, check=longer, fresh=fresh, work=work)
 
 
 def _line(evidence: Evidence, cycles: CycleStats, draws: int, seconds: float) -> Round:

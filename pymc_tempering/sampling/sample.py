@@ -13,16 +13,18 @@ import xarray as xr
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 
 from pymc_tempering.chain.chains import ChainRun
+from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.check import find_model
 from pymc_tempering.model.terms import split_model
-from pymc_tempering.sampling.chain_progress import ChainProgress, status_line
-from pymc_tempering.sampling.choose_plan import Prepared, prepare
+from pymc_tempering.sampling.chain_progress import ChainProgress
+from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.output import build_datatree
-from pymc_tempering.sampling.prior_constant import with_normalizer
+from pymc_tempering.sampling.prior_constant import with_prior_constant
 from pymc_tempering.sampling.rounds import Goal, run_rounds
-from pymc_tempering.sampling.setup import Options, compile_with_kernels, find_model
+from pymc_tempering.sampling.setup import Options, compile_with_kernels
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -179,28 +181,28 @@ def sample(
         prior, compound = compile_with_kernels(
             model, kernel, target_accept, report, split=split_model(model, tempered)
         )
-        prior = with_normalizer(
+        prior = with_prior_constant(
             prior, model, kernel, target_accept, options, rng,
             draws=draws, chains=chains, cores=cores, report=report,
         )  # fmt: skip
-        prepared = prepare(
+        chosen = choose_plan(
             prior, compound, options, rng, cores=cores, n_draws=chains * draws, report=report
         )
     n_draws = draws + tune
     started = perf_counter()
 
-    def watch(prepared: Prepared, runs: list[ChainRun], total: int) -> ChainProgress:
+    def watch(chosen: ChosenPlan, runs: list[ChainRun], total: int) -> ChainProgress:
         shown = progressbar if show else False
-        return ChainProgress(runs, prepared.plan.ladder, total, shown, progressbar_theme)
+        return ChainProgress(runs, chosen.plan.ladder, total, shown, progressbar_theme)
 
     outcome = run_rounds(
-        prepared, options, goal, rng,
+        chosen, options, goal, rng,
         draws=n_draws, chains=chains, cores=cores, keep_trace=keep is not None,
         watch=watch, report=(lambda line: None) if quiet else logger.info, started=begun,
         keep_hot=keep == "states",
     )  # fmt: skip
     seconds = perf_counter() - started
-    prepared, runs = outcome.prepared, outcome.runs
+    chosen, runs = outcome.chosen, outcome.runs
     for message in {run.stuck for run in runs if run.stuck}:
         warnings.warn(message, TemperingWarning, stacklevel=2)
     if outcome.unmet:

@@ -9,7 +9,6 @@ import pymc as pm
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.chain.loop import LADDER_MOVES
-from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.exceptions import (
     GradientError,
@@ -20,18 +19,15 @@ from pymc_tempering.exceptions import (
 )
 from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
+from pymc_tempering.model.check import check_model
 from pymc_tempering.model.layout import model_layout
-from pymc_tempering.model.path import check_model, compile_path
 from pymc_tempering.model.terms import Split, split_model
-from pymc_tempering.references.prior import Prior, compile_prior
-from pymc_tempering.references.prior_checks import check_reference
+from pymc_tempering.references.compile import compile_model
+from pymc_tempering.references.prior import Prior
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
 REFERENCES = ("auto", "prior", "fitted")
-
-CYCLE_BOUND = 2000
-"""A chain that has not come back to beta = 1 within this many iterations per rung is stuck."""
 
 
 @dataclass(frozen=True)
@@ -61,52 +57,17 @@ class Options:
             )
 
 
-def find_model(model: pm.Model | None) -> pm.Model:
-    """Return the given model, or the one on the context stack."""
-    try:
-        return pm.modelcontext(model)
-    except TypeError as error:
-        raise ModelError("No model: call this inside `with model:`, or pass `model=`.") from error
-
-
-def compile_model(
+def compile_for(
+    kernel: Compound,
     model: pm.Model,
+    split: Split,
     report: Callable[[str], None] = lambda line: None,
     *,
     check: bool = True,
-    kernel: Compound | None = None,
-    split: Split | None = None,
 ) -> Prior:
-    """Compile the path of a model and its prior, and check it at draws from there.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    report : callable, optional
-        Called with a line of progress.
-    check : bool, default True
-    kernel : Compound, optional
-        What the density must offer to these kernels; by default the gradients of all variables,
-        which must be continuous.
-    split : Split, optional
-        Which terms are tempered; by default all.
-
-    Raises
-    ------
-    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
-        The model cannot be tempered; see their messages.
-    """
-    report("Compiling (the first time ever takes up to a minute)")
-    if kernel is None:
-        path = compile_path(model, split=split)
-    else:
-        names = kernel.gradient_names
-        path = compile_path(model, gradient=names, values=kernel.wants_values, split=split)
-    prior = compile_prior(path)
-    if check:
-        report("Checking the model at draws from the prior")
-        check_reference(prior)
-    return prior
+    """Compile what some kernels need of a model; see `compile_model`."""
+    names, values = kernel.gradient_names, kernel.wants_values
+    return compile_model(model, report, check=check, gradient=names, values=values, split=split)
 
 
 def compile_with_kernels(
@@ -138,7 +99,7 @@ def compile_with_kernels(
                 "random draws)."
             )
         try:
-            return compile_model(model, report, kernel=kernel, split=split), kernel
+            return compile_for(kernel, model, split, report), kernel
         except GradientError:
             without = assign_kernels(model, layout, choice, target_accept, gradient=False)
             if without.uses_gradient or not kernel.uses_gradient:
@@ -181,19 +142,3 @@ def warm_up_prior(
             stacklevel=4,
         )
     return warmup
-
-
-def cycle_bound(plan: Plan) -> int:
-    """Bound the iterations without a visit to beta = 1, after which a chain counts as stuck."""
-    return CYCLE_BOUND * plan.ladder.n_rungs
-
-
-def stuck_message(plan: Plan, rung: int) -> str:
-    """Say where a chain hangs, and what to do."""
-    beta = plan.ladder.betas[rung]
-    return (
-        f"A chain has not come back to beta = 1 in {cycle_bound(plan)} iterations; it hangs at "
-        f"rung {rung} of {plan.ladder.n_rungs} (beta = {beta:.3g}). Likely the likelihood changes "
-        "abruptly there (a phase transition), or the kernel does not move: try a larger "
-        "target_accept, more rungs (rungs_per_barrier), or a tighter prior."
-    )

@@ -15,7 +15,7 @@ from pymc_tempering.evidence.rts import rts
 
 
 @dataclass(frozen=True, eq=False)
-class Leg:
+class SideRun:
     """Chains of equal length, and what they found.
 
     Attributes
@@ -91,7 +91,7 @@ def cycles_of(plan: Plan, runs: Sequence[ChainRun]) -> CycleStats:
     )
 
 
-def run_leg(
+def run_beside(
     plan: Plan,
     rng: np.random.Generator,
     *,
@@ -101,7 +101,7 @@ def run_leg(
     min_tours: int = 0,
     max_draws: int | None = None,
     keep_states: bool = False,
-) -> Leg:
+) -> SideRun:
     """Run a leg of `n_draws` draws a chain, and go on in equal parts until it has its tours.
 
     Parameters
@@ -117,11 +117,11 @@ def run_leg(
         Whether to keep the states of all iterations, for a fit.
     """
     runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
-    leg = _go_on(Leg(plan, tuple(runs)), n_draws, cores)
+    leg = _go_on(SideRun(plan, tuple(runs)), n_draws, cores)
     return lengthen(leg, min_tours=min_tours, max_draws=max_draws or n_draws, cores=cores)
 
 
-def lengthen(leg: Leg, *, min_tours: int, max_draws: int, cores: int) -> Leg:
+def lengthen(leg: SideRun, *, min_tours: int, max_draws: int, cores: int) -> SideRun:
     """Go on with the chains of a leg until it has its tours, or `max_draws` draws each."""
     while leg.n_tours < min_tours and leg.cycles.n_draws < max_draws:
         missing = min_tours / max(leg.n_tours, 1) - 1
@@ -132,19 +132,19 @@ def lengthen(leg: Leg, *, min_tours: int, max_draws: int, cores: int) -> Leg:
     return leg
 
 
-def _go_on(leg: Leg, n_draws: int, cores: int) -> Leg:
+def _go_on(leg: SideRun, n_draws: int, cores: int) -> SideRun:
     runs = list(leg.runs)
     extend_runs(runs, n_draws)
     if run_chains(leg.plan, runs, n_draws, cores=cores):
         raise KeyboardInterrupt("Interrupted before sampling began.")
-    return Leg(leg.plan, tuple(runs))
+    return SideRun(leg.plan, tuple(runs))
 
 
-def extend_leg(leg: Leg, n_draws: int, cores: int) -> Leg:
+def extend_side_run(leg: SideRun, n_draws: int, cores: int) -> SideRun:
     """Go on with the chains of a leg to `n_draws` draws each."""
     runs = list(leg.runs)
     for run in runs:
         run.keep_trace = False  # a fit has enough states from its beginning
     extend_runs(runs, n_draws)
     run_chains(leg.plan, runs, n_draws, cores=cores)
-    return Leg(leg.plan, tuple(runs))
+    return SideRun(leg.plan, tuple(runs))

@@ -16,29 +16,24 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_tempering.chain.draw_statistics import Schema
-from pymc_tempering.chain.plan import (
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.state import (
     ChainState,
-    Plan,
     clear_record,
     make_runner,
     new_record,
     start_chain,
 )
+from pymc_tempering.chain.stuck import cycle_bound, stuck_message
 from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.check import find_model
 from pymc_tempering.model.terms import split_model
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.prior import Prior, Reference
-from pymc_tempering.sampling.choose_plan import prepare
-from pymc_tempering.sampling.prior_constant import with_normalizer
-from pymc_tempering.sampling.setup import (
-    Options,
-    compile_model,
-    compile_with_kernels,
-    cycle_bound,
-    find_model,
-    stuck_message,
-)
+from pymc_tempering.sampling.choose_plan import choose_plan
+from pymc_tempering.sampling.prior_constant import with_prior_constant
+from pymc_tempering.sampling.setup import Options, compile_for, compile_with_kernels
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -174,11 +169,11 @@ class SimulatedTempering(BlockedStep):
         prior, compound = compile_with_kernels(
             self.model, kernel, target_accept, logger.info, split=split
         )
-        prior = with_normalizer(
+        prior = with_prior_constant(
             prior, self.model, kernel, target_accept, options, warmup_rng,
             draws=1000, chains=4, cores=cores, report=logger.info,
         )  # fmt: skip
-        self.prepared = prepare(
+        self.chosen = choose_plan(
             prior,
             compound,
             options,
@@ -189,7 +184,7 @@ class SimulatedTempering(BlockedStep):
         self.rng = get_random_generator(rng)
         self.tune = False
         self.state: ChainState | None = None
-        self._bind(self.prepared.plan, self.prepared.schema)
+        self._bind(self.chosen.plan, self.chosen.schema)
 
     def _bind(self, plan: Plan, schema: Schema) -> None:
         """Derive from the plan what the steps use."""
@@ -248,9 +243,7 @@ class SimulatedTempering(BlockedStep):
         """Compile again (from the disk cache) what did not travel."""
         frozen, split = values.pop("frozen"), values.pop("split")
         self.__dict__.update(values)
-        reference: Reference = compile_model(
-            self.model, check=False, kernel=frozen["kernel"], split=split
-        )
+        reference: Reference = compile_for(frozen["kernel"], self.model, split, check=False)
         if self.schema.components is not None:
             assert isinstance(reference, Prior)
             reference = Fitted(reference, self.schema.components)

@@ -12,7 +12,7 @@ from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.setup import Options
-from pymc_tempering.sampling.side_runs import Leg, lengthen, run_leg
+from pymc_tempering.sampling.side_runs import SideRun, lengthen, run_beside
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
 COMPONENT_TOURS = 10
@@ -32,8 +32,8 @@ TOUR_DRAWS = 10
 
 
 def fit_pilot(
-    pilot: Leg, rng: np.random.Generator, *, max_draws: int, cores: int
-) -> tuple[Leg, Mixture]:
+    pilot: SideRun, rng: np.random.Generator, *, max_draws: int, cores: int
+) -> tuple[SideRun, Mixture]:
     """Fit a mixture to a pilot, which goes on until it has tours enough for the components.
 
     Parameters
@@ -54,19 +54,19 @@ def try_fit(
     prior: Prior,
     kernel: Compound,
     components: Mixture,
-    legs: list[Leg],
+    legs: list[SideRun],
     options: Options,
     rng: np.random.Generator,
     cores: int,
     draws: np.ndarray | None = None,
-) -> tuple[Warmup, Leg, int]:
+) -> tuple[Warmup, SideRun, int]:
     """Warm up a fitted reference and try it out; fit it again while its trial can improve it.
 
     Parameters
     ----------
     components : Mixture
         Of the first fit.
-    legs : list of Leg
+    legs : list of SideRun
         Tours from the prior that it stands on; none if it stands on something else.
     draws : array, shape (n, d), optional
         Posterior draws of an earlier run from a fitted reference, that it stands on too.
@@ -74,7 +74,7 @@ def try_fit(
     Returns
     -------
     warmup : Warmup
-    trial : Leg
+    trial : SideRun
     steps : int
         Density evaluations of all warm-ups and trials.
     """
@@ -87,7 +87,7 @@ def try_fit(
             ladder_move=options.ladder_move, weight_adaptation=options.weight_adaptation,
             rungs_per_barrier=options.rungs_per_barrier, cores=cores, n_particles=256,
         )  # fmt: skip
-        trial = run_leg(
+        trial = run_beside(
             warmup.plan, rng, n_chains=N_TRIAL_CHAINS, n_draws=TRIAL_DRAWS, cores=cores,
             keep_states=True,
         )  # fmt: skip

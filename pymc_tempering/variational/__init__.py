@@ -1,9 +1,14 @@
 """Variational tempering: fits on top of ``pm.variational``, and the normalizers that they need."""
 
 from pymc_tempering.variational import conjugate
-from pymc_tempering.variational.fit import fit, refine
 from pymc_tempering.variational.fit_datatree import to_datatree
 from pymc_tempering.variational.fit_plots import plot_annealing
+from pymc_tempering.variational.fitting import fit, refine
+from pymc_tempering.variational.normalizers.likelihood_terms import (
+    check_temperatures,
+    local_log_normalizer,
+    log_normalizers,
+)
 from pymc_tempering.variational.normalizers.log_normalizer import (
     log_tempered_normalizer,
     normalizer_method,
@@ -13,11 +18,6 @@ from pymc_tempering.variational.normalizers.log_partition import LogPartition, l
 from pymc_tempering.variational.normalizers.monte_carlo import (
     MonteCarloNormalizer,
     monte_carlo_normalizer,
-)
-from pymc_tempering.variational.normalizers.terms import (
-    check_temperatures,
-    local_log_normalizer,
-    log_normalizers,
 )
 from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum
 

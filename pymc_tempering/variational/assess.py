@@ -7,7 +7,6 @@ import numpy as np
 import pymc as pm
 from arviz_stats.base import array_stats
 from pymc.data import MinibatchOp
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.model.transform.basic import remove_minibatched_nodes
 from pymc.pytensorf import compile as pymc_compile
 from pymc.pytensorf import join_nonshared_inputs
@@ -18,6 +17,7 @@ from scipy.special import gammaln, logsumexp
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
+from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.path import log_orderings_of
 
 METHOD = "psis_vi"
@@ -31,7 +31,7 @@ DF = 2.0
 
 
 @dataclass(frozen=True)
-class Target:
+class UntemperedModel:
     """The untempered model on all of its data.
 
     Attributes
@@ -70,7 +70,7 @@ def has_minibatch(model: pm.Model) -> bool:
     )
 
 
-def compile_target(approx: Approximation) -> Target:
+def compile_target(approx: Approximation) -> UntemperedModel:
     """Compile the log joint density of the model; minibatches are replaced by all data."""
     model = approx.model
     if has_minibatch(model):
@@ -82,15 +82,14 @@ def compile_target(approx: Approximation) -> Target:
     with model:  # so that PyMC honors model.check_bounds
         log_joint = pymc_compile([x], outputs[0])
     log_orderings, reason = 0.0, ""
-    improper = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
-    if improper:
+    if improper := improper_priors(model.free_RVs):
         reason = f"the prior of {', '.join(improper)} is improper"
     try:
         shapes = [point[value.name].shape for value in model.value_vars]
         log_orderings = log_orderings_of(model, shapes)
     except ModelError as error:
         reason = str(error)
-    return Target(log_joint, log_orderings, reason)
+    return UntemperedModel(log_joint, log_orderings, reason)
 
 
 def gaussian(approx: Approximation) -> tuple[FloatArray, FloatArray]:
@@ -123,7 +122,7 @@ class Weights:
 
 
 def log_weights(
-    approx: Approximation, target: Target, draws: int, rng: np.random.Generator
+    approx: Approximation, target: UntemperedModel, draws: int, rng: np.random.Generator
 ) -> Weights:
     """Draw from q and from a t about it, and weigh the draws by the model."""
     mean, root = gaussian(approx)
@@ -144,7 +143,7 @@ def log_weights(
 
 
 def assess(
-    approx: Approximation, target: Target, rng: np.random.Generator, draws: int = DRAWS
+    approx: Approximation, target: UntemperedModel, rng: np.random.Generator, draws: int = DRAWS
 ) -> Assessment:
     """Judge an approximation by fresh draws from it (nats).
 

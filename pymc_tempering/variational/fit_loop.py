@@ -39,7 +39,7 @@ class Kept:
 
 
 @dataclass
-class Run:
+class FitState:
     """What changes while a fit runs.
 
     Attributes
@@ -76,15 +76,15 @@ class Run:
 
 
 def advance(
-    run: Run,
+    run: FitState,
     temper: Temper,
     n: int,
     *,
     cold: bool,
     block: int,
     callbacks: Sequence[Callable[..., None]] = (),
-    show: Callable[[Run], None] = lambda run: None,
-    finished: Callable[[Run, Temper, int], bool] = lambda run, temper, begin: False,
+    show: Callable[[FitState], None] = lambda run: None,
+    finished: Callable[[FitState, Temper, int], bool] = lambda run, temper, begin: False,
 ) -> Temper:
     """Run one stage of up to ``n`` iterations and return its temperatures.
 
@@ -148,7 +148,7 @@ def advance(
     return temper
 
 
-def _reserve(run: Run, size: int) -> None:
+def _reserve(run: FitState, size: int) -> None:
     for name in ("losses", "elbo", "inverse_temperature"):
         old = getattr(run, name)[: run.n]
         setattr(run, name, np.concatenate([old, np.full(size - run.n, np.nan)]))
@@ -169,7 +169,7 @@ def _finite(params: Parameters) -> bool:
     return all(np.isfinite(value).all() for value in params.values())
 
 
-def _judged(run: Run, kept: Kept) -> Kept:
+def _judged(run: FitState, kept: Kept) -> Kept:
     since = run.losses[kept.iteration : run.n]
     loss = float(np.median(since)) if since.size else float("inf")
     return replace(kept, loss=loss)
@@ -180,7 +180,7 @@ def _better(new: Kept, old: Kept | None) -> bool:
     return old is None or not (new.cold and old.cold) or new.loss < old.loss
 
 
-def _keep(run: Run, cold: bool) -> None:
+def _keep(run: FitState, cold: bool) -> None:
     """Copy the parameters every so often; the copy before is judged by what followed it."""
     last = run.last
     if last is not None:
@@ -191,7 +191,7 @@ def _keep(run: Run, cold: bool) -> None:
     run.last = Kept(cold, run.n, parameters(run.approx))
 
 
-def restore_best(run: Run) -> Kept:
+def restore_best(run: FitState) -> Kept:
     """Go back to the best parameters so far, after a loss that is not finite.
 
     Raises

@@ -8,14 +8,14 @@ from pymc.progress_bar import CustomProgress, default_progress_theme
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from pymc_tempering.variational.fit_loop import Run
+from pymc_tempering.variational.fit_loop import FitState
 
 SHOW_EVERY = 100
 """Iterations between two updates of the bar."""
 
 
 @contextmanager
-def show_progress(total: int, progressbar: bool) -> Iterator[Callable[[Run], None]]:
+def show_progress(total: int, progressbar: bool) -> Iterator[Callable[[FitState], None]]:
     """Context that gives a function of the run, which shows its iterations, loss and E[1/T]."""
     if not progressbar:
         yield lambda run: None
@@ -29,7 +29,7 @@ def show_progress(total: int, progressbar: bool) -> Iterator[Callable[[Run], Non
         task = bar.add_task("Fitting", total=total, loss=np.nan, inverse=np.nan)
         shown = 0
 
-        def show(run: Run) -> None:
+        def show(run: FitState) -> None:
             nonlocal shown
             if run.n - shown < SHOW_EVERY and run.n < total:
                 return

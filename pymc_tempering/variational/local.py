@@ -23,14 +23,14 @@ from scipy.special import softmax
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
-from pymc_tempering.variational.normalizers.log_normalizer import (
-    log_tempered_normalizer,
-    temperature_limit,
-)
-from pymc_tempering.variational.normalizers.terms import (
+from pymc_tempering.variational.normalizers.likelihood_terms import (
     likelihood_terms,
     local_log_normalizer,
     scale_of,
+)
+from pymc_tempering.variational.normalizers.log_normalizer import (
+    log_tempered_normalizer,
+    temperature_limit,
 )
 from pymc_tempering.variational.objective import Likelihood
 

@@ -15,7 +15,13 @@ from pymc_tempering.variational.objective import (
     batches_per_pass,
     global_likelihood,
 )
-from pymc_tempering.variational.temper import Annealed, Cold, Temper, Tempered, TemperedLocally
+from pymc_tempering.variational.temper import (
+    AnnealedTemperature,
+    Cold,
+    Temper,
+    Tempered,
+    TemperedLocally,
+)
 from pymc_tempering.variational.temperatures import (
     LARGEST,
     beta_grid,
@@ -88,7 +94,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitPlan:
     """Likelihood and stages of a fit.
 
     Attributes
@@ -139,20 +145,20 @@ def tempered_iterations(request: Request, batches: float) -> int:
     return iterations
 
 
-def plan_advi(request: Request, approx: Approximation, seed: int) -> Plan:
+def plan_advi(request: Request, approx: Approximation, seed: int) -> FitPlan:
     """T = 1 from the first iteration on."""
-    return Plan(global_likelihood(approx), None, 0, Cold(q=np.ones(1)), temperatures=np.ones(1))
+    return FitPlan(global_likelihood(approx), None, 0, Cold(q=np.ones(1)), temperatures=np.ones(1))
 
 
-def plan_annealed(request: Request, approx: Approximation, seed: int) -> Plan:
+def plan_annealed(request: Request, approx: Approximation, seed: int) -> FitPlan:
     """AVI: Section 2.2 of Mandt et al. (2016)."""
     start = LARGEST if request.temperatures is None else float(request.temperatures[-1])
     n_tempered = tempered_iterations(request, batches_per_pass(approx))
     schedule = make_schedule(request.schedule, start, n_tempered)
-    return Plan(global_likelihood(approx), Annealed(schedule), n_tempered, Cold())
+    return FitPlan(global_likelihood(approx), AnnealedTemperature(schedule), n_tempered, Cold())
 
 
-def plan_tempered(request: Request, approx: Approximation, seed: int) -> Plan:
+def plan_tempered(request: Request, approx: Approximation, seed: int) -> FitPlan:
     """VT: Section 2.3 of Mandt et al. (2016), with global or local normalizers."""
     grid = request.temperatures
     temperatures = exponential_grid() if grid is None else check_grid(grid)
@@ -163,7 +169,7 @@ def plan_tempered(request: Request, approx: Approximation, seed: int) -> Plan:
     if request.normalizer == "local":
         likelihood = shared_likelihood(approx, temperatures, request.obj_n_mc)
         temper = Tempered(posterior, log_c, request.damping, True, batches)
-        return Plan(likelihood, temper, n_tempered, Cold(top, top), True, temperatures)
+        return FitPlan(likelihood, temper, n_tempered, Cold(top, top), True, temperatures)
     if temperatures.size > 1:
         partition = log_partition(
             approx.model, temperatures, draws=request.normalizer_draws, random_seed=seed
@@ -171,10 +177,10 @@ def plan_tempered(request: Request, approx: Approximation, seed: int) -> Plan:
         log_c, mcse = partition.log_c, partition.mcse
     temper = Tempered(posterior, log_c, request.damping, False, batches)
     likelihood = global_likelihood(approx)
-    return Plan(likelihood, temper, n_tempered, Cold(1.0, top), True, temperatures, log_c, mcse)
+    return FitPlan(likelihood, temper, n_tempered, Cold(1.0, top), True, temperatures, log_c, mcse)
 
 
-def plan_local(request: Request, approx: Approximation, seed: int) -> Plan:
+def plan_local(request: Request, approx: Approximation, seed: int) -> FitPlan:
     """LVT: Section 2.4 of Mandt et al. (2016)."""
     if request.inverse_temperature_prior is not None:
         temperatures, prior = beta_grid(*request.inverse_temperature_prior)
@@ -189,10 +195,12 @@ def plan_local(request: Request, approx: Approximation, seed: int) -> Plan:
     local = datum_likelihood(approx, temperatures, log_prior, damping, request.obj_n_mc)
     cold = Cold(0.0, one_hot(temperatures))
     temper = TemperedLocally(local.mean_q)
-    return Plan(local.likelihood, temper, n_tempered, cold, True, temperatures, local=local.local)
+    return FitPlan(
+        local.likelihood, temper, n_tempered, cold, True, temperatures, local=local.local
+    )
 
 
-METHODS: dict[str, Callable[[Request, Approximation, int], Plan]] = {
+METHODS: dict[str, Callable[[Request, Approximation, int], FitPlan]] = {
     "advi": plan_advi,
     "annealed": plan_annealed,
     "variational_tempering": plan_tempered,

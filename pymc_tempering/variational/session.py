@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_tempering.variational.assess import Target, assess
+from pymc_tempering.variational.assess import UntemperedModel, assess
 from pymc_tempering.variational.convergence import elbo_drift
-from pymc_tempering.variational.fit_loop import Run, advance, parameters, restore_best
-from pymc_tempering.variational.methods import Plan
+from pymc_tempering.variational.fit_loop import FitState, advance, parameters, restore_best
+from pymc_tempering.variational.methods import FitPlan
 from pymc_tempering.variational.temper import Temper
 from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum
 
@@ -16,7 +16,7 @@ COLD_BLOCK = 100
 """Iterations at T = 1 between two looks at the clock and the parameters."""
 
 Callbacks = Sequence[Callable[..., None]]
-Show = Callable[[Run], None]
+Show = Callable[[FitState], None]
 
 
 @dataclass
@@ -40,9 +40,9 @@ class Session:
     """
 
     method: str
-    run: Run
-    plan: Plan
-    target: Target
+    run: FitState
+    plan: FitPlan
+    target: UntemperedModel
     rng: np.random.Generator
     n_tempered: int
     tempered: TemperedOptimum | None
@@ -55,7 +55,7 @@ def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show)
     if plan.temper is None or plan.n_tempered == 0:
         return
 
-    def finished(run: Run, temper: Temper, begin: int) -> bool:
+    def finished(run: FitState, temper: Temper, begin: int) -> bool:
         settled = plan.settles and temper.settled
         return settled and elbo_drift(-run.losses[begin : run.n]).converged
 

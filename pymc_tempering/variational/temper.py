@@ -78,7 +78,7 @@ class Cold:
 
 
 @dataclass(frozen=True)
-class Annealed:
+class AnnealedTemperature:
     """AVI: a schedule sets the temperature."""
 
     schedule: Schedule
@@ -90,7 +90,7 @@ class Annealed:
         inverse = self.schedule.inverse_temperature(iteration)
         return Setting(inverse, inverse)
 
-    def after(self, energies: FloatArray) -> "Annealed":
+    def after(self, energies: FloatArray) -> "AnnealedTemperature":
         """Nothing to learn."""
         return self
 

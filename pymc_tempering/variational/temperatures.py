@@ -8,7 +8,7 @@ from scipy.special import entr, roots_jacobi, softmax
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.variational.normalizers.terms import check_temperatures
+from pymc_tempering.variational.normalizers.likelihood_terms import check_temperatures
 
 N_TEMPERATURES = 100
 """Temperatures of VT, as in Section 4 of Mandt et al. (2016)."""

@@ -8,10 +8,10 @@ from typing import Protocol
 import numpy as np
 
 from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE, REF_USED, VISITS, Record
-from pymc_tempering.chain.plan import (
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.state import (
     REFERENCE_BATCH,
     ChainState,
-    Plan,
     clear_record,
     make_runner,
     new_record,

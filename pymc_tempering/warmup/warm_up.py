@@ -7,7 +7,8 @@ from time import perf_counter
 import numpy as np
 
 from pymc_tempering.chain.loop import RUNG
-from pymc_tempering.chain.plan import ChainState, Plan, start_chain
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.state import ChainState, start_chain
 from pymc_tempering.core.ladder import Ladder, PathSample, place_rungs
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference

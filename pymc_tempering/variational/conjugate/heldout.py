@@ -6,8 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from pymc_tempering.variational.conjugate.arrays import check_width
-from pymc_tempering.variational.conjugate.lda import LDA
-from pymc_tempering.variational.conjugate.protocol import Globals
+from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals
 from pymc_tempering.variational.conjugate.word_counts import take_documents
 
 
@@ -34,7 +33,12 @@ def split_documents(
 
 
 def complete_documents(
-    model: LDA, lam: Globals, counts: sp.csr_array, *, random_seed: Any = 0, cores: int = 1
+    model: ConjugateModel,
+    lam: Globals,
+    counts: sp.csr_array,
+    *,
+    random_seed: Any = 0,
+    cores: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return log-likelihood, shape (D,), in nats, and number of held-out words, shape (D,)."""
     check_width(lam[0].shape[0], counts, model.name)
@@ -53,7 +57,7 @@ def complete_documents(
 
 
 def document_completion(
-    model: LDA, lam: Globals, data: Any, *, random_seed: Any = 0, cores: int = 1
+    model: ConjugateModel, lam: Globals, data: Any, *, random_seed: Any = 0, cores: int = 1
 ) -> float:
     """Return the predictive log-likelihood per held-out word of new documents.
 

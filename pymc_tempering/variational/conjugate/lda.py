@@ -12,6 +12,7 @@ from scipy.special import digamma, gammaln
 
 from pymc_tempering.exceptions import DataError
 from pymc_tempering.variational.conjugate.arrays import positive, whole
+from pymc_tempering.variational.conjugate.heldout import complete_documents
 from pymc_tempering.variational.conjugate.lda_kernels import (
     add_word_moments,
     expected_log_words,
@@ -253,8 +254,6 @@ class LDA:
 
         :func:`document_completion` gives it per word.
         """
-        from pymc_tempering.variational.conjugate.heldout import complete_documents
-
         return complete_documents(self, lam, data, cores=cores)[0]
 
 

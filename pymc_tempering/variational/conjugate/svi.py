@@ -6,8 +6,8 @@ import numpy as np
 
 from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals
 from pymc_tempering.variational.conjugate.svi_fit import Fit
-from pymc_tempering.variational.conjugate.svi_options import Options, check_options
-from pymc_tempering.variational.conjugate.svi_run import Run
+from pymc_tempering.variational.conjugate.svi_options import SviOptions, check_options
+from pymc_tempering.variational.conjugate.svi_run import SviRun
 from pymc_tempering.variational.conjugate.temperature_grid import Schedule
 
 
@@ -132,7 +132,7 @@ def svi(
     """
     data = model.check(data)
     options = check_options(
-        Options(
+        SviOptions(
             method, iterations, untempered, batch_size, tau, kappa, temperatures,
             log_partition, start,
             update_every, damping, schedule, hottest, anneal_passes, jitter, tol, elbo_every, cores,
@@ -144,7 +144,7 @@ def svi(
         lam = model.initialize(data, rng)
     else:
         lam = _given(initial, model.initialize(data, np.random.default_rng(0)), model.name)
-    return Run(model, data, options, rng).fit(lam)
+    return SviRun(model, data, options, rng).fit(lam)
 
 
 def _given(initial: Globals, like: Globals, name: str) -> Globals:

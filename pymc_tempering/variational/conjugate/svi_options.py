@@ -21,7 +21,7 @@ STARTS = ("hot", "uniform")
 
 
 @dataclass(frozen=True)
-class Options:
+class SviOptions:
     """What the user asked for; `check_options` makes `temperatures` a grid."""
 
     method: str
@@ -76,7 +76,7 @@ class Options:
         return self.iterations * (self.batch_size or n_data) / n_data / 2.0
 
 
-def check_options(options: Options, n_data: int) -> Options:
+def check_options(options: SviOptions, n_data: int) -> SviOptions:
     """Return the options with their grid of temperatures.
 
     Raises
@@ -135,7 +135,7 @@ def check_options(options: Options, n_data: int) -> Options:
     return replace(options, temperatures=grid)
 
 
-def _check_annealing(options: Options, n_data: int) -> None:
+def _check_annealing(options: SviOptions, n_data: int) -> None:
     if not (np.isfinite(options.hottest) and options.hottest >= 1.0):
         raise TemperatureError(f"hottest must be at least 1, not {options.hottest!r}")
     passes = options.passes(n_data)

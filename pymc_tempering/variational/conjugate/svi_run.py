@@ -11,7 +11,7 @@ from pymc_tempering.exceptions import DataError, TemperatureError, TemperingWarn
 from pymc_tempering.variational.conjugate.evaluate import elbo
 from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals, Local
 from pymc_tempering.variational.conjugate.svi_fit import Fit
-from pymc_tempering.variational.conjugate.svi_options import TEMPERED, Options
+from pymc_tempering.variational.conjugate.svi_options import TEMPERED, SviOptions
 from pymc_tempering.variational.conjugate.temperature_grid import (
     annealed_temperature,
     temperature_posterior,
@@ -38,11 +38,11 @@ class _State:
     table: np.ndarray | None = None
 
 
-class Run:
+class SviRun:
     """One fit: the model, its data and the options, which stay; the state is passed along."""
 
     def __init__(
-        self, model: ConjugateModel, data: Any, options: Options, rng: np.random.Generator
+        self, model: ConjugateModel, data: Any, options: SviOptions, rng: np.random.Generator
     ) -> None:
         self.model, self.data, self.options, self.rng = model, data, options, rng
         self.n_data = model.n_data(data)

@@ -12,7 +12,6 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.pytensorf import compile as pymc_compile
 from pymc.pytensorf import join_nonshared_inputs
 from pytensor.graph.basic import Variable
@@ -22,17 +21,17 @@ from pytensor.tensor.random.op import RandomVariable
 
 from pymc_tempering.exceptions import (
     DiscreteVariableError,
-    ImproperPriorError,
     NormalizerError,
 )
+from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, adapt_density
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.path import freeze_shared, stabilize
 from pymc_tempering.references.mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, largest_temperature
+from pymc_tempering.variational.normalizers.likelihood_terms import term_totals
 from pymc_tempering.variational.normalizers.log_normalizer import check_random
-from pymc_tempering.variational.normalizers.terms import term_totals
 
 
 @dataclass(frozen=True)
@@ -131,12 +130,7 @@ def check_free(needed: list[Variable]) -> None:
             f"The normalizers depend on discrete free variables: {', '.join(discrete)}. "
             "Marginalize them (pm.Mixture, or pmx.marginalize of pymc-extras)."
         )
-    improper = [rv.name for rv in needed if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
-    if improper:
-        raise ImproperPriorError(
-            f"Improper prior: {', '.join(improper)}. The average of the normalizers over it does "
-            "not exist; give these variables proper priors."
-        )
+    check_proper(needed, "The average of the normalizers over it")
 
 
 def build_groups(model: pm.Model) -> tuple[list[Constant], list[Group]]:

@@ -10,10 +10,10 @@ import pymc as pm
 from pymc_tempering.exceptions import ModelError, NormalizerError, TemperingWarning
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.groups import Constant, Group, build_groups
+from pymc_tempering.variational.normalizers.likelihood_terms import check_temperatures
 from pymc_tempering.variational.normalizers.line_average import line_average
 from pymc_tempering.variational.normalizers.particle_average import N_GROUPS, particle_average
 from pymc_tempering.variational.normalizers.tails import diverges, infinite_error
-from pymc_tempering.variational.normalizers.terms import check_temperatures
 
 LARGE_ERROR = 0.5
 """Warn above this error, in nats: the delta method no longer holds."""

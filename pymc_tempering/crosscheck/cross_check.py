@@ -1,0 +1,213 @@
+"""The front door of cross-checks: run every estimator that applies, and hold them side by side."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pymc_tempering.crosscheck.judge import RUN, Entry, judge
+from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS
+from pymc_tempering.crosscheck.store import GROUP, CrossCheck, make_table, to_dataset
+from pymc_tempering.crosscheck.words import describe
+from pymc_tempering.evidence import ESTIMATORS, Evidence
+from pymc_tempering.evidence.front import estimate
+from pymc_tempering.exceptions import ModelError, TemperingError, TemperingWarning
+from pymc_tempering.model.check import find_model
+
+
+def cross_check(
+    idata: xr.DataTree,
+    model: pm.Model | None = None,
+    methods: Sequence[str] | None = None,
+    *,
+    others: Mapping[str, Evidence] | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    extend_inferencedata: bool = True,
+) -> CrossCheck:
+    """Estimate the evidence by several methods and say whether they agree.
+
+    Methods that read the tempering run need no model and no new evaluations, but they share their
+    draws: their agreement shows that the run was analyzed well, not that it found everything.
+    Methods with a model add bridge and importance sampling from the posterior draws, which work
+    on plain NUTS draws too, and runs of their own.
+
+    Two methods disagree where their difference is larger than their errors allow at a chance of
+    1 % for the whole table: errors of independent methods are added in quadrature, those of
+    methods that share draws are added up, since their correlation is not known, and bounds are
+    held against what they bound.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A tempering run, or the posterior of any sampler (which needs a model).
+    model : pymc.Model, optional
+        The model that it was drawn from; the one on the context stack, if any. Without a model
+        only the methods that read the run are used.
+    methods : sequence of str, optional
+        Names for :func:`log_marginal_likelihood` ("rts"), or of functions that take a model
+        ("bridge_sampling"). By default all that apply.
+    others : mapping of str to Evidence, optional
+        Results at hand by a name for each, of the same model and independent of `idata`: that of
+        a fit (``{"psis_vi": approx.tempering.evidence}``), or of another run.
+    random_seed : int or numpy.random.Generator, optional
+        Seed of the methods that draw.
+    extend_inferencedata : bool, default True
+        Store the result in ``idata`` as group ``cross_check``, in place of an earlier one.
+
+    Returns
+    -------
+    CrossCheck
+        ``table`` with one row a method (nats), ``verdict`` and ``words``.
+
+    Raises
+    ------
+    ValueError
+        If a method is not known, or needs a model and there is none; if one of ``others`` is no
+        Evidence, or has the name of a method.
+    TemperingError
+        If no method applies; with ``methods`` given, whatever the first one that fails raises.
+
+    Warns
+    -----
+    TemperingWarning
+        If the methods disagree, or fewer than two state an error; ``CrossCheck.warnings`` holds
+        what each of them says.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> import xarray as xr
+    >>> with pm.Model() as model:
+    ...     x = pm.Normal("x")
+    ...     y = pm.Normal("y", x, observed=1.0)  # the posterior is N(1/2, 1/2)
+    >>> x = np.random.default_rng(1).normal(0.5, 0.5**0.5, size=(4, 500))
+    >>> idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw"), x)})})
+    >>> methods = ["bridge_sampling", "importance_sampling"]
+    >>> check = pmt.cross_check(idata, model, methods, random_seed=1)
+    >>> check.verdict, list(check.table.index)
+    ('agree', ['bridge_sampling', 'importance_sampling'])
+    """
+    model = _model(model)
+    chosen = _chosen(methods, model)
+    _check_others(others or {}, chosen)
+    rng = np.random.default_rng(random_seed)
+    entries: list[Entry] = []
+    seconds: list[float] = []
+    left_out: dict[str, str] = {}
+    for name in chosen:
+        started = perf_counter()
+        try:
+            found, draws = _run(name, idata, model, rng)
+        except (TemperingError, ImportError) as error:
+            if methods is not None:
+                raise
+            left_out[name] = str(error)
+            continue
+        took = perf_counter() - started
+        for label, evidence in found.items():
+            entries.append(Entry(label, evidence, draws))
+            own = evidence.seconds
+            seconds.append(own if np.isfinite(own) else took)
+    for label, evidence in (others or {}).items():
+        entries.append(Entry(label, evidence))
+        seconds.append(evidence.seconds)
+    if not entries:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise TemperingError(f"no method can estimate the evidence from this DataTree ({reasons})")
+    check = assemble(entries, seconds, left_out)
+    if extend_inferencedata:
+        idata[GROUP] = xr.DataTree(to_dataset(check))
+    if check.verdict != "agree":
+        warnings.warn(check.words, TemperingWarning, stacklevel=2)
+    return check
+
+
+def assemble(
+    entries: Sequence[Entry], seconds: Sequence[float], left_out: Mapping[str, str]
+) -> CrossCheck:
+    """Judge estimates and put them into one value."""
+    found = judge(entries)
+    evidence = [entry.evidence for entry in entries]
+    # Where a run is read nothing new is evaluated.
+    evaluations = [
+        float(0 if entry.draws == RUN else np.nan)
+        if entry.evidence.n_evaluations is None
+        else float(entry.evidence.n_evaluations)
+        for entry in entries
+    ]
+    table = make_table(
+        [entry.method for entry in entries],
+        {
+            "log_z": [e.log_z for e in evidence],
+            "mcse": [e.mcse for e in evidence],
+            "bias_direction": [e.bias_direction for e in evidence],
+            "n_evaluations": evaluations,
+            "seconds": list(seconds),
+            "agrees": [found.agrees[entry.method] for entry in entries],
+            "draws": [entry.draws for entry in entries],
+            "verdict": [e.verdict for e in evidence],
+        },
+    )
+    return CrossCheck(
+        table=table,
+        verdict=found.verdict,
+        words=describe(entries, found, left_out),
+        believe=found.believe,
+        reference=found.reference,
+        left_out=dict(left_out),
+        warnings=tuple(f"{e.method}: {text}" for e in entries for text in e.evidence.warnings),
+    )
+
+
+def _model(model: pm.Model | None) -> pm.Model | None:
+    try:
+        return find_model(model)
+    except ModelError:
+        return None
+
+
+def _chosen(methods: Sequence[str] | None, model: pm.Model | None) -> list[str]:
+    """Names of the methods to run, checked before any of them runs."""
+    if methods is None:
+        with_model = [name for name, one in MODEL_ESTIMATORS.items() if one.by_default]
+        return [*ESTIMATORS, *(with_model if model is not None else [])]
+    if isinstance(methods, str):
+        methods = [methods]
+    unknown = [name for name in methods if name not in ESTIMATORS and name not in MODEL_ESTIMATORS]
+    if unknown or not methods:
+        raise ValueError(
+            f"methods must be among {sorted({*ESTIMATORS, *MODEL_ESTIMATORS})}, got {list(methods)}"
+        )
+    needy = [name for name in methods if name not in ESTIMATORS]
+    if needy and model is None:
+        raise ValueError(f"{needy} need a model: pass model=, or call this inside `with model:`")
+    return list(dict.fromkeys(methods))
+
+
+def _check_others(others: Mapping[str, Evidence], chosen: Sequence[str]) -> None:
+    """Refuse results that are none, or whose name a method of this table has."""
+    for name, evidence in others.items():
+        if not isinstance(evidence, Evidence):
+            raise ValueError(
+                f"others[{name!r}] must be an Evidence, not {type(evidence).__name__}; a fit of "
+                "pmt.fit has it as approx.tempering.evidence (None if its prior is improper)."
+            )
+        if name in chosen:
+            raise ValueError(f"others has the name of a method that runs here: {name!r}; rename it")
+
+
+def _run(
+    name: str, idata: xr.DataTree, model: pm.Model | None, rng: np.random.Generator
+) -> tuple[Mapping[str, Evidence], str]:
+    """Run one method; its own warnings stay in what it returns."""
+    if name in ESTIMATORS:
+        return {name: estimate(idata, name)}, RUN
+    assert model is not None
+    one = MODEL_ESTIMATORS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TemperingWarning)
+        found = one.estimate(idata, model, rng.spawn(1)[0])
+    return (found if isinstance(found, Mapping) else {name: found}), one.draws

@@ -1,0 +1,70 @@
+"""Which model a call means, and whether it has an evidence at all."""
+
+from collections.abc import Iterable
+
+import pymc as pm
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.random.type import RandomGeneratorType
+
+from pymc_tempering.exceptions import ImproperPriorError, ModelError
+
+NO_EVIDENCE = "The evidence of a model with pm.Flat or pm.HalfFlat"
+
+
+def find_model(model: pm.Model | None) -> pm.Model:
+    """Return the given model, or the one on the context stack."""
+    try:
+        return pm.modelcontext(model)
+    except TypeError as error:
+        raise ModelError("No model: call this inside `with model:`, or pass `model=`.") from error
+
+
+def check_model(model: pm.Model) -> None:
+    """Refuse models that have no evidence.
+
+    Raises
+    ------
+    ModelError
+        Without free variables, without observed data and potentials, or with minibatches.
+    """
+    if not model.free_RVs:
+        raise ModelError("The model has no free variables to sample.")
+    if not model.observed_RVs and not model.potentials:
+        raise ModelError(
+            "The model has no observed data and no potential: its posterior is its prior, and its "
+            "log evidence is 0. Pass `observed=` to a variable, or add a pm.Potential."
+        )
+    small = [rv.name for rv in model.observed_RVs if _is_minibatch(model.rvs_to_values[rv])]
+    if small:
+        raise ModelError(
+            f"{', '.join(map(repr, small))} is a minibatch: its likelihood is a random estimate, "
+            "which no chain leaves invariant, and there is no evidence in it. Observe all data "
+            "here, or fit the minibatches by pmt.fit."
+        )
+
+
+def _is_minibatch(value: Variable) -> bool:
+    """Whether an observed value is drawn anew at each evaluation."""
+    return any(isinstance(variable.type, RandomGeneratorType) for variable in graph_inputs([value]))
+
+
+def improper_priors(rvs: Iterable[Variable]) -> list[str]:
+    """Names of those variables whose prior cannot be normalized, `pm.Flat` and `pm.HalfFlat`."""
+    return [rv.name for rv in rvs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
+
+
+def check_proper(rvs: Iterable[Variable], consequence: str = NO_EVIDENCE) -> None:
+    """Refuse priors that cannot be normalized; `consequence` says what does not exist with them.
+
+    Raises
+    ------
+    ImproperPriorError
+    """
+    improper = improper_priors(rvs)
+    if improper:
+        raise ImproperPriorError(
+            f"Improper prior: {', '.join(improper)}. {consequence} does not exist; give these "
+            "variables proper priors."
+        )

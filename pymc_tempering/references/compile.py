@@ -1,0 +1,47 @@
+"""From a PyMC model to its compiled path and prior, checked at draws from there."""
+
+from collections.abc import Callable, Collection
+
+import pymc as pm
+
+from pymc_tempering.model.path import compile_path
+from pymc_tempering.model.terms import Split
+from pymc_tempering.references.prior import Prior, compile_prior
+from pymc_tempering.references.prior_checks import check_reference
+
+
+def compile_model(
+    model: pm.Model,
+    report: Callable[[str], None] = lambda line: None,
+    *,
+    check: bool = True,
+    gradient: Collection[str] | None = None,
+    values: bool = False,
+    split: Split | None = None,
+) -> Prior:
+    """Compile the path of a model and its prior, and check it at draws from there.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    report : callable, optional
+        Called with a line of progress.
+    check : bool, default True
+    gradient : collection of str, optional
+        Value variables that gradients are needed of; by default all, which must be continuous.
+    values : bool, default False
+        Whether the density is also evaluated without gradients, and often.
+    split : Split, optional
+        Which terms are tempered; by default all.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+        The model cannot be tempered; see their messages.
+    """
+    report("Compiling (the first time ever takes up to a minute)")
+    prior = compile_prior(compile_path(model, gradient=gradient, values=values, split=split))
+    if check:
+        report("Checking the model at draws from the prior")
+        check_reference(prior)
+    return prior

@@ -1,0 +1,289 @@
+"""The front doors ``fit`` and ``refine``: arguments, stages, and what is attached to the result."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.variational.opvi import Approximation
+
+from pymc_tempering.arguments import check_choice
+from pymc_tempering.exceptions import DiscreteVariableError, ModelError, TemperingWarning
+from pymc_tempering.variational.assess import compile_target, has_minibatch
+from pymc_tempering.variational.fit_loop import FitState
+from pymc_tempering.variational.fit_progress import show_progress
+from pymc_tempering.variational.methods import METHODS, Request
+from pymc_tempering.variational.objective import FAMILIES, compile_step
+from pymc_tempering.variational.session import Session, finish, run_cold, run_tempered
+
+SESSION = "_tempering_session"
+"""Attribute of an approximation that lets ``refine`` continue its fit."""
+
+
+def fit(
+    n: int = 10_000,
+    method: str = "annealed",
+    model: pm.Model | None = None,
+    *,
+    approx: str = "meanfield",
+    temperatures: Sequence[float] | None = None,
+    schedule: str | Callable[[float], float] = "linear",
+    tA: float | None = None,
+    max_n: int | None = None,
+    normalizer: str = "global",
+    normalizer_draws: int = 4000,
+    inverse_temperature_prior: tuple[float, float] | None = None,
+    update_every: int = 10,
+    damping: float = 0.9,
+    callbacks: Sequence[Callable[..., None]] | None = None,
+    obj_optimizer: Callable[..., Any] | None = None,
+    obj_n_mc: int = 1,
+    total_grad_norm_constraint: float | None = None,
+    start: dict[str, Any] | None = None,
+    start_sigma: dict[str, Any] | None = None,
+    random_seed: int | None = None,
+    progressbar: bool = True,
+    backend: str | None = None,
+    compile_kwargs: dict[str, Any] | None = None,
+) -> Approximation:
+    """Fit a Gaussian approximation with a likelihood that is hot at first and ends at T = 1.
+
+    As ``pm.fit``, but the likelihood counts with a weight E[1/T] that is below 1 at first, so that
+    the fit is less likely to end in a poor local optimum (Mandt et al. 2016). The prior is never
+    tempered. Every method ends with a stage at T = 1, so that what is returned approximates the
+    posterior of the model as it is written.
+
+    Parameters
+    ----------
+    n : int, default 10000
+        Iterations, tempered ones included.
+    method : str, default "annealed"
+        "annealed": a schedule lowers the temperature (AVI). "variational_tempering": the
+        temperature is a further variable, with a distribution q(T) on a grid (VT).
+        "local_variational_tempering": one such variable for each element of the observed data
+        (LVT). "advi": T = 1 throughout, the same as ``pm.fit``.
+    model : Model, optional
+        The model of the context by default. All free variables continuous.
+    approx : {"meanfield", "fullrank"}, default "meanfield"
+        Gaussian with independent elements, or with a full covariance, in the unconstrained space.
+    temperatures : sequence of float, optional
+        Increasing, from 1. VT: the grid, by default 100 from 1 to 10, evenly spaced in log T. LVT:
+        the grid of each datum, by default 10 from 1 to 10, evenly spaced in 1/T. AVI: the last is
+        where the schedule starts, by default 10.
+    schedule : str or callable, default "linear"
+        AVI: "linear" (in T), "exponential" (linear in log T), or a function of the share of the
+        annealing, in [0, 1), that gives temperatures of 1 or higher.
+    tA : float, optional
+        Length of the tempered stage in effective passes over the data: iterations, or, with
+        ``pm.Minibatch``, iterations times minibatch size over total size. By default half of
+        ``n``. VT and LVT leave it sooner, once E[1/T] and the ELBO are at rest.
+    max_n : int, optional
+        The stage at T = 1 goes on beyond ``n`` until the ELBO is at rest, to this many iterations
+        in all. By default 4 ``n``; ``n`` for "advi".
+    normalizer : {"global", "local"}, default "global"
+        VT: what the tempered likelihood is divided by, C(T), the average over the prior, or
+        c(theta, T). The latter needs no C(T), which may be infinite, but a free scale parameter
+        then does what the temperature should.
+    normalizer_draws : int, default 4000
+        Draws for C(T), where it is not known exactly; see :func:`pymc_tempering.log_partition`.
+    inverse_temperature_prior : tuple of float, optional
+        LVT: (a, b) for 1/T ~ Beta(a, b) instead of a grid.
+    update_every : int, default 10
+        Iterations between two updates of the temperature.
+    damping : float, default 0.9
+        Share of the old log q(T) in an update; in [0, 1). LVT updates at each iteration, with a
+        damping that amounts to the same.
+    callbacks : sequence of callable, optional
+        As those of ``pm.fit``: (approx, losses, i) after each iteration. ``StopIteration`` ends
+        the stage: a tempered one passes on to T = 1.
+    obj_optimizer : callable, optional
+        An optimizer of PyMC, by default ``pm.adagrad_window`` as in ``pm.fit``. Its
+        steps are small: ``pm.adam(learning_rate=0.01)`` is often at rest sooner.
+    obj_n_mc : int, default 1
+        Draws from the approximation in each iteration.
+    total_grad_norm_constraint : float, optional
+        Bound on the norm of the gradient.
+    start : dict, optional
+        Initial values of variables, as for ``pm.fit``.
+    start_sigma : dict, optional
+        Initial standard deviations (unconstrained space), by value variable; meanfield only.
+    random_seed : int, optional
+        Seed.
+    progressbar : bool, default True
+        Whether to show progress.
+    backend : str, optional
+        Backend that PyTensor compiles for.
+    compile_kwargs : dict, optional
+        Further arguments of the compilation.
+
+    Returns
+    -------
+    Approximation
+        PyMC's. ``hist`` holds the loss of each iteration, the negative *tempered* ELBO (of LVT
+        without the terms of q(T) alone), scaled as PyMC does with minibatches; ``tempering`` the
+        :class:`TemperedFit`: ELBO at T = 1 (nats), log Z, k-hat, temperatures, and the optimum of
+        the tempered model.
+
+    Raises
+    ------
+    DiscreteVariableError
+        If a free variable is discrete.
+    ModelError
+        If nothing is observed, or a term has no tempered normalizer where one is needed.
+    LikelihoodError
+        If the ELBO is not finite at the first iteration.
+    ValueError
+        If temperatures are below 1, lack 1 or do not increase, or another argument is wrong.
+
+    Warns
+    -----
+    TemperingWarning
+        If the ELBO is not at rest, k-hat is high, or the ELBO became non-finite: the best
+        parameters so far are kept then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_tempering as pmt
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu")
+    ...     y = pm.Normal("y", mu, observed=np.array([1.2, 0.7, 1.1]))
+    >>> adam = pm.adam(learning_rate=0.05)
+    >>> approx = pmt.fit(2000, model=model, obj_optimizer=adam, random_seed=1, progressbar=False)
+    >>> approx.tempering.converged, round(float(approx.mean.eval()[0]), 1)
+    (True, 0.8)
+    """
+    model = pm.modelcontext(model)
+    _check_model(model)
+    request = Request(
+        n=n, method=method, temperatures=temperatures, schedule=schedule, tA=tA, max_n=max_n,
+        normalizer=normalizer, normalizer_draws=normalizer_draws,
+        inverse_temperature_prior=inverse_temperature_prior, update_every=update_every,
+        damping=damping, obj_n_mc=obj_n_mc,
+    )  # fmt: skip
+    if start_sigma is not None and approx != "meanfield":
+        raise ValueError(f'start_sigma is for approx="meanfield", not {approx!r}')
+    check_choice("approx", approx, FAMILIES)
+    if obj_n_mc > 1 and has_minibatch(model):
+        raise ValueError(f"obj_n_mc must be 1 with pm.Minibatch, got {obj_n_mc}")
+    _check_start(model, start)
+    options = {} if start_sigma is None else {"start_sigma": start_sigma}
+    fitted = FAMILIES[approx](model=model, random_seed=random_seed, start=start, **options)
+    partition_seed, rng_seed = np.random.SeedSequence(random_seed).spawn(2)
+    plan = METHODS[method](request, fitted, int(partition_seed.generate_state(1)[0]))
+    step = compile_step(
+        fitted, plan.likelihood, obj_n_mc=obj_n_mc,
+        obj_optimizer=obj_optimizer or pm.adagrad_window,
+        total_grad_norm_constraint=total_grad_norm_constraint, backend=backend,
+        compile_kwargs=compile_kwargs,
+    )  # fmt: skip
+    session = Session(
+        method=method,
+        run=FitState(fitted, step, plan.likelihood),
+        plan=plan,
+        target=compile_target(fitted),
+        rng=np.random.default_rng(rng_seed),
+        n_tempered=0,
+        tempered=None,
+        local={},
+    )
+    with show_progress(n, progressbar) as show:
+        run_tempered(session, update_every, callbacks or (), show)
+        run_cold(session, n, request.most, callbacks or (), show)
+    return _attach(session)
+
+
+def refine(
+    approx: Approximation,
+    n: int = 10_000,
+    *,
+    callbacks: Sequence[Callable[..., None]] | None = None,
+    progressbar: bool = True,
+) -> Approximation:
+    """Continue a fit at T = 1, with the step that was compiled for it.
+
+    Parameters
+    ----------
+    approx : Approximation
+        From :func:`pymc_tempering.fit`; is changed.
+    n : int, default 10000
+        Further iterations.
+    callbacks : sequence of callable, optional
+        As for :func:`pymc_tempering.fit`; ``i`` and ``losses`` count from the very beginning.
+    progressbar : bool, default True
+        Whether to show progress.
+
+    Returns
+    -------
+    Approximation
+        The same object, its ``hist`` and ``tempering`` brought up to date.
+
+    Raises
+    ------
+    ValueError
+        If ``approx`` does not come from :func:`pymc_tempering.fit`, or ``n`` is below 1.
+
+    Warns
+    -----
+    TemperingWarning
+        As :func:`pymc_tempering.fit` does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_tempering as pmt
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu")
+    ...     y = pm.Normal("y", mu, observed=np.array([1.2, 0.7, 1.1]))
+    >>> adam = pm.adam(learning_rate=0.05)
+    >>> approx = pmt.fit(2000, model=model, obj_optimizer=adam, random_seed=1, progressbar=False)
+    >>> approx = pmt.refine(approx, 500, progressbar=False)
+    >>> approx.tempering.n_iterations, approx.hist.size
+    (2500, 2500)
+    """
+    session = getattr(approx, SESSION, None)
+    if not isinstance(session, Session):
+        raise ValueError("approx does not come from pmt.fit, so that there is no fit to continue")
+    if not (isinstance(n, int | np.integer) and n >= 1):
+        raise ValueError(f"n must be a whole number of at least 1, got {n!r}")
+    session.run.stopped = ""
+    goal = session.run.n + n
+    with show_progress(goal, progressbar) as show:
+        run_cold(session, goal, goal, callbacks or (), show)
+    return _attach(session)
+
+
+def _attach(session: Session) -> Approximation:
+    approx = session.run.approx
+    report = finish(session)
+    approx.hist = session.run.losses[: session.run.n].copy()
+    approx.tempering = report
+    setattr(approx, SESSION, session)
+    for sentence in report.warnings:
+        warnings.warn(sentence, TemperingWarning, stacklevel=3)
+    return approx
+
+
+def _check_model(model: pm.Model) -> None:
+    if not model.free_RVs:
+        raise ModelError("The model has no free variables to fit.")
+    if not model.observed_RVs and not model.potentials:
+        raise ModelError(
+            "The model has no observed data and no potential: its posterior is its prior. Pass "
+            "`observed=` to a variable, or add a pm.Potential."
+        )
+    discrete = [rv.name for rv in model.free_RVs if rv.dtype not in pm.vartypes.continuous_types]
+    if discrete:
+        raise DiscreteVariableError(
+            f"Discrete free variables cannot be fitted: {', '.join(discrete)}. Marginalize them "
+            "(pm.Mixture, or pmx.marginalize of pymc-extras)."
+        )
+
+
+def _check_start(model: pm.Model, start: dict[str, Any] | None) -> None:
+    known = {rv.name for rv in model.free_RVs} | {value.name for value in model.value_vars}
+    if unknown := sorted(set(start or {}) - known):
+        raise ValueError(f"start names variables that are not free: {unknown}")

@@ -1,0 +1,227 @@
+"""Identities between the estimators, exact on fixed arrays; and agreement with pymbar."""
+
+from dataclasses import replace
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from scipy.optimize import OptimizeResult, minimize
+from scipy.special import logsumexp
+from support.repeated_runs import (
+    BETAS,
+    LOG_WEIGHT,
+    TOY,
+    calibration_faults,
+    join_chains,
+    repeated_runs,
+    repeated_trees,
+)
+
+import pymc_tempering as pmt
+from pymc_tempering import evidence as ev
+from pymc_tempering.evidence import log_likelihood, maximize_likelihood, rts_log_z
+from pymc_tempering.evidence.bar import bar_step
+from pymc_tempering.evidence.synthetic import gaussian_run
+from pymc_tempering.evidence.trace import rung_weights
+from pymc_tempering.exceptions import SolverError
+
+RNG = np.random.default_rng(7)
+LOG_RATIO = RNG.normal(-3.0, 2.0, 200)
+LADDER = np.array([0.0, -0.6, -1.1, -1.9, -2.4])
+
+
+def weights_of(log_ratio, betas=BETAS, log_z=LADDER, log_weight=LOG_WEIGHT):
+    """q(beta_k | x), equation (7), by its definition."""
+    log_q = log_weight - log_z + betas * log_ratio[:, None]
+    return np.exp(log_q - logsumexp(log_q, axis=1, keepdims=True))
+
+
+def test_rts_is_the_maximum_of_the_rao_blackwellized_likelihood():
+    """Equation (14) with one log Z-hat: in closed form, and found by a search that knows no RTS."""
+    c = weights_of(LOG_RATIO).sum(axis=0)
+    offsets = (LOG_WEIGHT - LADDER)[None]
+    rts = rts_log_z(c, LADDER, LOG_WEIGHT)
+    np.testing.assert_allclose(maximize_likelihood(c[None], offsets), rts, atol=1e-10)
+    found = minimize(
+        lambda free: -log_likelihood(np.append(0.0, free), c[None], offsets),
+        np.zeros(4), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 8000},
+    )  # fmt: skip
+    np.testing.assert_allclose(found.x, rts[1:], atol=1e-5)
+
+
+def test_several_log_z_hat_have_one_maximum():
+    """The gradient sum_t (C_t - n_t pi_t) vanishes, and other points are lower."""
+    ladders = LADDER + np.array([[0.0, 0, 0, 0, 0], [0, 1.0, 2.0, 1.0, -3.0], [0, -2, 0, 3, 0.5]])
+    c = np.array([weights_of(LOG_RATIO[i::3], log_z=z).sum(axis=0) for i, z in enumerate(ladders)])
+    offsets = LOG_WEIGHT - ladders
+    best = maximize_likelihood(c, offsets)
+    pi = np.exp(offsets + best - logsumexp(offsets + best, axis=1, keepdims=True))
+    np.testing.assert_allclose(c.sum(axis=0), c.sum(axis=1) @ pi, atol=1e-8)
+    top = log_likelihood(best, c, offsets)
+    for _ in range(50):
+        away = best + np.append(0.0, RNG.normal(0.0, 0.3, 4))
+        assert log_likelihood(away, c, offsets) < top
+    # The planted bug: the parts as if they had one log Z-hat.
+    assert np.abs(rts_log_z(c.sum(axis=0), LADDER, LOG_WEIGHT) - best).max() > 0.05
+
+
+def test_a_rung_without_weight_and_a_maximum_that_is_not_found():
+    c = np.array([[4.0, 0.0, 2.0]])
+    found = maximize_likelihood(c, np.zeros((1, 3)))
+    np.testing.assert_allclose(found, [0.0, -np.inf, np.log(0.5)])
+    assert np.isnan(maximize_likelihood(c[:, ::-1] * [0, 1, 1], np.zeros((1, 3)))).all()
+    assert np.isnan(maximize_likelihood(np.array([[1.0, np.nan]]), np.zeros((1, 2)))).all()
+
+    def gives_up(value, start, **_):
+        return OptimizeResult(x=start + 1e3, message="gave up")
+
+    module = "pymc_tempering.evidence.rb_likelihood.minimize"
+    with patch(module, gives_up), pytest.raises(SolverError, match="was not found"):
+        maximize_likelihood(np.array([[1.0, 3.0], [2.0, 1.0]]), np.zeros((2, 2)))
+
+
+def test_rts_is_mbar_with_expected_counts():
+    """Appendix D: equation (18) with n_k = sum_i q(beta_k | x_i) is solved by RTS, to rounding.
+
+    There n_k / Z_k is proportional to r_k / Z-hat_k, and so p_k(x) = q(beta_k | x).
+    """
+    q = weights_of(LOG_RATIO)
+    n, rts = q.sum(axis=0), rts_log_z(q.sum(axis=0), LADDER, LOG_WEIGHT)
+    log_p = np.log(n) - rts + BETAS * LOG_RATIO[:, None]
+    p = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
+    np.testing.assert_allclose(p.sum(axis=0), n, rtol=1e-12)
+
+    def minus_18(free):
+        log_z = np.append(0.0, free)
+        mixture = logsumexp(np.log(n / n.sum()) - log_z + BETAS * LOG_RATIO[:, None], axis=1)
+        return mixture.mean() + n @ log_z / n.sum()
+
+    found = minimize(minus_18, rts[1:] + 0.3, method="BFGS", options={"gtol": 1e-10})
+    np.testing.assert_allclose(found.x, rts[1:], atol=1e-5)
+    # Visits in the place of expected counts give MBAR, which is not RTS.
+    visits = n + np.array([5.0, -5.0, 4.0, -4.0, 0.0])
+    other = minimize(
+        lambda free: logsumexp(
+            np.log(visits) - np.append(0.0, free) + BETAS * LOG_RATIO[:, None], axis=1
+        ).sum() + visits[1:] @ free,
+        rts[1:], method="BFGS",
+    )  # fmt: skip
+    assert np.abs(other.x - rts[1:]).max() > 1e-3
+
+
+def test_rao_blackwellized_ti_becomes_rts_as_rungs_grow():
+    """Equation (22) on fixed states: the trapezoid's difference falls as 1 / K^2."""
+    off = []
+    for n_rungs in (10, 20, 40, 80, 160):
+        betas = np.linspace(0.0, 1.0, n_rungs)
+        log_z, even = -2.0 * betas, np.full(n_rungs, -np.log(n_rungs))
+        q = weights_of(LOG_RATIO, betas, log_z, even)
+        n = q.sum(axis=0)
+        mean = q.T @ LOG_RATIO / n
+        variance = q.T @ LOG_RATIO**2 / n - mean**2
+        rts = rts_log_z(n, log_z, even)[-1]
+        off.append([
+            ev.integrate(rule, betas, mean, variance)[-1] - rts
+            for rule in ("trapezoid", "corrected", "simpson", "riemann")
+        ])  # fmt: skip
+    ratio = np.abs(np.array(off[:-1]) / np.array(off[1:]))
+    np.testing.assert_allclose(ratio[-1], [4.0, 16.0, 16.0, 2.0], rtol=0.15)
+    assert abs(off[-1][1]) < 1e-8
+    assert off[-1][3] > 0.0
+
+
+def test_moments_of_a_run_are_those_of_its_iterations():
+    """What TI-RB reads from the statistics of cycles, from the trace by equation (21)."""
+    run = repeated_runs(200, "gauss")[0]
+    q = rung_weights(run.stats, run.trace.log_ratio)
+    used = run.pieces.counted[run.piece]
+    q, ratio = q[used], run.trace.log_ratio[used]
+    mean = q.T @ ratio / q.sum(axis=0)
+    expected = ev.integrate("trapezoid", BETAS, mean, np.zeros(5))[-1]
+    found = ev.ti(run.stats, rao_blackwell=True)
+    assert found.log_z == pytest.approx(expected, abs=1e-10)
+    rts = rts_log_z(q.sum(axis=0), run.stats.log_z_ladder, run.stats.log_weight)[-1]
+    assert found.bias == pytest.approx(expected - rts, abs=1e-10)
+
+
+def test_bar_and_mbar_are_those_of_pymbar():
+    pymbar = pytest.importorskip("pymbar")
+    run = repeated_runs(200, "gauss")[0]
+    used = run.pieces.counted[run.piece]
+    ratio, rung = run.trace.log_ratio[used], run.trace.rung[used]
+    total = 0.0
+    for k in range(4):
+        width = BETAS[k + 1] - BETAS[k]
+        lower, upper = width * ratio[rung == k], width * ratio[rung == k + 1]
+        theirs = -pymbar.bar(-lower, upper, relative_tolerance=1e-13)["Delta_f"]
+        assert bar_step(lower, upper).log_ratio == pytest.approx(theirs, abs=1e-6)
+        total += theirs
+    assert ev.bar(run).log_z == pytest.approx(total, abs=1e-6)
+    counts = np.bincount(rung)
+    theirs = pymbar.MBAR(
+        -np.multiply.outer(BETAS, ratio), counts, relative_tolerance=1e-13, solver_protocol="robust"
+    )
+    found = ev.mbar(run)
+    np.testing.assert_allclose(found.log_z_curve, -theirs.f_k + theirs.f_k[0], atol=1e-6)
+    own = theirs.compute_free_energy_differences()["dDelta_f"][0, -1]
+    assert found.details["pymbar_mcse"] == pytest.approx(own, rel=1e-6)
+    # Parts of the run are solved by our Newton steps, to the same numbers.
+    mine = run.pieces.chain[run.piece][used] == 0
+    counts = np.bincount(rung[mine])
+    theirs = pymbar.MBAR(
+        -np.multiply.outer(BETAS, ratio[mine]),
+        counts,
+        relative_tolerance=1e-13,
+        solver_protocol="robust",
+    )
+    assert found.per_chain[0] == pytest.approx(-(theirs.f_k[-1] - theirs.f_k[0]), abs=1e-6)
+
+
+def test_mbar_of_an_empty_rung_is_by_reweighting():
+    pytest.importorskip("pymbar")
+    run = repeated_runs(200, "gauss")[0]
+    moved = np.where(run.trace.rung == 2, 3, run.trace.rung)
+    found = ev.mbar(ev.Run(run.stats, replace(run.trace, rung=moved)))
+    used = run.pieces.counted[run.piece]
+    ratio, counts = run.trace.log_ratio[used], np.bincount(moved[used], minlength=5)
+    known = counts > 0
+    zeta = np.log(counts[known]) - found.log_z_curve[known]
+    mixture = logsumexp(zeta + np.multiply.outer(ratio, BETAS[known]), axis=1)
+    assert found.log_z_curve[2] == pytest.approx(logsumexp(BETAS[2] * ratio - mixture), abs=1e-6)
+
+
+OFF = ((0.0, 1.2, -0.5, 0.8, -1.0), (0.0, -1.0, 0.6, -1.2, 1.0))
+
+
+def test_chains_with_different_log_z_hat_are_combined():
+    """150 pairs of runs, each pair with two log Z-hat, both bad."""
+    exact = float(TOY.log_z(1.0))
+    runs = [
+        [
+            ev.read_run(tree).stats
+            for tree in repeated_trees(150, draws=80, chains=2, seed=i, off=off)
+        ]
+        for i, off in enumerate(OFF)
+    ]
+    found = [ev.rb_likelihood(pair) for pair in zip(*runs, strict=True)]
+    assert not list(calibration_faults(found, exact, 150))
+    assert found[0].n_tours == sum(found[0].round_trips)
+    assert len(found[0].per_chain) == 4
+    assert found[0].details == {"parts": 2.0}
+
+
+def test_a_datatree_of_joined_chains_is_read_in_parts():
+    runs = [
+        gaussian_run(100, 2, random_seed=i, log_z_ladder=TOY.log_z(BETAS) + 0.2 * i, betas=BETAS)
+        for i in range(2)
+    ]
+    joined = join_chains(*runs)
+    with pytest.raises(pmt.LadderError):
+        pmt.log_marginal_likelihood(joined)
+    found = pmt.log_marginal_likelihood(joined, method="rb_likelihood")
+    alone = ev.rb_likelihood([ev.read_run(run).stats for run in runs])
+    assert found.log_z == pytest.approx(alone.log_z, abs=1e-12)
+    assert found.mcse == pytest.approx(alone.mcse)
+    other = gaussian_run(100, 2, betas=[0.0, 0.1, 0.2, 0.5, 1.0])
+    with pytest.raises(pmt.LadderError, match="different inverse temperatures"):
+        pmt.log_marginal_likelihood(join_chains(runs[0], other), method="rb_likelihood")

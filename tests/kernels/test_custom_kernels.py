@@ -1,0 +1,179 @@
+"""Kernels of the user's own, and step methods of PyMC, under the tempered density."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.step_methods.compound import BlockedStep
+from sampling.test_discrete_models import MODELS, z_scores
+from scipy.special import expit, logsumexp
+
+import pymc_tempering as pmt
+
+RNG = np.random.default_rng(0)
+WEIGHTS, A, C = RNG.normal(0, 1.0, (8, 5)), RNG.normal(0, 0.5, 8), RNG.normal(0, 0.5, 5)
+
+
+def rbm_with_hidden_units():
+    """Restricted Boltzmann machine from coin flips, with its exact log Z."""
+    with pm.Model() as model:
+        v, h = pm.Bernoulli("v", 0.5, shape=8), pm.Bernoulli("h", 0.5, shape=5)
+        energy = pt.dot(v, A) + pt.dot(h, C) + pt.dot(v, pt.dot(WEIGHTS, h))
+        pm.Potential("energy", energy + 13 * np.log(2.0))  # undo the prior's constant
+    hidden = np.array(list(itertools.product([0, 1], repeat=5)))
+    log_z = hidden @ C + np.log1p(np.exp(A + hidden @ WEIGHTS.T)).sum(axis=1)
+    return model, logsumexp(log_z)
+
+
+def block_gibbs(state, beta, rng):
+    """All hidden units given the visible ones, and the other way round."""
+    h = rng.random(5) < expit(beta * (C + state["v"] @ WEIGHTS))
+    v = rng.random(8) < expit(beta * (A + WEIGHTS @ h))
+    return {"v": v, "h": h}
+
+
+def forgets_beta(state, beta, rng):
+    """The same at beta = 1, always."""
+    return block_gibbs(state, 1.0, rng)
+
+
+def run(model, kernel, draws=600):
+    return pmt.sample(draws, model=model, kernel=kernel, random_seed=2, quiet=True)
+
+
+def z_of_log_z(move):
+    model, log_z = rbm_with_hidden_units()
+    evidence = pmt.log_marginal_likelihood(run(model, pmt.CustomKernel(move)))
+    return (evidence.log_z - log_z) / evidence.mcse
+
+
+def test_block_gibbs_finds_log_z_of_a_boltzmann_machine():
+    # |z| < 4: false alarm 1e-4, seed fixed
+    assert abs(z_of_log_z(block_gibbs)) < 4.0
+
+
+def test_a_kernel_that_forgets_beta_is_wrong():
+    # The planted bug. Nothing but the answer can show it: any move may ignore its beta.
+    assert abs(z_of_log_z(forgets_beta)) > 8.0
+
+
+def test_a_custom_kernel_beside_others_and_by_the_other_front_door():
+    with pm.Model() as model:
+        on = pm.Bernoulli("on", 0.3)
+        pm.Normal("y", on + pm.Normal("mu"), 1.0, observed=1.0)
+
+    def flip(state, beta, rng):
+        """Gibbs sampling of `on`."""
+        residual = 1.0 - state["mu"] - np.arange(2)
+        log_odds = np.log(0.3 / 0.7) + beta * 0.5 * (residual[0] ** 2 - residual[1] ** 2)
+        return {"on": rng.random() < expit(log_odds)}
+
+    exact = logsumexp(
+        [
+            np.log(w) - 0.25 * (1.0 - k) ** 2 - 0.5 * np.log(4 * np.pi)
+            for k, w in ((0, 0.7), (1, 0.3))
+        ]
+    )
+    kernel = {"on": pmt.CustomKernel(flip)}
+    with model:
+        step = pmt.SimulatedTempering(kernel=kernel, random_seed=1)
+        stepped = pm.sample(
+            400, step=step, chains=2, cores=1, random_seed=2, progressbar=False, quiet=True
+        )
+    for idata in (run(model, kernel), stepped):
+        evidence = pmt.log_marginal_likelihood(idata)
+        assert abs(evidence.log_z - exact) < 4.0 * evidence.mcse
+    assert step.plan.kernel.name == "hmc + flip"
+
+
+def wrong_shape(state, beta, rng):
+    return {"mu": np.zeros(3)}
+
+
+def foreign(state, beta, rng):
+    return {"mu": 0.0, "nu": 1.0}
+
+
+def nowhere(state, beta, rng):
+    return {"mu": np.nan}
+
+
+def not_a_mapping(state, beta, rng):
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("move", "message"),
+    [
+        (wrong_shape, r"'wrong_shape' returned 'mu' with shape \(3,\); the model.*shape \(\)"),
+        (foreign, r"'foreign' returned values of 'nu', which it was not given.*'mu'"),
+        (nowhere, "'nowhere' returned a state whose density is zero or not a number"),
+        (not_a_mapping, "'not_a_mapping' must return a mapping.*not float"),
+    ],
+)
+def test_a_move_that_breaks_the_contract_is_named(move, message):
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), 1.0, observed=1.0)
+    with pytest.raises(pmt.KernelError, match=message):
+        run(model, {"mu": pmt.CustomKernel(move)})
+
+
+def test_a_fitted_reference_is_refused_where_a_kernel_knows_the_prior_only():
+    model, _ = rbm_with_hidden_units()
+    with pytest.raises(ValueError, match="'block_gibbs' knows the path from the prior alone"):
+        pmt.sample(
+            model=model, kernel=pmt.CustomKernel(block_gibbs), reference="fitted", quiet=True
+        )
+
+
+STEPS = {
+    "ising": pm.BinaryGibbsMetropolis,
+    "mixture with labels": {"z": pm.CategoricalGibbsMetropolis, "mu": pm.DEMetropolisZ},
+    "changepoint": {"early": pm.Slice, "late": pm.Metropolis, "when": pm.Metropolis},
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_step_methods_of_pymc_find_log_z_and_means(name):
+    # |z| < 4 for log Z and |z| < 5 for up to 16 means: false alarm 1e-4 a case, seed fixed
+    model, log_z, (variable, mean) = MODELS[name][0]()
+    z, z_means, _ = z_scores(run(model, STEPS[name], draws=300), log_z, variable, mean)
+    assert abs(z) < 4.0
+    assert np.abs(z_means).max() < 5.0
+
+
+class Wanderer(BlockedStep):
+    """A step method with a density of its own."""
+
+    def __init__(self, vars, model, rng=None, **kwargs):
+        self.vars, self.rng = vars, rng
+        self.logp = super(type(model), model).logp  # not the tempered one
+
+    def step(self, point):
+        return point, []
+
+
+def test_a_step_method_that_ignores_beta_is_refused():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), 1.0, observed=1.0)
+    with pytest.raises(pmt.KernelError, match=r"Wanderer of mu ignores beta"):
+        run(model, Wanderer)
+
+
+def test_what_is_no_step_method_is_refused():
+    with pytest.raises(pmt.KernelError, match="step method class of PyMC"):
+        pmt.StepKernel(dict)
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), 1.0, observed=1.0)
+    with pytest.raises(pmt.KernelError, match=r"Metropolis cannot be built for mu"):
+        run(model, pmt.StepKernel(pm.Metropolis, no_such=1))
+
+
+def test_kernels_travel_to_other_processes():
+    for kernel in (pmt.CustomKernel(block_gibbs), pmt.StepKernel(pm.Metropolis, scaling=2.0)):
+        again = pickle.loads(pickle.dumps(kernel))
+        assert again.name == kernel.name
+        assert again.prior_only

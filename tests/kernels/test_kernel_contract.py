@@ -1,0 +1,226 @@
+"""The contract of a kernel, on a path whose law is known at every beta; a new kernel is one row."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.gaussian_path import (
+    DATA,
+    MEAN,
+    PLANTED,
+    WALL,
+    batch_z,
+    gaussian_density,
+    law,
+    law_pvalues,
+    nan_density,
+    walled_density,
+)
+
+from pymc_tempering import HMC, NUTS
+from pymc_tempering.kernels import (
+    ACCEPTANCE,
+    DIVERGED,
+    N_EVALUATIONS,
+    N_INFO,
+    Block,
+    RandomWalkMetropolis,
+    Slice,
+)
+from pymc_tempering.model.compiled import new_point
+
+# name: (factory, step size in units of the rung's own standard deviations)
+KERNELS = {
+    "hmc": (HMC, 0.8),
+    "hmc, one step": (lambda: HMC(path_length=1e-9), 1.2),
+    "hmc, long": (lambda: HMC(path_length=4.0, max_steps=64), 1.3),
+    "nuts": (NUTS, 0.8),
+    "nuts, coarse": (NUTS, 1.4),
+    "nuts, cut short": (lambda: NUTS(max_treedepth=2), 0.9),
+    "slice": (Slice, 1.0),
+    "slice, lines": (lambda: Slice(lines=3), 1.0),
+    "metropolis": (lambda: RandomWalkMetropolis(n_steps=6), 1.0),
+}
+BETAS = (0.02, 0.12, 0.45, 1.0)  # those of toys.BETAS, which a planted bug looks up
+
+every_kernel = pytest.mark.parametrize("name", KERNELS)
+every_beta = pytest.mark.parametrize("beta", BETAS)
+
+
+class Moves:
+    """A point under a kernel at one beta."""
+
+    def __init__(self, kernel, step, beta, seed, density=gaussian_density):
+        self.kernel, self.beta, self.density = kernel, beta, density
+        self.rng = np.random.default_rng(seed)
+        self.point = new_point(2)
+        self.block, sd = Block.real(2), law(beta)[1]
+        self.params = kernel.pack(step, np.diag(sd) if kernel.dense else sd, self.block)
+        self.scratch = np.empty((kernel.n_scratch, 2))
+        self.info = np.zeros(N_INFO)
+
+    def start(self, x):
+        self.point.x[:] = x
+        self.density(self.point.x, self.point.values, self.point.grads)
+
+    def __call__(self):
+        self.kernel.transition(
+            self.density, self.point, self.beta, self.block.indices, self.params, self.scratch,
+            self.rng, self.info,
+        )  # fmt: skip
+        return self.point.x.copy()
+
+
+def moved(kernel, step, beta, seed, n=1500, times=4):
+    """Exact draws from pi_beta, (n, 2), and where the kernel takes them."""
+    moves = Moves(kernel, step, beta, seed)
+    mean, sd = law(beta)
+    before = mean + sd * moves.rng.standard_normal((n, 2))
+    after = np.empty_like(before)
+    for i, x in enumerate(before):
+        moves.start(x)
+        for _ in range(times):
+            after[i] = moves()
+    return before, after
+
+
+@every_beta
+@every_kernel
+def test_exact_draws_keep_their_law(name, beta):
+    # p > 1e-4 in four KS tests: false alarm 4e-4 a case, seed fixed
+    factory, step = KERNELS[name]
+    before, after = moved(factory(), step, beta, seed=1)
+    assert law_pvalues(before, beta).min() > 1e-4
+    assert law_pvalues(after, beta).min() > 1e-4
+    assert abs(stats.spearmanr(before[:, 0], after[:, 0]).statistic) < 0.9  # it does move
+
+
+@pytest.mark.parametrize("bug", ["no accept step", "beta off by a rung"])
+def test_planted_bugs_change_the_law(bug):
+    _, after = moved(PLANTED[bug](), 1.2, 0.45, seed=1)
+    assert law_pvalues(after, 0.45).min() < 1e-12
+
+
+@every_kernel
+def test_a_long_run_has_the_exact_moments(name):
+    # |z| < 4 of four moments: false alarm 3e-4, seed fixed
+    factory, step = KERNELS[name]
+    moves = Moves(factory(), step, 0.45, seed=2)
+    moves.start(MEAN + 8.0)  # far out in the tail, to be forgotten
+    draws = np.array([moves() for _ in range(8000)])[500:]
+    mean, sd = law(0.45)
+    z = (draws - mean) / sd
+    scores = batch_z(np.column_stack([z, z**2]), [0.0, 0.0, 1.0, 1.0])
+    assert np.abs(scores).max() < 4.0
+
+
+@every_kernel
+def test_values_and_gradients_are_those_of_the_state(name):
+    factory, step = KERNELS[name]
+    moves = Moves(factory(), 1.4 * step, 0.45, seed=3)  # rejections too
+    moves.start(MEAN)
+    fresh = new_point(2)
+    accepted = 0
+    before = MEAN
+    for _ in range(300):
+        x = moves()
+        gaussian_density(x, fresh.values, fresh.grads)
+        np.testing.assert_array_equal(moves.point.values, fresh.values)
+        if moves.kernel.uses_gradient:
+            np.testing.assert_array_equal(moves.point.grads, fresh.grads)
+        assert 0.0 <= moves.info[ACCEPTANCE] <= 1.0
+        assert moves.info[N_EVALUATIONS] >= 1.0
+        assert moves.info[DIVERGED] == 0.0
+        accepted += (x != before).any()
+        before = x
+    assert 10 < accepted <= (300 if moves.kernel.target_accept is None else 299)
+
+
+def test_a_stale_value_is_noticed():
+    moves = Moves(PLANTED["stale values"](), 0.8, 0.45, seed=3)
+    moves.start(MEAN)
+    fresh = new_point(2)
+    stale = 0
+    for _ in range(50):
+        gaussian_density(moves(), fresh.values, fresh.grads)
+        stale += moves.point.values[1] != fresh.values[1]
+    assert stale > 3
+
+
+@pytest.mark.parametrize("density", [walled_density, nan_density], ids=["-inf", "nan"])
+@every_kernel
+def test_where_the_density_fails_is_never_entered_and_counts_as_divergence(name, density):
+    # KS against the Gaussian cut off at the wall, thinned by 5: false alarm 1e-4, seed fixed
+    factory, step = KERNELS[name]
+    beta = 0.12
+    mean, sd = law(beta)
+    moves = Moves(factory(), step, beta, seed=4, density=density)
+    moves.start(DATA)
+    draws, diverged, x = [], 0, DATA
+    for _ in range(8000):
+        new = moves()
+        if moves.info[DIVERGED]:
+            if moves.kernel.name == "nuts":  # an earlier part of the tree may hold the new state
+                assert moves.info[ACCEPTANCE] < 1.0
+            else:
+                np.testing.assert_array_equal(new, x)
+                assert moves.info[ACCEPTANCE] == 0.0
+            diverged += 1
+        x = new
+        assert np.isfinite(moves.point.values).all()
+        assert np.isfinite(moves.point.grads).all() or not moves.kernel.uses_gradient
+        draws.append(new[0])
+    assert max(draws) <= WALL
+    assert diverged > 50 or not moves.kernel.uses_gradient
+    cut = stats.truncnorm(-np.inf, (WALL - mean[0]) / sd[0], mean[0], sd[0])
+    assert stats.kstest(draws[::10], cut.cdf).pvalue > 1e-4
+
+
+@every_kernel
+def test_a_block_moves_alone_and_keeps_its_law(name):
+    # The toy's coordinates are independent; KS at p > 1e-4, seed fixed
+    factory, step = KERNELS[name]
+    beta = 0.45
+    mean, sd = law(beta)
+    moves = Moves(factory(), step, beta, seed=7)
+    moves.block = Block(np.array([1]), *(np.array([v]) for v in (-np.inf, np.inf, False)))
+    metric = np.diag(sd[1:]) if moves.kernel.dense else sd[1:]
+    moves.params = moves.kernel.pack(step, metric, moves.block)
+    fresh, after = new_point(2), []
+    for z in moves.rng.standard_normal(1500):
+        moves.start([DATA[0], mean[1] + sd[1] * z])
+        for _ in range(3):
+            x = moves()
+        assert x[0] == DATA[0]
+        gaussian_density(x, fresh.values, fresh.grads)
+        if moves.kernel.uses_gradient:
+            np.testing.assert_array_equal(moves.point.grads, fresh.grads)
+        after.append((x[1] - mean[1]) / sd[1])
+    assert stats.kstest(after, "norm").pvalue > 1e-4
+
+
+@every_kernel
+def test_the_generator_alone_decides(name):
+    factory, step = KERNELS[name]
+    runs = []
+    for seed in (5, 5, 6):
+        moves = Moves(factory(), step, 0.45, seed)
+        moves.scratch[:] = np.nan  # what lies in the scratch space must not matter
+        moves.start(MEAN)
+        runs.append(np.array([moves() for _ in range(50)]))
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert (runs[0] != runs[2]).any()
+
+
+@pytest.mark.parametrize("target", [0.0, 1.0, -1, 1.5, np.nan])
+def test_a_target_acceptance_outside_of_0_and_1_is_refused(target):
+    with pytest.raises(ValueError, match=r"target_accept must lie between 0 and 1"):
+        HMC(target_accept=target)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"path_length": 0}, {"path_length": -1.0}, {"path_length": "long"}, {"max_steps": 0}],
+)
+def test_hmc_refuses_trajectories_without_length(arguments):
+    with pytest.raises(ValueError, match="path_length"):
+        HMC(**arguments)

@@ -1,0 +1,181 @@
+"""What the documentation says is held against the code: arguments, defaults and examples."""
+
+import dataclasses
+import doctest
+import inspect
+import math
+import re
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_tempering as pmt
+
+DEVELOPER_PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "developer").glob("*.md"))
+NAMESPACE = {"az": az, "np": np, "pm": pm, "pmt": pmt}
+
+
+def public_callables(module):
+    """Functions and classes in ``__all__``, by dotted name, those of public submodules included."""
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.ismodule(value):
+            yield from public_callables(value)
+        elif callable(value):
+            yield f"{module.__name__}.{name}", value
+
+
+PUBLIC = dict(public_callables(pmt))
+
+
+def takes_documented_arguments(value):
+    """Exceptions take a message, which needs no table of arguments."""
+    return not (inspect.isclass(value) and issubclass(value, BaseException))
+
+
+def parameters_in(docstring, sections=("Parameters", "Other Parameters")):
+    """``{name: type line}`` of numpydoc sections; ``"a, b : int"`` counts as two."""
+    lines = inspect.cleandoc(docstring or "").splitlines()
+    found = {}
+    section = None
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if re.fullmatch(r"-{3,}", below.strip()):
+            section = line.strip()
+        elif section in sections and line[:1].strip() and not re.fullmatch(r"-{3,}", line.strip()):
+            names, _, kind = line.partition(" : ")
+            found |= {name.strip().lstrip("*"): kind.strip() for name in names.split(",")}
+    return found
+
+
+def stated_default(kind):
+    """Text after "default" in a type line, or None where none is stated."""
+    match = re.search(r"\bdefault(?:\s*[:=]\s*|\s+)(.+)$", kind)
+    return match and match[1].strip().strip("`")
+
+
+def same_default(text, default):
+    """Whether the text of a docstring means the default of a signature."""
+    try:
+        stated = eval(text, {"__builtins__": {}, "inf": math.inf, "np": np, "pi": math.pi})
+    except (SyntaxError, NameError, AttributeError):
+        return text in {str(default), repr(default), getattr(default, "__name__", None)}
+    return type(stated) is type(default) and stated == default
+
+
+def has_default(argument):
+    """Whether an argument has a default that tells a reader something."""
+    return argument.default is not inspect.Parameter.empty and argument.default is not None
+
+
+def docstring_faults(value, complete=True):
+    """Sentences that say where a docstring and a signature disagree.
+
+    ``complete`` asks for every default other than None to be stated.
+    """
+    sections = ("Parameters", "Other Parameters")
+    is_value = dataclasses.is_dataclass(value)  # its fields are attributes, made by the package
+    if is_value:
+        sections += ("Attributes",)
+    documented = parameters_in(value.__doc__, sections)
+    arguments = {
+        name: argument
+        for name, argument in inspect.signature(value).parameters.items()
+        if not name.startswith("_")
+    }
+    known = set(arguments)
+    if is_value:
+        known |= set(dir(value))  # Attributes may list properties too
+    for name in documented.keys() - known:
+        yield f"{name} is documented and is no argument"
+    for name, argument in arguments.items():
+        if name not in documented:
+            yield f"{name} is not documented"
+            continue
+        text = stated_default(documented[name])
+        default = argument.default
+        if text is not None and default is inspect.Parameter.empty:
+            yield f"{name}: the docstring states the default {text}, the signature has none"
+        elif text is not None and not same_default(text, default):
+            yield f"{name}: the docstring states the default {text}, the signature {default!r}"
+        elif text is None and complete and not is_value and has_default(argument):
+            yield f"{name}: the default {default!r} is not in the docstring's type line"
+
+
+@pytest.mark.parametrize("name", [n for n in PUBLIC if takes_documented_arguments(PUBLIC[n])])
+def test_documented_arguments_and_defaults_are_the_real_ones(name):
+    at_the_front = name.removeprefix("pymc_tempering.") in pmt.__all__
+    faults = list(docstring_faults(PUBLIC[name], complete=at_the_front))
+    assert not faults, f"{name}\n" + "\n".join(faults)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_docstring_has_a_summary(name):
+    assert (PUBLIC[name].__doc__ or "").strip(), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", [n for n in pmt.__all__ if inspect.isfunction(getattr(pmt, n))])
+def test_public_function_shows_an_example(name):
+    assert ">>> " in getattr(pmt, name).__doc__, f"{name} shows no example"
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_examples_in_docstrings_run(name):
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    for example in finder.find(PUBLIC[name], name, globs=dict(NAMESPACE)):
+        report = []
+        result = doctest.DocTestRunner(optionflags=flags).run(example, out=report.append)
+        assert not result.failed, "".join(report)
+
+
+@pytest.mark.parametrize("page", DEVELOPER_PAGES, ids=lambda page: page.stem)
+def test_skeletons_in_developer_pages_run(page):
+    namespace = {"__name__": f"docs_{page.stem}"}
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.M):
+        exec(compile(block, str(page), "exec"), namespace)
+
+
+def documented(draws=1000, accept=0.8, move="gibbs", model=None, **kwargs):
+    """Stand in for a public function.
+
+    Parameters
+    ----------
+    draws : int, default 1000
+        Text that says default 3.
+    accept : float, default: 0.8
+    move : {"gibbs", "nonreversible"}, default "gibbs"
+    model : Model, optional
+    **kwargs
+        Handed on.
+
+    Returns
+    -------
+    other : int, default 3
+    """
+
+
+def test_a_faultless_docstring_passes():
+    assert not list(docstring_faults(documented))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("default 1000", "default 500", "draws"),
+        ("default: 0.8", "default: 0.9", "accept"),
+        ('default "gibbs"', "default gibbs_move", "move"),
+        ("int, default 1000", "int", "draws"),
+        ("draws : int", "n_draws : int", "n_draws"),
+        ("Model, optional", "Model, default 3", "model"),
+    ],
+)
+def test_a_planted_fault_is_found(old, new, fault):
+    def changed(draws=1000, accept=0.8, move="gibbs", model=None, **kwargs):
+        pass
+
+    assert old in documented.__doc__
+    changed.__doc__ = documented.__doc__.replace(old, new)
+    assert any(fault in sentence for sentence in docstring_faults(changed))

@@ -1,0 +1,267 @@
+"""What bad input gets: an exception of a documented type with the cause and what to do."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.op import Op
+from support.small_models import mean_only
+
+import pymc_tempering as pmt
+from pymc_tempering.model.check import check_model
+from pymc_tempering.model.path import compile_path
+from pymc_tempering.references.prior import compile_prior
+from pymc_tempering.references.prior_checks import check_reference
+
+FRONT_DOORS = {
+    "sample": lambda **kwargs: pmt.sample(quiet=True, **kwargs),
+    "step": lambda **kwargs: pmt.SimulatedTempering(**kwargs),
+}
+both_doors = pytest.mark.parametrize("door", FRONT_DOORS)
+
+
+def check(model):
+    """Compile a model and check it at reference draws, as both front doors do first."""
+    check_reference(compile_prior(compile_path(model)))
+
+
+@both_doors
+def test_no_model(door):
+    with pytest.raises(pmt.ModelError, match=r"No model.*`with model:`.*`model=`"):
+        FRONT_DOORS[door]()
+
+
+@both_doors
+def test_nothing_observed(door):
+    with pm.Model() as model:
+        pm.Normal("mu")
+    with pytest.raises(pmt.ModelError, match=r"no observed data.*log evidence is 0.*`observed=`"):
+        FRONT_DOORS[door](model=model)
+
+
+def test_no_free_variable():
+    with pm.Model() as model:
+        pm.Normal("y", 0.0, 1.0, observed=1.0)
+    with pytest.raises(pmt.ModelError, match="no free variables"):
+        check_model(model)
+
+
+@pytest.mark.parametrize("prior", [pm.Flat, pm.HalfFlat])
+def test_an_improper_prior(prior):
+    with pm.Model() as model:
+        mu = prior("mu_improper")
+        pm.Normal("y", mu, 1.0, observed=1.0)
+    with pytest.raises(pmt.ImproperPriorError, match=r"mu_improper.*does not exist.*proper priors"):
+        check(model)
+
+
+class BlackBox(Op):
+    """A function that PyTensor knows nothing of."""
+
+    __props__ = ()
+    itypes = (pt.dscalar,)
+    otypes = (pt.dscalar,)
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.asarray(2.0 * inputs[0])
+
+
+@both_doors
+def test_discrete_vectors_that_no_kernel_moves(door):
+    with pm.Model() as model:
+        k = pm.Multinomial("counts", 5, [0.2, 0.8])
+        pm.Normal("y", k[0] + pm.Normal("mu"), 1.0, observed=1.0)
+    with pytest.raises(pmt.DiscreteVariableError, match=r"'counts'.*Marginalize") as error:
+        FRONT_DOORS[door](model=model)
+    assert "mu" not in str(error.value)
+
+
+@both_doors
+def test_kernels_that_do_not_fit(door):
+    with pm.Model() as model:
+        on = pm.Bernoulli("on", 0.3)
+        pm.Normal("y", on + pm.Normal("mu"), 1.0, observed=1.0)
+    run = FRONT_DOORS[door]
+    with pytest.raises(pmt.ModelError, match=r"'hmc' cannot move 'on', which is binary"):
+        run(model=model, kernel={"on": "hmc"})
+    with pytest.raises(pmt.ModelError, match=r"'gibbs' cannot move 'mu', which is continuous"):
+        run(model=model, kernel={"mu": pmt.Gibbs()})
+    with pytest.raises(pmt.ModelError, match=r"'nu', which is not a free variable.*'on', 'mu'"):
+        run(model=model, kernel={"nu": "slice"})
+    with pytest.raises(ValueError, match=r"'hmc', .*not 'hcm'"):
+        run(model=model, kernel="hcm")
+
+
+def test_hmc_without_gradients():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", BlackBox()(mu), 1.0, observed=1.0)
+    with pytest.raises(pmt.GradientError, match="has no gradient"):
+        pmt.sample(model=model, kernel="hmc")
+
+
+def test_a_likelihood_that_is_not_a_number():
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=2)
+        pm.Normal("fine", b[0], 1.0, observed=2.0)
+        pm.Normal("y", pt.stack([b[0], b[1]]).sum(), b[0], observed=np.ones(2))  # sd < 0: -inf
+        pm.Potential("root", pt.log(b[1]))
+    with pytest.raises(pmt.LikelihoodError, match=r"not a number at [45]\d\.\d%.*'root'") as error:
+        check(model)
+    assert "100.0%" in str(error.value)
+    assert "Restrict the prior" in str(error.value)
+    assert "'fine'" not in str(error.value)
+    assert "'y'" not in str(error.value)
+
+
+def test_a_likelihood_that_is_zero_nearly_everywhere():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("wall", pt.switch(x > 4.5, 0.0, -np.inf))
+    with pytest.raises(pmt.LikelihoodError, match=r"zero at 100\.0% of 1000.*nearer to the data"):
+        check(model)
+
+
+def test_a_gradient_that_does_not_exist():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=3)
+        ranks = pt.argsort(x).astype("float64")
+        pm.Normal("y", pt.cumsum(ranks) + pm.math.floor(x), 1.0, observed=np.zeros(3))
+    check_model(model)  # floor and ranks have a gradient: zero
+    assert compile_path(model).dim == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"draws": 0}, "draws must be a whole number of at least 1, not 0"),
+        ({"draws": -5}, "draws must be a whole number of at least 1, not -5"),
+        ({"draws": 2.5}, "draws must be a whole number"),
+        ({"tune": -1}, "tune must be a whole number of at least 0"),
+        ({"chains": 0}, "chains must be a whole number of at least 1"),
+        ({"cores": 0}, "cores must be a whole number of at least 1"),
+        ({"keep": "everything"}, "keep must be 'log_ratio', 'states' or None, not 'everything'"),
+        ({"var_names": ["mu", "nu"]}, "'nu' are not among.*mu"),
+    ],
+)
+def test_arguments_of_sample_out_of_range(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        pmt.sample(model=mean_only(), quiet=True, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        ({"ladder_move": "sideways"}, ValueError, "'metropolized_gibbs'.*not 'sideways'"),
+        ({"reference": "posterior"}, ValueError, "'prior'.*not 'posterior'"),
+        ({"target_accept": 0.0}, ValueError, "between 0 and 1, not 0.0"),
+        ({"target_accept": 1.2}, ValueError, "between 0 and 1, not 1.2"),
+        ({"rungs_per_barrier": 0.0}, pmt.LadderError, "rungs_per_barrier must be positive"),
+        ({"rungs_per_barrier": np.nan}, pmt.LadderError, "rungs_per_barrier must be positive"),
+        ({"betas": [0.0, 0.7, 0.3, 1.0]}, pmt.LadderError, "increase strictly"),
+        ({"betas": [0.1, 1.0]}, pmt.LadderError, "from beta = 0 to beta = 1"),
+        ({"betas": [0.0, 2.0]}, pmt.LadderError, "from beta = 0 to beta = 1"),
+    ],
+)
+@both_doors
+def test_options_out_of_range(door, arguments, kind, words):
+    with pytest.raises(kind, match=words):
+        FRONT_DOORS[door](model=mean_only(), **arguments)
+
+
+def test_a_step_for_a_part_of_the_variables():
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+        pm.Normal("y", mu, tau, observed=1.0)
+        for given in (mu, [mu]):
+            with pytest.raises(pmt.ModelError, match=r"the whole model.*missing: tau_log__"):
+                pmt.SimulatedTempering(given)
+        with pytest.raises(pmt.ModelError, match="missing: mu"):
+            pmt.SimulatedTempering([model.value_vars[1]])
+
+
+@pytest.mark.parametrize("kind", [pmt.LadderError, pmt.NotTemperedError, pmt.LikelihoodError])
+def test_every_exception_is_a_tempering_error(kind):
+    assert issubclass(kind, pmt.TemperingError)
+
+
+def test_draws_that_were_not_tempered():
+    with mean_only():
+        idata = pm.sample(
+            5, tune=5, chains=1, cores=1, progressbar=False, quiet=True, random_seed=1,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    for function in (pmt.log_marginal_likelihood, pmt.convert, pmt.diagnose):
+        with pytest.raises(pmt.NotTemperedError, match=r"pymc_tempering\.sample"):
+            function(idata)
+
+
+@pytest.fixture(scope="module")
+def two_runs():
+    return [
+        pmt.sample(200, model=mean_only(observed), random_seed=1, quiet=True, reference="prior")
+        for observed in ((1.0, 2.5), (1.0, 2.6))
+    ]
+
+
+def test_models_of_different_data(two_runs):
+    a, b = two_runs
+    with pytest.raises(pmt.DataMismatchError, match="y"):
+        pmt.bayes_factor(a, b)
+    with pytest.raises(pmt.DataMismatchError, match="y"):
+        pmt.compare({"a": a, "b": b})
+
+
+def breaking(how):
+    """A model whose likelihood fails in a corner that reference draws hardly meet."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, shape=2)
+        pm.Normal("y", x.sum(), 0.3, observed=-6.5)
+        corner = x[0] < -4.4  # 5e-6 of the prior, and 3 per cent of the posterior
+        if how == "nan":
+            pm.Potential("hole", pt.switch(corner, np.nan, 0.0))
+        elif how == "-inf":
+            pm.Potential("hole", pt.switch(corner, -np.inf, 0.0))
+        else:
+            from pytensor.raise_op import Assert
+
+            fine = Assert("a density that raises")(x[1], pt.invert(corner))
+            pm.Potential("hole", -0.01 * fine**2)
+    return model
+
+
+@pytest.mark.parametrize("how", ["nan", "-inf", "raises"])
+def test_a_density_that_fails_inside_a_chain_is_counted_and_the_run_goes_on(how):
+    idata = pmt.sample(
+        1500, model=breaking(how), random_seed=1, quiet=True, cores=1, reference="prior"
+    )
+    x = idata.posterior["x"].values
+    assert x.shape == (4, 1500, 2)
+    assert np.isfinite(x).all()
+    assert (x[..., 0] >= -4.4).all()
+    assert int(idata.sample_stats["n_divergences"].sum()) > 0
+    evidence = pmt.log_marginal_likelihood(idata)
+    assert np.isfinite(evidence.log_z)
+
+
+def test_a_prior_that_leaves_its_own_transform_is_refused_or_warned_about():
+    with pm.Model() as model:
+        p = pm.Beta("p", 0.004, 0.004)  # most draws round to 0 or 1
+        pm.Binomial("y", 10, p, observed=3)
+    with pytest.raises(pmt.ImproperPriorError, match=r"no finite unconstrained value.*p_logodds__"):
+        check(model)
+
+
+def test_all_this_is_said_before_the_warm_up_begins(monkeypatch):
+    def too_late(*args, **kwargs):
+        raise AssertionError("the warm-up has begun")
+
+    monkeypatch.setattr("pymc_tempering.sampling.setup.warm_up", too_late)
+    with pytest.raises(AssertionError, match="the warm-up has begun"):
+        pmt.sample(model=mean_only(), quiet=True)
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("wall", pt.switch(x > 4.5, 0.0, -np.inf))
+    for front_door in FRONT_DOORS.values():
+        with pytest.raises(pmt.LikelihoodError):
+            front_door(model=model)

@@ -1,0 +1,296 @@
+"""Both front doors against exact answers, NUTS and each other."""
+
+import pickle
+import subprocess
+import sys
+import tracemalloc
+from functools import cache, partial
+from pathlib import Path
+
+import arviz as az
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+from support.compiled_systems import SIMPLE, system
+from support.small_models import mean_only, zoo
+
+import pymc_tempering as pmt
+from pymc_tempering.chain import chains, stuck
+from pymc_tempering.sampling import step_method
+
+every_system = pytest.mark.parametrize("name", SIMPLE)
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+
+
+def by_step(model, draws, seed, *, chains=2, cores=1, warmup_seed=11, **kwargs):
+    options = {key: kwargs.pop(key) for key in ("reference", "ladder_move") if key in kwargs}
+    options = {"reference": "prior", "random_seed": warmup_seed} | options
+    method = pmt.SimulatedTempering(model=model, **options)
+    return pm.sample(
+        draws, step=method, model=model, chains=chains, cores=cores, random_seed=seed,
+        **QUIET | kwargs,
+    )  # fmt: skip
+
+
+def by_sample(model, draws, seed, **kwargs):
+    return pmt.sample(
+        draws, model=model, random_seed=seed, **QUIET | {"reference": "prior"} | kwargs
+    )
+
+
+@cache
+def run(door, name, seed=1):
+    longer = 6 if name == "two_modes" else 1  # some 20 draws to each crossing
+    if door == "step":
+        return by_step(system(name).model, 500 * longer, seed)
+    return by_sample(system(name).model, 2000 * longer, seed)
+
+
+def scores(idata, moments):
+    """z-scores of means and variances of all variables, with errors by ESS."""
+    out = []
+    for name, (mean, variance) in moments.items():
+        draws = idata.posterior[name]
+        for values, exact in ((draws, mean), ((draws - mean) ** 2, variance)):
+            error = az.mcse(values).values
+            if np.isfinite(exact).all():
+                out.append((values.mean(("chain", "draw")).values - exact) / error)
+    return np.concatenate([np.ravel(z) for z in out])
+
+
+@every_system
+@pytest.mark.parametrize("door", ["step", "sample"])
+def test_log_z_is_exact_within_its_error(door, name):
+    # |z| < 4 in ten runs: false alarm 6e-4, seeds fixed
+    evidence = pmt.log_marginal_likelihood(run(door, name))
+    assert evidence.verdict == "ok"
+    assert evidence.mcse < 0.35
+    assert abs(evidence.log_z - system(name).log_evidence) < 4.0 * evidence.mcse
+
+
+@pytest.mark.parametrize("name", ["gaussian", "two_modes"])
+@pytest.mark.parametrize("door", [by_step, by_sample], ids=["step", "sample"])
+def test_the_default_reference_keeps_log_z_and_says_how_sure_it_is(door, name):
+    # |z| < 4 in four runs: false alarm 3e-4, seeds fixed
+    idata = door(system(name).model, 500, 7, reference="auto")
+    evidence = pmt.log_marginal_likelihood(idata)
+    assert evidence.verdict == "ok"
+    assert abs(evidence.log_z - system(name).log_evidence) < 4.0 * evidence.mcse
+    assert np.abs(scores(idata, system(name).moments(1.0))).max() < 5.0
+
+
+@every_system
+@pytest.mark.parametrize("door", ["step", "sample"])
+def test_draws_have_the_exact_moments(door, name):
+    # |z| < 5 in at most 40 moments with errors by ESS: false alarm 2e-5 each, seeds fixed
+    assert np.abs(scores(run(door, name), system(name).moments(1.0))).max() < 5.0
+
+
+@every_system
+def test_draws_of_both_doors_have_one_law(name):
+    # KS of draws thinned by their ESS, p > 1e-4 per system, seeds fixed
+    statistic = system(name).statistic
+    thinned = []
+    for door in ("step", "sample"):
+        posterior = run(door, name).posterior
+        values = statistic({v: posterior[v].values for v in posterior.data_vars})
+        ess = float(az.ess(values))
+        thinned.append(values.ravel()[:: max(1, int(np.ceil(values.size / ess)))])
+    assert stats.ks_2samp(*thinned).pvalue > 1e-4
+    cdf = system(name).cdf(1.0)
+    assert all(stats.kstest(values, cdf).pvalue > 1e-4 for values in thinned)
+
+
+def test_modes_have_their_weights():
+    # |z| < 4 with an error by ESS, in both front doors: false alarm 1e-4, seeds fixed
+    two = system("two_modes")
+    exact = two.mode_weights()[0]
+    for door in ("step", "sample"):
+        x = run(door, "two_modes").posterior["x"].values
+        distance = ((x[..., None, :] - two.mode_centers) ** 2).sum(axis=-1)
+        first = (distance.argmin(axis=-1) == 0).astype(float)
+        error = np.sqrt(exact * (1 - exact) / float(az.ess(first)))
+        assert error < 0.1
+        assert abs(first.mean() - exact) < 4.0 * error
+
+
+@cache
+def zoo_runs():
+    model = zoo()
+    started = zoo(cuts=[-0.5, 0.5, 1.5])  # NUTS needs an ordered point to start from
+    nuts = pm.sample(800, tune=800, model=started, chains=2, cores=1, random_seed=3,
+                     nuts_sampler="nutpie", **QUIET)  # fmt: skip
+    return nuts, by_sample(model, 2000, 4), by_step(model, 400, 5)
+
+
+def test_draws_of_both_doors_agree_with_nuts():
+    # |z| < 5 in some 60 differences of means and squares: false alarm 4e-5, seeds fixed
+    nuts, *ours = zoo_runs()
+    for idata in ours:
+        for name in [v for v in nuts.posterior.data_vars if v != "angle"]:
+            for power in (1, 2):
+                pair = [run.posterior[name] ** power for run in (nuts, idata)]
+                means = [np.ravel(p.mean(("chain", "draw")).values) for p in pair]
+                errors = [np.ravel(az.mcse(p).values) for p in pair]
+                z = (means[0] - means[1]) / np.hypot(*errors)
+                assert np.abs(z).max() < 5.0, name
+        both = [np.exp(1j * i.posterior["angle"].values).mean() for i in (nuts, idata)]
+        assert abs(both[0] - both[1]) < 0.12
+
+
+@pytest.mark.parametrize("index", [1, 2], ids=["sample", "step"])
+def test_dims_coords_data_and_deterministics_arrive(index):
+    idata = zoo_runs()[index]
+    posterior = idata.posterior
+    assert posterior["mu"].dims == ("chain", "draw", "obs")
+    assert posterior["shares"].coords["kind"].values.tolist() == ["a", "b", "c"]
+    angle, shift = posterior["angle"], posterior["zero_sum"][..., 0]
+    expected = posterior["uniform"] + shift * idata.constant_data["x"] + np.sin(angle)
+    np.testing.assert_allclose(posterior["mu"].values, expected.values, atol=1e-12)
+    assert set(idata.observed_data.data_vars) == {"y", "counts"}
+    assert np.abs(angle.values).max() <= np.pi
+    assert (np.diff(posterior["cuts"].values) > 0).all()
+
+
+def equal_draws(a, b):
+    return all(
+        np.array_equal(a[group][name].values, b[group][name].values)
+        for group in ("posterior", "sample_stats")
+        for name in a[group].data_vars
+    )
+
+
+def test_same_seeds_same_draws_in_forked_processes():
+    model = system("gaussian").model
+    one, two = (by_step(model, 40, 21, cores=cores, mp_ctx="fork") for cores in (1, 2))
+    assert equal_draws(one, two)
+    assert not equal_draws(one, by_step(model, 40, 22))
+    assert not equal_draws(one, by_step(model, 40, 21, warmup_seed=12))
+    chains = one.posterior["x"].values
+    assert (chains[0] != chains[1]).all()
+
+
+def test_same_seeds_same_draws_in_spawned_processes():
+    tests = Path(__file__).parents[1]
+    for _ in range(2):
+        output = subprocess.check_output(
+            [sys.executable, "-m", "support.spawned_draws"], text=True, cwd=tests
+        )
+    one, two = output.split()
+    assert one == two
+
+
+def test_same_seed_same_draws_whatever_the_threads():
+    model = system("gaussian").model
+    one, two = (by_sample(model, 60, 31, cores=cores, chains=3) for cores in (1, 2))
+    assert equal_draws(one, two)
+    for name in one["tempering_trace"].data_vars:
+        np.testing.assert_array_equal(one["tempering_trace"][name], two["tempering_trace"][name])
+    assert not equal_draws(one, by_sample(model, 60, 32, chains=3))
+
+
+@pytest.mark.parametrize("door", [by_step, partial(by_sample, chains=2)], ids=["step", "sample"])
+def test_tuning_draws_are_thrown_away_or_kept(door):
+    model = system("gaussian").model
+    kept = door(model, 30, 41, tune=20, discard_tuned_samples=False)
+    cut = door(model, 30, 41, tune=20)
+    assert "warmup_posterior" not in cut.children
+    assert kept.warmup_posterior["x"].shape == (2, 20, 2)
+    assert kept.posterior["x"].shape == cut.posterior["x"].shape == (2, 30, 2)
+    np.testing.assert_array_equal(kept.posterior["x"].values, cut.posterior["x"].values)
+    assert kept.warmup_sample_stats["tour_start"].values[:, 0].all()
+    if "tempering_trace" in cut.children:
+        for idata, groups in (
+            (cut, ["sample_stats"]),
+            (kept, ["warmup_sample_stats", "sample_stats"]),
+        ):
+            steps = sum(int(idata[g]["tempering_steps"].sum()) for g in groups)
+            assert int((idata["tempering_trace"]["rung"].values >= 0).sum()) == steps
+
+
+def test_the_callback_sees_every_draw():
+    seen = []
+    by_step(system("gaussian").model, 15, 51, callback=lambda trace, draw: seen.append(draw))
+    assert len(seen) == 30
+    assert all(draw.stats[0]["tempering_steps"] >= 1 for draw in seen)
+    assert all(draw.stats[0]["rb_weight"].ndim == 1 for draw in seen)
+
+
+@pytest.mark.parametrize("bar", [True, "combined", "split+stats"])
+def test_progress_is_shown(bar, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
+    model = system("gaussian").model
+    kwargs = {"progressbar": bar, "quiet": False}
+    by_step(model, 10, 61, **kwargs)
+    by_sample(model, 10, 61, chains=2, **kwargs)
+    shown = "".join(capfd.readouterr())
+    assert "Steps/draw" in shown or bar == "combined"
+    assert "Round trips" in shown or bar == "combined"
+
+
+def test_nothing_is_printed_when_quiet(capfd):
+    by_sample(system("gaussian").model, 10, 62)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_is_kept_is_what_was_asked():
+    idata = by_sample(zoo(), 20, 71, keep=None, var_names=["half", "mu"])
+    assert set(idata.posterior.data_vars) == {"half", "mu"}
+    assert "tempering_trace" not in idata.children
+    assert "rb_weight" in idata.sample_stats
+
+
+@pytest.mark.parametrize("reference", ["prior", "fitted"])
+def test_the_step_pickles_and_goes_on_where_it_was(reference):
+    model = system("gaussian").model
+    method = pmt.SimulatedTempering(model=model, random_seed=1, reference=reference)
+    method.setup_chain(np.random.default_rng(2), 0, 10)
+    point = {"x": np.zeros(2)}
+    for _ in range(5):
+        point, _ = method.step(point)
+    copy = pickle.loads(cloudpickle.dumps(method))
+    state = method.sampling_state
+    ours = [method.step(point)[0]["x"] for _ in range(20)]
+    np.testing.assert_array_equal(ours, [copy.step(point)[0]["x"] for _ in range(20)])
+    copy.sampling_state = pickle.loads(pickle.dumps(state))
+    assert isinstance(state, step_method.SimulatedTemperingState)
+
+
+def test_memory_does_not_grow_with_iterations():
+    # ten times the iterations for as many draws: nothing but the record may be kept
+    model = mean_only()
+    peaks = []
+    for betas in (np.linspace(0.0, 1.0, 3), np.linspace(0.0, 1.0, 60)):
+        prepared_run = partial(by_sample, model, 300, 81, keep=None, chains=2, cores=1, betas=betas)
+        prepared_run()
+        tracemalloc.start()
+        idata = prepared_run()
+        peaks.append(tracemalloc.get_traced_memory()[1] / len(betas))
+        tracemalloc.stop()
+    assert int(idata.sample_stats["tempering_steps"].sum()) > 20_000
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_a_stuck_chain_is_an_error_before_its_first_draw(monkeypatch):
+    model = system("gaussian").model
+    monkeypatch.setattr(stuck, "CYCLE_BOUND", 0)
+    monkeypatch.setattr(step_method, "CHUNK", 1)
+    monkeypatch.setattr(chains, "FIRST_CHUNK", 1)
+    for door in (by_step, by_sample):
+        with pytest.raises(pmt.StuckChainError, match=r"hangs at rung \d+ of \d+ \(beta = "):
+            door(model, 10, 91)
+
+
+def test_a_stuck_chain_is_a_warning_after_its_first_draw(monkeypatch):
+    method = pmt.SimulatedTempering(
+        model=system("gaussian").model, random_seed=1, reference="prior"
+    )
+    method.setup_chain(np.random.default_rng(2), 0, 10)
+    method.step({})
+    monkeypatch.setattr(stuck, "CYCLE_BOUND", 0)
+    monkeypatch.setattr(step_method, "CHUNK", 1)
+    with pytest.warns(pmt.TemperingWarning, match="has not come back to beta = 1"):
+        draws = [method.step({})[0]["x"] for _ in range(50)]
+    assert np.isfinite(draws).all()

@@ -1,0 +1,114 @@
+"""Ctrl-C during `pmt.sample` returns the draws so far, and their cycles and tours are whole."""
+
+import _thread
+import signal
+import threading
+
+import numpy as np
+import pytest
+from support.compiled_systems import system
+from support.gaussian_path import recount
+
+import pymc_tempering as pmt
+from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.sampling import rounds
+from pymc_tempering.sampling.chain_progress import ChainProgress
+
+
+@pytest.fixture(autouse=True)
+def heeded_signal():
+    """Python started with SIGINT ignored, as by `&` in a script, would not see the interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def long_run(draws=100_000, **kwargs):
+    return pmt.sample(
+        draws, model=system("gaussian").model, random_seed=1, chains=2, reference="prior",
+        progressbar=False, compute_convergence_checks=False, **{"quiet": True} | kwargs,
+    )  # fmt: skip
+
+
+def interrupt_after(monkeypatch, seconds):
+    """Send the signal from another thread, as a terminal would, once sampling has begun."""
+    original = rounds.run_chains
+
+    def with_timer(*args, **kwargs):
+        timer = threading.Timer(seconds, _thread.interrupt_main)
+        timer.start()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            timer.cancel()
+
+    monkeypatch.setattr(rounds, "run_chains", with_timer)
+
+
+def assert_whole(idata):
+    """Cycles and tours are those recounted from the flat trace."""
+    cycles = read_cycles(idata)
+    ladder = Ladder(cycles.beta, cycles.log_z_ladder, cycles.log_weight)
+    for chain in range(cycles.n_chains):
+        trace = idata["tempering_trace"].to_dataset().isel(chain=chain)
+        n = int(cycles.tempering_steps[chain].sum())
+        assert (trace["rung"].values[:n] >= 0).all()
+        expected = recount(ladder, trace["log_ratio"].values[:n], trace["rung"].values[:n])
+        assert len(expected) == cycles.n_draws
+        for i, (sums, steps, tour_start, *_) in enumerate(expected):
+            assert cycles.tour_start[chain, i] == tour_start
+            assert cycles.tempering_steps[chain, i] == steps
+            np.testing.assert_allclose(cycles.rb_weight[chain, i], sums["rb_weight"])
+            np.testing.assert_allclose(cycles.rb_weight_head[chain, i], sums["rb_weight_head"])
+
+
+def test_an_interrupt_gives_the_draws_so_far_with_whole_tours(monkeypatch):
+    interrupt_after(monkeypatch, 0.15)
+    with pytest.warns(pmt.TemperingWarning, match=r"Interrupted: .* of 100000 draws"):
+        idata = long_run(cores=2)
+    n = idata.posterior.sizes["draw"]
+    assert 50 < n < 100_000
+    assert np.isfinite(idata.posterior["x"].values).all()
+    assert_whole(idata.isel(draw=slice(0, 400)))
+    # |z| < 4: false alarm 6e-5
+    evidence = pmt.log_marginal_likelihood(idata)
+    assert abs(evidence.log_z - system("gaussian").log_evidence) < 4.0 * evidence.mcse
+
+
+def interrupt_at_look(monkeypatch, number):
+    """Interrupt when the progress bar is updated for the given time."""
+    looks = []
+
+    def update(self, *args, **kwargs):
+        looks.append(1)
+        if len(looks) == number:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ChainProgress, "update", update)
+
+
+def test_chains_of_unequal_length_are_cut_to_whole_cycles(monkeypatch):
+    interrupt_at_look(monkeypatch, 2)
+    with pytest.warns(pmt.TemperingWarning, match="Interrupted"):
+        idata = long_run(tune=5, cores=1)
+    assert idata.posterior.sizes["draw"] >= 50
+    assert_whole(idata.isel(draw=slice(0, 400)))
+
+
+def test_an_interrupt_before_the_first_draw_goes_through(monkeypatch):
+    def not_yet(plan, run, n_draws, stop):
+        stop.wait()
+
+    interrupt_at_look(monkeypatch, 1)
+    monkeypatch.setattr("pymc_tempering.chain.chains._work", not_yet)
+    with pytest.raises(KeyboardInterrupt, match="before the first draw"):
+        long_run()
+
+
+def test_the_same_draws_come_first_with_or_without_the_interrupt(monkeypatch):
+    whole = long_run(draws=40)
+    interrupt_after(monkeypatch, 0.1)
+    with pytest.warns(pmt.TemperingWarning, match="Interrupted"):
+        part = long_run(cores=2)
+    np.testing.assert_array_equal(part.posterior["x"].values[:, :40], whole.posterior["x"].values)

@@ -1,0 +1,241 @@
+"""Fits as a user runs them: T = 1 is pm.fit, the tempered optimum is exact, the end is at T = 1."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.variational.callbacks import Tracker
+from scipy.special import logsumexp
+from support import variational_models as models
+
+import pymc_tempering as pmt
+from pymc_tempering.variational import methods, objective
+
+pytestmark = [
+    # Short fits may well not be at rest; what they should warn about has tests of its own.
+    pytest.mark.filterwarnings("ignore:The fit is not at rest"),
+    pytest.mark.filterwarnings("ignore:Pareto k-hat"),
+]
+FAST = {"progressbar": False, "random_seed": 1}
+QUICK = {"mode": "FAST_COMPILE"}  # for runs that are shorter than their compilation
+
+
+def adam(rate=0.03):
+    return pm.adam(learning_rate=rate)
+
+
+def regression(minibatch=False):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(200, 2))
+    y = X @ [1.0, -1.0] + rng.normal(size=200)
+    X, y = pm.Minibatch(X, y, batch_size=20) if minibatch else (X, y)
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 2.0, shape=2)
+        noise = pm.HalfNormal("noise", 2.0)
+        pm.Normal(
+            "y", (X * slope).sum(axis=-1), noise, observed=y, total_size=200 if minibatch else None
+        )
+    return model
+
+
+@pytest.mark.parametrize(
+    ("minibatch", "approx", "options"),
+    [
+        (False, "meanfield", {"method": "advi"}),
+        (False, "fullrank", {"method": "advi"}),
+        (True, "meanfield", {"method": "advi"}),
+        (False, "meanfield", {"method": "variational_tempering", "temperatures": [1.0]}),
+        (False, "meanfield", {"method": "local_variational_tempering", "temperatures": [1.0]}),
+        (False, "meanfield", {"method": "annealed", "schedule": lambda share: 1.0}),
+    ],
+)
+def test_all_temperatures_one_is_pm_fit(minibatch, approx, options):
+    name = {"meanfield": "advi", "fullrank": "fullrank_advi"}[approx]
+    plain = pm.fit(
+        300, name, model=regression(minibatch), obj_optimizer=adam(), compile_kwargs=QUICK, **FAST
+    )  # fmt: skip
+    ours = pmt.fit(
+        300, model=regression(minibatch), approx=approx, max_n=300, obj_optimizer=adam(),
+        compile_kwargs=QUICK, **options, **FAST,
+    )  # fmt: skip
+    np.testing.assert_allclose(ours.hist, plain.hist, rtol=1e-7)
+    for mine, theirs in zip(ours.params, plain.params, strict=True):
+        np.testing.assert_allclose(mine.get_value(), theirs.get_value(), rtol=1e-6)
+    assert (ours.tempering.inverse_temperature == 1.0).all()
+    assert ours.tempering.drift.window == 0
+
+
+def at_temperature_four(n=3000):
+    """Mean and sd of mu at the end of a long stage at T = 4, averaged over its last half."""
+    track = Tracker(mu=lambda a, hist, i: a.params[0].get_value()[0],
+                                 rho=lambda a, hist, i: a.params[1].get_value()[0])  # fmt: skip
+    pmt.fit(
+        n, "annealed", models.gaussian(), schedule=lambda share: 4.0, tA=n, max_n=n,
+        obj_optimizer=adam(0.02), callbacks=[track], **FAST,
+    )  # fmt: skip
+    late = slice(n // 2, None)
+    sd = np.logaddexp(0.0, np.mean(track["rho"][late]))
+    return np.mean(track["mu"][late]), sd
+
+
+def test_the_likelihood_alone_is_tempered(monkeypatch):
+    mean, sd = models.gaussian_posterior(0.25)
+    found = at_temperature_four()
+    assert abs(found[0] - mean) < 0.15 * sd
+    assert found[1] == pytest.approx(sd, rel=0.06)
+    # planted: the prior tempered too
+    right = objective.TemperedKL.apply
+
+    def wrong(self, f):
+        inverse = self.likelihood.tempered / self.approx.datalogp
+        return right(self, f) + (1.0 - inverse) * self.varlogp_norm
+
+    monkeypatch.setattr(objective.TemperedKL, "apply", wrong)
+    assert abs(at_temperature_four()[0] - mean) > 0.25 * sd
+
+
+def tempered_gaussian(data, **options):
+    return pmt.fit(
+        4000, "variational_tempering", models.gaussian(data), max_n=4000, tA=2000,
+        obj_optimizer=adam(0.02), **options, **FAST,
+    )  # fmt: skip
+
+
+def total_variation(report, data, log_c_sign=1.0):
+    grid = report.temperatures
+    log_c = models.gaussian_log_c(grid, data.size)
+    exact, _ = models.tempered_fixed_point(grid, log_c, data)
+    hot = report.temperature_probability(report.n_tempered - 1)
+    return 0.5 * np.abs(hot - exact).sum()
+
+
+def test_vt_settles_at_the_exact_q_of_its_temperature(monkeypatch):
+    """Exact: both updates of VT in closed form, to their fixed point."""
+    data = models.GAUSSIAN_DATA
+    report = tempered_gaussian(data).tempering
+    np.testing.assert_allclose(report.log_c, models.gaussian_log_c(report.temperatures, 40))
+    assert (report.log_c_mcse == 0.0).all()
+    assert total_variation(report, data) < 0.03
+    assert report.tempered.settled
+    _, inverse = models.tempered_fixed_point(report.temperatures, report.log_c, data)
+    assert abs(report.tempered.inverse_temperature - inverse) < 0.02
+    mean, sd = models.gaussian_posterior(inverse)
+    np.testing.assert_allclose(report.tempered.params["mu"], mean, atol=0.3 * sd)
+    # planted: the sign of log C
+    right = methods.log_partition
+
+    def wrong(*args, **kwargs):
+        value = right(*args, **kwargs)
+        return type("Value", (), {"log_c": -value.log_c, "mcse": value.mcse})
+
+    monkeypatch.setattr(methods, "log_partition", wrong)
+    assert total_variation(tempered_gaussian(data).tempering, data) > 0.5
+
+
+def test_vt_ends_at_one_on_well_specified_data_and_returns_the_posterior():
+    rng = np.random.default_rng(3)
+    data = rng.normal(0.2, models.SIGMA, 2000)
+    approx = tempered_gaussian(data)
+    report = approx.tempering
+    _, exact = models.tempered_fixed_point(
+        report.temperatures, models.gaussian_log_c(report.temperatures, 2000), data
+    )
+    assert exact > 0.95
+    assert abs(report.tempered.inverse_temperature - exact) < 0.01
+    assert report.inverse_temperature[-1] == 1.0
+    assert report.temperature_probability(report.n_iterations - 1)[0] == 1.0
+    evidence = report.evidence
+    assert (evidence.method, evidence.verdict) == ("psis_vi", "unchecked")
+    # |z| < 4: by chance in 6e-5 of the cases
+    assert abs(evidence.log_z - models.gaussian_log_z(data)) < 4 * evidence.mcse
+    assert 0.0 < models.gaussian_log_z(data) - report.elbo < 0.5
+
+
+def test_a_common_normalizer_at_each_theta_is_the_global_one_where_it_is_constant():
+    """c(theta, T) of a Normal of known scale does not depend on theta."""
+    data = models.GAUSSIAN_DATA
+    ours, local = (
+        tempered_gaussian(data, normalizer=name).tempering for name in ("global", "local")
+    )
+    assert local.log_c is None
+    n = min(ours.n_tempered, local.n_tempered)
+    np.testing.assert_allclose(
+        local.inverse_temperature[:n], ours.inverse_temperature[:n], rtol=1e-6
+    )
+
+
+def test_bernoulli_trap_the_temperature_stays_up_and_the_result_is_at_one():
+    """Uniform prior, half of 1000 successes: the exact C(T) favors T > 1 on perfect data."""
+    grid = np.geomspace(1.0, 10.0, 20)
+    approx = pmt.fit(
+        4000, "variational_tempering", models.bernoulli(), temperatures=grid, max_n=4000,
+        obj_optimizer=adam(0.02), **FAST,
+    )  # fmt: skip
+    report = approx.tempering
+    np.testing.assert_allclose(report.log_c, models.bernoulli_log_c(grid), atol=0.05)
+    hot = report.temperature_probability(report.n_tempered - 1)
+    assert hot[0] < 0.05
+    assert report.tempered.inverse_temperature < 0.6
+    # the posterior of the model itself, Beta(501, 501): sd of the logit is 2 / sqrt(1000)
+    spread = np.logaddexp(0.0, approx.params[1].get_value()[0])
+    assert spread == pytest.approx(2 / np.sqrt(1000), rel=0.1)
+    assert abs(report.evidence.log_z - models.bernoulli_log_z()) < 4 * report.evidence.mcse + 1e-4
+
+
+def outliers():
+    data = models.GAUSSIAN_DATA.copy()
+    data[[4, 11, 30]] += 15.0
+    return data
+
+
+@pytest.mark.parametrize("prior", [None, (2.0, 1.0)])
+def test_lvt_gives_outliers_the_high_temperatures(prior):
+    data = outliers()
+    report = pmt.fit(
+        3000, "local_variational_tempering", models.gaussian(data), max_n=3000,
+        inverse_temperature_prior=prior, obj_optimizer=adam(), **FAST,
+    ).tempering  # fmt: skip
+    inverse = report.local["y"]
+    assert set(np.argsort(inverse)[:3]) == {4, 11, 30}
+    assert inverse[[4, 11, 30]].max() < 0.15
+    assert np.delete(inverse, [4, 11, 30]).min() > 0.3
+    # equation (10), exactly, at the tempered optimum
+    grid, weight = methods.beta_grid(*prior) if prior else (report.temperatures, np.full(10, 0.1))
+    mean, sd = report.tempered.params["mu"], np.logaddexp(0.0, report.tempered.params["rho"])
+    loglik = -0.5 * np.log(2 * np.pi * 4) - ((data - mean) ** 2 + sd**2) / 8
+    with np.errstate(divide="ignore"):
+        logits = np.log(weight) + np.divide.outer(loglik, grid) - models.gaussian_log_c(grid, 1)
+    q = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+    np.testing.assert_allclose(inverse, q @ (1 / grid), atol=0.03)
+    np.testing.assert_allclose(report.q[-2], q.mean(axis=0), atol=0.02)
+
+
+def test_lvt_of_minibatches_comes_to_the_same_temperatures():
+    data = outliers()
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, models.PRIOR)
+        part = pm.Minibatch(data, batch_size=10)
+        pm.Normal("y", mu, models.SIGMA, observed=part, total_size=data.size)
+    options = {"max_n": 3000, "obj_optimizer": adam(0.01), **FAST}
+    method = "local_variational_tempering"
+    whole = pmt.fit(3000, method, models.gaussian(data), **options).tempering
+    parts = pmt.fit(3000, method, model, tA=300, **options).tempering
+    assert parts.n_tempered <= 1200  # four minibatches a pass
+    assert parts.local == {}
+    late = parts.inverse_temperature[parts.n_tempered - 500 : parts.n_tempered].mean()
+    assert abs(late - whole.tempered.inverse_temperature) < 0.03
+    # judged on all data, whatever the minibatches were
+    assert abs(parts.elbo - whole.elbo) < 1.0
+
+
+def test_annealing_finds_the_good_mode_where_pm_fit_does_not():
+    model, start = models.two_wells()
+    ends = {"advi": [], "annealed": []}
+    for method, found in ends.items():
+        for seed in range(5):
+            approx = pmt.fit(
+                2000, method, model, start=start, random_seed=seed, progressbar=False,
+                max_n=2000, obj_optimizer=adam(0.05),
+            )  # fmt: skip
+            found.append(approx.tempering.elbo)
+    # log of the weights 0.97 and 0.03: 3.5 nats apart
+    assert max(ends["advi"]) < min(ends["annealed"]) - 3.0

@@ -13,20 +13,18 @@ from pymc_tempering.annealed.schedule import (
     Report,
     anneal_blocks,
     check_schedule,
-    compile_reference,
     make_schedule,
     prior_blocks,
     run_warnings,
 )
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.annealed.transitions import check_continuous, compile_movers
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
+from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.check import find_model
 from pymc_tempering.references.prior import Reference
-
-AIS_TRANSITIONS = ("hmc", "leapfrog", "metropolis")
-MAX_RUNGS = {"hmc": 5_000, "leapfrog": 50_000, "persistent": 50_000, "metropolis": 50_000}
-"""Rungs of an automatic schedule at most; a trajectory costs several evaluations a rung."""
 
 MIN_PARTICLES = 20
 
@@ -36,7 +34,7 @@ def ais(
     *,
     n_particles: int = 1000,
     betas: int | Sequence[float] | None = None,
-    transition: str = "hmc",
+    transition: KernelChoice = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
@@ -59,9 +57,11 @@ def ais(
     betas : int or sequence of float, optional
         Number of rungs, which are placed at equal distances along the path, or the inverse
         temperatures from 0 to 1. By default as many rungs as make the weights nearly equal.
-    transition : {"hmc", "leapfrog", "metropolis"}, default "hmc"
-        At each rung: a leapfrog trajectory of random length and fresh momentum, one leapfrog step
-        with fresh momentum, or a Gaussian random walk, each accepted by Metropolis.
+    transition : str, Kernel, dict or None, optional
+        What moves the particles at each rung, as `kernel` of :func:`pymc_tempering.sample`; by
+        default HMC for real variables, Gibbs for binary ones and integers in known bounds, slice
+        sampling for other integers. Also "leapfrog": one leapfrog step with fresh momentum, for
+        schedules of many rungs.
     cores : int, optional
         Threads; by default all cores.
     random_seed : int or numpy.random.Generator, optional
@@ -107,7 +107,6 @@ def ais(
     >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
     True
     """
-    check_choice("transition", transition, AIS_TRANSITIONS)
     return _annealed("ais", model, n_particles, betas, transition, cores, random_seed, progressbar)
 
 
@@ -128,7 +127,8 @@ def hais(
     walk.
 
     The unconstrained space of PyMC has no boundaries, so that nothing is reflected; circular
-    variables go round.
+    variables go round. Discrete variables have no momentum: they move by Gibbs or slice sampling
+    at each rung. A model without real variables is refused.
 
     Parameters
     ----------
@@ -177,6 +177,8 @@ def hais(
     >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
     True
     """
+    model = find_model(model)
+    check_continuous(model, "hais")
     return _annealed(
         "hais", model, n_particles, betas, "persistent", cores, random_seed, progressbar
     )
@@ -187,7 +189,7 @@ def _annealed(
     model: pm.Model | None,
     n_particles: int,
     betas: Betas,
-    transition: str,
+    transition: KernelChoice,
     cores: int | None,
     random_seed: int | np.random.Generator | None,
     progressbar: bool,
@@ -197,17 +199,16 @@ def _annealed(
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
     with status_line(progressbar) as report:
-        reference = compile_reference(model, report)
+        movers = compile_movers(model, transition, report)
         clock = Clock()
-        schedule, _ = make_schedule(
-            reference, betas, transition, rng,
-            max_rungs=MAX_RUNGS[transition], cores=cores, report=report,
-        )  # fmt: skip
-        evidence = forward(method, reference, schedule, n_particles, rng, cores, clock, report)
+        schedule, _ = make_schedule(movers, betas, rng, cores=cores, report=report)
+        evidence = annealed_up(
+            method, movers.reference, schedule, n_particles, rng, cores, clock, report
+        )
     return tell(evidence, stacklevel=4)
 
 
-def forward(
+def annealed_up(
     method: str,
     reference: Reference,
     schedule: BetaSchedule,

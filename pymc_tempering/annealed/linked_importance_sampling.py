@@ -2,14 +2,14 @@
 
 import threading
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 from numba import int64, types
 
-from pymc_tempering.annealed.ais import MAX_RUNGS, MIN_PARTICLES
+from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.particle_weights import evidence_of_weights
-from pymc_tempering.annealed.particles import ROWS, Particles, draw_particles
 from pymc_tempering.annealed.schedule import (
     BLOCK,
     BetaSchedule,
@@ -18,17 +18,27 @@ from pymc_tempering.annealed.schedule import (
     Report,
     block_sizes,
     check_schedule,
-    compile_reference,
     make_schedule,
     run_warnings,
 )
-from pymc_tempering.annealed.transition import N_EVALUATIONS, move
+from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
+from pymc_tempering.chain.particles import STATES, Particles, draw_particles, move_state
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
-from pymc_tempering.model.compiled import DENSITY, MATRIX, RNG, VECTOR, Point
+from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.compiled import (
+    DENSITY,
+    EXPLORE,
+    LOG_RATIO,
+    MATRIX,
+    PARTS,
+    RNG,
+    VECTOR,
+    Parts,
+)
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.prior import Reference
 
@@ -39,6 +49,7 @@ def linked_importance_sampling(
     n_particles: int = 200,
     chain_length: int = 10,
     betas: int | Sequence[float] | None = None,
+    transition: KernelChoice = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
@@ -62,6 +73,10 @@ def linked_importance_sampling(
     betas : int or sequence of float, optional
         Number of rungs, or the inverse temperatures from 0 to 1; as in :func:`ais`. By default as
         many rungs as make the estimates of the particles nearly equal.
+    transition : str, Kernel, dict or None, optional
+        What moves the states of a chain, as `kernel` of :func:`pymc_tempering.sample`. The states
+        before the shared one come from its reversal in time: a kernel whose reversal is not known
+        is refused.
     cores : int, optional
         Threads; by default all cores.
     random_seed : int or numpy.random.Generator, optional
@@ -76,6 +91,8 @@ def linked_importance_sampling(
 
     Raises
     ------
+    KernelError
+        A kernel whose reversal in time is not known, or that keeps its momentum.
     ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
         The model has no such path; the message says why and what to do.
     LadderError
@@ -91,7 +108,8 @@ def linked_importance_sampling(
     Notes
     -----
     Neal (2005), Estimating ratios of normalizing constants using linked importance sampling,
-    section 3, with Hamiltonian transitions, which are their own reversals.
+    section 3. Hamiltonian transitions are their own reversals; a sweep over coordinates is
+    undone by the sweep in reverse order.
 
     Examples
     --------
@@ -106,16 +124,15 @@ def linked_importance_sampling(
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
     with status_line(progressbar) as report:
-        reference = compile_reference(model, report)
+        movers = compile_movers(model, transition, report, reversal=True, carried=False)
         clock = Clock()
 
         def link(schedule: BetaSchedule, n: int) -> CarriedParticles:
-            return link_blocks(reference, schedule, n, chain_length, rng, cores, report)
+            return link_blocks(movers.reference, schedule, n, chain_length, rng, cores, report)
 
         schedule, _ = make_schedule(
-            reference, betas, "hmc", rng,
-            max_rungs=MAX_RUNGS["hmc"], cores=cores, report=report, run=link, density=1.0,
-        )  # fmt: skip
+            movers, betas, rng, cores=cores, report=report, run=link, density=1.0
+        )
         done = link(schedule, n_particles)
         evidence = evidence_of_weights(
             done.log_w, rng,
@@ -139,14 +156,14 @@ def link_blocks(
 ) -> CarriedParticles:
     """Run n independent particles in blocks, each on a thread; log weights are log r-hat."""
     sizes = block_sizes(n)
-    n_rungs = schedule.betas.size
+    n_rungs, back = schedule.betas.size, schedule.reversed()
 
     def task(size: int, own: np.random.Generator, which: int) -> Task:
         def run(stop: threading.Event) -> tuple[Particles, np.ndarray, int] | None:
-            particles, log_r = start_links(reference, size, length, schedule.betas, own)
+            particles, log_r = start_links(reference, schedule, size, length, own)
             done = 1
             for begin, end in paced(n_rungs - 1, stop):
-                link_rungs(particles, schedule, begin + 1, end + 1, length, log_r)
+                link_rungs(particles, schedule, back, begin + 1, end + 1, length, log_r)
                 done = end + 1
             return (particles, log_r, which) if done == n_rungs else None
 
@@ -159,7 +176,7 @@ def link_blocks(
     )
     if not results:
         raise KeyboardInterrupt("Interrupted before the first block of particles was finished.")
-    evaluations = sum(len(p.xs) * length + p.totals[N_EVALUATIONS] for p, _, _ in results)
+    evaluations = sum(p.n * length + p.n_evaluations for p, _, _ in results)
     return CarriedParticles(
         np.concatenate([log_r for _, log_r, _ in results]),
         np.concatenate([p.xs for p, _, _ in results]),
@@ -172,7 +189,7 @@ def link_blocks(
 
 
 def start_links(
-    reference: Reference, n: int, length: int, betas: np.ndarray, rng: np.random.Generator
+    reference: Reference, schedule: BetaSchedule, n: int, length: int, rng: np.random.Generator
 ) -> tuple[Particles, np.ndarray]:
     """Draw the chain at beta = 0, which is independent draws, and pick the first links.
 
@@ -183,8 +200,8 @@ def start_links(
     log_r : array, shape (n,)
         Log of the mean of the bridge weights at the reference.
     """
-    particles = draw_particles(reference, n * length, rng)
-    log_w = 0.5 * (betas[1] - betas[0]) * particles.log_ratio.reshape(n, length)
+    particles = draw_particles(reference, schedule.kernel, n * length, rng)
+    log_w = 0.5 * (schedule.betas[1] - schedule.betas[0]) * particles.log_ratio.reshape(n, length)
     peak = log_w.max(axis=1, keepdims=True)
     dead = np.isinf(peak[:, 0])
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -197,92 +214,115 @@ def start_links(
     return particles, log_r
 
 
+class Kept(NamedTuple):
+    """A state that is kept aside: x, values and gradients."""
+
+    x: np.ndarray
+    values: np.ndarray
+    grads: np.ndarray
+
+
+KEPT = types.NamedTuple((VECTOR, VECTOR, MATRIX), Kept)
+
+
+@njit(types.void(STATES, int64, KEPT))
+def _keep(states, i, kept):  # type: ignore[no-untyped-def]
+    """Keep a copy of the state `i`."""
+    kept.x[:] = states.xs[i]
+    kept.values[:] = states.values[i]
+    kept.grads[:] = states.grads[i]
+
+
+@njit(types.void(STATES, int64, KEPT))
+def _put_back(states, i, kept):  # type: ignore[no-untyped-def]
+    """Make the state `i` what was kept."""
+    states.xs[i] = kept.x
+    states.values[i] = kept.values
+    states.grads[i] = kept.grads
+
+
+class Way(NamedTuple):
+    """A direction of time: which coordinates its kernels move, and their tuning at each rung."""
+
+    parts: Parts
+    params: np.ndarray
+
+
+WAY = types.NamedTuple((PARTS, MATRIX), Way)
+
+
 @njit(
-    types.void(
-        DENSITY,
-        MATRIX,
-        MATRIX,
-        MATRIX,
-        ROWS,
-        MATRIX,
-        VECTOR,
-        MATRIX,
-        int64,
-        int64,
-        int64,
-        VECTOR,
-        int64[::1],
-        MATRIX,
-        MATRIX,
-        RNG,
-        VECTOR,
-    ),
-)
+    types.void(DENSITY, EXPLORE, EXPLORE, WAY, WAY, STATES, KEPT, KEPT, int64, int64, VECTOR, int64,
+               VECTOR, RNG),
+    error_model="numpy",
+)  # fmt: skip
 def _link(  # type: ignore[no-untyped-def]
-    density, xs, momenta, values, grads, mixture, betas, params, first, last, length, log_r,
-    circular, scratch, kept, rng, totals,
-):  # fmt: skip
-    start_x, start_g0, start_g1 = kept[0], kept[1], kept[2]
-    link_x, link_g0, link_g1 = kept[3], kept[4], kept[5]
+    density, forth, back, way_forth, way_back, states, start, link, k, i, betas, length, log_r, rng
+):
+    """Simulate the chain of the state `i` at the rung `k`, and leave it at its link to the next."""
     top = betas.size - 1
-    link_values = np.empty(2)
-    start_values = np.empty(2)
+    below = -0.5 * (betas[k] - betas[k - 1])
+    above = 0.5 * (betas[k + 1] - betas[k]) if k < top else 0.0
+    place = int(rng.random() * length)
+    _keep(states, i, start)
+    log_below = log_above = -np.inf
+    for s in range(length):
+        # The shared state first, then those after its place, then those before it.
+        if s == length - place and s > 0:
+            _put_back(states, i, start)
+        if 0 < s < length - place:
+            move_state(
+                density, forth, way_forth.parts, states, i, betas[k], way_forth.params[k], rng
+            )
+        elif s > 0:
+            move_state(density, back, way_back.parts, states, i, betas[k], way_back.params[k], rng)
+        log_ratio = states.values[i, LOG_RATIO]
+        log_below = np.logaddexp(log_below, below * log_ratio)
+        log_above = np.logaddexp(log_above, above * log_ratio)
+        # Each state replaces the link with its share of the weight so far.
+        if rng.random() < np.exp(above * log_ratio - log_above):
+            _keep(states, i, link)
+    log_r[i] -= log_below - np.log(length)
+    if k < top:
+        log_r[i] += log_above - np.log(length)
+    _put_back(states, i, link)
+
+
+@njit(
+    types.void(DENSITY, EXPLORE, EXPLORE, WAY, WAY, STATES, KEPT, KEPT, int64, int64, VECTOR, int64,
+               VECTOR, RNG),
+)  # fmt: skip
+def _link_rungs(  # type: ignore[no-untyped-def]
+    density, forth, back, way_forth, way_back, states, start, link, first, last, betas, length,
+    log_r, rng,
+):  # fmt: skip
     # Rungs outside, particles inside: where a caller cuts the path must not change the draws.
     for k in range(first, last):
-        below = -0.5 * (betas[k] - betas[k - 1])
-        above = 0.5 * (betas[k + 1] - betas[k]) if k < top else 0.0
-        for i in range(xs.shape[0]):
-            if log_r[i] == -np.inf:
-                continue
-            point = Point(xs[i], values[i], grads[i], mixture)
-            place = int(rng.random() * length)
-            start_x[:] = point.x
-            start_values[:] = point.values
-            start_g0[:] = point.grads[0]
-            start_g1[:] = point.grads[1]
-            log_below = log_above = -np.inf
-            for s in range(length):
-                # The shared state first, then those after its place, then those before it.
-                if s == length - place and s > 0:
-                    point.x[:] = start_x
-                    point.values[:] = start_values
-                    point.grads[0] = start_g0
-                    point.grads[1] = start_g1
-                if s > 0:
-                    # The momentum is fresh at each move, so that the transition is its own
-                    # reversal.
-                    move(density, point, momenta[i], betas[k], params[k], circular, scratch, rng,
-                         totals)  # fmt: skip
-                log_below = np.logaddexp(log_below, below * point.values[1])
-                log_above = np.logaddexp(log_above, above * point.values[1])
-                # Each state replaces the link with its share of the weight so far.
-                if rng.random() < np.exp(above * point.values[1] - log_above):
-                    link_x[:] = point.x
-                    link_values[:] = point.values
-                    link_g0[:] = point.grads[0]
-                    link_g1[:] = point.grads[1]
-            log_r[i] -= log_below - np.log(length)
-            if k < top:
-                log_r[i] += log_above - np.log(length)
-            point.x[:] = link_x
-            point.values[:] = link_values
-            point.grads[0] = link_g0
-            point.grads[1] = link_g1
+        for i in range(states.xs.shape[0]):
+            if log_r[i] > -np.inf:
+                _link(
+                    density, forth, back, way_forth, way_back, states, start, link, k, i, betas,
+                    length, log_r, rng,
+                )  # fmt: skip
 
 
 def link_rungs(
     particles: Particles,
     schedule: BetaSchedule,
+    back: BetaSchedule,
     first: int,
     last: int,
     length: int,
     log_r: np.ndarray,
 ) -> None:
-    """Simulate the chains at rungs `first` to `last` (excluded), adding to log r-hat in place."""
-    path = particles.reference.path
-    _link(
-        path.density, particles.xs, particles.momenta, particles.values, particles.grads,
-        particles.mixture, schedule.betas, schedule.params, first, last, length, log_r,
-        path.circular, particles.scratch, np.empty((6, path.dim)), particles.rng,
-        particles.totals,
+    """Simulate the chains at rungs `first` to `last` (excluded), adding to log r-hat in place.
+
+    `back` is the reversal of the schedule; states before the shared one come from it.
+    """
+    forth, dim = particles.kernel, particles.xs.shape[1]
+    start, link = (Kept(np.empty(dim), np.empty(2), np.empty((2, dim))) for _ in range(2))
+    _link_rungs(
+        particles.reference.path.density, forth.explore, back.kernel.explore,
+        Way(forth.parts, schedule.params), Way(back.kernel.parts, back.params),
+        particles.states(), start, link, first, last, schedule.betas, length, log_r, particles.rng,
     )  # fmt: skip

@@ -1,17 +1,17 @@
 """RAISE: a stochastic lower bound on the likelihood of data under an annealing model."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.model.transform.conditioning import observe
 from pymc.pytensorf import compile as pymc_compile
+from pytensor.graph.basic import Variable
 
-from pymc_tempering.annealed.ais import AIS_TRANSITIONS, MAX_RUNGS, MIN_PARTICLES
+from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.particle_weights import evidence_of_weights
-from pymc_tempering.annealed.pilot import space_betas
-from pymc_tempering.annealed.reverse_ais import placed_blocks
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     CarriedParticles,
@@ -19,19 +19,23 @@ from pymc_tempering.annealed.schedule import (
     Report,
     anneal_blocks,
     check_schedule,
-    compile_reference,
+    freeze,
     make_schedule,
+    placed_blocks,
     prior_blocks,
     run_warnings,
 )
 from pymc_tempering.annealed.states import check_values, compile_unconstrain
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.arguments import check_whole
+from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
-from pymc_tempering.model.layout import Layout
+from pymc_tempering.model.layout import Layout, is_discrete
 from pymc_tempering.references.prior import Reference
 
 FINER, MIN_FINE = 8, 100
@@ -44,7 +48,7 @@ def raise_(
     *,
     n_particles: int = 500,
     betas: int | Sequence[float] | None = None,
-    transition: str = "hmc",
+    transition: KernelChoice = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
@@ -75,7 +79,7 @@ def raise_(
     betas : int or sequence of float, optional
         Rungs of the annealing model, and of AIS on h; as in :func:`ais`. More rungs make another,
         better annealing model: by default it has eight times those of :func:`ais`, 100 at least.
-    transition : {"hmc", "leapfrog", "metropolis"}, default "hmc"
+    transition : str, Kernel, dict or None, optional
         As in :func:`ais`, with one more at beta = 1.
     cores : int, optional
         Threads; by default all cores.
@@ -128,25 +132,23 @@ def raise_(
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
     check_schedule(betas)
-    check_choice("transition", transition, AIS_TRANSITIONS)
     model = find_model(model)
-    values = {name: np.asarray(value, dtype=float) for name, value in data.items()}
-    if not values:
+    if not data:
         raise DataMismatchError("data is empty: name at least one free variable of the model.")
-    check_values(model, {n: v.shape for n, v in values.items()}, "data")
+    check_values(model, {name: np.shape(value) for name, value in data.items()}, "data")
+    values = {name: as_values_of(model[name], value) for name, value in data.items()}
     rng = np.random.default_rng(random_seed)
     clamped = observe(model, values)
     with status_line(progressbar) as report:
-        reference = compile_reference(model, report)
-        inner = compile_reference(clamped, report) if clamped.free_RVs else None
+        movers = compile_movers(model, transition, report, reversal=True)
+        reference = movers.reference
+        inner = compile_movers(clamped, transition, report) if clamped.free_RVs else None
         clock = Clock()
-        schedule, pilot = make_schedule(
-            reference, betas, transition, rng,
-            max_rungs=MAX_RUNGS[transition], cores=cores, report=report,
-        )  # fmt: skip
+        schedule, path = make_schedule(movers, betas, rng, cores=cores, report=report)
         if betas is None:
-            fine = space_betas(pilot, max(MIN_FINE, FINER * schedule.betas.size))
-            schedule = BetaSchedule(fine, pilot.params(fine), schedule.n_evaluations)
+            n_fine = max(MIN_FINE, FINER * schedule.betas.size)
+            fine = freeze(movers, path, space_betas(barrier_of(path.alive), n_fine))
+            schedule = replace(fine, n_evaluations=schedule.n_evaluations)
         evaluations = schedule.n_evaluations
         said: tuple[str, ...] = ()
         if inner is None:
@@ -155,19 +157,16 @@ def raise_(
                 model, reference.path.layout, clamped, None, values, np.empty((n_particles, 0))
             )
         else:
-            inner_schedule, _ = make_schedule(
-                inner, betas, transition, rng,
-                max_rungs=MAX_RUNGS[transition], cores=cores, report=report,
-            )  # fmt: skip
-            up = anneal_blocks(
-                prior_blocks(inner, n_particles, rng), inner_schedule, cores, report=report
-            )
+            inner_schedule, _ = make_schedule(inner, betas, rng, cores=cores, report=report)
+            starts = prior_blocks(inner.reference, n_particles, rng)
+            up = anneal_blocks(starts, inner_schedule, cores, report=report)
             if up.interrupted:
                 raise KeyboardInterrupt("Interrupted before the path of the whole model.")
             alive = up.log_w > -np.inf
             log_w = up.log_w[alive]
+            latent = inner.reference.path.layout
             states = whole_states(
-                model, reference.path.layout, clamped, inner.path.layout, values, up.states[alive]
+                model, reference.path.layout, clamped, latent, values, up.states[alive]
             )
             evaluations += inner_schedule.n_evaluations + up.n_evaluations
             said = run_warnings(up, n_particles)
@@ -188,6 +187,23 @@ def raise_(
             warnings=(*said, *run_warnings(down, len(states))),
         )  # fmt: skip
     return tell(evidence)
+
+
+def as_values_of(rv: Variable, value: Any) -> np.ndarray:
+    """Give data the type of their variable.
+
+    Raises
+    ------
+    DataMismatchError
+        The variable is discrete, and the data are no whole numbers.
+    """
+    array = np.asarray(value, dtype=float)
+    if is_discrete(rv) and not np.array_equal(array, np.rint(array)):
+        raise DataMismatchError(
+            f"data of {rv.name!r} must be whole numbers, since it is discrete; it begins with "
+            f"{array.ravel()[:5]}."
+        )
+    return array.astype(rv.type.dtype)
 
 
 def _down(

@@ -6,30 +6,28 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.annealed.ais import AIS_TRANSITIONS, MAX_RUNGS, MIN_PARTICLES
+from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.particle_weights import evidence_of_weights
-from pymc_tempering.annealed.particles import Particles, place
 from pymc_tempering.annealed.schedule import (
-    BLOCK,
     BetaSchedule,
     CarriedParticles,
     Clock,
     Report,
     anneal_blocks,
     check_schedule,
-    compile_reference,
     make_schedule,
+    placed_blocks,
     run_warnings,
 )
 from pymc_tempering.annealed.states import PosteriorStates, posterior_states
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.references.prior import Reference, evaluate
-
-ALL_TRANSITIONS = (*AIS_TRANSITIONS, "persistent")
 
 
 def reverse_ais(
@@ -38,7 +36,7 @@ def reverse_ais(
     *,
     n_particles: int = 1000,
     betas: int | Sequence[float] | None = None,
-    transition: str = "hmc",
+    transition: KernelChoice = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
@@ -63,8 +61,10 @@ def reverse_ais(
         fewer.
     betas : int or sequence of float, optional
         Number of rungs, or the inverse temperatures from 0 to 1; as in :func:`ais`.
-    transition : {"hmc", "leapfrog", "metropolis", "persistent"}, default "hmc"
-        As in :func:`ais`; "persistent" is that of :func:`hais`.
+    transition : str, Kernel, dict or None, optional
+        As in :func:`ais`; "persistent" is that of :func:`hais`. The path down takes the kernels'
+        reversals in time: one that has none ("nuts", a kernel of your own that states none) is
+        refused.
     cores : int, optional
         Threads; by default all cores.
     random_seed : int or numpy.random.Generator, optional
@@ -82,6 +82,8 @@ def reverse_ais(
     ------
     DataMismatchError
         The posterior does not fit the model: names, shapes, or draws of zero density.
+    KernelError
+        A kernel whose reversal in time is not known.
     ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
         The model has no such path; the message says why and what to do.
     LadderError
@@ -115,18 +117,15 @@ def reverse_ais(
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
     check_schedule(betas)
-    check_choice("transition", transition, ALL_TRANSITIONS)
     rng = np.random.default_rng(random_seed)
     with status_line(progressbar) as report:
-        reference = compile_reference(model, report)
+        movers = compile_movers(model, transition, report, reversal=True)
+        reference = movers.reference
         states = checked_states(idata, reference, n_particles)
         clock = Clock()
-        schedule, _ = make_schedule(
-            reference, betas, transition, rng,
-            max_rungs=MAX_RUNGS[transition], cores=cores, report=report,
-            run=downward(reference, states, rng, cores, report),
-        )  # fmt: skip
-        evidence = backward(reference, schedule, states, rng, cores, clock, report)
+        down = downward(reference, states, rng, cores, report)
+        schedule, _ = make_schedule(movers, betas, rng, cores=cores, report=report, run=down)
+        evidence = annealed_down(reference, schedule, states, rng, cores, clock, report)
     return tell(evidence)
 
 
@@ -145,18 +144,6 @@ def checked_states(idata: xr.DataTree, reference: Reference, n: int) -> Posterio
             "are not draws from its posterior. Pass the model, with the data, that they come from."
         )
     return states
-
-
-def placed_blocks(
-    reference: Reference, xs: np.ndarray, rng: np.random.Generator
-) -> list[Callable[[], Particles]]:
-    """Blocks of particles at given states, shape (n, d)."""
-    parts = [xs[at : at + BLOCK] for at in range(0, len(xs), BLOCK)]
-
-    def start(part: np.ndarray, own: np.random.Generator) -> Callable[[], Particles]:
-        return lambda: place(reference, part.copy(), own)
-
-    return [start(part, own) for part, own in zip(parts, rng.spawn(len(parts)), strict=True)]
 
 
 def downward(
@@ -180,7 +167,7 @@ def downward(
     return run
 
 
-def backward(
+def annealed_down(
     reference: Reference,
     schedule: BetaSchedule,
     states: PosteriorStates,

@@ -7,28 +7,24 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.annealed.ais import MAX_RUNGS, MIN_PARTICLES, forward
+from pymc_tempering.annealed.ais import MIN_PARTICLES, annealed_up
 from pymc_tempering.annealed.particle_weights import effective_number
-from pymc_tempering.annealed.reverse_ais import (
-    ALL_TRANSITIONS,
-    backward,
-    checked_states,
-    downward,
-)
+from pymc_tempering.annealed.reverse_ais import annealed_down, checked_states, downward
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     CarriedParticles,
     Clock,
     anneal_blocks,
     check_schedule,
-    compile_reference,
     make_schedule,
     prior_blocks,
 )
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import plus_minus, tell
+from pymc_tempering.kernels.assign import KernelChoice
 
 RESTS_ON = (
     "The lower bound needs nothing. The upper one rests on true posterior draws: where these miss "
@@ -86,7 +82,7 @@ def sandwich(
     *,
     n_particles: int = 1000,
     betas: int | Sequence[float] | None = None,
-    transition: str = "hmc",
+    transition: KernelChoice = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
@@ -107,7 +103,7 @@ def sandwich(
         Particles in each direction.
     betas : int or sequence of float, optional
         Number of rungs, or the inverse temperatures from 0 to 1; as in :func:`ais`.
-    transition : {"hmc", "leapfrog", "metropolis", "persistent"}, default "hmc"
+    transition : str, Kernel, dict or None, optional
         As in :func:`reverse_ais`.
     cores : int, optional
         Threads; by default all cores.
@@ -125,6 +121,8 @@ def sandwich(
     ------
     DataMismatchError
         The posterior does not fit the model.
+    KernelError
+        A kernel whose reversal in time is not known.
     ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
         The model has no such path; the message says why and what to do.
     LadderError
@@ -154,10 +152,10 @@ def sandwich(
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
     check_schedule(betas)
-    check_choice("transition", transition, ALL_TRANSITIONS)
     rng = np.random.default_rng(random_seed)
     with status_line(progressbar) as report:
-        reference = compile_reference(model, report)
+        movers = compile_movers(model, transition, report, reversal=True)
+        reference = movers.reference
         states = checked_states(idata, reference, n_particles)
         clock = Clock()
         down = downward(reference, states, rng, cores, report)
@@ -172,17 +170,14 @@ def sandwich(
                 interrupted=up.interrupted or other.interrupted,
             )
 
-        schedule, _ = make_schedule(
-            reference, betas, transition, rng,
-            max_rungs=MAX_RUNGS[transition], cores=cores, report=report, run=harder,
-        )  # fmt: skip
+        schedule, _ = make_schedule(movers, betas, rng, cores=cores, report=report, run=harder)
         method = "hais" if transition == "persistent" else "ais"
-        lower = forward(method, reference, schedule, n_particles, rng, cores, clock, report)
+        lower = annealed_up(method, reference, schedule, n_particles, rng, cores, clock, report)
         if any(sentence.startswith("Interrupted") for sentence in lower.warnings):
             raise KeyboardInterrupt("Interrupted before the upper bound.")
         clock = Clock()
         shared = replace(schedule, n_evaluations=0)  # the pilot counts once
-        upper = backward(reference, shared, states, rng, cores, clock, report)
+        upper = annealed_down(reference, shared, states, rng, cores, clock, report)
     both = bracket(lower, upper)
     for evidence in (lower, upper):
         tell(evidence)

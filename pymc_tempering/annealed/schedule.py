@@ -2,22 +2,23 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from time import perf_counter
 
 import numpy as np
-import pymc as pm
 
+from pymc_tempering.annealed.carry import carry
 from pymc_tempering.annealed.particle_weights import effective_number, merge_sums
-from pymc_tempering.annealed.particles import Particles, anneal, draw_particles
-from pymc_tempering.annealed.pilot import Pilot, run_pilot, space_betas
-from pymc_tempering.annealed.transition import N_EVALUATIONS
-from pymc_tempering.core.ladder import check_betas
+from pymc_tempering.annealed.transitions import Movers
+from pymc_tempering.chain.particles import Particles, draw_particles, place
+from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.core.ladder import barrier_of, check_betas, space_betas
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.exceptions import LadderError
-from pymc_tempering.model.check import find_model
-from pymc_tempering.references.compile import compile_model
+from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
+from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 
 BLOCK = 32
 """Particles of one block, which has its own generator and runs on one thread."""
@@ -28,25 +29,45 @@ MAX_LOG_SPREAD = 0.5
 
 MIN_RUNGS, MAX_GROWTH, MAX_TRIALS = 8, 8.0, 6
 
+MAX_RUNGS, MAX_CHEAP_RUNGS = 5_000, 50_000
+"""Rungs of an automatic schedule at most; a trajectory costs several evaluations a rung."""
+
+PILOT_PARTICLES = 256
+
 type Betas = int | Sequence[float] | np.ndarray | None
 type Report = Callable[[str], None]
+type Start = Callable[[Compound], Particles]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BetaSchedule:
-    """A frozen schedule: inverse temperatures, and the transition's tuning numbers at each.
+    """A frozen schedule: inverse temperatures, and the kernels with their tuning at each.
 
     Attributes
     ----------
-    betas : array, shape (K,)
-    params : array, shape (K, P)
+    kernel : Compound
+    tuning : Tuning
     n_evaluations : int
         Density evaluations that it took to find it.
     """
 
-    betas: np.ndarray
-    params: np.ndarray
-    n_evaluations: int
+    kernel: Compound
+    tuning: Tuning
+    n_evaluations: int = 0
+
+    @property
+    def betas(self) -> np.ndarray:
+        """Inverse temperatures from 0 to 1, shape (K,)."""
+        return self.tuning.betas
+
+    @cached_property
+    def params(self) -> np.ndarray:
+        """Tuning numbers as compiled code reads them, shape (K, P)."""
+        return self.tuning.pack(self.kernel)
+
+    def reversed(self) -> "BetaSchedule":
+        """Schedule with the reversals in time of its kernels."""
+        return BetaSchedule(self.kernel.reversed(), self.tuning.reversed(), self.n_evaluations)
 
 
 @dataclass(frozen=True)
@@ -88,20 +109,33 @@ def check_schedule(betas: Betas) -> None:
         )
 
 
-def given_betas(betas: int | Sequence[float] | np.ndarray, pilot: Pilot) -> np.ndarray:
-    """Inverse temperatures as given, or so many at equal distances along the pilot's path."""
+def learn_path(
+    movers: Movers, rng: np.random.Generator, report: Report, *, keep_states: bool = False
+) -> AnnealedPass:
+    """Learn the path with a small population, which no estimate uses."""
+    report("Learning the path with a pilot")
+    single = movers.kernel is not movers.mixing
+    return anneal(
+        movers.reference, movers.mixing, rng, n_particles=PILOT_PARTICLES, keep_states=keep_states,
+        other=movers.kernel if single else None,
+    )  # fmt: skip
+
+
+def freeze(movers: Movers, path: AnnealedPass, betas: np.ndarray) -> BetaSchedule:
+    """Schedule at given inverse temperatures, with the tuning that a path has there."""
+    tuning = path.tuning if path.other is None else path.other
+    return BetaSchedule(movers.kernel, tuning.at(betas), path.n_evaluations)
+
+
+def given_betas(betas: int | Sequence[float] | np.ndarray, path: AnnealedPass) -> np.ndarray:
+    """Inverse temperatures as given, or so many at equal distances along the path."""
     if isinstance(betas, int | np.integer):
-        return space_betas(pilot, int(betas))
+        return space_betas(barrier_of(path.alive), int(betas))
     return check_betas(betas)
 
 
-def compile_reference(model: pm.Model | None, report: Report) -> Reference:
-    """Compile the path of a model from its prior, and check it there."""
-    return compile_model(find_model(model), report)
-
-
 def anneal_blocks(
-    starts: Sequence[Callable[[], Particles]],
+    starts: Sequence[Start],
     schedule: BetaSchedule,
     cores: int | None,
     *,
@@ -113,36 +147,35 @@ def anneal_blocks(
     Parameters
     ----------
     starts : sequence of callables
-        Make the particles of each block, with a generator of its own.
+        Make the particles of each block for a kernel, with a generator of its own.
     schedule : BetaSchedule
     cores : int, optional
     down : bool, default False
-        From beta = 1 to 0.
+        From beta = 1 to 0, with the reversals of the schedule's kernels.
     report : callable, optional
 
     Returns
     -------
-    Annealed
+    CarriedParticles
 
     Raises
     ------
     KeyboardInterrupt
         No block was finished.
     """
-    n_intervals = schedule.betas.size - 1
+    schedule = schedule.reversed() if down else schedule
+    n_intervals, params = schedule.betas.size - 1, schedule.params
 
-    def task(start: Callable[[], Particles], first: int) -> Task:
+    def task(start: Start, first: int) -> Task:
         def run(stop: threading.Event) -> tuple[Particles, np.ndarray, np.ndarray, int] | None:
-            particles = start()
-            n = len(particles.xs)
+            particles = start(schedule.kernel)
+            n = particles.n
             log_w, sums = np.zeros(n), np.zeros((n_intervals + 1, 3))
             sums[:, 0] = -np.inf
             sums[0] = 0.0, n, n
             done = 0
             for begin, end in paced(n_intervals, stop):
-                anneal(
-                    particles, schedule.betas, schedule.params, begin, end, log_w, sums, down=down
-                )
+                carry(particles, schedule.betas, params, begin, end, log_w, sums, down=down)
                 done = end
             return (particles, log_w, sums, first) if done == n_intervals else None
 
@@ -155,8 +188,8 @@ def anneal_blocks(
     if not results:
         raise KeyboardInterrupt("Interrupted before the first block of particles was finished.")
     blocks = [particles for particles, *_ in results]
-    index = [i * BLOCK + np.arange(len(p.xs)) for p, _, _, i in results]
-    evaluations = sum(len(p.xs) + p.totals[N_EVALUATIONS] for p in blocks)
+    index = [i * BLOCK + np.arange(p.n) for p, _, _, i in results]
+    evaluations = sum(p.n + p.n_evaluations for p in blocks)
     return CarriedParticles(
         np.concatenate([log_w for _, log_w, _, _ in results]),
         np.concatenate([p.xs for p in blocks]),
@@ -173,30 +206,36 @@ def block_sizes(n: int) -> list[int]:
     return [min(BLOCK, n - at) for at in range(0, n, BLOCK)]
 
 
-def prior_blocks(
-    reference: Reference, n: int, rng: np.random.Generator
-) -> list[Callable[[], Particles]]:
+def prior_blocks(reference: Reference, n: int, rng: np.random.Generator) -> list[Start]:
     """Blocks of exact, independent reference draws, n particles in all."""
     sizes = block_sizes(n)
 
-    def start(size: int, own: np.random.Generator) -> Callable[[], Particles]:
-        return lambda: draw_particles(reference, size, own)
+    def start(size: int, own: np.random.Generator) -> Start:
+        return lambda kernel: draw_particles(reference, kernel, size, own)
 
     return [start(size, own) for size, own in zip(sizes, rng.spawn(len(sizes)), strict=True)]
 
 
+def placed_blocks(reference: Reference, xs: np.ndarray, rng: np.random.Generator) -> list[Start]:
+    """Blocks of particles at given states, shape (n, d)."""
+    parts = [xs[at : at + BLOCK] for at in range(0, len(xs), BLOCK)]
+
+    def start(part: np.ndarray, own: np.random.Generator) -> Start:
+        return lambda kernel: place(reference, kernel, part.copy(), own)
+
+    return [start(part, own) for part, own in zip(parts, rng.spawn(len(parts)), strict=True)]
+
+
 def make_schedule(
-    reference: Reference,
+    movers: Movers,
     betas: Betas,
-    transition: str,
     rng: np.random.Generator,
     *,
-    max_rungs: int,
     cores: int | None = None,
     report: Report = lambda line: None,
     run: Callable[[BetaSchedule, int], CarriedParticles] | None = None,
     density: float = 4.0,
-) -> tuple[BetaSchedule, Pilot]:
+) -> tuple[BetaSchedule, AnnealedPass]:
     """Find a schedule by a pilot, and freeze it.
 
     Without `betas`, rungs stand at equal distances along the path, and their number grows until
@@ -204,11 +243,9 @@ def make_schedule(
 
     Parameters
     ----------
-    reference : Reference
+    movers : Movers
     betas : None, int or sequence of float
-    transition : str
     rng : numpy.random.Generator
-    max_rungs : int
     cores : int, optional
     report : callable, optional
     run : callable, optional
@@ -218,24 +255,22 @@ def make_schedule(
 
     Returns
     -------
-    BetaSchedule, Pilot
+    BetaSchedule, AnnealedPass
     """
-    report("Learning the path with a pilot")
-    pilot = run_pilot(reference, rng, transition)
-    evaluations = pilot.n_evaluations
+    path = learn_path(movers, rng, report)
     if betas is not None:
-        fixed = given_betas(betas, pilot)
-        return BetaSchedule(fixed, pilot.params(fixed), evaluations), pilot
-    barrier = pilot.barrier[1][-1]
-    n_rungs = int(np.clip(density * barrier**2, MIN_RUNGS, max_rungs))
+        return freeze(movers, path, given_betas(betas, path)), path
+
+    def upward(schedule: BetaSchedule, n: int) -> CarriedParticles:
+        return anneal_blocks(prior_blocks(movers.reference, n, rng), schedule, cores, report=report)
+
+    run = upward if run is None else run
+    barrier, evaluations = barrier_of(path.alive), path.n_evaluations
+    max_rungs = MAX_CHEAP_RUNGS if movers.cheap else MAX_RUNGS
+    n_rungs = int(np.clip(density * barrier[1][-1] ** 2, MIN_RUNGS, max_rungs))
     for _ in range(MAX_TRIALS):
-        spaced = space_betas(pilot, n_rungs)
-        schedule = BetaSchedule(spaced, pilot.params(spaced), evaluations)
-        if run is None:
-            starts = prior_blocks(reference, TRIAL_PARTICLES, rng)
-            trial = anneal_blocks(starts, schedule, cores, report=report)
-        else:
-            trial = run(schedule, TRIAL_PARTICLES)
+        schedule = freeze(movers, path, space_betas(barrier, n_rungs))
+        trial = run(schedule, TRIAL_PARTICLES)
         if trial.interrupted:
             raise KeyboardInterrupt("Interrupted before the particles that count started.")
         evaluations += trial.n_evaluations
@@ -246,7 +281,7 @@ def make_schedule(
             break
         growth = min(MAX_GROWTH, 1.3 * spread / MAX_LOG_SPREAD)
         n_rungs = min(max_rungs, int(np.ceil(growth * n_rungs)))
-    return BetaSchedule(schedule.betas, schedule.params, evaluations), pilot
+    return replace(schedule, n_evaluations=evaluations), path
 
 
 def run_warnings(annealed: CarriedParticles, asked: int) -> tuple[str, ...]:

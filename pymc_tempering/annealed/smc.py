@@ -8,23 +8,25 @@ import pymc as pm
 
 from pymc_tempering.annealed.islands import Island, combine, genealogy_variance
 from pymc_tempering.annealed.particle_weights import log_mean
-from pymc_tempering.annealed.particles import draw_particles, sweep
-from pymc_tempering.annealed.pilot import CESS, run_pilot
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     Clock,
     check_schedule,
-    compile_reference,
+    freeze,
     given_betas,
+    learn_path,
 )
-from pymc_tempering.annealed.transition import N_EVALUATIONS
+from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.chain.particles import draw_particles, sweep
 from pymc_tempering.core.population import RESAMPLING
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
+from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.references.prior import Reference
+from pymc_tempering.warmup.annealed_pass import anneal
 
 MIN_ISLANDS, MIN_ISLAND_PARTICLES = 10, 50
 
@@ -42,6 +44,7 @@ def smc(
     betas: int | Sequence[float] | None = None,
     adaptive: bool = False,
     resampling: str = "systematic",
+    transition: KernelChoice = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
@@ -72,6 +75,8 @@ def smc(
     resampling : {"systematic", "multinomial"}, default "systematic"
         "multinomial" has a larger variance, and states it from the genealogy of the particles
         (Lee & Whiteley 2018), where enough ancestors survive.
+    transition : str, Kernel, dict or None, optional
+        What moves the particles, as `kernel` of :func:`pymc_tempering.sample`.
     cores : int, optional
         Threads; by default all cores.
     random_seed : int or numpy.random.Generator, optional
@@ -122,21 +127,17 @@ def smc(
         raise ValueError("adaptive=True finds its own betas and resamples systematically.")
     rng = np.random.default_rng(random_seed)
     with status_line(progressbar) as report:
-        reference = compile_reference(model, report)
+        movers = compile_movers(model, transition, report)
         clock = Clock()
         evaluations, rungs = 0, np.array([0.0, 1.0])
         if adaptive:
-            tasks = [_adaptive(reference, n_particles, own) for own in rng.spawn(islands)]
+            tasks = [_adaptive(movers, n_particles, own) for own in rng.spawn(islands)]
         else:
-            report("Learning the path with a pilot")
-            pilot = run_pilot(reference, rng, "hmc")
-            rungs = pilot.betas
-            if betas is not None:
-                rungs = given_betas(betas, pilot)
-            schedule = BetaSchedule(rungs, pilot.params(rungs), 0)
-            evaluations = pilot.n_evaluations
+            path = learn_path(movers, rng, report)
+            rungs = path.betas if betas is None else given_betas(betas, path)
+            schedule, evaluations = freeze(movers, path, rungs), path.n_evaluations
             tasks = [
-                _frozen(reference, schedule, n_particles, n_moves, resampling, own)
+                _frozen(movers.reference, schedule, n_particles, n_moves, resampling, own)
                 for own in rng.spawn(islands)
             ]
         results, interrupted = run_tasks(
@@ -168,7 +169,8 @@ def _frozen(
     multinomial = resampling == "multinomial"
 
     def run(stop: threading.Event) -> Island | None:
-        particles = draw_particles(reference, n, rng)
+        particles = draw_particles(reference, schedule.kernel, n, rng)
+        params = schedule.params
         root, curve = np.arange(n), np.zeros(schedule.betas.size)
         log_w = np.zeros(n)
         for k, step in enumerate(np.diff(schedule.betas)):
@@ -183,29 +185,29 @@ def _frozen(
                 index = resample(log_w, rng)
                 root = root[index]
                 particles.select(index)
-                sweep(particles, schedule.betas[k + 1], schedule.params[k + 1], n_moves)
+                sweep(particles, schedule.betas[k + 1], params[k + 1], n_moves)
         variance, roots = np.nan, 0.0
         if multinomial and curve[-1] > -np.inf:
             variance = genealogy_variance(log_w, root, schedule.betas.size - 2)
             families = np.bincount(root, weights=np.exp(log_w - log_w.max()))
             roots = float(families.sum() ** 2 / np.sum(families**2))
-        return curve, variance, roots, n + int(particles.totals[N_EVALUATIONS])
+        return curve, variance, roots, n + particles.n_evaluations
 
     return run
 
 
-def _adaptive(reference: Reference, n: int, rng: np.random.Generator) -> Task:
+def _adaptive(movers: Movers, n: int, rng: np.random.Generator) -> Task:
     """Task that runs one island which finds its schedule as it goes."""
 
     def run(stop: threading.Event) -> Island | None:
-        def check() -> None:
+        def check(beta: float) -> None:
             if stop.is_set():
                 raise _Stopped
 
         try:
-            pilot = run_pilot(reference, rng, "hmc", n_particles=n, cess=CESS, check=check)
+            path = anneal(movers.reference, movers.mixing, rng, n_particles=n, report=check)
         except _Stopped:
             return None
-        return pilot.log_z, np.nan, 0.0, pilot.n_evaluations
+        return path.log_z, np.nan, 0.0, path.n_evaluations
 
     return run

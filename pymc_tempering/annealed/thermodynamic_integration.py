@@ -7,21 +7,25 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.annealed.beta_quadrature import RULES, Rung, integrate
-from pymc_tempering.annealed.particles import draw_particles, place, sweep
-from pymc_tempering.annealed.pilot import Pilot, run_pilot
 from pymc_tempering.annealed.schedule import (
+    BetaSchedule,
     Clock,
     check_schedule,
-    compile_reference,
+    freeze,
     given_betas,
+    learn_path,
 )
-from pymc_tempering.annealed.transition import N_EVALUATIONS
+from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.chain.particles import draw_particles, place, sweep
+from pymc_tempering.core.ladder import barrier_of
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
+from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.references.prior import Reference
+from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
 RUNGS_PER_BARRIER, MIN_RUNGS = 4.0, 17
 MIN_CHAINS, MIN_DRAWS = 2, 50
@@ -35,6 +39,7 @@ def thermodynamic_integration(
     tune: int = 100,
     betas: int | Sequence[float] | None = None,
     rule: str = "corrected",
+    transition: KernelChoice = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
@@ -62,6 +67,8 @@ def thermodynamic_integration(
         temperatures from 0 to 1. By default four rungs a unit of length, and 17 at least.
     rule : {"corrected", "trapezoid"}, default "corrected"
         The trapezoid rule, or the one corrected by the variances of log_ratio.
+    transition : str, Kernel, dict or None, optional
+        What moves the chains, as `kernel` of :func:`pymc_tempering.sample`.
     cores : int, optional
         Threads; by default all cores.
     random_seed : int or numpy.random.Generator, optional
@@ -112,19 +119,18 @@ def thermodynamic_integration(
     check_choice("rule", rule, RULES)
     rng = np.random.default_rng(random_seed)
     with status_line(progressbar) as report:
-        reference = compile_reference(model, report)
+        movers = compile_movers(model, transition, report)
         clock = Clock()
-        report("Learning the path with a pilot")
-        pilot = run_pilot(reference, rng, "hmc")
+        path = learn_path(movers, rng, report, keep_states=True)
         if betas is None:
-            length = RUNGS_PER_BARRIER * pilot.barrier[1][-1]
+            length = RUNGS_PER_BARRIER * barrier_of(path.alive)[1][-1]
             betas = max(MIN_RUNGS, 2 * int(np.ceil(0.5 * length)) + 1)
-        rungs = given_betas(betas, pilot)
-        params = pilot.params(rungs)
+        schedule = freeze(movers, path, given_betas(betas, path))
+        rungs = schedule.betas
         owns = rng.spawn(rungs.size)
-        tasks: list[Task] = [_reference_task(reference, draws * chains, chains, owns[0])]
+        tasks: list[Task] = [_reference_task(movers, draws * chains, chains, owns[0])]
         tasks += [
-            _chain_task(reference, pilot, rungs[k], params[k], chains, tune, draws, owns[k])
+            _chain_task(movers.reference, schedule, path, k, chains, tune, draws, owns[k])
             for k in range(1, rungs.size)
         ]
         results, interrupted = run_tasks(
@@ -132,15 +138,23 @@ def thermodynamic_integration(
         )
         if interrupted:
             raise KeyboardInterrupt("Interrupted before all rungs had their chains.")
-        evidence = integrate(rungs, results, rule, pilot.n_evaluations, clock())
+        evidence = integrate(rungs, results, rule, path.n_evaluations, clock())
     return tell(evidence)
 
 
-def _reference_task(reference: Reference, n: int, chains: int, rng: np.random.Generator) -> Task:
+def states_near(path: AnnealedPass, beta: float) -> np.ndarray:
+    """States of some likelihood of the stage nearest to `beta` in length, shape (n, d)."""
+    grid, length = barrier_of(path.alive)
+    at = np.interp([beta, *path.betas], grid, length)
+    stage = np.argmin(np.abs(at[1:] - at[0]))
+    return np.asarray(path.states[stage][path.log_ratio[stage] > -np.inf])
+
+
+def _reference_task(movers: Movers, n: int, chains: int, rng: np.random.Generator) -> Task:
     """Task that evaluates exact draws at beta = 0."""
 
     def run(stop: threading.Event) -> Rung:
-        log_ratio = draw_particles(reference, n, rng).log_ratio
+        log_ratio = draw_particles(movers.reference, movers.kernel, n, rng).log_ratio
         alive = log_ratio[log_ratio > -np.inf]
         kept = alive[: alive.size // chains * chains].reshape(chains, -1)
         return kept, n, n - alive.size
@@ -150,25 +164,27 @@ def _reference_task(reference: Reference, n: int, chains: int, rng: np.random.Ge
 
 def _chain_task(
     reference: Reference,
-    pilot: Pilot,
-    beta: float,
-    params: np.ndarray,
+    schedule: BetaSchedule,
+    path: AnnealedPass,
+    k: int,
     chains: int,
     tune: int,
     draws: int,
     rng: np.random.Generator,
 ) -> Task:
-    """Task that runs the chains of one rung."""
+    """Task that runs the chains of the rung `k`."""
+    beta, params = float(schedule.betas[k]), schedule.params[k]
 
     def run(stop: threading.Event) -> Rung | None:
-        pool = pilot.nearest(beta)
-        particles = place(reference, pool[rng.choice(len(pool), chains)], rng)
+        pool = states_near(path, beta)
+        starts = pool[rng.choice(len(pool), chains)]
+        particles = place(reference, schedule.kernel, starts, rng)
         parts = [
             sweep(particles, beta, params, end - begin) for begin, end in paced(tune + draws, stop)
         ]
         trace = np.concatenate(parts) if parts else np.empty((0, chains))
         if len(trace) < tune + draws:
             return None
-        return trace[tune:].T, chains + int(particles.totals[N_EVALUATIONS]), 0
+        return trace[tune:].T, chains + particles.n_evaluations, 0
 
     return run

@@ -11,6 +11,7 @@ import numpy as np
 from numba import int64, types
 
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO
+from pymc_tempering.model.circle import wrap
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, POINT, RNG, VECTOR, Point
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.mixture import evaluate
@@ -237,8 +238,7 @@ def run(  # type: ignore[no-untyped-def]
                 info[ACCEPTANCE] += infos[b, ACCEPTANCE] / n_blocks
                 info[N_EVALUATIONS] += infos[b, N_EVALUATIONS]
                 info[DIVERGED] = max(info[DIVERGED], infos[b, DIVERGED])
-            for j in circular:
-                point.x[j] = (point.x[j] + np.pi) % (2.0 * np.pi) - np.pi
+            wrap(point.x, circular)
             log_ratio = point.values[1]
             per_rung[JUMP_SQSUM, rung] += (log_ratio - before) ** 2
         # Accumulate
@@ -281,45 +281,3 @@ def run(  # type: ignore[no-untyped-def]
             scalars[LOWEST] = top
         counters[RUNG] = _move(weights, n_rungs, rung, counters, move, rng)
     return DONE if counters[N_DRAWS] >= n_draws else RUNNING
-
-
-@njit(
-    types.void(
-        DENSITY,
-        EXPLORE,
-        PARTS,
-        MATRIX,
-        MATRIX,
-        numba.float64[:, :, ::1],
-        MATRIX,
-        numba.float64,
-        VECTOR,
-        int64[::1],
-        MATRIX,
-        RNG,
-        MATRIX,
-    ),
-)
-def sweep(  # type: ignore[no-untyped-def]
-    density,
-    explore,
-    parts,
-    xs,
-    values,
-    grads,
-    mixture,
-    beta,
-    params,
-    circular,
-    scratch,
-    rng,
-    totals,
-):
-    """Move each of N particles once at `beta`; add up what the kernels say, shape (B, N_INFO)."""
-    infos = np.zeros(totals.shape)
-    for i in range(xs.shape[0]):
-        point = Point(xs[i], values[i], grads[i], mixture)
-        explore(density, point, beta, parts, params, scratch, rng, infos)
-        for j in circular:
-            xs[i, j] = (xs[i, j] + np.pi) % (2.0 * np.pi) - np.pi
-        totals += infos

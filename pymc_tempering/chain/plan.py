@@ -7,6 +7,7 @@ import numpy as np
 from pymc_tempering.chain.loop import (
     Rungs,
 )
+from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
@@ -43,16 +44,16 @@ class Plan:
     lengths: np.ndarray | None = None
 
     @property
+    def tuning(self) -> Tuning:
+        """Step sizes, metrics and lengths of the rungs."""
+        usual = np.tile(self.kernel.options[0], (self.ladder.n_rungs, 1))
+        lengths = usual if self.lengths is None else self.lengths
+        return Tuning(self.ladder.betas, self.step_sizes, self.scales, self.covs, lengths)
+
+    @property
     def rungs(self) -> Rungs:
         """The ladder in the form that compiled code reads."""
-        nothing = [None] * self.ladder.n_rungs
-        covs = nothing if self.covs is None else self.covs
-        lengths = nothing if self.lengths is None else self.lengths
-        rows = [
-            self.kernel.pack(*tuning)
-            for tuning in zip(self.step_sizes, self.scales, covs, lengths, strict=True)
-        ]
-        return Rungs(self.ladder.betas, self.ladder.offsets, np.array(rows))
+        return Rungs(self.ladder.betas, self.ladder.offsets, self.tuning.pack(self.kernel))
 
     def with_ladder(self, ladder: Ladder) -> "Plan":
         """Plan with other normalizing constants on the same rungs."""

@@ -131,6 +131,36 @@ def fine_grid(betas: np.ndarray) -> np.ndarray:
     return np.concatenate([[0.0], first, *rest])
 
 
+def barrier_of(sample: PathSample) -> tuple[np.ndarray, np.ndarray]:
+    """Length of the path up to any inverse temperature: the barrier of Syed et al. (2022).
+
+    The rejection rate between beta and beta + delta is near delta E|log_ratio - log_ratio'| / 2
+    for two independent states: the length of the path in steps of one size, as the standard
+    deviation of log_ratio would measure it, but finite where that is not.
+
+    Returns
+    -------
+    grid : array, shape (G,)
+        Inverse temperatures from 0 to 1.
+    length : array, shape (G,)
+        Sum of the rejection rates up to each of them; the last is the barrier Lambda.
+    """
+    grid = fine_grid(sample.betas)
+    rejections = np.maximum(sample.rejections(grid), 1e-12)
+    return grid, np.concatenate([[0.0], np.cumsum(rejections)])
+
+
+def space_betas(barrier: tuple[np.ndarray, np.ndarray], n_rungs: int) -> np.ndarray:
+    """Inverse temperatures from 0 to 1 at equal distances along the path.
+
+    Shape (n_rungs,); fewer where the path cannot tell them apart in floating point.
+    """
+    grid, length = barrier
+    betas = np.interp(np.linspace(0.0, length[-1], n_rungs), length, grid)
+    betas[0], betas[-1] = 0.0, 1.0
+    return np.unique(betas)
+
+
 def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3) -> np.ndarray:
     """Inverse temperatures with equal rejection rates between neighbors.
 
@@ -138,8 +168,7 @@ def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3
     ----------
     sample : PathSample
     rungs_per_barrier : float
-        Intervals per unit of the barrier Lambda, the sum of the rejection rates on a fine
-        grid (Syed et al. 2022).
+        Intervals per unit of the barrier.
     min_rungs : int, default 3
         Smallest number of rungs.
 
@@ -147,13 +176,9 @@ def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3
     -------
     array, shape (K,)
     """
-    grid = fine_grid(sample.betas)
-    rejections = sample.rejections(grid)
-    barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejections, 1e-12))])
-    n_rungs = max(min_rungs, int(np.ceil(rungs_per_barrier * barrier[-1])) + 1)
-    betas = np.interp(np.linspace(0.0, barrier[-1], n_rungs), barrier, grid)
-    betas[0], betas[-1] = 0.0, 1.0
-    return np.unique(betas)
+    barrier = barrier_of(sample)
+    n_rungs = max(min_rungs, int(np.ceil(rungs_per_barrier * barrier[1][-1])) + 1)
+    return space_betas(barrier, n_rungs)
 
 
 def check_betas(betas: object) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_tempering.exceptions import KernelError
 from pymc_tempering.kernels.contract import Block, Kernel
 from pymc_tempering.model.compiled import (
     EXPLORE_SIGNATURE,
@@ -18,8 +19,10 @@ from pymc_tempering.model.sources import hash_of_sources
 from pymc_tempering.references.mixture import evaluate
 
 # Columns of `Parts.table`: where the block lies in `Parts.indices` and its tuning numbers in a
-# row of `params`, and whether the gradients must be brought up to date before.
-FIRST, LAST, FIRST_PARAM, LAST_PARAM, REFRESH = range(5)
+# row of `params`, whether the gradients must be brought up to date before, and the first row of
+# scratch.
+FIRST, LAST, FIRST_PARAM, LAST_PARAM, REFRESH, SCRATCH = range(6)
+N_COLUMNS = 6
 
 
 @cache
@@ -38,7 +41,8 @@ def explore(density, point, beta, parts, params, scratch, rng, infos):
         evaluate(density, point)
     block = indices[table[{b}, {FIRST}] : table[{b}, {LAST}]]
     tuning = params[table[{b}, {FIRST_PARAM}] : table[{b}, {LAST_PARAM}]]
-    kernel{b}(density, point, beta, block, tuning, scratch, rng, infos[{b}])
+    own = scratch[table[{b}, {SCRATCH}] :]
+    kernel{b}(density, point, beta, block, tuning, own, rng, infos[{b}])
     infos[{b}, 1] += table[{b}, {REFRESH}]
 """
     environment = {f"kernel{b}": transition for b, transition in enumerate(transitions)}
@@ -88,8 +92,32 @@ class Compound:
 
     @property
     def n_scratch(self) -> int:
-        """Rows of scratch space that each of the kernels can do with."""
-        return max(kernel.n_scratch for kernel in self.kernels)
+        """Rows of scratch space: some that all kernels share, and own ones of those that carry."""
+        carried = sum(kernel.n_scratch for kernel in self.kernels if kernel.carries)
+        return self._shared_scratch + carried
+
+    @property
+    def _shared_scratch(self) -> int:
+        return max((kernel.n_scratch for kernel in self.kernels if not kernel.carries), default=0)
+
+    @property
+    def carries(self) -> bool:
+        """Whether some kernel keeps something from one transition of a state to the next."""
+        return any(kernel.carries for kernel in self.kernels)
+
+    def reversed(self) -> "Compound":
+        """Compound that runs backward in time: the reversals of its kernels in reverse order.
+
+        Raises
+        ------
+        KernelError
+            A kernel does not say what its reversal is.
+        """
+        pairs = [
+            _reversed(kernel, block)
+            for kernel, block in zip(self.kernels, self.blocks, strict=True)
+        ][::-1]
+        return Compound(tuple(kernel for kernel, _ in pairs), tuple(block for _, block in pairs))
 
     @property
     def dense(self) -> bool:
@@ -181,14 +209,33 @@ class Compound:
         sizes = [row.size for row in self._rows(self.first_steps, np.ones(dim), unit)]
         ends = np.cumsum([block.size for block in self.blocks])
         param_ends = np.cumsum(sizes)
-        table = np.zeros((self.n_blocks, 5), dtype=np.int64)
+        table = np.zeros((self.n_blocks, N_COLUMNS), dtype=np.int64)
         table[:, FIRST], table[:, LAST] = ends - [b.size for b in self.blocks], ends
         table[:, FIRST_PARAM], table[:, LAST_PARAM] = param_ends - sizes, param_ends
         gradient = np.array([kernel.uses_gradient for kernel in self.kernels])
         # What moved before, in the order of a cycle, left the gradients behind.
         table[:, REFRESH] = gradient & ~np.roll(gradient, 1)
+        own = [kernel.n_scratch if kernel.carries else 0 for kernel in self.kernels]
+        carried = self._shared_scratch + np.cumsum([0, *own[:-1]])
+        table[:, SCRATCH] = np.where([kernel.carries for kernel in self.kernels], carried, 0)
         indices = np.concatenate([block.indices for block in self.blocks]).astype(np.int64)
         return Parts(indices, table)
+
+
+def _reversed(kernel: Kernel, block: Block) -> tuple[Kernel, Block]:
+    """Reversal of one kernel on its block."""
+    if kernel.reversal is None:
+        raise KernelError(
+            f"The reversal in time of the kernel {kernel.name!r} is not known, and this method "
+            "needs it: choose another kernel, or state the reversal (reversal= of CustomKernel "
+            "and StepKernel)."
+        )
+    if kernel.reversal == "self":
+        return kernel, block
+    if kernel.reversal == "block":
+        return kernel, block.reversed()
+    assert callable(kernel.reversal)
+    return kernel.reversal(), block
 
 
 def on_all(kernel: Kernel, dim: int) -> Compound:

@@ -1,8 +1,8 @@
 """The contract of a kernel: a compiled transition of a block, and how its tuning is laid out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -51,6 +51,11 @@ class Block:
         """Number of coordinates b."""
         return self.indices.size
 
+    def reversed(self) -> "Block":
+        """Put the same coordinates in reverse order."""
+        parts = {name: getattr(self, name)[::-1] for name in ("indices", "lower", "upper", "whole")}
+        return replace(self, **parts)
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -85,6 +90,15 @@ class Kernel:
     lengths : tuple of float
         Trajectory lengths that the warm-up chooses from at each rung, the usual one first; empty
         where there is no choice.
+    reversal : {"self", "block"} or callable, optional
+        What undoes it in time. P~ is the reversal of P if pi(x) P(x, y) = pi(y) P~(y, x), with pi
+        the law that both leave invariant. "self": P~ = P. "block": P~ is P with the coordinates
+        of its block in reverse order, as for coordinates that are updated one after the other.
+        Otherwise a function that makes the kernel P~; None where it is not known.
+    carries : bool, default False
+        Whether its first row of scratch keeps its content between the transitions of one state,
+        where a standard normal momentum lies at first. Such a kernel is for annealing: a chain
+        that must forget its past when it comes to the reference cannot have it.
     rebuild : tuple
         `(function, args)` that makes this kernel again, for pickling: compiled code stays
         where it is.
@@ -102,6 +116,8 @@ class Kernel:
     prior_only: bool = False
     bind: Callable[..., "Kernel"] | None = None
     lengths: tuple[float, ...] = ()
+    reversal: Literal["self", "block"] | Callable[[], "Kernel"] | None = None
+    carries: bool = False
 
     def __reduce__(self) -> tuple[Callable[..., "Kernel"], tuple[Any, ...]]:
         return self.rebuild

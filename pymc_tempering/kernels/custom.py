@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numba
 import numpy as np
@@ -72,7 +72,11 @@ def _pack(step_size: float, scale: np.ndarray, block: Block) -> np.ndarray:
 
 
 def CustomKernel(
-    move: Move, *, name: str | None = None, kinds: Collection[str] | None = None
+    move: Move,
+    *,
+    name: str | None = None,
+    kinds: Collection[str] | None = None,
+    reversal: Move | Literal["self"] | None = None,
 ) -> Kernel:
     """Make a kernel of a Python function that moves some variables of a model.
 
@@ -94,6 +98,12 @@ def CustomKernel(
     kinds : collection of str, optional
         Kinds of variables that it may be given ("continuous", "binary", "bounded", "integer",
         "joint"); by default all.
+    reversal : callable or "self", optional
+        The move that runs backward in time, with the same arguments, or "self" if `move` is
+        reversible: under the tempered density, from x to y as often as from y to x. Reverse
+        annealing (:func:`pymc_tempering.reverse_ais`, :func:`pymc_tempering.sandwich`,
+        :func:`pymc_tempering.raise_`) and linked importance sampling need it; sampling does not.
+        A sweep over coordinates is undone by the sweep in reverse order.
 
     Returns
     -------
@@ -123,14 +133,21 @@ def CustomKernel(
         transition=unbound,
         n_scratch=0,
         pack=_pack,
-        rebuild=(partial(CustomKernel, name=name, kinds=kinds), (move,)),
+        rebuild=(partial(CustomKernel, name=name, kinds=kinds, reversal=reversal), (move,)),
         kinds=ALL_KINDS if kinds is None else frozenset(kinds),
         prior_only=True,
-        bind=partial(_bind, move, name),
+        bind=partial(_bind, move, name, reversal),
     )
 
 
-def _bind(move: Move, name: str, model: pm.Model, layout: Layout, block: Block) -> Kernel:
+def _bind(
+    move: Move,
+    name: str,
+    reversal: Move | Literal["self"] | None,
+    model: pm.Model,
+    layout: Layout,
+    block: Block,
+) -> Kernel:
     """Give a Python move the names and shapes of a model."""
     own = set(block.names)
     places = {
@@ -168,9 +185,14 @@ def _bind(move: Move, name: str, model: pm.Model, layout: Layout, block: Block) 
         transition=python_transition(move_raveled, name),
         n_scratch=0,
         pack=_pack,
-        rebuild=(_bind, (move, name, model, layout, block)),
+        rebuild=(_bind, (move, name, reversal, model, layout, block)),
         kinds=ALL_KINDS,
         prior_only=True,
+        reversal=(
+            partial(_bind, reversal, f"{name} reversed", move, model, layout, block)
+            if callable(reversal)
+            else reversal
+        ),
     )
 
 

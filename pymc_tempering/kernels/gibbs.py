@@ -87,5 +87,6 @@ def Gibbs() -> Kernel:
         n_scratch=0,
         pack=_pack,
         rebuild=(Gibbs, ()),
+        reversal="block",
         kinds=frozenset({BINARY, BOUNDED}),
     )

@@ -6,18 +6,15 @@ from typing import Literal
 import numpy as np
 
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
+from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.mixture import evaluate
 
 STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
 
 LENGTHS = (1.2, 0.6)
 """Mean trajectory lengths that the warm-up chooses from where it may; the first is the default."""
-
-MAX_ENERGY_ERROR = 1000.0
-"""A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
 
 
 @njit(KERNEL_SIGNATURE, error_model="numpy")
@@ -29,12 +26,14 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     resonates with it.
     """
     n = block.size
-    start_x, start_g0, start_g1, momentum = scratch[0], scratch[1], scratch[2], scratch[3]
+    scales = params[SCALE : SCALE + n]
+    start_x, start_g0, start_g1, momentum, force = (
+        scratch[0], scratch[1], scratch[2], scratch[3], scratch[4],
+    )  # fmt: skip
     log_reference, log_ratio = point.values[0], point.values[1]
-    grad0, grad1 = point.grads[0], point.grads[1]
     # All gradients are put back after a rejection, those of other blocks too.
-    start_g0[:] = grad0
-    start_g1[:] = grad1
+    start_g0[:] = point.grads[0]
+    start_g1[:] = point.grads[1]
     step = params[STEP] * (0.9 + 0.2 * rng.random())
     n_steps = int(params[PATH_LENGTH] * (0.5 + rng.random()) / step) + 1
     n_steps = min(n_steps, int(params[MAX_STEPS]))
@@ -43,27 +42,13 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
         start_x[i] = point.x[block[i]]
         momentum[i] = rng.standard_normal()
         kinetic += momentum[i] * momentum[i]
-    energy = -(log_reference + beta * log_ratio) + 0.5 * kinetic
+    energy = 0.5 * kinetic - (log_reference + beta * log_ratio)
+    set_force(point, beta, block, scales, force)
     error = np.inf
     taken = 0
-    for i in range(n):
-        j = block[i]
-        momentum[i] += 0.5 * step * params[SCALE + i] * (grad0[j] + beta * grad1[j])
-    for s in range(n_steps):
-        for i in range(n):
-            point.x[block[i]] += step * params[SCALE + i] * momentum[i]
-        evaluate(density, point)
+    for _ in range(n_steps):
+        error = leapfrog_step(density, point, beta, block, scales, momentum, force, step) - energy
         taken += 1
-        potential = -(point.values[0] + beta * point.values[1])
-        half = 0.5 if s == n_steps - 1 else 1.0
-        kinetic = 0.0
-        for i in range(n):
-            j = block[i]
-            push = step * params[SCALE + i] * (grad0[j] + beta * grad1[j])
-            middle = momentum[i] + 0.5 * push
-            kinetic += middle * middle
-            momentum[i] += half * push
-        error = potential + 0.5 * kinetic - energy
         if not -np.inf < error < MAX_ENERGY_ERROR:  # NaN too
             break
     info[N_EVALUATIONS] = taken
@@ -73,8 +58,8 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     if rng.random() >= info[ACCEPTANCE]:
         point.values[0] = log_reference
         point.values[1] = log_ratio
-        grad0[:] = start_g0
-        grad1[:] = start_g1
+        point.grads[0] = start_g0
+        point.grads[1] = start_g1
         for i in range(n):
             point.x[block[i]] = start_x[i]
 
@@ -134,10 +119,11 @@ def HMC(
     return Kernel(
         name="hmc",
         transition=hmc_transition,
-        n_scratch=4,
+        n_scratch=5,
         pack=pack,
         target_accept=target_accept,
         uses_gradient=True,
         lengths=LENGTHS if path_length == "auto" else (),
+        reversal="self",
         rebuild=(HMC, (target_accept, path_length, max_steps)),
     )

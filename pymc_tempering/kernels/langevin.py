@@ -124,6 +124,7 @@ def DiscreteLangevin(target_accept: float = 0.57, n_steps: int = 5) -> Kernel:
         n_scratch=3,
         pack=partial(_pack, n_steps=n_steps),
         rebuild=(DiscreteLangevin, (target_accept, n_steps)),
+        reversal="self",
         kinds=frozenset({BINARY}),
         target_accept=target_accept,
         uses_gradient=True,

@@ -108,6 +108,7 @@ def RandomWalkMetropolis(target_accept: float = 0.3, n_steps: int | None = None)
         n_scratch=2,
         pack=partial(_pack, n_steps=n_steps),
         rebuild=(RandomWalkMetropolis, (target_accept, n_steps)),
+        reversal="self",
         kinds=frozenset({CONTINUOUS, BINARY, BOUNDED, INTEGER}),
         target_accept=target_accept,
         dense=True,

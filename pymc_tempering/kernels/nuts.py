@@ -6,6 +6,7 @@ import numpy as np
 from numba import boolean, float64, int64, types
 
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
+from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
 from pymc_tempering.model.compiled import (
     DENSITY,
     INDICES,
@@ -16,13 +17,10 @@ from pymc_tempering.model.compiled import (
     VECTOR,
 )
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.mixture import evaluate
 
 STEP, MAX_TREEDEPTH, SCALE = 0, 1, 2
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
 
-MAX_ENERGY_ERROR = 1000.0
-"""A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
 
 LIMIT_TREEDEPTH = 20
 """A million leapfrog steps: what asks for more has another problem."""
@@ -99,22 +97,11 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
     """
     n = block.size
     momentum, force, total = scratch[MOMENTUM], scratch[FORCE], scratch[SUM]
-    grad0, grad1 = point.grads[0], point.grads[1]
-    half = 0.5 * step
+    scales = params[SCALE : SCALE + n]
     accepted, log_weight = 0.0, -np.inf
     log_reference = log_ratio = np.nan
     for leaf in range(1 << depth):
-        for i in range(n):
-            momentum[i] += half * force[i]
-            point.x[block[i]] += step * params[SCALE + i] * momentum[i]
-        evaluate(density, point)
-        kinetic = 0.0
-        for i in range(n):
-            j = block[i]
-            force[i] = params[SCALE + i] * (grad0[j] + beta * grad1[j])
-            momentum[i] += half * force[i]
-            kinetic += momentum[i] * momentum[i]
-        error = 0.5 * kinetic - (point.values[0] + beta * point.values[1]) - energy
+        error = leapfrog_step(density, point, beta, block, scales, momentum, force, step) - energy
         if not -np.inf < error < MAX_ENERGY_ERROR:  # NaN and an infinite density too
             return BROKEN, leaf + 1, accepted, log_weight, log_reference, log_ratio
         accepted += min(1.0, np.exp(-error))
@@ -159,13 +146,12 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
     _store(point, block, scratch, CHOSEN)
     log_reference, log_ratio = point.values[0], point.values[1]
     kinetic = 0.0
+    set_force(point, beta, block, params[SCALE : SCALE + n], force)
     for i in range(n):
-        j = block[i]
         momentum[i] = rng.standard_normal()
         kinetic += momentum[i] * momentum[i]
-        force[i] = params[SCALE + i] * (point.grads[0, j] + beta * point.grads[1, j])
         for end in (END, END + 3):
-            scratch[end, i] = point.x[j]
+            scratch[end, i] = point.x[block[i]]
             scratch[end + 1, i] = momentum[i]
             scratch[end + 2, i] = force[i]
         tree_sum[i] = momentum[i]

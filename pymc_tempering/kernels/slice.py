@@ -229,5 +229,6 @@ def Slice(width: float = 2.5, lines: int = 0) -> Kernel:
         n_scratch=2,
         pack=partial(_pack, width=width, lines=lines),
         rebuild=(Slice, (width, lines)),
+        reversal="block",
         kinds=frozenset(kinds),
     )

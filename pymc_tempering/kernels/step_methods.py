@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -19,6 +19,7 @@ from pytensor.compile import Function
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import KernelError
 from pymc_tempering.kernels.contract import Block, Kernel
 from pymc_tempering.kernels.custom import ALL_KINDS, python_transition, unbound
@@ -53,7 +54,9 @@ def temper_model(model: pm.Model) -> TemperedModel:
     return tempered
 
 
-def StepKernel(step_class: type[BlockedStep], **kwargs: Any) -> Kernel:
+def StepKernel(
+    step_class: type[BlockedStep], *, reversal: Literal["self"] | None = None, **kwargs: Any
+) -> Kernel:
     """Make a kernel of a step method of PyMC.
 
     The step method gets the tempered density in place of the model's own. Its own tuning is
@@ -66,6 +69,9 @@ def StepKernel(step_class: type[BlockedStep], **kwargs: Any) -> Kernel:
     ----------
     step_class : type
         A step method class, as `pm.BinaryGibbsMetropolis`.
+    reversal : "self", optional
+        States that the step method is reversible, as one Metropolis step for all variables is.
+        Reverse annealing and linked importance sampling need that; sampling does not.
     **kwargs
         Further arguments of its constructor.
 
@@ -87,16 +93,17 @@ def StepKernel(step_class: type[BlockedStep], **kwargs: Any) -> Kernel:
     """
     if not (isinstance(step_class, type) and issubclass(step_class, BlockedStep)):
         raise KernelError(f"StepKernel needs a step method class of PyMC, not {step_class!r}.")
+    check_choice("reversal", reversal or "self", ["self"], ", or None")
     return Kernel(
         name=step_class.__name__,
         transition=unbound,
         n_scratch=0,
         pack=_pack,
-        rebuild=(partial(StepKernel, **kwargs), (step_class,)),
+        rebuild=(partial(StepKernel, reversal=reversal, **kwargs), (step_class,)),
         kinds=ALL_KINDS,
         target_accept=TARGET_ACCEPT,
         prior_only=True,
-        bind=partial(_bind, step_class, kwargs),
+        bind=partial(_bind, step_class, reversal, kwargs),
     )
 
 
@@ -106,6 +113,7 @@ def _pack(step_size: float, scale: np.ndarray, block: Block) -> np.ndarray:
 
 def _bind(
     step_class: type[BlockedStep],
+    reversal: Literal["self"] | None,
     kwargs: dict[str, Any],
     model: pm.Model,
     layout: Layout,
@@ -162,8 +170,9 @@ def _bind(
         transition=python_transition(move, name),
         n_scratch=0,
         pack=_pack,
-        rebuild=(_bind, (step_class, kwargs, model, layout, block)),
+        rebuild=(_bind, (step_class, reversal, kwargs, model, layout, block)),
         kinds=ALL_KINDS,
+        reversal=reversal,
         target_accept=TARGET_ACCEPT if scaled else None,
         prior_only=True,
     )

@@ -12,10 +12,11 @@ import pymc as pm
 
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.rounds import Goal, estimate, run_rounds
-from pymc_tempering.sampling.setup import Options, compile_with_kernels
+from pymc_tempering.sampling.setup import Options
 
 
 def with_prior_constant(

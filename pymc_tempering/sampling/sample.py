@@ -17,6 +17,7 @@ from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.terms import split_model
 from pymc_tempering.sampling.chain_progress import ChainProgress
@@ -24,7 +25,7 @@ from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.prior_constant import with_prior_constant
 from pymc_tempering.sampling.rounds import Goal, run_rounds
-from pymc_tempering.sampling.setup import Options, compile_with_kernels
+from pymc_tempering.sampling.setup import Options
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 

@@ -5,24 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pymc as pm
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.chain.loop import LADDER_MOVES
 from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.exceptions import (
-    GradientError,
     LadderError,
-    ModelError,
     TemperingWarning,
-    UndrawableError,
 )
 from pymc_tempering.kernels import Compound
-from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
-from pymc_tempering.model.check import check_model
-from pymc_tempering.model.layout import model_layout
-from pymc_tempering.model.terms import Split, split_model
-from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
@@ -55,60 +46,6 @@ class Options:
             raise ValueError(
                 "betas are those of the path from the prior; give reference='prior' with them."
             )
-
-
-def compile_for(
-    kernel: Compound,
-    model: pm.Model,
-    split: Split,
-    report: Callable[[str], None] = lambda line: None,
-    *,
-    check: bool = True,
-) -> Prior:
-    """Compile what some kernels need of a model; see `compile_model`."""
-    names, values = kernel.gradient_names, kernel.wants_values
-    return compile_model(model, report, check=check, gradient=names, values=values, split=split)
-
-
-def compile_with_kernels(
-    model: pm.Model,
-    choice: KernelChoice,
-    target_accept: float,
-    report: Callable[[str], None] = lambda line: None,
-    *,
-    split: Split | None = None,
-) -> tuple[Prior, Compound]:
-    """Compile a model with the kernels that the user chose, or with the defaults for it.
-
-    A prior without random draws gets a wide law as reference, see `Split`.
-
-    Raises
-    ------
-    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
-        The model cannot be tempered, or not with these kernels; see their messages.
-    """
-    check_model(model)
-    layout = model_layout(model)
-    split = split_model(model) if split is None else split
-    kernel = assign_kernels(model, layout, choice, target_accept)
-    while True:
-        if kernel.prior_only and not split.normalized_prior:
-            raise ModelError(
-                f"The kernel {kernel.name!r} knows prior times tempered likelihood alone; it is "
-                "not for a prior that must be normalized too (tempered=, or a prior without "
-                "random draws)."
-            )
-        try:
-            return compile_for(kernel, model, split, report), kernel
-        except GradientError:
-            without = assign_kernels(model, layout, choice, target_accept, gradient=False)
-            if without.uses_gradient or not kernel.uses_gradient:
-                raise  # it is the user's own choice
-            kernel = without
-            report("The density has no gradient: slice sampling in place of HMC")
-        except UndrawableError as error:
-            split = split_model(model, split.tempered, (*split.wide, *error.names))
-            report(f"A wide law stands in for the prior of {', '.join(error.names)}")
 
 
 def warm_up_prior(

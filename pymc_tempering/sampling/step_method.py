@@ -27,13 +27,14 @@ from pymc_tempering.chain.state import (
 from pymc_tempering.chain.stuck import cycle_bound, stuck_message
 from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.kernels.compiled_model import compile_for, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.terms import split_model
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.prior import Prior, Reference
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.prior_constant import with_prior_constant
-from pymc_tempering.sampling.setup import Options, compile_for, compile_with_kernels
+from pymc_tempering.sampling.setup import Options
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 

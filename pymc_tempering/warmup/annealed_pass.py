@@ -1,26 +1,27 @@
-"""The annealed pass of the warm-up: particles from the reference to the target.
+"""The annealed pass: particles that learn the path from the reference to the target.
 
-A first ladder with its log Z, and for each stage a step size, the standard deviations of the
-metric and a trajectory length, without any schedule to tune: the next beta follows from the
-conditional effective sample size.
+It gives a sample of log_ratio over the whole path with its log Z, and for each stage a step size,
+the standard deviations of the metric and a trajectory length, without any schedule to tune: the
+next beta follows from the conditional effective sample size. The warm-up of the sampler begins
+with it, and so do annealed importance sampling and its relatives.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.chain.loop import sweep
+from pymc_tempering.chain.particles import Particles, draw_particles, sweep
+from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.ladder import PathSample
 from pymc_tempering.core.population import next_beta, systematic
 from pymc_tempering.exceptions import LikelihoodError
-from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Compound
-from pymc_tempering.references.mixture import evaluate_rows
+from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
 
 MAX_STAGES = 2000
-MIN_SWEEPS, MAX_SWEEPS = 2, 12
+MIN_SWEEPS, MAX_SWEEPS, MAX_TUNING = 2, 12, 10
 ACCEPT_TOLERANCE = 0.1
 """A stage sweeps until its acceptance is this near to the target, within these bounds."""
 
@@ -37,38 +38,62 @@ class AnnealedPass:
     Attributes
     ----------
     betas, log_z : array, shape (S,)
-    log_ratio : array, shape (S, n_particles)
+    log_ratio : array, shape (S, n)
         Of the particles after their moves at each stage.
-    step_sizes : array, shape (S, B)
-        Of each kernel.
-    scales : array, shape (S, d)
-        Standard deviations of the particles, unconstrained; within their modes, where a fitted
+    tuning : Tuning
+        Standard deviations are those of the particles; within their modes, where a fitted
         reference knows several.
-    covs : array, shape (S, d, d), optional
-        Their covariances, if some kernel wants them.
-    lengths : array, shape (S, B)
-        Trajectory lengths; NaN for a kernel without a choice.
-    particles : array, shape (n_particles, d)
-        At beta = 1, unconstrained.
+    states : array, shape (S, n, d)
+        The particles after their moves, unconstrained; the last stage alone (S = 1) unless all
+        were to be kept.
     n_evaluations : int
         Gradient evaluations.
+    other : Tuning, optional
+        Of other kernels that were tuned beside those that moved the particles.
     """
 
     betas: np.ndarray
     log_z: np.ndarray
     log_ratio: np.ndarray
-    step_sizes: np.ndarray
-    scales: np.ndarray
-    covs: np.ndarray | None
-    lengths: np.ndarray
-    particles: np.ndarray
+    tuning: Tuning
+    states: np.ndarray
     n_evaluations: int
+    other: Tuning | None = None
+
+    @property
+    def particles(self) -> np.ndarray:
+        """At beta = 1, shape (n, d), unconstrained."""
+        return np.asarray(self.states[-1])
 
     @property
     def sample(self) -> PathSample:
         """The particles as a sample over the whole path."""
         counts = np.full(self.betas.size, self.log_ratio.shape[1])
         return PathSample(self.log_ratio.ravel(), self.betas, self.log_z, counts)
+
+    @property
+    def alive(self) -> PathSample:
+        """The particles of some likelihood as a sample over the whole path.
+
+        Reference draws of zero likelihood are out at any beta above 0. What is left at beta = 0 is
+        the reference on the rest, whose normalizing constant is the rest's share: otherwise a jump
+        at beta = 0 would count as length, and draw all rungs to it.
+        """
+        alive = self.log_ratio > -np.inf
+        counts = alive.sum(axis=1)
+        log_z = np.where(self.betas == 0.0, np.log(counts / alive.shape[1]), self.log_z)
+        return PathSample(self.log_ratio[alive], self.betas, log_z, counts)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Tuning at one beta, and what its last sweeps did with each trajectory length."""
+
+    steps: np.ndarray
+    scale: np.ndarray
+    cov: np.ndarray | None
+    jump: np.ndarray
+    cost: np.ndarray
 
 
 def anneal(
@@ -79,6 +104,8 @@ def anneal(
     n_particles: int = 512,
     cess: float = 0.5,
     report: Callable[[float], None] = lambda beta: None,
+    keep_states: bool = False,
+    other: Compound | None = None,
 ) -> AnnealedPass:
     """Carry particles from the reference to the target.
 
@@ -91,82 +118,139 @@ def anneal(
     cess : float, default 0.5
         Conditional effective sample size of each step, as a share of the particles.
     report : callable, optional
-        Called with beta after each stage.
+        Called with beta after each stage; it may raise to end the work.
+    keep_states : bool, default False
+        Whether to keep the particles of all stages.
+    other : Compound, optional
+        Kernels whose step sizes are tuned beside: single steps, say, that would not mix by
+        themselves.
 
     Returns
     -------
     AnnealedPass
+
+    Raises
+    ------
+    LikelihoodError
+        The path cannot be entered, or has no end.
     """
-    path = reference.path
-    xs = reference.draw(n_particles, reference.spawn(rng))
-    values = np.empty((n_particles, 2))
-    grads = np.empty((n_particles, 2, path.dim))
-    mixture = reference.mixture.copy()
-    evaluate_rows(path.density, xs, values, grads, mixture)
-    values[~np.isfinite(xs).all(axis=1), 1] = -np.inf
-    values[np.isnan(values[:, 1]), 1] = -np.inf
-    scratch = np.empty((kernel.n_scratch, path.dim))
-    finite = np.isfinite(xs).all(axis=1)
-    scale = _scale(reference.residuals(xs[finite]), np.ones(path.dim))
-    steps, targets = kernel.first_steps, kernel.targets
-    cov = _cov(xs[finite], scale) if kernel.dense else None
-    rows = [(0.0, 0.0, values[:, 1].copy(), steps, scale, cov)]
-    options = kernel.options
-    # Each length has a part of the particles, and another part in the next sweep.
-    parts = np.array_split(np.arange(n_particles), len(options))
-    jumps, costs = [], []
+    particles = draw_particles(reference, kernel, n_particles, rng)
+    inside = np.isfinite(particles.xs).all(axis=1)
+    if not (particles.log_ratio > -np.inf).any():
+        raise LikelihoodError(
+            f"The likelihood is zero at all {n_particles} prior draws of the annealed pass: the "
+            "path from prior to posterior cannot be entered. Use a prior nearer to the data."
+        )
+    scale, cov = _metric(particles, particles.xs[inside], np.ones(reference.path.dim))
+    no_moves = np.zeros(len(kernel.options))
+    stages = [_Stage(kernel.first_steps, scale, cov, no_moves, no_moves)]
+    others = [] if other is None else [other.first_steps]
+    path = [(0.0, 0.0, particles.log_ratio.copy())]
+    states = [np.where(inside[:, None], particles.xs, np.nan)]
     beta, log_z, evaluations = 0.0, 0.0, n_particles
     while beta < 1:
-        if len(rows) > MAX_STAGES:
+        if len(path) > MAX_STAGES:
             raise LikelihoodError(
                 f"The annealed pass is at beta = {beta:.2g} after {MAX_STAGES} stages: the prior "
                 "is too far from the posterior for this path. Use a tighter prior."
             )
-        log_ratio = values[:, 1]
-        new = next_beta(log_ratio, beta, cess)
-        log_w = (new - beta) * log_ratio
+        new = next_beta(particles.log_ratio, beta, cess)
+        log_w = (new - beta) * particles.log_ratio
         log_z += float(logsumexp(log_w) - np.log(n_particles))
         beta = new
-        index = systematic(log_w, rng)
-        xs, values, grads = xs[index], values[index], grads[index]
-        scale = _scale(reference.residuals(xs), scale)
-        cov = _cov(xs, scale) if kernel.dense else None
-        jump, cost = np.zeros((2, MAX_SWEEPS, len(options)))
-        for i in range(MAX_SWEEPS):
-            before = values[:, 1].copy()
-            accepted = np.zeros(kernel.n_blocks)
-            for c, lengths in enumerate(options):
-                part = parts[(i + c) % len(options)]
-                at = slice(part[0], part[-1] + 1)
-                totals = np.zeros((kernel.n_blocks, N_INFO))
-                sweep(
-                    path.density, kernel.explore, kernel.parts, xs[at], values[at], grads[at],
-                    mixture, beta, kernel.pack(steps, scale, cov, lengths), path.circular,
-                    scratch, rng, totals,
-                )  # fmt: skip
-                accepted += totals[:, ACCEPTANCE]
-                jump[i, c] = _mean_square_change(before[at], values[at, 1])
-                cost[i, c] = totals[:, N_EVALUATIONS].sum() / part.size
-                evaluations += int(totals[:, N_EVALUATIONS].sum())
-            off = np.nan_to_num(accepted / n_particles - targets)
-            if i + 1 >= MIN_SWEEPS and np.abs(off).max() < ACCEPT_TOLERANCE:
-                break
-            steps = np.clip(steps * np.exp(1.5 * off), 1e-8, 10.0)
-        jumps.append(jump[i - 1 : i + 1].mean(axis=0))
-        costs.append(cost[i - 1 : i + 1].mean(axis=0))
-        scale = _scale(reference.residuals(xs), scale)
-        cov = _cov(xs, scale) if kernel.dense else None
-        rows.append((beta, log_z, values[:, 1].copy(), steps, scale, cov))
+        particles.select(systematic(log_w, rng))
+        stages.append(_move_and_tune(particles, beta, stages[-1]))
+        if other is not None:
+            beside = particles.moved_by(other)
+            others.append(_tune(beside, beta, others[-1], stages[-1]))
+            evaluations += beside.n_evaluations
+        path.append((beta, log_z, particles.log_ratio.copy()))
+        states.append(particles.xs.copy())
+        del states[: 0 if keep_states else -1]
         report(beta)
     # Exact draws need no step: lend the next one's.
-    rows[0] = (*rows[0][:3], rows[1][3], *rows[0][4:])
-    betas, log_zs, log_ratios, step_sizes, scales, covs = zip(*rows, strict=True)
+    stages[0], others[:1] = replace(stages[0], steps=stages[1].steps), others[1:2]
+    betas, log_zs, log_ratios = (np.array(column) for column in zip(*path, strict=True))
+    tuning = _tuning_of(betas, log_ratios, stages, kernel)
     return AnnealedPass(
-        np.array(betas), np.array(log_zs), np.array(log_ratios), np.array(step_sizes),
-        np.array(scales), np.array(covs) if kernel.dense else None,
-        options[choose_lengths(np.array(jumps), np.array(costs), np.array(log_ratios))], xs,
-        evaluations,
+        betas, log_zs, log_ratios, tuning, np.array(states),
+        evaluations + particles.n_evaluations,
+        None if other is None else _for_other(tuning, np.array(others), other),
     )  # fmt: skip
+
+
+def _move_and_tune(particles: Particles, beta: float, last: _Stage) -> _Stage:
+    """Sweep until the acceptance of all kernels is near its target; step sizes follow it.
+
+    Each trajectory length has a part of the particles, and another part in the next sweep.
+    """
+    kernel, n = particles.kernel, particles.n
+    options, targets = kernel.options, kernel.targets
+    steps = last.steps
+    scale, cov = _metric(particles, particles.xs, last.scale)
+    parts = np.array_split(np.arange(n), len(options))
+    jump, cost = np.zeros((2, MAX_SWEEPS, len(options)))
+    for i in range(MAX_SWEEPS):
+        before, accepted = particles.log_ratio.copy(), particles.accepted
+        for c, lengths in enumerate(options):
+            part = parts[(i + c) % len(options)]
+            at = slice(part[0], part[-1] + 1)
+            evaluations = particles.n_evaluations
+            sweep(particles, beta, kernel.pack(steps, scale, cov, lengths), part=at)
+            jump[i, c] = _mean_square_change(before[at], particles.log_ratio[at])
+            cost[i, c] = (particles.n_evaluations - evaluations) / part.size
+        off = np.nan_to_num((particles.accepted - accepted) / n - targets)
+        if i + 1 >= MIN_SWEEPS and _near(off, targets):
+            break
+        steps = _changed(steps, off, targets)
+    scale, cov = _metric(particles, particles.xs, scale)
+    last_two = slice(i - 1, i + 1)
+    return _Stage(steps, scale, cov, jump[last_two].mean(axis=0), cost[last_two].mean(axis=0))
+
+
+def _tune(particles: Particles, beta: float, steps: np.ndarray, stage: _Stage) -> np.ndarray:
+    """Step sizes of kernels, tuned by a few sweeps in the metric of a stage."""
+    kernel = particles.kernel
+    for _ in range(MAX_TUNING):
+        accepted = particles.accepted
+        sweep(particles, beta, kernel.pack(steps, stage.scale, stage.cov, kernel.options[0]))
+        off = np.nan_to_num((particles.accepted - accepted) / particles.n - kernel.targets)
+        if _near(off, kernel.targets):
+            break
+        steps = _changed(steps, off, kernel.targets)
+    return steps
+
+
+def _near(off: np.ndarray, targets: np.ndarray) -> bool:
+    """Whether acceptance rates are near their targets, by how far they are off, shape (B,)."""
+    room = np.nan_to_num(0.5 * (1.0 - targets), nan=np.inf)
+    return bool(np.all(np.abs(off) < np.minimum(ACCEPT_TOLERANCE, room)))
+
+
+def _changed(steps: np.ndarray, off: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Step sizes moved toward the target acceptance, by more where little can be rejected."""
+    room = np.nan_to_num(1.0 - targets, nan=1.0)
+    return np.clip(steps * np.exp(1.5 * off * np.maximum(1.0, 0.2 / room)), 1e-8, 10.0)
+
+
+def _tuning_of(
+    betas: np.ndarray, log_ratio: np.ndarray, stages: list[_Stage], kernel: Compound
+) -> Tuning:
+    """Tuning along the path from that of its stages."""
+    jumps, costs = (np.array([getattr(s, name) for s in stages[1:]]) for name in ("jump", "cost"))
+    return Tuning(
+        betas,
+        np.array([stage.steps for stage in stages]),
+        np.array([stage.scale for stage in stages]),
+        np.array([stage.cov for stage in stages]) if kernel.dense else None,
+        kernel.options[choose_lengths(jumps, costs, log_ratio)],
+    )
+
+
+def _for_other(tuning: Tuning, steps: np.ndarray, kernel: Compound) -> Tuning:
+    """Tuning of other kernels in the same metric, with their usual lengths."""
+    lengths = np.tile(kernel.options[0], (tuning.betas.size, 1))
+    return replace(tuning, step_sizes=steps, lengths=lengths)
 
 
 def choose_lengths(jumps: np.ndarray, costs: np.ndarray, log_ratio: np.ndarray) -> np.ndarray:
@@ -209,11 +293,14 @@ def _mean_square_change(before: np.ndarray, after: np.ndarray) -> float:
     return float(squares.mean()) if squares.size else 0.0
 
 
-def _scale(xs: np.ndarray, fallback: np.ndarray) -> np.ndarray:
-    """Take standard deviations of particles, shape (d,); `fallback` where they do not vary."""
+def _metric(
+    particles: Particles, xs: np.ndarray, fallback: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Take standard deviations of states, and their covariance if a kernel wants it."""
     with np.errstate(over="ignore", invalid="ignore"):
-        scale = xs.std(axis=0)
-    return np.where(np.isfinite(scale) & (scale > 0), scale, fallback)
+        scale = particles.reference.residuals(xs).std(axis=0)
+    scale = np.where(np.isfinite(scale) & (scale > 0), scale, fallback)
+    return scale, _cov(xs, scale) if particles.kernel.dense else None
 
 
 def _cov(xs: np.ndarray, scale: np.ndarray) -> np.ndarray:

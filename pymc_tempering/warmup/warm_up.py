@@ -77,35 +77,6 @@ class Warmup:
     weight_adaptation: str = "rts"
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """Tuning along the path: step sizes and lengths (S, B), scales (S, d), covs (S, d, d)."""
-
-    betas: np.ndarray
-    step_sizes: np.ndarray
-    scales: np.ndarray
-    covs: np.ndarray | None
-    lengths: np.ndarray
-
-    def at(self, betas: np.ndarray) -> "Tuning":
-        """Tuning at other inverse temperatures."""
-        stages = np.interp(betas, self.betas, np.arange(self.betas.size))
-        low = np.minimum(stages.astype(int), self.betas.size - 2)
-        share = stages - low
-
-        def between(values: np.ndarray) -> np.ndarray:
-            at = share.reshape(-1, *[1] * (values.ndim - 1))
-            return np.asarray((1 - at) * values[low] + at * values[low + 1])
-
-        return Tuning(
-            betas,
-            np.exp(between(np.log(self.step_sizes))),
-            np.exp(between(np.log(self.scales))),
-            None if self.covs is None else between(self.covs),
-            np.exp(between(np.log(self.lengths))),
-        )
-
-
 def _accepts(plan: Plan, visits: np.ndarray, accept: np.ndarray) -> bool:
     """Whether the kernels accept about as often as they should, where that can be told."""
     off = np.abs(_acceptance_off(plan, visits, accept))
@@ -177,19 +148,13 @@ def warm_up(
     )  # fmt: skip
     seconds_annealing = perf_counter() - started
     sample = annealed.sample
-    tuning = Tuning(
-        annealed.betas, annealed.step_sizes, annealed.scales, annealed.covs, annealed.lengths
-    )
-
-    def plan_on(new_betas: np.ndarray, at: PathSample) -> Plan:
-        ladder = Ladder(new_betas, at.log_z_at(new_betas), np.zeros(new_betas.size))
-        new = tuning.at(new_betas)
-        return Plan(
-            reference, kernel, ladder, new.step_sizes, new.scales, ladder_move, new.covs,
-            new.lengths,
-        )  # fmt: skip
-
-    plan = plan_on(place_rungs(sample, rungs_per_barrier) if betas is None else betas, sample)
+    rungs = place_rungs(sample, rungs_per_barrier) if betas is None else betas
+    ladder = Ladder(rungs, sample.log_z_at(rungs), np.zeros(rungs.size))
+    tuning = annealed.tuning.at(rungs)
+    plan = Plan(
+        reference, kernel, ladder, tuning.step_sizes, tuning.scales, ladder_move, tuning.covs,
+        tuning.lengths,
+    )  # fmt: skip
     states = [start_chain(plan, child) for child in rng.spawn(n_chains)]
     learn = WEIGHT_ADAPTATIONS[weight_adaptation](states, cores)
     plan, rounds, converged = settle(
@@ -258,9 +223,7 @@ def settle(
 
 def _respace(plan: Plan, seen: PathSample, betas: np.ndarray) -> Plan:
     """Plan on new rungs, tuning interpolated along the old ones."""
-    assert plan.lengths is not None
-    old = Tuning(plan.ladder.betas, plan.step_sizes, plan.scales, plan.covs, plan.lengths)
-    new = old.at(betas)
+    new = plan.tuning.at(betas)
     return replace(
         plan, ladder=Ladder(betas, seen.log_z_at(betas), np.zeros(betas.size)),
         step_sizes=new.step_sizes, scales=new.scales, covs=new.covs, lengths=new.lengths,

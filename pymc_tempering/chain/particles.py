@@ -1,0 +1,214 @@
+"""Particles: many states at one inverse temperature, moved by the kernels of a model."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numba import int64, types
+
+from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Compound
+from pymc_tempering.model.circle import wrap
+from pymc_tempering.model.compiled import (
+    DENSITY,
+    EXPLORE,
+    LOG_RATIO,
+    MATRIX,
+    PARTS,
+    RNG,
+    VECTOR,
+    Point,
+)
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.mixture import evaluate_rows
+from pymc_tempering.references.prior import Reference
+
+ROWS = numba.float64[:, :, ::1]
+
+
+class States(NamedTuple):
+    """Arrays of n states that compiled code moves in place.
+
+    `scratch` has one layer for all states, or one for each if kernels keep something in it.
+    `infos` and `totals`, shape (B, N_INFO), hold what the kernels said of the last move, and the
+    sums of it over all moves.
+    """
+
+    xs: np.ndarray
+    values: np.ndarray
+    grads: np.ndarray
+    mixture: np.ndarray
+    scratch: np.ndarray
+    circular: np.ndarray
+    infos: np.ndarray
+    totals: np.ndarray
+
+
+STATES = types.NamedTuple((MATRIX, MATRIX, ROWS, MATRIX, ROWS, int64[::1], MATRIX, MATRIX), States)
+MOVE_STATE = types.void(DENSITY, EXPLORE, PARTS, STATES, int64, numba.float64, VECTOR, RNG)
+
+
+@njit(MOVE_STATE)
+def move_state(density, explore, parts, states, i, beta, params, rng):  # type: ignore[no-untyped-def]
+    """Move the state `i` once at `beta` by all kernels."""
+    point = Point(states.xs[i], states.values[i], states.grads[i], states.mixture)
+    scratch = states.scratch[i if states.scratch.shape[0] > 1 else 0]
+    explore(density, point, beta, parts, params, scratch, rng, states.infos)
+    wrap(point.x, states.circular)
+    states.totals[:] += states.infos
+
+
+@njit(types.void(DENSITY, EXPLORE, PARTS, STATES, numba.float64, VECTOR, MATRIX, RNG))
+def _sweep(density, explore, parts, states, beta, params, trace, rng):  # type: ignore[no-untyped-def]
+    for s in range(trace.shape[0]):
+        for i in range(states.xs.shape[0]):
+            move_state(density, explore, parts, states, i, beta, params, rng)
+            trace[s, i] = states.values[i, LOG_RATIO]
+
+
+@dataclass
+class Particles:
+    """States of n particles with their densities; compiled code changes them.
+
+    Attributes
+    ----------
+    reference : Reference
+    kernel : Compound
+        What moves them.
+    rng : numpy.random.Generator
+        The one of these particles.
+    xs : array, shape (n, d)
+        Unconstrained.
+    values : array, shape (n, 2)
+        log_reference and log_ratio; a NaN became minus infinity, which is zero likelihood.
+    grads : array, shape (n, 2, d)
+    scratch : array, shape (n or 1, n_scratch, d)
+        Of each particle where the kernel keeps a momentum in it, of all otherwise.
+    totals : array, shape (B, N_INFO)
+        Sums over all moves of acceptance, evaluations and divergences of each kernel.
+    n_nan : int
+        Starting states whose log_ratio was not a number.
+    """
+
+    reference: Reference
+    kernel: Compound
+    rng: np.random.Generator
+    xs: np.ndarray
+    values: np.ndarray
+    grads: np.ndarray
+    mixture: np.ndarray
+    scratch: np.ndarray
+    totals: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    n_nan: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.totals.size:
+            self.totals = np.zeros((self.kernel.n_blocks, N_INFO))
+
+    @property
+    def n(self) -> int:
+        """Number of particles."""
+        return len(self.xs)
+
+    @property
+    def log_ratio(self) -> np.ndarray:
+        """Of each particle, shape (n,), in nats; a view."""
+        return self.values[:, LOG_RATIO]
+
+    @property
+    def n_evaluations(self) -> int:
+        """Density evaluations of all moves so far."""
+        return int(self.totals[:, N_EVALUATIONS].sum())
+
+    @property
+    def accepted(self) -> np.ndarray:
+        """Sums of the acceptance of each kernel, shape (B,)."""
+        return self.totals[:, ACCEPTANCE].copy()
+
+    def states(self, part: slice = slice(None)) -> States:
+        """Give views of a part of the particles, as compiled code takes them."""
+        own = self.scratch[part] if len(self.scratch) > 1 else self.scratch
+        return States(
+            self.xs[part], self.values[part], self.grads[part], self.mixture, own,
+            self.reference.path.circular, np.zeros(self.totals.shape), self.totals,
+        )  # fmt: skip
+
+    def select(self, index: np.ndarray) -> None:
+        """Replace the particles by those with the given indices."""
+        for name in ("xs", "values", "grads"):
+            setattr(self, name, np.ascontiguousarray(getattr(self, name)[index]))
+        if len(self.scratch) > 1:
+            self.scratch = np.ascontiguousarray(self.scratch[index])
+
+    def moved_by(self, kernel: Compound) -> "Particles":
+        """Give the same particles, in the same arrays, to other kernels."""
+        scratch = _scratch(kernel, self.n, self.xs.shape[1], self.rng)
+        return Particles(
+            self.reference,
+            kernel,
+            self.rng,
+            self.xs,
+            self.values,
+            self.grads,
+            self.mixture,
+            scratch,
+        )
+
+
+def _scratch(kernel: Compound, n: int, dim: int, rng: np.random.Generator) -> np.ndarray:
+    """Scratch space for n particles; fresh momenta where the kernel keeps them."""
+    if kernel.carries:
+        return rng.standard_normal((n, kernel.n_scratch, dim))
+    return np.empty((1, kernel.n_scratch, dim))
+
+
+def place(
+    reference: Reference, kernel: Compound, xs: np.ndarray, rng: np.random.Generator
+) -> Particles:
+    """Place particles at states of shape (n, d), with fresh momenta if the kernel keeps them."""
+    n, dim = xs.shape
+    xs = np.ascontiguousarray(xs, dtype=float)
+    values, grads = np.empty((n, 2)), np.empty((n, 2, dim))
+    mixture = reference.mixture.copy()
+    evaluate_rows(reference.path.density, xs, values, grads, mixture)
+    bad = np.isnan(values[:, LOG_RATIO]) | (values[:, LOG_RATIO] == np.inf)
+    outside = ~np.isfinite(xs).all(axis=1)
+    values[bad | outside, LOG_RATIO] = -np.inf
+    scratch = _scratch(kernel, n, dim, rng)
+    n_nan = int(np.sum(bad & ~outside))
+    return Particles(reference, kernel, rng, xs, values, grads, mixture, scratch, n_nan=n_nan)
+
+
+def draw_particles(
+    reference: Reference, kernel: Compound, n: int, rng: np.random.Generator
+) -> Particles:
+    """Draw n particles from the reference, exactly and independently."""
+    return place(reference, kernel, reference.draw(n, reference.spawn(rng)), rng)
+
+
+def sweep(
+    particles: Particles, beta: float, params: np.ndarray, n: int = 1, part: slice = slice(None)
+) -> np.ndarray:
+    """Move each particle, or each of a part of them, n times at `beta`.
+
+    Parameters
+    ----------
+    particles : Particles
+    beta : float
+    params : array, shape (P,)
+        Tuning numbers of their kernel at `beta`, see `Compound.pack`.
+    n : int, default 1
+    part : slice, optional
+
+    Returns
+    -------
+    array, shape (n, number of particles)
+        log_ratio after each sweep.
+    """
+    kernel, states = particles.kernel, particles.states(part)
+    trace = np.empty((n, len(states.xs)))
+    _sweep(
+        particles.reference.path.density, kernel.explore, kernel.parts, states, beta, params,
+        trace, particles.rng,
+    )  # fmt: skip
+    return trace

@@ -14,15 +14,15 @@ from support.small_models import mean_only, zoo
 import pymc_tempering as pmt
 from pymc_tempering.annealed import schedule as setup
 from pymc_tempering.annealed.particle_weights import riemann_log_weights
-from pymc_tempering.annealed.particles import place, sweep
 from pymc_tempering.annealed.raise_ import whole_states
-from pymc_tempering.annealed.reverse_ais import backward, checked_states, placed_blocks
+from pymc_tempering.annealed.reverse_ais import annealed_down, checked_states
 from pymc_tempering.annealed.sandwich import bracket
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     Clock,
     anneal_blocks,
     make_schedule,
+    placed_blocks,
     prior_blocks,
 )
 from pymc_tempering.annealed.states import (
@@ -30,8 +30,11 @@ from pymc_tempering.annealed.states import (
     compile_unconstrain,
     posterior_states,
 )
-from pymc_tempering.annealed.transition import pack
+from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.chain.particles import place, sweep
+from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.threads import paced, run_tasks
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.model.layout import Layout, unconstrained_shapes
 from pymc_tempering.references.compile import compile_model
 
@@ -98,13 +101,16 @@ def test_reverse_error_is_the_real_one_and_lies_above():
     """150 repeats from exact draws: sd of z at 2.6 standard errors; E[1 / Z-hat] = 1 / Z."""
     exact, reference = system("gaussian").log_evidence, prior("gaussian")
     rng = np.random.default_rng(2)
-    plan, _ = make_schedule(reference, 40, "hmc", rng, max_rungs=100)
-    runs = [backward(reference, plan, exact_states(200, rng), rng, 1, Clock()) for _ in range(150)]
+    movers = compile_movers(system("gaussian").model, None, lambda line: None)
+    plan, _ = make_schedule(movers, 40, rng)
+    runs = [
+        annealed_down(reference, plan, exact_states(200, rng), rng, 1, Clock()) for _ in range(150)
+    ]
     z = np.array([(run.log_z - exact) / run.mcse for run in runs])
     assert 0.8 < z.std() < 1.15
     off = np.exp([exact - run.log_z for run in runs])
     assert abs(off.mean() - 1.0) < 4.0 * off.std() / np.sqrt(150)
-    coarse, _ = make_schedule(reference, 5, "hmc", rng, max_rungs=100)
+    coarse, _ = make_schedule(movers, 5, rng)
     starts = placed_blocks(reference, exact_states(2000, rng).xs, rng)
     single = -anneal_blocks(starts, coarse, 1, down=True).log_w  # what one draw says of log Z
     assert single.mean() - exact > 10.0 * single.std() / np.sqrt(2000)
@@ -143,13 +149,14 @@ def unequal_modes(draws=1000):
 def test_draws_that_miss_a_mode_lower_the_upper_bound():
     """By log(share / reach), with the share of forward particles that end where the draws are."""
     model, idata, exact, share = unequal_modes()
-    reference, rng = compile_model(model), np.random.default_rng(6)
-    plan, _ = make_schedule(reference, 60, "leapfrog", rng, max_rungs=100)
+    movers, rng = compile_movers(model, "leapfrog", lambda line: None), np.random.default_rng(6)
+    reference = movers.reference
+    plan, _ = make_schedule(movers, 60, rng)
     up = anneal_blocks(prior_blocks(reference, 2000, rng), plan, 1)
     reach = np.mean(up.states[:, 0] < 4.5)
     assert share < 0.7 < 0.9 < reach
     states = checked_states(idata, reference, 1000)
-    upper = backward(reference, plan, states, rng, 1, Clock())
+    upper = annealed_down(reference, plan, states, rng, 1, Clock())
     expected = exact + np.log(share / reach)
     assert abs(upper.log_z - expected) < 4.0 * upper.mcse + 4.0 * np.sqrt((1 / reach - 1) / 2000)
     assert upper.log_z < exact - 4.0 * upper.mcse  # no upper bound at all
@@ -226,7 +233,6 @@ def test_draws_of_zero_density_are_refused():
         ("ais", {"betas": [0.0, 0.5]}, pmt.LadderError, "beta = 0 to beta = 1"),
         ("hais", {"betas": 1}, pmt.LadderError, "number of rungs"),
         ("hais", {"betas": 2.5}, pmt.LadderError, "number of rungs"),
-        ("ais", {"transition": "gibbs"}, ValueError, "transition must be one of 'hmc'"),
         ("ais", {"cores": 0}, ValueError, "cores must be"),
         ("smc", {"islands": 3}, ValueError, "islands must be"),
         ("smc", {"resampling": "stratified"}, ValueError, "resampling must be one of"),
@@ -273,7 +279,9 @@ def gaussian_field(coupling=0.6, shift=0.5):
 def coarse_plan(dim=2):
     """Four rungs and small steps: the annealing model is far from the target."""
     betas = np.array([0.0, 0.3, 0.7, 1.0])
-    return BetaSchedule(betas, pack("leapfrog", np.full(4, 0.4), np.ones((4, dim))), 0)
+    ones = np.ones((4, 1))
+    tuning = Tuning(betas, 0.4 * ones, np.ones((4, dim)), None, 1.2 * ones)
+    return BetaSchedule(on_all(HMC(max_steps=1), dim), tuning)
 
 
 def test_raise_is_unbiased_for_the_annealing_model():
@@ -282,7 +290,7 @@ def test_raise_is_unbiased_for_the_annealing_model():
     reference, plan, rng, n = compile_model(model), coarse_plan(), np.random.default_rng(4), 12_000
     up = anneal_blocks(prior_blocks(reference, n, rng), plan, 1)
     # one more transition at beta = 1, as the annealing model has it
-    ends = place(reference, up.states, rng)
+    ends = place(reference, plan.kernel, up.states, rng)
     sweep(ends, 1.0, plan.params[-1])
     ends = ends.xs[:, 0]
     edges = np.array([-1.5, -0.5, 0.5, 1.5, 2.5])

@@ -1,6 +1,7 @@
 """AIS, HAIS, SMC, linked sampling and integration on exact systems: values and stated errors."""
 
 import threading
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -11,24 +12,31 @@ from scipy.stats import norm
 from support.compiled_systems import prior, system
 
 import pymc_tempering as pmt
-from pymc_tempering.annealed.ais import forward
+from pymc_tempering.annealed.ais import annealed_up
 from pymc_tempering.annealed.beta_quadrature import integrate
 from pymc_tempering.annealed.islands import combine
-from pymc_tempering.annealed.linked_importance_sampling import link_blocks
+from pymc_tempering.annealed.linked_chains import link_blocks
 from pymc_tempering.annealed.particle_weights import evidence_of_weights
-from pymc_tempering.annealed.pilot import run_pilot, space_betas
-from pymc_tempering.annealed.schedule import BetaSchedule, Clock, make_schedule
+from pymc_tempering.annealed.schedule import Clock, freeze, given_betas, learn_path, make_schedule
 from pymc_tempering.annealed.smc import _frozen
 from pymc_tempering.annealed.thermodynamic_integration import _chain_task, _reference_task
+from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.core.ladder import barrier_of, space_betas
+from pymc_tempering.kernels import HMC, on_all
+from pymc_tempering.warmup.annealed_pass import anneal
 
 NEVER = threading.Event()
 
 
 @cache
-def frozen(name, rungs, transition):
-    """A frozen schedule and its pilot."""
-    rng = np.random.default_rng(1)
-    return make_schedule(prior(name), rungs, transition, rng, max_rungs=1000)
+def movers(name, transition=None):
+    return compile_movers(system(name).model, transition, lambda line: None)
+
+
+@cache
+def frozen(name, rungs, transition=None):
+    """A frozen schedule and the path that a pilot learned."""
+    return make_schedule(movers(name, transition), rungs, np.random.default_rng(1))
 
 
 def calibration_faults(z, low=0.87, high=1.13, cover=0.05):
@@ -63,7 +71,7 @@ def test_annealed_errors_are_the_real_ones(name, transition):
     """200 repeats of 200 particles; E[Z-hat] = Z at |z| < 4."""
     plan, _ = frozen(name, 12, transition)
     rng = np.random.default_rng(2)
-    runs = [forward("ais", prior(name), plan, 200, rng, 1, Clock()) for _ in range(200)]
+    runs = [annealed_up("ais", prior(name), plan, 200, rng, 1, Clock()) for _ in range(200)]
     exact = system(name).log_evidence
     assert not list(calibration_faults(z_scores(runs, exact)))
     assert abs(bias_in_errors(runs, exact)) < 4.0
@@ -76,8 +84,13 @@ def test_calibration_sees_planted_bugs():
     plan, _ = frozen("gaussian", 12, "hmc")
     rng, exact = np.random.default_rng(3), system("gaussian").log_evidence
     # tuning numbers of other rungs make it less precise, and nothing else
-    other = BetaSchedule(plan.betas, np.roll(plan.params, 3, axis=0), 0)
-    runs = [forward("ais", prior("gaussian"), other, 200, rng, 1, Clock()) for _ in range(100)]
+    tuning = replace(
+        plan.tuning,
+        step_sizes=np.roll(plan.tuning.step_sizes, 3, axis=0),
+        scales=np.roll(plan.tuning.scales, 3, axis=0),
+    )
+    other = replace(plan, tuning=tuning)
+    runs = [annealed_up("ais", prior("gaussian"), other, 200, rng, 1, Clock()) for _ in range(100)]
     assert abs(bias_in_errors(runs, exact)) < 4.0
     # an adaptive schedule that is not frozen: the best of three runs is no longer unbiased
     best = [
@@ -130,16 +143,16 @@ def test_errors_of_linked_sampling_are_the_real_ones():
 def test_errors_of_integration_are_the_real_ones():
     """60 repeats: standard error of the sd 0.09."""
     name = "beta_binomial"
-    plan, pilot = frozen(name, 11, "hmc")
+    rng = np.random.default_rng(1)
+    path = learn_path(movers(name), rng, lambda line: None, keep_states=True)
+    plan = freeze(movers(name), path, given_betas(11, path))
     rng, exact = np.random.default_rng(6), system(name).log_evidence
     runs = []
     for _ in range(60):
         owns = rng.spawn(11)
-        rungs = [_reference_task(prior(name), 400, 4, owns[0])(NEVER)]
+        rungs = [_reference_task(movers(name), 400, 4, owns[0])(NEVER)]
         rungs += [
-            _chain_task(prior(name), pilot, plan.betas[k], plan.params[k], 4, 20, 100, owns[k])(
-                NEVER
-            )
+            _chain_task(prior(name), plan, path, k, 4, 20, 100, owns[k])(NEVER)
             for k in range(1, 11)
         ]
         runs.append(integrate(plan.betas, rungs, "corrected", 0, 0.0))
@@ -238,8 +251,9 @@ def test_an_automatic_schedule_makes_the_weights_nearly_equal():
 
 
 def test_rungs_at_equal_distances_have_increments_of_equal_variance():
-    pilot = run_pilot(prior("long_path"), np.random.default_rng(0), "hmc", n_particles=1000)
-    betas = space_betas(pilot, 60)
+    kernel = on_all(HMC(), prior("long_path").path.dim)
+    learned = anneal(prior("long_path"), kernel, np.random.default_rng(0), n_particles=1000)
+    betas = space_betas(barrier_of(learned.alive), 60)
     path = system("long_path")
     h = 1e-4
     middle = 0.5 * (betas[1:] + betas[:-1])

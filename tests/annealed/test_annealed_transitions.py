@@ -1,7 +1,8 @@
-"""The compiled transitions keep pi_beta, weights are unbiased in both directions, bugs are seen."""
+"""Particles keep pi_beta, weights are unbiased in both directions, planted bugs are seen."""
 
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -9,16 +10,24 @@ import pytest
 from scipy import stats as sps
 from support.compiled_systems import prior, system
 
-from pymc_tempering.annealed import linked_importance_sampling as linked
-from pymc_tempering.annealed import particles, transition
+from pymc_tempering import HMC, KernelError, RandomWalkMetropolis
+from pymc_tempering.annealed import linked_chains as linked
+from pymc_tempering.annealed.carry import carry
 from pymc_tempering.annealed.particle_weights import log_mean, riemann_log_weights
-from pymc_tempering.annealed.particles import anneal, draw_particles, place, sweep
 from pymc_tempering.annealed.schedule import BetaSchedule
-from pymc_tempering.annealed.transition import SCALE, STEP, TRANSITIONS, pack, refresh_share
+from pymc_tempering.chain.particles import draw_particles, place, sweep
+from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.kernels import on_all, persistent
+from pymc_tempering.kernels.persistent import Persistent, refresh_share
 from pymc_tempering.references.compile import compile_model
 
 BETA = 0.4
-NAMES = list(TRANSITIONS)
+KERNELS = {
+    "hmc": partial(HMC, path_length=1.2),
+    "leapfrog": partial(HMC, max_steps=1),
+    "persistent": Persistent,
+    "metropolis": RandomWalkMetropolis,
+}
 STEPS = {"hmc": 0.7, "leapfrog": 1.0, "persistent": 0.8, "metropolis": 1.2}
 
 
@@ -28,57 +37,84 @@ def moments(beta):
     return mean, np.sqrt(variance)
 
 
-def schedule(name, betas, wrong=1.0):
+def compound(name, kernel=None):
+    return on_all(kernel or KERNELS[name](), moments(BETA)[0].size)
+
+
+def tuned(kernel, betas, step, scales):
+    """Schedule of a compound of one kernel with the same step size everywhere."""
+    steps = np.full((betas.size, 1), step)
+    covs = np.array([np.diag(scale**2) for scale in scales]) if kernel.dense else None
+    lengths = np.tile(kernel.options[0], (betas.size, 1))
+    return BetaSchedule(kernel, Tuning(betas, steps, scales, covs, lengths))
+
+
+def schedule(name, betas, wrong=1.0, kernel=None):
     """Schedule with the exact standard deviations, but for a factor `wrong`."""
     scales = wrong * np.array([moments(beta)[1] for beta in betas])
-    return BetaSchedule(betas, pack(name, np.full(betas.size, STEPS[name]), scales), 0)
+    return tuned(compound(name, kernel), betas, STEPS[name], scales)
 
 
-def at_equilibrium(n, beta=BETA, seed=1):
+def row_at(name, beta=BETA, kernel=None):
+    """Tuning numbers of a kernel at one beta."""
+    return schedule(name, np.array([0.0, beta, 1.0]), kernel=kernel).params[1]
+
+
+def at_equilibrium(n, name, beta=BETA, seed=1, kernel=None):
     """Particles drawn from pi_beta exactly."""
     rng = np.random.default_rng(seed)
     mean, sd = moments(beta)
-    return place(prior("gaussian"), mean + sd * rng.normal(size=(n, mean.size)), rng)
+    xs = mean + sd * rng.normal(size=(n, mean.size))
+    return place(prior("gaussian"), compound(name, kernel), xs, rng)
+
+
+def momenta(group):
+    return group.scratch[:, 0]
 
 
 def faults_of_law(group, beta=BETA):
-    """Sentences where states and momenta are not those of pi_beta and a standard normal.
+    """Sentences where states and carried momenta are not those of pi_beta and a standard normal.
 
-    Kolmogorov-Smirnov tests and z-tests of the variance at 1e-4 each, 8 in all: false alarm 1e-3.
+    Kolmogorov-Smirnov tests, z-tests of the variance and of the product of a state with its
+    momentum at 1e-4 each, 10 in all: false alarm 1e-3.
     """
     mean, sd = moments(beta)
-    n = len(group.xs)
-    columns = [(group.xs - mean) / sd, group.momenta]
-    for name, columns_of in zip(("state", "momentum"), columns, strict=True):
+    n = group.n
+    columns = {"state": (group.xs - mean) / sd}
+    if group.kernel.carries:
+        columns["momentum"] = momenta(group)
+    for name, columns_of in columns.items():
         for i, column in enumerate(columns_of.T):
             if sps.kstest(column, "norm").pvalue < 1e-4:
                 yield f"{name} {i} has another law"
             if abs(column.var() - 1.0) > 3.9 * np.sqrt(2.0 / n):
                 yield f"variance of {name} {i} is {column.var():.3f}"
+    if group.kernel.carries:
+        product = np.mean(columns["state"] * columns["momentum"], axis=0)
+        if np.max(np.abs(product)) > 3.9 / np.sqrt(n):
+            yield f"state and momentum depend on each other: {product}"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", KERNELS)
 def test_transition_keeps_its_law(name):
-    group = at_equilibrium(10_000)
-    row = schedule(name, np.array([0.0, BETA, 1.0])).params[1]
+    group = at_equilibrium(10_000, name)
     start = group.xs.copy()
-    sweep(group, BETA, row, 5)
+    sweep(group, BETA, row_at(name), 5)
     assert not list(faults_of_law(group))
     moved = np.mean(np.abs(group.xs - start) > 1e-12)
     assert moved > 0.9  # it does something
-    # values and gradients are those of the state
-    again = place(prior("gaussian"), group.xs, np.random.default_rng(0))
+    again = place(prior("gaussian"), group.kernel, group.xs, np.random.default_rng(0))
     np.testing.assert_array_equal(group.values, again.values)
-    np.testing.assert_array_equal(group.grads, again.grads)
+    if group.kernel.uses_gradient:
+        np.testing.assert_array_equal(group.grads, again.grads)
 
 
 @pytest.mark.parametrize("name", ["hmc", "persistent"])
 def test_transition_forgets_where_it_began(name):
     """From prior draws the law of pi_beta is reached."""
-    group = draw_particles(prior("gaussian"), 5_000, np.random.default_rng(2))
-    row = schedule(name, np.array([0.0, BETA, 1.0])).params[1]
+    group = draw_particles(prior("gaussian"), compound(name), 5_000, np.random.default_rng(2))
     assert list(faults_of_law(group))
-    sweep(group, BETA, row, 30)
+    sweep(group, BETA, row_at(name), 30)
     assert not list(faults_of_law(group))
 
 
@@ -86,93 +122,84 @@ def test_half_of_the_momentum_power_is_renewed_per_unit_of_time():
     for step in (0.05, 0.2, 0.5):
         gamma = refresh_share(step)
         assert (1.0 - gamma) ** (1.0 / step) == pytest.approx(0.5)
-        row = pack("persistent", np.array([step]), np.ones((1, 2)))[0]
+        row = compound("persistent").pack(np.array([step]), np.ones(2), None)
         # v' = -keep v + ...: the correlation over a unit of time is sqrt(1/2) in size
-        assert row[transition.KEEP] ** (1.0 / step) == pytest.approx(np.sqrt(0.5))
+        assert row[persistent.KEEP] ** (1.0 / step) == pytest.approx(np.sqrt(0.5))
 
 
-# Bugs are planted into the interpreted source of the compiled functions.
+# Bugs are planted into the source text of the compiled kernel.
+BUGS = {
+    "the misprint of HAIS": ("np.sqrt(1.0 - keep * keep)", "1.0 - keep * keep", "momentum"),
+    "no Metropolis": ("if rng.random() < info[ACCEPTANCE]:", "if True:", "state"),
+    "momentum not turned after a rejection": (
+        "momentum[i] = start_v[i]", "momentum[i] = -start_v[i]", "depend on each other",
+    ),
+    "another beta": ("set_force(point, beta,", "set_force(point, 0.3 * beta + 0.6,", "state"),
+    "turned twice": ("-keep * momentum[i]", "keep * momentum[i]", None),
+}  # fmt: skip
 
 
-def refresh_with_the_misprint(momentum, keep, rng):
-    momentum[:] = -keep * momentum + (1.0 - keep**2) * rng.standard_normal(momentum.size)
+@cache
+def planted(bug):
+    """Persistent kernel with a bug in its source."""
+    right, wrong, _ = BUGS[bug]
+    source = Path(persistent.__file__).read_text()
+    assert source.count(right) == 1
+    namespace = {"__name__": "planted"}
+    exec(compile(source.replace(right, wrong), bug, "exec"), namespace)
+    return namespace["Persistent"]()
 
 
-def refresh_without_the_sign(momentum, keep, rng):
-    momentum[:] = keep * momentum + np.sqrt(1.0 - keep**2) * rng.standard_normal(momentum.size)
+@pytest.mark.parametrize("bug", [bug for bug, (*_, fault) in BUGS.items() if fault is not None])
+def test_law_sees_a_planted_bug(bug):
+    """With large steps, so that a part of them is rejected."""
+    fault = BUGS[bug][-1]
+    kernel = planted(bug)
+    group = at_equilibrium(10_000, "persistent", kernel=kernel)
+    row = compound("persistent", kernel).pack(np.array([1.7]), moments(BETA)[1], None)
+    sweep(group, BETA, row, 5)
+    found = list(faults_of_law(group))
+    assert any(fault in sentence for sentence in found)
+    right = at_equilibrium(10_000, "persistent")
+    sweep(right, BETA, row, 5)
+    assert not list(faults_of_law(right))
 
 
-def always_accept(density, point, momentum, beta, params, scratch, rng, totals):
-    """One leapfrog step without Metropolis."""
-    half = 0.5 * params[STEP] * params[SCALE:]
-    momentum += half * (point.grads[0] + beta * point.grads[1])
-    point.x[:] += 2.0 * half * momentum
-    particles.evaluate_rows(
-        prior("gaussian").path.density, point.x[None], point.values[None], point.grads[None],
-        np.empty((0, 0)),
-    )  # fmt: skip
-    momentum += half * (point.grads[0] + beta * point.grads[1])
-    momentum *= -1.0
+def test_a_momentum_that_turns_back_moves_less():
+    """The law cannot see it, the distance does."""
 
-
-def planted(monkeypatch, **bugs):
-    """Let `sweep` and `anneal` run interpreted, with other functions in the transition."""
-    for name, bug in bugs.items():
-        monkeypatch.setattr(transition, name, bug)
-    monkeypatch.setattr(particles, "move", transition.move.py_func)
-    monkeypatch.setattr(particles, "_sweep", particles._sweep.py_func)
-    monkeypatch.setattr(particles, "_anneal", particles._anneal.py_func)
-
-
-@pytest.mark.parametrize(
-    ("bug", "fault"),
-    [
-        ({"refresh": refresh_with_the_misprint}, "momentum"),
-        ({"leapfrog": always_accept}, "state"),
-    ],
-)
-def test_law_sees_a_planted_bug(bug, fault, monkeypatch):
-    planted(monkeypatch, **bug)
-    group = at_equilibrium(2_000)
-    sweep(group, BETA, schedule("persistent", np.array([0.0, BETA, 1.0])).params[1], 5)
-    assert any(fault in sentence for sentence in faults_of_law(group))
-
-
-def test_a_momentum_that_turns_back_moves_less(monkeypatch):
-    """The sign of step 4 undoes that of step 3; the law cannot see it, the distance does."""
-
-    def distance(n):
-        group = at_equilibrium(n)
+    def distance(kernel):
+        group = at_equilibrium(4_000, "persistent", kernel=kernel)
         start = group.xs.copy()
-        row = pack("persistent", np.array([0.15]), moments(BETA)[1][None])[0]
+        row = group.kernel.pack(np.array([0.15]), moments(BETA)[1], None)
         sweep(group, BETA, row, 8)
         return np.mean(((group.xs - start) / moments(BETA)[1]) ** 2)
 
-    right = distance(4_000)
-    planted(monkeypatch, refresh=refresh_without_the_sign)
-    assert distance(500) < 0.5 * right
+    assert distance(planted("turned twice")) < 0.5 * distance(Persistent())
 
 
 # From each rung down to the next the weights have finite variance, with room.
 LADDER = np.array([0.0, 0.012, 0.025, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
-REPEATS = {"metropolis": 12}
+REPEATS = {"metropolis": 12, "leapfrog": 3}
 
 
 def log_weights(name, n, down=False, rungs=None, seed=3):
     """Log weights along a short ladder, up from the prior or down from the exact posterior."""
-    # One random walk step a rung leaves the weights of harmonic means: of infinite variance.
+    # One short step a rung leaves the weights of harmonic means: of infinite variance.
     plan = rungs or schedule(name, np.repeat(LADDER, REPEATS.get(name, 1)), wrong=0.8)
+    own = plan.reversed() if down else plan
+    kernel = own.kernel.kernels[0]
     group = (
-        at_equilibrium(n, 1.0, seed)
+        at_equilibrium(n, name, 1.0, seed, kernel)
         if down
-        else draw_particles(prior("gaussian"), n, np.random.default_rng(seed))
+        else draw_particles(prior("gaussian"), own.kernel, n, np.random.default_rng(seed))
     )
     top = plan.betas.size - 1
     log_w, sums = np.zeros(n), np.zeros((top + 1, 3))
     sums[:, 0] = -np.inf
     trace = np.zeros((n, top))
-    anneal(group, plan.betas, plan.params, 0, 2, log_w, sums, down=down, trace=trace)
-    anneal(group, plan.betas, plan.params, 2, top, log_w, sums, down=down, trace=trace)
+    for first, last in ((0, 2), (2, top)):
+        carry(group, plan.betas, own.params, first, last, log_w, sums, down=down, trace=trace)
     return log_w, sums, trace, plan.betas[::-1] if down else plan.betas
 
 
@@ -183,7 +210,7 @@ def bias_in_errors(log_w, exact):
 
 
 @pytest.mark.parametrize("down", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", KERNELS)
 def test_weights_are_unbiased_and_their_logarithms_are_not(name, down):
     """|z| < 4 each: false alarm 6e-5; the logarithm is off by more than 10 errors."""
     n = 8_000
@@ -206,40 +233,36 @@ def test_where_the_path_is_cut_does_not_change_the_draws(down):
     """Pieces are cut by the clock; same seeds must give the same numbers all the same."""
     plan, results = schedule("persistent", LADDER), []
     for cuts in ([0, 8], [0, 1, 2, 3, 8]):
-        group = at_equilibrium(10, 1.0)
+        group = at_equilibrium(10, "persistent", 1.0)
         log_w, sums = np.zeros(10), np.full((9, 3), -np.inf)
         for first, last in pairwise(cuts):
-            anneal(group, plan.betas, plan.params, first, last, log_w, sums, down=down)
+            carry(group, plan.betas, plan.params, first, last, log_w, sums, down=down)
         results.append(log_w)
     np.testing.assert_array_equal(*results)
-    links = []
+    plan, links = schedule("hmc", LADDER), []
     for cuts in ([1, 9], [1, 2, 5, 9]):
         rng = np.random.default_rng(9)
-        group, log_r = linked.start_links(prior("gaussian"), 10, 4, plan.betas, rng)
+        group, log_r = linked.start_links(prior("gaussian"), plan, 10, 4, rng)
         for first, last in pairwise(cuts):
-            linked.link_rungs(group, plan, first, last, 4, log_r)
+            linked.link_rungs(group, plan, plan.reversed(), first, last, 4, log_r)
         links.append(log_r)
     np.testing.assert_array_equal(*links)
 
 
-def test_unbiasedness_sees_planted_bugs(monkeypatch):
-    exact, n = system("gaussian").log_evidence, 1_200
+def test_unbiasedness_sees_planted_bugs():
+    exact, n = system("gaussian").log_evidence, 8_000
     plan = schedule("persistent", LADDER, wrong=0.8)
-    right = plan.betas.copy()
-    planted(monkeypatch)
-    real_move = particles.move
-
-    def late(density, point, momentum, beta, *rest):
-        k = int(np.argmin(np.abs(right - beta)))
-        real_move(density, point, momentum, right[k - 1] if k else 0.0, *rest)
-
-    monkeypatch.setattr(particles, "move", late)  # beta off by one
-    assert abs(bias_in_errors(log_weights("persistent", n, rungs=plan)[0], exact)) > 4.0
-    monkeypatch.setattr(particles, "move", real_move)
-    plan = BetaSchedule(plan.betas, pack("leapfrog", np.full(9, 1.5), plan.params[:, SCALE:]), 0)
-    assert abs(bias_in_errors(log_weights("leapfrog", n, rungs=plan)[0], exact)) < 4.0
-    monkeypatch.setattr(transition, "leapfrog", always_accept)  # no Metropolis
-    assert abs(bias_in_errors(log_weights("leapfrog", n, rungs=plan)[0], exact)) > 4.0
+    assert abs(bias_in_errors(log_weights("persistent", n, rungs=plan)[0], exact)) < 4.0
+    late = np.concatenate([LADDER[:1], LADDER[:-1]])  # each move at the beta of the rung before
+    group = draw_particles(prior("gaussian"), plan.kernel, n, np.random.default_rng(3))
+    log_w = np.zeros(n)
+    for k in range(LADDER.size - 1):
+        log_w += (LADDER[k + 1] - LADDER[k]) * group.log_ratio
+        sweep(group, max(late[k + 1], 1e-9), plan.params[k + 1])
+    assert abs(bias_in_errors(log_w, exact)) > 4.0
+    for bug in ("no Metropolis", "another beta"):
+        wrong = tuned(compound("persistent", planted(bug)), LADDER, 1.5, plan.tuning.scales)
+        assert abs(bias_in_errors(log_weights("persistent", n, rungs=wrong)[0], exact)) > 4.0
 
 
 def test_linked_estimates_are_unbiased():
@@ -248,9 +271,9 @@ def test_linked_estimates_are_unbiased():
     exact = system("gaussian").log_evidence
 
     def log_r(length, n):
-        group, log_r = linked.start_links(prior("gaussian"), n, length, plan.betas, rng)
+        group, log_r = linked.start_links(prior("gaussian"), plan, n, length, rng)
         for first in range(1, 4):
-            linked.link_rungs(group, plan, first, first + 1, length, log_r)
+            linked.link_rungs(group, plan, plan.reversed(), first, first + 1, length, log_r)
         return log_r
 
     for length in (1, 2, 5):
@@ -262,11 +285,18 @@ def test_linked_estimates_are_unbiased():
 def test_links_that_ignore_their_weights_are_seen():
     rng = np.random.default_rng(5)
     plan = schedule("hmc", np.array([0.0, 0.5, 1.0]))
-    _, log_r = linked.start_links(prior("gaussian"), 8_000, 5, plan.betas, rng)
-    group = draw_particles(prior("gaussian"), 8_000, rng)  # planted bug
+    _, log_r = linked.start_links(prior("gaussian"), plan, 8_000, 5, rng)
+    group = draw_particles(prior("gaussian"), plan.kernel, 8_000, rng)  # planted bug
     for first in (1, 2):
-        linked.link_rungs(group, plan, first, first + 1, 5, log_r)
+        linked.link_rungs(group, plan, plan.reversed(), first, first + 1, 5, log_r)
     assert abs(bias_in_errors(log_r, system("gaussian").log_evidence)) > 4.0
+
+
+def test_a_kernel_without_a_known_reversal_is_named():
+    from pymc_tempering import NUTS
+
+    with pytest.raises(KernelError, match="reversal in time of the kernel 'nuts' is not known"):
+        on_all(NUTS(), 2).reversed()
 
 
 @cache
@@ -280,11 +310,10 @@ def half_dead():
 
 def test_particles_of_zero_likelihood_weigh_nothing():
     n = 2_000
-    group = draw_particles(half_dead(), n, np.random.default_rng(6))
-    betas = np.array([0.0, 0.5, 1.0])
-    params = pack("hmc", np.full(3, 0.5), np.ones((3, 1)))
+    plan = tuned(on_all(HMC(path_length=1.2), 1), np.array([0.0, 0.5, 1.0]), 0.5, np.ones((3, 1)))
+    group = draw_particles(half_dead(), plan.kernel, n, np.random.default_rng(6))
     log_w, sums = np.zeros(n), np.full((3, 3), -np.inf)
-    anneal(group, betas, params, 0, 2, log_w, sums)
+    carry(group, plan.betas, plan.params, 0, 2, log_w, sums)
     assert set(np.unique(log_w)) == {-np.inf, 0.0}
     share = np.mean(log_w == 0.0)
     assert abs(share - 0.5) < 4.0 * 0.5 / np.sqrt(n)

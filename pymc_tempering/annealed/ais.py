@@ -177,8 +177,6 @@ def hais(
     >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
     True
     """
-    model = find_model(model)
-    check_continuous(model, "hais")
     return _annealed(
         "hais", model, n_particles, betas, "persistent", cores, random_seed, progressbar
     )
@@ -198,6 +196,9 @@ def _annealed(
     check_whole(1, cores=cores)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
+    model = find_model(model)
+    if method == "hais":
+        check_continuous(model, method)
     with status_line(progressbar) as report:
         movers = compile_movers(model, transition, report)
         clock = Clock()

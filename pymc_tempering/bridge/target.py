@@ -13,7 +13,7 @@ from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.unconstrain import unconstrained_draws
-from pymc_tempering.references.prior import evaluate
+from pymc_tempering.references.prior import evaluate_draws
 
 STORED_LOG_DENSITY = ("lp", "logp")
 """Statistics in which samplers keep the log density of a draw."""
@@ -62,10 +62,12 @@ class Target:
         """Log reference and log ratio at states, shape (n, d); no ratio outside of a period."""
         blocks = [b for b in np.array_split(x, max(1, min(self.cores, len(x) // 100))) if len(b)]
         if len(blocks) < 2:
-            values = [evaluate(self.path, x, mixture)]
+            values = [evaluate_draws(self.path, x, mixture)]
         else:
             with ThreadPoolExecutor(len(blocks)) as pool:
-                values = list(pool.map(lambda block: evaluate(self.path, block, mixture), blocks))
+                values = list(
+                    pool.map(lambda block: evaluate_draws(self.path, block, mixture), blocks)
+                )
         reference, ratio = (np.concatenate(part) for part in zip(*values, strict=True))
         if self.path.circular.size:
             ratio[self.outside(x)] = -np.inf

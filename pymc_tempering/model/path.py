@@ -32,7 +32,7 @@ from pymc_tempering.exceptions import DiscreteVariableError, GradientError, Mode
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.compiled import adapt_density, object_mode
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
-from pymc_tempering.model.terms import Split, split_log_density, split_model
+from pymc_tempering.model.terms import Terms, find_terms, reference_and_ratio
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Path:
         Compiled `density(x, values, grads)`; writes into `values` (2,) and `grads` (2, d).
     circular : array of int
         Raveled indices that live on a circle and are wrapped to [-pi, pi).
-    split : Split
+    terms : Terms
         Which terms are tempered, and which priors have a stand-in.
     has_gradient : bool
         Whether the density gives gradients, of some variables at least.
@@ -57,7 +57,7 @@ class Path:
     layout: Layout
     density: Callable
     circular: np.ndarray
-    split: Split = field(default_factory=lambda: Split(()))
+    terms: Terms = field(default_factory=lambda: Terms(()))
     has_gradient: bool = True
 
     @property
@@ -143,7 +143,7 @@ def _circular_indices(model: pm.Model, layout: Layout) -> np.ndarray:
 
 
 def raveled_graphs(
-    model: pm.Model, layout: Layout, split: Split, moved: Collection[str]
+    model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str]
 ) -> tuple[Variable, list[Variable]]:
     """Graphs of log_reference and log_ratio in terms of one raveled vector.
 
@@ -168,8 +168,8 @@ def raveled_graphs(
         if isinstance(value.type, XTensorType):  # of pm.dims
             piece = as_xtensor(piece, dims=value.type.dims)
         replacements[value] = piece
-    log_reference, log_ratio = split_log_density(model, split)
-    log_reference = log_reference + log_orderings_of(model, layout.shapes, split.wide)
+    log_reference, log_ratio = reference_and_ratio(model, terms)
+    log_reference = log_reference + log_orderings_of(model, layout.shapes, terms.wide)
     slopes = [
         _binary_slope(model, rv)
         for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
@@ -221,14 +221,14 @@ def compile_path(
     *,
     gradient: Collection[str] | None = None,
     values: bool = False,
-    split: Split | None = None,
+    terms: Terms | None = None,
 ) -> Path:
     """Compile the path from the prior of a PyMC model to its posterior.
 
     Parameters
     ----------
     model : pymc.Model
-    split : Split, optional
+    terms : Terms, optional
         By default all observed terms and potentials are tempered, and all priors drawn from.
     gradient : collection of str, optional
         Value variables that a kernel needs gradients of; by default all, which must be
@@ -260,13 +260,13 @@ def compile_path(
                 "them (pm.Mixture, or pmx.marginalize of pymc-extras), or sample with kernels "
                 "that can move them."
             )
-    split = split_model(model) if split is None else split
-    x, outputs = raveled_graphs(model, layout, split, gradient)
+    terms = find_terms(model) if terms is None else terms
+    x, outputs = raveled_graphs(model, layout, terms, gradient)
     with model:  # so that PyMC honors model.check_bounds
         alone = _compile([x], outputs) if values or not gradient else None
         full = _compile([x], [*outputs, *gradients(outputs, x)]) if gradient else None
     density = adapt_density(full, alone)
-    return Path(model, layout, density, _circular_indices(model, layout), split, bool(gradient))
+    return Path(model, layout, density, _circular_indices(model, layout), terms, bool(gradient))
 
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:

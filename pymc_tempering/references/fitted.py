@@ -7,10 +7,7 @@ import numpy as np
 
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.mixture import Mixture, nearest_component
-from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.prior import Prior
-
-__all__ = ["Fitted", "fit_mixture", "nearest_component"]
 
 
 @dataclass(frozen=True)

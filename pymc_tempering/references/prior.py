@@ -147,10 +147,10 @@ def compile_prior(path: Path) -> Prior:
         A prior without random draws (a custom distribution that has none, `pm.ICAR`).
     """
     model = path.model
-    check_proper(rv for rv in model.free_RVs if rv.name not in path.split.wide)
+    check_proper(rv for rv in model.free_RVs if rv.name not in path.terms.wide)
     plain = [
         out.values if isinstance(out.type, XTensorType) else out
-        for out in forward_graph(model, path.split.wide)
+        for out in forward_graph(model, path.terms.wide)
     ]
     outputs = [out.astype("float64") for out in freeze_shared(plain)]
     rngs = find_rng_nodes(outputs)
@@ -178,7 +178,7 @@ def undrawable(path: Path) -> tuple[str, ...]:
     """Free variables whose prior cannot be drawn from, given draws of those before them."""
     names: list[str] = []
     for i, rv in enumerate(path.model.free_RVs):
-        [graph] = freeze_shared([forward_graph(path.model, (*path.split.wide, *names))[i]])
+        [graph] = freeze_shared([forward_graph(path.model, (*path.terms.wide, *names))[i]])
         try:
             pytensor.function([], graph, mode="FAST_COMPILE", on_unused_input="ignore")()
         except NotImplementedError:
@@ -186,7 +186,7 @@ def undrawable(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def evaluate(
+def evaluate_draws(
     path: Path, draws: np.ndarray, mixture: np.ndarray = NO_MIXTURE
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evaluate log_reference and log_ratio, each of shape (n,), at draws of shape (n, d)."""

@@ -13,7 +13,7 @@ from support.small_models import X, covariance, downstream, mean_only, zoo
 from pymc_tempering import ModelError, TemperingWarning
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.model.path import Layout, compile_path
-from pymc_tempering.references.prior import compile_prior, evaluate
+from pymc_tempering.references.prior import compile_prior, evaluate_draws
 from pymc_tempering.references.prior_checks import check_reference
 
 MODELS = {"zoo": zoo, "covariance": covariance, "downstream": downstream}
@@ -138,7 +138,7 @@ def overlap(name, n=4000):
     draws = drawn(name)
     fit = draws[: n // 2]
     q = stats.multivariate_normal(fit.mean(axis=0), 0.5 * np.cov(fit, rowvar=False))
-    log_reference, _ = evaluate(path, draws[n // 2 :])
+    log_reference, _ = evaluate_draws(path, draws[n // 2 :])
     weights = np.exp(q.logpdf(draws[n // 2 :]) - log_reference)
     return weights.mean(), weights.std() / np.sqrt(len(weights))
 
@@ -162,7 +162,7 @@ def test_a_variable_downstream_of_an_observed_one_gets_the_observed_value():
     assert abs(b.var() - 1.0) * np.sqrt(len(b) / 2) < 4.0
     exact = stats.norm.logpdf(2.0, 0.0, np.hypot(1.0, 0.5))
     exact += stats.norm.logpdf(1.2, 2.0, np.hypot(0.7, 0.4))
-    weights = np.exp(evaluate(path, draws)[1])
+    weights = np.exp(evaluate_draws(path, draws)[1])
     error = weights.std() / weights.mean() / np.sqrt(len(weights))
     assert abs(np.log(weights.mean()) - exact) < 4.0 * error
 
@@ -174,14 +174,14 @@ def test_an_ordered_iid_prior_has_the_evidence_of_all_orderings():
         pm.Normal("y", x.sum(), 0.5, observed=1.0)
     prior = compile_prior(compile_path(model))
     draws = prior.draw(4000, prior.spawn(np.random.default_rng(3)))
-    _, log_ratio = evaluate(prior.path, draws)
+    _, log_ratio = evaluate_draws(prior.path, draws)
     exact = stats.norm.logpdf(1.0, 0.0, np.sqrt(3.25))
     weights = np.exp(log_ratio - exact)
     assert abs(weights.mean() - 1.0) < 4.0 * weights.std() / np.sqrt(4000)
     # By importance sampling from elsewhere, where a missing log k! is off by 1.79
     q = stats.multivariate_normal([-0.5, 0.0, 0.0], np.diag([1.0, 0.7, 0.7]))
     points = q.rvs(4000, random_state=4)
-    terms = np.array(evaluate(prior.path, points)).sum(axis=0) - q.logpdf(points)
+    terms = np.array(evaluate_draws(prior.path, points)).sum(axis=0) - q.logpdf(points)
     value = logsumexp(terms) - np.log(4000)
     weights = np.exp(terms - terms.max())
     error = weights.std() / weights.mean() / np.sqrt(4000)
@@ -221,7 +221,7 @@ def test_an_initval_never_matters():
     )
     draws = other.draw(50, other.spawn(np.random.default_rng(1)))
     np.testing.assert_array_equal(draws, prior.draw(50, prior.spawn(np.random.default_rng(1))))
-    np.testing.assert_array_equal(evaluate(other.path, draws), evaluate(path, draws))
+    np.testing.assert_array_equal(evaluate_draws(other.path, draws), evaluate_draws(path, draws))
 
 
 def test_the_data_are_those_of_when_the_path_was_compiled():

@@ -13,7 +13,7 @@ from pymc_tempering.kernels import on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.references.prior import evaluate
+from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.references.scales import FullScales, LowRankScales
 from pymc_tempering.sampling.side_runs import run_beside
 from pymc_tempering.warmup.warm_up import warm_up
@@ -49,7 +49,7 @@ def exact(name):
     """log Z at each rung, mean and variance of log_ratio there, and mean of x, by quadrature."""
     axis = np.linspace(-60.0, 60.0, 1201)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    log_reference, log_ratio = evaluate(prior().path, grid, MIXTURES[name].pack())
+    log_reference, log_ratio = evaluate_draws(prior().path, grid, MIXTURES[name].pack())
     step = 2 * np.log(axis[1] - axis[0])
     log_zs, means, variances = [], [], []
     for beta in BETAS:

@@ -7,8 +7,8 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.bridge import draw_alarms as checks
-from pymc_tempering.bridge.optimal import Bridge, bridge, fit_correlation
+from pymc_tempering.bridge import draw_alarms
+from pymc_tempering.bridge.optimal_bridge import Bridge, fit_bridge, fit_correlation
 from pymc_tempering.bridge.proposals import PROPOSALS
 from pymc_tempering.bridge.target import (
     Target,
@@ -131,12 +131,12 @@ def estimate_by_bridge(
     cores: int | None = None,
 ) -> Evidence:
     """Do as :func:`bridge_sampling`, but keep the warnings in the result alone."""
-    check_options(proposal, draws)
+    check_proposal(proposal, draws)
     target, states = find_target(idata, model, cores)
     return bridge_states(target, states, rng=rng, proposal=proposal, draws=draws, idata=idata)
 
 
-def check_options(proposal: str, draws: int | None) -> None:
+def check_proposal(proposal: str, draws: int | None) -> None:
     """Refuse an unknown proposal, and too few draws of it.
 
     Raises
@@ -177,16 +177,16 @@ def bridge_states(
         ratio, _ = density.log_ratio(target, states.reshape(-1, dim), log_target.ravel())
         ratios.append(ratio.reshape(n_chains, n_draws))
         proposed, share = density.log_ratio(target, density.draw(n, rng))
-        bridges.append(bridge(ratios[-1][:, used], proposed))
+        bridges.append(fit_bridge(ratios[-1][:, used], proposed))
         lost.append(share)
         n_evaluations += n * density.evaluations[0] + ratio.size * density.evaluations[1]
 
     pair, at_draws = (bridges[0], bridges[1]), (ratios[0], ratios[1])
-    messages = mismatch + checks.bridge_alarms(bridges)
+    messages = mismatch + draw_alarms.bridge_alarms(bridges)
     verdict, mcse = _judge(pair, at_draws, messages)
-    messages += checks.mixing_warnings(states, target.path.layout.label)
-    messages += checks.size_warnings(sum(one.ess for one in bridges))
-    messages += checks.lost_warnings(max(lost))
+    messages += draw_alarms.mixing_warnings(states, target.path.layout.label)
+    messages += draw_alarms.size_warnings(sum(one.ess for one in bridges))
+    messages += draw_alarms.lost_warnings(max(lost))
     shared = sum(one.proposal_variance for one in bridges) / 4
     return Evidence(
         log_z=(pair[0].log_z + pair[1].log_z) / 2.0,
@@ -227,7 +227,7 @@ def _judge(
         messages.append(disagreement_warning(pvalue))
         mcse = max(mcse, float(chains.std(ddof=1) / np.sqrt(chains.size)))
     difference = bridges[1].log_z - bridges[0].log_z
-    if apart := checks.halves_warning(difference, float(np.sqrt(own))):
+    if apart := draw_alarms.halves_warning(difference, float(np.sqrt(own))):
         verdict = "disagreed"
         messages += apart
         mcse = max(mcse, abs(difference))  # both may be off the same way

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from arviz_stats.base import array_stats
 
-from pymc_tempering.bridge.optimal import Bridge
+from pymc_tempering.bridge.optimal_bridge import Bridge
 from pymc_tempering.core.cycles import FloatArray
 
 MAX_RHAT = 1.01

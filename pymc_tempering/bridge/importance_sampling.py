@@ -9,7 +9,7 @@ import xarray as xr
 from arviz_stats.base import array_stats
 from scipy.special import logsumexp
 
-from pymc_tempering.bridge.bridge_sampling import check_options
+from pymc_tempering.bridge.bridge_sampling import check_proposal
 from pymc_tempering.bridge.draw_alarms import lost_warnings
 from pymc_tempering.bridge.proposals import PROPOSALS, Proposal, fit_t
 from pymc_tempering.bridge.target import (
@@ -129,7 +129,7 @@ def estimate_by_importance(
     cores: int | None = None,
 ) -> Evidence:
     """Do as :func:`importance_sampling`, but keep the warnings in the result alone."""
-    check_options(proposal, draws)
+    check_proposal(proposal, draws)
     target, states = find_target(idata, model, cores)
     some = states[:, :N_CHECKED]
     flat = some.reshape(-1, states.shape[2])

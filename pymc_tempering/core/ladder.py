@@ -123,6 +123,9 @@ class PathSample:
 N_FINE = 8
 """Points that each interval of the mixture is refined into, to measure the barrier."""
 
+MIN_RUNGS = 3
+"""Least number of rungs that are placed."""
+
 
 def fine_grid(betas: np.ndarray) -> np.ndarray:
     """Grid that refines `betas`, geometrically toward 0 in the first interval."""
@@ -131,7 +134,7 @@ def fine_grid(betas: np.ndarray) -> np.ndarray:
     return np.concatenate([[0.0], first, *rest])
 
 
-def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3) -> np.ndarray:
+def place_rungs(sample: PathSample, rungs_per_barrier: float) -> np.ndarray:
     """Inverse temperatures with equal rejection rates between neighbors.
 
     Parameters
@@ -140,8 +143,6 @@ def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3
     rungs_per_barrier : float
         Intervals per unit of the barrier Lambda, the sum of the rejection rates on a fine
         grid (Syed et al. 2022).
-    min_rungs : int, default 3
-        Smallest number of rungs.
 
     Returns
     -------
@@ -150,7 +151,7 @@ def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3
     grid = fine_grid(sample.betas)
     rejections = sample.rejections(grid)
     barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejections, 1e-12))])
-    n_rungs = max(min_rungs, int(np.ceil(rungs_per_barrier * barrier[-1])) + 1)
+    n_rungs = max(MIN_RUNGS, int(np.ceil(rungs_per_barrier * barrier[-1])) + 1)
     betas = np.interp(np.linspace(0.0, barrier[-1], n_rungs), barrier, grid)
     betas[0], betas[-1] = 0.0, 1.0
     return np.unique(betas)

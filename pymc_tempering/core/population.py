@@ -35,18 +35,18 @@ def next_beta(log_ratio: np.ndarray, beta: float, cess: float) -> float:
     return min(beta + float(np.exp(brentq(excess, low, high, xtol=1e-3))), 1.0)
 
 
-def systematic(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def systematic_resampling(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Resample systematically by log weights; returns indices, shape (n,)."""
     cumulative = np.cumsum(np.exp(log_w - log_w.max()))
     positions = (rng.random() + np.arange(log_w.size)) / log_w.size * cumulative[-1]
     return np.minimum(np.searchsorted(cumulative, positions, side="right"), log_w.size - 1)
 
 
-def multinomial(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def multinomial_resampling(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Resample independently by log weights; returns indices, shape (n,)."""
     cumulative = np.cumsum(np.exp(log_w - log_w.max()))
     positions = rng.random(log_w.size) * cumulative[-1]
     return np.minimum(np.searchsorted(cumulative, positions, side="right"), log_w.size - 1)
 
 
-RESAMPLING = {"systematic": systematic, "multinomial": multinomial}
+RESAMPLING = {"systematic": systematic_resampling, "multinomial": multinomial_resampling}

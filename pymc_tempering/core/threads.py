@@ -17,14 +17,14 @@ class Task[T](Protocol):
         """Return the result, or None if `stop` was set before the end."""
 
 
-def paced(total: int, stop: threading.Event, first: int = 1) -> Iterator[tuple[int, int]]:
+def paced(total: int, stop: threading.Event) -> Iterator[tuple[int, int]]:
     """Cut `range(total)` into pieces that take about `STEP_SECONDS` each; end when told to stop.
 
     Yields
     ------
     (start, end) of each piece.
     """
-    done, size = 0, first
+    done, size = 0, 1
     while done < total and not stop.is_set():
         end = min(done + size, total)
         began = perf_counter()

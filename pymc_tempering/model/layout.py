@@ -18,17 +18,13 @@ class Layout:
         Value variables, in the order of `model.value_vars`.
     shapes : tuple of tuple of int
         Their unconstrained shapes.
-    dtypes : tuple of str, optional
+    dtypes : tuple of str
         Theirs in the model; the raveled vector holds floats, whole numbers for integers.
     """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.dtypes:
-            object.__setattr__(self, "dtypes", ("float64",) * len(self.names))
+    dtypes: tuple[str, ...]
 
     @property
     def slices(self) -> tuple[slice, ...]:

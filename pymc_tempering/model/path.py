@@ -6,7 +6,7 @@ plus the potentials.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import lgamma
 
 import numpy as np
@@ -57,8 +57,8 @@ class Path:
     layout: Layout
     density: Callable
     circular: np.ndarray
-    terms: Terms = field(default_factory=lambda: Terms(()))
-    has_gradient: bool = True
+    terms: Terms
+    has_gradient: bool
 
     @property
     def dim(self) -> int:

@@ -78,7 +78,11 @@ class Axis:
         return nodes, weights
 
 
-POINT = Axis(np.zeros(1))
+ONE_POINT = Axis(np.zeros(1))
+"""Second coordinate of a density on a line."""
+
+GROWTH = 0.2
+"""Width of a panel far from all features, as a share of its distance from them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +92,7 @@ class TemperedGrid:
     Attributes
     ----------
     first, second : Axis
-        The coordinates u and v; `POINT` for a second one that is not there.
+        The coordinates u and v; `ONE_POINT` for a second one that is not there.
     log_prior : callable
         ``log_prior(u, v)``: normalized log density, broadcasting (n_u, 1) with (1, n_v).
     log_likelihood : callable
@@ -143,20 +147,18 @@ def mean_and_variance(values: FloatArray, probabilities: FloatArray) -> tuple[fl
     return mean, float(np.sum((values - mean) ** 2 * probabilities))
 
 
-def graded_edges(
-    lower: float, upper: float, centers: FloatArray, scales: FloatArray, ratio: float = 0.2
-) -> FloatArray:
+def graded_edges(lower: float, upper: float, centers: FloatArray, scales: FloatArray) -> FloatArray:
     """Panel borders that resolve features at several places and scales.
 
-    Panels are half a scale wide up to ten scales from a center, and from there on `ratio`
+    Panels are half a scale wide up to ten scales from a center, and from there on `GROWTH`
     times their distance from it.
     """
     parts = [np.linspace(lower, upper, 49)]
     for center, scale in zip(centers, scales, strict=True):
         reach = max((upper - lower) / (10.0 * scale), 1.0)
-        steps = int(np.ceil(np.log(reach) / np.log1p(ratio)))
+        steps = int(np.ceil(np.log(reach) / np.log1p(GROWTH)))
         offsets = scale * np.concatenate(
-            [np.arange(0.0, 10.0, 0.5), 10.0 * (1.0 + ratio) ** np.arange(steps + 1)]
+            [np.arange(0.0, 10.0, 0.5), 10.0 * (1.0 + GROWTH) ** np.arange(steps + 1)]
         )
         parts += [center - offsets, center + offsets]
     edges = np.unique(np.clip(np.concatenate(parts), lower, upper))

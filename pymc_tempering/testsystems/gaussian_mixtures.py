@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp, ndtr
 
 from pymc_tempering.testsystems.gauss_legendre import (
-    POINT,
+    ONE_POINT,
     Axis,
     TemperedGrid,
     graded_edges,
@@ -252,7 +252,7 @@ def _collinear(
 
     grid = TemperedGrid(
         _line_axis(positions, scales, prior_sd),
-        POINT if dim == 1 else _distance_axis(dim, scales, prior_sd),
+        ONE_POINT if dim == 1 else _distance_axis(dim, scales, prior_sd),
         log_prior,
         log_likelihood,
     )

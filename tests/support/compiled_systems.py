@@ -6,7 +6,7 @@ from pymc_tempering import testsystems
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.prior import compile_prior
 
-SIMPLE = {
+SYSTEMS = {
     "gaussian": testsystems.gaussian,
     "beta_binomial": testsystems.beta_binomial,
     "unidentifiable_binomial": testsystems.unidentifiable_binomial,
@@ -17,7 +17,7 @@ SIMPLE = {
 
 @cache
 def system(name):
-    return SIMPLE[name]()
+    return SYSTEMS[name]()
 
 
 @cache

@@ -18,7 +18,7 @@ from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, N
 # No symmetry in which a sign, an index or a factor could hide.
 MEAN, SD = np.array([1.0, -0.5]), np.array([2.0, 0.8])
 DATA, NOISE = np.array([-1.2, 0.9]), np.array([0.4, 0.7])
-EMPTY = np.array([], dtype=np.int64)
+NO_INDICES = np.array([], dtype=np.int64)
 
 
 @numba.njit(DENSITY_SIGNATURE)
@@ -74,7 +74,7 @@ def log_z(betas, wall=np.inf):
 class ToyPath:
     density: object = gaussian_density
     dim: int = 2
-    circular: np.ndarray = field(default_factory=lambda: EMPTY)
+    circular: np.ndarray = field(default_factory=lambda: NO_INDICES)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ SKEWED = np.log(np.array([3.0, 1.0, 2.0, 1.5, 2.5]) / 10.0)
 
 def make_plan(
     move="gibbs", *, kernel=None, density=gaussian_density, log_weights=None, log_zs=None,
-    betas=BETAS, wall=np.inf, circular=EMPTY,
+    betas=BETAS, wall=np.inf, circular=NO_INDICES,
 ):  # fmt: skip
     """Plan on a ladder that is exact unless `log_zs` says otherwise."""
     log_weights = np.zeros(len(betas)) if log_weights is None else log_weights

@@ -1,4 +1,4 @@
-"""Models of many kinds, small, for the tests of paths and of what users see."""
+"""Small models: all transforms in one, a covariance, a missing link, and a single mean."""
 
 import numpy as np
 import pymc as pm
@@ -10,7 +10,7 @@ Y = np.array([0.3, -0.2, 0.8, 1.1, 0.4, 1.9])
 COUNTS = np.array([3, 1, 6])
 
 
-def zoo(**initvals):
+def all_transforms(**initvals):
     """Transforms of all kinds, two likelihoods and a potential, data and deterministics."""
     with pm.Model(coords={"obs": np.arange(6), "kind": ["a", "b", "c"]}) as model:
         x = pm.Data("x", X, dims="obs")

@@ -54,7 +54,7 @@ class Bridge:
     n_unvisited: int
 
 
-def solve(log_ratio: FloatArray, proposed: FloatArray, share: float) -> float:
+def bridge_log_z(log_ratio: FloatArray, proposed: FloatArray, share: float) -> float:
     """Return the fixed point of the iteration of Meng & Wong (1996) for log Z.
 
     With r = target / proposal, s the share of posterior draws, and the optimal bridge function
@@ -97,16 +97,16 @@ def solve(log_ratio: FloatArray, proposed: FloatArray, share: float) -> float:
     return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-15, maxiter=500))
 
 
-def bridge(log_ratio: FloatArray, proposed: FloatArray) -> Bridge:
+def fit_bridge(log_ratio: FloatArray, proposed: FloatArray) -> Bridge:
     """Estimate log Z by the optimal bridge, with its error.
 
     The relative mean-squared error of Fruehwirth-Schnatter (2004, section 3.3),
 
         var(f1) / mean(f1)^2 / n2 + tau var(f2) / mean(f2)^2 / n1,
 
-    with f1 and f2 the two averaged functions of :func:`solve` and tau the autocorrelation time of
-    f2, the normalized spectral density at zero: here n1 / tau is the effective sample size of
-    Vehtari et al. (2021) over all chains, which falls where the chains' means differ.
+    with f1 and f2 the two averaged functions of :func:`bridge_log_z` and tau the autocorrelation
+    time of f2, the normalized spectral density at zero: here n1 / tau is the effective sample size
+    of Vehtari et al. (2021) over all chains, which falls where the chains' means differ.
 
     Parameters
     ----------
@@ -124,10 +124,10 @@ def bridge(log_ratio: FloatArray, proposed: FloatArray) -> Bridge:
         none = np.full(len(log_ratio), -np.inf)
         return Bridge(-np.inf, np.inf, np.inf, 1.0, 0.5, 0.0, 0.0, none, -none, 0.0, 0)
     share = effective_size(log_ratio) / (effective_size(log_ratio) + proposed.size)
-    log_z = solve(log_ratio.ravel(), proposed, share)
+    log_z = bridge_log_z(log_ratio.ravel(), proposed, share)
     f1, f2 = _averaged(log_ratio, proposed, share, log_z)
     ess = effective_size(f2)
-    chains = [solve(chain, proposed, share) for chain in log_ratio]
+    chains = [bridge_log_z(chain, proposed, share) for chain in log_ratio]
     errors = []
     for chain, own in zip(log_ratio, chains, strict=True):
         f = _averaged(chain, proposed, share, own)[1]

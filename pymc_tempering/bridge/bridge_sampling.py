@@ -22,10 +22,10 @@ from pymc_tempering.evidence.result import tell
 from pymc_tempering.model.check import find_model
 
 MAX_PVALUE = 1e-3
-"""p-value of the homogeneity test below which the chains are said to disagree."""
+"""p-value of the homogeneity test below which the chains disagree."""
 
 MIN_DRAWS = 20
-"""Draws of the proposal that are asked for at least."""
+"""Least number of draws of the proposal."""
 
 
 def bridge_sampling(
@@ -41,13 +41,13 @@ def bridge_sampling(
 
     A density that can be drawn from is fitted to half of the posterior draws (the first half of
     each chain), in the unconstrained space, and the optimal bridge leads from it to the other
-    half; then the halves change their roles, and the estimate is the mean of the two
+    half. Then the halves change roles, and the estimate is the mean of the two
     (``Evidence.halves``). The draws may come from ``pm.sample``, nutpie or ``pmt.sample``.
 
-    Posterior draws cannot tell what they missed: where all chains missed a mode the estimate is
-    short by the log of the share that they found, with a small error and a clean R-hat, unless
+    Posterior draws cannot tell what they missed. If all chains missed a mode, the estimate is too
+    low by the log of the share that they found, with a small error and a clean R-hat, unless
     draws of the proposal happen to find the mode. For posteriors that may have several modes
-    use :func:`pymc_tempering.sample`, or hold independent estimators against each other with
+    use :func:`pymc_tempering.sample`, or compare independent estimators with
     :func:`pymc_tempering.cross_check`.
 
     Parameters
@@ -75,8 +75,8 @@ def bridge_sampling(
         Fruehwirth-Schnatter (2004) (``cv`` in the R package bridgesampling), and at least the
         scatter between chains, or halves of the draws, that disagree ("disagreed"). It is infinite
         ("unchecked") where the densities hardly overlap, where the draws are worth fewer than 10
-        independent ones, where draws of the proposal find a region that the posterior draws left
-        out, and where the sampler stored another log density than the model's.
+        independent ones, where draws of the proposal find a region that the posterior draws
+        missed, and where the sampler stored another log density than the model's.
 
     Raises
     ------
@@ -115,9 +115,13 @@ def bridge_sampling(
     True
     """
     evidence = estimate_by_bridge(
-        idata, find_model(model), proposal=proposal, draws=draws, cores=cores,
+        idata,
+        find_model(model),
+        proposal=proposal,
+        draws=draws,
+        cores=cores,
         rng=np.random.default_rng(random_seed),
-    )  # fmt: skip
+    )
     return tell(evidence)
 
 
@@ -130,14 +134,14 @@ def estimate_by_bridge(
     draws: int | None = None,
     cores: int | None = None,
 ) -> Evidence:
-    """Do as :func:`bridge_sampling`, but keep the warnings in the result alone."""
+    """Do as :func:`bridge_sampling`, but give no warnings outside of the result."""
     check_proposal(proposal, draws)
     target, states = find_target(idata, model, cores)
     return bridge_states(target, states, rng=rng, proposal=proposal, draws=draws, idata=idata)
 
 
 def check_proposal(proposal: str, draws: int | None) -> None:
-    """Refuse an unknown proposal, and too few draws of it.
+    """Raise an error for an unknown proposal, or too few draws of it.
 
     Raises
     ------
@@ -196,7 +200,7 @@ def bridge_states(
         ess=sum(one.ess for one in bridges),
         per_chain=_chains(pair),
         per_chain_mcse=np.sqrt(_chain_variance(pair) + shared),
-        # The estimate by a half of the draws, which was fitted to the other.
+        # Each is the estimate by one half of the draws; its proposal was fitted to the other.
         halves=(bridges[1].log_z, bridges[0].log_z),
         warnings=tuple(messages),
         n_evaluations=n_evaluations,
@@ -207,7 +211,10 @@ def bridge_states(
 def _judge(
     bridges: tuple[Bridge, Bridge], ratios: tuple[np.ndarray, np.ndarray], messages: list[str]
 ) -> tuple[str, float]:
-    """Return verdict and error of the mean of two bridges; adds to the messages, which alarm."""
+    """Return verdict and error of the mean of two bridges.
+
+    Any entry of `messages` is an alarm, so that no error is stated. New warnings are appended.
+    """
     if messages or not all(np.isfinite(one.variance) for one in bridges):
         return "unchecked", np.inf
     own = sum(one.variance for one in bridges)
@@ -219,7 +226,7 @@ def _judge(
     verdict, mcse = "ok", float(np.sqrt(own + both) / 2.0)
     chains = _chains(bridges)
     df = np.full(chains.size, sum(one.ess for one in bridges) / chains.size - 1.0)
-    # Chains of one length and one law have one error: its mean over chains is the steadier one.
+    # Chains of equal length have the same error, so the mean over chains is less noisy.
     error = np.full(chains.size, np.sqrt(_chain_variance(bridges).mean()))
     pvalue = homogeneity_pvalue(chains, error, df)
     if pvalue < MAX_PVALUE:
@@ -230,7 +237,7 @@ def _judge(
     if apart := draw_alarms.halves_warning(difference, float(np.sqrt(own))):
         verdict = "disagreed"
         messages += apart
-        mcse = max(mcse, abs(difference))  # both may be off the same way
+        mcse = max(mcse, abs(difference))  # both may be off in the same direction
     return verdict, mcse
 
 

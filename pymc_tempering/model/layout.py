@@ -19,7 +19,7 @@ class Layout:
     shapes : tuple of tuple of int
         Their unconstrained shapes.
     dtypes : tuple of str
-        Theirs in the model; the raveled vector holds floats, whole numbers for integers.
+        Their types in the model. The raveled vector holds floats, with whole numbers for integers.
     """
 
     names: tuple[str, ...]
@@ -68,7 +68,7 @@ class Layout:
 
 
 def unconstrained_shapes(model: pm.Model) -> list[tuple[int, ...]]:
-    """Shapes of `model.value_vars`, without an initial point: initvals never matter here."""
+    """Shapes of `model.value_vars`, found without an initial point, so initvals do not matter."""
     static = [value.type.shape for value in model.value_vars]
     if all(size is not None for shape in static for size in shape):
         return [tuple(int(size) for size in shape) for shape in static]

@@ -48,9 +48,9 @@ class Path:
     circular : array of int
         Raveled indices that live on a circle and are wrapped to [-pi, pi).
     terms : Terms
-        Which terms are tempered, and which priors have a stand-in.
+        Which terms are tempered, and which priors are replaced by a wide law.
     has_gradient : bool
-        Whether the density gives gradients, of some variables at least.
+        Whether the density gives gradients with respect to at least some variables.
     """
 
     model: pm.Model
@@ -67,7 +67,7 @@ class Path:
 
     @property
     def fittable(self) -> bool:
-        """Whether a mixture of t's can stand for the posterior: all real, none on a circle."""
+        """Whether a mixture of t's can approximate the posterior: all real, none on a circle."""
         return self.circular.size == 0 and not any(self.layout.discrete)
 
 
@@ -114,7 +114,7 @@ def _is_iid_along_last_axis(rv: Variable) -> bool:
 def log_orderings_of(
     model: pm.Model, shapes: Sequence[tuple[int, ...]], without: Collection[str] = ()
 ) -> float:
-    """Log of the number of orderings that `ordered` leaves out of an i.i.d. prior: log k! each."""
+    """Log of the factor k! that normalizes each i.i.d. prior of k elements with `ordered`."""
     total = 0.0
     for rv, shape in zip(model.free_RVs, shapes, strict=True):
         if ordered_transform(model, rv) is None or rv.name in without:
@@ -150,8 +150,8 @@ def raveled_graphs(
     Parameters
     ----------
     moved : collection of str
-        Value variables that gradients are taken of; the others count as constants there. Binary
-        ones enter as real numbers.
+        Value variables that gradients are taken of; the others count as constants. Binary ones
+        are treated as real numbers.
 
     Returns
     -------
@@ -188,20 +188,24 @@ def stabilize(outputs: list[Variable]) -> list[Variable]:
     """Rewrite graphs into stable ones before gradients are taken, as PyMC does for its own.
 
     The gradient of log(sigmoid(x)) as it stands is 0 / 0 from |x| of 37 to 745 on, where draws from
-    a wide prior lie; that of its stable form, a softplus, is finite everywhere. What stops
-    gradients is an operation that does nothing else, and must not be rewritten away.
+    a wide prior lie; that of its stable form, a softplus, is finite everywhere. The rewriting must
+    not remove the operation that only stops gradients (`disconnected_grad`).
     """
     return list(
-        rewrite_graph(outputs, include=("canonicalize", "stabilize"), exclude=("local_view_op",),
-                      custom_rewrite=pregrad_inner_graphs)
-    )  # fmt: skip
+        rewrite_graph(
+            outputs,
+            include=("canonicalize", "stabilize"),
+            exclude=("local_view_op",),
+            custom_rewrite=pregrad_inner_graphs,
+        )
+    )
 
 
 def _binary_slope(model: pm.Model, rv: Variable) -> Variable:
     """Graph that is zero and has the gradient of a binary variable's own log probability.
 
-    That is the difference between its values at 1 and at 0: its graph is a switch, which has
-    none.
+    That gradient is the difference of the log probability at 1 and at 0. PyMC's own graph is a
+    switch, which has no gradient.
     """
     value = model.rvs_to_values[rv]
     [term] = model.logp(vars=[rv], sum=False)
@@ -229,7 +233,7 @@ def compile_path(
     ----------
     model : pymc.Model
     terms : Terms, optional
-        By default all observed terms and potentials are tempered, and all priors drawn from.
+        By default all observed terms and potentials are tempered.
     gradient : collection of str, optional
         Value variables that a kernel needs gradients of; by default all, which must be
         continuous.
@@ -243,11 +247,11 @@ def compile_path(
     Raises
     ------
     ModelError
-        No free variables; nothing observed; an ordered prior that is not i.i.d.
+        The model has no free variables or no data, or an ordered prior is not i.i.d.
     GradientError
-        A density without gradient.
+        The density has no gradient.
     DiscreteVariableError
-        Gradients of a discrete variable are asked for.
+        `gradient` is None and the model has discrete variables.
     """
     check_model(model)
     layout = model_layout(model)
@@ -275,12 +279,12 @@ def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
 
 
 def gradients(outputs: Sequence[Variable], x: Variable) -> list[Variable]:
-    """Gradients of outputs.
+    """Graphs of the gradients of scalar graphs with respect to x.
 
     Raises
     ------
     GradientError
-        There is none.
+        A gradient is not defined.
     """
     try:
         return [pytensor.grad(out, x, disconnected_inputs="ignore") for out in outputs]

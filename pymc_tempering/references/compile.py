@@ -1,4 +1,4 @@
-"""From a PyMC model to its compiled path and prior, checked at draws from there."""
+"""Compile a PyMC model into its path and its prior, and check both at draws from the prior."""
 
 from collections.abc import Callable, Collection
 
@@ -19,7 +19,7 @@ def compile_model(
     values: bool = False,
     terms: Terms | None = None,
 ) -> Prior:
-    """Compile the path of a model and its prior, and check it at draws from there.
+    """Compile the path of a model and its prior, and check both at draws from the prior.
 
     Parameters
     ----------
@@ -27,10 +27,11 @@ def compile_model(
     report : callable, optional
         Called with a line of progress.
     check : bool, default True
+        Whether to check.
     gradient : collection of str, optional
         Value variables that gradients are needed of; by default all, which must be continuous.
     values : bool, default False
-        Whether the density is also evaluated without gradients, and often.
+        Whether some kernel evaluates the density without its gradients.
     terms : Terms, optional
         Which terms of the model are tempered; by default all.
 

@@ -197,8 +197,8 @@ def _sum_of_squares_density(m: int) -> Callable[[FloatArray], FloatArray]:
         pieces = _add_square(pieces, degree)
 
     def density(s: FloatArray) -> FloatArray:
-        # A series keeps only absolute accuracy: not enough near zero, where there is a closed
-        # form, nor near m, where it may even come out negative and matters to nobody.
+        # A series has absolute accuracy only. That is not enough near zero, where there is a
+        # closed form. Near m it may be negative, but no mass is there.
         ball = np.exp(0.5 * m * np.log(np.pi / 4.0) - gammaln(0.5 * m)) * s ** (0.5 * m - 1.0)
         return np.where(s < 1.0, ball, np.maximum(_evaluate(pieces, s), 1e-300))
 

@@ -19,7 +19,7 @@ class Axis:
     Attributes
     ----------
     edges : ndarray of shape (n_panels + 1,)
-        Increasing panel borders; a single edge stands for a point of weight one.
+        Increasing panel borders; a single edge is a point of weight one.
     order : int
         Nodes per panel.
     """
@@ -43,7 +43,7 @@ class Axis:
         return np.ravel(self._half[:, None] * self._rule[1])
 
     def cdf(self, mass: FloatArray) -> Distribution:
-        """Distribution function of a density of which `mass` is the part at each node.
+        """Distribution function of a density, given its `mass` at each node.
 
         Inside a panel the density is the polynomial through its nodes, integrated exactly up
         to each node; monotone cubics join these points.
@@ -92,7 +92,7 @@ class TemperedGrid:
     Attributes
     ----------
     first, second : Axis
-        The coordinates u and v; `ONE_POINT` for a second one that is not there.
+        The coordinates u and v; `ONE_POINT` if there is no second one.
     log_prior : callable
         ``log_prior(u, v)``: normalized log density, broadcasting (n_u, 1) with (1, n_v).
     log_likelihood : callable

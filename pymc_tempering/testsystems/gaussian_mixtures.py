@@ -177,7 +177,7 @@ def twenty_modes(sigma: float = 0.1, weights: ArrayLike | None = None) -> TestSy
         pm.Potential("mixture", _log_mixture(x, TWENTY_MEANS, np.full(20, sigma), mixture))
 
     def log_likelihood(u: FloatArray, v: FloatArray) -> FloatArray:
-        # A running logaddexp spares an array of twenty grids.
+        # A running logaddexp needs no array of twenty grids.
         total = np.full(np.broadcast_shapes(u.shape, v.shape), -np.inf)
         for weight, (first, second) in zip(mixture, TWENTY_MEANS, strict=True):
             distance = (u - first) ** 2 + (v - second) ** 2

@@ -1,4 +1,4 @@
-"""Normal hierarchies: groups integrated in closed form, their common scale by quadrature."""
+"""Normal hierarchies: groups are integrated in closed form, their common scale by quadrature."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

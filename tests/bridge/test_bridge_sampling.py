@@ -298,9 +298,16 @@ def test_nuts_draws_end_to_end(mean_model, name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         idata = pm.sample(
-            400, tune=200, chains=2, cores=1, model=model, nuts_sampler=name, random_seed=1,
-            progressbar=False, quiet=True,
-        )  # fmt: skip
+            400,
+            tune=200,
+            chains=2,
+            cores=1,
+            model=model,
+            nuts_sampler=name,
+            random_seed=1,
+            progressbar=False,
+            quiet=True,
+        )
         with model:
             evidence = pmt.bridge_sampling(idata, random_seed=1)
             same = pmt.bridge_sampling(idata, random_seed=1)

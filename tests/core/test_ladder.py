@@ -119,10 +119,10 @@ def test_a_ladder_keeps_its_own_copy():
         ([0.1, 0.5, 1.0], "from beta = 0 to beta = 1"),
         ([0.0, 0.5, 0.9], "from beta = 0 to beta = 1"),
         ([1.0, 0.5, 0.0], "from beta = 0 to beta = 1"),
-        ([0.0], "two rungs at least"),
-        ([], "two rungs at least"),
-        ([[0.0, 1.0]], "two rungs at least"),
-        (0.5, "two rungs at least"),
+        ([0.0], "at least two rungs"),
+        ([], "at least two rungs"),
+        ([[0.0, 1.0]], "at least two rungs"),
+        (0.5, "at least two rungs"),
     ],
 )
 def test_betas_that_are_no_ladder_are_refused(betas, words):

@@ -68,10 +68,12 @@ def test_the_order_of_dimensions_does_not_matter(draws):
     model, layout, _, idata = draws
     names = [rv.name for rv in model.free_RVs]
     posterior = idata["posterior"].to_dataset()
-    turned = xr.Dataset({
-        name: posterior[name].transpose(..., "draw", "chain", *posterior[name].dims[2:])
-        for name in names
-    })  # fmt: skip
+    turned = xr.Dataset(
+        {
+            name: posterior[name].transpose(..., "draw", "chain", *posterior[name].dims[2:])
+            for name in names
+        }
+    )
     other = xr.DataTree.from_dict({"posterior": turned})
     np.testing.assert_array_equal(
         unconstrained_draws(other, model, layout),
@@ -96,8 +98,11 @@ def test_saved_values_are_read_where_there_are_any(small, group):
     saved = np.random.default_rng(2).normal(size=(2, 5))
     known = idata["posterior"].to_dataset().drop_vars("scale")
     extra = xr.Dataset({"scale_log__": (("chain", "draw"), saved)})
-    groups = {"posterior": known.merge(extra)} if group == "posterior" else {
-        "posterior": known, group: extra}  # fmt: skip
+    groups = (
+        {"posterior": known.merge(extra)}
+        if group == "posterior"
+        else {"posterior": known, group: extra}
+    )
     found = unconstrained_draws(xr.DataTree.from_dict(groups), model, layout)
     np.testing.assert_array_equal(found[..., 0], saved)
 

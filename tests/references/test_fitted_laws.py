@@ -75,9 +75,12 @@ class FirstOnly(Fitted):
 
     def draw(self, n, rngs):
         one = Mixture(
-            np.ones(1), self.components.means[:1], self.components.scales.first(1),
-            self.components.dofs[:1], self.components.prior_share,
-        )  # fmt: skip
+            np.ones(1),
+            self.components.means[:1],
+            self.components.scales.first(1),
+            self.components.dofs[:1],
+            self.components.prior_share,
+        )
         return Fitted(self.prior, one).draw(n, rngs)
 
 
@@ -109,8 +112,11 @@ def scores(name, kind=Fitted, seed=1):
     steps = cycles.tempering_steps[..., None]
     shares = ratio_z(cycles.visits, np.repeat(steps, BETAS.size, axis=2), 1 / BETAS.size)
     found = {
-        "log Z": curve, "log_ratio": np.append(at_rungs, visited), "draws": draws, "shares": shares
-    }  # fmt: skip
+        "log Z": curve,
+        "log_ratio": np.append(at_rungs, visited),
+        "draws": draws,
+        "shares": shares,
+    }
     return {part: float(np.abs(z).max()) for part, z in found.items()}
 
 

@@ -21,9 +21,11 @@ SCALES = LowRankScales(
     loadings=np.array([[[1.0]], [[0.4]]]) * _rng.normal(size=(2, DIM, RANK)),
 )
 DENSE = np.array(
-    [np.diag(sd**2) + loading @ loading.T
-     for sd, loading in zip(SCALES.sds, SCALES.loadings, strict=True)]
-)  # fmt: skip
+    [
+        np.diag(sd**2) + loading @ loading.T
+        for sd, loading in zip(SCALES.sds, SCALES.loadings, strict=True)
+    ]
+)
 MIXTURE = Mixture(
     weights=np.array([0.6, 0.4]),
     means=np.vstack([np.zeros(DIM), np.linspace(-2, 2, DIM)]),
@@ -37,9 +39,11 @@ def density(mixture, dense, xs):
     """Weighted t components by SciPy, shape (J, n)."""
     parts = zip(mixture.weights, mixture.means, dense, mixture.dofs, strict=True)
     return np.array(
-        [np.log(w) + stats.multivariate_t.logpdf(xs, mean, matrix, df=dof)
-         for w, mean, matrix, dof in parts]
-    )  # fmt: skip
+        [
+            np.log(w) + stats.multivariate_t.logpdf(xs, mean, matrix, df=dof)
+            for w, mean, matrix, dof in parts
+        ]
+    )
 
 
 def z_of_mean(values, expected):

@@ -97,9 +97,16 @@ SKEWED = np.log(np.array([3.0, 1.0, 2.0, 1.5, 2.5]) / 10.0)
 
 
 def make_plan(
-    move="gibbs", *, kernel=None, density=gaussian_density, log_weights=None, log_zs=None,
-    betas=BETAS, wall=np.inf, circular=NO_INDICES,
-):  # fmt: skip
+    move="gibbs",
+    *,
+    kernel=None,
+    density=gaussian_density,
+    log_weights=None,
+    log_zs=None,
+    betas=BETAS,
+    wall=np.inf,
+    circular=NO_INDICES,
+):
     """Plan on a ladder that is exact unless `log_zs` says otherwise."""
     log_weights = np.zeros(len(betas)) if log_weights is None else log_weights
     exact = log_z(betas, wall)
@@ -158,9 +165,14 @@ def _stale_values(density, point, beta, block, params, scratch, rng, info):
 def _planted(transition, target_accept=0.8):
     kernel = HMC(target_accept)
     return Kernel(
-        "bug", transition, kernel.n_scratch, kernel.pack, (_planted, (transition,)),
-        target_accept=0.8, uses_gradient=True,
-    )  # fmt: skip
+        "bug",
+        transition,
+        kernel.n_scratch,
+        kernel.pack,
+        (_planted, (transition,)),
+        target_accept=0.8,
+        uses_gradient=True,
+    )
 
 
 PLANTED = {

@@ -118,9 +118,14 @@ def repeated_trees(
         log_z = TOYS[toy].log_z(BETAS) + np.array(off)
     toy, ladder = TOYS[toy], (BETAS, log_z, LOG_WEIGHT)
     trace = simulate(
-        toy, *ladder, draws=draws, n_chains=n * chains, rho=rho, ladder_move=ladder_move,
+        toy,
+        *ladder,
+        draws=draws,
+        n_chains=n * chains,
+        rho=rho,
+        ladder_move=ladder_move,
         rng=np.random.default_rng(seed),
-    )  # fmt: skip
+    )
     sums = [cycle_sums(toy, *ladder, trace, chain, draws) for chain in range(n * chains)]
     parts = (sums[i : i + chains] for i in range(0, n * chains, chains))
     return [to_datatree(toy, *ladder, part) for part in parts]

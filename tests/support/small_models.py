@@ -17,8 +17,9 @@ def all_transforms(**initvals):
         half = pm.HalfNormal("half", 0.7, initval=initvals.get("half"))
         uniform = pm.Uniform("uniform", -1.0, 3.0)
         shares = pm.Dirichlet("shares", np.array([2.0, 3.0, 1.5]), dims="kind")
-        cuts = pm.Normal("cuts", 0.5, 1.2, shape=3, transform=transforms.ordered,
-                         initval=initvals.get("cuts"))  # fmt: skip
+        cuts = pm.Normal(
+            "cuts", 0.5, 1.2, shape=3, transform=transforms.ordered, initval=initvals.get("cuts")
+        )
         angle = pm.VonMises("angle", 0.4, 1.5)
         zero_sum = pm.ZeroSumNormal("zero_sum", sigma=0.9, shape=3)
         matrix = pm.Normal("matrix", half, 1.3, shape=(2, 2), initval=initvals.get("matrix"))

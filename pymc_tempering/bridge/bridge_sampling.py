@@ -9,7 +9,7 @@ import xarray as xr
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.bridge import draw_alarms
 from pymc_tempering.bridge.optimal_bridge import Bridge, fit_bridge, fit_correlation
-from pymc_tempering.bridge.proposals import PROPOSALS
+from pymc_tempering.bridge.proposals import PROPOSALS, Fit
 from pymc_tempering.bridge.target import (
     Target,
     check_log_density,
@@ -163,7 +163,7 @@ def bridge_states(
 ) -> Evidence:
     """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d).
 
-    ``idata`` is what they came from, if the log density stored there is to be compared.
+    ``idata`` is the DataTree that they came from, to compare the log density stored there.
     """
     fit = PROPOSALS[proposal](target)
     started = perf_counter()
@@ -173,6 +173,51 @@ def bridge_states(
     log_target = log_target.reshape(n_chains, n_draws)
     mismatch = [] if idata is None else stored_density_warnings(idata, log_target)
 
+    pair, at_draws, lost, n_evaluations = _bridge_both_ways(
+        target, states, log_target, fit, rng, draws
+    )
+    messages = mismatch + draw_alarms.bridge_alarms(list(pair))
+    verdict, mcse = _judge(pair, at_draws, messages)
+    messages += draw_alarms.mixing_warnings(states, target.path.layout.label)
+    messages += draw_alarms.size_warnings(sum(one.ess for one in pair))
+    messages += draw_alarms.lost_warnings(lost)
+    shared = sum(one.proposal_variance for one in pair) / 4
+    return Evidence(
+        log_z=(pair[0].log_z + pair[1].log_z) / 2.0,
+        mcse=mcse,
+        method="bridge_sampling",
+        verdict=verdict,
+        ess=sum(one.ess for one in pair),
+        per_chain=_chains(pair),
+        per_chain_mcse=np.sqrt(_chain_variance(pair) + shared),
+        # Each is the estimate by one half of the draws; its proposal was fitted to the other.
+        halves=(pair[1].log_z, pair[0].log_z),
+        warnings=tuple(messages),
+        n_evaluations=n_evaluations,
+        seconds=perf_counter() - started,
+    )
+
+
+def _bridge_both_ways(
+    target: Target,
+    states: np.ndarray,
+    log_target: np.ndarray,
+    fit: Fit,
+    rng: np.random.Generator,
+    draws: int | None,
+) -> tuple[tuple[Bridge, Bridge], tuple[np.ndarray, np.ndarray], float, int]:
+    """Bridge from a fit to the first half of the draws to the second half, and back.
+
+    Returns
+    -------
+    bridges : tuple of Bridge
+    ratios : tuple of ndarray, shape (chain, draw)
+        Log of target over each bridge's proposal at all posterior draws.
+    lost : float
+        Larger one of the shares of lost draws of the two proposals.
+    n_evaluations : int
+    """
+    n_chains, n_draws, dim = states.shape
     first, second = slice(0, n_draws // 2), slice(n_draws // 2, None)
     bridges, ratios, lost, n_evaluations = [], [], [], log_target.size
     for fitted, used in ((first, second), (second, first)):
@@ -184,28 +229,7 @@ def bridge_states(
         bridges.append(fit_bridge(ratios[-1][:, used], proposed))
         lost.append(share)
         n_evaluations += n * density.evaluations[0] + ratio.size * density.evaluations[1]
-
-    pair, at_draws = (bridges[0], bridges[1]), (ratios[0], ratios[1])
-    messages = mismatch + draw_alarms.bridge_alarms(bridges)
-    verdict, mcse = _judge(pair, at_draws, messages)
-    messages += draw_alarms.mixing_warnings(states, target.path.layout.label)
-    messages += draw_alarms.size_warnings(sum(one.ess for one in bridges))
-    messages += draw_alarms.lost_warnings(max(lost))
-    shared = sum(one.proposal_variance for one in bridges) / 4
-    return Evidence(
-        log_z=(pair[0].log_z + pair[1].log_z) / 2.0,
-        mcse=mcse,
-        method="bridge_sampling",
-        verdict=verdict,
-        ess=sum(one.ess for one in bridges),
-        per_chain=_chains(pair),
-        per_chain_mcse=np.sqrt(_chain_variance(pair) + shared),
-        # Each is the estimate by one half of the draws; its proposal was fitted to the other.
-        halves=(bridges[1].log_z, bridges[0].log_z),
-        warnings=tuple(messages),
-        n_evaluations=n_evaluations,
-        seconds=perf_counter() - started,
-    )
+    return (bridges[0], bridges[1]), (ratios[0], ratios[1]), max(lost), n_evaluations
 
 
 def _judge(

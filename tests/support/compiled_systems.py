@@ -13,6 +13,7 @@ SYSTEMS = {
     "long_path": partial(testsystems.gaussian_posterior, dim=10),
     "two_modes": testsystems.gaussian_mixture,
 }
+"""Systems that are small enough to run in many tests, by the name that tests use."""
 
 
 @cache

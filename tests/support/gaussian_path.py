@@ -79,7 +79,7 @@ class ToyPath:
 
 @dataclass(frozen=True)
 class ToyReference:
-    """What `Prior` is to a PyMC model."""
+    """The reference of the path, with the methods of `Prior`."""
 
     path: ToyPath = ToyPath()
     name: str = "toy"
@@ -94,6 +94,7 @@ class ToyReference:
 
 BETAS = np.array([0.0, 0.02, 0.12, 0.45, 1.0])
 SKEWED = np.log(np.array([3.0, 1.0, 2.0, 1.5, 2.5]) / 10.0)
+"""Log weights of the rungs of `BETAS`, all different."""
 
 
 def make_plan(
@@ -180,6 +181,7 @@ PLANTED = {
     "beta off by a rung": partial(_planted, _off_by_a_rung),
     "stale values": partial(_planted, _stale_values),
 }
+"""Kernels with a bug, by what the bug is."""
 
 
 # Statistics of correlated draws.
@@ -193,7 +195,7 @@ def batch_z(values, mean, n_batches=50):
 
 
 def thin(values, n_batches=50):
-    """Every m-th row, so that what is left is nearly independent: m from batch means."""
+    """Every m-th row, with m from batch means, so that the rows are nearly independent."""
     features = np.column_stack([values, (values - values.mean(axis=0)) ** 2])
     size = len(values) // n_batches
     batches = features[: size * n_batches].reshape(n_batches, size, -1).mean(axis=1)

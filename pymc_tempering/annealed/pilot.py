@@ -23,7 +23,7 @@ from pymc_tempering.annealed.transition import (
     pack,
 )
 from pymc_tempering.core.ladder import PathSample, fine_grid
-from pymc_tempering.core.population import next_beta, systematic
+from pymc_tempering.core.population import next_beta, systematic_resampling
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.references.prior import Reference
 
@@ -161,7 +161,7 @@ def run_pilot(
         log_w = (new - beta) * particles.log_ratio
         log_z += float(logsumexp(log_w) - np.log(n_particles))
         beta = new
-        particles.select(systematic(log_w, rng))
+        particles.select(systematic_resampling(log_w, rng))
         scale = _scale(particles.xs, scale)
         step = _sweep_until_tuned(particles, beta, own, step, scale, MIN_SWEEPS, MAX_SWEEPS)
         scale = _scale(particles.xs, scale)

@@ -27,7 +27,7 @@ from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import tell
 from pymc_tempering.exceptions import DataMismatchError
-from pymc_tempering.references.prior import Reference, evaluate
+from pymc_tempering.references.prior import Reference, evaluate_draws
 
 ALL_TRANSITIONS = (*AIS_TRANSITIONS, "persistent")
 
@@ -137,7 +137,7 @@ def checked_states(idata: xr.DataTree, reference: Reference, n: int) -> Posterio
         raise DataMismatchError(
             f"The posterior has {len(states.xs)} draws, where {MIN_PARTICLES} are needed."
         )
-    log_reference, log_ratio = evaluate(reference.path, states.xs)
+    log_reference, log_ratio = evaluate_draws(reference.path, states.xs)
     impossible = ~np.isfinite(log_reference + log_ratio)
     if impossible.any():
         raise DataMismatchError(

@@ -1,8 +1,8 @@
 """The ladder of inverse temperatures, and where its rungs go.
 
-Everything about a ladder follows from the one number log_ratio per state: a sample of it over
-the whole path, with the mixture that it came from, gives log Z and the rejection rate between
-any two inverse temperatures by reweighting.
+A ladder needs one number per state, log_ratio. A sample of it over the whole path, together with
+the mixture that it was drawn from, gives log Z and the rejection rate between any two inverse
+temperatures by reweighting.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Ladder:
     def __post_init__(self) -> None:
         betas = np.array(self.betas, dtype=float)
         if betas.ndim != 1 or betas.size < 2 or betas[0] != 0 or betas[-1] != 1:
-            raise LadderError("A ladder runs from beta = 0 to beta = 1, with two rungs at least.")
+            raise LadderError("A ladder runs from beta = 0 to beta = 1 and has at least two rungs.")
         if not np.all(np.diff(betas) > 0):
             raise LadderError("The inverse temperatures of a ladder must increase strictly.")
         for name in ("log_z", "log_weights"):
@@ -111,8 +111,8 @@ class PathSample:
     def rejections(self, betas: np.ndarray) -> np.ndarray:
         """Rejection rates between neighbors, shape (len(betas) - 1,).
 
-        With exact log Z the move is rejected, in both directions, at the rate of the total
-        variation distance: 1 - sum_i min(w_i(beta), w_i(beta')).
+        With exact log Z the rejection rate in both directions is the total variation
+        distance: 1 - sum_i min(w_i(beta), w_i(beta')).
         """
         betas = np.asarray(betas, dtype=float)
         log_w = self._tilt(betas) - self._log_mixture
@@ -123,6 +123,9 @@ class PathSample:
 N_FINE = 8
 """Points that each interval of the mixture is refined into, to measure the barrier."""
 
+MIN_RUNGS = 3
+"""Least number of rungs that are placed."""
+
 
 def fine_grid(betas: np.ndarray) -> np.ndarray:
     """Grid that refines `betas`, geometrically toward 0 in the first interval."""
@@ -131,7 +134,7 @@ def fine_grid(betas: np.ndarray) -> np.ndarray:
     return np.concatenate([[0.0], first, *rest])
 
 
-def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3) -> np.ndarray:
+def place_rungs(sample: PathSample, rungs_per_barrier: float) -> np.ndarray:
     """Inverse temperatures with equal rejection rates between neighbors.
 
     Parameters
@@ -140,8 +143,6 @@ def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3
     rungs_per_barrier : float
         Intervals per unit of the barrier Lambda, the sum of the rejection rates on a fine
         grid (Syed et al. 2022).
-    min_rungs : int, default 3
-        Smallest number of rungs.
 
     Returns
     -------
@@ -150,13 +151,19 @@ def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3
     grid = fine_grid(sample.betas)
     rejections = sample.rejections(grid)
     barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejections, 1e-12))])
-    n_rungs = max(min_rungs, int(np.ceil(rungs_per_barrier * barrier[-1])) + 1)
+    n_rungs = max(MIN_RUNGS, int(np.ceil(rungs_per_barrier * barrier[-1])) + 1)
     betas = np.interp(np.linspace(0.0, barrier[-1], n_rungs), barrier, grid)
     betas[0], betas[-1] = 0.0, 1.0
     return np.unique(betas)
 
 
 def check_betas(betas: object) -> np.ndarray:
-    """Inverse temperatures that a user gave, as an array; refused unless 0 to 1, increasing."""
+    """Return a user's inverse temperatures as an array.
+
+    Raises
+    ------
+    LadderError
+        They do not increase from 0 to 1.
+    """
     array = np.array(betas, dtype=float)
     return Ladder(array, np.zeros(array.shape), np.zeros(array.shape)).betas

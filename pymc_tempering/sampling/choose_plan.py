@@ -17,10 +17,10 @@ from pymc_tempering.core.cycles import ColdDraws, FreshTours
 from pymc_tempering.evidence.reference_check import compare_legs, no_fresh_tours, summarize
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.kernels import Compound
-from pymc_tempering.references.fitted import Fitted, nearest_component
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
-from pymc_tempering.references.prior import Prior, evaluate
+from pymc_tempering.references.prior import Prior, evaluate_draws
 from pymc_tempering.sampling.setup import Options, warm_up_prior
 from pymc_tempering.sampling.side_runs import SideRun, run_beside
 from pymc_tempering.sampling.trials import TOUR_DRAWS, fit_pilot, try_fit
@@ -271,7 +271,7 @@ def cold_draws(reference: Fitted, leg: SideRun) -> ColdDraws:
     """Read the draws of any leg in the terms of a fitted reference."""
     shape = leg.x.shape[:2]
     flat = leg.x.reshape(-1, leg.x.shape[2])
-    log_ratio = evaluate(reference.path, flat, reference.mixture)[1]
+    log_ratio = evaluate_draws(reference.path, flat, reference.mixture)[1]
     component = nearest_component(reference.components, flat)
     return ColdDraws(
         log_ratio.reshape(shape), component.reshape(shape).astype(float), leg.cycles.tour_start

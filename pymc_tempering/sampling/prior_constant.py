@@ -43,12 +43,12 @@ def with_prior_constant(
     Prior
         The same with its `prior_constant`, log Z of the prior and its error, in nats.
     """
-    split = prior.path.split
-    if split.normalized_prior:
+    terms = prior.path.terms
+    if terms.normalized_prior:
         return prior
     report("Normalizing the prior, by a run of its own")
     alone, kernel = compile_with_kernels(
-        model, choice, target_accept, report, split=split.prior_alone()
+        model, choice, target_accept, report, terms=terms.prior_alone()
     )
     chosen = choose_plan(
         alone, kernel, options, rng, cores=cores, n_draws=chains * draws, report=report

@@ -18,7 +18,7 @@ from pymc_tempering.evidence.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
-from pymc_tempering.model.terms import split_model
+from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.output import build_datatree
@@ -179,7 +179,7 @@ def sample(
     begun = perf_counter()
     with status_line(show) as report:
         prior, compound = compile_with_kernels(
-            model, kernel, target_accept, report, split=split_model(model, tempered)
+            model, kernel, target_accept, report, terms=find_terms(model, tempered)
         )
         prior = with_prior_constant(
             prior, model, kernel, target_accept, options, rng,

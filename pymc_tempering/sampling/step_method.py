@@ -28,7 +28,7 @@ from pymc_tempering.chain.stuck import cycle_bound, stuck_message
 from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
-from pymc_tempering.model.terms import split_model
+from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.prior import Prior, Reference
 from pymc_tempering.sampling.choose_plan import choose_plan
@@ -165,9 +165,9 @@ class SimulatedTempering(BlockedStep):
             ladder_move, reference, betas, rungs_per_barrier, check_tours, weight_adaptation
         )
         warmup_rng = np.random.default_rng(random_seed)
-        split = split_model(self.model, tempered)
+        terms = find_terms(self.model, tempered)
         prior, compound = compile_with_kernels(
-            self.model, kernel, target_accept, logger.info, split=split
+            self.model, kernel, target_accept, logger.info, terms=terms
         )
         prior = with_prior_constant(
             prior, self.model, kernel, target_accept, options, warmup_rng,
@@ -233,7 +233,7 @@ class SimulatedTempering(BlockedStep):
         plan = self.plan
         return {name: getattr(self, name) for name in kept} | {
             "model": self.model,
-            "split": plan.reference.path.split,
+            "terms": plan.reference.path.terms,
             "frozen": {
                 f.name: getattr(plan, f.name) for f in fields(plan) if f.name != "reference"
             },
@@ -241,9 +241,9 @@ class SimulatedTempering(BlockedStep):
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         """Compile again (from the disk cache) what did not travel."""
-        frozen, split = values.pop("frozen"), values.pop("split")
+        frozen, terms = values.pop("frozen"), values.pop("terms")
         self.__dict__.update(values)
-        reference: Reference = compile_for(frozen["kernel"], self.model, split, check=False)
+        reference: Reference = compile_for(frozen["kernel"], self.model, terms, check=False)
         if self.schema.components is not None:
             assert isinstance(reference, Prior)
             reference = Fitted(reference, self.schema.components)

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from pymc_tempering.chain.loop import sweep
 from pymc_tempering.core.ladder import PathSample
-from pymc_tempering.core.population import next_beta, systematic
+from pymc_tempering.core.population import next_beta, systematic_resampling
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Compound
 from pymc_tempering.references.mixture import evaluate_rows
@@ -127,7 +127,7 @@ def anneal(
         log_w = (new - beta) * log_ratio
         log_z += float(logsumexp(log_w) - np.log(n_particles))
         beta = new
-        index = systematic(log_w, rng)
+        index = systematic_resampling(log_w, rng)
         xs, values, grads = xs[index], values[index], grads[index]
         scale = _scale(reference.residuals(xs), scale)
         cov = _cov(xs, scale) if kernel.dense else None

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from support.exact_posteriors import mode_draws, tree, two_modes
+from support.exact_posteriors import mode_draws, posterior_tree, two_modes
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import (
@@ -198,7 +198,7 @@ def test_a_run_is_checked_without_a_model():
 
 def test_every_registered_method_is_run_once_and_what_fails_is_named(conjugate):
     model, x, exact = conjugate
-    idata = tree(x=x)
+    idata = posterior_tree(x=x)
     bracket = ModelEstimator(
         lambda idata, model, rng: {
             "low": Evidence(exact - 1.0, 0.01, "low", "ok", bias_direction="below", seconds=3.0),
@@ -224,7 +224,7 @@ def test_every_registered_method_is_run_once_and_what_fails_is_named(conjugate):
 
 def test_the_same_seed_gives_the_same_table(conjugate):
     model, x, _ = conjugate
-    tables = [pmt.cross_check(tree(x=x), model, random_seed=5).table for _ in range(2)]
+    tables = [pmt.cross_check(posterior_tree(x=x), model, random_seed=5).table for _ in range(2)]
     columns = ["log_z", "mcse"]
     assert tables[0][columns].equals(tables[1][columns])
 
@@ -235,7 +235,9 @@ def test_a_disagreement_warns_and_an_alarm_of_one_method_does_not(conjugate):
         patch.dict(MODEL_ESTIMATORS, {"fake": fake(exact + 1.0)}),
         pytest.warns(pmt.TemperingWarning, match="The estimates disagree") as caught,
     ):
-        check = pmt.cross_check(tree(x=x), model, ["bridge_sampling", "fake"], random_seed=1)
+        check = pmt.cross_check(
+            posterior_tree(x=x), model, ["bridge_sampling", "fake"], random_seed=1
+        )
     assert len(caught) == 1
     assert (check.verdict, check.believe) == ("disagree", "fake")
 
@@ -243,7 +245,7 @@ def test_a_disagreement_warns_and_an_alarm_of_one_method_does_not(conjugate):
 @pytest.mark.parametrize("kind", ["zarr", "netcdf"])
 def test_it_is_stored_and_read_back(conjugate, tmp_path, kind):
     model, x, exact = conjugate
-    idata = tree(x=x)
+    idata = posterior_tree(x=x)
     methods = ["bridge_sampling", "fake", "silent"]
     extra = {"fake": fake(exact), "silent": fake(exact, np.inf)}
     with patch.dict(MODEL_ESTIMATORS, extra):
@@ -263,7 +265,7 @@ def test_it_is_stored_and_read_back(conjugate, tmp_path, kind):
         )  # fmt: skip
         assert (stored.left_out, stored.warnings) == (check.left_out, check.warnings)
     back.close()
-    bare = tree(x=x)
+    bare = posterior_tree(x=x)
     pmt.cross_check(bare, model, methods[:1] * 2 + ["importance_sampling"],
                     extend_inferencedata=False)  # fmt: skip
     with pytest.raises(pmt.TemperingError, match="holds no cross-check"):
@@ -272,7 +274,7 @@ def test_it_is_stored_and_read_back(conjugate, tmp_path, kind):
 
 def test_a_missed_mode_shows_beside_a_tempered_run():
     system, _ = two_modes()
-    lost = tree(x=mode_draws(np.random.default_rng(6), np.zeros((4, 500), int)))
+    lost = posterior_tree(x=mode_draws(np.random.default_rng(6), np.zeros((4, 500), int)))
     tempered = fake(system.log_evidence, 0.03)
     methods = ["bridge_sampling", "tempered"]
     with (
@@ -286,7 +288,7 @@ def test_a_missed_mode_shows_beside_a_tempered_run():
 
 def test_bad_arguments_are_refused_before_any_work(conjugate):
     model, x, _ = conjugate
-    idata = tree(x=x)
+    idata = posterior_tree(x=x)
     with pytest.raises(ValueError, match=r"methods must be among .*got .*'nope'\]"):
         pmt.cross_check(idata, model, ["bridge_sampling", "nope"])
     with pytest.raises(ValueError, match="need a model"):
@@ -296,7 +298,7 @@ def test_bad_arguments_are_refused_before_any_work(conjugate):
     with pytest.raises(pmt.TemperingError, match="no method can estimate"):
         pmt.cross_check(idata)
     with pytest.raises(pmt.DataMismatchError, match="lacks"):
-        pmt.cross_check(tree(z=x), model, ["bridge_sampling"])
+        pmt.cross_check(posterior_tree(z=x), model, ["bridge_sampling"])
 
 
 def test_results_at_hand_stand_beside_those_of_the_run():

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from support.repeated_runs import (
     BETAS,
-    TOY,
+    GAUSSIAN_TOY,
     TOYS,
     calibration_faults,
     ratio_moments,
@@ -167,7 +167,7 @@ def test_ti_says_where_its_rule_is_off_and_to_which_side():
     with pytest.warns(TemperingWarning, match=r"'ti' is off by about -0.2\d nats on this ladder"):
         found = pmt.log_marginal_likelihood(idata, method="ti")
     assert found.bias_direction == "below"
-    exact = float(TOY.log_z(1.0))
+    exact = float(GAUSSIAN_TOY.log_z(1.0))
     assert found.details["lower"] < exact < found.details["upper"]
     fine = gaussian_run(draws=400, random_seed=3, betas=np.linspace(0.0, 1.0, 25) ** 3)
     found = pmt.log_marginal_likelihood(fine, method="ti_corrected")
@@ -190,9 +190,9 @@ def test_rules_are_exact_for_the_polynomials_that_they_should_be(rule):
 
 
 def test_riemann_sums_bound_the_integral():
-    mean, variance = ratio_moments(TOY, BETAS)
+    mean, variance = ratio_moments(GAUSSIAN_TOY, BETAS)
     low, high = (integrate(r, BETAS, mean, variance)[-1] for r in ("left_riemann", "riemann"))
-    assert low < float(TOY.log_z(1.0)) < high
+    assert low < float(GAUSSIAN_TOY.log_z(1.0)) < high
 
 
 def emptied(run, rung):
@@ -229,7 +229,7 @@ def test_bar_bridges_over_an_empty_rung():
         for name in ("log_ratio", "rung", "cycle", "head", "iteration")
     })  # fmt: skip
     found = ev.bar(ev.Run(run.stats, trace))
-    assert abs(found.log_z - float(TOY.log_z(1.0))) < 4.0 * found.mcse
+    assert abs(found.log_z - float(GAUSSIAN_TOY.log_z(1.0))) < 4.0 * found.mcse
 
 
 @pytest.mark.parametrize("method", ["bar", "stepping_stone", "mbar"])
@@ -327,7 +327,7 @@ def test_the_check_of_a_fitted_reference_is_of_the_run_and_not_of_the_method():
     stats = idata["sample_stats"].to_dataset()
     shape = stats["tour_start"].shape
     numbers = {
-        "check_log_z": float(TOY.log_z(1.0)), "check_mcse": 0.02, "check_n_tours": 500.0,
+        "check_log_z": float(GAUSSIAN_TOY.log_z(1.0)), "check_mcse": 0.02, "check_n_tours": 500.0,
         "check_needed": 100.0, "check_log_ratio_top": -np.inf, "component": 0.0, "log_ratio": 0.0,
     }  # fmt: skip
     stats = stats.assign({name: (dims, np.full(shape, v)) for name, v in numbers.items()})

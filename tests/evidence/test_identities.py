@@ -9,8 +9,8 @@ from scipy.optimize import OptimizeResult, minimize
 from scipy.special import logsumexp
 from support.repeated_runs import (
     BETAS,
+    GAUSSIAN_TOY,
     LOG_WEIGHT,
-    TOY,
     calibration_faults,
     join_chains,
     repeated_runs,
@@ -195,7 +195,7 @@ OFF = ((0.0, 1.2, -0.5, 0.8, -1.0), (0.0, -1.0, 0.6, -1.2, 1.0))
 
 def test_chains_with_different_log_z_hat_are_combined():
     """150 pairs of runs, each pair with two log Z-hat, both bad."""
-    exact = float(TOY.log_z(1.0))
+    exact = float(GAUSSIAN_TOY.log_z(1.0))
     runs = [
         [
             ev.read_run(tree).stats
@@ -212,7 +212,9 @@ def test_chains_with_different_log_z_hat_are_combined():
 
 def test_a_datatree_of_joined_chains_is_read_in_parts():
     runs = [
-        gaussian_run(100, 2, random_seed=i, log_z_ladder=TOY.log_z(BETAS) + 0.2 * i, betas=BETAS)
+        gaussian_run(
+            100, 2, random_seed=i, log_z_ladder=GAUSSIAN_TOY.log_z(BETAS) + 0.2 * i, betas=BETAS
+        )
         for i in range(2)
     ]
     joined = join_chains(*runs)

@@ -8,9 +8,9 @@ from scipy import stats as sps
 from support.repeated_runs import (
     BETAS,
     EXACT,
+    GAUSSIAN_TOY,
     LOG_WEIGHT,
     LOG_Z_LADDER,
-    TOY,
     drop_log_weight,
     join_chains,
     repeats,
@@ -51,7 +51,7 @@ def calibration_faults(z):
 
 def z_scores(runs, change=lambda stats: stats, rung=-1):
     results = [rts(change(stats)) for stats in runs]
-    exact = TOY.log_z(BETAS[rung])
+    exact = GAUSSIAN_TOY.log_z(BETAS[rung])
     return np.array([(e.log_z_curve[rung] - exact) / e.log_z_curve_mcse[rung] for e in results])
 
 
@@ -79,7 +79,7 @@ def test_calibration_sees_an_error_that_takes_draws_for_independent():
 
 def test_occupancies_of_the_exact_law_give_the_exact_log_z():
     """c_k proportional to r_k Z_k / Z-hat_k (equation 8) inverts to Z_k, whatever Z-hat is."""
-    exact = TOY.log_z(BETAS)
+    exact = GAUSSIAN_TOY.log_z(BETAS)
     weight = np.exp(LOG_WEIGHT + exact - LOG_Z_LADDER)
     np.testing.assert_allclose(rts_log_z(7.0 * weight, LOG_Z_LADDER, LOG_WEIGHT), exact)
 
@@ -222,7 +222,7 @@ def test_no_finite_chain_gives_no_number():
 
 
 def test_occupancy_far_from_r_is_said_with_its_rung():
-    far = TOY.log_z(BETAS) + np.array([0.0, 0.0, 0.0, 2.5, 0.0])
+    far = GAUSSIAN_TOY.log_z(BETAS) + np.array([0.0, 0.0, 0.0, 2.5, 0.0])
     with pytest.warns(TemperingWarning, match="far from r at rung 3") as record:
         evidence = pmt.log_marginal_likelihood(gaussian_run(400, log_z_ladder=far))
     assert len(record) == len(evidence.warnings) == 1

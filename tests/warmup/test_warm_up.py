@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from support.compiled_systems import SIMPLE, prior, system
+from support.compiled_systems import SYSTEMS, prior, system
 from support.gaussian_path import PLANTED
 
 from pymc_tempering import HMC, testsystems
@@ -18,7 +18,7 @@ from pymc_tempering.warmup.annealed_pass import anneal, choose_lengths
 from pymc_tempering.warmup.log_z_rounds import MAX_BLIND_STEP, updated
 from pymc_tempering.warmup.warm_up import warm_up
 
-every_system = pytest.mark.parametrize("name", SIMPLE)
+every_system = pytest.mark.parametrize("name", SYSTEMS)
 N_SEEDS = 6
 
 

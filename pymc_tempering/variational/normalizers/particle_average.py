@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_tempering.core.population import conditional_ess, systematic
+from pymc_tempering.core.population import conditional_ess, systematic_resampling
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.groups import Group
@@ -122,7 +122,7 @@ def particle_average(
             by_group = log_weight.reshape(N_GROUPS, size)
             top = by_group.max(axis=1)
             log_z = log_z + top + np.log(np.exp(by_group - top[:, None]).mean(axis=1))
-            chosen = [systematic(w, rng) + size * g for g, w in enumerate(by_group)]
+            chosen = [systematic_resampling(w, rng) + size * g for g, w in enumerate(by_group)]
             x = x[np.concatenate(chosen)]
             x, log_c, step, accept = move(group, x, 1.0 / (1.0 - there), step, rng)
             accepts.append(accept)

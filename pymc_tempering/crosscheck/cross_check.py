@@ -11,9 +11,9 @@ import xarray as xr
 from pymc_tempering.crosscheck.judge import RUN, Entry, judge
 from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS
 from pymc_tempering.crosscheck.store import GROUP, CrossCheck, make_table, to_dataset
-from pymc_tempering.crosscheck.words import describe
+from pymc_tempering.crosscheck.words import put_in_words
 from pymc_tempering.evidence import ESTIMATORS, Evidence
-from pymc_tempering.evidence.front import estimate
+from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.exceptions import ModelError, TemperingError, TemperingWarning
 from pymc_tempering.model.check import find_model
 
@@ -154,7 +154,7 @@ def assemble(
     return CrossCheck(
         table=table,
         verdict=found.verdict,
-        words=describe(entries, found, left_out),
+        words=put_in_words(entries, found, left_out),
         believe=found.believe,
         reference=found.reference,
         left_out=dict(left_out),
@@ -204,7 +204,7 @@ def _run(
 ) -> tuple[Mapping[str, Evidence], str]:
     """Run one method; its own warnings stay in what it returns."""
     if name in ESTIMATORS:
-        return {name: estimate(idata, name)}, RUN
+        return {name: estimate_quietly(idata, name)}, RUN
     assert model is not None
     one = MODEL_ESTIMATORS[name]
     with warnings.catch_warnings():

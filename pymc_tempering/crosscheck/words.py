@@ -9,7 +9,7 @@ CROSSED = 3.0
 """Standard errors by which a lower bound must lie above an upper one to be said to."""
 
 
-def describe(entries: Sequence[Entry], found: Judgment, left_out: Mapping[str, str]) -> str:
+def put_in_words(entries: Sequence[Entry], found: Judgment, left_out: Mapping[str, str]) -> str:
     """Say what a cross-check found, in a few sentences."""
     by_name = {entry.method: entry for entry in entries}
     sentences = {"agree": _agree, "disagree": _disagree, "unchecked": _unchecked}[found.verdict](

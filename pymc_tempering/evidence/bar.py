@@ -31,7 +31,7 @@ class Step(NamedTuple):
     rung's states are not used there are none of them.
     """
 
-    log_ratio: float
+    increment: float
     lower: FloatArray
     upper: FloatArray
     overlap: tuple[FloatArray, FloatArray | None]
@@ -175,24 +175,26 @@ def stepping_stone(run: Run) -> Evidence:
             return ""
         return "below" if bias < 0.0 else "above"
 
-    return _stepwise("stepping_stone", run, stone_step, direction)
+    return _stepwise("stepping_stone", run, stone_step, states_bias=True, direction=direction)
 
 
 def _stepwise(
     method: str,
     run: Run,
     step: Callable[[FloatArray, FloatArray], Step],
+    *,
+    states_bias: bool = False,
     direction: Callable[[float, float], str] = lambda bias, mcse: "",
 ) -> Evidence:
     """Sum the steps between neighboring rungs that were visited."""
-    betas, trace, pieces = run.stats.beta, run.trace, run.pieces
+    betas, trace = run.stats.beta, run.trace
     order = np.argsort(trace.rung, kind="stable")
     bounds = np.searchsorted(trace.rung[order], np.arange(betas.size + 1))
+    by_rung = [order[slice(*ends)] for ends in pairwise(bounds)]
 
     def fit(part: BoolArray) -> PartFit:
         inside = part[run.piece]
-        rungs = [order[slice(*ends)] for ends in pairwise(bounds)]
-        rungs = [where[inside[where]] for where in rungs]
+        rungs = [where[inside[where]] for where in by_rung]
         sizes = np.array([where.size for where in rungs], dtype=float)
         curve, effects = np.full(betas.size, np.nan), np.full((part.sum(), betas.size), np.nan)
         visited = np.flatnonzero(sizes)
@@ -205,29 +207,37 @@ def _stepwise(
             width, below, above = betas[high] - betas[low], rungs[low], rungs[high]
             found = step(width * trace.log_ratio[below], width * trace.log_ratio[above])
             effect = run.sum_pieces(found.lower, below) + run.sum_pieces(found.upper, above)
-            curve[high] = curve[low] + found.log_ratio
+            curve[high] = curve[low] + found.increment
             effects[:, high] = effects[:, low] + effect[part]
-            sides = [(below, found.overlap[0]), (above, found.overlap[1]), (below, None)]
-            held = [_held(run, where, weight, part) for where, weight in sides]
-            bias += 0.5 / held[2] - 0.5 / held[0]
-            weakest = min(held[:2]) if found.overlap[1] is not None else held[0]
-            if weakest < least:
-                least, where_least = weakest, (low, high)
-        alarms = () if least >= MIN_ESS else (_gap_alarm(*where_least, least),)
-        if method == "bar":
-            bias = np.nan
-        return PartFit(curve, effects, bias, alarms, notes, {"overlap_tours": least})
+            held = _effective(run, below, found.overlap[0], part)
+            bias += 0.5 / _effective(run, below, None, part) - 0.5 / held
+            if found.overlap[1] is not None:
+                held = min(held, _effective(run, above, found.overlap[1], part))
+            if held < least:
+                least, where_least = held, (low, high)
+        alarms = () if least >= MIN_ESS else (_overlap_alarm(*where_least, least),)
+        details = {"overlap_tours": least}
+        return PartFit(
+            curve,
+            effects,
+            bias=bias if states_bias else np.nan,
+            alarms=alarms,
+            notes=notes,
+            details=details,
+        )
 
-    return fit_run(method, run.stats, pieces, fit, bias_direction=direction)
+    return fit_run(method, run.stats, run.pieces, fit, bias_direction=direction)
 
 
-def _held(run: Run, where: NDArray[np.intp], weight: FloatArray | None, part: BoolArray) -> float:
+def _effective(
+    run: Run, where: NDArray[np.intp], weight: FloatArray | None, part: BoolArray
+) -> float:
     """Return the effective number of tours that hold the weight of some iterations (default 1)."""
     sums = run.sum_pieces(np.ones(where.size) if weight is None else weight, where)
     return float(kish(sum_by(run.pieces.tour[part], sums[part])))
 
 
-def _gap_alarm(low: int, high: int, tours: float) -> str:
+def _overlap_alarm(low: int, high: int, tours: float) -> str:
     return (
         f"The overlap of rungs {low} and {high} rests on {tours:.1f} effective tours and an error "
         f"needs {MIN_ESS:.0f}, so the mcse is infinite: sample with more rungs between them, or "

@@ -6,25 +6,18 @@ Adams (2015), "Sandwiching the marginal likelihood using bidirectional Monte Car
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.evidence import alarms as checks
-from pymc_tempering.evidence.fit_run import (
-    PartFit,
-    conclude,
-    cycle_pieces,
-    finite_chains,
-    fit_run,
-    run_alarms,
-    tours_of,
-)
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.pieces import cycle_pieces, finite_chains
 from pymc_tempering.evidence.result import Evidence, plus_minus
 from pymc_tempering.evidence.standard_errors import kish
-from pymc_tempering.evidence.trace import Run, read_run, rung_weights
+from pymc_tempering.evidence.trace import Run, read_run, rung_probabilities
 from pymc_tempering.exceptions import TemperingWarning
 
 SHARE_OF_OTHERS = 0.5
@@ -85,56 +78,68 @@ def forward(run: Run, *, reference_visits: int | None = None) -> Evidence:
     Evidence
         Method "forward", everything in nats; its error is over excursions.
     """
-    stats, trace = run.stats, run.trace
-    sound = finite_chains(stats)
-    tours = tours_of(stats, sound)
-    chains = np.flatnonzero(sound)
-    starts = [_reference_visits(run, int(chain)) for chain in chains]
-    available = np.array([2 * ((len(s) - 1) // 2) if len(s) else 0 for s in starts])
+    stats, pieces = run.stats, run.pieces
+    chains = np.flatnonzero(finite_chains(stats))
+    visits = [_reference_visits(run, int(chain)) for chain in chains]
+    available = np.array([2 * ((len(v) - 1) // 2) if len(v) else 0 for v in visits])
     wanted = np.array([_wanted(available, c, reference_visits) for c in range(len(chains))])
     counted = np.minimum(available, wanted).astype(int)
-    shift = _shift(stats)
-    value, error, ess = np.zeros(len(chains)), np.full(len(chains), np.inf), 0.0
-    for c, (visits, n) in enumerate(zip(starts, counted, strict=True)):
-        if n < 2:
-            value[c] = np.nan
-            continue
-        inside = slice(visits[0], visits[n])
-        cold = rung_weights(stats, trace.log_ratio[inside])[:, -1]
-        pairs = np.add.reduceat(cold, visits[:n:2] - visits[0])
-        value[c] = pairs.mean() / 2.0
-        if len(pairs) > 1:
-            error[c] = pairs.std(ddof=1) / np.sqrt(len(pairs)) / 2.0
-        ess += float(kish(pairs))
-    mean = float(value.mean()) if value.size else np.nan
-    mcse = float(np.sqrt(np.sum(error**2)) / max(value.size, 1) / mean) if mean > 0.0 else np.inf
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_z, by_chain = shift + np.log(mean), shift + np.log(value)
-        chain_error = error / value
-    alarms = run_alarms(stats, sound, tours)
-    if ess < checks.MIN_ESS:
-        alarms.append(
-            f"Of all excursions from beta = 0 an effective number of {ess:.1f} came to beta = 1, "
-            f"where an error needs {checks.MIN_ESS:.0f}: sample more draws."
+    found = [_excursions(run, v, n) for v, n in zip(visits, counted, strict=True)]
+    value, error, ess = np.array(found).reshape(-1, 3).T
+
+    def fit(part: BoolArray) -> PartFit:
+        own = np.isin(chains, pieces.chain[part])
+        mean = float(value[own].mean())
+        mcse = float(np.sqrt(np.sum(error[own] ** 2)) / own.sum() / mean) if mean > 0.0 else np.inf
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_z = _shift(stats) + float(np.log(mean))
+        return PartFit(_ends(stats, log_z), error=_ends(stats, mcse, np.inf), bias=-0.5 * mcse**2)
+
+    whole = None
+    if chains.size:
+        short = (counted < wanted) | ((len(chains) == 1) & (reference_visits is None))
+        whole = replace(
+            fit(pieces.used),
+            alarms=_excursion_alarms(sum(ess.tolist())),
+            notes=_visit_notes(chains[short]),
+            details={"reference_visits": float(counted.sum())},
         )
-    short = chains[(counted < wanted) | ((len(chains) == 1) & (reference_visits is None))]
-    notes = checks.occupancy_warnings(stats, tours) + checks.ladder_warnings(stats)
-    if short.size:
-        notes.append(
-            f"Chain {', '.join(str(c) for c in short)} made fewer visits to beta = 0 than were to "
-            "be counted, or there is no other chain to set their number, so that E[Z] = Z holds "
-            "only about: give reference_visits a smaller number, or sample more draws or chains."
-        )
-    ends = np.full((len(chains), stats.beta.size), np.nan)
-    ends[:, 0], ends[:, -1] = 0.0, by_chain
-    return conclude(
-        "forward", stats.beta, sound, tours,
-        curve=_ends(stats, log_z), mcse=_ends(stats, mcse, np.inf),
-        chain_curve=ends, chain_error=np.nan_to_num(chain_error, nan=np.inf),
-        halves=(np.nan, np.nan), alarms=alarms, notes=notes,
-        bias=-0.5 * mcse**2, bias_direction="below",
-        details={"reference_visits": float(counted.sum())},
+    return fit_run(
+        "forward", stats, pieces, fit, whole=whole, by_halves=False,
+        bias_direction=lambda bias, mcse: "below",
     )  # fmt: skip
+
+
+def _excursions(run: Run, visits: np.ndarray, n: int) -> tuple[float, float, float]:
+    """Return the mean of q(beta_K | x) over n excursions of a chain, its error, and their ESS."""
+    if n < 2:
+        return np.nan, np.inf, 0.0
+    inside = slice(visits[0], visits[n])
+    cold = rung_probabilities(run.stats, run.trace.log_ratio[inside])[:, -1]
+    pairs = np.add.reduceat(cold, visits[:n:2] - visits[0])
+    error = np.inf
+    if len(pairs) > 1:
+        error = float(pairs.std(ddof=1) / np.sqrt(len(pairs)) / 2.0)
+    return float(pairs.mean() / 2.0), error, float(kish(pairs))
+
+
+def _excursion_alarms(ess: float) -> tuple[str, ...]:
+    if ess >= checks.MIN_ESS:
+        return ()
+    return (
+        f"Of all excursions from beta = 0 an effective number of {ess:.1f} came to beta = 1, "
+        f"where an error needs {checks.MIN_ESS:.0f}: sample more draws.",
+    )
+
+
+def _visit_notes(short: np.ndarray) -> tuple[str, ...]:
+    if short.size == 0:
+        return ()
+    return (
+        f"Chain {', '.join(str(c) for c in short)} made fewer visits to beta = 0 than were to "
+        "be counted, or there is no other chain to set their number, so that E[Z] = Z holds "
+        "only about: give reference_visits a smaller number, or sample more draws or chains.",
+    )
 
 
 def backward(stats: CycleStats) -> Evidence:

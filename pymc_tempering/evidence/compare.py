@@ -8,8 +8,8 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.front import estimate
-from pymc_tempering.evidence.result import BayesFactor, Evidence, tell
+from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.result import BayesFactor, Evidence, emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
 
 _CATEGORIES = (
@@ -150,8 +150,8 @@ def compare(
 def _evidence(model: xr.DataTree | Evidence, name: str) -> Evidence:
     if isinstance(model, Evidence):
         return model
-    evidence = estimate(model)
-    return tell(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel=4)
+    evidence = estimate_quietly(model)
+    return emit_warnings(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel=4)
 
 
 def _words(log_bf: float, interval: tuple[float, float]) -> str:

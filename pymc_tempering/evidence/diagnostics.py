@@ -10,7 +10,7 @@ from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence import rungs
 from pymc_tempering.evidence.alarms import MAX_REJECTION
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.front import estimate
+from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, plus_minus
 
 MAX_AUTOCORRELATION = 0.9
@@ -114,7 +114,7 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
     'ok:'
     """
     stats = read_cycles(idata)
-    evidence = estimate(idata)
+    evidence = estimate_quietly(idata)
     table = rung_table(stats)
     return Diagnosis(
         table=table,

@@ -8,10 +8,10 @@ import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.alarms import MIN_ESS
-from pymc_tempering.evidence.fit_run import PartFit, errors
-from pymc_tempering.evidence.front import estimate
+from pymc_tempering.evidence.fit_run import errors
+from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.standard_errors import kish, sum_by
-from pymc_tempering.evidence.trace import Run, read_run, rung_weights
+from pymc_tempering.evidence.trace import Run, read_run, rung_probabilities
 from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
 
 METRICS = ("mean", "sd", "mcse", "ess")
@@ -85,11 +85,11 @@ def expectation(
     states = idata["tempering_states"].to_dataset()
     place, keep = _places(run, states["iteration"].transpose("chain", "state").values)
     probability = states["keep_probability"].transpose("chain", "state").values[keep]
-    weight = rung_weights(run.stats, run.trace.log_ratio[place])[:, -1] / probability
+    weight = rung_probabilities(run.stats, run.trace.log_ratio[place])[:, -1] / probability
     draws = states.drop_vars(["iteration", "keep_probability"])
     values = _values(draws, functions, var_names)
 
-    evidence = estimate(idata)
+    evidence = estimate_quietly(idata)
     sentences = list(evidence.warnings)
     piece = run.piece[place]
     tours = sum_by(run.pieces.tour, run.sum_table(weight[:, None], piece))
@@ -181,7 +181,7 @@ def _weighted(run: Run, weight: FloatArray, table: FloatArray, piece: np.ndarray
     sd = np.sqrt(share @ off**2)
     part = run.pieces.counted
     effects = run.sum_table(share[:, None] * off, piece)[part]
-    mcse = errors(PartFit(mean, effects), run.pieces, part, run.stats.n_draws)
+    mcse = errors(effects, run.pieces, part)
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = np.where(mcse > 0.0, (sd / mcse) ** 2, np.inf)
     return np.stack([mean, sd, mcse, ess])

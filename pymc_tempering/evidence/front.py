@@ -16,7 +16,7 @@ from pymc_tempering.evidence.mbar import mbar
 from pymc_tempering.evidence.normalized_prior import over_prior
 from pymc_tempering.evidence.rb_likelihood import rb_likelihood, read_parts
 from pymc_tempering.evidence.reference_check import compare_legs, with_check
-from pymc_tempering.evidence.result import Evidence, tell
+from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.ti import ti
 from pymc_tempering.evidence.trace import read_run
@@ -93,10 +93,10 @@ def log_marginal_likelihood(idata: xr.DataTree, method: str = "rts") -> Evidence
     >>> pmt.log_marginal_likelihood(gaussian_run(draws=400)).verdict
     'ok'
     """
-    return tell(estimate(idata, method))
+    return emit_warnings(estimate_quietly(idata, method))
 
 
-def estimate(idata: xr.DataTree, method: str = "rts") -> Evidence:
+def estimate_quietly(idata: xr.DataTree, method: str = "rts") -> Evidence:
     """Do as :func:`log_marginal_likelihood`, but keep the warnings in the result alone."""
     check_choice("method", method, sorted(ESTIMATORS))
     estimator = ESTIMATORS[method]

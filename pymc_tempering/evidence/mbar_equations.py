@@ -136,10 +136,12 @@ def solve_mbar(
     kept = np.sort(by_rung[(np.arange(rung.size) - first) % step == 0])
     part = np.bincount(rung[kept], minlength=betas.size).astype(float)
     log_z, error = mbar_log_z(log_ratio[kept], part, betas)
-    return refine(log_ratio, counts, betas, log_z), error * float(np.sqrt(kept.size / rung.size))
+    return newton_mbar(log_ratio, counts, betas, log_z), error * float(
+        np.sqrt(kept.size / rung.size)
+    )
 
 
-def refine(
+def newton_mbar(
     log_ratio: FloatArray, counts: FloatArray, betas: FloatArray, start: FloatArray
 ) -> FloatArray:
     """Solve the MBAR equations by Newton steps from a solution of nearly the same ones.

@@ -13,23 +13,10 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import LADDER_STATS, BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence import alarms as checks
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.fit_run import (
-    PartFit,
-    Pieces,
-    conclude,
-    errors,
-    finite_chains,
-    run_alarms,
-    split_pieces,
-    split_weights,
-    tours_of,
-)
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.pieces import join_pieces, split_pieces, split_weights
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.rts import rts_log_z
-from pymc_tempering.evidence.standard_errors import influence
-from pymc_tempering.evidence.tours import Tours
 from pymc_tempering.exceptions import LadderError, SolverError
 
 MAX_GRADIENT = 1e-8
@@ -174,95 +161,28 @@ def rb_likelihood(parts: CycleStats | Sequence[CycleStats]) -> Evidence:
                 "estimate each apart"
             )
     offsets = np.array([stats.log_weight - stats.log_z_ladder for stats in parts])
-    weights = [split_weights(stats) for stats in parts]
-    pieces = [split_pieces(stats) for stats in parts]
-    sound = [finite_chains(stats) for stats in parts]
-    tours = [tours_of(stats, ok) for stats, ok in zip(parts, sound, strict=True)]
+    weight = np.concatenate([split_weights(stats) for stats in parts])
+    pieces = join_pieces([split_pieces(stats) for stats in parts])
+    details = {"parts": float(len(parts))} if len(parts) > 1 else {}
 
-    def fit(chosen: list[BoolArray]) -> tuple[FloatArray, list[FloatArray]]:
-        rows = [w[part] for w, part in zip(weights, chosen, strict=True)]
-        sums = np.array([r.sum(axis=0) for r in rows])
+    def fit(mask: BoolArray) -> PartFit:
+        rows, part = weight[mask], pieces.part[mask]
+        sums = np.array([rows[part == which].sum(axis=0) for which in range(len(parts))])
         curve = maximize_likelihood(sums, offsets)
         tilted = offsets + curve
         with np.errstate(invalid="ignore"):
             pi = np.exp(tilted - logsumexp(tilted, axis=1, keepdims=True))
+        effects = np.full(rows.shape, np.nan)
         known = np.flatnonzero(np.isfinite(curve))
-        effects = [np.full(r.shape, np.nan) for r in rows]
-        if known.size == 0:
-            return curve, effects
-        free, n = known[1:], sums.sum(axis=1)
-        inverse = np.linalg.inv(information(pi[:, free], n))
-        for effect, row, share in zip(effects, rows, pi, strict=True):
-            score = row - row.sum(axis=1, keepdims=True) * share
-            effect[:, 0] = 0.0
-            effect[:, free] = score[:, free] @ inverse
-        return curve, effects
+        if known.size:
+            free = known[1:]
+            score = rows - rows.sum(axis=1, keepdims=True) * pi[part]
+            effects[:, 0] = 0.0
+            inverse = np.linalg.inv(information(pi[:, free], sums.sum(axis=1)))
+            effects[:, free] = score[:, free] @ inverse
+        return PartFit(curve, effects, details=details)
 
-    used = [p.counted & ok[p.chain] for p, ok in zip(pieces, sound, strict=True)]
-    curve, effects = fit(used)
-    mcse = _joint_error(effects, pieces, used, parts)
-    chain_curve, chain_error = _by_chain(parts, pieces, weights, sound)
-    early = [
-        part & (p.draw < stats.n_draws // 2)
-        for part, p, stats in zip(used, pieces, parts, strict=True)
-    ]
-    late = [part & ~first for part, first in zip(used, early, strict=True)]
-    alarms, notes = [], []
-    for stats, ok, own in zip(parts, sound, tours, strict=True):
-        alarms += run_alarms(stats, ok, own)
-        notes += checks.ladder_warnings(stats)
-    return conclude(
-        "rb_likelihood", betas, np.concatenate(sound), _join_tours(tours), curve,
-        np.where(np.isfinite(curve), mcse, np.inf),
-        chain_curve=chain_curve,
-        chain_error=chain_error,
-        halves=(float(fit(early)[0][-1]), float(fit(late)[0][-1])),
-        alarms=alarms,
-        notes=notes,
-        details={"parts": float(len(parts))} if len(parts) > 1 else {},
-    )  # fmt: skip
-
-
-def _joint_error(
-    effects: list[FloatArray], pieces: list[Pieces], used: list[BoolArray], parts: list[CycleStats]
-) -> FloatArray:
-    """Return the error of a sum over independent parts: their errors add up in squares."""
-    total = np.zeros(parts[0].beta.size)
-    for effect, own, part, stats in zip(effects, pieces, used, parts, strict=True):
-        fit = PartFit(np.zeros(effect.shape[1]), effect)
-        total += errors(fit, own, part, stats.n_draws) ** 2
-    return np.sqrt(total)
-
-
-def _by_chain(
-    parts: list[CycleStats],
-    pieces: list[Pieces],
-    weights: list[FloatArray],
-    sound: list[BoolArray],
-) -> tuple[FloatArray, FloatArray]:
-    """Return the RTS estimate of every sound chain, shape (S, K), and its error, shape (S,)."""
-    curves, error = [], []
-    for stats, own, weight, ok in zip(parts, pieces, weights, sound, strict=True):
-        for chain in np.flatnonzero(ok):
-            part = own.counted & (own.chain == chain)
-            curve = rts_log_z(weight[part].sum(axis=0), stats.log_z_ladder, stats.log_weight)
-            fit = PartFit(curve, influence(weight[part]))
-            curves.append(curve)
-            error.append(float(errors(fit, own, part, stats.n_draws)[-1]))
-    return np.array(curves).reshape(-1, parts[0].beta.size), np.array(error)
-
-
-def _join_tours(tours: list[Tours]) -> Tours:
-    """Put the tours of parts side by side, with chains numbered through."""
-    offset, chains = 0, []
-    for own in tours:
-        chains.append(own.chain + offset)
-        offset += int(own.chain.max()) + 1 if own.chain.size else 0
-    return Tours(
-        np.concatenate([own.sums for own in tours]),
-        np.concatenate(chains),
-        np.concatenate([own.complete for own in tours]),
-    )
+    return fit_run("rb_likelihood", parts, pieces, fit, check_occupancy=False)
 
 
 def read_parts(idata: xr.DataTree) -> list[CycleStats]:

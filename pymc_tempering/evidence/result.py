@@ -222,7 +222,7 @@ def _as_html(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...])
     return f"<div><b>{title}</b><table>{cells}</table>{notes}</div>"
 
 
-def tell(evidence: Evidence, prefix: str = "", stacklevel: int = 3) -> Evidence:
+def emit_warnings(evidence: Evidence, prefix: str = "", stacklevel: int = 3) -> Evidence:
     """Warn of what an evidence says, by default where the caller was called, and return it."""
     for sentence in evidence.warnings:
         warn(prefix + sentence, TemperingWarning, stacklevel=stacklevel)

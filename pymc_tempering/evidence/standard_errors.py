@@ -98,10 +98,3 @@ def batch_labels(n_chains: int, n_draws: int) -> NDArray[np.intp]:
     starts = np.arange(n_batches) * n_draws // n_batches
     batch = np.searchsorted(starts, np.arange(n_draws), side="right") - 1
     return np.asarray(batch + n_batches * np.arange(n_chains)[:, None])
-
-
-def batch_sums(rb_weight: FloatArray) -> FloatArray:
-    """Sum (chain, draw, K) over about sqrt(draw) batches of consecutive draws in each chain."""
-    n_chains, n_draws, n_rungs = rb_weight.shape
-    label = batch_labels(n_chains, n_draws).ravel()
-    return sum_by(label, rb_weight.reshape(-1, n_rungs))

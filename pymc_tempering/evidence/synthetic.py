@@ -248,10 +248,10 @@ def gaussian_run(
         cycle_sums(toy, betas, log_z_ladder, log_weight, trace, chain, draws)
         for chain in range(chains)
     ]
-    return to_datatree(toy, betas, log_z_ladder, log_weight, runs)
+    return synthetic_datatree(toy, betas, log_z_ladder, log_weight, runs)
 
 
-def to_datatree(
+def synthetic_datatree(
     toy: Toy,
     betas: FloatArray,
     log_z_ladder: FloatArray,

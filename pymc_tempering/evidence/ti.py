@@ -4,14 +4,15 @@ Equation (20) of Carlson et al. (2016); the trapezoid with second moments is tha
 Wyse (2014), "Improving power posterior estimation of statistical evidence".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from scipy.integrate import cumulative_simpson
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence.fit_run import PartFit, cycle_pieces, fit_run
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts_log_z
 from pymc_tempering.evidence.visit_counts import empty_warnings
@@ -129,42 +130,16 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
 
     Tours are cut at draws, as in :func:`counts`.
     """
-    n_rungs = stats.beta.size
-    zero = np.zeros(stats.tour_start.shape) if stats.n_zero_likelihood is None else (
-        stats.n_zero_likelihood
-    )  # fmt: skip
     by_visit = (stats.visits, stats.log_ratio_sum, stats.log_ratio_sqsum)
     by_weight = (stats.rb_weight, stats.rb_log_ratio_sum, stats.rb_log_ratio_sqsum)
-    columns = [v.reshape(-1, n_rungs) for v in (by_weight if rao_blackwell else by_visit)]
-    rb_columns = [v.reshape(-1, n_rungs) for v in by_weight]
-    lost = zero.reshape(-1)
-    of_mean, of_variance = RULES[rule](stats.beta)
-    biases: list[FloatArray] = []
+    moments = _rows(by_weight if rao_blackwell else by_visit)
+    zero = stats.n_zero_likelihood
+    lost = np.zeros(stats.tour_start.size) if zero is None else zero.reshape(-1)
+    pieces = cycle_pieces(stats)
+    used = pieces.used
 
     def fit(part: BoolArray) -> PartFit:
-        weight, first, second = (v[part] for v in columns)
-        finite = weight.copy()
-        finite[:, 0] -= lost[part]
-        total, n_finite = weight.sum(axis=0), finite.sum(axis=0)
-        mean, variance = _moments(n_finite, first.sum(axis=0), second.sum(axis=0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            jump = np.log(n_finite[0] / total[0])
-            d_mean = (first - mean * finite) / n_finite
-            d_variance = (second - (variance + mean**2) * finite) / n_finite - 2.0 * mean * d_mean
-            d_jump = finite[:, 0] / n_finite[0] - weight[:, 0] / total[0]
-        after = stats.beta > 0.0
-        curve = integrate(rule, stats.beta, mean, variance) + np.where(after, jump, 0.0)
-        effects = d_mean @ of_mean.T + d_variance @ of_variance.T + np.outer(d_jump, after)
-        bounds = {
-            name: float(integrate(side, stats.beta, mean, variance)[-1] + jump)
-            for name, side in (("lower", "left_riemann"), ("upper", "riemann"))
-        }
-        empty = empty_warnings(n_finite, "a straight line between its neighbors")
-        bias = _discretization(rule, stats, [v[part] for v in rb_columns], lost[part])
-        biases.append(bias)
-        return PartFit(curve, effects, float(bias[-1]), alarms=tuple(empty), details=bounds)
-
-    name = {"trapezoid": "ti"}.get(rule, f"ti_{rule}") + ("_rb" if rao_blackwell else "")
+        return _fit_rule(rule, stats.beta, [v[part] for v in moments], lost[part])
 
     def direction(bias: float, mcse: float) -> str:
         if rule == "riemann":
@@ -173,8 +148,49 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
             return ""
         return "above" if bias > 0.0 else "below"
 
-    found = fit_run(name, stats, cycle_pieces(stats), fit, bias_direction=direction)
-    return _with_discretization(found, biases[0]) if biases else found
+    rule_error = _discretization(rule, stats, [v[used] for v in _rows(by_weight)], lost[used])
+    whole = replace(fit(used), bias=float(rule_error[-1])) if used.any() else None
+    name = {"trapezoid": "ti"}.get(rule, f"ti_{rule}") + ("_rb" if rao_blackwell else "")
+    found = fit_run(name, stats, pieces, fit, whole=whole, bias_direction=direction)
+    return found if whole is None else _with_discretization(found, rule_error)
+
+
+def _rows(tables: Sequence[FloatArray]) -> list[FloatArray]:
+    """Give statistics of shape (chain, draw, K) one row a cycle."""
+    return [table.reshape(-1, table.shape[-1]) for table in tables]
+
+
+def _fit_rule(
+    rule: str, betas: FloatArray, moments: Sequence[FloatArray], lost: FloatArray
+) -> PartFit:
+    """Apply a rule to the moments of some cycles.
+
+    ``moments`` are the weight of each cycle at each rung and the weighted sums of log_ratio and
+    its square, each of shape (n, K); ``lost``, shape (n,), counts the visits to rung 0 with zero
+    likelihood.
+    """
+    weight, first, second = moments
+    of_mean, of_variance = RULES[rule](betas)
+    finite = weight.copy()
+    finite[:, 0] -= lost
+    total, n_finite = weight.sum(axis=0), finite.sum(axis=0)
+    mean, variance = _moments(n_finite, first.sum(axis=0), second.sum(axis=0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        jump = np.log(n_finite[0] / total[0])
+        d_mean = (first - mean * finite) / n_finite
+        d_variance = (second - (variance + mean**2) * finite) / n_finite - 2.0 * mean * d_mean
+        d_jump = finite[:, 0] / n_finite[0] - weight[:, 0] / total[0]
+    after = betas > 0.0
+    riemann = {
+        name: float(integrate(side, betas, mean, variance)[-1] + jump)
+        for name, side in (("lower", "left_riemann"), ("upper", "riemann"))
+    }
+    return PartFit(
+        integrate(rule, betas, mean, variance) + np.where(after, jump, 0.0),
+        d_mean @ of_mean.T + d_variance @ of_variance.T + np.outer(d_jump, after),
+        alarms=tuple(empty_warnings(n_finite, "a straight line between its neighbors")),
+        details=riemann,
+    )
 
 
 def _moments(n: FloatArray, first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -185,10 +201,10 @@ def _moments(n: FloatArray, first: FloatArray, second: FloatArray) -> tuple[Floa
 
 
 def _discretization(
-    rule: str, stats: CycleStats, columns: list[FloatArray], lost: FloatArray
+    rule: str, stats: CycleStats, moments: Sequence[FloatArray], lost: FloatArray
 ) -> FloatArray:
     """Return the errors of a rule on the Rao-Blackwellized integrand, whose integral is RTS."""
-    weight, first, second = (v.sum(axis=0) for v in columns)
+    weight, first, second = (v.sum(axis=0) for v in moments)
     finite = weight - np.where(stats.beta > 0.0, 0.0, lost.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         jump = np.log(finite[0] / weight[0])

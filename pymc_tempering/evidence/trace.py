@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import CycleStats, FlatTrace, FloatArray
 from pymc_tempering.evidence.datatree import read_trace
-from pymc_tempering.evidence.fit_run import Pieces, split_pieces
+from pymc_tempering.evidence.pieces import Pieces, split_pieces
 from pymc_tempering.evidence.standard_errors import sum_by
 
 CHUNK = 1 << 20
@@ -74,7 +74,7 @@ def softmax_rows(table: FloatArray) -> FloatArray:
     return table
 
 
-def rung_weights(stats: CycleStats, log_ratio: FloatArray) -> FloatArray:
+def rung_probabilities(stats: CycleStats, log_ratio: FloatArray) -> FloatArray:
     """Return q(beta_k | x) of every iteration, equation (7) of Carlson et al., shape (n, K)."""
     return softmax_rows(tilt(stats.beta, log_ratio) + stats.log_weight - stats.log_z_ladder)
 

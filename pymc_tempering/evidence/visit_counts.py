@@ -6,7 +6,8 @@ Carlson, Stinson, Pakman & Paninski (2016), ICML; equation numbers are theirs.
 import numpy as np
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence.fit_run import PartFit, cycle_pieces, fit_run
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts_log_z
 

@@ -8,16 +8,18 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.crosscheck.judge import RUN, Entry, judge
-from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS
+from pymc_tempering.crosscheck.judge import Entry, judge
+from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
 from pymc_tempering.crosscheck.store import GROUP, CrossCheck, make_table, to_dataset
 from pymc_tempering.crosscheck.words import put_in_words
-from pymc_tempering.evidence import ESTIMATORS, Evidence
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.estimators import MODEL, RUN, lists_estimators
 from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.exceptions import ModelError, TemperingError, TemperingWarning
 from pymc_tempering.model.check import find_model
 
 
+@lists_estimators(ALL_ESTIMATORS)
 def cross_check(
     idata: xr.DataTree,
     model: pm.Model | None = None,
@@ -47,8 +49,11 @@ def cross_check(
         The model that it was drawn from; the one on the context stack, if any. Without a model
         only the methods that read the run are used.
     methods : sequence of str, optional
-        Names for :func:`log_marginal_likelihood` ("rts"), or of functions that take a model
-        ("bridge_sampling"). By default all that apply.
+        By default all that apply, but for those that repeat others. Those marked (trace) read the
+        flat trace of a run, those marked (model) evaluate the model.
+
+        {estimators}
+
     others : mapping of str to Evidence, optional
         Results at hand by a name for each, of the same model and independent of `idata`: that of
         a fit (``{"psis_vi": approx.tempering.evidence}``), or of another run.
@@ -172,16 +177,17 @@ def _model(model: pm.Model | None) -> pm.Model | None:
 def _chosen(methods: Sequence[str] | None, model: pm.Model | None) -> list[str]:
     """Names of the methods to run, checked before any of them runs."""
     if methods is None:
-        with_model = [name for name, one in MODEL_ESTIMATORS.items() if one.by_default]
-        return [*ESTIMATORS, *(with_model if model is not None else [])]
+        return [
+            name
+            for name, row in ALL_ESTIMATORS.items()
+            if row.by_default and (row.reads != MODEL or model is not None)
+        ]
     if isinstance(methods, str):
         methods = [methods]
-    unknown = [name for name in methods if name not in ESTIMATORS and name not in MODEL_ESTIMATORS]
+    unknown = [name for name in methods if name not in ALL_ESTIMATORS]
     if unknown or not methods:
-        raise ValueError(
-            f"methods must be among {sorted({*ESTIMATORS, *MODEL_ESTIMATORS})}, got {list(methods)}"
-        )
-    needy = [name for name in methods if name not in ESTIMATORS]
+        raise ValueError(f"methods must be among {sorted(ALL_ESTIMATORS)}, got {list(methods)}")
+    needy = [name for name in methods if ALL_ESTIMATORS[name].reads == MODEL]
     if needy and model is None:
         raise ValueError(f"{needy} need a model: pass model=, or call this inside `with model:`")
     return list(dict.fromkeys(methods))
@@ -203,11 +209,10 @@ def _run(
     name: str, idata: xr.DataTree, model: pm.Model | None, rng: np.random.Generator
 ) -> tuple[Mapping[str, Evidence], str]:
     """Run one method; its own warnings stay in what it returns."""
-    if name in ESTIMATORS:
-        return {name: estimate_quietly(idata, name)}, RUN
-    assert model is not None
-    one = MODEL_ESTIMATORS[name]
+    row = ALL_ESTIMATORS[name]
+    if row.reads != MODEL:
+        return {name: estimate_quietly(idata, name)}, row.draws
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemperingWarning)
-        found = one.estimate(idata, model, rng.spawn(1)[0])
-    return (found if isinstance(found, Mapping) else {name: found}), one.draws
+        found = row.estimate(idata, model, rng.spawn(1)[0])
+    return (found if isinstance(found, Mapping) else {name: found}), row.draws

@@ -9,15 +9,13 @@ from scipy import stats as sps
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
+from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 
 ALPHA = 0.01
 """Chance of a disagreement where all stated errors are right: at most this, in all."""
 
 LARGE_DF = 1e6
 """Degrees of freedom of an error whose own precision is not known."""
-
-OWN, POSTERIOR, RUN = "own", "posterior", "run"
-"""Whose draws an estimator uses: its own, the posterior draws of the DataTree, or its whole run."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, Entry, Judgment, bounds, spread
+from pymc_tempering.crosscheck.judge import Entry, Judgment, bounds, spread
+from pymc_tempering.evidence.estimators import OWN, POSTERIOR
 from pymc_tempering.evidence.result import plus_minus
 
 CROSSED = 3.0

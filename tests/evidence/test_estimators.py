@@ -1,12 +1,12 @@
-"""Every estimator from a run: against closed forms on three paths, and its error over repeats."""
+"""Estimators from a run: correlated states, planted faults, empty rungs, gaps, TI and its rules."""
 
 from dataclasses import replace
-from functools import cache
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 import xarray as xr
+from support.estimator_contract import CONTRACT, estimate_run, estimates, target
 from support.repeated_runs import (
     BETAS,
     TOY,
@@ -28,53 +28,8 @@ from pymc_tempering.evidence.standard_errors import error_of_influence, error_of
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import NotTemperedError, SolverError, TemperingWarning
 
-REPEATS = {"gauss": 200, "gamma": 120, "cut": 120}
-TI_RULES = {
-    "ti": "trapezoid", "ti_riemann": "riemann", "ti_corrected": "corrected",
-    "ti_simpson": "simpson", "ti_rb": "trapezoid", "ti_corrected_rb": "corrected",
-}  # fmt: skip
-BY_TRACE = ("bar", "stepping_stone", "mbar", "forward")
-
-
-def estimate_run(method, run):
-    return ESTIMATORS[method].estimate(run if method in BY_TRACE else run.stats)
-
-
-@cache
-def estimates(method, toy, n, **settings):
-    return [estimate_run(method, run) for run in repeated_runs(n, toy, **settings)]
-
-
-def target(method, toy):
-    """What a method is to give: log Z, or the rule of integration on the exact moments."""
-    if method not in TI_RULES:
-        return float(TOYS[toy].log_z(1.0))
-    exact = integrate(TI_RULES[method], BETAS, *ratio_moments(TOYS[toy], BETAS))[-1]
-    jump = np.log(TOYS[toy].cut) if toy == "cut" else 0.0
-    return float(exact + jump)
-
-
-@pytest.mark.parametrize("toy", TOYS)
-@pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"rts", "mbar"}))
-def test_value_and_stated_error_are_the_real_ones(method, toy):
-    n = REPEATS[toy]
-    found = estimates(method, toy, n)
-    assert {e.method for e in found} == {method}
-    if method in TI_RULES:  # the error of sampling, about what the rule gives without any
-        found = [replace(e, mcse=e.details["sampling_mcse"]) for e in found]
-    assert not list(calibration_faults(found, target(method, toy), n))
-
-
-def test_mbar_value_and_stated_error_are_the_real_ones():
-    pytest.importorskip("pymbar")
-    assert not list(
-        calibration_faults(estimates("mbar", "gauss", 200), target("mbar", "gauss"), 200)
-    )
-    for toy in ("gamma", "cut"):
-        found = estimates("mbar", toy, 40)
-        z = np.array([(e.log_z - target("mbar", toy)) / e.mcse for e in found])
-        assert abs(z.mean()) < 4.0 / np.sqrt(40) + 0.1
-        assert 0.55 < z.std() < 1.45
+TI_RULES = {name: row.rule for name, row in CONTRACT.items() if row.rule}
+BY_TRACE = [name for name, row in ESTIMATORS.items() if row.reads == "trace"]
 
 
 CORRELATED = {"rho": 0.9, "draws": 300}
@@ -133,7 +88,7 @@ def test_ti_that_forgets_the_zero_likelihood_is_seen():
 @pytest.mark.parametrize("method", TI_RULES)
 def test_stated_discretization_error_is_the_real_one(method, toy):
     """The mean over 200 runs; the estimate is made of other noise than the value. |z| < 4."""
-    n = REPEATS[toy]
+    n = CONTRACT[method].repeats[toy]
     bias = np.array([e.bias for e in estimates(method, toy, n)])
     exact = target(method, toy) - float(TOYS[toy].log_z(1.0))
     noise = bias.std() / np.sqrt(n)
@@ -151,7 +106,7 @@ def far_off(z):
 def test_error_of_ti_covers_log_z_itself_on_any_ladder(method, toy):
     """Sampling and rule in one mcse. Without that of the rule it would not (planted)."""
     exact = float(TOYS[toy].log_z(1.0))
-    found = estimates(method, toy, REPEATS[toy])
+    found = estimates(method, toy, CONTRACT[method].repeats[toy])
     off = np.array([e.log_z - exact for e in found])
     assert not far_off(off / [e.mcse for e in found])
     sampling = np.array([e.details["sampling_mcse"] for e in found])

@@ -1,4 +1,4 @@
-"""Posterior expectations from the states of all rungs, weighted by how cold each could be."""
+"""Posterior expectations from the states of all rungs, weighted by q(beta = 1 | x)."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,9 @@ def expectation(
 ) -> xr.Dataset:
     """Estimate posterior expectations from the states of all rungs.
 
-    E[h] = sum_i w_i h(x_i) / sum_i w_i over all iterations, with w_i = q(beta_K | x_i): each state
-    counts by the probability that it could have been one at beta = 1 (Geyer & Thompson 1995;
-    Carlson et al. 2016, section 2.1).
+    E[h] = sum_i w_i h(x_i) / sum_i w_i over all iterations, with w_i = q(beta_K | x_i), the
+    probability of beta = 1 given the state (Geyer & Thompson 1995; Carlson et al. 2016, section
+    2.1).
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def expectation(
     Warns
     -----
     TemperingWarning
-        What the evidence of the run warns about, since it concerns the states as well. Where it
-        states no error (too few tours, an alarm) the mcse is infinite here, too.
+        For each warning of the run's evidence, which concerns the states as well. Where that has
+        no error (too few tours, an alarm) the mcse is infinite here, too.
 
     Examples
     --------
@@ -102,10 +102,8 @@ def expectation(
     result = {}
     for name, value in values.items():
         ordered = value.transpose("chain", "state", ...)
-        table = np.asarray(ordered.values, dtype=float)[keep]
-        if not np.isfinite(table).all():
-            raise ValueError(f"{name!r} is not finite at {int(np.sum(~np.isfinite(table)))} states")
-        numbers = _weighted(run, weight, table.reshape(len(table), -1), piece)
+        table = _finite_table(name, ordered, keep)
+        numbers = _weighted(run, weight, table, piece)
         if not known:
             numbers[2], numbers[3] = np.inf, 0.0
         rest = ordered.isel(chain=0, state=0, drop=True)
@@ -123,10 +121,10 @@ def expectation(
 
 
 def _places(run: Run, iteration: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the states' places in the flat trace (n,), and a mask of them (chain, state).
+    """Return the positions of the states in the flat trace (n,), and a mask of them (chain, state).
 
-    Left out are the padding, states of iterations that no recorded cycle holds, and those of the
-    first ascent of a fresh chain, as in all estimators.
+    The mask leaves out padding, states outside the recorded cycles, and those of the first ascent
+    of a fresh chain, which no estimator counts.
     """
     n_chains, n_draws = run.stats.n_chains, run.stats.n_draws
     if len(iteration) != n_chains:
@@ -171,6 +169,14 @@ def _values(
                 f"{getattr(value, 'dims', type(value).__name__)}"
             )
     return values
+
+
+def _finite_table(name: str, ordered: xr.DataArray, keep: np.ndarray) -> FloatArray:
+    """Return the values at the kept states, shape (n, M)."""
+    table = np.asarray(ordered.values, dtype=float)[keep]
+    if not np.isfinite(table).all():
+        raise ValueError(f"{name!r} is not finite at {int(np.sum(~np.isfinite(table)))} states")
+    return table.reshape(len(table), -1)
 
 
 def _weighted(run: Run, weight: FloatArray, table: FloatArray, piece: np.ndarray) -> FloatArray:

@@ -1,10 +1,10 @@
 """The Rao-Blackwellized likelihood: one log Z from parts that were run with different log Z-hat.
 
-Equation (14) and Appendix A of Carlson, Stinson, Pakman & Paninski (2016), ICML. The appendix is
-derived anew here: see :func:`maximize_likelihood`.
+Equation (14) and Appendix A of Carlson, Stinson, Pakman & Paninski (2016), ICML. The gradient and
+the Hessian are our own derivation: see :func:`maximize_likelihood`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import LadderError, SolverError
 
 MAX_GRADIENT = 1e-8
-"""Largest derivative of the likelihood, per iteration, at what passes for its maximum."""
+"""Largest derivative of the log likelihood per iteration at a point accepted as its maximum."""
 
 
 def log_likelihood(log_z: FloatArray, weight: FloatArray, offsets: FloatArray) -> float:
@@ -98,11 +98,32 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
         return information(probabilities(free), n)[1:, 1:] / scale
 
     found = minimize(
-        value, start[1:], jac=gradient, hess=hessian, method="trust-exact",
+        value,
+        start[1:],
+        jac=gradient,
+        hess=hessian,
+        method="trust-exact",
         options={"gtol": 1e-12, "maxiter": 500},
-    )  # fmt: skip
-    free = found.x
-    for _ in range(3):  # the last digits, which rounding of the value hides from the search
+    )
+    free = _polish(found.x, gradient, hessian)
+    residual = float(np.abs(gradient(free)).max()) if free.size else 0.0
+    if not residual <= MAX_GRADIENT:
+        raise SolverError(
+            f"the maximum of the Rao-Blackwellized likelihood was not found ({found.message}; "
+            f"gradient {residual:.1g}): the parts' log Z-hat differ too much, so estimate each "
+            "part by RTS"
+        )
+    result[known] = np.append(0.0, free)
+    return result
+
+
+def _polish(
+    free: FloatArray,
+    gradient: Callable[[FloatArray], FloatArray],
+    hessian: Callable[[FloatArray], FloatArray],
+) -> FloatArray:
+    """Find the last digits by Newton steps; the search stops where the value is rounded."""
+    for _ in range(3):
         try:
             step = np.linalg.solve(hessian(free), gradient(free))
         except np.linalg.LinAlgError:
@@ -110,15 +131,7 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
         if not np.abs(gradient(free - step)).max() < np.abs(gradient(free)).max():
             break
         free = free - step
-    residual = float(np.abs(gradient(free)).max()) if free.size else 0.0
-    if not residual <= MAX_GRADIENT:
-        raise SolverError(
-            f"the maximum of the Rao-Blackwellized likelihood was not found ({found.message}; "
-            f"gradient {residual:.1g}): the parts' log Z-hat are too far from each other, so "
-            "estimate each part by RTS"
-        )
-    result[known] = np.append(0.0, free)
-    return result
+    return free
 
 
 def information(probability: FloatArray, n: FloatArray) -> FloatArray:
@@ -130,14 +143,14 @@ def information(probability: FloatArray, n: FloatArray) -> FloatArray:
 def rb_likelihood(parts: CycleStats | Sequence[CycleStats]) -> Evidence:
     """Estimate log Z by the Rao-Blackwellized likelihood, across different log Z-hat.
 
-    The maximum of equation (14) of Carlson et al. (2016), summed over chains or rounds that were
-    run with a log Z-hat (or r_k) of their own on the same inverse temperatures. With one log Z-hat
-    it is RTS. No part is weighted by an estimated variance: each counts by its iterations.
+    The maximum of equation (14) of Carlson et al. (2016), summed over chains or rounds that have
+    the same inverse temperatures, each with its own log Z-hat (or r_k). With one log Z-hat it is
+    RTS. A part counts by its number of iterations, not by an estimated variance.
 
     Parameters
     ----------
     parts : CycleStats or sequence of CycleStats
-        Each with one ladder; they are independent, and may differ in length.
+        Independent runs with one ladder each; they may differ in length.
 
     Returns
     -------
@@ -158,7 +171,7 @@ def rb_likelihood(parts: CycleStats | Sequence[CycleStats]) -> Evidence:
         if not np.array_equal(stats.beta, betas):
             raise LadderError(
                 f"the parts have different inverse temperatures, {betas} and {stats.beta}: "
-                "estimate each apart"
+                "estimate each part alone"
             )
     offsets = np.array([stats.log_weight - stats.log_z_ladder for stats in parts])
     weight = np.concatenate([split_weights(stats) for stats in parts])
@@ -186,7 +199,7 @@ def rb_likelihood(parts: CycleStats | Sequence[CycleStats]) -> Evidence:
 
 
 def read_parts(idata: xr.DataTree) -> list[CycleStats]:
-    """Read a run whose chains may have a log Z-hat each: one ``CycleStats`` for each log Z-hat.
+    """Read a run whose chains may differ in log Z-hat: one ``CycleStats`` for each log Z-hat.
 
     Raises
     ------

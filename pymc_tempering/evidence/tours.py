@@ -20,8 +20,8 @@ class Tours:
     chain : ndarray of int, shape (F,)
         Chain that each fragment comes from.
     complete : ndarray of bool, shape (F,)
-        True for a tour with a beginning and an end. False for what a chain did before its first
-        tour start (tuning draws were thrown away) and for its last, unfinished tour.
+        True for a tour with a beginning and an end. False for the iterations of a chain before its
+        first tour start (tuning draws were thrown away) and for its last, unfinished tour.
     """
 
     sums: FloatArray

@@ -1,4 +1,4 @@
-"""The same evidence by independent estimators, side by side, with a verdict."""
+"""The same evidence by several estimators, side by side, with a verdict."""
 
 from pymc_tempering.crosscheck.cross_check import cross_check
 from pymc_tempering.crosscheck.judge import Entry, judge

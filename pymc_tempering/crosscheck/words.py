@@ -1,4 +1,4 @@
-"""What a cross-check found, in words: do they agree, which to believe, and why."""
+"""The result of a cross-check in words: whether the methods agree, which to believe, and why."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,11 +7,11 @@ from pymc_tempering.evidence.estimators import OWN, POSTERIOR
 from pymc_tempering.evidence.result import plus_minus
 
 CROSSED = 3.0
-"""Standard errors by which a lower bound must lie above an upper one to be said to."""
+"""Standard errors above the upper bound from which a lower bound is said to cross it."""
 
 
 def put_in_words(entries: Sequence[Entry], found: Judgment, left_out: Mapping[str, str]) -> str:
-    """Say what a cross-check found, in a few sentences."""
+    """Describe the result of a cross-check in a few sentences."""
     by_name = {entry.method: entry for entry in entries}
     sentences = {"agree": _agree, "disagree": _disagree, "unchecked": _unchecked}[found.verdict](
         by_name, found
@@ -125,7 +125,7 @@ def _nats(difference: float) -> str:
 
 
 def _grouped(left_out: Mapping[str, str]) -> str:
-    """Names by reason, each reason once."""
+    """List the names of methods by reason, each reason once."""
     reasons = dict.fromkeys(left_out.values())
     return "; ".join(
         f"{', '.join(name for name, why in left_out.items() if why == reason)} ({reason})"

@@ -26,9 +26,9 @@ from pymc_tempering.exceptions import SolverError
 class Step(NamedTuple):
     """log Z of one rung less that of the rung below, and what each iteration adds to it.
 
-    ``lower`` and ``upper`` are the effects of the iterations at the two rungs; ``overlap`` the
-    numbers at them that the estimate rests on, whose effective number is judged. Where the upper
-    rung's states are not used there are none of them.
+    ``lower`` and ``upper`` are the influences of the iterations at the two rungs. ``overlap`` are
+    their weights in the estimate, whose effective number must be large enough; None for the upper
+    rung if its states are not used.
     """
 
     increment: float
@@ -65,7 +65,7 @@ def bar_step(lower: FloatArray, upper: FloatArray) -> Step:
     finite = np.concatenate([lower[np.isfinite(lower)], upper[np.isfinite(upper)]])
     if finite.size == 0:
         raise SolverError("all states of two neighboring rungs have zero likelihood")
-    # Beyond these points one side is certain to be the larger.
+    # Beyond these points one side is larger for certain.
     reach = np.log(lower.size + upper.size) + 50.0
     low, high = float(finite.min()) - reach, float(finite.max()) + reach
     try:
@@ -123,10 +123,10 @@ def bar(run: Run) -> Evidence:
     """Estimate log Z by Bennett's acceptance ratio between neighboring rungs, summed.
 
     Equation (17) of Carlson et al. (2016) with the optimal alpha (Bennett 1976; Meng & Wong
-    1996), for the states that were drawn at each rung; rungs that were never visited are bridged
-    over. The error is over tours, and takes in that the chain's time at a rung is random and that
-    neighboring ratios share states. Where fewer than 10 effective tours hold the overlap of two
-    rungs the error is infinite: Bennett's own formula would state a *smaller* one there.
+    1996), for the states that were drawn at each rung; rungs that were never visited are
+    skipped. The error is over tours. It includes that the time spent at a rung is random, and
+    that neighboring ratios share states. If the overlap of two rungs rests on fewer than 10
+    effective tours the error is infinite: Bennett's own formula would state a *smaller* one there.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def bar(run: Run) -> Evidence:
     Returns
     -------
     Evidence
-        Everything in nats. ``details`` has the smallest effective number of tours that an overlap
-        rests on.
+        Everything in nats. ``details`` has ``overlap_tours``, the smallest effective number of
+        tours that an overlap rests on.
 
     Raises
     ------
@@ -150,10 +150,10 @@ def stepping_stone(run: Run) -> Evidence:
     """Estimate log Z by stepping stones: each rung's states reach for the next rung.
 
     log Z = sum_k log mean of exp((beta_{k+1} - beta_k) log_ratio) over the states at rung k (Xie
-    et al. 2011). By Jensen's inequality it tends to lie below log Z, the more the farther the
-    rungs are apart. ``bias`` is that to second order, with the visits to a rung random as they are
-    here: half the squared relative error of the count less that of the sum, as in equation (15)
-    of Carlson et al. (2016). Error and refusals as in :func:`bar`.
+    et al. 2011). By Jensen's inequality it tends to lie below log Z, by more if the rungs are
+    farther apart. ``bias`` is this effect to second order, with a random number of visits to a
+    rung: half the squared relative error of the count minus that of the sum, as in equation (15)
+    of Carlson et al. (2016). The error is infinite where that of :func:`bar` is.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def _stepwise(
 def _effective(
     run: Run, where: NDArray[np.intp], weight: FloatArray | None, part: BoolArray
 ) -> float:
-    """Return the effective number of tours that hold the weight of some iterations (default 1)."""
+    """Return the effective number of tours among some iterations, each of weight 1 by default."""
     sums = run.sum_pieces(np.ones(where.size) if weight is None else weight, where)
     return float(kish(sum_by(run.pieces.tour[part], sums[part])))
 

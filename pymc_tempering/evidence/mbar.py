@@ -28,12 +28,11 @@ from pymc_tempering.exceptions import SolverError
 def mbar(run: Run) -> Evidence:
     """Estimate log Z by MBAR from the states of all rungs.
 
-    pymbar solves the equations; a failure is raised. The error is ours, over tours: with
-    zeta_k = log n_k - log Z_k the equations are those of a multinomial logistic regression of the
-    rung on log_ratio (Geyer 1994), so a tour b moves zeta by H^-1 sum_{i in b} (1[k_i = k] -
-    p_k(x_i)), with H = sum_i (diag p - p p'), and log n_k by its own share of the visits. It is
-    infinite where fewer than 10 effective tours connect the rungs below some rung with those
-    above.
+    pymbar solves the equations. The error is ours, over tours: with zeta_k = log n_k - log Z_k the
+    equations are those of a multinomial logistic regression of the rung on log_ratio (Geyer 1994).
+    So a tour b moves zeta by H^-1 sum_{i in b} (1[k_i = k] - p_k(x_i)), with
+    H = sum_i (diag p - p p'), and log n_k by its share of the visits. The error is infinite if
+    fewer than 10 effective tours connect the rungs below some rung with those above.
 
     Parameters
     ----------
@@ -42,9 +41,9 @@ def mbar(run: Run) -> Evidence:
     Returns
     -------
     Evidence
-        Everything in nats. ``details`` has pymbar's own uncertainty, ``pymbar_mcse``, which takes
-        all states for independent and *shrinks* as the overlap of rungs goes to 0, and the
-        effective number of tours ``overlap_tours`` at the weakest place.
+        Everything in nats. ``details`` has pymbar's own error ``pymbar_mcse``, which assumes
+        independent states and *shrinks* as the overlap of rungs goes to 0, and ``overlap_tours``,
+        the effective number of tours at the weakest place.
 
     Raises
     ------
@@ -61,7 +60,7 @@ def mbar(run: Run) -> Evidence:
 
 
 def _fit(run: Run, part: BoolArray, start: FloatArray | None = None) -> PartFit:
-    """Fit MBAR to some pieces, by Newton steps from the curve ``start`` where it is known."""
+    """Fit MBAR to some pieces, by Newton steps from the curve ``start`` if there is one."""
     betas = run.stats.beta
     inside = np.flatnonzero(part[run.piece])
     counts = np.bincount(run.trace.rung[inside], minlength=betas.size).astype(float)
@@ -127,9 +126,9 @@ def _by_piece(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Sum over the iterations ``inside`` by piece, each of shape (P, K) for K visited rungs.
 
-    Of 1[k_i = k] - p_k(x_i); of 1[k_i = k]; and for the cut below each rung k, of what connects the
-    two sides: the weight sum_{l >= k} p_l that states of lower rungs lend the upper ones, and the
-    weight that those of upper rungs lend the lower ones. Iterations are taken in chunks, in order.
+    Of 1[k_i = k] - p_k(x_i); of 1[k_i = k]; and for the cut below each rung k, of the weights that
+    connect the two sides: sum_{l >= k} p_l of the states at lower rungs, and sum_{l < k} p_l of
+    those at upper rungs. Iterations are taken in chunks, in order.
     """
     score, visits, low, high = np.zeros((4, run.pieces.chain.size, visited.size))
     for rows in chunks(inside.size, visited.size):

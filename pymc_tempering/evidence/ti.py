@@ -60,14 +60,13 @@ def integrate(rule: str, betas: FloatArray, mean: FloatArray, variance: FloatArr
     Parameters
     ----------
     rule : {"riemann", "left_riemann", "trapezoid", "corrected", "simpson"}
-        "riemann" takes the mean at the upper end of each interval, as RTS Figure 2 does. The
-        integrand increases, since its derivative is the variance: so this sum is never below the
-        integral and "left_riemann" never above. "corrected" is the trapezoid less
+        "riemann" takes the mean at the upper end of each interval, as Figure 2 of Carlson et al.
+        (2016). The integrand increases, since its derivative is the variance. So this sum is never
+        below the integral and "left_riemann" never above. "corrected" is the trapezoid minus
         (beta_{k+1} - beta_k)^2 / 12 times the difference of the variances.
     betas, mean, variance : ndarray, shape (K,)
-        Inverse temperatures, and mean and variance of log_ratio there (nats); NaN where they are
-        not known: there a straight line between the neighbors takes their place (section 4.3 of
-        Carlson et al. 2016).
+        Inverse temperatures, and mean and variance of log_ratio there (nats). Where they are NaN, a
+        straight line between the neighbors takes their place (section 4.3 of Carlson et al. 2016).
 
     Returns
     -------
@@ -98,9 +97,9 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     al. (2016). The means are those of the visits to each rung, or Rao-Blackwellized: by equation
     (21) sum_i q(beta_k | x_i) log_ratio_i / sum_i q(beta_k | x_i), over all iterations.
 
-    What the rule itself is off by on this ladder is in ``bias``, estimated and not subtracted. The
-    ``mcse`` holds it: it is the root of the sum of the squares of ``bias`` and of the sampling
-    error, and a warning says where the first is the larger one.
+    The error of the rule on this ladder is estimated in ``bias`` and not subtracted. The ``mcse``
+    includes it: it is the root of the sum of the squares of ``bias`` and of the sampling error. A
+    warning says if the first is the larger one.
 
     Parameters
     ----------
@@ -113,20 +112,20 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     -------
     Evidence
         Everything in nats. ``details`` holds the sampling error alone, ``sampling_mcse``, and the
-        two Riemann sums ``lower`` and ``upper``, which bound the integral but for that error.
+        two Riemann sums ``lower`` and ``upper``, which bound the integral up to that error.
 
     Notes
     -----
     The estimate of the bias: with the mixture of all rungs fixed, d/dbeta of the RTS curve
     log sum_i q(beta | x_i) - log r_beta + log Z-hat_beta *is* the Rao-Blackwellized mean
-    (equation 22). So the rule applied to Rao-Blackwellized moments, less the RTS curve, is its
-    discretization error on a curve that is close to the true one; with ``rao_blackwell`` it is
-    the difference to RTS itself. For the same reason there is no "exact" Rao-Blackwellized rule
-    beside RTS: its means on ever more inverse temperatures between the rungs integrate to RTS.
+    (equation 22). So the rule applied to Rao-Blackwellized moments, minus the RTS curve, is its
+    discretization error on a curve that is close to the true one. With ``rao_blackwell`` it is the
+    difference to RTS. For the same reason Rao-Blackwellized means at more and more inverse
+    temperatures between the rungs integrate to RTS, and are no further estimate.
 
-    Where the likelihood is zero on a part of the reference, E[log_ratio] is minus infinity at
-    beta = 0 and Z jumps there: from 1 to the share of the reference where it is positive. That
-    share is estimated by the visits to rung 0, and the integral is over the rest.
+    If the likelihood is zero on a part of the reference, E[log_ratio] is minus infinity at beta = 0
+    and Z jumps there, from 1 to the share of the reference where the likelihood is positive. The
+    visits to rung 0 estimate that share, and the integral is over the other states.
 
     Tours are cut at draws, as in :func:`counts`.
     """
@@ -194,7 +193,7 @@ def _fit_rule(
 
 
 def _moments(n: FloatArray, first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and variance at each rung, NaN where there is nothing to average."""
+    """Return mean and variance at each rung, NaN where there are no visits."""
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = first / n
         return mean, np.maximum(second / n - mean**2, 0.0)
@@ -214,7 +213,7 @@ def _discretization(
 
 
 def _with_discretization(evidence: Evidence, bias: FloatArray) -> Evidence:
-    """Put the discretization errors (K,) into the mcse; say where they exceed that of sampling."""
+    """Add the discretization errors (K,) to the mcse, and warn if they exceed that of sampling."""
     sampling = evidence.mcse
     size = np.where(np.isfinite(bias), np.abs(bias), np.inf)
     found = replace(

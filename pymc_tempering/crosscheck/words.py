@@ -34,12 +34,12 @@ def _agree(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
         best = by_name[found.believe]
         sentences.append(
             f"Believe {best.method}, {_value(best)}: it states the smallest error, and the others "
-            "bear it out."
+            "confirm it."
         )
     if independent + min(shared, 1) < 2:
         sentences.append(
-            "But all of them use the same draws, so that they cannot tell what these draws missed: "
-            "add estimators with draws of their own (pass model=)."
+            "But all of them use the same draws, so they do not show what these draws missed: add "
+            "estimators with draws of their own (pass model=)."
         )
     elif all(entry.draws == POSTERIOR for entry in known if entry.draws != OWN):
         sentences.append("A mode that is missed by all of them would not show.")
@@ -95,7 +95,7 @@ def _unchecked(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
     only = by_name[found.believe]
     return [
         f"{only.method} alone states an error, {_value(only)}, and nothing confirms it: add "
-        "estimators (pass model=), or mend what their warnings say."
+        "estimators (pass model=), or do what their warnings say."
     ]
 
 
@@ -110,7 +110,7 @@ def _bounds(entries: Sequence[Entry]) -> list[str]:
         f"{plus_minus(gap, noise)} nats"
     )
     if gap < -CROSSED * noise:
-        return [f"The bounds bracket nothing, the lower one lies above the upper one: {found}."]
+        return [f"The bounds are crossed, the lower one lies above the upper one: {found}."]
     if gap < noise:
         return [f"The bounds meet within their errors: {found}."]
     return [f"The bounds bracket log Z between {found}."]

@@ -32,8 +32,8 @@ def chain_alarms(stats: CycleStats, sound: BoolArray) -> list[str]:
     if not sound.all():
         bad = _names("chain", np.flatnonzero(~sound).tolist())
         messages.append(
-            f"{bad} hold{'s' if (~sound).sum() == 1 else ''} non-finite Rao-Blackwell weights and "
-            "left the estimate, whose error is then unknown: look for NaN in the model's "
+            f"{bad} hold{'s' if (~sound).sum() == 1 else ''} non-finite Rao-Blackwell weights. "
+            "The estimate leaves them out and has no error: look for NaN in the model's "
             "log-likelihood and sample again."
         )
     where = np.flatnonzero(sound)
@@ -50,7 +50,7 @@ def tour_warnings(n_tours: int, ess: float, round_trips: tuple[int, ...]) -> lis
     if n_tours < MIN_TOURS:
         more = f"about {np.ceil(2 * MIN_TOURS / n_tours):.0f} times as many" if n_tours else "more"
         return [
-            f"Only {n_tours} tours were completed where an error needs {MIN_TOURS}, so the mcse "
+            f"Only {n_tours} tours were completed and an error needs {MIN_TOURS}, so the mcse "
             f"is infinite: sample {more} draws, or look at diagnose() for what slows the chain."
         ]
     if ess < MIN_ESS:

@@ -145,8 +145,8 @@ def _visit_notes(short: np.ndarray) -> tuple[str, ...]:
         return ()
     return (
         f"Chain {', '.join(str(c) for c in short)} made fewer visits to beta = 0 than were to "
-        "be counted, or there is no other chain to set their number, so that E[Z] = Z holds "
-        "only about: give reference_visits a smaller number, or sample more draws or chains.",
+        "be counted, or there is no other chain to set their number, so E[Z] = Z holds only "
+        "approximately: give a smaller reference_visits, or sample more draws or chains.",
     )
 
 

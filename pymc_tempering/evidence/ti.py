@@ -226,8 +226,8 @@ def _with_discretization(evidence: Evidence, bias: FloatArray) -> Evidence:
         return found
     if np.isinf(size[-1]):
         sentence = (
-            f"How far the integration rule of {evidence.method!r} is off cannot be told, since a "
-            'rung has no weight, so the mcse is infinite: sample more draws, or use method="rts".'
+            f"The error of the integration rule of {evidence.method!r} is not known, since a rung "
+            'has no weight, so the mcse is infinite: sample more draws, or use method="rts".'
         )
         return replace(found, verdict="unchecked", warnings=(*evidence.warnings, sentence))
     sentence = (

@@ -21,7 +21,7 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.references.prior import Reference
 
 AIS_TRANSITIONS = ("hmc", "leapfrog", "metropolis")
@@ -204,7 +204,7 @@ def _annealed(
             max_rungs=MAX_RUNGS[transition], cores=cores, report=report,
         )  # fmt: skip
         evidence = forward(method, reference, schedule, n_particles, rng, cores, clock, report)
-    return tell(evidence, stacklevel=4)
+    return emit_warnings(evidence, stacklevel=4)
 
 
 def forward(

@@ -27,7 +27,7 @@ from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.compiled import DENSITY, MATRIX, RNG, VECTOR, Point
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.prior import Reference
@@ -125,7 +125,7 @@ def linked_importance_sampling(
             advice="use more rungs (betas), longer chains (chain_length), or more particles",
             warnings=run_warnings(done, n_particles),
         )  # fmt: skip
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def link_blocks(

@@ -28,7 +28,7 @@ from pymc_tempering.annealed.states import check_values, compile_unconstrain
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.layout import Layout
@@ -187,7 +187,7 @@ def raise_(
             seconds=clock(),
             warnings=(*said, *run_warnings(down, len(states))),
         )  # fmt: skip
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def _down(

@@ -25,7 +25,7 @@ from pymc_tempering.annealed.states import PosteriorStates, posterior_states
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.references.prior import Reference, evaluate_draws
 
@@ -127,7 +127,7 @@ def reverse_ais(
             run=downward(reference, states, rng, cores, report),
         )  # fmt: skip
         evidence = backward(reference, schedule, states, rng, cores, clock, report)
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def checked_states(idata: xr.DataTree, reference: Reference, n: int) -> PosteriorStates:

@@ -23,7 +23,7 @@ from pymc_tempering.core.population import RESAMPLING
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.references.prior import Reference
 
 MIN_ISLANDS, MIN_ISLAND_PARTICLES = 10, 50
@@ -152,7 +152,7 @@ def smc(
         evidence = combine(
             results, rungs, evaluations, clock(), unbiased=not adaptive, warnings=said
         )
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def _frozen(

@@ -20,7 +20,7 @@ from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.references.prior import Reference
 
 RUNGS_PER_BARRIER, MIN_RUNGS = 4.0, 17
@@ -133,7 +133,7 @@ def thermodynamic_integration(
         if interrupted:
             raise KeyboardInterrupt("Interrupted before all rungs had their chains.")
         evidence = integrate(rungs, results, rule, pilot.n_evaluations, clock())
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def _reference_task(reference: Reference, n: int, chains: int, rng: np.random.Generator) -> Task:

@@ -18,7 +18,7 @@ from pymc_tempering.bridge.target import (
 )
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.alarms import disagreement_warning
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
 
 MAX_PVALUE = 1e-3
@@ -122,7 +122,7 @@ def bridge_sampling(
         cores=cores,
         rng=np.random.default_rng(random_seed),
     )
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def estimate_by_bridge(

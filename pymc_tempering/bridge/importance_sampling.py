@@ -20,7 +20,7 @@ from pymc_tempering.bridge.target import (
 )
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
@@ -120,7 +120,7 @@ def importance_sampling(
         cores=cores,
         rng=np.random.default_rng(random_seed),
     )
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def estimate_by_importance(

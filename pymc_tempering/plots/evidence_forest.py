@@ -9,8 +9,8 @@ import xarray as xr
 
 from pymc_tempering.crosscheck import CrossCheck, Entry, read_cross_check
 from pymc_tempering.crosscheck.cross_check import assemble
-from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.axes import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE, new_axes
 

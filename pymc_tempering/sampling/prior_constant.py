@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.choose_plan import choose_plan
@@ -61,6 +61,6 @@ def with_prior_constant(
     if outcome.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     evidence = estimate(outcome.chosen, outcome.runs)
-    tell(evidence, "Normalizing the prior: ", stacklevel=4)
+    emit_warnings(evidence, "Normalizing the prior: ", stacklevel=4)
     sound = evidence.verdict == "ok"
     return replace(prior, prior_constant=(evidence.log_z, evidence.mcse if sound else np.inf))

@@ -11,16 +11,11 @@ import xarray as xr
 from support.exact_posteriors import mode_draws, posterior_tree, two_modes
 
 import pymc_tempering as pmt
-from pymc_tempering.crosscheck import (
-    MODEL_ESTIMATORS,
-    Entry,
-    ModelEstimator,
-    judge,
-    read_cross_check,
-)
+from pymc_tempering.crosscheck import MODEL_ESTIMATORS, Entry, judge, read_cross_check
 from pymc_tempering.crosscheck.cross_check import assemble
-from pymc_tempering.crosscheck.judge import ALPHA, OWN, POSTERIOR, RUN, pair_pvalue
+from pymc_tempering.crosscheck.judge import ALPHA, pair_pvalue
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
+from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.synthetic import gaussian_run
 
 REPEATS = 3000
@@ -182,12 +177,12 @@ def fake(log_z, mcse=0.01, draws=OWN, **more):
         warnings.warn("from inside", pmt.TemperingWarning, stacklevel=1)
         return Evidence(log_z + mcse * rng.standard_normal(), mcse, "fake", "ok", **more)
 
-    return ModelEstimator(estimate, draws)
+    return Estimator(MODEL, estimate, "What it is.", draws)
 
 
 def test_a_run_is_checked_without_a_model():
     idata = gaussian_run(300, random_seed=2)
-    again = Estimator(ESTIMATORS["rts"].read, lambda s: replace(ESTIMATORS["rts"].estimate(s)))
+    again = replace(ESTIMATORS["rts"], summary="RTS under another name.")
     with patch.dict(ESTIMATORS, {"rts": ESTIMATORS["rts"], "again": again}):
         check = pmt.cross_check(idata, methods=["rts", "again"])
     assert check.verdict == "agree"
@@ -199,12 +194,11 @@ def test_a_run_is_checked_without_a_model():
 def test_every_registered_method_is_run_once_and_what_fails_is_named(conjugate):
     model, x, exact = conjugate
     idata = posterior_tree(x=x)
-    bracket = ModelEstimator(
-        lambda idata, model, rng: {
-            "low": Evidence(exact - 1.0, 0.01, "low", "ok", bias_direction="below", seconds=3.0),
-            "high": Evidence(exact + 1.0, 0.01, "high", "ok", bias_direction="above"),
-        }
-    )
+    bounds = {
+        "low": Evidence(exact - 1.0, 0.01, "low", "ok", bias_direction="below", seconds=3.0),
+        "high": Evidence(exact + 1.0, 0.01, "high", "ok", bias_direction="above"),
+    }
+    bracket = Estimator(MODEL, lambda idata, model, rng: bounds, "Two bounds.", OWN)
     extra = {"fake": fake(exact, n_evaluations=7), "bracket": bracket}
     with patch.dict(MODEL_ESTIMATORS, extra), model:
         check = pmt.cross_check(idata, random_seed=1)

@@ -9,7 +9,7 @@ from scipy.special import digamma, gammaln, polygamma
 
 from pymc_tempering.evidence import read_run
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.synthetic import GaussianToy, cycle_sums, simulate, to_datatree
+from pymc_tempering.evidence.synthetic import GaussianToy, cycle_sums, simulate, synthetic_datatree
 
 GAUSSIAN_TOY = GaussianToy()
 BETAS = np.array([0.0, 0.03, 0.12, 0.4, 1.0])
@@ -128,7 +128,7 @@ def repeated_trees(
     )
     sums = [cycle_sums(toy, *ladder, trace, chain, draws) for chain in range(n * chains)]
     parts = (sums[i : i + chains] for i in range(0, n * chains, chains))
-    return [to_datatree(toy, *ladder, part) for part in parts]
+    return [synthetic_datatree(toy, *ladder, part) for part in parts]
 
 
 def drop_log_weight(stats):

@@ -92,8 +92,8 @@ def fit(
     update_every : int, default 10
         Iterations between two updates of the temperature.
     damping : float, default 0.9
-        Share of the old log q(T) in an update; in [0, 1). LVT updates at each iteration, with a
-        damping that amounts to the same.
+        Share of the old log q(T) that an update keeps; in [0, 1), and 0 is no damping. LVT updates
+        at each iteration, with a damping that amounts to the same.
     callbacks : sequence of callable, optional
         As those of ``pm.fit``: (approx, losses, i) after each iteration. ``StopIteration`` ends
         the stage: a tempered one passes on to T = 1.

@@ -67,7 +67,10 @@ class Request:
         check_choice("method", self.method, METHODS)
         check_choice("normalizer", self.normalizer, NORMALIZERS)
         if not 0.0 <= self.damping < 1.0:
-            raise ValueError(f"damping must be in [0, 1), got {self.damping!r}")
+            raise ValueError(
+                "damping is the share of the old log q(T) that an update keeps: it must be at "
+                f"least 0 (no damping) and below 1, not {self.damping!r}"
+            )
         if self.max_n is not None and self.max_n < self.n:
             raise ValueError(f"max_n must be at least n = {self.n}, got {self.max_n}")
         if self.tA is not None and not self.tA >= 0.0:

@@ -105,7 +105,7 @@ class Tempered:
     log_c : ndarray, shape (M,)
         log C(T_m) (nats); zero where the energies are normalized already.
     damping : float
-        Share of the old q(y) in an update, on the scale of its logarithm.
+        Share of the old log q(y) that an update keeps.
     by_temperature : bool
         Whether an energy is a vector over the temperatures, and q(y) is what the likelihood
         takes; else it is the log-likelihood, and E[1/T] is.

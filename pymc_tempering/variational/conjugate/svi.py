@@ -25,7 +25,7 @@ def svi(
     log_partition: Any = None,
     start: str = "hot",
     update_every: int = 1,
-    damping: float = 0.05,
+    damping: float = 0.95,
     schedule: Schedule = "linear",
     hottest: float = 10.0,
     anneal_passes: float | None = None,
@@ -74,9 +74,10 @@ def svi(
         First q(T) of VT: all mass on T_M, or uniform as in the paper.
     update_every : int, default 1
         Iterations between updates of q(T) in VT, and between updates of the normalizers in LVT.
-    damping : float, default 0.05
-        How far an update of VT moves q(T) to equation (9): q becomes
-        ``(1 - damping) * q + damping * q_new``, which never lowers the T-ELBO.
+    damping : float, default 0.95
+        Share of the old q(T) that an update of VT keeps; in [0, 1), and 0 is no damping. q becomes
+        ``damping * q + (1 - damping) * q_new`` with q_new from equation (9), which never lowers
+        the T-ELBO. (:func:`pymc_tempering.fit` mixes log q in the same shares.)
     schedule : {"linear", "exponential"} or callable, default "linear"
         Temperature of AVI; a callable takes the share of the annealing that is done.
     hottest : float, default 10.0

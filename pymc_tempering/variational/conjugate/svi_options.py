@@ -58,6 +58,11 @@ class SviOptions:
         """Threads of the local step."""
         return self.cores or os.cpu_count() or 1
 
+    @property
+    def temperature_step(self) -> float:
+        """Share of the new q(T) in an update of VT."""
+        return round(1.0 - self.damping, 15)  # 1 - 0.95 is 0.05 up to its last bits
+
     def n_elbo_every(self, n_data: int) -> int:
         """Return the iterations between entries of the ELBO's history; 0 for none."""
         if self.batch_size is None:
@@ -97,8 +102,11 @@ def check_options(options: SviOptions, n_data: int) -> SviOptions:
         value = getattr(options, name)
         if value is not None and (int(value) != value or value < least):
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
-    if not 0.0 < options.damping <= 1.0:
-        raise ValueError(f"damping must be above 0 and at most 1, not {options.damping!r}.")
+    if not 0.0 <= options.damping < 1.0:
+        raise ValueError(
+            "damping is the share of the old q(T) that an update keeps: it must be at least 0 (no "
+            f"damping) and below 1, not {options.damping!r}."
+        )
     if not 0.5 < options.kappa <= 1.0:
         raise ValueError(
             f"kappa must be above 0.5 and at most 1 for the steps to converge "

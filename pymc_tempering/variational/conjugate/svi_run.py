@@ -162,7 +162,7 @@ class SviRun:
             return False
         tol = self.options.tol
         if method == "variational_tempering":
-            tol *= self.options.damping
+            tol *= self.options.temperature_step
         still = abs(now[2] - before[2]) <= 10.0 * tol
         return still and abs(now[0] - before[0]) <= tol * abs(now[0])
 
@@ -222,7 +222,7 @@ class SviRun:
             np.array(np.mean(state.log_joint)), self.inv_temps, self.log_partition
         )
         state.log_joint.clear()
-        step = self.options.damping
+        step = self.options.temperature_step
         state.weights = (1.0 - step) * state.weights + step * best
         state.inv_temp = float(state.weights @ self.inv_temps)
 

@@ -1,15 +1,64 @@
 """Compiled local step of latent Dirichlet allocation, at a temperature for each document."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numba import float64, int64, void
+from numba import float64, int64, types, void
 
 from pymc_tempering.model.jit import njit
+from pymc_tempering.variational.conjugate.parallel import LOCAL_ROWS
 from pymc_tempering.variational.conjugate.special import exp, log, log_gamma, psi
 
 VECTOR, MATRIX, INDICES = float64[::1], float64[:, ::1], int64[::1]
 SUMS = {"reassoc", "contract"}  # sums in any order, so that they use vector instructions
+
+
+class Documents(NamedTuple):
+    """Counts of words in some documents.
+
+    Those of document d are `counts[indptr[d] : indptr[d + 1]]`, and `words` has their rows in a
+    `WordTable`.
+    """
+
+    counts: np.ndarray
+    words: np.ndarray
+    indptr: np.ndarray
+
+
+class WordTable(NamedTuple):
+    """E[log beta] of the R words that occur in some documents.
+
+    `vocabulary` (R,) holds their columns in the corpus, `log_beta` (R, K) is E[log beta], `top`
+    (R,) its largest value over topics. `softened` (R, K) is exp((log_beta - top) / T) at the
+    temperature that all documents share; it has no rows if each document has its own.
+    """
+
+    vocabulary: np.ndarray
+    log_beta: np.ndarray
+    top: np.ndarray
+    softened: np.ndarray
+
+
+class TopicFactors(NamedTuple):
+    """q(z) of a token: `theta` of its document (n, K) times `ratio` of its word times softened."""
+
+    theta: np.ndarray
+    ratio: np.ndarray
+
+
+class LocalRule(NamedTuple):
+    """The concentration `alpha` of theta's prior, and where the iterations of gamma stop."""
+
+    alpha: float
+    max_iter: int
+    tol: float
+
+
+DOCUMENTS = types.NamedTuple((VECTOR, INDICES, INDICES), Documents)
+WORD_TABLE = types.NamedTuple((INDICES, MATRIX, VECTOR, MATRIX), WordTable)
+TOPIC_FACTORS = types.NamedTuple((MATRIX, VECTOR), TopicFactors)
+LOCAL_RULE = types.NamedTuple((float64, int64, float64), LocalRule)
 
 
 @njit(
@@ -24,15 +73,10 @@ def _largest(values):  # type: ignore[no-untyped-def]
     return top
 
 
-@njit(
-    void(MATRIX, VECTOR, INDICES, float64, MATRIX, MATRIX, VECTOR, int64, int64),
-    error_model="numpy",
-)
-def expected_log_words(lam, psi_total, words, s, out, softened, top, first, last):  # type: ignore[no-untyped-def]
-    """Write E[log beta_kv] of some words, its top over topics, and exp(s * (it - top)).
-
-    Rows `first` to `last`; the last of the three only if `softened` has rows.
-    """
+@njit(void(MATRIX, VECTOR, float64, WORD_TABLE, int64, int64), error_model="numpy")
+def fill_word_table(lam, psi_total, s, table, first, last):  # type: ignore[no-untyped-def]
+    """Write rows `first` to `last` of a table, at the inverse temperature `s` of all documents."""
+    words, out, top, softened = table.vocabulary, table.log_beta, table.top, table.softened
     for i in range(first, last):
         row, own = lam[words[i]], out[i]
         for k in range(row.size):
@@ -100,41 +144,26 @@ def _assign_words(theta, count, table, n_words, ratio, out):  # type: ignore[no-
 
 
 @njit(
-    void(
-        VECTOR,
-        INDICES,
-        INDICES,
-        MATRIX,
-        MATRIX,
-        VECTOR,
-        VECTOR,
-        float64,
-        int64,
-        float64,
-        MATRIX,
-        MATRIX,
-        VECTOR,
-        VECTOR,
-        VECTOR,
-        int64,
-        int64,
-    ),
+    void(DOCUMENTS, WORD_TABLE, VECTOR, LOCAL_RULE, TOPIC_FACTORS, LOCAL_ROWS, int64, int64),
     error_model="numpy",
     fastmath=SUMS,
 )
 def update_documents(  # type: ignore[no-untyped-def]
-    counts, words, indptr, log_beta, softened, top, inv_temp, alpha, max_iter, tol,
-    gamma, theta, ratio, log_joint, rest, first, last,
-):  # fmt: skip
+    documents, word_table, inv_temp, rule, factors, rows, first, last
+):
     """Iterate q(z) and q(theta) of documents `first` to `last` until the mean change is below tol.
 
     Equations (19) of Mandt et al. (2016), for a word at a time: there is no n_dv in the exponent
     of q(z), since every one of the n_dv tokens has its own z.
 
-    `words` are rows of `log_beta`, E[log beta], and of `softened`, exp((log_beta - top) / T) at
-    the temperature of all documents; it has no rows where each document has its own. `gamma` is
-    where to start and what is returned; `theta`, `ratio` make up q(z) for `word_statistics`.
+    The state of `rows` is gamma, from which the iterations start; `factors` are written for
+    `add_word_statistics`.
     """
+    counts, words, indptr = documents.counts, documents.words, documents.indptr
+    log_beta, top, softened = word_table.log_beta, word_table.top, word_table.softened
+    alpha, max_iter, tol = rule.alpha, rule.max_iter, rule.tol
+    theta, ratio = factors.theta, factors.ratio
+    gamma, log_joint, rest = rows.state, rows.log_joint, rows.rest
     size = gamma.shape[1]
     longest = 0
     for d in range(first, last):
@@ -186,13 +215,16 @@ def update_documents(  # type: ignore[no-untyped-def]
 
 
 @njit(
-    void(INDICES, INDICES, MATRIX, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, INDICES, MATRIX),
+    void(DOCUMENTS, WORD_TABLE, VECTOR, TOPIC_FACTORS, VECTOR, MATRIX),
     error_model="numpy",
 )
-def word_statistics(  # type: ignore[no-untyped-def]
-    words, indptr, log_beta, softened, top, inv_temp, weights, theta, ratio, vocabulary, out
+def add_word_statistics(  # type: ignore[no-untyped-def]
+    documents, word_table, inv_temp, factors, weights, out
 ):
     """Add sum_d weight_d n_dv q(z_dvk) to `out`, shape (V, K)."""
+    words, indptr, vocabulary = documents.words, documents.indptr, word_table.vocabulary
+    log_beta, top, softened = word_table.log_beta, word_table.top, word_table.softened
+    theta, ratio = factors.theta, factors.ratio
     size = theta.shape[1]
     partial = np.zeros((vocabulary.size, size))
     for d in range(weights.size):

@@ -18,12 +18,11 @@ from pymc_tempering.variational.conjugate.lda_kernels import (
     LocalRule,
     TopicFactors,
     WordTable,
-    add_word_moments,
     add_word_statistics,
     fill_word_table,
-    log_topic_moments,
     update_documents,
 )
+from pymc_tempering.variational.conjugate.lda_moments import add_word_moments, log_topic_moments
 from pymc_tempering.variational.conjugate.moments import log_tempered_moment
 from pymc_tempering.variational.conjugate.parallel import over_rows, rows_from
 from pymc_tempering.variational.conjugate.protocol import Globals, Local

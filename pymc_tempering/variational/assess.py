@@ -92,7 +92,7 @@ def compile_target(approx: Approximation) -> UntemperedModel:
     return UntemperedModel(log_joint, log_orderings, reason)
 
 
-def gaussian(approx: Approximation) -> tuple[FloatArray, FloatArray]:
+def mean_and_cholesky(approx: Approximation) -> tuple[FloatArray, FloatArray]:
     """Mean (d,) and Cholesky factor (d, d) of the approximation, in the unconstrained space."""
     params = {name: p.get_value() for name, p in approx.groups[0].shared_params.items()}
     mean = np.asarray(params["mu"], dtype=float)
@@ -105,7 +105,7 @@ def gaussian(approx: Approximation) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True)
-class Weights:
+class LogWeights:
     """Log importance weights of the model, shape (draws,) each, in nats.
 
     Attributes
@@ -123,9 +123,9 @@ class Weights:
 
 def log_weights(
     approx: Approximation, target: UntemperedModel, draws: int, rng: np.random.Generator
-) -> Weights:
+) -> LogWeights:
     """Draw from q and from a t about it, and weigh the draws by the model."""
-    mean, root = gaussian(approx)
+    mean, root = mean_and_cholesky(approx)
     d = mean.size
     z = rng.standard_normal((2 * draws, d))
     z[draws:] *= np.sqrt(DF / rng.chisquare(DF, size=draws))[:, None]
@@ -137,7 +137,7 @@ def log_weights(
     log_joint = np.array([float(target.log_joint(x)) for x in mean + z @ root.T])
     # Far out in the tail of the t a transform may overflow: a state without likelihood.
     log_joint[draws:][np.isnan(log_joint[draws:])] = -np.inf
-    return Weights(
+    return LogWeights(
         (log_joint - log_q)[:draws], log_joint - np.logaddexp(log_q, log_t) + np.log(2.0)
     )
 

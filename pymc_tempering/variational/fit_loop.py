@@ -10,7 +10,7 @@ from pymc.variational.opvi import Approximation
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.variational.objective import Likelihood
-from pymc_tempering.variational.temper import Temper
+from pymc_tempering.variational.stage_temperature import StageTemperature
 
 KEEP_EVERY = 100
 """Iterations between two copies of the parameters."""
@@ -19,7 +19,7 @@ Parameters = dict[str, FloatArray]
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptParameters:
     """A copy of the parameters, and how good the iterations after it were.
 
     Attributes
@@ -53,7 +53,7 @@ class FitState:
         History, filled up to ``n``.
     q, q_iteration : list
         q(T) and the iterations from which on it was in force.
-    best, last : Kept, optional
+    best, last : KeptParameters, optional
     stopped : str
         "" or why the last stage ended early: "callback", "interrupted", "not finite".
     at : float
@@ -69,30 +69,32 @@ class FitState:
     n: int = 0
     q: list[FloatArray] = field(default_factory=list)
     q_iteration: list[int] = field(default_factory=list)
-    best: Kept | None = None
-    last: Kept | None = None
+    best: KeptParameters | None = None
+    last: KeptParameters | None = None
     stopped: str = ""
     at: float = 1.0
 
 
 def advance(
     run: FitState,
-    temper: Temper,
+    temperature: StageTemperature,
     n: int,
     *,
     cold: bool,
     block: int,
     callbacks: Sequence[Callable[..., None]] = (),
     show: Callable[[FitState], None] = lambda run: None,
-    finished: Callable[[FitState, Temper, int], bool] = lambda run, temper, begin: False,
-) -> Temper:
+    finished: Callable[[FitState, StageTemperature, int], bool] = lambda run, temperature, begin: (
+        False
+    ),
+) -> StageTemperature:
     """Run one stage of up to ``n`` iterations and return its temperatures.
 
     Parameters
     ----------
     run : Run
         Is changed.
-    temper : Temper
+    temperature : StageTemperature
         Temperatures of the stage, updated after every ``block`` iterations.
     n : int
         Iterations.
@@ -106,7 +108,7 @@ def advance(
     show : callable
         Called after each block.
     finished : callable
-        (run, temper, begin of the stage) to whether the stage may end early.
+        (run, temperature, begin of the stage) to whether the stage may end early.
     """
     run.stopped = ""
     begin, end = run.n, run.n + n
@@ -114,9 +116,9 @@ def advance(
     try:
         while run.n < end:
             _keep(run, cold)
-            setting = temper.setting(run.n - begin)
+            setting = temperature.setting(run.n - begin)
             run.likelihood.set_weights(setting.weights)
-            if (q := temper.q) is not None and not (cold and run.n > begin):
+            if (q := temperature.q) is not None and not (cold and run.n > begin):
                 run.q.append(q)
                 run.q_iteration.append(run.n)
             energies = []
@@ -129,15 +131,15 @@ def advance(
                 value, run.at = float(loss) - setting.offset, inverse
                 if not isfinite(value):
                     run.stopped = "not finite"
-                    return temper
+                    return temperature
                 run.losses[run.n], run.elbo[run.n] = value, elbo
                 run.inverse_temperature[run.n] = inverse
                 run.n += 1
                 for callback in callbacks:
                     callback(run.approx, run.losses[: run.n], run.n)
-            temper = temper.after(np.array(energies))
+            temperature = temperature.after(np.array(energies))
             show(run)
-            if finished(run, temper, begin):
+            if finished(run, temperature, begin):
                 break
     except StopIteration:
         run.stopped = "callback"
@@ -145,7 +147,7 @@ def advance(
         run.stopped = "interrupted"
     if not _finite(parameters(run.approx)):
         run.stopped = "not finite"
-    return temper
+    return temperature
 
 
 def _reserve(run: FitState, size: int) -> None:
@@ -169,13 +171,13 @@ def _finite(params: Parameters) -> bool:
     return all(np.isfinite(value).all() for value in params.values())
 
 
-def _judged(run: FitState, kept: Kept) -> Kept:
+def _judged(run: FitState, kept: KeptParameters) -> KeptParameters:
     since = run.losses[kept.iteration : run.n]
     loss = float(np.median(since)) if since.size else float("inf")
     return replace(kept, loss=loss)
 
 
-def _better(new: Kept, old: Kept | None) -> bool:
+def _better(new: KeptParameters, old: KeptParameters | None) -> bool:
     """Losses compare at T = 1 alone; before it, the later parameters are the better ones."""
     return old is None or not (new.cold and old.cold) or new.loss < old.loss
 
@@ -188,10 +190,10 @@ def _keep(run: FitState, cold: bool) -> None:
             return
         if _better(judged := _judged(run, last), run.best):
             run.best = judged
-    run.last = Kept(cold, run.n, parameters(run.approx))
+    run.last = KeptParameters(cold, run.n, parameters(run.approx))
 
 
-def restore_best(run: FitState) -> Kept:
+def restore_best(run: FitState) -> KeptParameters:
     """Go back to the best parameters so far, after a loss that is not finite.
 
     Raises

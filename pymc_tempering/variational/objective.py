@@ -49,11 +49,11 @@ class Likelihood:
 class TemperedObjective(ObjectiveFunction):
     """PyMC's objective, which also gives further terms at the very draws of the loss."""
 
-    terms: Sequence[Variable] = ()
+    extra_outputs: Sequence[Variable] = ()
     updated: Mapping[SharedVariable, Variable] = MappingProxyType({})
 
     def __call__(self, nmc: int | None, **kwargs: Any) -> Variable:
-        """Put draws from q into the loss and, the same ones, into ``terms``."""
+        """Put draws from q into the loss and, the same ones, into ``extra_outputs``."""
         op, approx = self.op, self.op.approx
         likelihood = op.likelihood
         elbo = approx.varlogp + approx.datalogp - approx.logq
@@ -62,7 +62,7 @@ class TemperedObjective(ObjectiveFunction):
         nodes = [op.apply(self.tf), elbo, *energies, *updated]
         drawn = approx.set_size_and_deterministic(nodes, nmc, 0, kwargs.get("more_replacements"))
         n = 2 + len(energies)
-        self.terms = drawn[1:n]
+        self.extra_outputs = drawn[1:n]
         self.updated = dict(zip(likelihood.updates, drawn[n:], strict=True))
         return drawn[0]
 
@@ -111,7 +111,7 @@ def compile_step(
     seed = approx.rng.randint(2**30, dtype=np.int64)
     options = resolve_backend_compile_kwargs(backend, compile_kwargs)
     with approx.model:  # so that PyMC honors model.check_bounds
-        step = pymc_compile([], [loss, *objective.terms], updates=updates, **options)
+        step = pymc_compile([], [loss, *objective.extra_outputs], updates=updates, **options)
     # Seeded in the order in which PyMC's own step, which returns the loss alone, finds the
     # generators: same seed, same draws as pm.fit.
     reseed_rngs(list(collect_default_updates([loss])), seed)
@@ -129,11 +129,6 @@ def global_likelihood(approx: Approximation) -> Likelihood:
         shared.set_value(np.asarray(inverse_temperature, dtype=pytensor.config.floatX), borrow=True)
 
     return Likelihood(shared * approx.datalogp, approx.datalogp, set_weights)
-
-
-def passes_to_iterations(approx: Approximation, passes: float) -> int:
-    """Return the iterations that make so many passes over the data; one each without minibatch."""
-    return int(np.ceil(passes * batches_per_pass(approx)))
 
 
 def batches_per_pass(approx: Approximation) -> float:

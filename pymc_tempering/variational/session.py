@@ -9,7 +9,7 @@ from pymc_tempering.variational.assess import UntemperedModel, assess
 from pymc_tempering.variational.convergence import elbo_drift
 from pymc_tempering.variational.fit_loop import FitState, advance, parameters, restore_best
 from pymc_tempering.variational.methods import FitPlan
-from pymc_tempering.variational.temper import Temper
+from pymc_tempering.variational.stage_temperature import StageTemperature
 from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum
 
 COLD_BLOCK = 100
@@ -52,15 +52,15 @@ class Session:
 def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show) -> None:
     """Run the tempered stage, if there is one, and keep where it ended."""
     plan, run = session.plan, session.run
-    if plan.temper is None or plan.n_tempered == 0:
+    if plan.temperature is None or plan.n_tempered == 0:
         return
 
-    def finished(run: FitState, temper: Temper, begin: int) -> bool:
-        settled = plan.settles and temper.settled
+    def finished(run: FitState, temperature: StageTemperature, begin: int) -> bool:
+        settled = plan.settles and temperature.settled
         return settled and elbo_drift(-run.losses[begin : run.n]).converged
 
-    temper = advance(
-        run, plan.temper, plan.n_tempered, cold=False, block=block,
+    temperature = advance(
+        run, plan.temperature, plan.n_tempered, cold=False, block=block,
         callbacks=callbacks, show=show, finished=finished,
     )  # fmt: skip
     session.n_tempered = run.n
@@ -70,7 +70,7 @@ def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show)
             iteration=run.n,
             inverse_temperature=float(run.inverse_temperature[run.n - 1]),
             loss=float(np.median(run.losses[max(0, run.n - COLD_BLOCK) : run.n])),
-            settled=finished(run, temper, 0),
+            settled=finished(run, temperature, 0),
         )
         session.local = plan.local()
 

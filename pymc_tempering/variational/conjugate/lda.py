@@ -10,8 +10,9 @@ import xarray as xr
 from scipy.interpolate import CubicSpline
 from scipy.special import digamma, gammaln
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.exceptions import DataError
-from pymc_tempering.variational.conjugate.arrays import positive, whole
+from pymc_tempering.variational.conjugate.arrays import check_positive
 from pymc_tempering.variational.conjugate.heldout import complete_documents
 from pymc_tempering.variational.conjugate.lda_kernels import (
     Documents,
@@ -87,8 +88,8 @@ class LDA:
     name = "LDA"
 
     def __post_init__(self) -> None:
-        whole(n_topics=self.n_topics, max_iter=self.max_iter)
-        positive(alpha=self.topic_prior, eta=self.word_prior, tol=self.tol)
+        check_whole(1, n_topics=self.n_topics, max_iter=self.max_iter)
+        check_positive(alpha=self.topic_prior, eta=self.word_prior, tol=self.tol)
 
     @property
     def topic_prior(self) -> float:
@@ -147,7 +148,7 @@ class LDA:
         psi_total = digamma(topics.sum(axis=0))
         fill = partial(fill_word_table, topics, psi_total, inv_temp[0], table)
         over_rows(fill, vocabulary.size, cores)
-        rule = LocalRule(self.topic_prior, self.max_iter, self.tol)
+        rule = LocalRule(float(self.topic_prior), int(self.max_iter), float(self.tol))
         factors = TopicFactors(np.empty_like(state), np.empty(documents.counts.size))
         rows = rows_from(state)
         update = partial(update_documents, documents, table, inv_temp, rule, factors, rows)

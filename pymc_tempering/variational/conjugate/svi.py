@@ -6,9 +6,9 @@ import numpy as np
 
 from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals
 from pymc_tempering.variational.conjugate.svi_fit import Fit
-from pymc_tempering.variational.conjugate.svi_options import SviOptions, check_options
+from pymc_tempering.variational.conjugate.svi_options import SviOptions, check_svi_options
 from pymc_tempering.variational.conjugate.svi_run import SviRun
-from pymc_tempering.variational.conjugate.temperature_grid import Schedule
+from pymc_tempering.variational.conjugate.temperature_grid import ScheduleOption
 
 
 def svi(
@@ -26,7 +26,7 @@ def svi(
     start: str = "hot",
     update_every: int = 1,
     damping: float = 0.95,
-    schedule: Schedule = "linear",
+    schedule: ScheduleOption = "linear",
     hottest: float = 10.0,
     anneal_passes: float | None = None,
     jitter: float = 1e-3,
@@ -132,7 +132,7 @@ def svi(
     array([-0.,  4.])
     """
     data = model.check(data)
-    options = check_options(
+    options = check_svi_options(
         SviOptions(
             method, iterations, untempered, batch_size, tau, kappa, temperatures,
             log_partition, start,

@@ -9,8 +9,8 @@ import numpy as np
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import TemperatureError
 from pymc_tempering.variational.conjugate.temperature_grid import (
-    Schedule,
-    check_temperatures,
+    ScheduleOption,
+    check_grid_from_one,
     default_temperatures,
 )
 
@@ -22,7 +22,7 @@ STARTS = ("hot", "uniform")
 
 @dataclass(frozen=True)
 class SviOptions:
-    """What the user asked for; `check_options` makes `temperatures` a grid."""
+    """What the user asked for; `check_svi_options` makes `temperatures` a grid."""
 
     method: str
     iterations: int
@@ -35,7 +35,7 @@ class SviOptions:
     start: str
     update_every: int
     damping: float
-    schedule: Schedule
+    schedule: ScheduleOption
     hottest: float
     anneal_passes: float | None
     jitter: float
@@ -81,7 +81,7 @@ class SviOptions:
         return self.iterations * (self.batch_size or n_data) / n_data / 2.0
 
 
-def check_options(options: SviOptions, n_data: int) -> SviOptions:
+def check_svi_options(options: SviOptions, n_data: int) -> SviOptions:
     """Return the options with their grid of temperatures.
 
     Raises
@@ -127,14 +127,14 @@ def check_options(options: SviOptions, n_data: int) -> SviOptions:
         _check_annealing(options, n_data)
     if options.method not in TEMPERED:
         if options.temperatures is not None:
-            check_temperatures(options.temperatures)
+            check_grid_from_one(options.temperatures)
             raise ValueError(
                 f'temperatures are for the methods {TEMPERED}, not for "{options.method}"'
                 + ("; give hottest or schedule." if options.method == "annealed" else ".")
             )
         return replace(options, temperatures=np.ones(1))
     given = options.temperatures
-    grid = default_temperatures(options.method) if given is None else check_temperatures(given)
+    grid = default_temperatures(options.method) if given is None else check_grid_from_one(given)
     if options.log_partition is not None and np.shape(options.log_partition) != grid.shape:
         raise ValueError(
             f"log_partition has shape {np.shape(options.log_partition)}, one value for each of "

@@ -14,8 +14,8 @@ from pymc_tempering.variational.conjugate.svi_fit import Fit
 from pymc_tempering.variational.conjugate.svi_options import TEMPERED, SviOptions
 from pymc_tempering.variational.conjugate.temperature_grid import (
     annealed_temperature,
+    elbo_of_temperatures,
     temperature_posterior,
-    temperature_terms,
 )
 
 COLD = 1.0 - 1e-6
@@ -192,7 +192,7 @@ class SviRun:
         if method == "variational_tempering":
             self._update_weights(state, joint)
             inv_temp = np.full(len(rows), state.inv_temp)
-            terms = float(temperature_terms(state.weights, self.log_partition))
+            terms = float(elbo_of_temperatures(state.weights, self.log_partition))
         elif method == "local_variational_tempering" and state.local_inv_temp is not None:
             inv_temp, terms = self._update_local(state, rows, data, local)
             terms *= scale
@@ -237,4 +237,4 @@ class SviRun:
         weights = temperature_posterior(local.log_joint, self.inv_temps, norm)
         state.weights = weights.mean(axis=0)
         state.local_inv_temp[rows] = weights @ self.inv_temps
-        return state.local_inv_temp[rows], float(temperature_terms(weights, norm).sum())
+        return state.local_inv_temp[rows], float(elbo_of_temperatures(weights, norm).sum())

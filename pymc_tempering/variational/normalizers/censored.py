@@ -19,12 +19,12 @@ from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.branches import compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    describe,
     is_unbounded,
+    label_of,
     largest_temperature,
     log_normalizer,
 )
-from pymc_tempering.variational.normalizers.panels import integrate
+from pymc_tempering.variational.normalizers.panels import integrate_power
 from pymc_tempering.variational.normalizers.summation import between, closed_window, log_sum
 from pymc_tempering.variational.normalizers.support import (
     base_of,
@@ -75,7 +75,7 @@ def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
             total = pt.logaddexp(total, log_atom / temperature)
         return total
     ends = intersect(support_of(base.owner.op, base), lower, upper)
-    return integrate(
+    return integrate_power(
         base.owner.op,
         base,
         line_onto(*ends),
@@ -114,7 +114,7 @@ def partly_observed(op: Op, rv: Variable, temperature: Variable) -> Variable:
     base, mask = rv.owner.inputs
     if base.owner.op.ndim_supp != 0 or temperature.type.ndim > 0:
         raise NormalizerError(
-            f"No tempered normalizer is known for {describe(rv)}: some of its values are missing. "
+            f"No tempered normalizer is known for {label_of(rv)}: some of its values are missing. "
             f"Of the fits, {WITHOUT_NORMALIZER}."
         )
     shape = [s if s is not None else base.shape[axis] for axis, s in enumerate(base.type.shape)]

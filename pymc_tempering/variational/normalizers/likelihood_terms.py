@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 from pymc_tempering.exceptions import ModelError, NormalizerError
 from pymc_tempering.variational.normalizers.branches import compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
-from pymc_tempering.variational.normalizers.log_normalizer import (
+from pymc_tempering.variational.normalizers.tempered_normalizer import (
     as_temperature,
     check_random,
     log_tempered_normalizer,

@@ -19,11 +19,11 @@ from pymc_tempering.variational.normalizers.branches import compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import is_unbounded
 from pymc_tempering.variational.normalizers.panels import (
     LARGEST_LOG,
-    checked,
     find_mode,
     log_density_on_line,
     log_sum_exp,
     used_nodes,
+    with_checks,
 )
 from pymc_tempering.variational.normalizers.support import Line, line_onto, support_of
 
@@ -258,7 +258,7 @@ def nodes_of(cuts: Variable, ndim: int) -> PanelNodes:
 
 
 def power_tails(log_p: Variable, nodes: PanelNodes, mode: Variable) -> list[Variable]:
-    """Logs of the integrals beyond the first and the last node, of densities that fall as powers."""
+    """Return logs of the integrals beyond the first and the last node, as of powers."""
     # where the outermost nodes stand, and their neighbors in the same place of the next panel
     outermost = ((0, N_CURTIS * nodes.n_panels), (-1, nodes.n_panels - 1))
     return [power_tail(log_p, pt.abs(nodes.y - mode), *end) for end in outermost]
@@ -287,4 +287,4 @@ def continuous_mixture(rv: Variable, temperature: Variable) -> Variable:
         total, coarse = (pt.logaddexp(pt.logaddexp(x, tails[0]), tails[1]) for x in (total, coarse))
         outer = pt.full_like(outer, -np.inf)
     total, coarse = (pt.switch(infinite, np.inf, x) for x in (total, coarse))
-    return checked(rv, total, coarse, at_one, pt.switch(infinite, -np.inf, outer))
+    return with_checks(rv, total, coarse, at_one, pt.switch(infinite, -np.inf, outer))

@@ -1,4 +1,4 @@
-"""Tempered normalizers of univariate mixtures: a sum for counts, panels of the line for densities."""
+"""Tempered normalizers of univariate mixtures: sums for counts, panels for densities."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from pytensor.graph.op import Op
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    describe,
+    label_of,
     largest_temperature,
     log_normalizer,
 )
@@ -34,14 +34,14 @@ def mixture(op: Op, rv: Variable, temperature: Variable) -> Variable:
     if op.ndim_supp != 0 or len(atoms) > 1 or len(atoms) == len(components):
         what = "is multivariate" if op.ndim_supp else "has more than one DiracDelta"
         raise NormalizerError(
-            f"No tempered normalizer is known for the mixture {describe(rv)}: it {what}. "
+            f"No tempered normalizer is known for the mixture {label_of(rv)}: it {what}. "
             f"Of the fits, {WITHOUT_NORMALIZER}."
         )
     if discrete:
         return discrete_mixture(rv, temperature, atoms)
     if atoms:
         raise NormalizerError(
-            f"The mixture {describe(rv)} adds an atom (DiracDelta) to a density, which have no "
+            f"The mixture {label_of(rv)} adds an atom (DiracDelta) to a density, which have no "
             "common integral. A hurdle distribution keeps them apart. Of the fits, "
             f"{WITHOUT_NORMALIZER}."
         )

@@ -25,8 +25,8 @@ from pytensor.tensor.random import basic as rvs
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    describe,
     is_unbounded,
+    label_of,
     log_normalizer,
     params_of,
     require,
@@ -74,7 +74,7 @@ class Window:
 def window_of(op: Op, rv: Variable, temperature: Variable) -> Window:
     """Window of a discrete distribution at a temperature."""
     raise NormalizerError(
-        f"No tempered normalizer is known for {describe(rv)}: which of its values matter at a "
+        f"No tempered normalizer is known for {label_of(rv)}: which of its values matter at a "
         f"temperature is not known, so they cannot be summed. Of the fits, {WITHOUT_NORMALIZER}."
     )
 
@@ -259,7 +259,7 @@ def log_sum(
     n_points = require(
         n_points,
         pt.and_(pt.and_(n_points >= 1, n_points <= MAX_POINTS), pt.max(w.last) <= LARGEST_VALUE),
-        f"The tempered normalizer of {describe(rv)} would be a sum over more than {MAX_POINTS} "
+        f"The tempered normalizer of {label_of(rv)} would be a sum over more than {MAX_POINTS} "
         f"values, or over values above {LARGEST_VALUE:g}, where its mass is lost in rounding (or "
         "its parameters are not numbers). Use lower temperatures, or a prior without such "
         f"parameters; of the fits, {WITHOUT_NORMALIZER}.",

@@ -32,8 +32,8 @@ from pytensor.graph.replace import vectorize_graph
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    describe,
     is_unbounded,
+    label_of,
     params_of,
 )
 
@@ -91,7 +91,7 @@ def support_of(op: Op, rv: Variable) -> tuple[Any, Any]:
     if isinstance(transform, IntervalTransform):
         return transform.args_fn(*rv.owner.inputs)
     raise NormalizerError(
-        f"The support of {describe(rv)} is not known (its default transform is {transform}), so "
+        f"The support of {label_of(rv)} is not known (its default transform is {transform}), so "
         f"its density cannot be integrated. Of the fits, {WITHOUT_NORMALIZER}."
     )
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import digamma, entr, gammaln, logsumexp
 from sklearn.decomposition import LatentDirichletAllocation
-from support.conjugate_models import documents, log_mean
+from support.conjugate_models import documents, expected_log
 
 from pymc_tempering.exceptions import DataError
 from pymc_tempering.variational.conjugate import (
@@ -27,17 +27,17 @@ def plain_document(model, lam, counts, s, *, paper=False):
 
     `paper` puts n_dv into the exponent of q(z), as equation (19) is printed.
     """
-    log_beta, gamma = log_mean(lam[0].T), np.ones(model.n_topics)
+    log_beta, gamma = expected_log(lam[0].T), np.ones(model.n_topics)
     power = np.where(counts > 0, counts, 1) if paper else 1.0
     for _ in range(5000):
-        log_p = log_mean(gamma)[:, None] + log_beta
+        log_p = expected_log(gamma)[:, None] + log_beta
         phi = np.exp(s * power * (log_p - log_p.max(axis=0)))
         phi /= phi.sum(axis=0)
         new = model.topic_prior + s * (phi * counts).sum(axis=1)
         done, gamma = np.abs(new - gamma).max() < 1e-12, new
         if done:
             break
-    log_theta, a = log_mean(gamma), model.topic_prior
+    log_theta, a = expected_log(gamma), model.topic_prior
     log_p = log_theta[:, None] + log_beta
     phi = np.exp(s * power * (log_p - log_p.max(axis=0)))
     phi /= phi.sum(axis=0)
@@ -101,7 +101,7 @@ def test_online_updates_are_those_of_scikit_learn():
     mine = svi(model, counts, "vi", iterations=4, **settings)
     theirs._init_latent_vars(30, dtype=np.float64)
     theirs.components_ = first[0].T.copy()
-    theirs.exp_dirichlet_component_ = np.exp(log_mean(theirs.components_))
+    theirs.exp_dirichlet_component_ = np.exp(expected_log(theirs.components_))
     for rows in np.random.default_rng(3).permutation(80).reshape(4, 20):
         theirs.partial_fit(counts[rows])
     np.testing.assert_allclose(mine.lam[0].T, theirs.components_, rtol=2e-4)

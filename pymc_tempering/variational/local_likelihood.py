@@ -28,7 +28,7 @@ from pymc_tempering.variational.normalizers.likelihood_terms import (
     local_log_normalizer,
     scale_of,
 )
-from pymc_tempering.variational.normalizers.log_normalizer import (
+from pymc_tempering.variational.normalizers.tempered_normalizer import (
     log_tempered_normalizer,
     temperature_limit,
 )
@@ -36,7 +36,7 @@ from pymc_tempering.variational.objective import Likelihood
 
 
 @dataclass(frozen=True)
-class Term:
+class TemperedTerm:
     """An observed variable over a grid of M temperatures.
 
     Attributes
@@ -56,7 +56,7 @@ class Term:
     changes: bool
 
 
-def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[Term]:
+def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[TemperedTerm]:
     """Build the normalized tempered likelihood of each observed variable, of the value variables.
 
     Raises
@@ -81,7 +81,7 @@ def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[Term]:
             node.owner is not None and isinstance(node.owner.op, MinibatchOp)
             for node in ancestors([value, rv])
         )
-        terms.append(Term(rv.name, (log_p / scale)[None] / column - log_c, scale, changes))
+        terms.append(TemperedTerm(rv.name, (log_p / scale)[None] / column - log_c, scale, changes))
     return terms
 
 
@@ -215,7 +215,7 @@ def datum_likelihood(
     return LocalTemperatures(likelihood, q_sum.get_value, local)
 
 
-def _shapes(model: pm.Model, terms: list[Term]) -> dict[str, Any]:
+def _shapes(model: pm.Model, terms: list[TemperedTerm]) -> dict[str, Any]:
     """Count the data of each observed variable that stays, along its dimensions."""
     stay = [term for term in terms if not term.changes]
     point = model.initial_point()

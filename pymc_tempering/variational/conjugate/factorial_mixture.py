@@ -8,12 +8,12 @@ import numpy as np
 import xarray as xr
 from numba import float64, int64, types, void
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.model.jit import njit
 from pymc_tempering.variational.conjugate.arrays import (
     RealRows,
+    check_positive,
     check_width,
-    positive,
-    whole,
 )
 from pymc_tempering.variational.conjugate.parallel import LOCAL_ROWS, over_rows, rows_from
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
@@ -90,8 +90,8 @@ class FactorialMixture(RealRows):
     name = "FactorialMixture"
 
     def __post_init__(self) -> None:
-        whole(n_components=self.n_components, sweeps=self.sweeps)
-        positive(sd=self.sd, prior_sd=self.prior_sd)
+        check_whole(1, n_components=self.n_components, sweeps=self.sweeps)
+        check_positive(sd=self.sd, prior_sd=self.prior_sd)
         if not 0.0 < self.probability < 1.0:
             raise ValueError(f"probability must lie between 0 and 1, not {self.probability!r}.")
         if self.covariance not in ("factorized", "full"):
@@ -128,7 +128,7 @@ class FactorialMixture(RealRows):
         mean, covariance = self.moments(lam)
         gram = mean @ mean.T + data.shape[1] * covariance  # E[mu_k . mu_l]
         overlap = data @ mean.T
-        moments = SwitchMoments(overlap, gram, self._log_odds, self.sd**-2)
+        moments = SwitchMoments(overlap, gram, self._log_odds, float(self.sd**-2))
         rows = rows_from(state)
         over_rows(partial(_sweep, moments, inv_temp, self.sweeps, rows), len(data), cores)
         log_joint = rows.log_joint

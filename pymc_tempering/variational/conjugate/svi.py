@@ -134,12 +134,27 @@ def svi(
     data = model.check(data)
     options = check_svi_options(
         SviOptions(
-            method, iterations, untempered, batch_size, tau, kappa, temperatures,
-            log_partition, start,
-            update_every, damping, schedule, hottest, anneal_passes, jitter, tol, elbo_every, cores,
+            method=method,
+            iterations=iterations,
+            untempered=untempered,
+            batch_size=batch_size,
+            tau=tau,
+            kappa=kappa,
+            temperatures=temperatures,
+            log_partition=log_partition,
+            start=start,
+            update_every=update_every,
+            damping=damping,
+            schedule=schedule,
+            hottest=hottest,
+            anneal_passes=anneal_passes,
+            jitter=jitter,
+            tol=tol,
+            elbo_every=elbo_every,
+            cores=cores,
         ),
         model.n_data(data),
-    )  # fmt: skip
+    )
     rng = np.random.default_rng(random_seed)
     if initial is None:
         lam = model.initialize(data, rng)

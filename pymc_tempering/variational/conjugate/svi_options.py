@@ -95,13 +95,37 @@ def check_svi_options(options: SviOptions, n_data: int) -> SviOptions:
     check_choice("start", options.start, STARTS)
     if not callable(options.schedule):
         check_choice("schedule", options.schedule, SCHEDULES)
-    for name, least in {
-        "iterations": 1, "untempered": 0, "batch_size": 1, "update_every": 1, "cores": 1,
-        "elbo_every": 0,
-    }.items():  # fmt: skip
+    _check_counts(options, n_data)
+    _check_rates(options)
+    if options.method == "annealed":
+        _check_annealing(options, n_data)
+    return replace(options, temperatures=_grid_of(options))
+
+
+LEAST = {
+    "iterations": 1,
+    "untempered": 0,
+    "batch_size": 1,
+    "update_every": 1,
+    "cores": 1,
+    "elbo_every": 0,
+}
+"""Smallest value of options that are whole numbers, or None."""
+
+
+def _check_counts(options: SviOptions, n_data: int) -> None:
+    for name, least in LEAST.items():
         value = getattr(options, name)
         if value is not None and (int(value) != value or value < least):
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    if options.batch_size is not None and options.batch_size > n_data:
+        raise ValueError(
+            f"batch_size is {options.batch_size} and there are {n_data} data points: leave it out "
+            "to use all of them in every iteration."
+        )
+
+
+def _check_rates(options: SviOptions) -> None:
     if not 0.0 <= options.damping < 1.0:
         raise ValueError(
             "damping is the share of the old q(T) that an update keeps: it must be at least 0 (no "
@@ -118,29 +142,26 @@ def check_svi_options(options: SviOptions, n_data: int) -> SviOptions:
         raise ValueError(f"jitter must be at least 0 and below 1, not {options.jitter!r}.")
     if not options.tol >= 0.0:
         raise ValueError(f"tol must not be negative, got {options.tol!r}.")
-    if options.batch_size is not None and options.batch_size > n_data:
-        raise ValueError(
-            f"batch_size is {options.batch_size} and there are {n_data} data points: leave it out "
-            "to use all of them in every iteration."
-        )
-    if options.method == "annealed":
-        _check_annealing(options, n_data)
+
+
+def _grid_of(options: SviOptions) -> np.ndarray:
+    """Return the temperatures of a method: the given ones, its own, or 1 alone."""
+    given = options.temperatures
     if options.method not in TEMPERED:
-        if options.temperatures is not None:
-            check_grid_from_one(options.temperatures)
+        if given is not None:
+            check_grid_from_one(given)
             raise ValueError(
                 f'temperatures are for the methods {TEMPERED}, not for "{options.method}"'
                 + ("; give hottest or schedule." if options.method == "annealed" else ".")
             )
-        return replace(options, temperatures=np.ones(1))
-    given = options.temperatures
+        return np.ones(1)
     grid = default_temperatures(options.method) if given is None else check_grid_from_one(given)
     if options.log_partition is not None and np.shape(options.log_partition) != grid.shape:
         raise ValueError(
-            f"log_partition has shape {np.shape(options.log_partition)}, one value for each of "
-            f"the {grid.size} temperatures is needed."
+            f"log_partition has shape {np.shape(options.log_partition)}; it needs one value for "
+            f"each of the {grid.size} temperatures."
         )
-    return replace(options, temperatures=grid)
+    return grid
 
 
 def _check_annealing(options: SviOptions, n_data: int) -> None:

@@ -177,27 +177,11 @@ def _compile_group(
     """Compile log prior and log normalizers of one group."""
     free = [rv for rv in model.free_RVs if rv in needed]
     check_free(free)
-    values = [model.rvs_to_values[rv] for rv in free]
+    names = [model.rvs_to_values[rv].name for rv in free]
     by_name = dict(
         zip((v.name for v in model.value_vars), unconstrained_shapes(model), strict=True)
     )
-    shapes = [by_name[v.name] for v in values]
-    dim = int(sum(np.prod(shape) for shape in shapes))
-    log_prior = model.logp(vars=free)
-    log_c = model.replace_rvs_by_values([sum(totals[1:], start=totals[0])])[0]
-    outputs, x = join_nonshared_inputs(
-        {v.name: np.zeros(shape) for v, shape in zip(values, shapes, strict=True)},
-        freeze_shared([log_prior, whole_data(log_c)]),
-        values,
-    )
-    full = pt.dvector("x_and_temperature")
-    outputs = clone_replace(outputs, {x: full[:dim].astype(x.dtype), temperature: full[dim]})
-    outputs = stabilize(outputs)
-    grads = [pytensor.grad(out, full, disconnected_inputs="ignore") for out in outputs]
-    with model:  # so that PyMC honors model.check_bounds
-        function = pymc_compile(
-            [full], [out.astype("float64") for out in [*outputs, *grads]], mode="NUMBA"
-        )
+    shapes = {name: by_name[name] for name in names}
     drawn = dict(zip(model.free_RVs, forward_graph(model), strict=True))
     unconstrained = freeze_shared([drawn[rv] for rv in free])
     limit = _smallest_limit(terms)
@@ -210,10 +194,37 @@ def _compile_group(
         return np.asarray(pm.draw(limit, draws=n, random_seed=seed, mode="FAST_COMPILE"))
 
     return NormalizerGroup(
-        tuple(rv.name for rv in terms),
-        tuple(rv.name for rv in free),
-        tuple(int(np.prod(shape)) for shape in shapes),
-        adapt_density(function),
-        sample,
-        limit_at,
+        terms=tuple(rv.name for rv in terms),
+        variables=tuple(rv.name for rv in free),
+        sizes=tuple(int(np.prod(shape)) for shape in shapes.values()),
+        density=_compile_density(model, temperature, free, shapes, totals),
+        sample=sample,
+        limit=limit_at,
     )
+
+
+def _compile_density(
+    model: pm.Model,
+    temperature: Variable,
+    free: list[Variable],
+    shapes: dict[str, tuple[int, ...]],
+    totals: list[Variable],
+) -> Callable:
+    """Compile log prior and summed log normalizers, of (unconstrained values, T) in one vector."""
+    dim = int(sum(np.prod(shape) for shape in shapes.values()))
+    log_prior = model.logp(vars=free)
+    log_c = model.replace_rvs_by_values([sum(totals[1:], start=totals[0])])[0]
+    outputs, x = join_nonshared_inputs(
+        {name: np.zeros(shape) for name, shape in shapes.items()},
+        freeze_shared([log_prior, whole_data(log_c)]),
+        [model.rvs_to_values[rv] for rv in free],
+    )
+    full = pt.dvector("x_and_temperature")
+    outputs = clone_replace(outputs, {x: full[:dim].astype(x.dtype), temperature: full[dim]})
+    outputs = stabilize(outputs)
+    grads = [pytensor.grad(out, full, disconnected_inputs="ignore") for out in outputs]
+    with model:  # so that PyMC honors model.check_bounds
+        function = pymc_compile(
+            [full], [out.astype("float64") for out in [*outputs, *grads]], mode="NUMBA"
+        )
+    return adapt_density(function)

@@ -279,7 +279,7 @@ def test_bad_temperatures_are_refused(method, temperatures, words):
         ({"damping": -0.1}, "share of the old q.*not -0.1"),
         ({"cores": 0}, "cores"),
         ({"initial": (np.ones((2, 3)),)}, "needs"),
-        ({"log_partition": [0.0]}, "one value for each"),
+        ({"log_partition": [0.0]}, "needs one value for each"),
         ({"temperatures": [1.0, 2.0], "log_partition": [0.0, np.inf]}, "not finite at T = 2"),
     ],
 )

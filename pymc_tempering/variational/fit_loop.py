@@ -92,15 +92,15 @@ def advance(
 
     Parameters
     ----------
-    run : Run
-        Is changed.
+    run : FitState
+        Changed in place.
     temperature : StageTemperature
         Temperatures of the stage, updated after every ``block`` iterations.
     n : int
         Iterations.
     cold : bool
-        Whether this is the stage at T = 1, whose best parameters count; in a tempered stage,
-        whose objective changes, it is the last ones that do.
+        Whether this is the stage at T = 1. Its best parameters are kept; of a tempered stage, whose
+        objective changes, the last ones.
     block : int
         Iterations between two updates of the temperatures.
     callbacks : sequence of callable
@@ -108,7 +108,7 @@ def advance(
     show : callable
         Called after each block.
     finished : callable
-        (run, temperature, begin of the stage) to whether the stage may end early.
+        Of (run, temperature, first iteration of the stage): whether the stage may end early.
     """
     run.stopped = ""
     begin, end = run.n, run.n + n
@@ -178,12 +178,12 @@ def _judged(run: FitState, kept: KeptParameters) -> KeptParameters:
 
 
 def _better(new: KeptParameters, old: KeptParameters | None) -> bool:
-    """Losses compare at T = 1 alone; before it, the later parameters are the better ones."""
+    """Losses can be compared only at T = 1; before that, later parameters count as better."""
     return old is None or not (new.cold and old.cold) or new.loss < old.loss
 
 
 def _keep(run: FitState, cold: bool) -> None:
-    """Copy the parameters every so often; the copy before is judged by what followed it."""
+    """Copy the parameters every 100 iterations; judge the last copy by the losses since then."""
     last = run.last
     if last is not None:
         if last.cold == cold and run.n - last.iteration < KEEP_EVERY:
@@ -199,7 +199,7 @@ def restore_best(run: FitState) -> KeptParameters:
     Raises
     ------
     LikelihoodError
-        If the very first loss was not finite, so that there are none.
+        If the very first loss was not finite, so there are none.
     """
     best = run.best
     if run.last is not None:
@@ -208,7 +208,7 @@ def restore_best(run: FitState) -> KeptParameters:
             best = last
     if best is None:
         raise LikelihoodError(
-            "The ELBO is not finite at the first iteration, so that there is nothing to fit from. "
+            "The ELBO is not finite at the first iteration, so there are no parameters to keep. "
             "Look at the model's terms with model.debug(), or pass start= with values inside "
             "their support, and a small start_sigma=."
         )

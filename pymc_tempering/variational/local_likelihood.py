@@ -88,9 +88,9 @@ def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[TemperedTe
 
 
 def _check_limit(model: pm.Model, rv: Variable, temperatures: FloatArray) -> None:
-    """Refuse temperatures at which the normalizer is infinite whatever the parameters are.
+    """Raise an error for temperatures at which the normalizer is infinite for all parameters.
 
-    Where that depends on the parameters, q(T) is zero as long as it is.
+    Where that depends on the parameters, q(T) is zero at parameters that make it infinite.
     """
     [limit] = model.replace_rvs_by_values([temperature_limit(rv)])
     if set(graph_inputs([limit])) & set(model.value_vars):
@@ -104,7 +104,7 @@ def _check_limit(model: pm.Model, rv: Variable, temperatures: FloatArray) -> Non
 
 
 def _mean_over_draws(approx: Approximation, nodes: list[Variable], obj_n_mc: int) -> list[Variable]:
-    """E_q of nodes, without a scan where one draw is taken."""
+    """E_q of nodes; without a scan if there is only one draw."""
     if obj_n_mc == 1:
         return list(approx.symbolic_single_sample(nodes))
     return [node.mean(0) for node in pt.atleast_list(approx.symbolic_sample_over_posterior(nodes))]
@@ -132,7 +132,7 @@ def shared_likelihood(approx: Approximation, temperatures: FloatArray, obj_n_mc:
 
 
 def _weighted(weights: Variable, log_p: Variable) -> Variable:
-    """Weights times log p, zero where the weight is, even if the normalizer is infinite there."""
+    """Weights times log p; zero where the weight is zero, even if log p is infinite there."""
     nothing = pt.eq(weights, 0.0)
     return pt.switch(nothing, 0.0, weights * pt.switch(nothing, 0.0, log_p))
 
@@ -152,8 +152,8 @@ class LocalTemperatures:
     mean_q : callable
         () to q(T) averaged over data, shape (M,).
     local : callable
-        () to E[1/T] of each datum, by observed variable; minibatches, whose data come and go, keep
-        none.
+        () to E[1/T] of each datum, by observed variable. Minibatches have none, since their data
+        change from step to step.
     """
 
     likelihood: Likelihood
@@ -224,7 +224,7 @@ def _inverse_temperatures(
 
 
 def _shapes(model: pm.Model, terms: list[TemperedTerm]) -> dict[str, Any]:
-    """Count the data of each observed variable that stays, along its dimensions."""
+    """Shape of the data of each observed variable, minibatches left out."""
     stay = [term for term in terms if not term.changes]
     if not stay:
         return {}

@@ -53,7 +53,7 @@ class Request:
     obj_n_mc: int
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
+        """Raise an error for options that make no sense, alone or together.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class Request:
 
     @property
     def most(self) -> int:
-        """Iterations in all that the stage at T = 1 may go on to."""
+        """Largest number of iterations in all, if the stage at T = 1 has to go on."""
         if self.max_n is not None:
             return self.max_n
         return self.n if self.method == "advi" else 4 * self.n
@@ -106,7 +106,7 @@ class FitPlan:
     temperature : StageTemperature or None
         Temperatures of the tempered stage; None without one.
     n_tempered : int
-        Its iterations, at most.
+        Its largest number of iterations.
     cold : ColdTemperature
         The stage at T = 1.
     settles : bool

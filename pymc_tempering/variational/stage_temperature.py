@@ -1,4 +1,4 @@
-"""Who sets the temperature of a stage, and how it learns: annealing, VT, LVT, or T = 1."""
+"""What sets the temperature of a stage: a schedule, VT, LVT, or T = 1 throughout."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -107,8 +107,8 @@ class LearnedTemperature:
     damping : float
         Share of the old log q(y) that an update keeps.
     by_temperature : bool
-        Whether an energy is a vector over the temperatures, and q(y) is what the likelihood
-        takes; else it is the log-likelihood, and E[1/T] is.
+        If true, an energy is a vector over the temperatures, and the likelihood takes q(y). Else
+        an energy is the log-likelihood, and the likelihood takes E[1/T].
     scale : float
         What PyMC divides the loss by (total size over minibatch size).
     recent : tuple of float
@@ -150,7 +150,7 @@ class LearnedTemperature:
 
 @dataclass(frozen=True)
 class LearnedLocalTemperatures:
-    """LVT: the compiled step holds and updates q(y_i), and tells E[1/T].
+    """LVT: the compiled step holds and updates q(y_i), and returns E[1/T].
 
     Attributes
     ----------
@@ -181,5 +181,5 @@ class LearnedLocalTemperatures:
         return Setting(self.weights, np.nan)
 
     def after(self, energies: FloatArray) -> "LearnedLocalTemperatures":
-        """Note the mean of E[1/T] over a block."""
+        """Record the mean of E[1/T] over a block."""
         return replace(self, recent=(*self.recent, float(energies.mean()))[-N_SETTLED:])

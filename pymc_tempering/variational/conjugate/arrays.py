@@ -16,7 +16,7 @@ def check_real(data: Any, name: str) -> np.ndarray:
     Raises
     ------
     DataError
-        If they are not in two dimensions, none, or not finite.
+        If there are none, or they are not two-dimensional, or not finite.
     """
     array = np.asarray(data, dtype=float)
     if array.ndim != 2 or 0 in array.shape:

@@ -103,7 +103,7 @@ class FactorialMixture(RealRows):
         return np.eye(k) / self.prior_sd**2, np.zeros((k, data.shape[1]))
 
     def initialize(self, data: np.ndarray, rng: np.random.Generator) -> Globals:
-        """Draw the means from the prior, as sure as if each had been on in its expected share."""
+        """Draw means from the prior, with the precision that expected shares of the data give."""
         k = self.n_components
         mean = self.prior_sd * rng.normal(size=(k, data.shape[1]))
         known = 1.0 / self.prior_sd**2 + len(data) * self.probability / self.sd**2

@@ -79,7 +79,7 @@ class GaussianMixture(RealRows):
         )
 
     def initialize(self, data: np.ndarray, rng: np.random.Generator) -> Globals:
-        """Draw the means from the prior, as sure as if each had an even share of the data."""
+        """Draw means from the prior, with the precision that even shares of the data give."""
         k, share = self.n_components, len(data) / self.n_components
         mean = self.prior_mean + self.prior_sd * rng.normal(size=(k, data.shape[1]))
         precision = np.full(k, self.prior_sd**-2 + share / self.sd**2)

@@ -234,7 +234,7 @@ class LDA:
         )
 
     def log_predictive(self, lam: Globals, data: sp.csr_array, cores: int) -> np.ndarray:
-        """Return the log-likelihood of each document by completion, of the half that it holds out.
+        """Return the log-likelihood of the held-out half of each document, by completion.
 
         :func:`document_completion` gives it per word.
         """

@@ -86,7 +86,7 @@ def lda_log_partition(
     check_choice("estimate", estimate, ESTIMATES)
     check_choice("form", form, FORMS)
     if estimate == "one_topic" and form == "marginal":
-        raise ValueError('estimate="one_topic" is for form="joint": in the other, z is gone.')
+        raise ValueError('estimate="one_topic" is for form="joint": the marginal form has no z.')
     counts, inv = model.check(data), 1.0 / grid
     if estimate == "one_topic":
         return model.log_one_topic(counts, inv)
@@ -107,9 +107,14 @@ def lda_log_partition(
 
 
 def draw_log_sums(
-    model: LDA, n_words: int, inv: np.ndarray, form: str, n_beta: int, n_theta: int,
+    model: LDA,
+    n_words: int,
+    inv: np.ndarray,
+    form: str,
+    n_beta: int,
+    n_theta: int,
     rng: np.random.Generator,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Return log S at draws of beta and theta from their priors, shape (M, n_beta, n_theta)."""
     log_s = np.empty((inv.size, n_beta, n_theta))
     for i in range(n_beta):

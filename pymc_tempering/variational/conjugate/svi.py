@@ -87,10 +87,11 @@ def svi(
         `iterations`.
     jitter : float, default 0.001
         Relative size of a random change of the global parameters, so that components that became
-        equal at high temperatures can part again: AVI, once a pass while T > 1; VT
+        equal at high temperatures can separate again: AVI, once a pass while T > 1; VT
         and LVT, where they settle above T = 1 and before the iterations at T = 1.
     tol : float, default 1e-7
-        Batch only: stop where the ELBO changes by less, relatively, and the temperature stands.
+        Batch only: stop where the relative change of the ELBO is smaller, and the temperature is
+        at rest.
     elbo_every : int, optional
         Iterations between entries of the ELBO's history, which are NaN in between; 1 by default,
         and one pass with minibatches. 0: no history with minibatches, and no final ELBO.

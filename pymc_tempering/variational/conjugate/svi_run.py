@@ -166,9 +166,9 @@ class SviRun:
         return False
 
     def _part(self, state: _State) -> bool:
-        """Perturb lambda where it is tempered; return whether it was.
+        """Perturb lambda if it is tempered now; return whether it was perturbed.
 
-        At high temperatures all components become the same, a saddle that no step leaves.
+        At high temperatures all components become the same: a saddle point that no step leaves.
         """
         share = self.options.jitter
         hot = state.history[-1][2] < COLD if state.history else state.inv_temp < COLD
@@ -177,7 +177,7 @@ class SviRun:
         return bool(hot and share)
 
     def _settled(self, before: tuple[float, ...], now: tuple[float, ...], method: str) -> bool:
-        """Tell whether ELBO and temperature stand, after annealing and an update of q(T)."""
+        """Return whether ELBO and temperature are at rest; never before the annealing ends."""
         if method == "annealed" and now[2] < COLD:
             return False
         tol = self.options.tol

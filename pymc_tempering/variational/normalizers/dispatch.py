@@ -87,7 +87,7 @@ def register_limit(op_type: type[Op]) -> Callable:
 
 
 def require(value: Variable, condition: Variable, message: str) -> Variable:
-    """Value of which the evaluation raises a `NormalizerError` where a condition is false."""
+    """Value whose evaluation raises a `NormalizerError` where a condition is false."""
     return CheckAndRaise(NormalizerError, message)(value, pt.all(condition))
 
 

@@ -112,18 +112,18 @@ def _needs(model: pm.Model, graph: Variable, name: str) -> frozenset[Variable]:
             f"{WITHOUT_NORMALIZER}."
         )
     known = set(model.basic_RVs)
-    strangers = [v for v in above - known if v.owner and isinstance(v.owner.op, RandomVariable)]
-    if strangers:
+    unknown = [v for v in above - known if v.owner and isinstance(v.owner.op, RandomVariable)]
+    if unknown:
         raise NormalizerError(
             f"The normalizer of {name!r} depends on random variables that are not in the model "
-            f"({', '.join(str(v) for v in strangers)}): it has no fixed value. Of the fits, "
+            f"({', '.join(str(v) for v in unknown)}): it has no fixed value. Of the fits, "
             f"{WITHOUT_NORMALIZER}."
         )
     return frozenset(rv for rv in model.free_RVs if rv in above)
 
 
 def check_free(needed: list[Variable]) -> None:
-    """Refuse free variables over which there is no average."""
+    """Raise an error for free variables that cannot be averaged over."""
     discrete = [rv.name for rv in needed if rv.dtype not in pm.vartypes.continuous_types]
     if discrete:
         raise DiscreteVariableError(

@@ -68,7 +68,7 @@ def log_partition(
 
     Equation (13) of Mandt et al. (2016), with the likelihood terms of the model: the inner
     integrals are `log_tempered_normalizer`. Their product grows as a power of the number of data,
-    so that an average over prior draws is soon one over its largest term. Instead, terms that
+    so that the largest draw soon dominates an average over prior draws. Instead, terms that
     share no free variable are averaged apart; where nothing is free the value is exact; where one
     scalar is, quadrature is used; else particles are annealed from the prior up the temperatures.
     With `total_size` each datum's normalizer counts as often as its likelihood does, and the data
@@ -81,7 +81,7 @@ def log_partition(
     temperatures : array-like, shape (M,), default (1.0,)
         Increasing, none below 1.
     draws : int, default 4000
-        Particles of the annealing, in 16 independent groups.
+        Particles of the annealing, in 16 independent populations.
     random_seed : int, optional
         Seed of the prior draws and the particles.
 
@@ -173,7 +173,7 @@ def _search(group: NormalizerGroup, hot: np.ndarray, seed: int) -> np.ndarray:
                 f"The tempered normalizer of {group.label()} is infinite at T = {T:g} for "
                 f"{np.isposinf(log_c).mean():.1%} of the prior draws, so C(T) is infinite: the "
                 f"tails of the likelihood are too heavy there. At these draws only temperatures "
-                f"below {limit:g} work; bound the prior of what rules the tails, or use "
+                f"below {limit:g} work; bound the prior of the parameter behind the tails, or use "
                 f'normalizer="local"; of the fits, {WITHOUT_NORMALIZER}.'
             )
         if (bad := np.isnan(log_c) | np.isnan(log_prior)).any():
@@ -189,7 +189,7 @@ def _search(group: NormalizerGroup, hot: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _warn(group: NormalizerGroup, hot: np.ndarray, mcse: np.ndarray, accept: float) -> None:
-    """Say when the annealing is not to be relied on."""
+    """Warn if the annealing is not reliable."""
     if (large := ~(mcse < LARGE_ERROR)).any():
         warnings.warn(
             f"log C(T) has a standard error of {mcse[large][0]:.2g} nats at T = "

@@ -9,6 +9,7 @@ Clenshaw-Curtis rule on each. Panels carry no gradient, and every evaluation is 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -66,15 +67,19 @@ def inner_temperature(temperature: Variable, components: list[Variable]) -> Vari
     return pt.shape_padright(temperature) if alone else temperature
 
 
+def same_end(a: Any, b: Any) -> bool:
+    """Whether two ends of supports are known to be the same."""
+    if is_unbounded(b):
+        return is_unbounded(a)
+    return a is b or (isinstance(a, float) and isinstance(b, float) and a == b)
+
+
 def common_line(components: list[Variable]) -> tuple[Line, list[Variable]]:
     """Map onto the support if all components share it, else the real line with its finite ends."""
     supports = [support_of(c.owner.op, c) for c in components]
     shared = all(
-        all(is_unbounded(a) if is_unbounded(b) else a is b or (
-            isinstance(a, float) and isinstance(b, float) and a == b
-        ) for a, b in zip(ends, supports[0], strict=True))
-        for ends in supports
-    )  # fmt: skip
+        same_end(a, b) for ends in supports for a, b in zip(ends, supports[0], strict=True)
+    )
     plain = all(end is None or isinstance(end, float) for end in supports[0])
     if shared and plain:
         return line_onto(*supports[0]), []

@@ -1,10 +1,10 @@
 """Prior average of normalizers that depend on several variables, by annealing over temperatures.
 
-Independent groups of particles start at prior draws, where T = 1 and the normalizers are 1, and
-follow prior(theta) c(theta, T) up the temperatures (a sequential Monte Carlo sampler with
-Hamiltonian moves). The product of the mean incremental weights of a group has C(T) as its
-expectation, whatever the moves do; the groups' differences give the error. A plain average over
-prior draws has the same expectation, and for N data an effective sample size of 1 very soon.
+Independent populations of particles start at prior draws, where T = 1 and the normalizers are 1,
+and follow prior(theta) c(theta, T) up the temperatures (a sequential Monte Carlo sampler with
+Hamiltonian moves). The product of the mean incremental weights of a population has the
+expectation C(T), whatever the moves do; the spread of the populations gives the error. A plain
+average over prior draws has the same expectation, but soon an effective sample size of 1.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.groups import NormalizerGroup
 
 N_POPULATIONS = 16
-"""Independent groups of particles."""
+"""Independent populations of particles."""
 
 MIN_CESS = 0.6
 """Conditional effective sample size of a step, as a share of the particles."""
@@ -47,7 +47,7 @@ class ParticleAverage:
 
 
 def log_mean_of_populations(log_z: np.ndarray) -> tuple[float, float]:
-    """Log of the mean of the groups' unbiased estimates, and its delta-method error."""
+    """Log of the mean of the populations' unbiased estimates, and its delta-method error."""
     top = log_z.max()
     z = np.exp(log_z - top)
     mean = z.mean()

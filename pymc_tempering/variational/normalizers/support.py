@@ -106,7 +106,7 @@ def custom_support(op: Op, rv: Variable) -> tuple[Any, Any]:
 
 @support_of.register(WaldRV)
 def wald_support(op: Op, rv: Variable) -> tuple[Any, Any]:
-    """Return the shift alpha is its lower end."""
+    """Return the shift alpha as the lower end."""
     return params_of(rv)[2], None
 
 
@@ -135,7 +135,7 @@ def truncated_support(op: Op, rv: Variable) -> tuple[Any, Any]:
 
 
 def smallest(rv: Variable) -> Variable:
-    """Return same variable in the shape that its parameters have, without its size."""
+    """Return the variable in the shape of its parameters, without a size of its own."""
     op = rv.owner.op
     params = op.dist_params(rv.owner)
     ndims = getattr(op, "ndims_params", None)

@@ -50,7 +50,7 @@ def grows(heights: np.ndarray, distances: np.ndarray, n_directions: int) -> bool
     known = np.isfinite(heights)
     n_known = len(heights) if known.all() else int(np.argmin(known))
     if n_known < MIN_KNOWN:
-        return False  # it ends, or a sum gets too long, before one can tell
+        return False  # it ends, or a sum gets too long, before the tail is reached
     fall = heights[n_known - 2] - heights[n_known - 1]
     power = fall / np.log(distances[n_known - 1] / distances[n_known - 2])
     return bool(power <= n_directions * (1.0 + 1e-6))
@@ -94,8 +94,9 @@ def follow_ridge(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Largest value on spheres of doubling radius, and the direction of the last one.
 
-    Scales that rise together, each with its own slope, are no ray that one would guess. Each of
-    some directions is turned along the gradient, the best of the last sphere among them.
+    The integrand may be largest where several scales rise together, each at its own rate, which no
+    fixed ray follows. So some directions on each sphere are turned along the gradient, beginning
+    with those of the last sphere.
     """
     u = rng.standard_normal((N_CLIMBERS, group.dim))
     u = np.vstack([u / np.linalg.norm(u, axis=1, keepdims=True), np.eye(group.dim)[:N_CLIMBERS]])

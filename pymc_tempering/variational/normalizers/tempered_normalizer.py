@@ -31,7 +31,7 @@ def without_total_size(rv: Variable) -> Variable:
 
 
 def check_random(rv: Variable) -> Variable:
-    """Return the bare random variable; refuse what is none."""
+    """Return the random variable without `total_size`; raise an error if it is not one."""
     if not isinstance(rv, Variable):
         raise TypeError(f"rv must be a random variable of PyMC, not {type(rv).__name__}.")
     rv = without_total_size(rv)

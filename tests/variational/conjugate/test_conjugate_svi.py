@@ -52,9 +52,17 @@ def largest_fall(history):
 
 def at_fixed_temperature(model, data, schedule):
     fit = svi(
-        model, data, "annealed", schedule=schedule, iterations=31, anneal_passes=30.0,
-        random_seed=3, tol=0.0, jitter=0.0, cores=1,
-    )  # fmt: skip
+        model,
+        data,
+        "annealed",
+        schedule=schedule,
+        iterations=31,
+        anneal_passes=30.0,
+        random_seed=3,
+        tol=0.0,
+        jitter=0.0,
+        cores=1,
+    )
     return fit.elbo_history[:30]
 
 
@@ -79,10 +87,12 @@ def gain_beside_the_fit(model, data, factor):
         elbo(
             model,
             tuple(a + step * (b - a) for a, b in zip(prior, lam, strict=True)),
-            data, inv_temp=s, state=state,
+            data,
+            inv_temp=s,
+            state=state,
         )
         for step in (0.98, 1.0, 1.02)
-    ]  # fmt: skip
+    ]
     return max(values[0], values[2]) - values[1]
 
 
@@ -104,6 +114,32 @@ def test_tempered_elbo_never_falls(name, damping):
     )
     assert largest_fall(fit.elbo_history[: fit.n_tempered]) < 1e-9
     assert largest_fall(fit.elbo_history[fit.n_tempered :]) < 1e-9
+
+
+@QUIET
+def test_damping_is_the_share_of_the_old_q_of_t():
+    model, data = CASES["gaussian"]
+    new, mixed = (
+        svi(model, data, damping=d, iterations=1, untempered=0, random_seed=3, cores=1)
+        for d in (0.0, 0.7)
+    )
+    old, new = np.eye(100)[-1], new.temperature_weights[0]  # hot: all mass on the last temperature
+    assert new[-1] < 0.5
+    np.testing.assert_allclose(mixed.temperature_weights[0], 0.7 * old + 0.3 * new, atol=1e-14)
+
+
+@QUIET
+def test_hyperparameters_may_be_python_integers():
+    pairs = [
+        (LDA(2, alpha=1, eta=1, tol=1), LDA(2, alpha=1.0, eta=1.0, tol=1.0), documents()),
+        *(
+            (kind(2, sd=1, prior_sd=2), kind(2, sd=1.0, prior_sd=2.0), gaussian_data())
+            for kind in (GaussianMixture, FactorialMixture)
+        ),
+    ]
+    for whole, real, data in pairs:
+        a, b = (svi(m, data, "vi", iterations=3, random_seed=0, cores=1) for m in (whole, real))
+        assert all((x == y).all() for x, y in zip(a.lam, b.lam, strict=True))
 
 
 @QUIET

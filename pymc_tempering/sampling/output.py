@@ -40,8 +40,8 @@ def build_datatree(
     plan, warmup = chosen.plan, chosen.warmup
     model = plan.reference.path.model
     traces = _traces(runs, chosen, var_names)
-    long_enough, length = _choose_chains(traces, tune if discard_tuned_samples else 0)
-    trace = MultiTrace(long_enough)[:length]
+    chosen, length = _choose_chains(traces, tune if discard_tuned_samples else 0)
+    trace = MultiTrace(chosen)[:length]
     n_tune = min(tune, len(trace))
     if discard_tuned_samples:
         trace = trace[n_tune:]
@@ -66,7 +66,7 @@ def build_datatree(
     }
     if chosen.check is not None:
         idata["tempering_check"] = xr.DataTree(_check_stats(chosen.check))
-    kept = [run for run, trace in zip(runs, traces, strict=True) if trace in long_enough]
+    kept = [run for run, trace in zip(runs, traces, strict=True) if trace in chosen]
     if any(run.trace for run in kept):
         idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
     if any(run.hot for run in kept):

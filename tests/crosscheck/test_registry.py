@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 import pytest
-from support.exact_posteriors import tree
+from support.exact_posteriors import posterior_tree
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import ALL_ESTIMATORS, MODEL_ESTIMATORS
@@ -45,7 +45,7 @@ def model():
 def estimates(name, seed):
     """What an estimator returns for exact posterior draws, its own seed being the same."""
     x = np.random.default_rng(seed).normal(0.5, 0.5**0.5, size=(4, 500))
-    found = MODEL_ESTIMATORS[name].estimate(tree(x=x), model(), np.random.default_rng(1))
+    found = MODEL_ESTIMATORS[name].estimate(posterior_tree(x=x), model(), np.random.default_rng(1))
     return [found] if isinstance(found, Evidence) else list(found.values())
 
 

@@ -8,8 +8,8 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.chain.loop import N_TRACE, Record
 from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.record import N_TRACE, Record
 from pymc_tempering.chain.state import ChainState, make_runner, new_record, start_chain
 from pymc_tempering.chain.stuck import cycle_bound, stuck_message
 from pymc_tempering.core.threads import wait_for

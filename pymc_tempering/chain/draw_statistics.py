@@ -6,8 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.chain.loop import LOWEST, RUNG_STATS, SCALAR_STATS
-from pymc_tempering.core.cycles import FRESH_SCALARS, FRESH_VECTORS, PRIOR_STATS, FreshTours
+from pymc_tempering.chain.record import LOWEST, SCALAR_STATS
+from pymc_tempering.core.cycles import (
+    FRESH_SCALARS,
+    FRESH_VECTORS,
+    PRIOR_STATS,
+    RUNG_STATS,
+    FreshTours,
+)
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.references.fitted import nearest_component
 from pymc_tempering.references.mixture import Mixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.kernels.contract import Block, Kernel
+from pymc_tempering.kernels.contract import N_EVALUATIONS, Block, Kernel
 from pymc_tempering.model.compiled import (
     EXPLORE_SIGNATURE,
     Parts,
@@ -17,9 +17,10 @@ from pymc_tempering.model.compiled import (
 from pymc_tempering.model.sources import hash_of_sources
 from pymc_tempering.references.mixture import evaluate
 
-# Columns of `Parts.table`: where the block lies in `Parts.indices` and its tuning numbers in a
-# row of `params`, and whether the gradients must be brought up to date before.
+# Columns of `Parts.table`: where the block lies in `Parts.indices`, where its tuning numbers lie in a
+# row of `params`, and whether the gradients must be brought up to date before the kernel moves.
 FIRST, LAST, FIRST_PARAM, LAST_PARAM, REFRESH = range(5)
+N_COLUMNS = 5
 
 
 @cache
@@ -39,20 +40,29 @@ def explore(density, point, beta, parts, params, scratch, rng, infos):
     block = indices[table[{b}, {FIRST}] : table[{b}, {LAST}]]
     tuning = params[table[{b}, {FIRST_PARAM}] : table[{b}, {LAST_PARAM}]]
     kernel{b}(density, point, beta, block, tuning, scratch, rng, infos[{b}])
-    infos[{b}, 1] += table[{b}, {REFRESH}]
+    infos[{b}, {N_EVALUATIONS}] += table[{b}, {REFRESH}]
 """
     environment = {f"kernel{b}": transition for b, transition in enumerate(transitions)}
-    own = all(
-        function.__module__.startswith("pymc_tempering.")
-        and "<locals>" not in function.__qualname__  # a user's own, wrapped
-        for function in transitions
-    )
-    names = "_".join(function.__name__ for function in transitions)
-    called = [Path(function.py_func.__code__.co_filename) for function in (*transitions, evaluate)]
-    key = f"pymc_tempering_{names}_{hash_of_sources(Path(__file__), *called)}" if own else None
+    environment["evaluate"] = evaluate
     return compile_source(
-        source, "explore", environment | {"evaluate": evaluate}, EXPLORE_SIGNATURE, key
+        source, "explore", environment, EXPLORE_SIGNATURE, _cache_key(transitions)
     )
+
+
+def _cache_key(transitions: tuple[Callable, ...]) -> str | None:
+    """Key of the explorer in the disk cache; None where a transition is not of this package.
+
+    A transition that a function of the package made around a user's own (`<locals>`) is not either.
+    """
+    if not all(
+        transition.__module__.startswith("pymc_tempering.")
+        and "<locals>" not in transition.__qualname__
+        for transition in transitions
+    ):
+        return None
+    names = "_".join(transition.__name__ for transition in transitions)
+    called = [Path(function.py_func.__code__.co_filename) for function in (*transitions, evaluate)]
+    return f"pymc_tempering_{names}_{hash_of_sources(Path(__file__), *called)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +191,7 @@ class Compound:
         sizes = [row.size for row in self._rows(self.first_steps, np.ones(dim), unit)]
         ends = np.cumsum([block.size for block in self.blocks])
         param_ends = np.cumsum(sizes)
-        table = np.zeros((self.n_blocks, 5), dtype=np.int64)
+        table = np.zeros((self.n_blocks, N_COLUMNS), dtype=np.int64)
         table[:, FIRST], table[:, LAST] = ends - [b.size for b in self.blocks], ends
         table[:, FIRST_PARAM], table[:, LAST_PARAM] = param_ends - sizes, param_ends
         gradient = np.array([kernel.uses_gradient for kernel in self.kernels])

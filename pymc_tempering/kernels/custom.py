@@ -22,7 +22,7 @@ from pymc_tempering.kernels.contract import (
     Block,
     Kernel,
 )
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE, RNG, VECTOR
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE, RNG, VECTOR
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.references.mixture import evaluate_values
 
@@ -59,7 +59,7 @@ def python_transition(
     def transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
         info[ACCEPTANCE] = call(point.x, beta, params, rng)
         evaluate_values(density, point)
-        if not -np.inf < point.values[0] + beta * point.values[1] < np.inf:
+        if not -np.inf < point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO] < np.inf:
             raise KernelError(lost)
         info[N_EVALUATIONS] = 1.0
         info[DIVERGED] = 0.0

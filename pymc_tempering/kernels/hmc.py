@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.mixture import evaluate
 
@@ -30,8 +30,8 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     """
     n = block.size
     start_x, start_g0, start_g1, momentum = scratch[0], scratch[1], scratch[2], scratch[3]
-    log_reference, log_ratio = point.values[0], point.values[1]
-    grad0, grad1 = point.grads[0], point.grads[1]
+    log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
+    grad0, grad1 = point.grads[LOG_REFERENCE], point.grads[LOG_RATIO]
     # All gradients are put back after a rejection, those of other blocks too.
     start_g0[:] = grad0
     start_g1[:] = grad1
@@ -54,7 +54,7 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
             point.x[block[i]] += step * params[SCALE + i] * momentum[i]
         evaluate(density, point)
         taken += 1
-        potential = -(point.values[0] + beta * point.values[1])
+        potential = -(point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO])
         half = 0.5 if s == n_steps - 1 else 1.0
         kinetic = 0.0
         for i in range(n):
@@ -71,8 +71,8 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     info[DIVERGED] = 0.0 if sound else 1.0
     info[ACCEPTANCE] = min(1.0, np.exp(-error)) if sound else 0.0
     if rng.random() >= info[ACCEPTANCE]:
-        point.values[0] = log_reference
-        point.values[1] = log_ratio
+        point.values[LOG_REFERENCE] = log_reference
+        point.values[LOG_RATIO] = log_ratio
         grad0[:] = start_g0
         grad1[:] = start_g1
         for i in range(n):

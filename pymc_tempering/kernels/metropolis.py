@@ -15,7 +15,7 @@ from pymc_tempering.kernels.contract import (
     Block,
     Kernel,
 )
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.mixture import evaluate_values
 
@@ -34,7 +34,7 @@ def metropolis_transition(density, point, beta, block, params, scratch, rng, inf
     lower, upper = params[WHOLE + n : WHOLE + 2 * n], params[WHOLE + 2 * n : WHOLE + 3 * n]
     accepted, taken = 0.0, 0
     for _ in range(n_steps):
-        log_reference, log_ratio = point.values[0], point.values[1]
+        log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
         at = WHOLE + 3 * n
         inside = True
         for i in range(n):
@@ -52,13 +52,13 @@ def metropolis_transition(density, point, beta, block, params, scratch, rng, inf
         if inside:  # a density may not know that there is nothing beyond the bounds
             evaluate_values(density, point)
             taken += 1
-            level = point.values[0] + beta * point.values[1]
+            level = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
             if -np.inf < level < np.inf:
                 chance = min(1.0, np.exp(level - (log_reference + beta * log_ratio)))
         accepted += chance
         if not rng.random() < chance:
-            point.values[0] = log_reference
-            point.values[1] = log_ratio
+            point.values[LOG_REFERENCE] = log_reference
+            point.values[LOG_RATIO] = log_ratio
             for i in range(n):
                 point.x[block[i]] = start[i]
     info[ACCEPTANCE] = accepted / n_steps

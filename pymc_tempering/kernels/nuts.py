@@ -10,6 +10,8 @@ from pymc_tempering.model.compiled import (
     DENSITY,
     INDICES,
     KERNEL_SIGNATURE,
+    LOG_RATIO,
+    LOG_REFERENCE,
     MATRIX,
     POINT,
     RNG,
@@ -78,8 +80,8 @@ def _store(point, block, scratch, row):  # type: ignore[no-untyped-def]
     x = scratch[row]
     for i in range(block.size):
         x[i] = point.x[block[i]]
-    scratch[row + 1] = point.grads[0]
-    scratch[row + 2] = point.grads[1]
+    scratch[row + 1] = point.grads[LOG_REFERENCE]
+    scratch[row + 2] = point.grads[LOG_RATIO]
 
 
 @njit(
@@ -99,7 +101,7 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
     """
     n = block.size
     momentum, force, total = scratch[MOMENTUM], scratch[FORCE], scratch[SUM]
-    grad0, grad1 = point.grads[0], point.grads[1]
+    grad0, grad1 = point.grads[LOG_REFERENCE], point.grads[LOG_RATIO]
     half = 0.5 * step
     accepted, log_weight = 0.0, -np.inf
     log_reference = log_ratio = np.nan
@@ -114,7 +116,9 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
             force[i] = params[SCALE + i] * (grad0[j] + beta * grad1[j])
             momentum[i] += half * force[i]
             kinetic += momentum[i] * momentum[i]
-        error = 0.5 * kinetic - (point.values[0] + beta * point.values[1]) - energy
+        error = (
+            0.5 * kinetic - (point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]) - energy
+        )
         if not -np.inf < error < MAX_ENERGY_ERROR:  # NaN and an infinite density too
             return BROKEN, leaf + 1, accepted, log_weight, log_reference, log_ratio
         accepted += min(1.0, np.exp(-error))
@@ -122,7 +126,7 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
         log_weight = larger + np.log1p(np.exp(min(log_weight, -error) - larger))
         if rng.random() < np.exp(-error - log_weight):
             _store(point, block, scratch, CANDIDATE)
-            log_reference, log_ratio = point.values[0], point.values[1]
+            log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
         if leaf == 0:
             scratch[FIRST, :n] = momentum[:n]
         total[:n] = momentum[:n]
@@ -157,13 +161,15 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
     n = block.size
     momentum, force, tree_sum = scratch[MOMENTUM], scratch[FORCE], scratch[TREE_SUM]
     _store(point, block, scratch, CHOSEN)
-    log_reference, log_ratio = point.values[0], point.values[1]
+    log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     kinetic = 0.0
     for i in range(n):
         j = block[i]
         momentum[i] = rng.standard_normal()
         kinetic += momentum[i] * momentum[i]
-        force[i] = params[SCALE + i] * (point.grads[0, j] + beta * point.grads[1, j])
+        force[i] = params[SCALE + i] * (
+            point.grads[LOG_REFERENCE, j] + beta * point.grads[LOG_RATIO, j]
+        )
         for end in (END, END + 3):
             scratch[end, i] = point.x[j]
             scratch[end + 1, i] = momentum[i]
@@ -207,10 +213,10 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
     info[DIVERGED] = 1.0 if outcome == BROKEN else 0.0
     for i in range(n):
         point.x[block[i]] = scratch[CHOSEN, i]
-    point.grads[0] = scratch[CHOSEN + 1]
-    point.grads[1] = scratch[CHOSEN + 2]
-    point.values[0] = log_reference
-    point.values[1] = log_ratio
+    point.grads[LOG_REFERENCE] = scratch[CHOSEN + 1]
+    point.grads[LOG_RATIO] = scratch[CHOSEN + 2]
+    point.values[LOG_REFERENCE] = log_reference
+    point.values[LOG_RATIO] = log_ratio
 
 
 def _pack(step_size: float, scale: np.ndarray, block: Block, max_treedepth: int) -> np.ndarray:

@@ -20,6 +20,8 @@ from pymc_tempering.model.compiled import (
     DENSITY,
     INDICES,
     KERNEL_SIGNATURE,
+    LOG_RATIO,
+    LOG_REFERENCE,
     POINT,
     RNG,
     VECTOR,
@@ -42,7 +44,7 @@ and upper bounds, and whether the coordinate is whole, each of length b."""
 def _log_density(density, point, beta):  # type: ignore[no-untyped-def]
     """Tempered log density at `point.x`; minus infinity where it is not a number."""
     evaluate_values(density, point)
-    value = point.values[0] + beta * point.values[1]
+    value = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
     return value if -np.inf < value < np.inf else -np.inf
 
 
@@ -58,7 +60,7 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
     n = block.size
     for i in range(n):
         start[i] = point.x[block[i]]
-    log_reference, log_ratio = point.values[0], point.values[1]
+    log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     floor = log_reference + beta * log_ratio + np.log(1.0 - rng.random())
     low = -rng.random()
     high = low + 1.0
@@ -94,8 +96,8 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
             high = new
     for i in range(n):
         point.x[block[i]] = start[i]
-    point.values[0] = log_reference
-    point.values[1] = log_ratio
+    point.values[LOG_REFERENCE] = log_reference
+    point.values[LOG_RATIO] = log_ratio
     return taken
 
 
@@ -111,7 +113,7 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
     Cells are half open, so that each integer lies in one of them alone and the same interval is
     as likely to be found from each of its integers.
     """
-    x0, ref0, ratio0 = point.x[j], point.values[0], point.values[1]
+    x0, ref0, ratio0 = point.x[j], point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     floor = ref0 + beta * ratio0 + np.log(1.0 - rng.random())
     width = max(1.0, np.rint(width))
     low = x0 - np.floor(rng.random() * width)
@@ -147,8 +149,8 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
         else:
             high = new
     point.x[j] = x0
-    point.values[0] = ref0
-    point.values[1] = ratio0
+    point.values[LOG_REFERENCE] = ref0
+    point.values[LOG_RATIO] = ratio0
     return taken
 
 

@@ -12,7 +12,7 @@ from pymc.backends.base import MultiTrace, _choose_chains
 from pymc.backends.ndarray import NDArray
 
 from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.chain.loop import STEPS
+from pymc_tempering.chain.record import STEPS
 from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS
 from pymc_tempering.evidence.datatree import convert
 from pymc_tempering.model.path import Path
@@ -40,8 +40,8 @@ def build_datatree(
     plan, warmup = chosen.plan, chosen.warmup
     model = plan.reference.path.model
     traces = _traces(runs, chosen, var_names)
-    chosen, length = _choose_chains(traces, tune if discard_tuned_samples else 0)
-    trace = MultiTrace(chosen)[:length]
+    long_enough, length = _choose_chains(traces, tune if discard_tuned_samples else 0)
+    trace = MultiTrace(long_enough)[:length]
     n_tune = min(tune, len(trace))
     if discard_tuned_samples:
         trace = trace[n_tune:]
@@ -66,7 +66,7 @@ def build_datatree(
     }
     if chosen.check is not None:
         idata["tempering_check"] = xr.DataTree(_check_stats(chosen.check))
-    kept = [run for run, trace in zip(runs, traces, strict=True) if trace in chosen]
+    kept = [run for run, trace in zip(runs, traces, strict=True) if trace in long_enough]
     if any(run.trace for run in kept):
         idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
     if any(run.hot for run in kept):
@@ -195,7 +195,7 @@ def _flat_trace(runs: Sequence[ChainRun], n_tune: int, discard_tuned_samples: bo
     """Flat trace of log_ratio and rung, padded at the end; tuning draws are cut off if asked."""
     log_ratios, rungs = [], []
     for run in runs:
-        skip = int(run.record.scalars[:n_tune, 0].sum()) if discard_tuned_samples else 0
+        skip = int(run.record.scalars[:n_tune, STEPS].sum()) if discard_tuned_samples else 0
         log_ratios.append(np.concatenate([part[0] for part in run.trace])[skip:])
         rungs.append(np.concatenate([part[1] for part in run.trace])[skip:])
     length = max(len(part) for part in rungs)

@@ -13,7 +13,7 @@ import numpy as np
 from pymc.progress_bar import ProgressBarManager
 
 from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
-from pymc_tempering.chain.loop import N_STEPS
+from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence.alarms import MIN_TOURS
 from pymc_tempering.evidence.reference_check import compare_legs, with_check

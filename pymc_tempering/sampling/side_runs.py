@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
-from pymc_tempering.chain.loop import LOWEST, N_DIVERGENCES, N_STEPS, RUNG_STATS, STEPS, TOUR_START
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.chain.record import LOWEST, N_DIVERGENCES, N_STEPS, STEPS, TOUR_START
+from pymc_tempering.core.cycles import RUNG_STATS, CycleStats
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.chain.loop import sweep
+from pymc_tempering.chain.sweep import sweep
 from pymc_tempering.core.ladder import PathSample
 from pymc_tempering.core.population import next_beta, systematic
 from pymc_tempering.exceptions import LikelihoodError

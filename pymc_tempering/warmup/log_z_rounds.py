@@ -7,8 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE, REF_USED, VISITS, Record
+from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE
 from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.record import REF_USED, VISITS, Record
 from pymc_tempering.chain.state import (
     REFERENCE_BATCH,
     ChainState,

@@ -26,16 +26,8 @@ R. Belardinelli, V. Pereyra: Fast algorithm to calculate density of states, Phys
 import numpy as np
 from numba import int64
 
-from pymc_tempering.chain.loop import (
-    CHAIN,
-    N_TRACE,
-    RECORD,
-    RUNG,
-    RUNGS,
-    RUNNING,
-    run,
-    rung_weights,
-)
+from pymc_tempering.chain.loop import RUNNING, run, rung_weights
+from pymc_tempering.chain.record import CHAIN, N_TRACE, RECORD, RUNG, RUNGS
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, VECTOR
 from pymc_tempering.model.jit import njit
 

@@ -6,8 +6,8 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.chain.loop import RUNG
 from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.record import LOWEST, RUNG
 from pymc_tempering.chain.state import ChainState, start_chain
 from pymc_tempering.core.ladder import Ladder, PathSample, place_rungs
 from pymc_tempering.kernels import Compound
@@ -279,7 +279,7 @@ def _move_to(state: ChainState, old: Plan, new: Plan) -> None:
         accept=np.zeros((state.chain.accept.shape[0], top + 1)),
     )
     state.chain.scalars[:] = 0.0
-    state.chain.scalars[1] = top
+    state.chain.scalars[LOWEST] = top
 
 
 __all__ = ["Warmup", "WarmupRound", "settle", "warm_up"]

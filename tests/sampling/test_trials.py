@@ -8,7 +8,7 @@ from scipy import stats
 
 import pymc_tempering as pmt
 from pymc_tempering import HMC, testsystems
-from pymc_tempering.chain.loop import N_STEPS
+from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.kernels import on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted

@@ -17,8 +17,8 @@ from pymc_tempering.model.compiled import (
 from pymc_tempering.model.sources import hash_of_sources
 from pymc_tempering.references.mixture import evaluate
 
-# Columns of `Parts.table`: where the block lies in `Parts.indices`, where its tuning numbers lie in a
-# row of `params`, and whether the gradients must be brought up to date before the kernel moves.
+# Columns of `Parts.table`: where the block lies in `Parts.indices`, where its tuning numbers lie in
+# a row of `params`, and whether the gradients must be brought up to date before the kernel moves.
 FIRST, LAST, FIRST_PARAM, LAST_PARAM, REFRESH = range(5)
 N_COLUMNS = 5
 
@@ -44,9 +44,8 @@ def explore(density, point, beta, parts, params, scratch, rng, infos):
 """
     environment = {f"kernel{b}": transition for b, transition in enumerate(transitions)}
     environment["evaluate"] = evaluate
-    return compile_source(
-        source, "explore", environment, EXPLORE_SIGNATURE, _cache_key(transitions)
-    )
+    key = _cache_key(transitions)
+    return compile_source(source, "explore", environment, EXPLORE_SIGNATURE, key)
 
 
 def _cache_key(transitions: tuple[Callable, ...]) -> str | None:

@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
@@ -122,12 +123,10 @@ def HMC(
     >>> HMC(target_accept=0.9).name
     'hmc'
     """
+    check_whole(1, max_steps=max_steps)
     sound = path_length == "auto" if isinstance(path_length, str) else path_length > 0
-    if not (sound and max_steps >= 1):
-        raise ValueError(
-            'HMC needs a positive path_length, or "auto", and max_steps of at least 1, not '
-            f"path_length={path_length!r} and max_steps={max_steps!r}."
-        )
+    if not sound:
+        raise ValueError(f'path_length must be positive or "auto", not {path_length!r}.')
     pack = partial(_pack, max_steps=max_steps)
     if not isinstance(path_length, str):
         pack = partial(pack, path_length=path_length)

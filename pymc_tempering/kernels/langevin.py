@@ -5,6 +5,7 @@ from functools import partial
 import numba
 import numpy as np
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
@@ -124,8 +125,7 @@ def DiscreteLangevin(target_accept: float = 0.57, n_steps: int = 5) -> Kernel:
     >>> DiscreteLangevin().uses_gradient
     True
     """
-    if not (n_steps >= 1 and int(n_steps) == n_steps):
-        raise ValueError(f"n_steps must be a whole number of at least 1, not {n_steps!r}.")
+    check_whole(1, n_steps=n_steps)
     return Kernel(
         name="langevin",
         transition=langevin_transition,

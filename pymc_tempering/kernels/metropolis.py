@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
@@ -100,8 +101,8 @@ def RandomWalkMetropolis(target_accept: float = 0.3, n_steps: int | None = None)
     >>> RandomWalkMetropolis(n_steps=20).target_accept
     0.3
     """
-    if n_steps is not None and not (n_steps >= 1 and int(n_steps) == n_steps):
-        raise ValueError(f"n_steps must be a whole number of at least 1, not {n_steps!r}.")
+    if n_steps is not None:
+        check_whole(1, n_steps=n_steps)
     return Kernel(
         name="metropolis",
         transition=metropolis_transition,

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 from numba import boolean, float64, int64, types
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.model.compiled import (
     DENSITY,
@@ -116,9 +117,8 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
             force[i] = params[SCALE + i] * (grad0[j] + beta * grad1[j])
             momentum[i] += half * force[i]
             kinetic += momentum[i] * momentum[i]
-        error = (
-            0.5 * kinetic - (point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]) - energy
-        )
+        potential = -(point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO])
+        error = 0.5 * kinetic + potential - energy
         if not -np.inf < error < MAX_ENERGY_ERROR:  # NaN and an infinite density too
             return BROKEN, leaf + 1, accepted, log_weight, log_reference, log_ratio
         accepted += min(1.0, np.exp(-error))
@@ -160,6 +160,7 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
     """
     n = block.size
     momentum, force, tree_sum = scratch[MOMENTUM], scratch[FORCE], scratch[TREE_SUM]
+    grad0, grad1 = point.grads[LOG_REFERENCE], point.grads[LOG_RATIO]
     _store(point, block, scratch, CHOSEN)
     log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     kinetic = 0.0
@@ -167,9 +168,7 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
         j = block[i]
         momentum[i] = rng.standard_normal()
         kinetic += momentum[i] * momentum[i]
-        force[i] = params[SCALE + i] * (
-            point.grads[LOG_REFERENCE, j] + beta * point.grads[LOG_RATIO, j]
-        )
+        force[i] = params[SCALE + i] * (grad0[j] + beta * grad1[j])
         for end in (END, END + 3):
             scratch[end, i] = point.x[j]
             scratch[end + 1, i] = momentum[i]
@@ -213,8 +212,8 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
     info[DIVERGED] = 1.0 if outcome == BROKEN else 0.0
     for i in range(n):
         point.x[block[i]] = scratch[CHOSEN, i]
-    point.grads[LOG_REFERENCE] = scratch[CHOSEN + 1]
-    point.grads[LOG_RATIO] = scratch[CHOSEN + 2]
+    grad0[:] = scratch[CHOSEN + 1]
+    grad1[:] = scratch[CHOSEN + 2]
     point.values[LOG_REFERENCE] = log_reference
     point.values[LOG_RATIO] = log_ratio
 
@@ -263,11 +262,9 @@ def NUTS(target_accept: float = 0.8, max_treedepth: int = 10) -> Kernel:
     >>> NUTS(max_treedepth=8).name
     'nuts'
     """
-    if not (1 <= max_treedepth <= LIMIT_TREEDEPTH and int(max_treedepth) == max_treedepth):
-        raise ValueError(
-            f"max_treedepth must be a whole number from 1 to {LIMIT_TREEDEPTH}, "
-            f"not {max_treedepth!r}."
-        )
+    check_whole(1, max_treedepth=max_treedepth)
+    if max_treedepth > LIMIT_TREEDEPTH:
+        raise ValueError(f"max_treedepth must be at most {LIMIT_TREEDEPTH}, not {max_treedepth!r}.")
     return Kernel(
         name="nuts",
         transition=nuts_transition,

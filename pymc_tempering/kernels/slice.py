@@ -5,6 +5,7 @@ from functools import partial
 import numba
 import numpy as np
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
@@ -222,8 +223,9 @@ def Slice(width: float = 2.5, lines: int = 0) -> Kernel:
     >>> Slice(lines=5).name
     'slice'
     """
-    if not (width > 0 and lines >= 0 and int(lines) == lines):
-        raise ValueError("Slice needs a positive width and a whole number of lines.")
+    check_whole(0, lines=lines)
+    if not width > 0:
+        raise ValueError(f"width must be positive, not {width!r}.")
     kinds = {CONTINUOUS} if lines else {CONTINUOUS, BINARY, BOUNDED, INTEGER}
     return Kernel(
         name="slice",

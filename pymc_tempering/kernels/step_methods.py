@@ -27,6 +27,9 @@ from pymc_tempering.model.layout import Layout
 TARGET_ACCEPT = 0.3
 """Acceptance that step methods with a `scaling` are tuned for, rung by rung."""
 
+STEP, SCALE = 0, 1
+"""Layout of the tuning numbers; the standard deviations start at `SCALE`."""
+
 SLICE_WIDTH = 2.5
 """First interval of `pm.Slice`, in standard deviations of the rung."""
 
@@ -143,10 +146,11 @@ def _bind(
     def move(x: np.ndarray, beta: float, params: np.ndarray, rng: np.random.Generator) -> float:
         with lock:
             tempered._inverse_temperature.set_value(beta)
+            scales = params[SCALE:]
             for method in methods:
-                scale = np.concatenate([params[1:][offsets[value.name]] for value in method.vars])
+                scale = np.concatenate([scales[offsets[value.name]] for value in method.vars])
                 method.rng = rng
-                _tune(method, params[0], scale, bool(own_proposals))
+                _tune(method, params[STEP], scale, bool(own_proposals))
             try:
                 point, stats = step.step(layout.unravel(x))
             except Exception as error:

@@ -12,6 +12,7 @@ import pymc as pm
 import xarray as xr
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.diagnostics import diagnose
@@ -167,7 +168,8 @@ def sample(
     >>> idata.posterior["mu"].shape
     (4, 500)
     """
-    _check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+    check_whole(1, draws=draws, chains=chains, cores=cores)
+    check_whole(0, tune=tune)
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     goal = Goal(target_mcse, max_time, max_steps)
@@ -240,15 +242,6 @@ def sample(
             warnings.simplefilter("ignore", TemperingWarning)
             logger.info(diagnose(idata).verdict)
     return idata
-
-
-def _check_counts(draws: int, tune: int, chains: int, cores: int | None) -> None:
-    """Refuse counts that leave nothing to do."""
-    for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
-        if int(value) != value or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
-    if cores is not None and (int(cores) != cores or cores < 1):
-        raise ValueError(f"cores must be a whole number of at least 1, not {cores!r}.")
 
 
 def _check_names(model: pm.Model, var_names: Sequence[str]) -> None:

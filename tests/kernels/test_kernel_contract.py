@@ -218,9 +218,12 @@ def test_a_target_acceptance_outside_of_0_and_1_is_refused(target):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{"path_length": 0}, {"path_length": -1.0}, {"path_length": "long"}, {"max_steps": 0}],
-)
-def test_hmc_refuses_trajectories_without_length(arguments):
-    with pytest.raises(ValueError, match="path_length"):
-        HMC(**arguments)
+    ("argument", "value"),
+    [
+        ("path_length", 0), ("path_length", -1.0), ("path_length", "long"), ("max_steps", 0),
+        ("max_steps", 2.5),
+    ],
+)  # fmt: skip
+def test_hmc_refuses_trajectories_without_length(argument, value):
+    with pytest.raises(ValueError, match=f"{argument} must be .* not {value!r}"):
+        HMC(**{argument: value})

@@ -1,4 +1,4 @@
-"""One table of kernels: what the front doors accept and say, and what is tested, follows from it."""
+"""One table of kernels: the front doors, their docstrings and the tests follow it."""
 
 import inspect
 import re

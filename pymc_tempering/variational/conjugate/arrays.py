@@ -73,13 +73,6 @@ def positive(**values: float) -> None:
             raise ValueError(f"{name} must be a positive number, not {value!r}.")
 
 
-def whole(**values: int) -> None:
-    """Raise ValueError unless every argument is a whole number of at least 1."""
-    for name, value in values.items():
-        if int(value) != value or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}.")
-
-
 def dirichlet_kl(a: np.ndarray, b: np.ndarray) -> float:
     """Return KL(Dir(a) | Dir(b)) in nats."""
     log_p = digamma(a) - digamma(a.sum())

@@ -8,12 +8,12 @@ import numpy as np
 import xarray as xr
 from numba import float64, void
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.model.jit import njit
 from pymc_tempering.variational.conjugate.arrays import (
     RealRows,
     check_width,
     positive,
-    whole,
 )
 from pymc_tempering.variational.conjugate.parallel import over_rows
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
@@ -72,7 +72,7 @@ class FactorialMixture(RealRows):
     name = "FactorialMixture"
 
     def __post_init__(self) -> None:
-        whole(n_components=self.n_components, sweeps=self.sweeps)
+        check_whole(1, n_components=self.n_components, sweeps=self.sweeps)
         positive(sd=self.sd, prior_sd=self.prior_sd)
         if not 0.0 < self.probability < 1.0:
             raise ValueError(f"probability must lie between 0 and 1, not {self.probability!r}.")

@@ -9,13 +9,13 @@ import xarray as xr
 from numba import float64, void
 from scipy.special import digamma, gammaln, logsumexp
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.model.jit import njit
 from pymc_tempering.variational.conjugate.arrays import (
     RealRows,
     check_width,
     dirichlet_kl,
     positive,
-    whole,
 )
 from pymc_tempering.variational.conjugate.moments import log_tempered_moment
 from pymc_tempering.variational.conjugate.parallel import over_rows
@@ -63,7 +63,7 @@ class GaussianMixture(RealRows):
     name = "GaussianMixture"
 
     def __post_init__(self) -> None:
-        whole(n_components=self.n_components)
+        check_whole(1, n_components=self.n_components)
         positive(sd=self.sd, prior_sd=self.prior_sd, concentration=self.concentration)
         if not np.isfinite(self.prior_mean):
             raise ValueError(f"prior_mean must be a finite number, not {self.prior_mean!r}.")

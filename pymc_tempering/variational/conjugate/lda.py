@@ -10,8 +10,9 @@ import xarray as xr
 from scipy.interpolate import CubicSpline
 from scipy.special import digamma, gammaln
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.exceptions import DataError
-from pymc_tempering.variational.conjugate.arrays import positive, whole
+from pymc_tempering.variational.conjugate.arrays import positive
 from pymc_tempering.variational.conjugate.heldout import complete_documents
 from pymc_tempering.variational.conjugate.lda_kernels import (
     add_word_moments,
@@ -84,7 +85,7 @@ class LDA:
     name = "LDA"
 
     def __post_init__(self) -> None:
-        whole(n_topics=self.n_topics, max_iter=self.max_iter)
+        check_whole(1, n_topics=self.n_topics, max_iter=self.max_iter)
         positive(alpha=self.topic_prior, eta=self.word_prior, tol=self.tol)
 
     @property

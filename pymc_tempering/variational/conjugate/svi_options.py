@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.exceptions import TemperatureError
 from pymc_tempering.variational.conjugate.temperature_grid import (
     Schedule,
@@ -95,8 +95,8 @@ def check_options(options: SviOptions, n_data: int) -> SviOptions:
         "elbo_every": 0,
     }.items():  # fmt: skip
         value = getattr(options, name)
-        if value is not None and (int(value) != value or value < least):
-            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        if value is not None:
+            check_whole(least, **{name: value})
     if not 0.0 < options.damping <= 1.0:
         raise ValueError(f"damping must be above 0 and at most 1, not {options.damping!r}.")
     if not 0.5 < options.kappa <= 1.0:

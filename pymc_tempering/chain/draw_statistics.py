@@ -1,4 +1,4 @@
-"""One schema for both front doors: a recorded cycle as PyMC's statistics of a draw."""
+"""A recorded cycle as PyMC's statistics of a draw, the same for both front doors."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,9 +41,9 @@ class Schema:
     components : Mixture, optional
         Of a fitted reference.
     fresh : FreshTours, optional
-        The summary of its check. It travels with every draw: `pm.sample` has no other place.
+        The summary of its check. Each draw carries it, since `pm.sample` has no other place.
     prior_constant : tuple of float
-        Log Z of a prior that is not normalized, and its error; it travels likewise.
+        Log Z of a prior that is not normalized, and its error; each draw carries them too.
     """
 
     ladder: Ladder

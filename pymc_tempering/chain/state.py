@@ -26,7 +26,7 @@ from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.model.compiled import new_point
 
 REFERENCE_BATCH = 256
-"""Reference draws that are made at a time; each is used once."""
+"""Reference draws that are made at once; each is used for one visit."""
 
 
 @dataclass

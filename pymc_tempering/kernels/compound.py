@@ -27,7 +27,7 @@ N_COLUMNS = 5
 def _explorer(transitions: tuple[Callable, ...]) -> Callable:
     """Compile one function that calls those of the kernels, each on its block.
 
-    One function, since each that is handed to compiled code costs 26 microseconds a call.
+    It is one function because each function that compiled code is given costs 26 microseconds.
     """
     source = """
 def explore(density, point, beta, parts, params, scratch, rng, infos):
@@ -80,7 +80,7 @@ class Compound:
 
     def __post_init__(self) -> None:
         if not self.kernels or len(self.kernels) != len(self.blocks):
-            raise ValueError("A compound has a kernel at least, and a block for each.")
+            raise ValueError("A compound needs at least one kernel, and one block for each.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Compound, (self.kernels, self.blocks)
@@ -97,7 +97,7 @@ class Compound:
 
     @property
     def n_scratch(self) -> int:
-        """Rows of scratch space that each of the kernels can do with."""
+        """Rows of scratch space, enough for each of the kernels."""
         return max(kernel.n_scratch for kernel in self.kernels)
 
     @property
@@ -118,7 +118,7 @@ class Compound:
 
     @property
     def options(self) -> np.ndarray:
-        """Trajectory lengths to choose from, a row a choice, shape (C, B); NaN where is none."""
+        """Trajectory lengths to choose from, a row for each, shape (C, B); NaN without a choice."""
         n = max(1, *(len(kernel.lengths) for kernel in self.kernels))
         columns = [(kernel.lengths or (np.nan,)) for kernel in self.kernels]
         return np.array([[column[min(c, len(column) - 1)] for column in columns] for c in range(n)])
@@ -130,7 +130,7 @@ class Compound:
 
     @property
     def prior_only(self) -> bool:
-        """Whether some kernel knows the path from the prior alone."""
+        """Whether some kernel only works on the path from the prior."""
         return any(kernel.prior_only for kernel in self.kernels)
 
     @property
@@ -194,7 +194,7 @@ class Compound:
         table[:, FIRST], table[:, LAST] = ends - [b.size for b in self.blocks], ends
         table[:, FIRST_PARAM], table[:, LAST_PARAM] = param_ends - sizes, param_ends
         gradient = np.array([kernel.uses_gradient for kernel in self.kernels])
-        # What moved before, in the order of a cycle, left the gradients behind.
+        # Gradients are out of date after a kernel without them; before the first comes the last.
         table[:, REFRESH] = gradient & ~np.roll(gradient, 1)
         indices = np.concatenate([block.indices for block in self.blocks]).astype(np.int64)
         return Parts(indices, table)

@@ -15,7 +15,7 @@ STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
 
 LENGTHS = (1.2, 0.6)
-"""Mean trajectory lengths that the warm-up chooses from where it may; the first is the default."""
+"""Mean trajectory lengths that the warm-up chooses from, the usual one first."""
 
 MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
@@ -103,10 +103,10 @@ def HMC(
     path_length : float or "auto", default "auto"
         Mean trajectory length, in units of the rung's own standard deviations. By default the
         warm-up chooses at each rung between 1.2, somewhat less than a quarter of a period of a
-        Gaussian, and half of it, by what changes `log_ratio` more for each gradient: a smaller
-        error of log Z for the same work (docs/kernels.md).
+        Gaussian, and half of it. It takes the one that changes `log_ratio` more for each gradient,
+        which gives a smaller error of log Z for the same work (docs/kernels.md).
     max_steps : int, default 256
-        Leapfrog steps of one transition at most.
+        Largest number of leapfrog steps in one transition.
 
     Returns
     -------

@@ -35,7 +35,7 @@ STEP, N_STEPS = 0, 1
     error_model="numpy",
 )
 def _propose(point, beta, block, step, draws, rng, flipped):  # type: ignore[no-untyped-def]
-    """Log probability of flipping those coordinates that `flipped` says; drawn first if `draws`.
+    """Log probability of the flips in `flipped`; with `draws` they are drawn first.
 
     A coordinate flips with log odds of half the change of the log density to first order,
     less 1 / (2 step): Zhang, Liu & Liu (2022), eq. (4), for binary variables.
@@ -45,7 +45,7 @@ def _propose(point, beta, block, step, draws, rng, flipped):  # type: ignore[no-
         j = block[i]
         slope = point.grads[LOG_REFERENCE, j] + beta * point.grads[LOG_RATIO, j]
         odds = 0.5 * (1.0 - 2.0 * point.x[j]) * slope - 0.5 / step
-        if odds != odds:  # a gradient that is no number: as if there were none
+        if odds != odds:  # the gradient is NaN: propose as if it were zero
             odds = -0.5 / step
         stay = 1.0 / (1.0 + np.exp(odds))
         if draws:

@@ -50,7 +50,7 @@ def metropolis_transition(density, point, beta, block, params, scratch, rng, inf
             inside = inside and lower[i] <= new <= upper[i]
             point.x[block[i]] = new
         chance = 0.0
-        if inside:  # a density may not know that there is nothing beyond the bounds
+        if inside:  # beyond the bounds the density may still be finite
             evaluate_values(density, point)
             taken += 1
             level = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]

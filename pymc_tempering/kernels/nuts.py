@@ -28,7 +28,7 @@ MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
 
 LIMIT_TREEDEPTH = 20
-"""A million leapfrog steps: what asks for more has another problem."""
+"""A million leapfrog steps: a posterior that needs more has another problem."""
 
 # Rows of scratch space. A state on the trajectory is position, momentum and force, all scaled by
 # the standard deviations and of the block alone; a state that may be chosen is position and both
@@ -50,9 +50,9 @@ GROWN, TURNED, BROKEN = 0, 1, 2
 def _turns(n, sum_a, first_a, last_a, sum_b, first_b, last_b):  # type: ignore[no-untyped-def]
     """Whether part a of a trajectory and part b after it, put together, turn back on themselves.
 
-    The criterion of Betancourt (2017, appendix A.4.2), on the whole and on each part with the
-    state of the other that is next to it: on a whole that is a multiple of a period the first
-    alone sees nothing. The sign of time cancels.
+    The criterion of Betancourt (2017, appendix A.4.2) is applied to the whole, and to each part
+    together with the neighboring state of the other part. The whole alone would not do: it does
+    not seem to turn if it is a multiple of a period. The direction of time does not matter.
     """
     whole_first = whole_last = a_first = a_last = b_first = b_last = 0.0
     for i in range(n):
@@ -155,8 +155,8 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
 
     States have the weights `exp(-energy)`. Within a subtree the choice is multinomial, between
     the tree and a subtree that is added it is biased to the latter (Betancourt 2017, appendix
-    A.3.2). Nothing of a subtree is chosen that turned or diverged within itself: the same tree
-    could not have been built from there.
+    A.3.2). No state is taken from a subtree that turned or diverged within itself, because the
+    same tree could not have been built from there.
     """
     n = block.size
     momentum, force, tree_sum = scratch[MOMENTUM], scratch[FORCE], scratch[TREE_SUM]
@@ -227,8 +227,8 @@ def NUTS(target_accept: float = 0.8, max_treedepth: int = 10) -> Kernel:
 
     The multinomial form of Betancourt (2017) with checks between neighboring subtrees. Its
     trajectories end where they turn back, so there is no length to choose. They are longer than
-    those that serve the ladder best (see `HMC`); it is for posteriors whose scales differ so much,
-    or from place to place, that no one length fits.
+    those that serve the ladder best (see `HMC`). Use it for posteriors whose scales differ so
+    much, or change so much from place to place, that no single length fits.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def NUTS(target_accept: float = 0.8, max_treedepth: int = 10) -> Kernel:
         Mean acceptance probability over the states of a trajectory that the step size of each
         rung is tuned for.
     max_treedepth : int, default 10
-        Doublings of a trajectory at most: `2**max_treedepth - 1` leapfrog steps.
+        Largest number of doublings: at most `2**max_treedepth - 1` leapfrog steps.
 
     Returns
     -------

@@ -31,7 +31,7 @@ from pymc_tempering.model.jit import njit
 from pymc_tempering.references.mixture import evaluate_values
 
 MAX_OUT = 50
-"""Steps that an interval grows by at most, on both sides together."""
+"""Largest number of steps that an interval grows by, on both sides together."""
 
 MAX_SHRINK = 200
 """Proposals after which the state stays where it is."""
@@ -109,10 +109,10 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
     error_model="numpy",
 )
 def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type: ignore[no-untyped-def]
-    """Update a whole coordinate: the interval is made of cells of `width` integers.
+    """Update an integer coordinate; the interval is made of cells of `width` integers.
 
-    Cells are half open, so that each integer lies in one of them alone and the same interval is
-    as likely to be found from each of its integers.
+    Cells are half open, so that each integer lies in exactly one of them. So the same interval is
+    equally likely from each of its integers.
     """
     x0, ref0, ratio0 = point.x[j], point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     floor = ref0 + beta * ratio0 + np.log(1.0 - rng.random())
@@ -206,7 +206,7 @@ def Slice(width: float = 2.5, lines: int = 0) -> Kernel:
         First interval, in standard deviations of the rung's own distribution.
     lines : int, default 0
         0: each coordinate is updated in turn. Otherwise all real coordinates move together,
-        along so many random directions (hit and run): cheaper where there are many of them.
+        along this many random directions (hit and run), which is cheaper in many dimensions.
 
     Returns
     -------

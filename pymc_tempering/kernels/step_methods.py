@@ -49,7 +49,7 @@ class TemperedModel(pm.Model):
 
 
 def temper_model(model: pm.Model) -> TemperedModel:
-    """Look at a model through a tempered `logp`; everything else is shared with it."""
+    """Copy a model with a tempered `logp`; everything else is shared with the original."""
     tempered = object.__new__(TemperedModel)
     tempered.__dict__.update(model.__dict__)
     tempered._inverse_temperature = pytensor.shared(1.0, name="inverse_temperature")
@@ -62,8 +62,8 @@ def StepKernel(step_class: type[BlockedStep], **kwargs: Any) -> Kernel:
     The step method gets the tempered density in place of the model's own. Its own tuning is
     off; where it has a `scaling` (`pm.Metropolis`, `pm.DEMetropolisZ`), that is tuned for each
     rung, and widths and standard deviations of its proposals are those of the rung. It runs in
-    Python, some hundred times slower than the compiled kernels. Since it knows the path from the
-    prior alone, that is the reference.
+    Python, some hundred times slower than the compiled kernels. It only knows the path from the
+    prior, so the prior is the reference.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ def choose_plan(
         raise ValueError(
             "reference='fitted' is not for this model: "
             + (
-                f"the kernel {kernel.name!r} knows the path from the prior alone."
+                f"the kernel {kernel.name!r} only knows the path from the prior."
                 if kernel.prior_only
                 else "it has discrete or circular variables, for which no mixture of t's is fitted."
             )

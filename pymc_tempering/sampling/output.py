@@ -79,6 +79,7 @@ def build_datatree(
 def _traces(
     runs: Sequence[ChainRun], chosen: ChosenPlan, var_names: Sequence[str] | None
 ) -> list[NDArray]:
+    """Draws and statistics of the chains as traces of PyMC."""
     path = chosen.plan.reference.path
     blank = _blank_traces(path, var_names)
     schema = chosen.schema

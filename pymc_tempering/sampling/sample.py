@@ -63,9 +63,9 @@ def sample(
 ) -> xr.DataTree:
     """Draw from the posterior by simulated tempering, and learn its evidence on the way.
 
-    The same algorithm as `SimulatedTempering`, with nothing of Python in the loop. A draw is
-    the state of the chain at a visit to beta = 1, so that `posterior` holds posterior draws
-    alone; what happened in between is in `sample_stats`.
+    The same algorithm as `SimulatedTempering`, with the whole loop compiled. A draw is the state
+    of the chain at a visit to beta = 1, so `posterior` holds only draws from the posterior; what
+    happened in between is in `sample_stats`.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def sample(
 
 
 def _check_names(model: pm.Model, var_names: Sequence[str]) -> None:
-    """Refuse names that the posterior does not have."""
+    """Raise an error for names that the posterior does not have."""
     known = [rv.name for rv in model.unobserved_RVs]
     unknown = [name for name in var_names if name not in known]
     if unknown:

@@ -62,7 +62,7 @@ class SimulatedTempering(BlockedStep):
     Parameters
     ----------
     vars : list of variables, optional
-        All free variables of the model; a part of them is refused.
+        All free variables of the model; it is an error to leave some out.
     model : pymc.Model, optional
         By default the model on the context stack.
     kernel : str, Kernel or dict, optional
@@ -138,7 +138,7 @@ class SimulatedTempering(BlockedStep):
     _state_class = SimulatedTemperingState
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "SimulatedTempering":
-        """Look for a model first, so that its absence is said in our words."""
+        """Look for a model first, so that the error for a missing one is ours."""
         find_model(kwargs.get("model"))
         return super().__new__(cls, *args, **kwargs)
 
@@ -277,7 +277,7 @@ SimulatedTempering.__signature__ = _signature.replace(
 
 
 def check_vars(model: pm.Model, given: Any) -> list[Any]:
-    """All value variables of the model; refused if only a part of them is given.
+    """Return all value variables of the model; raise an error if only some are given.
 
     Raises
     ------

@@ -41,7 +41,7 @@ T, BURN_IN, LOG_F, FLATNESS, GAIN, FACTOR = range(6)
 N_SCHEDULE = 6
 
 POWER = 0.8
-"""The gains of the burn-in fall as t^-0.8: slower than 1 / t, which would hardly forget."""
+"""The gains of the burn-in fall as t^-0.8. With 1 / t the start would be forgotten too slowly."""
 
 FLAT = 0.2
 """A histogram is flat when every rung has this share of its target. The 1 / t gains do the rest;

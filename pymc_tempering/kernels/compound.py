@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.kernels.contract import Block, Kernel
+from pymc_tempering.kernels.contract import N_EVALUATIONS, Block, Kernel
 from pymc_tempering.model.compiled import (
     EXPLORE_SIGNATURE,
     Parts,
@@ -17,16 +17,17 @@ from pymc_tempering.model.compiled import (
 from pymc_tempering.model.sources import hash_of_sources
 from pymc_tempering.references.mixture import evaluate
 
-# Columns of `Parts.table`: where the block lies in `Parts.indices` and its tuning numbers in a
-# row of `params`, and whether the gradients must be brought up to date before.
+# Columns of `Parts.table`: where the block lies in `Parts.indices`, where its tuning numbers lie in
+# a row of `params`, and whether the gradients must be brought up to date before the kernel moves.
 FIRST, LAST, FIRST_PARAM, LAST_PARAM, REFRESH = range(5)
+N_COLUMNS = 5
 
 
 @cache
 def _explorer(transitions: tuple[Callable, ...]) -> Callable:
     """Compile one function that calls those of the kernels, each on its block.
 
-    One function, since each that is handed to compiled code costs 26 microseconds a call.
+    It is one function because each function that compiled code is given costs 26 microseconds.
     """
     source = """
 def explore(density, point, beta, parts, params, scratch, rng, infos):
@@ -39,20 +40,28 @@ def explore(density, point, beta, parts, params, scratch, rng, infos):
     block = indices[table[{b}, {FIRST}] : table[{b}, {LAST}]]
     tuning = params[table[{b}, {FIRST_PARAM}] : table[{b}, {LAST_PARAM}]]
     kernel{b}(density, point, beta, block, tuning, scratch, rng, infos[{b}])
-    infos[{b}, 1] += table[{b}, {REFRESH}]
+    infos[{b}, {N_EVALUATIONS}] += table[{b}, {REFRESH}]
 """
     environment = {f"kernel{b}": transition for b, transition in enumerate(transitions)}
-    own = all(
-        function.__module__.startswith("pymc_tempering.")
-        and "<locals>" not in function.__qualname__  # a user's own, wrapped
-        for function in transitions
-    )
-    names = "_".join(function.__name__ for function in transitions)
+    environment["evaluate"] = evaluate
+    key = _cache_key(transitions)
+    return compile_source(source, "explore", environment, EXPLORE_SIGNATURE, key)
+
+
+def _cache_key(transitions: tuple[Callable, ...]) -> str | None:
+    """Key of the explorer in the disk cache; None where a transition is not of this package.
+
+    A transition that a function of the package made around a user's own (`<locals>`) is not either.
+    """
+    if not all(
+        transition.__module__.startswith("pymc_tempering.")
+        and "<locals>" not in transition.__qualname__
+        for transition in transitions
+    ):
+        return None
+    names = "_".join(transition.__name__ for transition in transitions)
     called = [Path(function.py_func.__code__.co_filename) for function in (*transitions, evaluate)]
-    key = f"pymc_tempering_{names}_{hash_of_sources(Path(__file__), *called)}" if own else None
-    return compile_source(
-        source, "explore", environment | {"evaluate": evaluate}, EXPLORE_SIGNATURE, key
-    )
+    return f"pymc_tempering_{names}_{hash_of_sources(Path(__file__), *called)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +80,7 @@ class Compound:
 
     def __post_init__(self) -> None:
         if not self.kernels or len(self.kernels) != len(self.blocks):
-            raise ValueError("A compound has a kernel at least, and a block for each.")
+            raise ValueError("A compound needs at least one kernel, and one block for each.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Compound, (self.kernels, self.blocks)
@@ -88,7 +97,7 @@ class Compound:
 
     @property
     def n_scratch(self) -> int:
-        """Rows of scratch space that each of the kernels can do with."""
+        """Rows of scratch space, enough for each of the kernels."""
         return max(kernel.n_scratch for kernel in self.kernels)
 
     @property
@@ -109,7 +118,7 @@ class Compound:
 
     @property
     def options(self) -> np.ndarray:
-        """Trajectory lengths to choose from, a row a choice, shape (C, B); NaN where is none."""
+        """Trajectory lengths to choose from, a row for each, shape (C, B); NaN without a choice."""
         n = max(1, *(len(kernel.lengths) for kernel in self.kernels))
         columns = [(kernel.lengths or (np.nan,)) for kernel in self.kernels]
         return np.array([[column[min(c, len(column) - 1)] for column in columns] for c in range(n)])
@@ -121,7 +130,7 @@ class Compound:
 
     @property
     def prior_only(self) -> bool:
-        """Whether some kernel knows the path from the prior alone."""
+        """Whether some kernel only works on the path from the prior."""
         return any(kernel.prior_only for kernel in self.kernels)
 
     @property
@@ -181,11 +190,11 @@ class Compound:
         sizes = [row.size for row in self._rows(self.first_steps, np.ones(dim), unit)]
         ends = np.cumsum([block.size for block in self.blocks])
         param_ends = np.cumsum(sizes)
-        table = np.zeros((self.n_blocks, 5), dtype=np.int64)
+        table = np.zeros((self.n_blocks, N_COLUMNS), dtype=np.int64)
         table[:, FIRST], table[:, LAST] = ends - [b.size for b in self.blocks], ends
         table[:, FIRST_PARAM], table[:, LAST_PARAM] = param_ends - sizes, param_ends
         gradient = np.array([kernel.uses_gradient for kernel in self.kernels])
-        # What moved before, in the order of a cycle, left the gradients behind.
+        # Gradients are out of date after a kernel without them; before the first comes the last.
         table[:, REFRESH] = gradient & ~np.roll(gradient, 1)
         indices = np.concatenate([block.indices for block in self.blocks]).astype(np.int64)
         return Parts(indices, table)

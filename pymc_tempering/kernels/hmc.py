@@ -5,8 +5,9 @@ from typing import Literal
 
 import numpy as np
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.mixture import evaluate
 
@@ -14,7 +15,7 @@ STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
 
 LENGTHS = (1.2, 0.6)
-"""Mean trajectory lengths that the warm-up chooses from where it may; the first is the default."""
+"""Mean trajectory lengths that the warm-up chooses from, the usual one first."""
 
 MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
@@ -30,8 +31,8 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     """
     n = block.size
     start_x, start_g0, start_g1, momentum = scratch[0], scratch[1], scratch[2], scratch[3]
-    log_reference, log_ratio = point.values[0], point.values[1]
-    grad0, grad1 = point.grads[0], point.grads[1]
+    log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
+    grad0, grad1 = point.grads[LOG_REFERENCE], point.grads[LOG_RATIO]
     # All gradients are put back after a rejection, those of other blocks too.
     start_g0[:] = grad0
     start_g1[:] = grad1
@@ -54,7 +55,7 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
             point.x[block[i]] += step * params[SCALE + i] * momentum[i]
         evaluate(density, point)
         taken += 1
-        potential = -(point.values[0] + beta * point.values[1])
+        potential = -(point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO])
         half = 0.5 if s == n_steps - 1 else 1.0
         kinetic = 0.0
         for i in range(n):
@@ -71,8 +72,8 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     info[DIVERGED] = 0.0 if sound else 1.0
     info[ACCEPTANCE] = min(1.0, np.exp(-error)) if sound else 0.0
     if rng.random() >= info[ACCEPTANCE]:
-        point.values[0] = log_reference
-        point.values[1] = log_ratio
+        point.values[LOG_REFERENCE] = log_reference
+        point.values[LOG_RATIO] = log_ratio
         grad0[:] = start_g0
         grad1[:] = start_g1
         for i in range(n):
@@ -102,10 +103,10 @@ def HMC(
     path_length : float or "auto", default "auto"
         Mean trajectory length, in units of the rung's own standard deviations. By default the
         warm-up chooses at each rung between 1.2, somewhat less than a quarter of a period of a
-        Gaussian, and half of it, by what changes `log_ratio` more for each gradient: a smaller
-        error of log Z for the same work (docs/kernels.md).
+        Gaussian, and half of it. It takes the one that changes `log_ratio` more for each gradient,
+        which gives a smaller error of log Z for the same work (docs/kernels.md).
     max_steps : int, default 256
-        Leapfrog steps of one transition at most.
+        Largest number of leapfrog steps in one transition.
 
     Returns
     -------
@@ -122,12 +123,10 @@ def HMC(
     >>> HMC(target_accept=0.9).name
     'hmc'
     """
+    check_whole(1, max_steps=max_steps)
     sound = path_length == "auto" if isinstance(path_length, str) else path_length > 0
-    if not (sound and max_steps >= 1):
-        raise ValueError(
-            'HMC needs a positive path_length, or "auto", and max_steps of at least 1, not '
-            f"path_length={path_length!r} and max_steps={max_steps!r}."
-        )
+    if not sound:
+        raise ValueError(f'path_length must be positive or "auto", not {path_length!r}.')
     pack = partial(_pack, max_steps=max_steps)
     if not isinstance(path_length, str):
         pack = partial(pack, path_length=path_length)

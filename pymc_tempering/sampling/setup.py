@@ -32,7 +32,7 @@ REFERENCES = ("auto", "prior", "fitted")
 
 @dataclass(frozen=True)
 class Options:
-    """What a user can say about the sampler; checked before any work."""
+    """Options of the sampler, checked before any work."""
 
     ladder_move: str = "metropolized_gibbs"
     reference: str = "auto"
@@ -94,9 +94,9 @@ def compile_with_kernels(
     while True:
         if kernel.prior_only and not terms.normalized_prior:
             raise ModelError(
-                f"The kernel {kernel.name!r} knows prior times tempered likelihood alone; it is "
-                "not for a prior that must be normalized too (tempered=, or a prior without "
-                "random draws)."
+                f"The kernel {kernel.name!r} only knows prior times tempered likelihood; it "
+                "cannot be used where the prior must be normalized too (tempered=, or a prior "
+                "without random draws)."
             )
         try:
             return compile_for(kernel, model, terms, report), kernel

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 from pymc.variational.opvi import Approximation
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError, TemperingWarning
 from pymc_tempering.variational.assess import compile_target, has_minibatch
 from pymc_tempering.variational.fit_loop import FitState
@@ -245,8 +245,7 @@ def refine(
     session = getattr(approx, SESSION, None)
     if not isinstance(session, Session):
         raise ValueError("approx does not come from pmt.fit, so there is no fit to continue")
-    if not (isinstance(n, int | np.integer) and n >= 1):
-        raise ValueError(f"n must be a whole number of at least 1, got {n!r}")
+    check_whole(1, n=n)
     session.run.stopped = ""
     goal = session.run.n + n
     with show_progress(goal, progressbar) as show:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pymc.variational.opvi import Approximation
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.variational.local_likelihood import datum_likelihood, one_hot, shared_likelihood
 from pymc_tempering.variational.normalizers.log_partition import log_partition
@@ -61,9 +61,7 @@ class Request:
             Naming the argument and its value.
         """
         for name in ("n", "update_every", "obj_n_mc", "normalizer_draws"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | np.integer) and value >= 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+            check_whole(1, **{name: getattr(self, name)})
         check_choice("method", self.method, METHODS)
         check_choice("normalizer", self.normalizer, NORMALIZERS)
         if not 0.0 <= self.damping < 1.0:

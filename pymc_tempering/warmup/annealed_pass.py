@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.chain.loop import sweep
+from pymc_tempering.chain.sweep import sweep
 from pymc_tempering.core.ladder import PathSample
 from pymc_tempering.core.population import next_beta, systematic_resampling
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Compound
-from pymc_tempering.references.mixture import evaluate_rows
 from pymc_tempering.references.prior import Reference
+from pymc_tempering.warmup.swarm import Metric, Swarm, draw_swarm, mean_square_change, metric_of
 
 MAX_STAGES = 2000
 MIN_SWEEPS, MAX_SWEEPS = 2, 12
@@ -25,9 +25,40 @@ ACCEPT_TOLERANCE = 0.1
 """A stage sweeps until its acceptance is this near to the target, within these bounds."""
 
 MIN_GAIN, MAX_RHO = 1.1, 0.7
-"""Another trajectory length than the usual one has to change log_ratio by so much more for each
-gradient, and the usual one has to forget so much of it at once: where it does not, the first
-change says little about the slow ones that follow."""
+"""When another trajectory length than the usual one is chosen. It must change `log_ratio` by 10 %
+more for each gradient. And with the usual one the autocorrelation of `log_ratio` must be below 0.7:
+if it is higher, the first change says little about the slow ones that follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What the sweeps of a stage found.
+
+    Attributes
+    ----------
+    steps : array, shape (B,)
+        Step size of each kernel.
+    jump, cost : array, shape (C,)
+        Of each choice of trajectory lengths: the mean squared change of `log_ratio` in a sweep, and
+        its gradients for each particle.
+    n_evaluations : int
+    """
+
+    steps: np.ndarray
+    jump: np.ndarray
+    cost: np.ndarray
+    n_evaluations: int
+
+
+@dataclass(frozen=True, eq=False)
+class AnnealedStage:
+    """Particles after the moves of a stage: log Z so far, log_ratio (n,), and the tuning."""
+
+    beta: float
+    log_z: float
+    log_ratio: np.ndarray
+    tuned: Tuned
+    metric: Metric
 
 
 @dataclass(frozen=True)
@@ -97,76 +128,97 @@ def anneal(
     -------
     AnnealedPass
     """
-    path = reference.path
-    xs = reference.draw(n_particles, reference.spawn(rng))
-    values = np.empty((n_particles, 2))
-    grads = np.empty((n_particles, 2, path.dim))
-    mixture = reference.mixture.copy()
-    evaluate_rows(path.density, xs, values, grads, mixture)
-    values[~np.isfinite(xs).all(axis=1), 1] = -np.inf
-    values[np.isnan(values[:, 1]), 1] = -np.inf
-    scratch = np.empty((kernel.n_scratch, path.dim))
-    finite = np.isfinite(xs).all(axis=1)
-    scale = _scale(reference.residuals(xs[finite]), np.ones(path.dim))
-    steps, targets = kernel.first_steps, kernel.targets
-    cov = _cov(xs[finite], scale) if kernel.dense else None
-    rows = [(0.0, 0.0, values[:, 1].copy(), steps, scale, cov)]
-    options = kernel.options
-    # Each length has a part of the particles, and another part in the next sweep.
-    parts = np.array_split(np.arange(n_particles), len(options))
-    jumps, costs = [], []
-    beta, log_z, evaluations = 0.0, 0.0, n_particles
-    while beta < 1:
-        if len(rows) > MAX_STAGES:
+    swarm, mixture = draw_swarm(reference, n_particles, rng)
+    finite = np.isfinite(swarm.xs).all(axis=1)
+    metric = metric_of(reference, kernel, swarm.xs[finite], np.ones(reference.path.dim))
+    nothing = np.empty(0)
+    first = Tuned(kernel.first_steps, nothing, nothing, n_particles)
+    stages = [AnnealedStage(0.0, 0.0, swarm.log_ratio.copy(), first, metric)]
+    while (last := stages[-1]).beta < 1:
+        if len(stages) > MAX_STAGES:
             raise LikelihoodError(
-                f"The annealed pass is at beta = {beta:.2g} after {MAX_STAGES} stages: the prior "
-                "is too far from the posterior for this path. Use a tighter prior."
+                f"The annealed pass is at beta = {last.beta:.2g} after {MAX_STAGES} stages: the "
+                "prior is too far from the posterior for this path. Use a tighter prior."
             )
-        log_ratio = values[:, 1]
-        new = next_beta(log_ratio, beta, cess)
-        log_w = (new - beta) * log_ratio
-        log_z += float(logsumexp(log_w) - np.log(n_particles))
-        beta = new
-        index = systematic_resampling(log_w, rng)
-        xs, values, grads = xs[index], values[index], grads[index]
-        scale = _scale(reference.residuals(xs), scale)
-        cov = _cov(xs, scale) if kernel.dense else None
-        jump, cost = np.zeros((2, MAX_SWEEPS, len(options)))
-        for i in range(MAX_SWEEPS):
-            before = values[:, 1].copy()
-            accepted = np.zeros(kernel.n_blocks)
-            for c, lengths in enumerate(options):
-                part = parts[(i + c) % len(options)]
-                at = slice(part[0], part[-1] + 1)
-                totals = np.zeros((kernel.n_blocks, N_INFO))
-                sweep(
-                    path.density, kernel.explore, kernel.parts, xs[at], values[at], grads[at],
-                    mixture, beta, kernel.pack(steps, scale, cov, lengths), path.circular,
-                    scratch, rng, totals,
-                )  # fmt: skip
-                accepted += totals[:, ACCEPTANCE]
-                jump[i, c] = _mean_square_change(before[at], values[at, 1])
-                cost[i, c] = totals[:, N_EVALUATIONS].sum() / part.size
-                evaluations += int(totals[:, N_EVALUATIONS].sum())
-            off = np.nan_to_num(accepted / n_particles - targets)
-            if i + 1 >= MIN_SWEEPS and np.abs(off).max() < ACCEPT_TOLERANCE:
-                break
-            steps = np.clip(steps * np.exp(1.5 * off), 1e-8, 10.0)
-        jumps.append(jump[i - 1 : i + 1].mean(axis=0))
-        costs.append(cost[i - 1 : i + 1].mean(axis=0))
-        scale = _scale(reference.residuals(xs), scale)
-        cov = _cov(xs, scale) if kernel.dense else None
-        rows.append((beta, log_z, values[:, 1].copy(), steps, scale, cov))
+        beta = next_beta(swarm.log_ratio, last.beta, cess)
+        log_w = (beta - last.beta) * swarm.log_ratio
+        log_z = last.log_z + float(logsumexp(log_w) - np.log(n_particles))
+        swarm = swarm.at(systematic_resampling(log_w, rng))
+        metric = metric_of(reference, kernel, swarm.xs, last.metric.scale)
+        tuned = _sweep_until_tuned(
+            reference, kernel, swarm, mixture, beta, last.tuned.steps, metric, rng
+        )
+        metric = metric_of(reference, kernel, swarm.xs, metric.scale)
+        stages.append(AnnealedStage(beta, log_z, swarm.log_ratio.copy(), tuned, metric))
         report(beta)
-    # Exact draws need no step: lend the next one's.
-    rows[0] = (*rows[0][:3], rows[1][3], *rows[0][4:])
-    betas, log_zs, log_ratios, step_sizes, scales, covs = zip(*rows, strict=True)
+    return _summarize(stages, kernel, swarm.xs)
+
+
+def _sweep_until_tuned(
+    reference: Reference,
+    kernel: Compound,
+    swarm: Swarm,
+    mixture: np.ndarray,
+    beta: float,
+    steps: np.ndarray,
+    metric: Metric,
+    rng: np.random.Generator,
+) -> Tuned:
+    """Move the particles in place, until the step sizes accept as often as they should.
+
+    In a sweep each trajectory length moves a part of the particles, in the next sweep another part.
+    """
+    path, options = reference.path, kernel.options
+    n_particles = len(swarm.xs)
+    parts = np.array_split(np.arange(n_particles), len(options))
+    scratch = np.empty((kernel.n_scratch, path.dim))
+    jump, cost = np.zeros((2, MAX_SWEEPS, len(options)))
+    evaluations = 0
+    for i in range(MAX_SWEEPS):
+        accepted = np.zeros(kernel.n_blocks)
+        for c, lengths in enumerate(options):
+            part = parts[(i + c) % len(options)]
+            some = swarm.at(slice(part[0], part[-1] + 1))
+            before = some.log_ratio.copy()
+            totals = np.zeros((kernel.n_blocks, N_INFO))
+            sweep(
+                path.density, kernel.explore, kernel.parts, *some, mixture, beta,
+                kernel.pack(steps, metric.scale, metric.cov, lengths), path.circular, scratch,
+                rng, totals,
+            )  # fmt: skip
+            accepted += totals[:, ACCEPTANCE]
+            taken = totals[:, N_EVALUATIONS].sum()
+            jump[i, c] = mean_square_change(before, some.log_ratio)
+            cost[i, c] = taken / part.size
+            evaluations += int(taken)
+        off = np.nan_to_num(accepted / n_particles - kernel.targets)
+        if i + 1 >= MIN_SWEEPS and np.abs(off).max() < ACCEPT_TOLERANCE:
+            break
+        steps = np.clip(steps * np.exp(1.5 * off), 1e-8, 10.0)
+    last = slice(i - 1, i + 1)
+    return Tuned(steps, jump[last].mean(axis=0), cost[last].mean(axis=0), evaluations)
+
+
+def _summarize(
+    stages: list[AnnealedStage], kernel: Compound, particles: np.ndarray
+) -> AnnealedPass:
+    """Put the stages into arrays, and choose the trajectory lengths."""
+    steps = [stage.tuned.steps for stage in stages]
+    steps[0] = steps[1]  # exact draws need no step: the first stage gets that of the second
+    log_ratio = np.array([stage.log_ratio for stage in stages])
+    jumps = np.array([stage.tuned.jump for stage in stages[1:]])
+    costs = np.array([stage.tuned.cost for stage in stages[1:]])
     return AnnealedPass(
-        np.array(betas), np.array(log_zs), np.array(log_ratios), np.array(step_sizes),
-        np.array(scales), np.array(covs) if kernel.dense else None,
-        options[choose_lengths(np.array(jumps), np.array(costs), np.array(log_ratios))], xs,
-        evaluations,
-    )  # fmt: skip
+        betas=np.array([stage.beta for stage in stages]),
+        log_z=np.array([stage.log_z for stage in stages]),
+        log_ratio=log_ratio,
+        step_sizes=np.array(steps),
+        scales=np.array([stage.metric.scale for stage in stages]),
+        covs=np.array([stage.metric.cov for stage in stages]) if kernel.dense else None,
+        lengths=kernel.options[choose_lengths(jumps, costs, log_ratio)],
+        particles=particles,
+        n_evaluations=sum(stage.tuned.n_evaluations for stage in stages),
+    )
 
 
 def choose_lengths(jumps: np.ndarray, costs: np.ndarray, log_ratio: np.ndarray) -> np.ndarray:
@@ -199,27 +251,3 @@ def choose_lengths(jumps: np.ndarray, costs: np.ndarray, log_ratio: np.ndarray) 
     pays = np.take_along_axis(gain, best[:, None], axis=1)[:, 0] > np.log(MIN_GAIN)
     choice = np.where(pays & (rho < MAX_RHO), best, 0)
     return np.append(choice[:1], choice)
-
-
-def _mean_square_change(before: np.ndarray, after: np.ndarray) -> float:
-    """Mean square of finite changes; a particle may come from where the density is zero."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = (after - before) ** 2
-    squares = squares[np.isfinite(squares)]
-    return float(squares.mean()) if squares.size else 0.0
-
-
-def _scale(xs: np.ndarray, fallback: np.ndarray) -> np.ndarray:
-    """Take standard deviations of particles, shape (d,); `fallback` where they do not vary."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        scale = xs.std(axis=0)
-    return np.where(np.isfinite(scale) & (scale > 0), scale, fallback)
-
-
-def _cov(xs: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Take the covariance of particles, shape (d, d), shrunk a little toward its diagonal."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        cov = np.cov(xs, rowvar=False).reshape(scale.size, scale.size)
-    shrink = min(1.0, (scale.size + 1) / len(xs))
-    cov = (1 - shrink) * cov + shrink * np.diag(scale**2)
-    return cov if np.isfinite(cov).all() else np.diag(scale**2)

@@ -8,9 +8,9 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
 
-from pymc_tempering.chain.loop import RUNG_STATS
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.state import start_chain
+from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, Kernel, on_all
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, NO_MIXTURE

@@ -9,7 +9,7 @@ from support.compiled_systems import SYSTEMS, prior, system
 from support.gaussian_path import PLANTED
 
 from pymc_tempering import HMC, testsystems
-from pymc_tempering.chain.loop import ACCEPT, UP_ACCEPT, VISITS
+from pymc_tempering.chain.record import ACCEPT, UP_ACCEPT, VISITS
 from pymc_tempering.chain.state import make_runner, new_record, start_chain
 from pymc_tempering.kernels import Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH

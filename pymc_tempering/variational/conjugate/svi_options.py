@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.exceptions import TemperatureError
 from pymc_tempering.variational.conjugate.temperature_grid import (
     ScheduleOption,
@@ -116,8 +116,8 @@ LEAST = {
 def _check_counts(options: SviOptions, n_data: int) -> None:
     for name, least in LEAST.items():
         value = getattr(options, name)
-        if value is not None and (int(value) != value or value < least):
-            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        if value is not None:
+            check_whole(least, **{name: value})
     if options.batch_size is not None and options.batch_size > n_data:
         raise ValueError(
             f"batch_size is {options.batch_size} and there are {n_data} data points: leave it out "

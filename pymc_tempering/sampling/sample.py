@@ -25,7 +25,7 @@ from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.prior_constant import with_prior_constant
-from pymc_tempering.sampling.rounds import Goal, run_rounds
+from pymc_tempering.sampling.rounds import Goal, Outcome, run_rounds
 from pymc_tempering.sampling.setup import Options, compile_with_kernels
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
@@ -208,25 +208,7 @@ def sample(
         keep_hot=keep == "states",
     )  # fmt: skip
     seconds = perf_counter() - started
-    chosen, runs = outcome.chosen, outcome.runs
-    for message in {run.stuck for run in runs if run.stuck}:
-        warnings.warn(message, TemperingWarning, stacklevel=2)
-    if outcome.unmet:
-        warnings.warn(
-            f"The budget ended before the goal was met: {outcome.unmet}.",
-            TemperingWarning,
-            stacklevel=2,
-        )
-    if outcome.interrupted:
-        if max(run.state.n_draws for run in runs) <= tune:
-            raise KeyboardInterrupt("Interrupted before the first draw.")
-        least = min(run.state.n_draws for run in runs)
-        warnings.warn(
-            f"Interrupted: the chains had drawn at least {least} of {n_draws} draws; estimates "
-            "use these alone.",
-            TemperingWarning,
-            stacklevel=2,
-        )
+    _warn_of(outcome, tune, n_draws)
     idata = build_datatree(
         outcome,
         tune=tune,
@@ -242,6 +224,35 @@ def sample(
             warnings.simplefilter("ignore", TemperingWarning)
             logger.info(diagnose(idata).verdict)
     return idata
+
+
+def _warn_of(outcome: Outcome, tune: int, n_draws: int) -> None:
+    """Warn of chains that got stuck, a goal that was missed, and a run that was cut short.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C came before the first draw.
+    """
+    runs = outcome.runs
+    for message in {run.stuck for run in runs if run.stuck}:
+        warnings.warn(message, TemperingWarning, stacklevel=3)
+    if outcome.unmet:
+        warnings.warn(
+            f"The budget ended before the goal was met: {outcome.unmet}.",
+            TemperingWarning,
+            stacklevel=3,
+        )
+    if outcome.interrupted:
+        if max(run.state.n_draws for run in runs) <= tune:
+            raise KeyboardInterrupt("Interrupted before the first draw.")
+        least = min(run.state.n_draws for run in runs)
+        warnings.warn(
+            f"Interrupted: the chains had drawn at least {least} of {n_draws} draws; estimates "
+            "use these alone.",
+            TemperingWarning,
+            stacklevel=3,
+        )
 
 
 def _check_names(model: pm.Model, var_names: Sequence[str]) -> None:

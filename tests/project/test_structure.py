@@ -72,12 +72,7 @@ MAX_BODY = 60
 """Lines of a function, its docstring left out."""
 
 LONG_FUNCTIONS = {
-    "chain/loop.py run": 89,  # compiled, one loop over all iterations
-    # To be cut:
     "annealed/raise_.py raise_": 63,
-    "sampling/sample.py sample": 73,
-    "variational/normalizers/mixture_sums.py continuous_mixture": 80,
-    "warmup/annealed_pass.py anneal": 70,
 }
 """Functions that may be longer, and the most lines that each may have."""
 
@@ -249,6 +244,7 @@ def test_no_two_folders_have_a_public_function_of_the_same_name():
             places[name].add(row_of(module))
     twice = {name: sorted(rows) for name, rows in places.items() if len(rows) > 1}
     assert not {name: rows for name, rows in twice.items() if name not in SAME_FUNCTION}
+    assert SAME_FUNCTION.keys() <= twice.keys()  # no exception that nobody needs
 
 
 def test_no_function_is_long():
@@ -258,6 +254,7 @@ def test_no_function_is_long():
         for name, lines in long_functions(path.read_text(encoding="utf-8"))
     }
     assert not {name: n for name, n in found.items() if n > LONG_FUNCTIONS.get(name, MAX_BODY)}
+    assert LONG_FUNCTIONS.keys() <= found.keys()  # no exception that nobody needs
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

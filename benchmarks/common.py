@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pymc_tempering import testsystems
-from pymc_tempering.chain.loop import N_STEPS
+from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior

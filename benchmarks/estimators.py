@@ -86,7 +86,7 @@ def _steps(step: Callable, log_ratio: np.ndarray, rung: np.ndarray, betas: np.nd
         return float("nan")
     parts = [log_ratio[rung == k] for k in visited]
     steps = zip(np.diff(betas[visited]), pairwise(parts), strict=True)
-    return sum(step(width * low, width * high).log_ratio for width, (low, high) in steps)
+    return sum(step(width * low, width * high).increment for width, (low, high) in steps)
 
 
 # Figure 2: samples of the real sampler.

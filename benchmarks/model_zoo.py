@@ -20,7 +20,7 @@ from pymc_tempering import testsystems
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from sampling.test_discrete_models import MODELS as DISCRETE
-from support.model_kinds import BREADTH
+from support.model_kinds import MODEL_KINDS
 
 
 def bambi_model() -> tuple:
@@ -54,7 +54,7 @@ SYSTEMS = {
     )
 }  # fmt: skip
 ZOO: dict[str, Callable[[], tuple]] = {
-    **BREADTH,
+    **MODEL_KINDS,
     **{name: build for name, (build, _) in DISCRETE.items()},
     **SYSTEMS,
     "bambi": bambi_model,

@@ -87,7 +87,7 @@ def candidates(passes: int, rate: dict[str, float]) -> dict[str, list[tuple[str,
                     ORANGE,
                 ),
             )
-            for top in (1.25, 1.5) for damping in (0.02, 0.05)
+            for top in (1.25, 1.5) for damping in (0.98, 0.95)
         ],
         "LVT": [
             (
@@ -238,7 +238,7 @@ def paper(args: argparse.Namespace) -> None:
     text, size = split_text(), args.topics[0]
     rate, grid = {"tau": 1024.0, "kappa": 0.7}, np.geomspace(1.0, 10.0, 100)
     shares = ((0.01, SKY), (0.1, BLUE), (1.0, GREEN))
-    uniform = {"start": "uniform", "damping": 1.0}
+    uniform = {"start": "uniform", "damping": 0.0}
     methods = {
         "SVI": Method({"method": "vi", **rate}, GRAY),
         **{

@@ -1,7 +1,11 @@
 """Sphinx settings; the build needs no network, so other projects are not cross-referenced."""
 
 import logging
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for estimator_table
 
 # Sphinx lets every logger speak; PyTensor's tells of each option that it reads.
 logging.getLogger("pytensor").setLevel(logging.WARNING)
@@ -12,6 +16,7 @@ copyright = author
 version = release = installed_version("pymc-tempering")
 
 extensions = [
+    "estimator_table",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",

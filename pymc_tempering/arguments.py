@@ -7,7 +7,7 @@ import numpy as np
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str], more: str = "") -> None:
-    """Refuse a value that is not among those allowed; `more` says what it might have been."""
+    """Raise a ValueError unless the value is allowed; `more` adds to the list of allowed values."""
     known = list(allowed)
     if not (isinstance(value, str) and value in known):
         listed = ", ".join(map(repr, known))
@@ -15,7 +15,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str], more: str = "") 
 
 
 def check_whole(least: int, **values: int | None) -> None:
-    """Refuse counts that are not whole numbers of at least `least`; cores may be None."""
+    """Raise a ValueError unless all counts are whole numbers >= `least`; `cores` may be None."""
     for name, value in values.items():
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if name == "cores" and value is None:

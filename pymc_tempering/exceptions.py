@@ -1,4 +1,4 @@
-"""The exceptions and the warning that pymc_tempering raises, all under one base class."""
+"""The exceptions of pymc_tempering, all under one base class, and its warning."""
 
 
 class TemperingError(Exception):
@@ -43,7 +43,7 @@ class LikelihoodError(ModelError):
 
 
 class KernelError(TemperingError):
-    """A kernel of the user's own breaks the contract of a kernel."""
+    """A user's own kernel breaks the contract of a kernel."""
 
 
 class NormalizerError(ModelError):
@@ -51,15 +51,15 @@ class NormalizerError(ModelError):
 
 
 class LadderError(TemperingError, ValueError):
-    """The ladder is not increasing from beta = 0 to beta = 1, or not one ladder."""
+    """The inverse temperatures do not increase from 0 to 1, or chains have different ladders."""
 
 
 class TemperatureError(TemperingError, ValueError):
-    """Temperatures are below 1, do not begin at 1, or do not increase."""
+    """Temperatures are below 1, do not start at 1, or do not increase."""
 
 
 class DataError(TemperingError, ValueError):
-    """The data are not what a conjugate model describes: their shape, counts, or NaN."""
+    """The data do not fit a conjugate model: their shape, their counts, or NaN."""
 
 
 class NotTemperedError(TemperingError):
@@ -75,7 +75,7 @@ class SolverError(TemperingError):
 
 
 class StuckChainError(TemperingError):
-    """A chain did not come back to beta = 1 within its bound before its first draw."""
+    """Before its first draw a chain did not reach beta = 1 within the allowed iterations."""
 
 
 class TemperingWarning(UserWarning):

@@ -21,7 +21,7 @@ from pymc_tempering.annealed.transitions import check_continuous, compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
 from pymc_tempering.references.prior import Reference
@@ -206,7 +206,7 @@ def _annealed(
         evidence = annealed_up(
             method, movers.reference, schedule, n_particles, rng, cores, clock, report
         )
-    return tell(evidence, stacklevel=4)
+    return emit_warnings(evidence, stacklevel=4)
 
 
 def annealed_up(

@@ -27,7 +27,7 @@ from pymc_tempering.chain.particles import STATES, Particles, draw_particles, mo
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compiled import (
     DENSITY,
@@ -142,7 +142,7 @@ def linked_importance_sampling(
             advice="use more rungs (betas), longer chains (chain_length), or more particles",
             warnings=run_warnings(done, n_particles),
         )  # fmt: skip
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def link_blocks(

@@ -31,7 +31,7 @@ from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
@@ -186,7 +186,7 @@ def raise_(
             seconds=clock(),
             warnings=(*said, *run_warnings(down, len(states))),
         )  # fmt: skip
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def as_values_of(rv: Variable, value: Any) -> np.ndarray:

@@ -24,10 +24,10 @@ from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.references.prior import Reference, evaluate
+from pymc_tempering.references.prior import Reference, evaluate_draws
 
 
 def reverse_ais(
@@ -126,7 +126,7 @@ def reverse_ais(
         down = downward(reference, states, rng, cores, report)
         schedule, _ = make_schedule(movers, betas, rng, cores=cores, report=report, run=down)
         evidence = annealed_down(reference, schedule, states, rng, cores, clock, report)
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def checked_states(idata: xr.DataTree, reference: Reference, n: int) -> PosteriorStates:
@@ -136,7 +136,7 @@ def checked_states(idata: xr.DataTree, reference: Reference, n: int) -> Posterio
         raise DataMismatchError(
             f"The posterior has {len(states.xs)} draws, where {MIN_PARTICLES} are needed."
         )
-    log_reference, log_ratio = evaluate(reference.path, states.xs)
+    log_reference, log_ratio = evaluate_draws(reference.path, states.xs)
     impossible = ~np.isfinite(log_reference + log_ratio)
     if impossible.any():
         raise DataMismatchError(

@@ -23,7 +23,7 @@ from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import plus_minus, tell
+from pymc_tempering.evidence.result import emit_warnings, plus_minus
 from pymc_tempering.kernels.assign import KernelChoice
 
 RESTS_ON = (
@@ -180,9 +180,9 @@ def sandwich(
         upper = annealed_down(reference, shared, states, rng, cores, clock, report)
     both = bracket(lower, upper)
     for evidence in (lower, upper):
-        tell(evidence)
+        emit_warnings(evidence)
     if both.verdict in ("crossed", "wide"):
-        tell(replace(lower, warnings=(both.words.split(" The lower bound needs")[0],)))
+        emit_warnings(replace(lower, warnings=(both.words.split(" The lower bound needs")[0],)))
     return both
 
 

@@ -23,7 +23,7 @@ from pymc_tempering.core.population import RESAMPLING
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import anneal
@@ -153,7 +153,7 @@ def smc(
         evidence = combine(
             results, rungs, evaluations, clock(), unbiased=not adaptive, warnings=said
         )
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def _frozen(

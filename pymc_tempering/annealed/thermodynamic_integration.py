@@ -22,7 +22,7 @@ from pymc_tempering.core.ladder import barrier_of
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
@@ -139,7 +139,7 @@ def thermodynamic_integration(
         if interrupted:
             raise KeyboardInterrupt("Interrupted before all rungs had their chains.")
         evidence = integrate(rungs, results, rule, path.n_evaluations, clock())
-    return tell(evidence)
+    return emit_warnings(evidence)
 
 
 def states_near(path: AnnealedPass, beta: float) -> np.ndarray:

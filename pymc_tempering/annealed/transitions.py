@@ -87,9 +87,9 @@ def compile_movers(
     reference, kernel = compile_with_kernels(
         model, choice, TARGET_ACCEPT, report, carried=carried, reversal=reversal
     )
-    if not reference.path.split.normalized_prior:
+    if not reference.path.terms.normalized_prior:
         raise ModelError(
-            f"The priors of {', '.join(reference.path.split.wide)} have no random draws that fit "
+            f"The priors of {', '.join(reference.path.terms.wide)} have no random draws that fit "
             "their densities, so annealing would start from another prior than the model's. "
             "pmt.sample finds the missing constant in a run of its own."
         )

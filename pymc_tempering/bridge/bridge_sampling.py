@@ -7,9 +7,9 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.bridge import draw_alarms as checks
-from pymc_tempering.bridge.optimal import Bridge, bridge, fit_correlation
-from pymc_tempering.bridge.proposals import PROPOSALS
+from pymc_tempering.bridge import draw_alarms
+from pymc_tempering.bridge.optimal_bridge import Bridge, fit_bridge, fit_correlation
+from pymc_tempering.bridge.proposals import PROPOSALS, Fit
 from pymc_tempering.bridge.target import (
     Target,
     check_log_density,
@@ -18,14 +18,14 @@ from pymc_tempering.bridge.target import (
 )
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.alarms import disagreement_warning
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
 
 MAX_PVALUE = 1e-3
-"""p-value of the homogeneity test below which the chains are said to disagree."""
+"""p-value of the homogeneity test below which the chains disagree."""
 
 MIN_DRAWS = 20
-"""Draws of the proposal that are asked for at least."""
+"""Least number of draws of the proposal."""
 
 
 def bridge_sampling(
@@ -41,13 +41,13 @@ def bridge_sampling(
 
     A density that can be drawn from is fitted to half of the posterior draws (the first half of
     each chain), in the unconstrained space, and the optimal bridge leads from it to the other
-    half; then the halves change their roles, and the estimate is the mean of the two
+    half. Then the halves change roles, and the estimate is the mean of the two
     (``Evidence.halves``). The draws may come from ``pm.sample``, nutpie or ``pmt.sample``.
 
-    Posterior draws cannot tell what they missed: where all chains missed a mode the estimate is
-    short by the log of the share that they found, with a small error and a clean R-hat, unless
+    Posterior draws cannot tell what they missed. If all chains missed a mode, the estimate is too
+    low by the log of the share that they found, with a small error and a clean R-hat, unless
     draws of the proposal happen to find the mode. For posteriors that may have several modes
-    use :func:`pymc_tempering.sample`, or hold independent estimators against each other with
+    use :func:`pymc_tempering.sample`, or compare independent estimators with
     :func:`pymc_tempering.cross_check`.
 
     Parameters
@@ -75,8 +75,8 @@ def bridge_sampling(
         Fruehwirth-Schnatter (2004) (``cv`` in the R package bridgesampling), and at least the
         scatter between chains, or halves of the draws, that disagree ("disagreed"). It is infinite
         ("unchecked") where the densities hardly overlap, where the draws are worth fewer than 10
-        independent ones, where draws of the proposal find a region that the posterior draws left
-        out, and where the sampler stored another log density than the model's.
+        independent ones, where draws of the proposal find a region that the posterior draws
+        missed, and where the sampler stored another log density than the model's.
 
     Raises
     ------
@@ -115,10 +115,14 @@ def bridge_sampling(
     True
     """
     evidence = estimate_by_bridge(
-        idata, find_model(model), proposal=proposal, draws=draws, cores=cores,
+        idata,
+        find_model(model),
+        proposal=proposal,
+        draws=draws,
+        cores=cores,
         rng=np.random.default_rng(random_seed),
-    )  # fmt: skip
-    return tell(evidence)
+    )
+    return emit_warnings(evidence)
 
 
 def estimate_by_bridge(
@@ -130,14 +134,14 @@ def estimate_by_bridge(
     draws: int | None = None,
     cores: int | None = None,
 ) -> Evidence:
-    """Do as :func:`bridge_sampling`, but keep the warnings in the result alone."""
-    check_options(proposal, draws)
+    """Do as :func:`bridge_sampling`, but give no warnings outside of the result."""
+    check_proposal(proposal, draws)
     target, states = find_target(idata, model, cores)
     return bridge_states(target, states, rng=rng, proposal=proposal, draws=draws, idata=idata)
 
 
-def check_options(proposal: str, draws: int | None) -> None:
-    """Refuse an unknown proposal, and too few draws of it.
+def check_proposal(proposal: str, draws: int | None) -> None:
+    """Raise an error for an unknown proposal, or too few draws of it.
 
     Raises
     ------
@@ -159,7 +163,7 @@ def bridge_states(
 ) -> Evidence:
     """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d).
 
-    ``idata`` is what they came from, if the log density stored there is to be compared.
+    ``idata`` is the DataTree that they came from, to compare the log density stored there.
     """
     fit = PROPOSALS[proposal](target)
     started = perf_counter()
@@ -169,6 +173,51 @@ def bridge_states(
     log_target = log_target.reshape(n_chains, n_draws)
     mismatch = [] if idata is None else stored_density_warnings(idata, log_target)
 
+    pair, at_draws, lost, n_evaluations = _bridge_both_ways(
+        target, states, log_target, fit, rng, draws
+    )
+    messages = mismatch + draw_alarms.bridge_alarms(list(pair))
+    verdict, mcse = _judge(pair, at_draws, messages)
+    messages += draw_alarms.mixing_warnings(states, target.path.layout.label)
+    messages += draw_alarms.size_warnings(sum(one.ess for one in pair))
+    messages += draw_alarms.lost_warnings(lost)
+    shared = sum(one.proposal_variance for one in pair) / 4
+    return Evidence(
+        log_z=(pair[0].log_z + pair[1].log_z) / 2.0,
+        mcse=mcse,
+        method="bridge_sampling",
+        verdict=verdict,
+        ess=sum(one.ess for one in pair),
+        per_chain=_chains(pair),
+        per_chain_mcse=np.sqrt(_chain_variance(pair) + shared),
+        # Each is the estimate by one half of the draws; its proposal was fitted to the other.
+        halves=(pair[1].log_z, pair[0].log_z),
+        warnings=tuple(messages),
+        n_evaluations=n_evaluations,
+        seconds=perf_counter() - started,
+    )
+
+
+def _bridge_both_ways(
+    target: Target,
+    states: np.ndarray,
+    log_target: np.ndarray,
+    fit: Fit,
+    rng: np.random.Generator,
+    draws: int | None,
+) -> tuple[tuple[Bridge, Bridge], tuple[np.ndarray, np.ndarray], float, int]:
+    """Bridge from a fit to the first half of the draws to the second half, and back.
+
+    Returns
+    -------
+    bridges : tuple of Bridge
+    ratios : tuple of ndarray, shape (chain, draw)
+        Log of target over each bridge's proposal at all posterior draws.
+    lost : float
+        Larger one of the shares of lost draws of the two proposals.
+    n_evaluations : int
+    """
+    n_chains, n_draws, dim = states.shape
     first, second = slice(0, n_draws // 2), slice(n_draws // 2, None)
     bridges, ratios, lost, n_evaluations = [], [], [], log_target.size
     for fitted, used in ((first, second), (second, first)):
@@ -177,37 +226,19 @@ def bridge_states(
         ratio, _ = density.log_ratio(target, states.reshape(-1, dim), log_target.ravel())
         ratios.append(ratio.reshape(n_chains, n_draws))
         proposed, share = density.log_ratio(target, density.draw(n, rng))
-        bridges.append(bridge(ratios[-1][:, used], proposed))
+        bridges.append(fit_bridge(ratios[-1][:, used], proposed))
         lost.append(share)
         n_evaluations += n * density.evaluations[0] + ratio.size * density.evaluations[1]
-
-    pair, at_draws = (bridges[0], bridges[1]), (ratios[0], ratios[1])
-    messages = mismatch + checks.bridge_alarms(bridges)
-    verdict, mcse = _judge(pair, at_draws, messages)
-    messages += checks.mixing_warnings(states, target.path.layout.label)
-    messages += checks.size_warnings(sum(one.ess for one in bridges))
-    messages += checks.lost_warnings(max(lost))
-    shared = sum(one.proposal_variance for one in bridges) / 4
-    return Evidence(
-        log_z=(pair[0].log_z + pair[1].log_z) / 2.0,
-        mcse=mcse,
-        method="bridge_sampling",
-        verdict=verdict,
-        ess=sum(one.ess for one in bridges),
-        per_chain=_chains(pair),
-        per_chain_mcse=np.sqrt(_chain_variance(pair) + shared),
-        # The estimate by a half of the draws, which was fitted to the other.
-        halves=(bridges[1].log_z, bridges[0].log_z),
-        warnings=tuple(messages),
-        n_evaluations=n_evaluations,
-        seconds=perf_counter() - started,
-    )
+    return (bridges[0], bridges[1]), (ratios[0], ratios[1]), max(lost), n_evaluations
 
 
 def _judge(
     bridges: tuple[Bridge, Bridge], ratios: tuple[np.ndarray, np.ndarray], messages: list[str]
 ) -> tuple[str, float]:
-    """Return verdict and error of the mean of two bridges; adds to the messages, which alarm."""
+    """Return verdict and error of the mean of two bridges.
+
+    Any entry of `messages` is an alarm, so that no error is stated. New warnings are appended.
+    """
     if messages or not all(np.isfinite(one.variance) for one in bridges):
         return "unchecked", np.inf
     own = sum(one.variance for one in bridges)
@@ -219,7 +250,7 @@ def _judge(
     verdict, mcse = "ok", float(np.sqrt(own + both) / 2.0)
     chains = _chains(bridges)
     df = np.full(chains.size, sum(one.ess for one in bridges) / chains.size - 1.0)
-    # Chains of one length and one law have one error: its mean over chains is the steadier one.
+    # Chains of equal length have the same error, so the mean over chains is less noisy.
     error = np.full(chains.size, np.sqrt(_chain_variance(bridges).mean()))
     pvalue = homogeneity_pvalue(chains, error, df)
     if pvalue < MAX_PVALUE:
@@ -227,10 +258,10 @@ def _judge(
         messages.append(disagreement_warning(pvalue))
         mcse = max(mcse, float(chains.std(ddof=1) / np.sqrt(chains.size)))
     difference = bridges[1].log_z - bridges[0].log_z
-    if apart := checks.halves_warning(difference, float(np.sqrt(own))):
+    if apart := draw_alarms.halves_warning(difference, float(np.sqrt(own))):
         verdict = "disagreed"
         messages += apart
-        mcse = max(mcse, abs(difference))  # both may be off the same way
+        mcse = max(mcse, abs(difference))  # both may be off in the same direction
     return verdict, mcse
 
 

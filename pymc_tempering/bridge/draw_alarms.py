@@ -1,17 +1,18 @@
-"""Conditions under which an estimate from posterior draws is to be used with care, in words."""
+"""Warnings and alarms about an estimate from posterior draws."""
 
 from collections.abc import Callable
 
 import numpy as np
 from arviz_stats.base import array_stats
 
-from pymc_tempering.bridge.optimal import Bridge
+from pymc_tempering.bridge.optimal_bridge import Bridge
 from pymc_tempering.core.cycles import FloatArray
 
 MAX_RHAT = 1.01
-"""R-hat above which chains are said not to have mixed (Vehtari et al. 2021)."""
+"""R-hat above which chains have not mixed (Vehtari et al. 2021)."""
 MIN_ESS, LOW_ESS = 10.0, 100.0
-"""Effective number of posterior draws below which no error is stated, or is said to be rough."""
+"""Effective numbers of posterior draws: below the first no error is stated, below the second it is
+called rough."""
 MIN_USED = 10.0
 """Kish's effective number of draws in the overlap below which no error is stated."""
 MIN_LOG_CHANCE = np.log(1e-5)
@@ -19,15 +20,14 @@ MIN_LOG_CHANCE = np.log(1e-5)
 MAX_HALVES_Z = 4.0
 """Standard errors by which the estimates from the two halves of the draws may differ."""
 MAX_LOST_SHARE = 1e-3
-"""Share of the proposal's draws without a number for a density that is passed over in silence."""
+"""Largest share of the proposal's draws that may have a density of NaN without a warning."""
 
 
 def mixing_warnings(draws: FloatArray, label: Callable[[int], str]) -> list[str]:
-    """Say whether chains, shape (chain, draw, d), have not mixed."""
+    """Warn if chains, shape (chain, draw, d), have not mixed."""
     if len(draws) < 2:
         return [
-            "There is one chain, so whether others would agree cannot be told: sample at least "
-            "four."
+            "There is one chain, so nothing tells whether others would agree: sample at least four."
         ]
     rhat = np.atleast_1d(array_stats.rhat(draws, chain_axis=0, draw_axis=1))
     if not np.isfinite(rhat).any() or not np.nanmax(rhat) > MAX_RHAT:
@@ -41,7 +41,7 @@ def mixing_warnings(draws: FloatArray, label: Callable[[int], str]) -> list[str]
 
 
 def size_warnings(ess: float) -> list[str]:
-    """Say whether the posterior draws are few, but enough for an error."""
+    """Warn if the posterior draws are few, but enough for an error."""
     if not MIN_ESS <= ess < LOW_ESS:
         return []
     return [
@@ -51,7 +51,7 @@ def size_warnings(ess: float) -> list[str]:
 
 
 def bridge_alarms(bridges: list[Bridge]) -> list[str]:
-    """Say why the error of a bridge cannot be told."""
+    """Say why no error of a bridge can be stated."""
     ess = min(one.ess for one in bridges)
     draws, proposals = (
         min(one.used_draws for one in bridges),
@@ -82,7 +82,7 @@ def bridge_alarms(bridges: list[Bridge]) -> list[str]:
 
 
 def halves_warning(difference: float, error: float) -> list[str]:
-    """Say whether the two halves of the draws disagree."""
+    """Warn if the two halves of the draws disagree."""
     if not abs(difference) > MAX_HALVES_Z * error:
         return []
     return [
@@ -93,7 +93,7 @@ def halves_warning(difference: float, error: float) -> list[str]:
 
 
 def lost_warnings(lost: float) -> list[str]:
-    """Say at which share of the proposal's draws the model's density is no number."""
+    """Warn if the model's density is NaN at too many draws of the proposal."""
     if lost <= MAX_LOST_SHARE:
         return []
     return [

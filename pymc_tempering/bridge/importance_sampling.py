@@ -9,7 +9,7 @@ import xarray as xr
 from arviz_stats.base import array_stats
 from scipy.special import logsumexp
 
-from pymc_tempering.bridge.bridge_sampling import check_options
+from pymc_tempering.bridge.bridge_sampling import check_proposal
 from pymc_tempering.bridge.draw_alarms import lost_warnings
 from pymc_tempering.bridge.proposals import PROPOSALS, Proposal, fit_t
 from pymc_tempering.bridge.target import (
@@ -20,11 +20,11 @@ from pymc_tempering.bridge.target import (
 )
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
-"""Degrees of freedom of a t for importance sampling, whose tails must not be too light."""
+"""Degrees of freedom of a t for importance sampling, where tails must not be too light."""
 
 MAX_KHAT, ROUGH_KHAT = 0.7, 0.5
 """Pareto k-hat above which there is no error, and above which it is rough (Vehtari et al. 2024)."""
@@ -33,7 +33,7 @@ MIN_ESS = 10.0
 """Effective number of weighted draws below which no error is stated."""
 
 N_CHECKED = 100
-"""Posterior draws of each chain at which the model is held against the posterior."""
+"""Posterior draws of each chain that are used to check that the model is the right one."""
 
 
 def importance_sampling(
@@ -47,9 +47,9 @@ def importance_sampling(
 ) -> Evidence:
     """Estimate the evidence by importance sampling from a density fitted to posterior draws.
 
-    The posterior draws shape the proposal and nothing else: it need not have their weights of
-    modes, and chains that have not mixed do no harm as long as the proposal covers the posterior.
-    A mode that all of them missed is missed, unless the prior share of the mixture finds it.
+    The posterior draws are used to fit the proposal and for nothing else. Wrong weights of modes
+    and chains that have not mixed do no harm as long as the proposal covers the posterior. A mode
+    that all chains missed is missed here too, unless the prior share of the mixture finds it.
 
     Parameters
     ----------
@@ -113,10 +113,14 @@ def importance_sampling(
     True
     """
     evidence = estimate_by_importance(
-        idata, find_model(model), proposal=proposal, draws=draws, cores=cores,
+        idata,
+        find_model(model),
+        proposal=proposal,
+        draws=draws,
+        cores=cores,
         rng=np.random.default_rng(random_seed),
-    )  # fmt: skip
-    return tell(evidence)
+    )
+    return emit_warnings(evidence)
 
 
 def estimate_by_importance(
@@ -128,8 +132,8 @@ def estimate_by_importance(
     draws: int = 10_000,
     cores: int | None = None,
 ) -> Evidence:
-    """Do as :func:`importance_sampling`, but keep the warnings in the result alone."""
-    check_options(proposal, draws)
+    """Do as :func:`importance_sampling`, but give no warnings outside of the result."""
+    check_proposal(proposal, draws)
     target, states = find_target(idata, model, cores)
     some = states[:, :N_CHECKED]
     flat = some.reshape(-1, states.shape[2])
@@ -185,8 +189,8 @@ def importance_states(
 def weighted_mean(log_weights: FloatArray) -> tuple[float, float, float]:
     """Return log of the mean weight, its relative variance, and Kish's effective number.
 
-    Equations (18.44) and (18.46) of Goodfellow et al. (2016), in log space and for
-    Z_0 = 1; the variance with n - 1 in place of n.
+    Equations (18.44) and (18.46) of Goodfellow et al. (2016) in log space for Z_0 = 1, but the
+    variance has n - 1 in place of n.
     """
     n = log_weights.size
     total = logsumexp(log_weights)

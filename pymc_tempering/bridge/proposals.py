@@ -1,4 +1,4 @@
-"""Normalized densities fitted to posterior draws, to be bridged to or to sample importance from."""
+"""Normalized densities fitted to posterior draws, for bridge and importance sampling."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Proposal(Protocol):
 
     @property
     def evaluations(self) -> tuple[int, int]:
-        """Evaluations of the model for a state, and for one whose log target is known."""
+        """Evaluations of the model for a state, and for a state with known log target."""
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw independent states, shape (n, d), unconstrained."""
@@ -39,13 +39,13 @@ class Proposal(Protocol):
     ) -> Ratio:
         """Log of target over proposal, shape (n,), at states of shape (n, d) (nats).
 
-        And the share of states where the target is no number, which have zero density then.
+        Also the share of lost states: those where the target is NaN, taken as zero density.
         """
 
 
 @dataclass(frozen=True)
 class Elliptical:
-    """A multivariate t, or normal, and the target as it is.
+    """A multivariate t, or a normal.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class MixtureProposal:
         components, prior = self.fitted.components, self.fitted.prior
         from_prior = rng.random(n) < components.prior_share
         draws = components.draw(n, rng)
-        # The t's live on the line, the prior on the circle: it is cut open where the target is.
+        # The t's are on the line, the prior on the circle: cut it open where the target is.
         draws[from_prior] = self.target.wrap(prior.draw(int(from_prior.sum()), prior.spawn(rng)))
         return draws
 
@@ -180,7 +180,7 @@ def fit_t(draws: np.ndarray, dofs: tuple[float, ...] = DOFS) -> Elliptical:
                 break
         t = Elliptical(mean, cholesky, dof)
         if (likelihood := t.log_density(draws).sum()) <= highest:
-            break  # it has one maximum in the degrees of freedom, for all that matters here
+            break  # in practice the likelihood has one maximum in the degrees of freedom
         best, highest, start = t, likelihood, t
     assert best is not None
     return best
@@ -198,7 +198,7 @@ def _fit_with_prior(target: Target) -> Fit:
     prior = compile_prior(target.path)
 
     def fit(draws: np.ndarray, rng: np.random.Generator) -> Proposal:
-        fit_normal(draws)  # it refuses what cannot be fitted
+        fit_normal(draws)  # raises an error for draws that no density can be fitted to
         return MixtureProposal(Fitted(prior, fit_mixture(draws, rng)), target)
 
     return fit
@@ -210,4 +210,4 @@ PROPOSALS: dict[str, Callable[[Target], Fit]] = {
     "warp": lambda target: lambda draws, rng: _warp(draws),
     "mixture": _fit_with_prior,
 }
-"""Every proposal by name: what fits it to draws of shape (n, d), for a target."""
+"""By name of the proposal: from a target to the function that fits it to draws (n, d)."""

@@ -13,7 +13,7 @@ from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.unconstrain import unconstrained_draws
-from pymc_tempering.references.prior import evaluate
+from pymc_tempering.references.prior import evaluate_draws
 
 STORED_LOG_DENSITY = ("lp", "logp")
 """Statistics in which samplers keep the log density of a draw."""
@@ -24,7 +24,7 @@ MAX_STORED_SCATTER = 1e-3
 
 @dataclass(frozen=True)
 class Target:
-    """A model's log prior plus log likelihood, with circles cut open where draws are few.
+    """A model's log prior plus log likelihood, with each circle cut open where draws are few.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Target:
         Circular mean of the draws of each circular variable; unused for others. The density is
         periodic there, and its integral is taken over one period around the middle.
     cores : int
-        Threads that evaluate it.
+        Number of threads that evaluate it.
     """
 
     path: Path
@@ -53,19 +53,21 @@ class Target:
         return np.asarray((np.abs(x[:, at] - self.middle[at]) > np.pi).any(axis=1))
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
-        """Log of prior times likelihood at states, shape (n, d); NaN where it is no number."""
+        """Log of prior times likelihood, shape (n,), at states of shape (n, d); may be NaN."""
         reference, ratio = self.parts(x, NO_MIXTURE)
         with np.errstate(invalid="ignore"):
             return np.where(reference == -np.inf, -np.inf, reference + ratio)
 
     def parts(self, x: np.ndarray, mixture: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Log reference and log ratio at states, shape (n, d); no ratio outside of a period."""
+        """Log reference and log ratio at states, shape (n, d); -inf outside of the period."""
         blocks = [b for b in np.array_split(x, max(1, min(self.cores, len(x) // 100))) if len(b)]
         if len(blocks) < 2:
-            values = [evaluate(self.path, x, mixture)]
+            values = [evaluate_draws(self.path, x, mixture)]
         else:
             with ThreadPoolExecutor(len(blocks)) as pool:
-                values = list(pool.map(lambda block: evaluate(self.path, block, mixture), blocks))
+                values = list(
+                    pool.map(lambda block: evaluate_draws(self.path, block, mixture), blocks)
+                )
         reference, ratio = (np.concatenate(part) for part in zip(*values, strict=True))
         if self.path.circular.size:
             ratio[self.outside(x)] = -np.inf
@@ -93,7 +95,7 @@ def find_target(
 
 
 def check_log_density(log_density: np.ndarray, path: Path, draws: np.ndarray) -> None:
-    """Refuse posterior draws, shape (n, d), at which the model's density, shape (n,), is no number.
+    """Raise an error if the model's density, shape (n,), is not finite at draws, shape (n, d).
 
     Raises
     ------
@@ -110,15 +112,15 @@ def check_log_density(log_density: np.ndarray, path: Path, draws: np.ndarray) ->
 
 
 def stored_density_warnings(idata: xr.DataTree, log_density: np.ndarray) -> list[str]:
-    """Say whether the log density that the sampler stored differs from the model's.
+    """Warn if the log density that the sampler stored differs from the model's.
 
-    Up to a constant and, since some samplers store the potential energy, a sign.
+    A constant may differ, and the sign, because some samplers store the potential energy.
 
     Parameters
     ----------
     idata : DataTree
     log_density : ndarray, shape (chain, draw)
-        The model's, at the first so many draws of each chain (nats).
+        The model's, at the first draws of each chain (nats).
     """
     if "sample_stats" not in idata.children:
         return []
@@ -141,6 +143,6 @@ def stored_density_warnings(idata: xr.DataTree, log_density: np.ndarray) -> list
 
 
 def without_lost(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
-    """Give states whose ratio is no number zero density, and return their share as well."""
+    """Give states with a ratio of NaN or +inf zero density, and return their share as well."""
     lost = np.isnan(log_ratio) | (log_ratio == np.inf)
     return np.where(lost, -np.inf, log_ratio), float(lost.mean())

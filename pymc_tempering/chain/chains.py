@@ -8,8 +8,8 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.chain.loop import N_TRACE, Record
 from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.record import N_TRACE, Record
 from pymc_tempering.chain.state import ChainState, make_runner, new_record, start_chain
 from pymc_tempering.chain.stuck import cycle_bound, stuck_message
 from pymc_tempering.core.threads import wait_for
@@ -18,21 +18,21 @@ from pymc_tempering.exceptions import StuckChainError
 FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 500, 0.05, 1_000_000
 
 MIN_COLD_WEIGHT = 0.01
-"""States are kept if q(beta_K | x) is above this: the others are worth little to a fit, and from
-a long ladder they would fill the memory."""
+"""States are kept if q(beta_K | x) is above this. The others are worth little to a fit, and with a
+long ladder they would fill the memory."""
 
 
 @dataclass
 class HotStates:
     """States of all rungs that are kept for expectations, few where they weigh little.
 
-    A state is kept with probability min(1, q(beta_K | x) / MIN_COLD_WEIGHT): with the inverse of
-    that as a factor of its weight, no expectation is changed.
+    A state is kept with probability min(1, q(beta_K | x) / MIN_COLD_WEIGHT), and its weight is
+    divided by that probability, so that no expectation changes.
 
     Attributes
     ----------
     rng : numpy.random.Generator
-        Decides what is kept; not the chain's, whose draws are the same without states.
+        Decides which states are kept. The chain has another one, so its draws stay the same.
     parts : list of (iteration, probability, x)
         Arrays of a chunk each.
     n_seen : int
@@ -63,7 +63,7 @@ class ChainRun:
     hot : HotStates, optional
         States of all rungs, beside a trace of all iterations.
     stuck : str
-        Why the chain was given up or is slow to come back; empty if all is well.
+        Where the chain hangs or hung, if it took too long to come back; else empty.
     """
 
     state: ChainState
@@ -97,7 +97,7 @@ def start_runs(
 
 
 def extend_runs(runs: Sequence[ChainRun], n_draws: int) -> None:
-    """Give the chains space for `n_draws` draws in all; what they have stays."""
+    """Give the chains space for `n_draws` draws in all; earlier draws are kept."""
     for run in runs:
         done, old = run.state.n_draws, run.record
         _, _, n_rungs = old.per_rung.shape

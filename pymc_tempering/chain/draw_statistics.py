@@ -1,4 +1,4 @@
-"""One schema for both front doors: a recorded cycle as PyMC's statistics of a draw."""
+"""A recorded cycle as PyMC's statistics of a draw, the same for both front doors."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,11 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.chain.loop import LOWEST, RUNG_STATS, SCALAR_STATS
-from pymc_tempering.core.cycles import FRESH_SCALARS, FRESH_VECTORS, PRIOR_STATS, FreshTours
+from pymc_tempering.chain.record import LOWEST, SCALAR_STATS
+from pymc_tempering.core.cycles import (
+    FRESH_SCALARS,
+    FRESH_VECTORS,
+    PRIOR_STATS,
+    RUNG_STATS,
+    FreshTours,
+)
 from pymc_tempering.core.ladder import Ladder
-from pymc_tempering.references.fitted import nearest_component
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.mixture import Mixture, nearest_component
 
 SCALAR_DTYPES: dict[str, type] = {
     "tempering_steps": int,
@@ -35,9 +40,9 @@ class Schema:
     components : Mixture, optional
         Of a fitted reference.
     fresh : FreshTours, optional
-        The summary of its check. It travels with every draw: `pm.sample` has no other place.
+        The summary of its check. Each draw carries it, since `pm.sample` has no other place.
     prior_constant : tuple of float
-        Log Z of a prior that is not normalized, and its error; it travels likewise.
+        Log Z of a prior that is not normalized, and its error; each draw carries them too.
     """
 
     ladder: Ladder

@@ -4,54 +4,55 @@ It runs without the interpreter and without its lock, in chunks: it returns when
 draws, iterations or reference draws that it was given space for, and goes on from there.
 """
 
-from typing import NamedTuple
-
-import numba
 import numpy as np
-from numba import int64, types
+from numba import float64, int64
 
+from pymc_tempering.chain.record import (
+    ACCEPT,
+    AWAITS_TOUR,
+    CHAIN,
+    COUNTERS,
+    DIRECTION,
+    DIVERGING,
+    DRAW_LOG_RATIO,
+    DRAW_LP,
+    JUMP_SQSUM,
+    LOWEST,
+    N_DIVERGENCES,
+    N_DRAWS,
+    N_ITERATIONS,
+    N_STEPS,
+    N_TRACE,
+    N_ZERO,
+    RB_HEAD,
+    RB_SQSUM,
+    RB_SUM,
+    RB_WEIGHT,
+    RECORD,
+    REF_USED,
+    RUNG,
+    RUNGS,
+    SQSUM,
+    STEPS,
+    SUM,
+    TOUR_START,
+    UP_ACCEPT,
+    VISITS,
+)
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO
-from pymc_tempering.model.circle import wrap
-from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, POINT, RNG, VECTOR, Point
-from pymc_tempering.model.jit import njit
+from pymc_tempering.model.compiled import (
+    DENSITY,
+    EXPLORE,
+    INDICES,
+    LOG_RATIO,
+    LOG_REFERENCE,
+    MATRIX,
+    PARTS,
+    RNG,
+    VECTOR,
+)
+from pymc_tempering.model.jit import borrowing, njit
 from pymc_tempering.references.mixture import evaluate
-
-# What a cycle accumulates for each rung; rows of `Cycle.per_rung`.
-RUNG_STATS = (
-    "rb_weight",
-    "rb_weight_head",
-    "visits",
-    "log_ratio_sum",
-    "log_ratio_sqsum",
-    "rb_log_ratio_sum",
-    "rb_log_ratio_sqsum",
-    "jump_sqsum",
-    "accept_sum",
-    "up_accept_sum",
-)
-(
-    RB_WEIGHT, RB_HEAD, VISITS, SUM, SQSUM, RB_SUM, RB_SQSUM, JUMP_SQSUM, ACCEPT, UP_ACCEPT,
-) = range(len(RUNG_STATS))  # fmt: skip
-
-# What it accumulates once; entries of `Cycle.scalars`.
-SCALAR_STATS = (
-    "tempering_steps",
-    "lowest_rung",
-    "tour_start",
-    "n_steps",
-    "n_divergences",
-    "diverging",
-    "n_zero_likelihood",
-    "lp",
-    "log_ratio",
-)
-STEPS, LOWEST, TOUR_START, N_STEPS, N_DIVERGENCES, DIVERGING, N_ZERO, LP, LOG_RATIO = range(
-    len(SCALAR_STATS)
-)
-
-# Positions in `Chain.counters`.
-RUNG, DIRECTION, AWAITS_TOUR, REF_USED, N_DRAWS, N_TRACE, N_ITERATIONS = range(7)
-N_COUNTERS = 7
 
 METROPOLIZED, GIBBS, NONREVERSIBLE = range(3)
 LADDER_MOVES = {
@@ -64,52 +65,7 @@ RUNNING, NEEDS_REFERENCE, DONE = 0, 1, 2
 """Why `run` returned: iterations used up, reference draws used up, draws complete."""
 
 
-class Rungs(NamedTuple):
-    """A frozen ladder: `betas` (K,), `offsets` (K,) = log r - log Z-hat, `params` (K, P)."""
-
-    betas: np.ndarray
-    offsets: np.ndarray
-    params: np.ndarray
-
-
-class Chain(NamedTuple):
-    """State of one chain, written in place.
-
-    `counters` holds rung, direction, whether the next arrival at beta = 0 starts a tour,
-    reference draws used, how much of the record is filled, and iterations so far. `accept`,
-    shape (B, K), sums the acceptance of each kernel at each rung, for tuning.
-    """
-
-    point: Point
-    counters: np.ndarray
-    per_rung: np.ndarray
-    scalars: np.ndarray
-    accept: np.ndarray
-
-
-class Record(NamedTuple):
-    """Space for draws, and for the flat trace of the iterations.
-
-    `trace_log_ratio` and `trace_rung` have length 0 if no trace is kept, and `trace_x` has no
-    rows if the states of the trace are not.
-    """
-
-    x: np.ndarray
-    per_rung: np.ndarray
-    scalars: np.ndarray
-    trace_log_ratio: np.ndarray
-    trace_rung: np.ndarray
-    trace_x: np.ndarray
-
-
-RUNGS = types.NamedTuple((VECTOR, VECTOR, MATRIX), Rungs)
-CHAIN = types.NamedTuple((POINT, int64[::1], MATRIX, VECTOR, MATRIX), Chain)
-RECORD = types.NamedTuple(
-    (MATRIX, numba.float64[:, :, ::1], MATRIX, VECTOR, int64[::1], MATRIX), Record
-)
-
-
-@njit(int64(VECTOR, int64, int64, numba.float64))
+@njit(int64(VECTOR, int64, int64, float64))
 def _choose(weights, n_rungs, without, u):  # type: ignore[no-untyped-def]
     """Rung where the cumulative weight, leaving out rung `without`, exceeds `u`."""
     last = 0
@@ -122,7 +78,7 @@ def _choose(weights, n_rungs, without, u):  # type: ignore[no-untyped-def]
     return last
 
 
-@njit(int64(VECTOR, int64, int64, int64[::1], int64, RNG))
+@njit(int64(VECTOR, int64, int64, COUNTERS, int64, RNG))
 def _move(weights, n_rungs, rung, counters, move, rng):  # type: ignore[no-untyped-def]
     """Next rung, given the probabilities `weights` of all rungs at the present state."""
     if move == GIBBS:  # RTS eq. (7)
@@ -159,6 +115,99 @@ def rung_weights(log_ratio, betas, offsets, weights):  # type: ignore[no-untyped
         weights[k] /= total
 
 
+@borrowing
+def wrap_angles(point, circular):  # type: ignore[no-untyped-def]
+    """Bring circular coordinates back to [-pi, pi)."""
+    for j in circular:
+        point.x[j] = (point.x[j] + np.pi) % (2.0 * np.pi) - np.pi
+
+
+@borrowing
+def _draw_from_reference(density, point, counters, per_rung, scalars, references, info):  # type: ignore[no-untyped-def]
+    """Go to the next reference draw; `log_ratio` is -inf there if the likelihood is zero or NaN.
+
+    The first such draw after a visit to beta = 1 starts a tour.
+    """
+    for j in range(point.x.size):
+        point.x[j] = references[counters[REF_USED], j]
+    counters[REF_USED] += 1
+    evaluate(density, point)
+    values = point.values
+    sound = np.isfinite(values[LOG_REFERENCE]) and values[LOG_RATIO] < np.inf  # not NaN either
+    if not sound:
+        values[LOG_RATIO] = -np.inf
+    if values[LOG_RATIO] == -np.inf:
+        scalars[N_ZERO] += 1.0
+    info[ACCEPTANCE] = 1.0
+    info[N_EVALUATIONS] = 1.0
+    info[DIVERGED] = 0.0 if sound else 1.0
+    if counters[AWAITS_TOUR]:
+        counters[AWAITS_TOUR] = 0
+        scalars[TOUR_START] = 1.0
+        for k in range(per_rung.shape[1]):
+            per_rung[RB_HEAD, k] = per_rung[RB_WEIGHT, k]
+
+
+@borrowing
+def _pool(infos, accept, info):  # type: ignore[no-untyped-def]
+    """Sum up in `info` what the kernels say in `infos`, and their acceptance in `accept` (B,)."""
+    info[:] = 0.0
+    for b in range(infos.shape[0]):
+        accept[b] += infos[b, ACCEPTANCE]
+        info[ACCEPTANCE] += infos[b, ACCEPTANCE] / infos.shape[0]
+        info[N_EVALUATIONS] += infos[b, N_EVALUATIONS]
+        info[DIVERGED] = max(info[DIVERGED], infos[b, DIVERGED])
+
+
+@borrowing
+def _accumulate(per_rung, scalars, weights, rung, log_ratio, info):  # type: ignore[no-untyped-def]
+    """Add an iteration to the sums of its cycle; `weights` are q(beta_k | x) of all rungs."""
+    for k in range(weights.size):
+        per_rung[RB_WEIGHT, k] += weights[k]
+        if weights[k] > 0.0 and log_ratio > -np.inf:
+            per_rung[RB_SUM, k] += weights[k] * log_ratio
+            per_rung[RB_SQSUM, k] += weights[k] * log_ratio * log_ratio
+    per_rung[VISITS, rung] += 1.0
+    per_rung[ACCEPT, rung] += info[ACCEPTANCE]
+    if log_ratio > -np.inf:
+        per_rung[SUM, rung] += log_ratio
+        per_rung[SQSUM, rung] += log_ratio * log_ratio
+    if rung < weights.size - 1 and weights[rung] > 0.0:
+        per_rung[UP_ACCEPT, rung] += min(1.0, weights[rung + 1] / weights[rung])
+    scalars[STEPS] += 1.0
+    scalars[LOWEST] = min(scalars[LOWEST], rung)
+    scalars[N_STEPS] += info[N_EVALUATIONS]
+    scalars[N_DIVERGENCES] += info[DIVERGED]
+
+
+@borrowing
+def _record_iteration(record, i, point, rung):  # type: ignore[no-untyped-def]
+    """Write an iteration to the flat trace."""
+    record.trace_log_ratio[i] = point.values[LOG_RATIO]
+    record.trace_rung[i] = rung
+    if record.trace_x.shape[0] > 0:
+        for j in range(point.x.size):
+            record.trace_x[i, j] = point.x[j]
+
+
+@borrowing
+def _record_draw(record, i, point, per_rung, scalars, info):  # type: ignore[no-untyped-def]
+    """Write a draw at beta = 1 with the cycle that it ends, and begin the next cycle."""
+    scalars[DIVERGING] = info[DIVERGED]
+    scalars[DRAW_LP] = point.values[LOG_REFERENCE] + point.values[LOG_RATIO]
+    scalars[DRAW_LOG_RATIO] = point.values[LOG_RATIO]
+    for j in range(point.x.size):
+        record.x[i, j] = point.x[j]
+    for stat in range(per_rung.shape[0]):
+        for k in range(per_rung.shape[1]):
+            record.per_rung[i, stat, k] = per_rung[stat, k]
+    for j in range(scalars.size):
+        record.scalars[i, j] = scalars[j]
+    per_rung[:] = 0.0
+    scalars[:] = 0.0
+    scalars[LOWEST] = per_rung.shape[1] - 1
+
+
 @njit(
     int64(
         DENSITY,
@@ -168,7 +217,7 @@ def rung_weights(log_ratio, betas, offsets, weights):  # type: ignore[no-untyped
         CHAIN,
         RECORD,
         MATRIX,
-        int64[::1],
+        INDICES,
         MATRIX,
         RNG,
         int64,
@@ -196,9 +245,7 @@ def run(  # type: ignore[no-untyped-def]
     betas, offsets = rungs.betas, rungs.offsets
     point, counters, per_rung, scalars = chain.point, chain.counters, chain.per_rung, chain.scalars
     n_rungs = betas.size
-    top = n_rungs - 1
-    n_blocks = parts.table.shape[0]
-    infos = np.zeros((n_blocks, N_INFO))
+    infos = np.zeros((parts.table.shape[0], N_INFO))
     info = np.zeros(N_INFO)
     weights = np.empty(n_rungs)
     keeps_trace = record.trace_rung.size > 0
@@ -208,76 +255,26 @@ def run(  # type: ignore[no-untyped-def]
         if keeps_trace and counters[N_TRACE] >= record.trace_rung.size:
             return RUNNING
         rung = counters[RUNG]
-        # Explore
-        before = point.values[1]
         if rung == 0:
             if counters[REF_USED] >= references.shape[0]:
                 return NEEDS_REFERENCE
-            point.x[:] = references[counters[REF_USED]]
-            counters[REF_USED] += 1
-            evaluate(density, point)
-            info[ACCEPTANCE] = 1.0
-            info[N_EVALUATIONS] = 1.0
-            info[DIVERGED] = 0.0
-            log_ratio = point.values[1]
-            if not (np.isfinite(point.values[0]) and log_ratio < np.inf):  # NaN too
-                info[DIVERGED] = 1.0
-                log_ratio = -np.inf
-            if log_ratio == -np.inf:
-                point.values[1] = log_ratio
-                scalars[N_ZERO] += 1.0
-            if counters[AWAITS_TOUR]:
-                counters[AWAITS_TOUR] = 0
-                scalars[TOUR_START] = 1.0
-                per_rung[RB_HEAD] = per_rung[RB_WEIGHT]
+            _draw_from_reference(density, point, counters, per_rung, scalars, references, info)
         else:
+            before = point.values[LOG_RATIO]
             explore(density, point, betas[rung], parts, rungs.params[rung], scratch, rng, infos)
-            info[:] = 0.0
-            for b in range(n_blocks):
-                chain.accept[b, rung] += infos[b, ACCEPTANCE]
-                info[ACCEPTANCE] += infos[b, ACCEPTANCE] / n_blocks
-                info[N_EVALUATIONS] += infos[b, N_EVALUATIONS]
-                info[DIVERGED] = max(info[DIVERGED], infos[b, DIVERGED])
-            wrap(point.x, circular)
-            log_ratio = point.values[1]
-            per_rung[JUMP_SQSUM, rung] += (log_ratio - before) ** 2
-        # Accumulate
+            _pool(infos, chain.accept[:, rung], info)
+            wrap_angles(point, circular)
+            per_rung[JUMP_SQSUM, rung] += (point.values[LOG_RATIO] - before) ** 2
+        log_ratio = point.values[LOG_RATIO]
         rung_weights(log_ratio, betas, offsets, weights)
-        for k in range(n_rungs):
-            per_rung[RB_WEIGHT, k] += weights[k]
-            if weights[k] > 0.0 and log_ratio > -np.inf:
-                per_rung[RB_SUM, k] += weights[k] * log_ratio
-                per_rung[RB_SQSUM, k] += weights[k] * log_ratio * log_ratio
-        per_rung[VISITS, rung] += 1.0
-        per_rung[ACCEPT, rung] += info[ACCEPTANCE]
-        if log_ratio > -np.inf:
-            per_rung[SUM, rung] += log_ratio
-            per_rung[SQSUM, rung] += log_ratio * log_ratio
-        if rung < top and weights[rung] > 0.0:
-            per_rung[UP_ACCEPT, rung] += min(1.0, weights[rung + 1] / weights[rung])
+        _accumulate(per_rung, scalars, weights, rung, log_ratio, info)
         counters[N_ITERATIONS] += 1
-        scalars[STEPS] += 1.0
-        scalars[LOWEST] = min(scalars[LOWEST], rung)
-        scalars[N_STEPS] += info[N_EVALUATIONS]
-        scalars[N_DIVERGENCES] += info[DIVERGED]
         if keeps_trace:
-            record.trace_log_ratio[counters[N_TRACE]] = log_ratio
-            record.trace_rung[counters[N_TRACE]] = rung
-            if record.trace_x.shape[0] > 0:
-                record.trace_x[counters[N_TRACE]] = point.x
+            _record_iteration(record, counters[N_TRACE], point, rung)
             counters[N_TRACE] += 1
-        if rung == top:
-            scalars[DIVERGING] = info[DIVERGED]
-            scalars[LP] = point.values[0] + log_ratio
-            scalars[LOG_RATIO] = log_ratio
-            i = counters[N_DRAWS]
-            record.x[i] = point.x
-            record.per_rung[i] = per_rung
-            record.scalars[i] = scalars
+        if rung == n_rungs - 1:
+            _record_draw(record, counters[N_DRAWS], point, per_rung, scalars, info)
             counters[N_DRAWS] += 1
             counters[AWAITS_TOUR] = 1
-            per_rung[:] = 0.0
-            scalars[:] = 0.0
-            scalars[LOWEST] = top
         counters[RUNG] = _move(weights, n_rungs, rung, counters, move, rng)
     return DONE if counters[N_DRAWS] >= n_draws else RUNNING

@@ -7,8 +7,8 @@ import numba
 import numpy as np
 from numba import int64, types
 
+from pymc_tempering.chain.loop import wrap_angles
 from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Compound
-from pymc_tempering.model.circle import wrap
 from pymc_tempering.model.compiled import (
     DENSITY,
     EXPLORE,
@@ -54,7 +54,7 @@ def move_state(density, explore, parts, states, i, beta, params, rng):  # type: 
     point = Point(states.xs[i], states.values[i], states.grads[i], states.mixture)
     scratch = states.scratch[i if states.scratch.shape[0] > 1 else 0]
     explore(density, point, beta, parts, params, scratch, rng, states.infos)
-    wrap(point.x, states.circular)
+    wrap_angles(point, states.circular)
     states.totals[:] += states.infos
 
 

@@ -4,9 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pymc_tempering.chain.loop import (
-    Rungs,
-)
+from pymc_tempering.chain.record import Rungs
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import Compound

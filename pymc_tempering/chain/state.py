@@ -5,30 +5,28 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pymc_tempering.chain.loop import (
+from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE, run
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.record import (
     AWAITS_TOUR,
     DIRECTION,
-    LADDER_MOVES,
     LOWEST,
     N_COUNTERS,
     N_DRAWS,
     N_ITERATIONS,
     N_TRACE,
-    NEEDS_REFERENCE,
     REF_USED,
     RUNG,
-    RUNG_STATS,
     SCALAR_STATS,
     STEPS,
     Chain,
     Record,
-    run,
 )
-from pymc_tempering.chain.plan import Plan
+from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.model.compiled import new_point
 
 REFERENCE_BATCH = 256
-"""Reference draws that are made at a time; each is used once."""
+"""Reference draws that are made at once; each is used for one visit."""
 
 
 @dataclass

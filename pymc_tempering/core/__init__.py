@@ -1,1 +1,1 @@
-"""What every folder stands on: ladders, draws' statistics as arrays, populations, threads."""
+"""The base of all other folders: ladders, statistics of cycles as arrays, populations, threads."""

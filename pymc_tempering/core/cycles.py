@@ -1,7 +1,7 @@
 """The statistics of tempering cycles as plain arrays: what every estimator reads.
 
-One row a *cycle*: all iterations after the previous visit to beta = 1, up to and including the
-next one, which gives the recorded draw. ``docs/data_layout.md`` defines every field.
+Each row is one *cycle*: all iterations after the previous visit to beta = 1, up to and including
+the next one, which gives the recorded draw. ``docs/data_layout.md`` defines every field.
 """
 
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ accept_sum, up_accept_sum : ndarray, shape (C, N, K)
     LadderError
         If ``beta`` does not increase from 0 to 1.
     NotTemperedError
-        If the shapes do not belong together, or there is no draw.
+        If the shapes do not fit together, or there is no draw.
     """
 
     beta: FloatArray
@@ -105,8 +105,8 @@ accept_sum, up_accept_sum : ndarray, shape (C, N, K)
             found = getattr(self, name).shape
             if found != shape:
                 raise NotTemperedError(
-                    f"sample_stats['{name}'] has shape {found} where {shape} belongs to its "
-                    "ladder and draws; pass the DataTree as the sampler returned it"
+                    f"sample_stats['{name}'] has shape {found}, but its ladder and draws "
+                    f"need {shape}; pass the DataTree as the sampler returned it"
                 )
 
     @property
@@ -166,7 +166,7 @@ class ColdDraws:
 
 @dataclass(frozen=True, eq=False)
 class FreshTours:
-    """Summary of the fresh tours from the prior, small enough to travel with each draw.
+    """Summary of the fresh tours from the prior, small enough to be stored with each draw.
 
     Attributes
     ----------
@@ -177,8 +177,8 @@ class FreshTours:
     needed : float
         Tours that were asked for.
     log_ratio_top : float
-        log_ratio under the fitted reference (nats) that some cold draws exceed, more than a
-        stray one.
+        Value of log_ratio under the fitted reference (nats); more cold draws exceed it than a
+        few strays.
     share, share_mcse, count : ndarray, shape (J,)
         Share of the cold draws in each component, its error, and the number of draws.
     """

@@ -1,8 +1,8 @@
 """The ladder of inverse temperatures, and where its rungs go.
 
-Everything about a ladder follows from the one number log_ratio per state: a sample of it over
-the whole path, with the mixture that it came from, gives log Z and the rejection rate between
-any two inverse temperatures by reweighting.
+A ladder needs one number per state, log_ratio. A sample of it over the whole path, together with
+the mixture that it was drawn from, gives log Z and the rejection rate between any two inverse
+temperatures by reweighting.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Ladder:
     def __post_init__(self) -> None:
         betas = np.array(self.betas, dtype=float)
         if betas.ndim != 1 or betas.size < 2 or betas[0] != 0 or betas[-1] != 1:
-            raise LadderError("A ladder runs from beta = 0 to beta = 1, with two rungs at least.")
+            raise LadderError("A ladder runs from beta = 0 to beta = 1 and has at least two rungs.")
         if not np.all(np.diff(betas) > 0):
             raise LadderError("The inverse temperatures of a ladder must increase strictly.")
         for name in ("log_z", "log_weights"):
@@ -111,8 +111,8 @@ class PathSample:
     def rejections(self, betas: np.ndarray) -> np.ndarray:
         """Rejection rates between neighbors, shape (len(betas) - 1,).
 
-        With exact log Z the move is rejected, in both directions, at the rate of the total
-        variation distance: 1 - sum_i min(w_i(beta), w_i(beta')).
+        With exact log Z the rejection rate in both directions is the total variation
+        distance: 1 - sum_i min(w_i(beta), w_i(beta')).
         """
         betas = np.asarray(betas, dtype=float)
         log_w = self._tilt(betas) - self._log_mixture
@@ -122,6 +122,9 @@ class PathSample:
 
 N_FINE = 8
 """Points that each interval of the mixture is refined into, to measure the barrier."""
+
+MIN_RUNGS = 3
+"""Least number of rungs that are placed."""
 
 
 def fine_grid(betas: np.ndarray) -> np.ndarray:
@@ -161,7 +164,7 @@ def space_betas(barrier: tuple[np.ndarray, np.ndarray], n_rungs: int) -> np.ndar
     return np.unique(betas)
 
 
-def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3) -> np.ndarray:
+def place_rungs(sample: PathSample, rungs_per_barrier: float) -> np.ndarray:
     """Inverse temperatures with equal rejection rates between neighbors.
 
     Parameters
@@ -169,19 +172,23 @@ def place_rungs(sample: PathSample, rungs_per_barrier: float, min_rungs: int = 3
     sample : PathSample
     rungs_per_barrier : float
         Intervals per unit of the barrier.
-    min_rungs : int, default 3
-        Smallest number of rungs.
 
     Returns
     -------
     array, shape (K,)
     """
     barrier = barrier_of(sample)
-    n_rungs = max(min_rungs, int(np.ceil(rungs_per_barrier * barrier[1][-1])) + 1)
+    n_rungs = max(MIN_RUNGS, int(np.ceil(rungs_per_barrier * barrier[1][-1])) + 1)
     return space_betas(barrier, n_rungs)
 
 
 def check_betas(betas: object) -> np.ndarray:
-    """Inverse temperatures that a user gave, as an array; refused unless 0 to 1, increasing."""
+    """Return a user's inverse temperatures as an array.
+
+    Raises
+    ------
+    LadderError
+        They do not increase from 0 to 1.
+    """
     array = np.array(betas, dtype=float)
     return Ladder(array, np.zeros(array.shape), np.zeros(array.shape)).betas

@@ -1,4 +1,4 @@
-"""How a population of weighted particles steps along the path: the next beta, and resampling."""
+"""Steps of a population of weighted particles along the path: the next beta, and resampling."""
 
 import numpy as np
 from scipy.optimize import brentq
@@ -8,9 +8,10 @@ from pymc_tempering.exceptions import LikelihoodError
 
 
 def conditional_ess(log_ratio: np.ndarray, delta: float) -> float:
-    """Effective number of particles of equal weight after a step, as a share of those alive (CESS).
+    """Conditional effective sample size (CESS) after a step `delta` in beta, as a share.
 
-    Particles of zero likelihood die at any step, however small, so they say nothing of its size.
+    Only particles with a positive likelihood count. The others get weight zero at any step,
+    however small, so they cannot help to choose its size.
     """
     log_w = delta * log_ratio[log_ratio > -np.inf]
     return float(np.exp(2.0 * logsumexp(log_w) - logsumexp(2.0 * log_w)) / log_w.size)
@@ -29,24 +30,24 @@ def next_beta(log_ratio: np.ndarray, beta: float, cess: float) -> float:
         low -= 5.0
         if low < -700.0:
             raise LikelihoodError(
-                "The log-likelihood differs without bound between prior draws, so that no first "
-                "step leads away from the prior; check its scale."
+                "The log-likelihood differs so much between prior draws that no first step away "
+                "from the prior is small enough; check its scale."
             )
     return min(beta + float(np.exp(brentq(excess, low, high, xtol=1e-3))), 1.0)
 
 
-def systematic(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def systematic_resampling(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Resample systematically by log weights; returns indices, shape (n,)."""
     cumulative = np.cumsum(np.exp(log_w - log_w.max()))
     positions = (rng.random() + np.arange(log_w.size)) / log_w.size * cumulative[-1]
     return np.minimum(np.searchsorted(cumulative, positions, side="right"), log_w.size - 1)
 
 
-def multinomial(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def multinomial_resampling(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Resample independently by log weights; returns indices, shape (n,)."""
     cumulative = np.cumsum(np.exp(log_w - log_w.max()))
     positions = rng.random(log_w.size) * cumulative[-1]
     return np.minimum(np.searchsorted(cumulative, positions, side="right"), log_w.size - 1)
 
 
-RESAMPLING = {"systematic": systematic, "multinomial": multinomial}
+RESAMPLING = {"systematic": systematic_resampling, "multinomial": multinomial_resampling}

@@ -10,7 +10,7 @@ from rich.status import Status
 
 @contextmanager
 def status_line(show: bool) -> Iterator[Any]:
-    """Context that gives a `report(line)` which shows what the warm-up is doing."""
+    """Give a function `report(line)` that shows the line; without `show` it does nothing."""
     if not show:
         yield lambda line: None
         return

@@ -1,4 +1,4 @@
-"""Independent tasks on threads, in steps short enough for progress and Ctrl-C to get through."""
+"""Independent tasks on threads, in steps short enough to show progress and to react to Ctrl-C."""
 
 import os
 import threading
@@ -17,14 +17,14 @@ class Task[T](Protocol):
         """Return the result, or None if `stop` was set before the end."""
 
 
-def paced(total: int, stop: threading.Event, first: int = 1) -> Iterator[tuple[int, int]]:
-    """Cut `range(total)` into pieces that take about `STEP_SECONDS` each; end when told to stop.
+def paced(total: int, stop: threading.Event) -> Iterator[tuple[int, int]]:
+    """Cut `range(total)` into pieces that take about `STEP_SECONDS` each, until `stop` is set.
 
     Yields
     ------
     (start, end) of each piece.
     """
-    done, size = 0, first
+    done, size = 0, 1
     while done < total and not stop.is_set():
         end = min(done + size, total)
         began = perf_counter()
@@ -37,19 +37,19 @@ def paced(total: int, stop: threading.Event, first: int = 1) -> Iterator[tuple[i
 def wait_for(
     futures: Sequence[Future[Any]], stop: threading.Event, report: Callable[[int], None]
 ) -> bool:
-    """Wait until all are done; on Ctrl-C or an error set `stop`, and cancel what has not begun.
+    """Wait until all are done; on Ctrl-C or an error set `stop` and cancel what has not started.
 
     Parameters
     ----------
     futures : sequence of Future
     stop : threading.Event
     report : callable
-        Called from this thread a few times a second, with the number of those that are done.
+        Called from this thread a few times a second with the number of finished futures.
 
     Returns
     -------
     bool
-        Whether Ctrl-C cut the work short.
+        Whether Ctrl-C ended the work early.
     """
     pending = set(futures)
     try:
@@ -77,18 +77,18 @@ def run_tasks[T](
     Parameters
     ----------
     tasks : sequence of callables
-        They release the interpreter's lock, and return None when `stop` was set.
+        They release the interpreter's lock, and return None if `stop` was set before the end.
     cores : int, optional
-        Threads; by default one a core.
+        Number of threads; by default one per core.
     report : callable, optional
         Called with the number of finished tasks.
 
     Returns
     -------
     results : list
-        Of the tasks that finished, in their order.
+        Results of the finished tasks, in the order of the tasks.
     interrupted : bool
-        Whether Ctrl-C cut the work short.
+        Whether Ctrl-C ended the work early.
     """
     stop = threading.Event()
     with ThreadPoolExecutor(min(len(tasks), cores or os.cpu_count() or 1)) as pool:

@@ -1,15 +1,15 @@
-"""The same evidence by independent estimators, side by side, with a verdict."""
+"""The same evidence by several estimators, side by side, with a verdict."""
 
 from pymc_tempering.crosscheck.cross_check import cross_check
 from pymc_tempering.crosscheck.judge import Entry, judge
-from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS, ModelEstimator
+from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS, MODEL_ESTIMATORS
 from pymc_tempering.crosscheck.store import CrossCheck, read_cross_check
 
 __all__ = [
+    "ALL_ESTIMATORS",
     "MODEL_ESTIMATORS",
     "CrossCheck",
     "Entry",
-    "ModelEstimator",
     "cross_check",
     "judge",
     "read_cross_check",

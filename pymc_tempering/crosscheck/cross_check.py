@@ -1,4 +1,4 @@
-"""The front door of cross-checks: run every estimator that applies, and hold them side by side."""
+"""The front door of cross-checks: run every estimator that applies, and compare the results."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -8,16 +8,18 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.crosscheck.judge import RUN, Entry, judge
-from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS
+from pymc_tempering.crosscheck.judge import Entry, judge
+from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
 from pymc_tempering.crosscheck.store import GROUP, CrossCheck, make_table, to_dataset
-from pymc_tempering.crosscheck.words import describe
-from pymc_tempering.evidence import ESTIMATORS, Evidence
-from pymc_tempering.evidence.front import estimate
+from pymc_tempering.crosscheck.words import put_in_words
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.estimators import MODEL, RUN, lists_estimators
+from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.exceptions import ModelError, TemperingError, TemperingWarning
 from pymc_tempering.model.check import find_model
 
 
+@lists_estimators(ALL_ESTIMATORS)
 def cross_check(
     idata: xr.DataTree,
     model: pm.Model | None = None,
@@ -27,17 +29,17 @@ def cross_check(
     random_seed: int | np.random.Generator | None = None,
     extend_inferencedata: bool = True,
 ) -> CrossCheck:
-    """Estimate the evidence by several methods and say whether they agree.
+    """Estimate the evidence by several methods, and test whether they agree.
 
     Methods that read the tempering run need no model and no new evaluations, but they share their
-    draws: their agreement shows that the run was analyzed well, not that it found everything.
-    Methods with a model add bridge and importance sampling from the posterior draws, which work
-    on plain NUTS draws too, and runs of their own.
+    draws. If they agree, the run was analyzed well, but it may still have missed a mode. Methods
+    with a model are bridge and importance sampling from the posterior draws, which also work on
+    plain NUTS draws, and methods that make new runs.
 
-    Two methods disagree where their difference is larger than their errors allow at a chance of
-    1 % for the whole table: errors of independent methods are added in quadrature, those of
-    methods that share draws are added up, since their correlation is not known, and bounds are
-    held against what they bound.
+    Two methods disagree if their difference is larger than their errors allow, at a level of 1 %
+    for the whole table. The errors of independent methods are added in quadrature. Those of methods
+    that share draws are added up, since their correlation is not known. Bounds are tested on the
+    side that they bound.
 
     Parameters
     ----------
@@ -47,15 +49,18 @@ def cross_check(
         The model that it was drawn from; the one on the context stack, if any. Without a model
         only the methods that read the run are used.
     methods : sequence of str, optional
-        Names for :func:`log_marginal_likelihood` ("rts"), or of functions that take a model
-        ("bridge_sampling"). By default all that apply.
+        By default all that apply, but for those that repeat others. Those marked (trace) read the
+        flat trace of a run, those marked (model) evaluate the model.
+
+        {estimators}
+
     others : mapping of str to Evidence, optional
-        Results at hand by a name for each, of the same model and independent of `idata`: that of
-        a fit (``{"psis_vi": approx.tempering.evidence}``), or of another run.
+        Further results for the same model, by name, that are independent of `idata`: from a fit
+        (``{"psis_vi": approx.tempering.evidence}``), or from another run.
     random_seed : int or numpy.random.Generator, optional
-        Seed of the methods that draw.
+        Seed of the methods that draw random numbers.
     extend_inferencedata : bool, default True
-        Store the result in ``idata`` as group ``cross_check``, in place of an earlier one.
+        Store the result in ``idata`` as group ``cross_check``, and replace an earlier one.
 
     Returns
     -------
@@ -68,13 +73,13 @@ def cross_check(
         If a method is not known, or needs a model and there is none; if one of ``others`` is no
         Evidence, or has the name of a method.
     TemperingError
-        If no method applies; with ``methods`` given, whatever the first one that fails raises.
+        If no method applies. If ``methods`` are given, the error of the first one that fails.
 
     Warns
     -----
     TemperingWarning
-        If the methods disagree, or fewer than two state an error; ``CrossCheck.warnings`` holds
-        what each of them says.
+        If the methods disagree, or fewer than two have an error. The warnings of the methods are
+        in ``CrossCheck.warnings``.
 
     Examples
     --------
@@ -128,10 +133,10 @@ def cross_check(
 def assemble(
     entries: Sequence[Entry], seconds: Sequence[float], left_out: Mapping[str, str]
 ) -> CrossCheck:
-    """Judge estimates and put them into one value."""
+    """Judge estimates and put everything into a ``CrossCheck``."""
     found = judge(entries)
     evidence = [entry.evidence for entry in entries]
-    # Where a run is read nothing new is evaluated.
+    # Reading a run needs no new evaluations.
     evaluations = [
         float(0 if entry.draws == RUN else np.nan)
         if entry.evidence.n_evaluations is None
@@ -154,7 +159,7 @@ def assemble(
     return CrossCheck(
         table=table,
         verdict=found.verdict,
-        words=describe(entries, found, left_out),
+        words=put_in_words(entries, found, left_out),
         believe=found.believe,
         reference=found.reference,
         left_out=dict(left_out),
@@ -170,25 +175,26 @@ def _model(model: pm.Model | None) -> pm.Model | None:
 
 
 def _chosen(methods: Sequence[str] | None, model: pm.Model | None) -> list[str]:
-    """Names of the methods to run, checked before any of them runs."""
+    """Return the names of the methods to run, and check them before any of them runs."""
     if methods is None:
-        with_model = [name for name, one in MODEL_ESTIMATORS.items() if one.by_default]
-        return [*ESTIMATORS, *(with_model if model is not None else [])]
+        return [
+            name
+            for name, row in ALL_ESTIMATORS.items()
+            if row.by_default and (row.reads != MODEL or model is not None)
+        ]
     if isinstance(methods, str):
         methods = [methods]
-    unknown = [name for name in methods if name not in ESTIMATORS and name not in MODEL_ESTIMATORS]
+    unknown = [name for name in methods if name not in ALL_ESTIMATORS]
     if unknown or not methods:
-        raise ValueError(
-            f"methods must be among {sorted({*ESTIMATORS, *MODEL_ESTIMATORS})}, got {list(methods)}"
-        )
-    needy = [name for name in methods if name not in ESTIMATORS]
+        raise ValueError(f"methods must be among {sorted(ALL_ESTIMATORS)}, got {list(methods)}")
+    needy = [name for name in methods if ALL_ESTIMATORS[name].reads == MODEL]
     if needy and model is None:
         raise ValueError(f"{needy} need a model: pass model=, or call this inside `with model:`")
     return list(dict.fromkeys(methods))
 
 
 def _check_others(others: Mapping[str, Evidence], chosen: Sequence[str]) -> None:
-    """Refuse results that are none, or whose name a method of this table has."""
+    """Raise an error for a result that is no Evidence, or that has the name of a method."""
     for name, evidence in others.items():
         if not isinstance(evidence, Evidence):
             raise ValueError(
@@ -202,12 +208,11 @@ def _check_others(others: Mapping[str, Evidence], chosen: Sequence[str]) -> None
 def _run(
     name: str, idata: xr.DataTree, model: pm.Model | None, rng: np.random.Generator
 ) -> tuple[Mapping[str, Evidence], str]:
-    """Run one method; its own warnings stay in what it returns."""
-    if name in ESTIMATORS:
-        return {name: estimate(idata, name)}, RUN
-    assert model is not None
-    one = MODEL_ESTIMATORS[name]
+    """Run one method and emit no warnings; they are in what it returns."""
+    row = ALL_ESTIMATORS[name]
+    if row.reads != MODEL:
+        return {name: estimate_quietly(idata, name)}, row.draws
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemperingWarning)
-        found = one.estimate(idata, model, rng.spawn(1)[0])
-    return (found if isinstance(found, Mapping) else {name: found}), one.draws
+        found = row.estimate(idata, model, rng.spawn(1)[0])
+    return (found if isinstance(found, Mapping) else {name: found}), row.draws

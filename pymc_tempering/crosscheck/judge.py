@@ -1,4 +1,4 @@
-"""Whether several estimates of one log Z agree within their errors, as numbers alone."""
+"""Whether several estimates of one log Z agree within their errors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,13 @@ from scipy import stats as sps
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
+from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 
 ALPHA = 0.01
-"""Chance of a disagreement where all stated errors are right: at most this, in all."""
+"""Largest chance that a cross-check finds a disagreement though all stated errors are right."""
 
 LARGE_DF = 1e6
-"""Degrees of freedom of an error whose own precision is not known."""
-
-OWN, POSTERIOR, RUN = "own", "posterior", "run"
-"""Whose draws an estimator uses: its own, the posterior draws of the DataTree, or its whole run."""
+"""Degrees of freedom of an error of unknown precision."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Entry:
     method : str
     evidence : Evidence
     draws : {"own", "posterior", "run"}
-        Estimates from ``own`` draws are independent of all others; the rest share theirs.
+        Estimates from ``own`` draws are independent of all others; the rest share draws.
     """
 
     method: str
@@ -43,7 +41,7 @@ class Entry:
 
     @property
     def bound(self) -> bool:
-        """Whether it is a bound, which lies on one side in expectation."""
+        """Whether it is a bound: its expectation lies on one side of log Z."""
         return self.evidence.bias_direction != ""
 
     @property
@@ -62,15 +60,16 @@ class Judgment:
     verdict : {"agree", "disagree", "unchecked"}
         "unchecked": fewer than two estimates state an error.
     reference : str or None
-        Method that the others are held against.
+        Method with which the others are compared.
     agrees : dict of str to (bool or None)
         Whether each agrees with the reference; None where one of the two states no error.
     worst : tuple or None
-        The two methods of the pair with the smallest p-value, and that p-value over its bound.
+        The pair of methods with the smallest p-value, and this p-value divided by the level of
+        the test.
     believe : str or None
-        Method whose number to take.
+        Method whose estimate to use.
     pvalue : float
-        Of the homogeneity of independent estimates that are no bounds.
+        Of the test of homogeneity of the independent estimates that are no bounds.
     """
 
     verdict: str
@@ -84,12 +83,12 @@ class Judgment:
 def judge(entries: Sequence[Entry]) -> Judgment:
     """Compare estimates of one log Z, with a chance of a false alarm of at most ``ALPHA``.
 
-    Two tests, at half of it each. Every pair: the difference over its error, by Bonferroni over
-    all pairs. And the homogeneity of the independent ones by the chi-square test. Estimates that
-    share draws have correlated errors, of a correlation that is not known: their difference is
-    held against the *sum* of the two errors, which it cannot exceed at any correlation, and of
-    them only the reference enters the test of homogeneity. Bounds are tested on the side that
-    they bound. A stated bias is allowed for.
+    There are two tests, each at half of this level. One compares the difference of every pair with
+    its error, by Bonferroni over all pairs. The other is the chi-square test for homogeneity of the
+    independent estimates. Estimates that share draws have errors with an unknown correlation. So
+    the error of their difference is taken as the *sum* of the two errors, which is the largest
+    possible, and only one of them enters the test of homogeneity. Bounds are tested on the side
+    that they bound. A stated bias is subtracted from the difference.
     """
     known = [entry for entry in entries if entry.known]
     reference = _reference(known)
@@ -130,7 +129,7 @@ def pair_pvalue(a: Entry, b: Entry) -> float:
     difference = one.log_z - other.log_z
     sides = {one.bias_direction, _opposite(other.bias_direction)} - {""}
     if len(sides) == 2:
-        return 1.0  # both bound it from one side: they may differ as they like
+        return 1.0  # two bounds from the same side may differ by any amount
     if sides == {"below"}:  # the first should be the lower one
         difference = max(difference, 0.0)
     elif sides == {"above"}:
@@ -148,9 +147,10 @@ def pair_pvalue(a: Entry, b: Entry) -> float:
 
 
 def bounds(entries: Sequence[Entry]) -> tuple[Entry | None, Entry | None]:
-    """Return the highest lower and the lowest upper bound, each by its end that is safe.
+    """Return the best lower and the best upper bound.
 
-    Two errors below a lower one and above an upper one: else the noisiest bound would be taken.
+    They are ranked by the value two errors below a lower and above an upper bound. By the value
+    itself, the noisiest bound would often be the best.
     """
     known = [entry for entry in entries if entry.known]
     lower = [entry for entry in known if entry.evidence.bias_direction == "below"]
@@ -166,9 +166,9 @@ def _opposite(side: str) -> str:
 
 
 def _homogeneity(known: Sequence[Entry], reference: Entry | None) -> float:
-    """Test the independent estimates that are no bounds, one of those that share draws among them.
+    """Test the independent estimates that are no bounds, and one of those that share draws.
 
-    A bias that an estimate states widens its error.
+    A stated bias is added to the error.
     """
     shared = [e for e in known if e.draws != OWN and not e.bound]
     one = shared[:1]
@@ -186,7 +186,7 @@ def _homogeneity(known: Sequence[Entry], reference: Entry | None) -> float:
 
 
 def _rank(entry: Entry) -> tuple[bool, bool, int, bool]:
-    """Order of preference: sound before alarmed, no bound, draws that come from the prior first."""
+    """Order of preference: no alarm, no bound, draws of a run from the prior, RTS."""
     order = {RUN: 0, OWN: 1, POSTERIOR: 2}
     sound = entry.evidence.verdict == "ok"
     return (not sound, entry.bound, order[entry.draws], entry.method != "rts")
@@ -197,10 +197,9 @@ def _reference(known: Sequence[Entry]) -> Entry | None:
 
 
 def _believe(known: Sequence[Entry], reference: Entry | None, verdict: str) -> str | None:
-    """Return the method to believe: the most precise one if all agree, else the highest.
+    """Return the method to believe: the most precise one if all agree, otherwise the highest.
 
-    An inverse variance picks among estimates that agree; among those that do not it would prefer
-    the one that missed a mode.
+    If they do not agree, the smallest error is often that of a method that missed a mode.
     """
     plain = [e for e in known if not e.bound and e.evidence.verdict == "ok"]
     plain = plain or [e for e in known if not e.bound]
@@ -212,6 +211,6 @@ def _believe(known: Sequence[Entry], reference: Entry | None, verdict: str) -> s
 
 
 def spread(entries: Sequence[Entry]) -> FloatArray:
-    """Return the lowest and the highest value of those that state an error and are no bounds."""
+    """Return the lowest and the highest value of estimates with an error that are no bounds."""
     values = [e.evidence.log_z for e in entries if e.known and not e.bound]
     return np.array([min(values), max(values)]) if values else np.full(2, np.nan)

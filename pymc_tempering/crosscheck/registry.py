@@ -1,7 +1,7 @@
-"""The estimators that need a model, by name, for cross-checks: one line each."""
+"""The full table of estimators: those that read a run, and those that evaluate a model."""
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
@@ -9,40 +9,25 @@ import xarray as xr
 
 from pymc_tempering import annealed
 from pymc_tempering.bridge import estimate_by_bridge, estimate_by_importance
-from pymc_tempering.crosscheck.judge import OWN, POSTERIOR
-from pymc_tempering.evidence import Evidence
-
-type Estimate = Callable[
-    [xr.DataTree, pm.Model, np.random.Generator], Evidence | Mapping[str, Evidence]
-]
+from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
+from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR
 
 
-@dataclass(frozen=True)
-class ModelEstimator:
-    """An estimator that evaluates a model.
-
-    Attributes
-    ----------
-    estimate : callable
-        ``(idata, model, rng)`` to an ``Evidence``, or to several by name (two bounds). What it
-        warns about by way of ``TemperingWarning`` must be in ``Evidence.warnings`` too.
-    draws : {"own", "posterior"}
-        "posterior" if its error depends on the draws in ``idata``, "own" if it is independent.
-    by_default : bool
-        Whether a cross-check without ``methods`` runs it.
-    """
-
-    estimate: Estimate
-    draws: str = OWN
-    by_default: bool = True
-
-
-def _independent(run: Callable[..., Evidence], *, by_default: bool = True) -> ModelEstimator:
-    """Enter an estimator that runs anew over the path."""
-    return ModelEstimator(
+def _independent(
+    run: Callable[..., Evidence], summary: str, *, by_default: bool = True
+) -> Estimator:
+    """Return the row of an estimator that makes runs of its own over the path."""
+    return Estimator(
+        MODEL,
         lambda idata, model, rng: run(model, random_seed=rng, progressbar=False),
-        by_default=by_default,
+        summary,
+        OWN,
+        by_default,
     )
+
+
+def _reverse_ais(idata: xr.DataTree, model: pm.Model, rng: np.random.Generator) -> Evidence:
+    return annealed.reverse_ais(idata, model, random_seed=rng, progressbar=False)
 
 
 def _sandwich(
@@ -52,24 +37,51 @@ def _sandwich(
     return {"sandwich lower": both.lower, "sandwich upper": both.upper}
 
 
-MODEL_ESTIMATORS: dict[str, ModelEstimator] = {
-    "bridge_sampling": ModelEstimator(
-        lambda idata, model, rng: estimate_by_bridge(idata, model, rng=rng), POSTERIOR
-    ),
-    "importance_sampling": ModelEstimator(
-        lambda idata, model, rng: estimate_by_importance(idata, model, rng=rng), POSTERIOR
-    ),
-    "ais": _independent(annealed.ais),
-    "hais": _independent(annealed.hais, by_default=False),  # AIS again, and slower here
-    "linked_importance_sampling": _independent(annealed.linked_importance_sampling),
-    "thermodynamic_integration": _independent(annealed.thermodynamic_integration),
-    "smc": _independent(annealed.smc),
-    "reverse_ais": ModelEstimator(
-        lambda idata, model, rng: annealed.reverse_ais(
-            idata, model, random_seed=rng, progressbar=False
-        ),
+MODEL_ESTIMATORS: dict[str, Estimator] = {
+    "bridge_sampling": Estimator(
+        MODEL,
+        lambda idata, model, rng: estimate_by_bridge(idata, model, rng=rng),
+        "Bridge between the posterior draws and a fitted density, Meng & Wong (1996).",
         POSTERIOR,
     ),
-    "sandwich": ModelEstimator(_sandwich, POSTERIOR, by_default=False),
+    "importance_sampling": Estimator(
+        MODEL,
+        lambda idata, model, rng: estimate_by_importance(idata, model, rng=rng),
+        "Draws from a density fitted to the posterior draws, equation (18.44) of Goodfellow et "
+        "al. (2016).",
+        POSTERIOR,
+    ),
+    "ais": _independent(annealed.ais, "Annealed importance sampling, Neal (2001)."),
+    "hais": _independent(
+        annealed.hais,
+        "Hamiltonian annealed importance sampling, Sohl-Dickstein & Culpepper (2011).",
+        by_default=False,  # AIS again, and slower here
+    ),
+    "linked_importance_sampling": _independent(
+        annealed.linked_importance_sampling, "Linked importance sampling, Neal (2005)."
+    ),
+    "thermodynamic_integration": _independent(
+        annealed.thermodynamic_integration,
+        "Thermodynamic integration with chains at each rung, Gelman & Meng (1998).",
+    ),
+    "smc": _independent(
+        annealed.smc, "Sequential Monte Carlo samplers, Del Moral, Doucet & Jasra (2006)."
+    ),
+    "reverse_ais": Estimator(
+        MODEL,
+        _reverse_ais,
+        "Annealing from posterior draws to the prior, an upper bound, Grosse et al. (2015).",
+        POSTERIOR,
+    ),
+    "sandwich": Estimator(
+        MODEL,
+        _sandwich,
+        "Both bounds of bidirectional Monte Carlo, Grosse et al. (2015).",
+        POSTERIOR,
+        by_default=False,
+    ),
 }
-"""Every estimator that takes a model, by name; a new one is one file and one line here."""
+"""The estimators that evaluate a model, by name. A new one is one file and one row here."""
+
+ALL_ESTIMATORS = ChainMap(MODEL_ESTIMATORS, ESTIMATORS)
+"""Every estimator by name, those that read a run first; a view of the two tables."""

@@ -11,7 +11,15 @@ from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import TemperingError
 
 GROUP = "cross_check"
+COLUMNS = (
+    *("log_z", "mcse", "bias_direction", "n_evaluations"),
+    *("seconds", "agrees", "draws", "verdict"),
+)
+"""Columns of the table, in order."""
 TEXT = ("bias_direction", "draws", "verdict")
+"""Those that hold text."""
+NUMBERS = ("log_z", "mcse", "n_evaluations", "seconds")
+"""Those that hold numbers."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,14 +30,15 @@ class CrossCheck:
     ----------
     table : DataFrame
         One row a method: ``log_z`` and ``mcse`` (nats); ``bias_direction``, "below" or "above"
-        for a bound; ``n_evaluations`` of the model's density, none for what reads the run;
+        for a bound; ``n_evaluations`` of the model's density, 0 for methods that read the run;
         ``seconds``; ``agrees`` with the reference method (missing where no error is stated);
-        ``draws``, whose draws it rests on ("run", "posterior", or its "own", which make it
-        independent of all others); ``verdict`` of its own.
+        ``draws``, the draws that it rests on: "run", "posterior", or "own" (independent of all
+        other methods); the method's ``verdict``.
     verdict : {"agree", "disagree", "unchecked"}
         "unchecked": fewer than two estimates state an error.
     words : str
-        Do they agree within their errors, do the bounds bracket, which to believe and why.
+        Whether they agree within their errors, whether the bounds hold log Z between them, which
+        method to believe and why.
     believe : str or None
         Method whose number to take.
     reference : str or None
@@ -77,12 +86,12 @@ class CrossCheck:
 def to_dataset(check: CrossCheck) -> xr.Dataset:
     """Return a cross-check as a Dataset with the dimension ``method``.
 
-    Texts by method are one JSON text in the attributes, which every file format keeps.
+    Text columns become one JSON string in the attributes, which every file format keeps.
     """
     table = check.table
     numbers = {
         name: ("method_index", table[name].to_numpy(dtype=float, na_value=np.nan))
-        for name in ("log_z", "mcse", "n_evaluations", "seconds")
+        for name in NUMBERS
     }
     agrees = table["agrees"].map({True: 1, False: 0}).astype(float).fillna(-1).to_numpy(dtype=int)
     data: dict[str, tuple] = numbers | {"agrees": ("method_index", agrees)}
@@ -107,7 +116,7 @@ def read_cross_check(idata: xr.DataTree) -> CrossCheck:
     Raises
     ------
     TemperingError
-        There is none.
+        If there is none.
     """
     if not isinstance(idata, xr.DataTree) or GROUP not in idata.children:
         raise TemperingError(
@@ -115,7 +124,7 @@ def read_cross_check(idata: xr.DataTree) -> CrossCheck:
         )
     data = idata[GROUP].to_dataset()
     attrs = data.attrs
-    columns = {name: data[name].values for name in ("log_z", "mcse", "n_evaluations", "seconds")}
+    columns = {name: data[name].values for name in NUMBERS}
     agrees = {1: True, 0: False}
     table = make_table(
         json.loads(attrs["methods"]),
@@ -135,12 +144,9 @@ def read_cross_check(idata: xr.DataTree) -> CrossCheck:
 
 
 def make_table(methods: list[str], columns: dict) -> pd.DataFrame:
-    """Return the table of a cross-check, with its columns in order and of the right types."""
-    order = (
-        "log_z", "mcse", "bias_direction", "n_evaluations", "seconds", "agrees", "draws", "verdict"
-    )  # fmt: skip
+    """Return the table of a cross-check, with ordered columns of the right types."""
     table = pd.DataFrame(
-        {name: columns[name] for name in order}, index=pd.Index(methods, name="method")
+        {name: columns[name] for name in COLUMNS}, index=pd.Index(methods, name="method")
     )
     whole = pd.array([pd.NA if np.isnan(n) else int(n) for n in table["n_evaluations"]], "Int64")
     table["n_evaluations"] = whole

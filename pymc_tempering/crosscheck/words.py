@@ -1,16 +1,17 @@
-"""What a cross-check found, in words: do they agree, which to believe, and why."""
+"""The result of a cross-check in words: whether the methods agree, which to believe, and why."""
 
 from collections.abc import Mapping, Sequence
 
-from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, Entry, Judgment, bounds, spread
+from pymc_tempering.crosscheck.judge import Entry, Judgment, bounds, spread
+from pymc_tempering.evidence.estimators import OWN, POSTERIOR
 from pymc_tempering.evidence.result import plus_minus
 
 CROSSED = 3.0
-"""Standard errors by which a lower bound must lie above an upper one to be said to."""
+"""Standard errors above the upper bound from which a lower bound is said to cross it."""
 
 
-def describe(entries: Sequence[Entry], found: Judgment, left_out: Mapping[str, str]) -> str:
-    """Say what a cross-check found, in a few sentences."""
+def put_in_words(entries: Sequence[Entry], found: Judgment, left_out: Mapping[str, str]) -> str:
+    """Describe the result of a cross-check in a few sentences."""
     by_name = {entry.method: entry for entry in entries}
     sentences = {"agree": _agree, "disagree": _disagree, "unchecked": _unchecked}[found.verdict](
         by_name, found
@@ -33,12 +34,12 @@ def _agree(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
         best = by_name[found.believe]
         sentences.append(
             f"Believe {best.method}, {_value(best)}: it states the smallest error, and the others "
-            "bear it out."
+            "confirm it."
         )
     if independent + min(shared, 1) < 2:
         sentences.append(
-            "But all of them use the same draws, so that they cannot tell what these draws missed: "
-            "add estimators with draws of their own (pass model=)."
+            "But all of them use the same draws, so they do not show what these draws missed: add "
+            "estimators with draws of their own (pass model=)."
         )
     elif all(entry.draws == POSTERIOR for entry in known if entry.draws != OWN):
         sentences.append("A mode that is missed by all of them would not show.")
@@ -94,7 +95,7 @@ def _unchecked(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
     only = by_name[found.believe]
     return [
         f"{only.method} alone states an error, {_value(only)}, and nothing confirms it: add "
-        "estimators (pass model=), or mend what their warnings say."
+        "estimators (pass model=), or do what their warnings say."
     ]
 
 
@@ -109,7 +110,7 @@ def _bounds(entries: Sequence[Entry]) -> list[str]:
         f"{plus_minus(gap, noise)} nats"
     )
     if gap < -CROSSED * noise:
-        return [f"The bounds bracket nothing, the lower one lies above the upper one: {found}."]
+        return [f"The bounds are crossed, the lower one lies above the upper one: {found}."]
     if gap < noise:
         return [f"The bounds meet within their errors: {found}."]
     return [f"The bounds bracket log Z between {found}."]
@@ -124,7 +125,7 @@ def _nats(difference: float) -> str:
 
 
 def _grouped(left_out: Mapping[str, str]) -> str:
-    """Names by reason, each reason once."""
+    """List the names of methods by reason, each reason once."""
     reasons = dict.fromkeys(left_out.values())
     return "; ".join(
         f"{', '.join(name for name, why in left_out.items() if why == reason)} ({reason})"

@@ -5,8 +5,9 @@ from pymc_tempering.evidence.agreement import homogeneity_pvalue
 from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import Bracket, backward, bracket, forward
 from pymc_tempering.evidence.compare import bayes_factor, compare
+from pymc_tempering.evidence.estimators import ESTIMATORS, Estimator
 from pymc_tempering.evidence.expectation import expectation
-from pymc_tempering.evidence.front import ESTIMATORS, Estimator, log_marginal_likelihood
+from pymc_tempering.evidence.front import log_marginal_likelihood
 from pymc_tempering.evidence.mbar import mbar
 from pymc_tempering.evidence.mbar_equations import mbar_log_z
 from pymc_tempering.evidence.overlap import overlap

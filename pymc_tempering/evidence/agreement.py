@@ -1,4 +1,4 @@
-"""Whether the chains of one run agree: a test of homogeneity, and alarms."""
+"""Whether the chains of one run agree: a test of homogeneity, and a search for equal chains."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ def homogeneity_pvalue(estimate: FloatArray, error: FloatArray, df: FloatArray) 
 def identical_chains(rb_weight: FloatArray) -> list[list[int]]:
     """Return the groups of chains whose sums of ``rb_weight`` (chain, draw, K) are equal.
 
-    Independent chains never agree to the last bit: equal ones ran with one seed or one state.
+    Independent chains never agree to the last bit. Equal ones had the same seed or state.
     """
     sums = rb_weight.sum(axis=1)
     _, inverse = np.unique(sums, axis=0, return_inverse=True)

@@ -1,6 +1,6 @@
-"""Conditions under which a tempering run is to be used with care, one sentence each.
+"""Warnings about a tempering run: what is wrong with it, and what to do.
 
-Every function takes arrays and returns a list of sentences that say what is wrong and what to do.
+Every function takes arrays and returns a list of sentences.
 """
 
 import numpy as np
@@ -17,9 +17,9 @@ MIN_ESS = 10.0
 MIN_CHAIN_TOURS = 5
 """Complete tours below which a chain is not compared with the others."""
 MAX_WEIGHT_EXCESS = 7.0
-"""Means above log(n) that the largest weight of n tours may be: e^-7 of the runs exceed it."""
+"""The largest of n tours may weigh log(n) + 7 means; a share of e^-7 of the runs exceeds this."""
 MIN_LONE_EXCESS, MIN_LONE_DRAWS = 2.0, 3
-"""Nats by which, and number of draws in which, one tour must surpass all others to be an alarm."""
+"""One tour is an alarm if it surpasses all others by 2 nats, in 3 draws."""
 MAX_REJECTION = 0.7
 """Rejection rate between neighboring rungs above which the ladder has a gap."""
 MAX_LOG_OCCUPANCY = 1.5
@@ -27,13 +27,13 @@ MAX_LOG_OCCUPANCY = 1.5
 
 
 def chain_alarms(stats: CycleStats, sound: BoolArray) -> list[str]:
-    """Say which chains hold non-finite or identical numbers (``sound`` marks the finite ones)."""
+    """Name chains with non-finite numbers (``sound`` marks the others), and identical chains."""
     messages = []
     if not sound.all():
         bad = _names("chain", np.flatnonzero(~sound).tolist())
         messages.append(
-            f"{bad} hold{'s' if (~sound).sum() == 1 else ''} non-finite Rao-Blackwell weights and "
-            "left the estimate, whose error is then unknown: look for NaN in the model's "
+            f"{bad} hold{'s' if (~sound).sum() == 1 else ''} non-finite Rao-Blackwell weights. "
+            "The estimate leaves them out and has no error: look for NaN in the model's "
             "log-likelihood and sample again."
         )
     where = np.flatnonzero(sound)
@@ -46,11 +46,11 @@ def chain_alarms(stats: CycleStats, sound: BoolArray) -> list[str]:
 
 
 def tour_warnings(n_tours: int, ess: float, round_trips: tuple[int, ...]) -> list[str]:
-    """Say whether tours are too few for an error, or in some chain for a comparison."""
+    """Warn of too few tours for an error, or in some chain for a comparison."""
     if n_tours < MIN_TOURS:
         more = f"about {np.ceil(2 * MIN_TOURS / n_tours):.0f} times as many" if n_tours else "more"
         return [
-            f"Only {n_tours} tours were completed where an error needs {MIN_TOURS}, so the mcse "
+            f"Only {n_tours} tours were completed and an error needs {MIN_TOURS}, so the mcse "
             f"is infinite: sample {more} draws, or look at diagnose() for what slows the chain."
         ]
     if ess < MIN_ESS:
@@ -71,10 +71,10 @@ def tour_warnings(n_tours: int, ess: float, round_trips: tuple[int, ...]) -> lis
 def lone_tour_warnings(
     top_weight: FloatArray, cold_log_ratio: FloatArray, tour_start: BoolArray
 ) -> list[str]:
-    """Say whether one tour alone holds far more weight, or far better draws, than all others.
+    """Warn if one tour alone holds far more weight, or far better draws, than all others.
 
-    That is what a first-order transition looks like: the tour that entered the region rarely
-    leaves it, and how rarely tours enter it cannot be told from one. Unfinished tours count.
+    A first-order transition looks like this: a tour that entered the region rarely leaves it, and
+    one tour does not show how rarely tours enter it. Unfinished tours count.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def lone_tour_warnings(
 
 
 def disagreement_warning(pvalue: float) -> str:
-    """Say that the chains disagree."""
+    """Warn that the chains disagree."""
     return (
         f"The chains disagree about log Z (p = {pvalue:.1g}), so the mcse is at least their "
         "scatter: some mode is found by some chains only; sample many more draws."
@@ -119,7 +119,7 @@ def disagreement_warning(pvalue: float) -> str:
 
 
 def occupancy_warnings(stats: CycleStats, tours: Tours) -> list[str]:
-    """Say whether the time spent at some rung is far from r, beyond what noise explains."""
+    """Warn if the time spent at a rung differs from r by far more than noise explains."""
     if len(tours.sums) < 2:
         return []
     length = tours.sums.sum(axis=1, keepdims=True)
@@ -141,7 +141,7 @@ def occupancy_warnings(stats: CycleStats, tours: Tours) -> list[str]:
 
 
 def ladder_warnings(stats: CycleStats) -> list[str]:
-    """Say whether two neighboring rungs are too far apart."""
+    """Warn if two neighboring rungs are too far apart."""
     rejection = neighbor_rejection(stats)
     known = np.nan_to_num(rejection, nan=0.0)
     worst = int(np.argmax(known))

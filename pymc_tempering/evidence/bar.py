@@ -26,12 +26,12 @@ from pymc_tempering.exceptions import SolverError
 class Step(NamedTuple):
     """log Z of one rung less that of the rung below, and what each iteration adds to it.
 
-    ``lower`` and ``upper`` are the effects of the iterations at the two rungs; ``overlap`` the
-    numbers at them that the estimate rests on, whose effective number is judged. Where the upper
-    rung's states are not used there are none of them.
+    ``lower`` and ``upper`` are the influences of the iterations at the two rungs. ``overlap`` are
+    their weights in the estimate, whose effective number must be large enough; None for the upper
+    rung if its states are not used.
     """
 
-    log_ratio: float
+    increment: float
     lower: FloatArray
     upper: FloatArray
     overlap: tuple[FloatArray, FloatArray | None]
@@ -65,7 +65,7 @@ def bar_step(lower: FloatArray, upper: FloatArray) -> Step:
     finite = np.concatenate([lower[np.isfinite(lower)], upper[np.isfinite(upper)]])
     if finite.size == 0:
         raise SolverError("all states of two neighboring rungs have zero likelihood")
-    # Beyond these points one side is certain to be the larger.
+    # Beyond these points one side is larger for certain.
     reach = np.log(lower.size + upper.size) + 50.0
     low, high = float(finite.min()) - reach, float(finite.max()) + reach
     try:
@@ -123,10 +123,10 @@ def bar(run: Run) -> Evidence:
     """Estimate log Z by Bennett's acceptance ratio between neighboring rungs, summed.
 
     Equation (17) of Carlson et al. (2016) with the optimal alpha (Bennett 1976; Meng & Wong
-    1996), for the states that were drawn at each rung; rungs that were never visited are bridged
-    over. The error is over tours, and takes in that the chain's time at a rung is random and that
-    neighboring ratios share states. Where fewer than 10 effective tours hold the overlap of two
-    rungs the error is infinite: Bennett's own formula would state a *smaller* one there.
+    1996), for the states that were drawn at each rung; rungs that were never visited are
+    skipped. The error is over tours. It includes that the time spent at a rung is random, and
+    that neighboring ratios share states. If the overlap of two rungs rests on fewer than 10
+    effective tours the error is infinite: Bennett's own formula would state a *smaller* one there.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def bar(run: Run) -> Evidence:
     Returns
     -------
     Evidence
-        Everything in nats. ``details`` has the smallest effective number of tours that an overlap
-        rests on.
+        Everything in nats. ``details`` has ``overlap_tours``, the smallest effective number of
+        tours that an overlap rests on.
 
     Raises
     ------
@@ -150,10 +150,10 @@ def stepping_stone(run: Run) -> Evidence:
     """Estimate log Z by stepping stones: each rung's states reach for the next rung.
 
     log Z = sum_k log mean of exp((beta_{k+1} - beta_k) log_ratio) over the states at rung k (Xie
-    et al. 2011). By Jensen's inequality it tends to lie below log Z, the more the farther the
-    rungs are apart. ``bias`` is that to second order, with the visits to a rung random as they are
-    here: half the squared relative error of the count less that of the sum, as in equation (15)
-    of Carlson et al. (2016). Error and refusals as in :func:`bar`.
+    et al. 2011). By Jensen's inequality it tends to lie below log Z, by more if the rungs are
+    farther apart. ``bias`` is this effect to second order, with a random number of visits to a
+    rung: half the squared relative error of the count minus that of the sum, as in equation (15)
+    of Carlson et al. (2016). The error is infinite where that of :func:`bar` is.
 
     Parameters
     ----------
@@ -175,24 +175,26 @@ def stepping_stone(run: Run) -> Evidence:
             return ""
         return "below" if bias < 0.0 else "above"
 
-    return _stepwise("stepping_stone", run, stone_step, direction)
+    return _stepwise("stepping_stone", run, stone_step, states_bias=True, direction=direction)
 
 
 def _stepwise(
     method: str,
     run: Run,
     step: Callable[[FloatArray, FloatArray], Step],
+    *,
+    states_bias: bool = False,
     direction: Callable[[float, float], str] = lambda bias, mcse: "",
 ) -> Evidence:
     """Sum the steps between neighboring rungs that were visited."""
-    betas, trace, pieces = run.stats.beta, run.trace, run.pieces
+    betas, trace = run.stats.beta, run.trace
     order = np.argsort(trace.rung, kind="stable")
     bounds = np.searchsorted(trace.rung[order], np.arange(betas.size + 1))
+    by_rung = [order[slice(*ends)] for ends in pairwise(bounds)]
 
     def fit(part: BoolArray) -> PartFit:
         inside = part[run.piece]
-        rungs = [order[slice(*ends)] for ends in pairwise(bounds)]
-        rungs = [where[inside[where]] for where in rungs]
+        rungs = [where[inside[where]] for where in by_rung]
         sizes = np.array([where.size for where in rungs], dtype=float)
         curve, effects = np.full(betas.size, np.nan), np.full((part.sum(), betas.size), np.nan)
         visited = np.flatnonzero(sizes)
@@ -205,29 +207,37 @@ def _stepwise(
             width, below, above = betas[high] - betas[low], rungs[low], rungs[high]
             found = step(width * trace.log_ratio[below], width * trace.log_ratio[above])
             effect = run.sum_pieces(found.lower, below) + run.sum_pieces(found.upper, above)
-            curve[high] = curve[low] + found.log_ratio
+            curve[high] = curve[low] + found.increment
             effects[:, high] = effects[:, low] + effect[part]
-            sides = [(below, found.overlap[0]), (above, found.overlap[1]), (below, None)]
-            held = [_held(run, where, weight, part) for where, weight in sides]
-            bias += 0.5 / held[2] - 0.5 / held[0]
-            weakest = min(held[:2]) if found.overlap[1] is not None else held[0]
-            if weakest < least:
-                least, where_least = weakest, (low, high)
-        alarms = () if least >= MIN_ESS else (_gap_alarm(*where_least, least),)
-        if method == "bar":
-            bias = np.nan
-        return PartFit(curve, effects, bias, alarms, notes, {"overlap_tours": least})
+            held = _effective(run, below, found.overlap[0], part)
+            bias += 0.5 / _effective(run, below, None, part) - 0.5 / held
+            if found.overlap[1] is not None:
+                held = min(held, _effective(run, above, found.overlap[1], part))
+            if held < least:
+                least, where_least = held, (low, high)
+        alarms = () if least >= MIN_ESS else (_overlap_alarm(*where_least, least),)
+        details = {"overlap_tours": least}
+        return PartFit(
+            curve,
+            effects,
+            bias=bias if states_bias else np.nan,
+            alarms=alarms,
+            notes=notes,
+            details=details,
+        )
 
-    return fit_run(method, run.stats, pieces, fit, bias_direction=direction)
+    return fit_run(method, run.stats, run.pieces, fit, bias_direction=direction)
 
 
-def _held(run: Run, where: NDArray[np.intp], weight: FloatArray | None, part: BoolArray) -> float:
-    """Return the effective number of tours that hold the weight of some iterations (default 1)."""
+def _effective(
+    run: Run, where: NDArray[np.intp], weight: FloatArray | None, part: BoolArray
+) -> float:
+    """Return the effective number of tours among some iterations, each of weight 1 by default."""
     sums = run.sum_pieces(np.ones(where.size) if weight is None else weight, where)
     return float(kish(sum_by(run.pieces.tour[part], sums[part])))
 
 
-def _gap_alarm(low: int, high: int, tours: float) -> str:
+def _overlap_alarm(low: int, high: int, tours: float) -> str:
     return (
         f"The overlap of rungs {low} and {high} rests on {tours:.1f} effective tours and an error "
         f"needs {MIN_ESS:.0f}, so the mcse is infinite: sample with more rungs between them, or "

@@ -1,34 +1,28 @@
 """A bracket of log Z from the run itself: unbiased for Z from below, for 1/Z from above.
 
-Both are equation (11) of Carlson, Stinson, Pakman & Paninski (2016), with a denominator that is
-fixed before the run and not estimated by it; the pair is in the spirit of Grosse, Ghahramani &
-Adams (2015), "Sandwiching the marginal likelihood using bidirectional Monte Carlo".
+Both are equation (11) of Carlson, Stinson, Pakman & Paninski (2016) with a denominator that is
+fixed before the run, not estimated from it. A pair of bounds from one run follows the idea of
+Grosse, Ghahramani & Adams (2015), "Sandwiching the marginal likelihood using bidirectional Monte
+Carlo".
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.evidence import alarms as checks
-from pymc_tempering.evidence.fit_run import (
-    PartFit,
-    conclude,
-    cycle_pieces,
-    finite_chains,
-    fit_run,
-    run_alarms,
-    tours_of,
-)
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.pieces import cycle_pieces, finite_chains
 from pymc_tempering.evidence.result import Evidence, plus_minus
 from pymc_tempering.evidence.standard_errors import kish
-from pymc_tempering.evidence.trace import Run, read_run, rung_weights
+from pymc_tempering.evidence.trace import Run, read_run, rung_probabilities
 from pymc_tempering.exceptions import TemperingWarning
 
 SHARE_OF_OTHERS = 0.5
-"""Visits of a chain to beta = 0 that are counted, as share of the fewest of the other chains."""
+"""Visits of a chain to beta = 0 that are counted, as a share of the fewest of any other chain."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,92 +49,111 @@ class Bracket:
 
 
 def forward(run: Run, *, reference_visits: int | None = None) -> Evidence:
-    """Estimate log Z from below: the inverse of what it returns is no more than Z on average.
+    """Estimate log Z from below: the estimate of Z is unbiased.
 
-    Every visit to beta = 0 draws afresh from the reference, so that what happens from one visit to
-    the next (for a nonreversible move: to the next but one, since arrivals and departures
-    alternate) is independent of all before. Such an excursion visits rung 0 exactly once (twice),
-    so by Kac's formula the mean of sum q(beta_K | x) over n of them, n fixed, is
+    Every visit to beta = 0 draws afresh from the reference. So an excursion, from one visit to the
+    next, is independent of the past. (With a nonreversible move it goes to the next visit but one,
+    since arrivals and departures alternate.) An excursion visits rung 0 exactly once (twice). By
+    Kac's formula the mean of sum q(beta_K | x) over n of them, n fixed, is
     q(beta_K) / q(beta_1) = r_K Z / (r_1 Z-hat_K) *exactly*. So
 
         Z_fwd = (Z-hat_K r_1 / r_K) (1 / n) sum over n visits to rung 0 of sum q(beta_K | x)
 
-    has E[Z_fwd] = Z at any length of the run, whatever the kernels and wherever the chain came
-    from, and by Jensen's inequality E[log Z_fwd] <= log Z. RTS has the random sum of
-    q(beta_1 | x) in the place of n.
+    has E[Z_fwd] = Z for a run of any length, any kernels and any start, and by Jensen's inequality
+    E[log Z_fwd] <= log Z. RTS has the random sum of q(beta_1 | x) in place of n.
 
     The condition is that n does not depend on the chain itself. So by default each chain counts
     half of the fewest visits that any *other* chain made, and chains are averaged with equal
-    weights. A chain with fewer than that counts what it has, and a warning says so. A number of
-    *tours* would not do: the sums over tours have no known mean, only their ratio is known.
+    weights. A chain with fewer visits counts all of them, and a warning says so. A fixed number of
+    *tours* does not work: the mean of their sums is not known, only the ratio of two means.
 
     Parameters
     ----------
     run : Run
     reference_visits : int, optional
-        Visits to rung 0 of each chain to count, set before looking at the run; made even.
+        Number of visits to rung 0 of each chain to count, rounded down to an even number. Choose it
+        before you look at the run.
 
     Returns
     -------
     Evidence
-        Method "forward", everything in nats; its error is over excursions.
+        Method "forward", everything in nats. Its error is over excursions.
+
+    Raises
+    ------
+    ValueError
+        If ``reference_visits`` is less than 2.
     """
-    stats, trace = run.stats, run.trace
-    sound = finite_chains(stats)
-    tours = tours_of(stats, sound)
-    chains = np.flatnonzero(sound)
-    starts = [_reference_visits(run, int(chain)) for chain in chains]
-    available = np.array([2 * ((len(s) - 1) // 2) if len(s) else 0 for s in starts])
+    stats, pieces = run.stats, run.pieces
+    chains = np.flatnonzero(finite_chains(stats))
+    visits = [_reference_visits(run, int(chain)) for chain in chains]
+    available = np.array([2 * ((len(v) - 1) // 2) if len(v) else 0 for v in visits])
     wanted = np.array([_wanted(available, c, reference_visits) for c in range(len(chains))])
     counted = np.minimum(available, wanted).astype(int)
-    shift = _shift(stats)
-    value, error, ess = np.zeros(len(chains)), np.full(len(chains), np.inf), 0.0
-    for c, (visits, n) in enumerate(zip(starts, counted, strict=True)):
-        if n < 2:
-            value[c] = np.nan
-            continue
-        inside = slice(visits[0], visits[n])
-        cold = rung_weights(stats, trace.log_ratio[inside])[:, -1]
-        pairs = np.add.reduceat(cold, visits[:n:2] - visits[0])
-        value[c] = pairs.mean() / 2.0
-        if len(pairs) > 1:
-            error[c] = pairs.std(ddof=1) / np.sqrt(len(pairs)) / 2.0
-        ess += float(kish(pairs))
-    mean = float(value.mean()) if value.size else np.nan
-    mcse = float(np.sqrt(np.sum(error**2)) / max(value.size, 1) / mean) if mean > 0.0 else np.inf
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_z, by_chain = shift + np.log(mean), shift + np.log(value)
-        chain_error = error / value
-    alarms = run_alarms(stats, sound, tours)
-    if ess < checks.MIN_ESS:
-        alarms.append(
-            f"Of all excursions from beta = 0 an effective number of {ess:.1f} came to beta = 1, "
-            f"where an error needs {checks.MIN_ESS:.0f}: sample more draws."
+    found = [_excursions(run, v, n) for v, n in zip(visits, counted, strict=True)]
+    value, error, ess = np.array(found).reshape(-1, 3).T
+
+    def fit(part: BoolArray) -> PartFit:
+        own = np.isin(chains, pieces.chain[part])
+        mean = float(value[own].mean())
+        mcse = float(np.sqrt(np.sum(error[own] ** 2)) / own.sum() / mean) if mean > 0.0 else np.inf
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_z = _shift(stats) + float(np.log(mean))
+        return PartFit(_ends(stats, log_z), error=_ends(stats, mcse, np.inf), bias=-0.5 * mcse**2)
+
+    whole = None
+    if chains.size:
+        short = (counted < wanted) | ((len(chains) == 1) & (reference_visits is None))
+        whole = replace(
+            fit(pieces.used),
+            alarms=_excursion_alarms(sum(ess.tolist())),
+            notes=_visit_notes(chains[short]),
+            details={"reference_visits": float(counted.sum())},
         )
-    short = chains[(counted < wanted) | ((len(chains) == 1) & (reference_visits is None))]
-    notes = checks.occupancy_warnings(stats, tours) + checks.ladder_warnings(stats)
-    if short.size:
-        notes.append(
-            f"Chain {', '.join(str(c) for c in short)} made fewer visits to beta = 0 than were to "
-            "be counted, or there is no other chain to set their number, so that E[Z] = Z holds "
-            "only about: give reference_visits a smaller number, or sample more draws or chains."
-        )
-    ends = np.full((len(chains), stats.beta.size), np.nan)
-    ends[:, 0], ends[:, -1] = 0.0, by_chain
-    return conclude(
-        "forward", stats.beta, sound, tours,
-        curve=_ends(stats, log_z), mcse=_ends(stats, mcse, np.inf),
-        chain_curve=ends, chain_error=np.nan_to_num(chain_error, nan=np.inf),
-        halves=(np.nan, np.nan), alarms=alarms, notes=notes,
-        bias=-0.5 * mcse**2, bias_direction="below",
-        details={"reference_visits": float(counted.sum())},
+    return fit_run(
+        "forward", stats, pieces, fit, whole=whole, by_halves=False,
+        bias_direction=lambda bias, mcse: "below",
     )  # fmt: skip
 
 
-def backward(stats: CycleStats) -> Evidence:
-    """Estimate log Z from above: the mean of its inverse is 1/Z.
+def _excursions(run: Run, visits: np.ndarray, n: int) -> tuple[float, float, float]:
+    """Return the mean of q(beta_K | x) over n excursions of a chain, its error, and their ESS."""
+    if n < 2:
+        return np.nan, np.inf, 0.0
+    inside = slice(visits[0], visits[n])
+    cold = rung_probabilities(run.stats, run.trace.log_ratio[inside])[:, -1]
+    pairs = np.add.reduceat(cold, visits[:n:2] - visits[0])
+    error = np.inf
+    if len(pairs) > 1:
+        error = float(pairs.std(ddof=1) / np.sqrt(len(pairs)) / 2.0)
+    return float(pairs.mean() / 2.0), error, float(kish(pairs))
 
-    A cycle visits beta = 1 exactly once, at its end. If the chain watched at beta = 1 is
+
+def _excursion_alarms(ess: float) -> tuple[str, ...]:
+    """Warn if too few excursions came to beta = 1."""
+    if ess >= checks.MIN_ESS:
+        return ()
+    return (
+        f"Of all excursions from beta = 0 an effective number of {ess:.1f} came to beta = 1, "
+        f"where an error needs {checks.MIN_ESS:.0f}: sample more draws.",
+    )
+
+
+def _visit_notes(short: np.ndarray) -> tuple[str, ...]:
+    """Warn of chains that count fewer visits than they should, or that set their own number."""
+    if short.size == 0:
+        return ()
+    return (
+        f"Chain {', '.join(str(c) for c in short)} made fewer visits to beta = 0 than were to "
+        "be counted, or there is no other chain to set their number, so E[Z] = Z holds only "
+        "approximately: give a smaller reference_visits, or sample more draws or chains.",
+    )
+
+
+def backward(stats: CycleStats) -> Evidence:
+    """Estimate log Z from above: the estimate of 1/Z is unbiased.
+
+    A cycle visits beta = 1 exactly once, at its end. If the chain of the states at beta = 1 is
     stationary, Kac's formula gives the mean of sum q(beta_1 | x) over a cycle as
     q(beta_1) / q(beta_K) = r_1 Z-hat_K / (r_K Z) exactly. So over N cycles, N fixed,
 
@@ -148,10 +161,10 @@ def backward(stats: CycleStats) -> Evidence:
 
     has E[1 / Z_bwd] = 1 / Z, and by Jensen's inequality E[log Z_bwd] >= log Z.
 
-    The number of draws is fixed before a run, unless it has a ``target_mcse``. What the upper
-    bound rests on is that the *first* recorded draw of each chain is a draw from the posterior:
-    true to any accuracy after draws that are thrown away (``tune``), and without them up to an
-    error of order 1 / draws. Modes that no draw has met are missed by this side, not by the other.
+    The number of draws is fixed before a run, unless it has a ``target_mcse``. The upper bound
+    assumes that the *first* recorded draw of each chain comes from the posterior. That holds to any
+    accuracy if enough draws are thrown away before (``tune``), and otherwise up to an error of
+    order 1 / draws. A mode that no draw visited is missing from this side, not from the other.
 
     Parameters
     ----------
@@ -181,11 +194,11 @@ def backward(stats: CycleStats) -> Evidence:
 def bracket(idata: xr.DataTree, *, reference_visits: int | None = None) -> Bracket:
     """Return a lower and an upper estimate of log Z from one run.
 
-    The lower one is the log of an unbiased estimate of Z, at any length of the run. The upper one
-    is minus the log of an unbiased estimate of 1/Z, if the first recorded draw of each chain is a
-    draw from the posterior. By Jensen's inequality log Z lies between their expectations; a
-    single pair can miss it by its errors. Where the two are far apart, the run is too short for
-    any estimate from it.
+    The lower one is the log of an unbiased estimate of Z, for a run of any length. The upper one is
+    minus the log of an unbiased estimate of 1/Z, if the first recorded draw of each chain is a draw
+    from the posterior. By Jensen's inequality log Z lies between their expectations. A single pair
+    can miss it because of its errors. If the two are far apart, the run is too short for any
+    estimate.
 
     Parameters
     ----------
@@ -193,8 +206,8 @@ def bracket(idata: xr.DataTree, *, reference_visits: int | None = None) -> Brack
         A run of :func:`pymc_tempering.sample` with ``keep="log_ratio"``, its default, and a fixed
         number of draws.
     reference_visits : int, optional
-        Visits to beta = 0 of each chain that the lower estimate counts, set before looking at the
-        run. By default half of the fewest of the other chains.
+        Visits to beta = 0 of each chain that the lower estimate counts. Choose it before you look
+        at the run. By default half of the fewest visits of any other chain.
 
     Returns
     -------
@@ -213,12 +226,12 @@ def bracket(idata: xr.DataTree, *, reference_visits: int | None = None) -> Brack
     Warns
     -----
     TemperingWarning
-        Once for each warning of the two.
+        Once for each warning of the two estimates.
 
     Notes
     -----
     :func:`pymc_tempering.evidence.forward` and :func:`pymc_tempering.evidence.backward` derive
-    both from equation (11) of Carlson et al. (2016), and say exactly what is unbiased when.
+    both from equation (11) of Carlson et al. (2016), and state the conditions exactly.
 
     Examples
     --------
@@ -242,21 +255,21 @@ def _shift(stats: CycleStats) -> float:
 
 
 def _ends(stats: CycleStats, value: float, between: float = float("nan")) -> FloatArray:
-    """Return a curve that is known at the two ends alone."""
+    """Return a curve that is known at its two ends only."""
     curve = np.full(stats.beta.size, between)
     curve[0], curve[-1] = 0.0, value
     return curve
 
 
 def _reference_visits(run: Run, chain: int) -> np.ndarray:
-    """Return the places of a chain's visits to rung 0 in the flat trace."""
+    """Return the positions of a chain's visits to rung 0 in the flat trace."""
     n = run.stats.n_draws
     begin, end = np.searchsorted(run.trace.cycle, [chain * n, (chain + 1) * n])
     return np.asarray(begin + np.flatnonzero(run.trace.rung[begin:end] == 0))
 
 
 def _wanted(available: np.ndarray, chain: int, asked: int | None) -> int:
-    """Return the number of visits that a chain is to count; even, and not its own choice."""
+    """Return the number of visits that a chain is to count: even, and set by other chains."""
     if asked is not None:
         if asked < 2:
             raise ValueError(f"reference_visits must be at least 2, got {asked}")

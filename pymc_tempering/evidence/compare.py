@@ -8,8 +8,8 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.front import estimate
-from pymc_tempering.evidence.result import BayesFactor, Evidence, tell
+from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.result import BayesFactor, Evidence, emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
 
 _CATEGORIES = (
@@ -33,7 +33,7 @@ def bayes_factor(
     a, b : DataTree or Evidence
         Tempering runs of the two models, or their evidence.
     check_data : bool, default True
-        Refuse DataTrees whose observed data differ. An ``Evidence`` holds no data to check.
+        Raise an error if the observed data of DataTrees differ. An ``Evidence`` holds no data.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def bayes_factor(
     Warns
     -----
     TemperingWarning
-        What the estimates of DataTrees warn about.
+        For each warning of an estimate from a DataTree.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def compare(
 ) -> pd.DataFrame:
     """Compare models by evidence and posterior model probability.
 
-    p(M_i | y) is proportional to prior_i Z_i. Its error is to first order, by the delta method:
+    p(M_i | y) is proportional to prior_i Z_i. Its error is that of the delta method:
     var p_i = p_i^2 sum_j (1[i = j] - p_j)^2 mcse_j^2.
 
     Parameters
@@ -91,14 +91,14 @@ def compare(
     prior : mapping of str to float, optional
         Prior probability of each model; they are normalized. Uniform by default.
     check_data : bool, default True
-        Refuse DataTrees whose observed data differ. An ``Evidence`` holds no data to check.
+        Raise an error if the observed data of DataTrees differ. An ``Evidence`` holds no data.
 
     Returns
     -------
     DataFrame
         One row a model, highest ``log_z`` first, with columns ``log_z``, ``mcse`` (nats),
         ``prior``, ``probability``, ``p_mcse``, ``log_bf`` (against the first row, nats),
-        ``n_tours`` and ``verdict``. Every ``p_mcse`` is infinite where some ``mcse`` is.
+        ``n_tours`` and ``verdict``. If any ``mcse`` is infinite, every ``p_mcse`` is.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def compare(
     Warns
     -----
     TemperingWarning
-        What the estimates of DataTrees warn about, with the name of the model.
+        For each warning of an estimate from a DataTree, with the name of the model.
 
     Examples
     --------
@@ -150,8 +150,8 @@ def compare(
 def _evidence(model: xr.DataTree | Evidence, name: str) -> Evidence:
     if isinstance(model, Evidence):
         return model
-    evidence = estimate(model)
-    return tell(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel=4)
+    evidence = estimate_quietly(model)
+    return emit_warnings(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel=4)
 
 
 def _words(log_bf: float, interval: tuple[float, float]) -> str:
@@ -219,7 +219,7 @@ def _observed(tree: xr.DataTree) -> dict[str, np.ndarray]:
 
 
 def _unmatched(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> list[str]:
-    """Return the variables of either that no variable of the other equals, by name if possible."""
+    """Return the variables of one that equal no variable of the other, by name if possible."""
     rest = dict(b)
     odd = []
     for name, values in sorted(a.items(), key=lambda item: item[0] not in b):
@@ -238,6 +238,6 @@ def _same(a: ArrayLike, b: ArrayLike) -> bool:
         return False
     if not (np.issubdtype(a.dtype, np.number) and np.issubdtype(b.dtype, np.number)):
         return bool(np.array_equal(a, b))
-    # Data standardized twice agree up to rounding, relative to their scale.
+    # Data that are standardized twice agree up to rounding, relative to their scale.
     scale = np.max(np.abs(a[np.isfinite(a)]), initial=0.0)
     return bool(np.allclose(a, b, rtol=0.0, atol=1e-9 * scale, equal_nan=True))

@@ -1,4 +1,4 @@
-"""Read tempering statistics out of a DataTree, and convert PyMC's form of them to a tidy one."""
+"""Read tempering statistics from a DataTree, and give its per-rung arrays a rung dimension."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -72,10 +72,10 @@ def read_cycles(idata: xr.DataTree) -> CycleStats:
 
 
 def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
-    """Read every iteration of the recorded cycles, with the statistics that they add up to.
+    """Read every iteration of the recorded cycles, and the statistics of the cycles.
 
-    Iterations of tuning draws that stand in ``warmup_sample_stats``, and those after the last
-    recorded draw, are left out.
+    Iterations of tuning draws (in ``warmup_sample_stats``) and those after the last recorded draw
+    are left out.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
     Raises
     ------
     NotTemperedError
-        If there is no trace, or it is not that of the draws (a part of them was selected).
+        If there is no trace, or it does not belong to the draws (some of them were selected).
     LadderError
         As in :func:`read_cycles`.
     """
@@ -117,7 +117,7 @@ def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
 def _cycles_of_trace(
     stats: CycleStats, chain: int, log_ratio: FloatArray, rung: np.ndarray, skip: int
 ) -> tuple[np.ndarray, ...]:
-    """Cut the trace of one chain into the recorded cycles and check that they are those."""
+    """Cut the trace of one chain into cycles, and check that they are the recorded ones."""
     top, n = stats.beta.size - 1, stats.n_draws
     ends = np.flatnonzero(rung == top) + 1
     begin = int(ends[skip - 1]) if skip and ends.size >= skip else 0
@@ -139,7 +139,7 @@ def _cycles_of_trace(
 
 
 def read_check(idata: xr.DataTree) -> tuple[ColdDraws, FreshTours] | None:
-    """Read the draws of a fitted leg and the summary of its check; None without a check."""
+    """Read the draws of a fitted leg and the fresh tours that check it; None without a check."""
     stats = _stats_group(idata)
     if any(name not in stats for name in ("component", *FRESH_SCALARS, *FRESH_VECTORS)):
         return None
@@ -166,8 +166,8 @@ def convert(idata: xr.DataTree) -> xr.DataTree:
     """Give the per-rung statistics a ``rung`` dimension, and add the ``tempering`` group.
 
     PyMC names the dimension of each vector statistic ``<stat>_dim_0``. All become ``rung``, with
-    index coordinate ``rung`` = 0..K-1 and coordinate ``beta`` along it, which takes the place of
-    the statistic ``beta`` (it is the same for every draw).
+    index coordinate ``rung`` = 0..K-1. A coordinate ``beta`` along it replaces the statistic
+    ``beta``, which is the same for every draw.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def _ordered(values: xr.DataArray, *, vector: bool) -> xr.DataArray:
 
 
 def _ladder(values: xr.DataArray) -> FloatArray:
-    """Read what must be the same for every draw, whether it is stored once or for each."""
+    """Read a vector that is the same for every draw, stored once or for each draw."""
     rest = [dim for dim in values.dims if dim not in ("chain", "draw")]
     if len(rest) != 1:
         raise NotTemperedError(f"sample_stats['{values.name}'] has dimensions {values.dims}")

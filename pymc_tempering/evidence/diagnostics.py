@@ -1,4 +1,4 @@
-"""Diagnose a tempering run: one table by rung, and one line that says what is wrong with it."""
+"""Diagnose a tempering run: a table by rung, and one line that says what is wrong."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence import rungs
 from pymc_tempering.evidence.alarms import MAX_REJECTION
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.front import estimate
+from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, plus_minus
 
 MAX_AUTOCORRELATION = 0.9
-"""Autocorrelation of log_ratio across one exploration above which the kernel is called bad."""
+"""Largest autocorrelation of log_ratio across one exploration of a good kernel."""
 MIN_VISITS = 20
-"""Visits below which a rung's autocorrelation and rejection are too noisy for a verdict."""
+"""Fewest visits with which the autocorrelation and rejection at a rung enter the verdict."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -28,7 +28,7 @@ class Diagnosis:
     table : DataFrame
         One row a rung: ``beta``; ``occupancy``, the Rao-Blackwellized share of iterations, and
         its ``target`` r; ``visits``; ``rejection`` of the move between the rung and the next (NaN
-        at the last one), out of the less occupied of the two; ``acceptance`` of the kernel;
+        at the last one), from the less occupied of the two; ``acceptance`` of the kernel;
         ``autocorrelation`` of log_ratio across one exploration; ``barrier``, the cumulative sum
         of rejection rates.
     barrier : float
@@ -77,9 +77,9 @@ class Diagnosis:
 def diagnose(idata: xr.DataTree) -> Diagnosis:
     """Diagnose a tempering run from its statistics.
 
-    The verdict tells three kinds of trouble apart. A bad *kernel* hardly moves log_ratio in one
+    The verdict distinguishes three causes of trouble. A bad *kernel* hardly moves log_ratio in one
     exploration (autocorrelation above 0.9), and more rungs do not help. A bad *ladder* has
-    neighbors that are too far apart (rejection above 0.7). Else there may be too few *tours*.
+    neighbors that are too far apart (rejection above 0.7). Otherwise there may be too few *tours*.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
     'ok:'
     """
     stats = read_cycles(idata)
-    evidence = estimate(idata)
+    evidence = estimate_quietly(idata)
     table = rung_table(stats)
     return Diagnosis(
         table=table,

@@ -1,4 +1,4 @@
-"""Posterior expectations from the states of all rungs, weighted by how cold each could be."""
+"""Posterior expectations from the states of all rungs, weighted by q(beta = 1 | x)."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -8,10 +8,10 @@ import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.alarms import MIN_ESS
-from pymc_tempering.evidence.fit_run import PartFit, errors
-from pymc_tempering.evidence.front import estimate
+from pymc_tempering.evidence.fit_run import errors
+from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.standard_errors import kish, sum_by
-from pymc_tempering.evidence.trace import Run, read_run, rung_weights
+from pymc_tempering.evidence.trace import Run, read_run, rung_probabilities
 from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
 
 METRICS = ("mean", "sd", "mcse", "ess")
@@ -27,9 +27,9 @@ def expectation(
 ) -> xr.Dataset:
     """Estimate posterior expectations from the states of all rungs.
 
-    E[h] = sum_i w_i h(x_i) / sum_i w_i over all iterations, with w_i = q(beta_K | x_i): each state
-    counts by the probability that it could have been one at beta = 1 (Geyer & Thompson 1995;
-    Carlson et al. 2016, section 2.1).
+    E[h] = sum_i w_i h(x_i) / sum_i w_i over all iterations, with w_i = q(beta_K | x_i), the
+    probability of beta = 1 given the state (Geyer & Thompson 1995; Carlson et al. 2016, section
+    2.1).
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def expectation(
     Warns
     -----
     TemperingWarning
-        What the evidence of the run warns about, since it concerns the states as well. Where it
-        states no error (too few tours, an alarm) the mcse is infinite here, too.
+        For each warning of the run's evidence, which concerns the states as well. Where that has
+        no error (too few tours, an alarm) the mcse is infinite here, too.
 
     Examples
     --------
@@ -85,11 +85,11 @@ def expectation(
     states = idata["tempering_states"].to_dataset()
     place, keep = _places(run, states["iteration"].transpose("chain", "state").values)
     probability = states["keep_probability"].transpose("chain", "state").values[keep]
-    weight = rung_weights(run.stats, run.trace.log_ratio[place])[:, -1] / probability
+    weight = rung_probabilities(run.stats, run.trace.log_ratio[place])[:, -1] / probability
     draws = states.drop_vars(["iteration", "keep_probability"])
     values = _values(draws, functions, var_names)
 
-    evidence = estimate(idata)
+    evidence = estimate_quietly(idata)
     sentences = list(evidence.warnings)
     piece = run.piece[place]
     tours = sum_by(run.pieces.tour, run.sum_table(weight[:, None], piece))
@@ -102,10 +102,8 @@ def expectation(
     result = {}
     for name, value in values.items():
         ordered = value.transpose("chain", "state", ...)
-        table = np.asarray(ordered.values, dtype=float)[keep]
-        if not np.isfinite(table).all():
-            raise ValueError(f"{name!r} is not finite at {int(np.sum(~np.isfinite(table)))} states")
-        numbers = _weighted(run, weight, table.reshape(len(table), -1), piece)
+        table = _finite_table(name, ordered, keep)
+        numbers = _weighted(run, weight, table, piece)
         if not known:
             numbers[2], numbers[3] = np.inf, 0.0
         rest = ordered.isel(chain=0, state=0, drop=True)
@@ -123,10 +121,10 @@ def expectation(
 
 
 def _places(run: Run, iteration: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the states' places in the flat trace (n,), and a mask of them (chain, state).
+    """Return the positions of the states in the flat trace (n,), and a mask of them (chain, state).
 
-    Left out are the padding, states of iterations that no recorded cycle holds, and those of the
-    first ascent of a fresh chain, as in all estimators.
+    The mask leaves out padding, states outside the recorded cycles, and those of the first ascent
+    of a fresh chain, which no estimator counts.
     """
     n_chains, n_draws = run.stats.n_chains, run.stats.n_draws
     if len(iteration) != n_chains:
@@ -173,6 +171,14 @@ def _values(
     return values
 
 
+def _finite_table(name: str, ordered: xr.DataArray, keep: np.ndarray) -> FloatArray:
+    """Return the values at the kept states, shape (n, M)."""
+    table = np.asarray(ordered.values, dtype=float)[keep]
+    if not np.isfinite(table).all():
+        raise ValueError(f"{name!r} is not finite at {int(np.sum(~np.isfinite(table)))} states")
+    return table.reshape(len(table), -1)
+
+
 def _weighted(run: Run, weight: FloatArray, table: FloatArray, piece: np.ndarray) -> FloatArray:
     """Return mean, sd, mcse and ess of the columns of a table (n, M), shape (4, M)."""
     share = weight / weight.sum()
@@ -181,7 +187,7 @@ def _weighted(run: Run, weight: FloatArray, table: FloatArray, piece: np.ndarray
     sd = np.sqrt(share @ off**2)
     part = run.pieces.counted
     effects = run.sum_table(share[:, None] * off, piece)[part]
-    mcse = errors(PartFit(mean, effects), run.pieces, part, run.stats.n_draws)
+    mcse = errors(effects, run.pieces, part)
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = np.where(mcse > 0.0, (sd / mcse) ** 2, np.inf)
     return np.stack([mean, sd, mcse, ess])

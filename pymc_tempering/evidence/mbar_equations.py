@@ -15,20 +15,20 @@ from pymc_tempering.evidence.trace import chunks, softmax_rows, tilt
 from pymc_tempering.exceptions import SolverError
 
 PYMBAR_NUMBERS = 500_000
-"""States times rungs that pymbar gets. Of longer runs it solves the equations of a part, and Newton
-steps from there solve those of all states, in time linear in the states and in little memory."""
+"""Most states times rungs that pymbar gets. In longer runs it solves the equations for a part of
+the states. Newton steps from there solve them for all, in linear time and little memory."""
 
 MIN_STATES = 20
-"""States of a rung, on average, that pymbar gets at least."""
+"""Fewest states per rung, on average, that pymbar gets."""
 
 MAX_NUMBERS = 3e8
-"""States times rungs above which MBAR is refused: its tables would take more than about 10 GB."""
+"""States times rungs above which MBAR raises an error: its tables would exceed about 10 GB."""
 
 MAX_ITERATIONS = 500
-"""Steps of each of the methods that pymbar tries in turn."""
+"""Largest number of steps of each solver that pymbar tries."""
 
 MAX_RESIDUAL = 1e-6
-"""Error of the self-consistent equations, as share of a rung's states, that is passed on."""
+"""Largest error of the self-consistent equations, as a share of a rung's states, of a solution."""
 
 
 def mbar_log_z(
@@ -54,7 +54,7 @@ def mbar_log_z(
     log_z : ndarray, shape (K,)
         In nats; 0 at the first rung.
     pymbar_mcse : float
-        pymbar's own error of the last, which takes the states for independent (nats).
+        pymbar's error of the last one (nats). It assumes independent states.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def mbar_log_z(
     ImportError
         Without pymbar.
     ValueError
-        If states times rungs are too many for the memory.
+        If the tables would not fit into memory.
     """
     if log_ratio.size * betas.size > MAX_NUMBERS:
         raise ValueError(
@@ -81,9 +81,13 @@ def mbar_log_z(
     try:
         with _quiet():
             solved = MBAR(
-                energy, counts.astype(int), initial_f_k=first, relative_tolerance=1e-12,
-                maximum_iterations=MAX_ITERATIONS, solver_protocol="robust",
-            )  # fmt: skip
+                energy,
+                counts.astype(int),
+                initial_f_k=first,
+                relative_tolerance=1e-12,
+                maximum_iterations=MAX_ITERATIONS,
+                solver_protocol="robust",
+            )
             error = float(solved.compute_free_energy_differences()["dDelta_f"][0, -1])
         log_z = -np.asarray(solved.f_k, dtype=float)
     except Exception as failure:
@@ -102,10 +106,10 @@ def mbar_log_z(
 def solve_mbar(
     log_ratio: FloatArray, rung: np.ndarray, betas: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Solve the MBAR equations of any number of states, through pymbar.
+    """Solve the MBAR equations for any number of states.
 
-    Beyond ``PYMBAR_NUMBERS`` pymbar gets every t-th state of each rung, and Newton steps from what
-    it returns solve the equations of all.
+    Beyond ``PYMBAR_NUMBERS`` pymbar gets every t-th state of each rung. Newton steps from its
+    solution solve the equations for all states.
 
     Parameters
     ----------
@@ -118,8 +122,8 @@ def solve_mbar(
     Returns
     -------
     log_z, pymbar_mcse
-        As from :func:`mbar_log_z`; the error of a part is scaled to all states, since it falls with
-        the root of their number where all are taken for independent.
+        As from :func:`mbar_log_z`. If pymbar got a part of the states, its error is scaled by the
+        root of their share, since it assumes independent states.
 
     Raises
     ------
@@ -136,15 +140,17 @@ def solve_mbar(
     kept = np.sort(by_rung[(np.arange(rung.size) - first) % step == 0])
     part = np.bincount(rung[kept], minlength=betas.size).astype(float)
     log_z, error = mbar_log_z(log_ratio[kept], part, betas)
-    return refine(log_ratio, counts, betas, log_z), error * float(np.sqrt(kept.size / rung.size))
+    return newton_mbar(log_ratio, counts, betas, log_z), error * float(
+        np.sqrt(kept.size / rung.size)
+    )
 
 
-def refine(
+def newton_mbar(
     log_ratio: FloatArray, counts: FloatArray, betas: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """Solve the MBAR equations by Newton steps from a solution of nearly the same ones.
+    """Solve the MBAR equations by Newton steps from the solution of similar equations.
 
-    Falls back on pymbar where these do not converge.
+    If the steps do not converge, pymbar solves the equations.
     """
     zeta = np.log(counts) - start
     for _ in range(20):
@@ -193,7 +199,7 @@ def import_pymbar() -> type:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep pymbar's advice and comments from the user: its solution is judged by the equations."""
+    """Silence pymbar's warnings and log: the equations tell whether its solution is right."""
     logger = logging.getLogger("pymbar")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Evidence under a prior that had to be normalized too: the quotient of two constants."""
+"""Evidence under a prior that is not normalized: the quotient of two constants."""
 
 from dataclasses import replace
 
@@ -13,19 +13,21 @@ def over_prior(evidence: Evidence, log_z: float, mcse: float) -> Evidence:
     Parameters
     ----------
     evidence : Evidence
-        Of prior times likelihood, with the prior as it is.
+        Log of the integral of prior times likelihood, with the prior not normalized.
     log_z, mcse : float
-        Log of the constant of the prior alone and its error (nats), from a run of its own.
+        Log of the prior's normalizing constant and its error (nats), from another run.
 
     Returns
     -------
     Evidence
-        ``log_z`` of the likelihood under the normalized prior; the errors add in quadrature. The
-        curve along the ladder stays that of the run.
+        ``log_z`` under the normalized prior; the errors add in quadrature. The curve along the
+        ladder is left as it is.
     """
     known = bool(np.isfinite(mcse))
-    said = () if known else ("The prior's own normalizing constant has no error, so neither has "
-                             "the evidence: sample more draws.",)  # fmt: skip
+    note = (
+        "The prior's own normalizing constant has no error, so neither has the evidence: sample "
+        "more draws."
+    )
     first, second = evidence.halves
     return replace(
         evidence,
@@ -34,6 +36,6 @@ def over_prior(evidence: Evidence, log_z: float, mcse: float) -> Evidence:
         verdict=evidence.verdict if known or evidence.verdict != "ok" else "unchecked",
         per_chain=evidence.per_chain - log_z,
         halves=(first - log_z, second - log_z),
-        warnings=(*evidence.warnings, *said),
+        warnings=evidence.warnings if known else (*evidence.warnings, note),
         prior_term=(log_z, mcse),
     )

@@ -1,11 +1,11 @@
-"""How much the rungs of a ladder overlap, and what each rung's estimates rest on."""
+"""How much the rungs of a ladder overlap, and the effective sample size of each."""
 
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.evidence.fit_run import finite_chains
+from pymc_tempering.evidence.pieces import finite_chains
 from pymc_tempering.evidence.standard_errors import kish, sum_by
-from pymc_tempering.evidence.trace import Run, chunks, read_run, rung_weights
+from pymc_tempering.evidence.trace import Run, chunks, read_run, rung_probabilities
 
 
 def overlap(idata: xr.DataTree) -> xr.Dataset:
@@ -22,9 +22,9 @@ def overlap(idata: xr.DataTree) -> xr.Dataset:
         ``overlap`` by (rung, rung_to): sum_i q_k(x_i) q_j(x_i) / sum_i q_k(x_i), the probability
         that a state at rung k is found at rung j after a Gibbs move; rows sum to 1.
         ``ess`` by rung: Kish's effective number of iterations with weights q_k(x_i), as if they
-        were independent. ``ess_tours``: that of tours, which are. ``visits`` by rung, and the
-        coordinate ``beta``. The attribute ``spectral_gap`` is 1 less the second eigenvalue of
-        the matrix: near 0 the ladder falls apart into two groups of rungs.
+        were independent. ``ess_tours``: that of tours, which are independent. ``visits`` by rung,
+        and the coordinate ``beta``. The attribute ``spectral_gap`` is 1 minus the second
+        eigenvalue of the matrix: near 0 the ladder falls apart into two groups of rungs.
 
     Raises
     ------
@@ -36,8 +36,8 @@ def overlap(idata: xr.DataTree) -> xr.Dataset:
     Notes
     -----
     The matrix is that of Klimovich, Shirts & Mobley (2015), "Guidelines for the analysis of free
-    energy calculations", at the RTS estimate of log Z and with expected visits in the place of
-    counted ones, where its weights are q(beta_k | x), equation (7) of Carlson et al. (2016).
+    energy calculations", at the RTS estimate of log Z and with expected visits in place of counts.
+    Its weights are then q(beta_k | x), equation (7) of Carlson et al. (2016).
 
     Examples
     --------
@@ -51,7 +51,7 @@ def overlap(idata: xr.DataTree) -> xr.Dataset:
 
 
 def overlap_of(run: Run) -> xr.Dataset:
-    """Do as :func:`overlap`, for a run that has been read."""
+    """Compute :func:`overlap` for a run that is already read."""
     stats, trace = run.stats, run.trace
     n_rungs = stats.beta.size
     keep = finite_chains(stats)[run.pieces.chain[run.piece]]
@@ -59,7 +59,7 @@ def overlap_of(run: Run) -> xr.Dataset:
     both, square = np.zeros((n_rungs, n_rungs)), np.zeros(n_rungs)
     sums = np.zeros((run.pieces.chain.size, n_rungs))
     for rows in chunks(log_ratio.size, n_rungs):
-        q = rung_weights(stats, log_ratio[rows])
+        q = rung_probabilities(stats, log_ratio[rows])
         both += q.T @ q
         square += np.sum(q**2, axis=0)
         sums += run.sum_table(q, piece[rows])

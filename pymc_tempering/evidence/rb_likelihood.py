@@ -1,10 +1,10 @@
 """The Rao-Blackwellized likelihood: one log Z from parts that were run with different log Z-hat.
 
-Equation (14) and Appendix A of Carlson, Stinson, Pakman & Paninski (2016), ICML. The appendix is
-derived anew here: see :func:`maximize_likelihood`.
+Equation (14) and Appendix A of Carlson, Stinson, Pakman & Paninski (2016), ICML. The gradient and
+the Hessian are our own derivation: see :func:`maximize_likelihood`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -13,27 +13,14 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import LADDER_STATS, BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence import alarms as checks
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.fit_run import (
-    PartFit,
-    Pieces,
-    conclude,
-    errors,
-    finite_chains,
-    run_alarms,
-    split_pieces,
-    split_weights,
-    tours_of,
-)
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.pieces import join_pieces, split_pieces, split_weights
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.rts import rts_log_z
-from pymc_tempering.evidence.standard_errors import influence
-from pymc_tempering.evidence.tours import Tours
 from pymc_tempering.exceptions import LadderError, SolverError
 
 MAX_GRADIENT = 1e-8
-"""Largest derivative of the likelihood, per iteration, at what passes for its maximum."""
+"""Largest derivative of the log likelihood per iteration at a point accepted as its maximum."""
 
 
 def log_likelihood(log_z: FloatArray, weight: FloatArray, offsets: FloatArray) -> float:
@@ -111,11 +98,32 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
         return information(probabilities(free), n)[1:, 1:] / scale
 
     found = minimize(
-        value, start[1:], jac=gradient, hess=hessian, method="trust-exact",
+        value,
+        start[1:],
+        jac=gradient,
+        hess=hessian,
+        method="trust-exact",
         options={"gtol": 1e-12, "maxiter": 500},
-    )  # fmt: skip
-    free = found.x
-    for _ in range(3):  # the last digits, which rounding of the value hides from the search
+    )
+    free = _polish(found.x, gradient, hessian)
+    residual = float(np.abs(gradient(free)).max()) if free.size else 0.0
+    if not residual <= MAX_GRADIENT:
+        raise SolverError(
+            f"the maximum of the Rao-Blackwellized likelihood was not found ({found.message}; "
+            f"gradient {residual:.1g}): the parts' log Z-hat differ too much, so estimate each "
+            "part by RTS"
+        )
+    result[known] = np.append(0.0, free)
+    return result
+
+
+def _polish(
+    free: FloatArray,
+    gradient: Callable[[FloatArray], FloatArray],
+    hessian: Callable[[FloatArray], FloatArray],
+) -> FloatArray:
+    """Find the last digits by Newton steps; the search stops where the value is rounded."""
+    for _ in range(3):
         try:
             step = np.linalg.solve(hessian(free), gradient(free))
         except np.linalg.LinAlgError:
@@ -123,15 +131,7 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
         if not np.abs(gradient(free - step)).max() < np.abs(gradient(free)).max():
             break
         free = free - step
-    residual = float(np.abs(gradient(free)).max()) if free.size else 0.0
-    if not residual <= MAX_GRADIENT:
-        raise SolverError(
-            f"the maximum of the Rao-Blackwellized likelihood was not found ({found.message}; "
-            f"gradient {residual:.1g}): the parts' log Z-hat are too far from each other, so "
-            "estimate each part by RTS"
-        )
-    result[known] = np.append(0.0, free)
-    return result
+    return free
 
 
 def information(probability: FloatArray, n: FloatArray) -> FloatArray:
@@ -143,14 +143,14 @@ def information(probability: FloatArray, n: FloatArray) -> FloatArray:
 def rb_likelihood(parts: CycleStats | Sequence[CycleStats]) -> Evidence:
     """Estimate log Z by the Rao-Blackwellized likelihood, across different log Z-hat.
 
-    The maximum of equation (14) of Carlson et al. (2016), summed over chains or rounds that were
-    run with a log Z-hat (or r_k) of their own on the same inverse temperatures. With one log Z-hat
-    it is RTS. No part is weighted by an estimated variance: each counts by its iterations.
+    The maximum of equation (14) of Carlson et al. (2016), summed over chains or rounds that have
+    the same inverse temperatures, each with its own log Z-hat (or r_k). With one log Z-hat it is
+    RTS. A part counts by its number of iterations, not by an estimated variance.
 
     Parameters
     ----------
     parts : CycleStats or sequence of CycleStats
-        Each with one ladder; they are independent, and may differ in length.
+        Independent runs with one ladder each; they may differ in length.
 
     Returns
     -------
@@ -171,102 +171,35 @@ def rb_likelihood(parts: CycleStats | Sequence[CycleStats]) -> Evidence:
         if not np.array_equal(stats.beta, betas):
             raise LadderError(
                 f"the parts have different inverse temperatures, {betas} and {stats.beta}: "
-                "estimate each apart"
+                "estimate each part alone"
             )
     offsets = np.array([stats.log_weight - stats.log_z_ladder for stats in parts])
-    weights = [split_weights(stats) for stats in parts]
-    pieces = [split_pieces(stats) for stats in parts]
-    sound = [finite_chains(stats) for stats in parts]
-    tours = [tours_of(stats, ok) for stats, ok in zip(parts, sound, strict=True)]
+    weight = np.concatenate([split_weights(stats) for stats in parts])
+    pieces = join_pieces([split_pieces(stats) for stats in parts])
+    details = {"parts": float(len(parts))} if len(parts) > 1 else {}
 
-    def fit(chosen: list[BoolArray]) -> tuple[FloatArray, list[FloatArray]]:
-        rows = [w[part] for w, part in zip(weights, chosen, strict=True)]
-        sums = np.array([r.sum(axis=0) for r in rows])
+    def fit(mask: BoolArray) -> PartFit:
+        rows, part = weight[mask], pieces.part[mask]
+        sums = np.array([rows[part == which].sum(axis=0) for which in range(len(parts))])
         curve = maximize_likelihood(sums, offsets)
         tilted = offsets + curve
         with np.errstate(invalid="ignore"):
             pi = np.exp(tilted - logsumexp(tilted, axis=1, keepdims=True))
+        effects = np.full(rows.shape, np.nan)
         known = np.flatnonzero(np.isfinite(curve))
-        effects = [np.full(r.shape, np.nan) for r in rows]
-        if known.size == 0:
-            return curve, effects
-        free, n = known[1:], sums.sum(axis=1)
-        inverse = np.linalg.inv(information(pi[:, free], n))
-        for effect, row, share in zip(effects, rows, pi, strict=True):
-            score = row - row.sum(axis=1, keepdims=True) * share
-            effect[:, 0] = 0.0
-            effect[:, free] = score[:, free] @ inverse
-        return curve, effects
+        if known.size:
+            free = known[1:]
+            score = rows - rows.sum(axis=1, keepdims=True) * pi[part]
+            effects[:, 0] = 0.0
+            inverse = np.linalg.inv(information(pi[:, free], sums.sum(axis=1)))
+            effects[:, free] = score[:, free] @ inverse
+        return PartFit(curve, effects, details=details)
 
-    used = [p.counted & ok[p.chain] for p, ok in zip(pieces, sound, strict=True)]
-    curve, effects = fit(used)
-    mcse = _joint_error(effects, pieces, used, parts)
-    chain_curve, chain_error = _by_chain(parts, pieces, weights, sound)
-    early = [
-        part & (p.draw < stats.n_draws // 2)
-        for part, p, stats in zip(used, pieces, parts, strict=True)
-    ]
-    late = [part & ~first for part, first in zip(used, early, strict=True)]
-    alarms, notes = [], []
-    for stats, ok, own in zip(parts, sound, tours, strict=True):
-        alarms += run_alarms(stats, ok, own)
-        notes += checks.ladder_warnings(stats)
-    return conclude(
-        "rb_likelihood", betas, np.concatenate(sound), _join_tours(tours), curve,
-        np.where(np.isfinite(curve), mcse, np.inf),
-        chain_curve=chain_curve,
-        chain_error=chain_error,
-        halves=(float(fit(early)[0][-1]), float(fit(late)[0][-1])),
-        alarms=alarms,
-        notes=notes,
-        details={"parts": float(len(parts))} if len(parts) > 1 else {},
-    )  # fmt: skip
-
-
-def _joint_error(
-    effects: list[FloatArray], pieces: list[Pieces], used: list[BoolArray], parts: list[CycleStats]
-) -> FloatArray:
-    """Return the error of a sum over independent parts: their errors add up in squares."""
-    total = np.zeros(parts[0].beta.size)
-    for effect, own, part, stats in zip(effects, pieces, used, parts, strict=True):
-        fit = PartFit(np.zeros(effect.shape[1]), effect)
-        total += errors(fit, own, part, stats.n_draws) ** 2
-    return np.sqrt(total)
-
-
-def _by_chain(
-    parts: list[CycleStats],
-    pieces: list[Pieces],
-    weights: list[FloatArray],
-    sound: list[BoolArray],
-) -> tuple[FloatArray, FloatArray]:
-    """Return the RTS estimate of every sound chain, shape (S, K), and its error, shape (S,)."""
-    curves, error = [], []
-    for stats, own, weight, ok in zip(parts, pieces, weights, sound, strict=True):
-        for chain in np.flatnonzero(ok):
-            part = own.counted & (own.chain == chain)
-            curve = rts_log_z(weight[part].sum(axis=0), stats.log_z_ladder, stats.log_weight)
-            fit = PartFit(curve, influence(weight[part]))
-            curves.append(curve)
-            error.append(float(errors(fit, own, part, stats.n_draws)[-1]))
-    return np.array(curves).reshape(-1, parts[0].beta.size), np.array(error)
-
-
-def _join_tours(tours: list[Tours]) -> Tours:
-    """Put the tours of parts side by side, with chains numbered through."""
-    offset, chains = 0, []
-    for own in tours:
-        chains.append(own.chain + offset)
-        offset += int(own.chain.max()) + 1 if own.chain.size else 0
-    return Tours(
-        np.concatenate([own.sums for own in tours]),
-        np.concatenate(chains),
-        np.concatenate([own.complete for own in tours]),
-    )
+    return fit_run("rb_likelihood", parts, pieces, fit, check_occupancy=False)
 
 
 def read_parts(idata: xr.DataTree) -> list[CycleStats]:
-    """Read a run whose chains may have a log Z-hat each: one ``CycleStats`` for each log Z-hat.
+    """Read a run whose chains may differ in log Z-hat: one ``CycleStats`` for each log Z-hat.
 
     Raises
     ------

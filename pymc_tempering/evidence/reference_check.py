@@ -1,7 +1,7 @@
-"""Whether a leg from a fitted reference and fresh tours from the prior tell the same story.
+"""Whether a run from a fitted reference agrees with fresh tours from the prior.
 
-A fitted reference forgets the modes that its fit missed, and nothing in its own run shows it. So
-draws of both legs are compared, not their log Z alone.
+A fitted reference does not cover the modes that its fit missed, and nothing in its own run (the
+fitted leg) shows it. So the draws of both legs are compared, not their log Z alone.
 """
 
 from dataclasses import replace
@@ -13,19 +13,19 @@ from pymc_tempering.evidence.result import Evidence, LegCheck
 from pymc_tempering.evidence.tours import tour_labels
 
 MAX_Z = 4.0
-"""Standard errors by which two legs may differ, in log Z and in the share of a component."""
+"""Largest difference between two legs, in standard errors, of log Z and of a component's share."""
 
 MIN_MARGIN = 3.0
-"""Nats by which a fresh draw's log_ratio must exceed all of the fitted leg's to be an alarm."""
+"""Nats by which log_ratio of a fresh draw must exceed those of the fitted leg for an alarm."""
 
 MIN_COUNT = 5.0
-"""Draws, or tours' worth of draws, below which a component's share is not compared."""
+"""Fewest draws, and expected tours, with which a component's share is compared."""
 
 STRAY_SHARE, STRAY_COUNT = 0.002, 3
-"""Fresh draws, as share and number, whose absence cannot matter: log Z moves by their share."""
+"""Share and number of fresh draws that may be absent: log Z moves by no more than their share."""
 
 UNSEEN_SHARE = 0.01
-"""Share of the fresh draws in a component that the fitted leg must not leave out."""
+"""Smallest share of the fresh draws in a component that the fitted leg must visit, too."""
 
 
 def component_shares(draws: ColdDraws, n: int) -> tuple[FloatArray, FloatArray]:
@@ -58,7 +58,7 @@ def summarize(evidence: Evidence, draws: ColdDraws, n: int, needed: int) -> Fres
 
 
 def no_fresh_tours(n: int, needed: int) -> FreshTours:
-    """Summary of a check that did not take place, for ``n`` components."""
+    """Return the summary of a check without any tours, for ``n`` components."""
     none = np.zeros(n)
     return FreshTours(np.nan, np.inf, 0.0, float(needed), -np.inf, none, none, none)
 
@@ -90,24 +90,7 @@ def compare_legs(evidence: Evidence, draws: ColdDraws, fresh: FreshTours) -> Leg
             "fresh draws lie where the fitted reference is too small by "
             f"{fresh.log_ratio_top - top:.1f} nats"
         )
-    share, share_error = component_shares(draws, fresh.share.size)
-    own_count = share * draws.component.size
-    unseen = (
-        (own_count == 0) & (fresh.count >= MIN_COUNT) & (fresh.share > UNSEEN_SHARE)
-    ).nonzero()[0]
-    if unseen.size:
-        reasons.append(f"the fitted leg never visits component {unseen[0]}, fresh draws do")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.abs(share - fresh.share) / np.hypot(share_error, fresh.share_mcse)
-    # A component that few tours see has no error to speak of.
-    known = (fresh.share * fresh.n_tours >= MIN_COUNT) & (own_count >= MIN_COUNT)
-    z = np.where(known, z, 0.0)
-    if z.size and z.max() > MAX_Z:
-        worst = int(z.argmax())
-        reasons.append(
-            f"they give component {worst} the shares {share[worst]:.3f} and "
-            f"{fresh.share[worst]:.3f}"
-        )
+    reasons += _share_reasons(draws, fresh)
     verdict = "agreed"
     if fresh.n_tours < fresh.needed:
         verdict = "unchecked"
@@ -124,10 +107,34 @@ def compare_legs(evidence: Evidence, draws: ColdDraws, fresh: FreshTours) -> Leg
     )
 
 
+def _share_reasons(draws: ColdDraws, fresh: FreshTours) -> list[str]:
+    """Say where the shares of the components differ by more than noise."""
+    reasons = []
+    share, share_error = component_shares(draws, fresh.share.size)
+    own_count = share * draws.component.size
+    unseen = (
+        (own_count == 0) & (fresh.count >= MIN_COUNT) & (fresh.share > UNSEEN_SHARE)
+    ).nonzero()[0]
+    if unseen.size:
+        reasons.append(f"the fitted leg never visits component {unseen[0]}, fresh draws do")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.abs(share - fresh.share) / np.hypot(share_error, fresh.share_mcse)
+    # The error of a component that few tours visit is not reliable.
+    known = (fresh.share * fresh.n_tours >= MIN_COUNT) & (own_count >= MIN_COUNT)
+    z = np.where(known, z, 0.0)
+    if z.size and z.max() > MAX_Z:
+        worst = int(z.argmax())
+        reasons.append(
+            f"they give component {worst} the shares {share[worst]:.3f} and "
+            f"{fresh.share[worst]:.3f}"
+        )
+    return reasons
+
+
 def with_check(evidence: Evidence, check: LegCheck) -> Evidence:
     """Return the evidence of a fitted leg with the verdict of its check.
 
-    Where the fitted leg cannot state an error and the fresh tours can, theirs is the answer.
+    If the fitted leg states no error and the fresh tours do, their estimate is returned.
     """
     if not np.isfinite(evidence.mcse) and np.isfinite(check.mcse):
         message = (

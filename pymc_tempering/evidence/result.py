@@ -12,19 +12,19 @@ from pymc_tempering.exceptions import TemperingWarning
 
 @dataclass(frozen=True)
 class LegCheck:
-    """What fresh tours from the prior say about a fitted reference.
+    """The check of a fitted reference by fresh tours from the prior.
 
     Attributes
     ----------
     log_z, mcse : float
-        Their own estimate and its error (nats).
+        Estimate from the fresh tours, and its error (nats).
     n_tours, needed : int
-        Completed fresh tours, and how many were asked for.
+        Completed fresh tours, and the number that was asked for.
     difference : float
-        Their log Z less the fitted leg's (nats).
+        log Z from the fresh tours minus that from the fitted reference (nats).
     verdict : {"agreed", "disagreed", "unchecked"}
     reasons : tuple of str
-        What they disagree about.
+        Where they disagree.
     """
 
     log_z: float
@@ -37,7 +37,7 @@ class LegCheck:
 
     @property
     def missed(self) -> float:
-        """Largest chance per tour of a mode that all tours may have missed: 3 / n_tours."""
+        """A mode that a tour finds with a probability below this may be missed: 3 / n_tours."""
         return 3.0 / self.n_tours if self.n_tours else 1.0
 
     def __str__(self) -> str:
@@ -52,19 +52,20 @@ class LegCheck:
 class Evidence:
     """Log marginal likelihood of a model, with its Monte Carlo standard error.
 
-    What does not apply to an estimator (tours, chains, a ladder) has its default, and is not shown.
+    Fields that do not apply to an estimator (tours, chains, a ladder) keep their defaults and are
+    not shown.
 
     Attributes
     ----------
     log_z : float
         Log marginal likelihood (nats).
     mcse : float
-        Monte Carlo standard error of ``log_z`` (nats); infinite where it cannot be told.
+        Monte Carlo standard error of ``log_z`` (nats); infinite where it is not known.
     method : str
         Estimator, for instance ``"rts"``.
     verdict : {"ok", "unchecked", "disagreed"}
         "unchecked": too few tours, an alarm, or a fitted reference that too few fresh tours
-        checked; "disagreed": the chains, or the fitted reference and the fresh tours, do.
+        checked. "disagreed": the chains disagree, or the fitted reference and the fresh tours.
     n_tours : int
         Complete tours in all chains; 0 for an estimator without tours.
     round_trips : tuple of int
@@ -82,7 +83,7 @@ class Evidence:
     warnings : tuple of str
         One sentence each, saying what to do.
     bias : float
-        Second-order bias of ``log_z`` (nats), for information: it is not subtracted.
+        Estimated bias of ``log_z`` (nats). It is reported and not subtracted.
     check : LegCheck, optional
         Verdict of fresh tours from the prior, where the reference was fitted.
     n_evaluations : int, optional
@@ -90,12 +91,12 @@ class Evidence:
     bias_direction : {"", "below", "above"}
         Side on which ``log_z`` lies in expectation; "" where that is negligible or unknown.
     seconds : float
-        Time that the estimate took, without compilation; NaN where it was not taken.
+        Time that the estimate took, without compilation; NaN where it was not measured.
     details : dict of str to float
         Further numbers that a method reports, in nats where they are log Z or errors.
     prior_term : tuple of float, optional
-        Log of the prior's own normalizing constant and its error (nats), where it had to be found;
-        ``log_z`` is less by it already.
+        Log of the prior's normalizing constant and its error (nats), where the prior is not
+        normalized; it is already subtracted from ``log_z``.
     """
 
     log_z: float
@@ -173,7 +174,7 @@ class BayesFactor:
     words : str
         Category of Kass & Raftery (1995) on 2 log BF, and the model it favors.
     warnings : tuple of str
-        What the two estimates warn about.
+        Warnings of the two estimates.
     """
 
     log_bf: float
@@ -222,8 +223,8 @@ def _as_html(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...])
     return f"<div><b>{title}</b><table>{cells}</table>{notes}</div>"
 
 
-def tell(evidence: Evidence, prefix: str = "", stacklevel: int = 3) -> Evidence:
-    """Warn of what an evidence says, by default where the caller was called, and return it."""
+def emit_warnings(evidence: Evidence, prefix: str = "", stacklevel: int = 3) -> Evidence:
+    """Emit the warnings of an evidence, by default at the caller's caller, and return it."""
     for sentence in evidence.warnings:
         warn(prefix + sentence, TemperingWarning, stacklevel=stacklevel)
     return evidence

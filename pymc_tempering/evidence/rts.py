@@ -7,10 +7,10 @@ sampling", ICML; equation numbers are theirs.
 import numpy as np
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence import alarms as checks
-from pymc_tempering.evidence.fit_run import conclude, finite_chains, run_alarms, tours_of
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.pieces import cycle_pieces, finite_chains, finite_tours
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.standard_errors import batch_sums, delta_error
+from pymc_tempering.evidence.standard_errors import delta_error, sum_by
 
 
 def rts_log_z(weight: FloatArray, log_z_ladder: FloatArray, log_weight: FloatArray) -> FloatArray:
@@ -60,23 +60,6 @@ def second_order_bias(sums: FloatArray) -> float:
     return float(0.5 * (var[0] - var[1]))
 
 
-def without_ascent(
-    rb_weight: FloatArray, rb_weight_head: FloatArray, tour_start: BoolArray
-) -> FloatArray:
-    """Return the weights (chain, draw, K) with the first cycle of a fresh chain set to zero.
-
-    A chain that starts at a reference draw and stops at a visit to beta = 1 has climbed the
-    ladder once more often than it has come down, which biases log Z by about a quarter of its
-    error at 130 tours. From the first recorded draw on it begins and ends at beta = 1. Where
-    tuning draws were thrown away the chain begins there anyway.
-    """
-    fresh = tour_start[:, 0] & np.all(rb_weight_head[:, 0] == 0.0, axis=1)
-    counted = rb_weight.copy()
-    if rb_weight.shape[1] > 1:
-        counted[fresh, 0] = 0.0
-    return counted
-
-
 def rts(stats: CycleStats) -> Evidence:
     """Estimate log Z by RTS, with one value and one error whatever the chains did.
 
@@ -114,28 +97,22 @@ def rts(stats: CycleStats) -> Evidence:
     >>> evidence.verdict, abs(evidence.log_z - -2.6305) < 4 * evidence.mcse
     ('ok', True)
     """
-    sound = finite_chains(stats)
-    chains = np.flatnonzero(sound)
-    weight = stats.rb_weight[chains]
-    tours = tours_of(stats, sound)
+    pieces, tours = cycle_pieces(stats), finite_tours(stats)
+    weight = stats.rb_weight.reshape(-1, stats.beta.size)
+    # Tours number the finite chains alone.
+    tour_chain = np.flatnonzero(finite_chains(stats))[tours.chain]
 
-    def log_z(sums: FloatArray) -> FloatArray:
-        return rts_log_z(sums, stats.log_z_ladder, stats.log_weight)
+    def curve(mask: BoolArray) -> FloatArray:
+        return rts_log_z(weight[mask].sum(axis=0), stats.log_z_ladder, stats.log_weight)
 
-    counted = without_ascent(weight, stats.rb_weight_head[chains], stats.tour_start[chains])
-    middle = stats.n_draws // 2
-    parts = [tours.of_chain(chain).sums for chain in range(len(chains))]
-    return conclude(
-        "rts", stats.beta, sound, tours,
-        curve=log_z(counted.sum(axis=(0, 1))),
-        mcse=np.maximum(delta_error(tours.sums), delta_error(batch_sums(weight))),
-        chain_curve=log_z(counted.sum(axis=1)),
-        chain_error=np.array([delta_error(part)[-1] for part in parts]),
-        halves=(
-            float(log_z(counted[:, :middle].sum(axis=(0, 1)))[-1]),
-            float(log_z(counted[:, middle:].sum(axis=(0, 1)))[-1]),
-        ),
-        alarms=run_alarms(stats, sound, tours),
-        notes=checks.occupancy_warnings(stats, tours) + checks.ladder_warnings(stats),
+    def fit(mask: BoolArray) -> PartFit:
+        of_these = np.isin(tour_chain, pieces.chain[mask])
+        return PartFit(curve(mask), error=delta_error(tours.sums[of_these]))
+
+    batches = sum_by(pieces.batch[pieces.sound], weight[pieces.sound])
+    whole = PartFit(
+        curve(pieces.used),
+        error=np.maximum(delta_error(tours.sums), delta_error(batches)),
         bias=second_order_bias(tours.sums),
-    )  # fmt: skip
+    )
+    return fit_run("rts", stats, pieces, fit, whole=whole)

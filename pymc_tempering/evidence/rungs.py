@@ -22,8 +22,8 @@ def neighbor_rejection(stats: CycleStats) -> FloatArray:
     with w_k proportional to q(beta_k | x). The returned rate is that of the move out of the less
     occupied of the two rungs, 1 - a_k max(1, c_k / c_{k+1}), which by detailed balance needs the
     moves up alone. At equal occupancy it is 1 - a_k, the rate r(beta_k, beta_{k+1}) of Syed et
-    al. (2022); where r_k is not uniform, or log Z-hat is off, 1 - a_k would blame the spacing of
-    the ladder for what is a matter of weights. NaN where rung k was never visited.
+    al. (2022). If r_k is not uniform, or log Z-hat is off, 1 - a_k is also large because of the
+    weights and not of the spacing. NaN where rung k was never visited.
     """
     visits = stats.visits.sum(axis=(0, 1))[:-1]
     accepted = stats.up_accept_sum.sum(axis=(0, 1))[:-1]
@@ -55,9 +55,9 @@ def kernel_acceptance(stats: CycleStats) -> FloatArray:
 def exploration_autocorrelation(stats: CycleStats) -> FloatArray:
     """Return the autocorrelation of log_ratio across one exploration at every rung, shape (K,).
 
-    1 - E[jump^2] / (2 var(log_ratio)), both over the visits to the rung: near 1 the kernel hardly
-    moves, which more rungs do not mend. 0 at rung 0, where every draw is fresh; NaN where a rung
-    has fewer than two visits or log_ratio does not vary.
+    1 - E[jump^2] / (2 var(log_ratio)), both over the visits to the rung. Near 1 the kernel hardly
+    moves, and more rungs do not help. 0 at rung 0, where every draw is fresh; NaN where a rung has
+    fewer than two visits or log_ratio does not vary.
     """
     visits = stats.visits.sum(axis=(0, 1))
     n = np.where(visits > 1, visits, np.nan)

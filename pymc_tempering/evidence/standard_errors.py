@@ -42,8 +42,8 @@ def error_of_neighbors(effects: FloatArray, chain: NDArray[np.intp]) -> FloatArr
     """Return the standard error where neighboring blocks of a chain are correlated, (B, K) -> (K,).
 
     Tours that are cut at draws, and not where they start, share a cycle with the tour before and
-    are independent of all others: the variance of their sum is that of the blocks plus twice the
-    covariance of neighbors. Never less than half of the first term, which noise could make it.
+    are independent of all others. So the variance of their sum is that of the blocks plus twice the
+    covariance of neighbors. It is kept above half of the first term, since the covariance is noisy.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def error_of_neighbors(effects: FloatArray, chain: NDArray[np.intp]) -> FloatArr
 
 
 def sum_by(label: NDArray[np.intp], values: FloatArray) -> FloatArray:
-    """Sum rows of ``values`` over runs of equal ``label``, which does not decrease."""
+    """Sum the rows of ``values`` that have the same ``label``; labels do not decrease."""
     starts = np.flatnonzero(np.diff(label, prepend=-1))
     if starts.size == 0:
         return np.empty((0, *values.shape[1:]))
@@ -71,9 +71,10 @@ def sum_by(label: NDArray[np.intp], values: FloatArray) -> FloatArray:
 
 
 def effective_tours(sums: FloatArray) -> float:
-    """Return Kish's effective number of blocks, (sum a)^2 / sum a^2, the smaller of two.
+    """Return Kish's effective number of blocks, (sum a)^2 / sum a^2.
 
-    Taken over the weights a of the first and of the last rung of ``sums``, shape (B, K).
+    The smaller of two: with the weights a of the first rung and of the last rung in ``sums``,
+    shape (B, K).
     """
     ends = sums[:, [0, -1]]
     square = np.sum(ends**2, axis=0)
@@ -98,10 +99,3 @@ def batch_labels(n_chains: int, n_draws: int) -> NDArray[np.intp]:
     starts = np.arange(n_batches) * n_draws // n_batches
     batch = np.searchsorted(starts, np.arange(n_draws), side="right") - 1
     return np.asarray(batch + n_batches * np.arange(n_chains)[:, None])
-
-
-def batch_sums(rb_weight: FloatArray) -> FloatArray:
-    """Sum (chain, draw, K) over about sqrt(draw) batches of consecutive draws in each chain."""
-    n_chains, n_draws, n_rungs = rb_weight.shape
-    label = batch_labels(n_chains, n_draws).ravel()
-    return sum_by(label, rb_weight.reshape(-1, n_rungs))

@@ -1,8 +1,8 @@
 """Simulated tempering of a toy in plain NumPy, for examples and tests of estimators.
 
-The toy at hand is x ~ N(0, 1), y ~ N(x, sigma^2) with one observation y. Every tempered density is
-a Gaussian, so explorations can be exact draws and log Z(beta) is known. Nothing here shares code
-with the engine; the chains run in lockstep, one NumPy operation for all of them.
+The toy here is x ~ N(0, 1), y ~ N(x, sigma^2) with one observation y. Every tempered density is a
+Gaussian, so explorations can be exact draws and log Z(beta) is known. Nothing here shares code with
+the compiled sampler. All chains take each step together, in one NumPy operation.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS, B
 
 
 class Toy(Protocol):
-    """One number x with a path of densities that can be drawn from."""
+    """One number x, and a path of densities that can be sampled."""
 
     @property
     def y(self) -> float:
@@ -38,7 +38,7 @@ class Toy(Protocol):
 
 @dataclass(frozen=True)
 class GaussianToy:
-    """x ~ N(0, 1), y ~ N(x, sigma^2): the normal law at every beta, and log Z(beta)."""
+    """x ~ N(0, 1), y ~ N(x, sigma^2): normal at every beta, with known log Z(beta)."""
 
     y: float = 2.0
     sigma: float = 0.5
@@ -76,7 +76,7 @@ class GaussianToy:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Flat record of chains in lockstep: arrays of shape (iteration, chain)."""
+    """Record of every iteration of all chains: arrays of shape (iteration, chain)."""
 
     x: FloatArray
     rung: np.ndarray
@@ -129,7 +129,7 @@ def simulate(
 def _log_q(
     betas: FloatArray, log_z_ladder: FloatArray, log_weight: FloatArray, ratio: FloatArray
 ) -> FloatArray:
-    """Return log q(beta_k | x) but for a constant, shape (n, K); 0 * (-inf) = 0."""
+    """Return log q(beta_k | x) up to a constant, shape (n, K); 0 * (-inf) = 0."""
     with np.errstate(invalid="ignore"):
         tilt = np.where(betas == 0.0, 0.0, betas * ratio[:, None])
     return np.asarray(log_weight - log_z_ladder + tilt)
@@ -144,7 +144,7 @@ def cycle_sums(
     chain: int,
     draws: int,
 ) -> dict[str, FloatArray | BoolArray]:
-    """Return the documented statistics of one chain's cycles, and ``x`` and the flat trace."""
+    """Return the statistics of one chain's cycles (docs/data_layout.md), ``x`` and the trace."""
     last = betas.size - 1
     ends = np.flatnonzero(trace.rung[:, chain] == last)[:draws] + 1
     x, k, jump = (a[: ends[-1], chain] for a in (trace.x, trace.rung, trace.jump))
@@ -160,11 +160,33 @@ def cycle_sums(
     tour_start = first_zero < k.size
     in_head = (iteration < first_zero[cycle]) & tour_start[cycle]
 
+    per_rung = _rung_terms(at, q, ratio, jump, in_head)
+    stats = {name: np.add.reduceat(values, starts, axis=0) for name, values in per_rung.items()}
+    return stats | {
+        "tempering_steps": ends - starts,
+        "beta_min": np.minimum.reduceat(betas[k], starts),
+        "tour_start": tour_start,
+        "n_divergences": np.zeros(draws, dtype=int),
+        "n_zero_likelihood": np.add.reduceat((ratio == -np.inf).astype(int), starts),
+        "x": x[ends - 1],
+        "trace_rung": k,
+        "trace_log_ratio": ratio,
+        "trace_x": x,
+    }
+
+
+def _rung_terms(
+    at: FloatArray, q: FloatArray, ratio: FloatArray, jump: FloatArray, in_head: BoolArray
+) -> dict[str, FloatArray]:
+    """Return what each iteration adds to the statistics by rung, shape (n, K) each.
+
+    ``at`` marks the rung that was explored, shape (n, K); ``q`` are the probabilities of the rungs.
+    """
     up = np.minimum(1.0, q[:, 1:] / np.maximum(q[:, :-1], 1e-300))
-    up = np.column_stack([up, np.zeros(k.size)])
+    up = np.column_stack([up, np.zeros(ratio.size)])
     zero = ratio == -np.inf
     finite, q_finite = np.where(zero, 0.0, ratio), np.where(zero[:, None], 0.0, q)
-    per_rung = {
+    return {
         "rb_weight": q,
         "rb_weight_head": q * in_head[:, None],
         "visits": at,
@@ -175,18 +197,6 @@ def cycle_sums(
         "jump_sqsum": at * jump[:, None] ** 2,
         "accept_sum": at,
         "up_accept_sum": at * up,
-    }
-    stats = {name: np.add.reduceat(values, starts, axis=0) for name, values in per_rung.items()}
-    return stats | {
-        "tempering_steps": ends - starts,
-        "beta_min": np.minimum.reduceat(betas[k], starts),
-        "tour_start": tour_start,
-        "n_divergences": np.zeros(draws, dtype=int),
-        "n_zero_likelihood": np.add.reduceat(zero.astype(int), starts),
-        "x": x[ends - 1],
-        "trace_rung": k,
-        "trace_log_ratio": ratio,
-        "trace_x": x,
     }
 
 
@@ -241,17 +251,24 @@ def gaussian_run(
         log_z_ladder = toy.log_z(betas)
     log_weight = np.full(betas.size, -np.log(betas.size)) if log_weight is None else log_weight
     trace = simulate(
-        toy, betas, log_z_ladder, log_weight, draws=draws, n_chains=chains, rho=rho,
-        ladder_move=ladder_move, rng=np.random.default_rng(random_seed),
-    )  # fmt: skip
+        toy,
+        betas,
+        log_z_ladder,
+        log_weight,
+        draws=draws,
+        n_chains=chains,
+        rho=rho,
+        ladder_move=ladder_move,
+        rng=np.random.default_rng(random_seed),
+    )
     runs = [
         cycle_sums(toy, betas, log_z_ladder, log_weight, trace, chain, draws)
         for chain in range(chains)
     ]
-    return to_datatree(toy, betas, log_z_ladder, log_weight, runs)
+    return synthetic_datatree(toy, betas, log_z_ladder, log_weight, runs)
 
 
-def to_datatree(
+def synthetic_datatree(
     toy: Toy,
     betas: FloatArray,
     log_z_ladder: FloatArray,

@@ -4,14 +4,15 @@ Equation (20) of Carlson et al. (2016); the trapezoid with second moments is tha
 Wyse (2014), "Improving power posterior estimation of statistical evidence".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from scipy.integrate import cumulative_simpson
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence.fit_run import PartFit, cycle_pieces, fit_run
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts_log_z
 from pymc_tempering.evidence.visit_counts import empty_warnings
@@ -59,14 +60,13 @@ def integrate(rule: str, betas: FloatArray, mean: FloatArray, variance: FloatArr
     Parameters
     ----------
     rule : {"riemann", "left_riemann", "trapezoid", "corrected", "simpson"}
-        "riemann" takes the mean at the upper end of each interval, as RTS Figure 2 does. The
-        integrand increases, since its derivative is the variance: so this sum is never below the
-        integral and "left_riemann" never above. "corrected" is the trapezoid less
+        "riemann" takes the mean at the upper end of each interval, as Figure 2 of Carlson et al.
+        (2016). The integrand increases, since its derivative is the variance. So this sum is never
+        below the integral and "left_riemann" never above. "corrected" is the trapezoid minus
         (beta_{k+1} - beta_k)^2 / 12 times the difference of the variances.
     betas, mean, variance : ndarray, shape (K,)
-        Inverse temperatures, and mean and variance of log_ratio there (nats); NaN where they are
-        not known: there a straight line between the neighbors takes their place (section 4.3 of
-        Carlson et al. 2016).
+        Inverse temperatures, and mean and variance of log_ratio there (nats). Where they are NaN, a
+        straight line between the neighbors takes their place (section 4.3 of Carlson et al. 2016).
 
     Returns
     -------
@@ -97,9 +97,9 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     al. (2016). The means are those of the visits to each rung, or Rao-Blackwellized: by equation
     (21) sum_i q(beta_k | x_i) log_ratio_i / sum_i q(beta_k | x_i), over all iterations.
 
-    What the rule itself is off by on this ladder is in ``bias``, estimated and not subtracted. The
-    ``mcse`` holds it: it is the root of the sum of the squares of ``bias`` and of the sampling
-    error, and a warning says where the first is the larger one.
+    The error of the rule on this ladder is estimated in ``bias`` and not subtracted. The ``mcse``
+    includes it: it is the root of the sum of the squares of ``bias`` and of the sampling error. A
+    warning says if the first is the larger one.
 
     Parameters
     ----------
@@ -112,59 +112,33 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     -------
     Evidence
         Everything in nats. ``details`` holds the sampling error alone, ``sampling_mcse``, and the
-        two Riemann sums ``lower`` and ``upper``, which bound the integral but for that error.
+        two Riemann sums ``lower`` and ``upper``, which bound the integral up to that error.
 
     Notes
     -----
     The estimate of the bias: with the mixture of all rungs fixed, d/dbeta of the RTS curve
     log sum_i q(beta | x_i) - log r_beta + log Z-hat_beta *is* the Rao-Blackwellized mean
-    (equation 22). So the rule applied to Rao-Blackwellized moments, less the RTS curve, is its
-    discretization error on a curve that is close to the true one; with ``rao_blackwell`` it is
-    the difference to RTS itself. For the same reason there is no "exact" Rao-Blackwellized rule
-    beside RTS: its means on ever more inverse temperatures between the rungs integrate to RTS.
+    (equation 22). So the rule applied to Rao-Blackwellized moments, minus the RTS curve, is its
+    discretization error on a curve that is close to the true one. With ``rao_blackwell`` it is the
+    difference to RTS. For the same reason Rao-Blackwellized means at more and more inverse
+    temperatures between the rungs integrate to RTS, and are no further estimate.
 
-    Where the likelihood is zero on a part of the reference, E[log_ratio] is minus infinity at
-    beta = 0 and Z jumps there: from 1 to the share of the reference where it is positive. That
-    share is estimated by the visits to rung 0, and the integral is over the rest.
+    If the likelihood is zero on a part of the reference, E[log_ratio] is minus infinity at beta = 0
+    and Z jumps there, from 1 to the share of the reference where the likelihood is positive. The
+    visits to rung 0 estimate that share, and the integral is over the other states.
 
     Tours are cut at draws, as in :func:`counts`.
     """
-    n_rungs = stats.beta.size
-    zero = np.zeros(stats.tour_start.shape) if stats.n_zero_likelihood is None else (
-        stats.n_zero_likelihood
-    )  # fmt: skip
     by_visit = (stats.visits, stats.log_ratio_sum, stats.log_ratio_sqsum)
     by_weight = (stats.rb_weight, stats.rb_log_ratio_sum, stats.rb_log_ratio_sqsum)
-    columns = [v.reshape(-1, n_rungs) for v in (by_weight if rao_blackwell else by_visit)]
-    rb_columns = [v.reshape(-1, n_rungs) for v in by_weight]
-    lost = zero.reshape(-1)
-    of_mean, of_variance = RULES[rule](stats.beta)
-    biases: list[FloatArray] = []
+    moments = _rows(by_weight if rao_blackwell else by_visit)
+    zero = stats.n_zero_likelihood
+    lost = np.zeros(stats.tour_start.size) if zero is None else zero.reshape(-1)
+    pieces = cycle_pieces(stats)
+    used = pieces.used
 
     def fit(part: BoolArray) -> PartFit:
-        weight, first, second = (v[part] for v in columns)
-        finite = weight.copy()
-        finite[:, 0] -= lost[part]
-        total, n_finite = weight.sum(axis=0), finite.sum(axis=0)
-        mean, variance = _moments(n_finite, first.sum(axis=0), second.sum(axis=0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            jump = np.log(n_finite[0] / total[0])
-            d_mean = (first - mean * finite) / n_finite
-            d_variance = (second - (variance + mean**2) * finite) / n_finite - 2.0 * mean * d_mean
-            d_jump = finite[:, 0] / n_finite[0] - weight[:, 0] / total[0]
-        after = stats.beta > 0.0
-        curve = integrate(rule, stats.beta, mean, variance) + np.where(after, jump, 0.0)
-        effects = d_mean @ of_mean.T + d_variance @ of_variance.T + np.outer(d_jump, after)
-        bounds = {
-            name: float(integrate(side, stats.beta, mean, variance)[-1] + jump)
-            for name, side in (("lower", "left_riemann"), ("upper", "riemann"))
-        }
-        empty = empty_warnings(n_finite, "a straight line between its neighbors")
-        bias = _discretization(rule, stats, [v[part] for v in rb_columns], lost[part])
-        biases.append(bias)
-        return PartFit(curve, effects, float(bias[-1]), alarms=tuple(empty), details=bounds)
-
-    name = {"trapezoid": "ti"}.get(rule, f"ti_{rule}") + ("_rb" if rao_blackwell else "")
+        return _fit_rule(rule, stats.beta, [v[part] for v in moments], lost[part])
 
     def direction(bias: float, mcse: float) -> str:
         if rule == "riemann":
@@ -173,22 +147,63 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
             return ""
         return "above" if bias > 0.0 else "below"
 
-    found = fit_run(name, stats, cycle_pieces(stats), fit, bias_direction=direction)
-    return _with_discretization(found, biases[0]) if biases else found
+    rule_error = _discretization(rule, stats, [v[used] for v in _rows(by_weight)], lost[used])
+    whole = replace(fit(used), bias=float(rule_error[-1])) if used.any() else None
+    name = {"trapezoid": "ti"}.get(rule, f"ti_{rule}") + ("_rb" if rao_blackwell else "")
+    found = fit_run(name, stats, pieces, fit, whole=whole, bias_direction=direction)
+    return found if whole is None else _with_discretization(found, rule_error)
+
+
+def _rows(tables: Sequence[FloatArray]) -> list[FloatArray]:
+    """Give statistics of shape (chain, draw, K) one row a cycle."""
+    return [table.reshape(-1, table.shape[-1]) for table in tables]
+
+
+def _fit_rule(
+    rule: str, betas: FloatArray, moments: Sequence[FloatArray], lost: FloatArray
+) -> PartFit:
+    """Apply a rule to the moments of some cycles.
+
+    ``moments`` are the weight of each cycle at each rung and the weighted sums of log_ratio and
+    its square, each of shape (n, K); ``lost``, shape (n,), counts the visits to rung 0 with zero
+    likelihood.
+    """
+    weight, first, second = moments
+    of_mean, of_variance = RULES[rule](betas)
+    finite = weight.copy()
+    finite[:, 0] -= lost
+    total, n_finite = weight.sum(axis=0), finite.sum(axis=0)
+    mean, variance = _moments(n_finite, first.sum(axis=0), second.sum(axis=0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        jump = np.log(n_finite[0] / total[0])
+        d_mean = (first - mean * finite) / n_finite
+        d_variance = (second - (variance + mean**2) * finite) / n_finite - 2.0 * mean * d_mean
+        d_jump = finite[:, 0] / n_finite[0] - weight[:, 0] / total[0]
+    after = betas > 0.0
+    riemann = {
+        name: float(integrate(side, betas, mean, variance)[-1] + jump)
+        for name, side in (("lower", "left_riemann"), ("upper", "riemann"))
+    }
+    return PartFit(
+        integrate(rule, betas, mean, variance) + np.where(after, jump, 0.0),
+        d_mean @ of_mean.T + d_variance @ of_variance.T + np.outer(d_jump, after),
+        alarms=tuple(empty_warnings(n_finite, "a straight line between its neighbors")),
+        details=riemann,
+    )
 
 
 def _moments(n: FloatArray, first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and variance at each rung, NaN where there is nothing to average."""
+    """Return mean and variance at each rung, NaN where there are no visits."""
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = first / n
         return mean, np.maximum(second / n - mean**2, 0.0)
 
 
 def _discretization(
-    rule: str, stats: CycleStats, columns: list[FloatArray], lost: FloatArray
+    rule: str, stats: CycleStats, moments: Sequence[FloatArray], lost: FloatArray
 ) -> FloatArray:
     """Return the errors of a rule on the Rao-Blackwellized integrand, whose integral is RTS."""
-    weight, first, second = (v.sum(axis=0) for v in columns)
+    weight, first, second = (v.sum(axis=0) for v in moments)
     finite = weight - np.where(stats.beta > 0.0, 0.0, lost.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         jump = np.log(finite[0] / weight[0])
@@ -198,7 +213,7 @@ def _discretization(
 
 
 def _with_discretization(evidence: Evidence, bias: FloatArray) -> Evidence:
-    """Put the discretization errors (K,) into the mcse; say where they exceed that of sampling."""
+    """Add the discretization errors (K,) to the mcse, and warn if they exceed that of sampling."""
     sampling = evidence.mcse
     size = np.where(np.isfinite(bias), np.abs(bias), np.inf)
     found = replace(
@@ -211,8 +226,8 @@ def _with_discretization(evidence: Evidence, bias: FloatArray) -> Evidence:
         return found
     if np.isinf(size[-1]):
         sentence = (
-            f"How far the integration rule of {evidence.method!r} is off cannot be told, since a "
-            'rung has no weight, so the mcse is infinite: sample more draws, or use method="rts".'
+            f"The error of the integration rule of {evidence.method!r} is not known, since a rung "
+            'has no weight, so the mcse is infinite: sample more draws, or use method="rts".'
         )
         return replace(found, verdict="unchecked", warnings=(*evidence.warnings, sentence))
     sentence = (

@@ -1,5 +1,6 @@
 """Cut the cycles of tempering chains into tours, the independent pieces of the run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +20,8 @@ class Tours:
     chain : ndarray of int, shape (F,)
         Chain that each fragment comes from.
     complete : ndarray of bool, shape (F,)
-        True for a tour with a beginning and an end. False for what a chain did before its first
-        tour start (tuning draws were thrown away) and for its last, unfinished tour.
+        True for a tour with a beginning and an end. False for the iterations of a chain before its
+        first tour start (tuning draws were thrown away) and for its last, unfinished tour.
     """
 
     sums: FloatArray
@@ -103,3 +104,13 @@ def tour_sums(rb_weight: FloatArray, rb_weight_head: FloatArray, tour_start: Boo
     # A chain that begins with a tour start has nothing in front of it.
     keep = (position > 0) | np.any(sums != 0.0, axis=1)
     return Tours(sums[keep], chain[keep], complete[keep])
+
+
+def join_tours(parts: Sequence[Tours], n_chains: Sequence[int]) -> Tours:
+    """Put the tours of several runs behind each other, with chains numbered through all."""
+    offset = np.cumsum([0, *n_chains[:-1]])
+    return Tours(
+        np.concatenate([own.sums for own in parts]),
+        np.concatenate([own.chain + start for own, start in zip(parts, offset, strict=True)]),
+        np.concatenate([own.complete for own in parts]),
+    )

@@ -1,4 +1,4 @@
-"""A tempering run by single iterations, as the estimators from the flat trace read it."""
+"""A tempering run by single iterations, for the estimators that read the flat trace."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import CycleStats, FlatTrace, FloatArray
 from pymc_tempering.evidence.datatree import read_trace
-from pymc_tempering.evidence.fit_run import Pieces, split_pieces
+from pymc_tempering.evidence.pieces import Pieces, split_pieces
 from pymc_tempering.evidence.standard_errors import sum_by
 
 CHUNK = 1 << 20
-"""Numbers in a table of iterations by rungs that is made at a time."""
+"""Largest table of iterations by rungs that is made at a time, in numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Statistics of a run, and every iteration that they add up.
+    """Statistics of a run, and every iteration of it.
 
     Attributes
     ----------
@@ -54,7 +54,24 @@ class Run:
 
 
 def read_run(idata: xr.DataTree) -> Run:
-    """Read a run with its flat trace out of a DataTree; see ``datatree.read_trace``."""
+    """Read a run with its flat trace from a DataTree.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of :func:`pymc_tempering.sample` with ``keep="log_ratio"``, its default.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    NotTemperedError
+        If there is no trace, or it does not belong to the draws.
+    LadderError
+        If the draws do not come from one ladder.
+    """
     return Run(*read_trace(idata))
 
 
@@ -74,7 +91,7 @@ def softmax_rows(table: FloatArray) -> FloatArray:
     return table
 
 
-def rung_weights(stats: CycleStats, log_ratio: FloatArray) -> FloatArray:
+def rung_probabilities(stats: CycleStats, log_ratio: FloatArray) -> FloatArray:
     """Return q(beta_k | x) of every iteration, equation (7) of Carlson et al., shape (n, K)."""
     return softmax_rows(tilt(stats.beta, log_ratio) + stats.log_weight - stats.log_z_ladder)
 

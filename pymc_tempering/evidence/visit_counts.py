@@ -6,20 +6,21 @@ Carlson, Stinson, Pakman & Paninski (2016), ICML; equation numbers are theirs.
 import numpy as np
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence.fit_run import PartFit, cycle_pieces, fit_run
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts_log_z
 
 PSEUDO_COUNT = 0.1
-"""Added to each rung's visits, as in section 4.3 of the paper, so that no logarithm is infinite."""
+"""Added to the visits of each rung, as in section 4.3, so that no logarithm is infinite."""
 
 
 def counts(stats: CycleStats) -> Evidence:
     """Estimate log Z by counting the visits to each rung.
 
     Equation (11) of Carlson et al. (2016) with q(beta_k) estimated by the visits plus 0.1 each,
-    their "TS" of section 4.3. Where a rung was not visited the 0.1 is all that its log Z_k rests
-    on: its error is infinite, and a warning says so.
+    their "TS" of section 4.3. At a rung that was never visited log Z_k rests on the 0.1 alone: its
+    error is infinite, and a warning says so.
 
     Parameters
     ----------
@@ -28,13 +29,13 @@ def counts(stats: CycleStats) -> Evidence:
     Returns
     -------
     Evidence
-        Everything in nats. ``bias`` is what the 0.1 does, to first order.
+        Everything in nats. ``bias`` is the effect of the 0.1, to first order.
 
     Notes
     -----
-    The statistics tell how often a cycle visited each rung and not how the start of a tour
-    divides these visits. So tours are cut at the draw before they start; neighbors share a cycle,
-    and the error takes their covariance in. At least the error over batches of draws.
+    The statistics tell how often a cycle visited each rung, but not how the start of a tour
+    divides these visits. So tours are cut at the draw before they start. Neighbors then share a
+    cycle, and the error includes their covariance. It is at least the error over batches of draws.
     """
     visits = stats.visits.reshape(-1, stats.beta.size)
 
@@ -57,7 +58,7 @@ def counts(stats: CycleStats) -> Evidence:
 
 
 def empty_warnings(visits: FloatArray, rests_on: str) -> list[str]:
-    """Say which rungs were never visited, and what their log Z_k then rests on."""
+    """Warn of rungs that were never visited, and say what their log Z_k rests on."""
     empty = np.flatnonzero(visits == 0.0)
     if empty.size == 0:
         return []

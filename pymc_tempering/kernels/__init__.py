@@ -2,10 +2,10 @@
 
 A kernel is a compiled function
 `kernel(density, point, beta, block, params, scratch, rng, info)`: it moves the coordinates
-`block` of `point` in place, draws from `rng` alone, and writes `info[ACCEPTANCE]`,
-`info[N_EVALUATIONS]` and `info[DIVERGED]`. It leaves `x` and `values` true to each other, and
-`grads` too if it uses gradients. `params` is the row of tuning numbers of this rung that its
-`pack` made; `scratch` has `n_scratch` rows of length d.
+`block` of `point` in place, takes all randomness from `rng`, and writes `info[ACCEPTANCE]`,
+`info[N_EVALUATIONS]` and `info[DIVERGED]`. When it returns, `point.values` are those of `point.x`,
+and so are `point.grads` if it uses gradients. `params` is the row of tuning numbers of this rung,
+which the kernel's `pack` made; `scratch` has `n_scratch` rows of length d.
 """
 
 from pymc_tempering.kernels.compound import Compound, on_all

@@ -9,7 +9,7 @@ from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
 from pymc_tempering.kernels.compound import Compound
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.layout import model_layout
-from pymc_tempering.model.terms import Split, split_model
+from pymc_tempering.model.terms import Terms, find_terms
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
 
@@ -17,14 +17,14 @@ from pymc_tempering.references.prior import Prior
 def compile_for(
     kernel: Compound,
     model: pm.Model,
-    split: Split,
+    terms: Terms,
     report: Callable[[str], None] = lambda line: None,
     *,
     check: bool = True,
 ) -> Prior:
     """Compile what some kernels need of a model; see `compile_model`."""
     names, values = kernel.gradient_names, kernel.wants_values
-    return compile_model(model, report, check=check, gradient=names, values=values, split=split)
+    return compile_model(model, report, check=check, gradient=names, values=values, terms=terms)
 
 
 def compile_with_kernels(
@@ -33,13 +33,13 @@ def compile_with_kernels(
     target_accept: float,
     report: Callable[[str], None] = lambda line: None,
     *,
-    split: Split | None = None,
+    terms: Terms | None = None,
     carried: bool = False,
     reversal: bool = False,
 ) -> tuple[Prior, Compound]:
     """Compile a model with the kernels that the user chose, or with the defaults for it.
 
-    A prior without random draws gets a wide law as reference, see `Split`. A kernel that keeps a
+    A prior without random draws gets a wide law as reference, see `Terms`. A kernel that keeps a
     momentum (`carries`) is refused unless `carried`, and one whose reversal in time is not known
     if the caller needs the `reversal`.
 
@@ -50,7 +50,7 @@ def compile_with_kernels(
     """
     check_model(model)
     layout = model_layout(model)
-    split = split_model(model) if split is None else split
+    terms = find_terms(model) if terms is None else terms
     kernel = assign_kernels(model, layout, choice, target_accept)
     if kernel.carries and not carried:
         raise ModelError(
@@ -60,14 +60,14 @@ def compile_with_kernels(
     if reversal:
         kernel.reversed()  # raises where it is not known, before any work
     while True:
-        if kernel.prior_only and not split.normalized_prior:
+        if kernel.prior_only and not terms.normalized_prior:
             raise ModelError(
                 f"The kernel {kernel.name!r} knows prior times tempered likelihood alone; it is "
                 "not for a prior that must be normalized too (tempered=, or a prior without "
                 "random draws)."
             )
         try:
-            return compile_for(kernel, model, split, report), kernel
+            return compile_for(kernel, model, terms, report), kernel
         except GradientError:
             without = assign_kernels(model, layout, choice, target_accept, gradient=False)
             if without.uses_gradient or not kernel.uses_gradient:
@@ -75,5 +75,5 @@ def compile_with_kernels(
             kernel = without
             report("The density has no gradient: slice sampling in place of HMC")
         except UndrawableError as error:
-            split = split_model(model, split.tempered, (*split.wide, *error.names))
+            terms = find_terms(model, terms.tempered, (*terms.wide, *error.names))
             report(f"A wide law stands in for the prior of {', '.join(error.names)}")

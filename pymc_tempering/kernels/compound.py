@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc_tempering.exceptions import KernelError
-from pymc_tempering.kernels.contract import Block, Kernel
+from pymc_tempering.kernels.contract import N_EVALUATIONS, Block, Kernel
 from pymc_tempering.model.compiled import (
     EXPLORE_SIGNATURE,
     Parts,
@@ -29,7 +29,7 @@ N_COLUMNS = 6
 def _explorer(transitions: tuple[Callable, ...]) -> Callable:
     """Compile one function that calls those of the kernels, each on its block.
 
-    One function, since each that is handed to compiled code costs 26 microseconds a call.
+    It is one function because each function that compiled code is given costs 26 microseconds.
     """
     source = """
 def explore(density, point, beta, parts, params, scratch, rng, infos):
@@ -43,20 +43,28 @@ def explore(density, point, beta, parts, params, scratch, rng, infos):
     tuning = params[table[{b}, {FIRST_PARAM}] : table[{b}, {LAST_PARAM}]]
     own = scratch[table[{b}, {SCRATCH}] :]
     kernel{b}(density, point, beta, block, tuning, own, rng, infos[{b}])
-    infos[{b}, 1] += table[{b}, {REFRESH}]
+    infos[{b}, {N_EVALUATIONS}] += table[{b}, {REFRESH}]
 """
     environment = {f"kernel{b}": transition for b, transition in enumerate(transitions)}
-    own = all(
-        function.__module__.startswith("pymc_tempering.")
-        and "<locals>" not in function.__qualname__  # a user's own, wrapped
-        for function in transitions
-    )
-    names = "_".join(function.__name__ for function in transitions)
+    environment["evaluate"] = evaluate
+    key = _cache_key(transitions)
+    return compile_source(source, "explore", environment, EXPLORE_SIGNATURE, key)
+
+
+def _cache_key(transitions: tuple[Callable, ...]) -> str | None:
+    """Key of the explorer in the disk cache; None where a transition is not of this package.
+
+    A transition that a function of the package made around a user's own (`<locals>`) is not either.
+    """
+    if not all(
+        transition.__module__.startswith("pymc_tempering.")
+        and "<locals>" not in transition.__qualname__
+        for transition in transitions
+    ):
+        return None
+    names = "_".join(transition.__name__ for transition in transitions)
     called = [Path(function.py_func.__code__.co_filename) for function in (*transitions, evaluate)]
-    key = f"pymc_tempering_{names}_{hash_of_sources(Path(__file__), *called)}" if own else None
-    return compile_source(
-        source, "explore", environment | {"evaluate": evaluate}, EXPLORE_SIGNATURE, key
-    )
+    return f"pymc_tempering_{names}_{hash_of_sources(Path(__file__), *called)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +83,7 @@ class Compound:
 
     def __post_init__(self) -> None:
         if not self.kernels or len(self.kernels) != len(self.blocks):
-            raise ValueError("A compound has a kernel at least, and a block for each.")
+            raise ValueError("A compound needs at least one kernel, and one block for each.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Compound, (self.kernels, self.blocks)
@@ -137,7 +145,7 @@ class Compound:
 
     @property
     def options(self) -> np.ndarray:
-        """Trajectory lengths to choose from, a row a choice, shape (C, B); NaN where is none."""
+        """Trajectory lengths to choose from, a row for each, shape (C, B); NaN without a choice."""
         n = max(1, *(len(kernel.lengths) for kernel in self.kernels))
         columns = [(kernel.lengths or (np.nan,)) for kernel in self.kernels]
         return np.array([[column[min(c, len(column) - 1)] for column in columns] for c in range(n)])
@@ -149,7 +157,7 @@ class Compound:
 
     @property
     def prior_only(self) -> bool:
-        """Whether some kernel knows the path from the prior alone."""
+        """Whether some kernel only works on the path from the prior."""
         return any(kernel.prior_only for kernel in self.kernels)
 
     @property
@@ -213,7 +221,7 @@ class Compound:
         table[:, FIRST], table[:, LAST] = ends - [b.size for b in self.blocks], ends
         table[:, FIRST_PARAM], table[:, LAST_PARAM] = param_ends - sizes, param_ends
         gradient = np.array([kernel.uses_gradient for kernel in self.kernels])
-        # What moved before, in the order of a cycle, left the gradients behind.
+        # Gradients are out of date after a kernel without them; before the first comes the last.
         table[:, REFRESH] = gradient & ~np.roll(gradient, 1)
         own = [kernel.n_scratch if kernel.carries else 0 for kernel in self.kernels]
         carried = self._shared_scratch + np.cumsum([0, *own[:-1]])

@@ -76,14 +76,14 @@ class Kernel:
     kinds : frozenset of str
         Kinds of variables that it can move.
     target_accept : float, optional
-        Acceptance probability that the step size is tuned for; None where there is none to tune.
+        Acceptance probability that the step size is tuned for; None if there is nothing to tune.
     uses_gradient : bool
-        Whether it reads `point.grads`; if so it also leaves them true to the state.
+        Whether it reads `point.grads`; if so, they are those of the state when it returns.
     dense : bool
         Whether its metric is a covariance.
     prior_only : bool
-        Whether it leaves prior times likelihood to the power beta invariant, and not the path
-        from another reference.
+        Whether it only works on the path from the prior: it leaves prior times likelihood to the
+        power beta invariant.
     bind : callable, optional
         `bind(model, layout, block)` makes the kernel that moves this block of this model, where
         the kernel must know them.

@@ -22,7 +22,7 @@ from pymc_tempering.kernels.contract import (
     Block,
     Kernel,
 )
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE, RNG, VECTOR
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE, RNG, VECTOR
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.references.mixture import evaluate_values
 
@@ -39,10 +39,10 @@ def python_transition(
     Parameters
     ----------
     move : callable
-        `move(x, beta, params, rng)` returns the acceptance probability; it gets the lock of the
-        interpreter for as long as it runs.
+        `move(x, beta, params, rng)` returns the acceptance probability. It holds the lock of the
+        interpreter while it runs.
     name : str
-        For the message when it goes where the density is zero.
+        For the message if it moves to a state of density zero.
     """
     lost = (
         f"The kernel {name!r} returned a state whose density is zero or not a number; it does "
@@ -59,7 +59,7 @@ def python_transition(
     def transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
         info[ACCEPTANCE] = call(point.x, beta, params, rng)
         evaluate_values(density, point)
-        if not -np.inf < point.values[0] + beta * point.values[1] < np.inf:
+        if not -np.inf < point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO] < np.inf:
             raise KernelError(lost)
         info[N_EVALUATIONS] = 1.0
         info[DIVERGED] = 0.0
@@ -83,7 +83,7 @@ def CustomKernel(
     Any move that knows more of the problem than a general kernel can: block Gibbs sampling of a
     restricted Boltzmann machine, an exchange of labels, an independence proposal. A kernel that
     is compiled is some hundred times faster; the developer's page "Add a kernel" has its
-    contract. Since such a move knows the path from the prior alone, that is the reference.
+    contract. Such a move only knows the path from the prior, so the prior is the reference.
 
     Parameters
     ----------

@@ -11,22 +11,26 @@ from pymc_tempering.kernels.contract import (
     Block,
     Kernel,
 )
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.mixture import evaluate_values
+
+MOST, LOWER = 0, 1
+"""Layout of the tuning numbers: the largest number of values of a coordinate; then lower bounds and
+numbers of values, each of length b."""
 
 
 @njit(KERNEL_SIGNATURE, error_model="numpy")
 def gibbs_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Draw each coordinate from its full conditional, with all others as they are."""
     n = block.size
-    most = int(params[0])
+    most = int(params[MOST])
     values = np.empty((most, 2))
     log_p = np.empty(most)
     evaluations = 0
     for i in range(n):
         j = block[i]
-        lower, n_values = params[1 + i], int(params[1 + n + i])
+        lower, n_values = params[LOWER + i], int(params[LOWER + n + i])
         current = int(point.x[j] - lower)
         values[current] = point.values
         largest = -np.inf
@@ -36,7 +40,7 @@ def gibbs_transition(density, point, beta, block, params, scratch, rng, info):  
                 evaluate_values(density, point)
                 evaluations += 1
                 values[v] = point.values
-            log_p[v] = values[v, 0] + beta * values[v, 1]
+            log_p[v] = values[v, LOG_REFERENCE] + beta * values[v, LOG_RATIO]
             if not -np.inf < log_p[v] < np.inf:  # zero likelihood, or not a number
                 log_p[v] = -np.inf
             largest = max(largest, log_p[v])

@@ -5,16 +5,17 @@ from typing import Literal
 
 import numpy as np
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
 
 STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
 
 LENGTHS = (1.2, 0.6)
-"""Mean trajectory lengths that the warm-up chooses from where it may; the first is the default."""
+"""Mean trajectory lengths that the warm-up chooses from, the usual one first."""
 
 
 @njit(KERNEL_SIGNATURE, error_model="numpy")
@@ -30,10 +31,10 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     start_x, start_g0, start_g1, momentum, force = (
         scratch[0], scratch[1], scratch[2], scratch[3], scratch[4],
     )  # fmt: skip
-    log_reference, log_ratio = point.values[0], point.values[1]
+    log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     # All gradients are put back after a rejection, those of other blocks too.
-    start_g0[:] = point.grads[0]
-    start_g1[:] = point.grads[1]
+    start_g0[:] = point.grads[LOG_REFERENCE]
+    start_g1[:] = point.grads[LOG_RATIO]
     step = params[STEP] * (0.9 + 0.2 * rng.random())
     n_steps = int(params[PATH_LENGTH] * (0.5 + rng.random()) / step) + 1
     n_steps = min(n_steps, int(params[MAX_STEPS]))
@@ -56,10 +57,10 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     info[DIVERGED] = 0.0 if sound else 1.0
     info[ACCEPTANCE] = min(1.0, np.exp(-error)) if sound else 0.0
     if rng.random() >= info[ACCEPTANCE]:
-        point.values[0] = log_reference
-        point.values[1] = log_ratio
-        point.grads[0] = start_g0
-        point.grads[1] = start_g1
+        point.values[LOG_REFERENCE] = log_reference
+        point.values[LOG_RATIO] = log_ratio
+        point.grads[LOG_REFERENCE] = start_g0
+        point.grads[LOG_RATIO] = start_g1
         for i in range(n):
             point.x[block[i]] = start_x[i]
 
@@ -87,10 +88,10 @@ def HMC(
     path_length : float or "auto", default "auto"
         Mean trajectory length, in units of the rung's own standard deviations. By default the
         warm-up chooses at each rung between 1.2, somewhat less than a quarter of a period of a
-        Gaussian, and half of it, by what changes `log_ratio` more for each gradient: a smaller
-        error of log Z for the same work (docs/kernels.md).
+        Gaussian, and half of it. It takes the one that changes `log_ratio` more for each gradient,
+        which gives a smaller error of log Z for the same work (docs/kernels.md).
     max_steps : int, default 256
-        Leapfrog steps of one transition at most.
+        Largest number of leapfrog steps in one transition.
 
     Returns
     -------
@@ -107,12 +108,10 @@ def HMC(
     >>> HMC(target_accept=0.9).name
     'hmc'
     """
+    check_whole(1, max_steps=max_steps)
     sound = path_length == "auto" if isinstance(path_length, str) else path_length > 0
-    if not (sound and max_steps >= 1):
-        raise ValueError(
-            'HMC needs a positive path_length, or "auto", and max_steps of at least 1, not '
-            f"path_length={path_length!r} and max_steps={max_steps!r}."
-        )
+    if not sound:
+        raise ValueError(f'path_length must be positive or "auto", not {path_length!r}.')
     pack = partial(_pack, max_steps=max_steps)
     if not isinstance(path_length, str):
         pack = partial(pack, path_length=path_length)

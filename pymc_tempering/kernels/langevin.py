@@ -5,6 +5,7 @@ from functools import partial
 import numba
 import numpy as np
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
@@ -13,7 +14,15 @@ from pymc_tempering.kernels.contract import (
     Block,
     Kernel,
 )
-from pymc_tempering.model.compiled import INDICES, KERNEL_SIGNATURE, POINT, RNG, VECTOR
+from pymc_tempering.model.compiled import (
+    INDICES,
+    KERNEL_SIGNATURE,
+    LOG_RATIO,
+    LOG_REFERENCE,
+    POINT,
+    RNG,
+    VECTOR,
+)
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.mixture import evaluate
 
@@ -26,7 +35,7 @@ STEP, N_STEPS = 0, 1
     error_model="numpy",
 )
 def _propose(point, beta, block, step, draws, rng, flipped):  # type: ignore[no-untyped-def]
-    """Log probability of flipping those coordinates that `flipped` says; drawn first if `draws`.
+    """Log probability of the flips in `flipped`; with `draws` they are drawn first.
 
     A coordinate flips with log odds of half the change of the log density to first order,
     less 1 / (2 step): Zhang, Liu & Liu (2022), eq. (4), for binary variables.
@@ -34,9 +43,9 @@ def _propose(point, beta, block, step, draws, rng, flipped):  # type: ignore[no-
     total = 0.0
     for i in range(block.size):
         j = block[i]
-        slope = point.grads[0, j] + beta * point.grads[1, j]
+        slope = point.grads[LOG_REFERENCE, j] + beta * point.grads[LOG_RATIO, j]
         odds = 0.5 * (1.0 - 2.0 * point.x[j]) * slope - 0.5 / step
-        if odds != odds:  # a gradient that is no number: as if there were none
+        if odds != odds:  # the gradient is NaN: propose as if it were zero
             odds = -0.5 / step
         stay = 1.0 / (1.0 + np.exp(odds))
         if draws:
@@ -54,25 +63,25 @@ def langevin_transition(density, point, beta, block, params, scratch, rng, info)
     n_steps = int(params[N_STEPS])
     accepted = 0.0
     for _ in range(n_steps):
-        log_reference, log_ratio = point.values[0], point.values[1]
-        start_g0[:] = point.grads[0]
-        start_g1[:] = point.grads[1]
+        log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
+        start_g0[:] = point.grads[LOG_REFERENCE]
+        start_g1[:] = point.grads[LOG_RATIO]
         forth = _propose(point, beta, block, params[STEP], 1, rng, flipped)
         for i in range(block.size):
             if flipped[i] > 0.0:
                 point.x[block[i]] = 1.0 - point.x[block[i]]
         evaluate(density, point)
-        new = point.values[0] + beta * point.values[1]
+        new = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
         chance = 0.0
         if -np.inf < new < np.inf:
             back = _propose(point, beta, block, params[STEP], 0, rng, flipped)
             chance = min(1.0, np.exp(new - (log_reference + beta * log_ratio) + back - forth))
         accepted += chance
         if not rng.random() < chance:
-            point.values[0] = log_reference
-            point.values[1] = log_ratio
-            point.grads[0] = start_g0
-            point.grads[1] = start_g1
+            point.values[LOG_REFERENCE] = log_reference
+            point.values[LOG_RATIO] = log_ratio
+            point.grads[LOG_REFERENCE] = start_g0
+            point.grads[LOG_RATIO] = start_g1
             for i in range(block.size):
                 if flipped[i] > 0.0:
                     point.x[block[i]] = 1.0 - point.x[block[i]]
@@ -116,8 +125,7 @@ def DiscreteLangevin(target_accept: float = 0.57, n_steps: int = 5) -> Kernel:
     >>> DiscreteLangevin().uses_gradient
     True
     """
-    if not (n_steps >= 1 and int(n_steps) == n_steps):
-        raise ValueError(f"n_steps must be a whole number of at least 1, not {n_steps!r}.")
+    check_whole(1, n_steps=n_steps)
     return Kernel(
         name="langevin",
         transition=langevin_transition,

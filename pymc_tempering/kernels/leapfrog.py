@@ -2,7 +2,7 @@
 
 from numba import float64, types
 
-from pymc_tempering.model.compiled import DENSITY, INDICES, POINT, VECTOR
+from pymc_tempering.model.compiled import DENSITY, INDICES, LOG_RATIO, LOG_REFERENCE, POINT, VECTOR
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.mixture import evaluate
 
@@ -15,7 +15,7 @@ def set_force(point, beta, block, scales, force):  # type: ignore[no-untyped-def
     """Write the gradient of the log density, in units of the standard deviations, to `force`."""
     for i in range(block.size):
         j = block[i]
-        force[i] = scales[i] * (point.grads[0, j] + beta * point.grads[1, j])
+        force[i] = scales[i] * (point.grads[LOG_REFERENCE, j] + beta * point.grads[LOG_RATIO, j])
 
 
 @njit(
@@ -39,4 +39,4 @@ def leapfrog_step(density, point, beta, block, scales, momentum, force, step):  
     for i in range(n):
         momentum[i] += half * force[i]
         kinetic += momentum[i] * momentum[i]
-    return 0.5 * kinetic - (point.values[0] + beta * point.values[1])
+    return 0.5 * kinetic - (point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO])

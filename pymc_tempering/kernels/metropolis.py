@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
@@ -15,7 +16,7 @@ from pymc_tempering.kernels.contract import (
     Block,
     Kernel,
 )
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.mixture import evaluate_values
 
@@ -34,7 +35,7 @@ def metropolis_transition(density, point, beta, block, params, scratch, rng, inf
     lower, upper = params[WHOLE + n : WHOLE + 2 * n], params[WHOLE + 2 * n : WHOLE + 3 * n]
     accepted, taken = 0.0, 0
     for _ in range(n_steps):
-        log_reference, log_ratio = point.values[0], point.values[1]
+        log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
         at = WHOLE + 3 * n
         inside = True
         for i in range(n):
@@ -49,16 +50,16 @@ def metropolis_transition(density, point, beta, block, params, scratch, rng, inf
             inside = inside and lower[i] <= new <= upper[i]
             point.x[block[i]] = new
         chance = 0.0
-        if inside:  # a density may not know that there is nothing beyond the bounds
+        if inside:  # beyond the bounds the density may still be finite
             evaluate_values(density, point)
             taken += 1
-            level = point.values[0] + beta * point.values[1]
+            level = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
             if -np.inf < level < np.inf:
                 chance = min(1.0, np.exp(level - (log_reference + beta * log_ratio)))
         accepted += chance
         if not rng.random() < chance:
-            point.values[0] = log_reference
-            point.values[1] = log_ratio
+            point.values[LOG_REFERENCE] = log_reference
+            point.values[LOG_RATIO] = log_ratio
             for i in range(n):
                 point.x[block[i]] = start[i]
     info[ACCEPTANCE] = accepted / n_steps
@@ -100,8 +101,8 @@ def RandomWalkMetropolis(target_accept: float = 0.3, n_steps: int | None = None)
     >>> RandomWalkMetropolis(n_steps=20).target_accept
     0.3
     """
-    if n_steps is not None and not (n_steps >= 1 and int(n_steps) == n_steps):
-        raise ValueError(f"n_steps must be a whole number of at least 1, not {n_steps!r}.")
+    if n_steps is not None:
+        check_whole(1, n_steps=n_steps)
     return Kernel(
         name="metropolis",
         transition=metropolis_transition,

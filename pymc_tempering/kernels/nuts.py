@@ -5,12 +5,15 @@ from functools import partial
 import numpy as np
 from numba import boolean, float64, int64, types
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
 from pymc_tempering.model.compiled import (
     DENSITY,
     INDICES,
     KERNEL_SIGNATURE,
+    LOG_RATIO,
+    LOG_REFERENCE,
     MATRIX,
     POINT,
     RNG,
@@ -23,7 +26,7 @@ STEP, MAX_TREEDEPTH, SCALE = 0, 1, 2
 
 
 LIMIT_TREEDEPTH = 20
-"""A million leapfrog steps: what asks for more has another problem."""
+"""A million leapfrog steps: a posterior that needs more has another problem."""
 
 # Rows of scratch space. A state on the trajectory is position, momentum and force, all scaled by
 # the standard deviations and of the block alone; a state that may be chosen is position and both
@@ -45,9 +48,9 @@ GROWN, TURNED, BROKEN = 0, 1, 2
 def _turns(n, sum_a, first_a, last_a, sum_b, first_b, last_b):  # type: ignore[no-untyped-def]
     """Whether part a of a trajectory and part b after it, put together, turn back on themselves.
 
-    The criterion of Betancourt (2017, appendix A.4.2), on the whole and on each part with the
-    state of the other that is next to it: on a whole that is a multiple of a period the first
-    alone sees nothing. The sign of time cancels.
+    The criterion of Betancourt (2017, appendix A.4.2) is applied to the whole, and to each part
+    together with the neighboring state of the other part. The whole alone would not do: it does
+    not seem to turn if it is a multiple of a period. The direction of time does not matter.
     """
     whole_first = whole_last = a_first = a_last = b_first = b_last = 0.0
     for i in range(n):
@@ -76,8 +79,8 @@ def _store(point, block, scratch, row):  # type: ignore[no-untyped-def]
     x = scratch[row]
     for i in range(block.size):
         x[i] = point.x[block[i]]
-    scratch[row + 1] = point.grads[0]
-    scratch[row + 2] = point.grads[1]
+    scratch[row + 1] = point.grads[LOG_REFERENCE]
+    scratch[row + 2] = point.grads[LOG_RATIO]
 
 
 @njit(
@@ -109,7 +112,7 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
         log_weight = larger + np.log1p(np.exp(min(log_weight, -error) - larger))
         if rng.random() < np.exp(-error - log_weight):
             _store(point, block, scratch, CANDIDATE)
-            log_reference, log_ratio = point.values[0], point.values[1]
+            log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
         if leaf == 0:
             scratch[FIRST, :n] = momentum[:n]
         total[:n] = momentum[:n]
@@ -138,13 +141,14 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
 
     States have the weights `exp(-energy)`. Within a subtree the choice is multinomial, between
     the tree and a subtree that is added it is biased to the latter (Betancourt 2017, appendix
-    A.3.2). Nothing of a subtree is chosen that turned or diverged within itself: the same tree
-    could not have been built from there.
+    A.3.2). No state is taken from a subtree that turned or diverged within itself, because the
+    same tree could not have been built from there.
     """
     n = block.size
     momentum, force, tree_sum = scratch[MOMENTUM], scratch[FORCE], scratch[TREE_SUM]
+    grad0, grad1 = point.grads[LOG_REFERENCE], point.grads[LOG_RATIO]
     _store(point, block, scratch, CHOSEN)
-    log_reference, log_ratio = point.values[0], point.values[1]
+    log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     kinetic = 0.0
     set_force(point, beta, block, params[SCALE : SCALE + n], force)
     for i in range(n):
@@ -193,10 +197,10 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
     info[DIVERGED] = 1.0 if outcome == BROKEN else 0.0
     for i in range(n):
         point.x[block[i]] = scratch[CHOSEN, i]
-    point.grads[0] = scratch[CHOSEN + 1]
-    point.grads[1] = scratch[CHOSEN + 2]
-    point.values[0] = log_reference
-    point.values[1] = log_ratio
+    grad0[:] = scratch[CHOSEN + 1]
+    grad1[:] = scratch[CHOSEN + 2]
+    point.values[LOG_REFERENCE] = log_reference
+    point.values[LOG_RATIO] = log_ratio
 
 
 def _pack(step_size: float, scale: np.ndarray, block: Block, max_treedepth: int) -> np.ndarray:
@@ -208,8 +212,8 @@ def NUTS(target_accept: float = 0.8, max_treedepth: int = 10) -> Kernel:
 
     The multinomial form of Betancourt (2017) with checks between neighboring subtrees. Its
     trajectories end where they turn back, so there is no length to choose. They are longer than
-    those that serve the ladder best (see `HMC`); it is for posteriors whose scales differ so much,
-    or from place to place, that no one length fits.
+    those that serve the ladder best (see `HMC`). Use it for posteriors whose scales differ so
+    much, or change so much from place to place, that no single length fits.
 
     Parameters
     ----------
@@ -217,7 +221,7 @@ def NUTS(target_accept: float = 0.8, max_treedepth: int = 10) -> Kernel:
         Mean acceptance probability over the states of a trajectory that the step size of each
         rung is tuned for.
     max_treedepth : int, default 10
-        Doublings of a trajectory at most: `2**max_treedepth - 1` leapfrog steps.
+        Largest number of doublings: at most `2**max_treedepth - 1` leapfrog steps.
 
     Returns
     -------
@@ -243,11 +247,9 @@ def NUTS(target_accept: float = 0.8, max_treedepth: int = 10) -> Kernel:
     >>> NUTS(max_treedepth=8).name
     'nuts'
     """
-    if not (1 <= max_treedepth <= LIMIT_TREEDEPTH and int(max_treedepth) == max_treedepth):
-        raise ValueError(
-            f"max_treedepth must be a whole number from 1 to {LIMIT_TREEDEPTH}, "
-            f"not {max_treedepth!r}."
-        )
+    check_whole(1, max_treedepth=max_treedepth)
+    if max_treedepth > LIMIT_TREEDEPTH:
+        raise ValueError(f"max_treedepth must be at most {LIMIT_TREEDEPTH}, not {max_treedepth!r}.")
     return Kernel(
         name="nuts",
         transition=nuts_transition,

@@ -13,7 +13,7 @@ from numba import float64, types
 
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE, RNG, VECTOR
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE, RNG, VECTOR
 from pymc_tempering.model.jit import njit
 
 STEP, KEEP, SCALE = 0, 1, 2
@@ -51,9 +51,9 @@ def persistent_transition(density, point, beta, block, params, scratch, rng, inf
         scratch[1], scratch[2], scratch[3], scratch[4], scratch[5],
     )  # fmt: skip
     refresh(momentum, params[KEEP], rng)
-    log_reference, log_ratio = point.values[0], point.values[1]
-    start_g0[:] = point.grads[0]
-    start_g1[:] = point.grads[1]
+    log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
+    start_g0[:] = point.grads[LOG_REFERENCE]
+    start_g1[:] = point.grads[LOG_RATIO]
     kinetic = 0.0
     for i in range(n):
         start_x[i] = point.x[block[i]]
@@ -72,10 +72,10 @@ def persistent_transition(density, point, beta, block, params, scratch, rng, inf
         for i in range(n):
             momentum[i] = -momentum[i]  # the refresh turns it round again: it goes on
         return
-    point.values[0] = log_reference
-    point.values[1] = log_ratio
-    point.grads[0] = start_g0
-    point.grads[1] = start_g1
+    point.values[LOG_REFERENCE] = log_reference
+    point.values[LOG_RATIO] = log_ratio
+    point.grads[LOG_REFERENCE] = start_g0
+    point.grads[LOG_RATIO] = start_g1
     for i in range(n):
         point.x[block[i]] = start_x[i]
         momentum[i] = start_v[i]  # the refresh turns it round: it goes back

@@ -5,6 +5,7 @@ from functools import partial
 import numba
 import numpy as np
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     BINARY,
@@ -20,6 +21,8 @@ from pymc_tempering.model.compiled import (
     DENSITY,
     INDICES,
     KERNEL_SIGNATURE,
+    LOG_RATIO,
+    LOG_REFERENCE,
     POINT,
     RNG,
     VECTOR,
@@ -28,7 +31,7 @@ from pymc_tempering.model.jit import njit
 from pymc_tempering.references.mixture import evaluate_values
 
 MAX_OUT = 50
-"""Steps that an interval grows by at most, on both sides together."""
+"""Largest number of steps that an interval grows by, on both sides together."""
 
 MAX_SHRINK = 200
 """Proposals after which the state stays where it is."""
@@ -42,7 +45,7 @@ and upper bounds, and whether the coordinate is whole, each of length b."""
 def _log_density(density, point, beta):  # type: ignore[no-untyped-def]
     """Tempered log density at `point.x`; minus infinity where it is not a number."""
     evaluate_values(density, point)
-    value = point.values[0] + beta * point.values[1]
+    value = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
     return value if -np.inf < value < np.inf else -np.inf
 
 
@@ -58,7 +61,7 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
     n = block.size
     for i in range(n):
         start[i] = point.x[block[i]]
-    log_reference, log_ratio = point.values[0], point.values[1]
+    log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     floor = log_reference + beta * log_ratio + np.log(1.0 - rng.random())
     low = -rng.random()
     high = low + 1.0
@@ -94,8 +97,8 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
             high = new
     for i in range(n):
         point.x[block[i]] = start[i]
-    point.values[0] = log_reference
-    point.values[1] = log_ratio
+    point.values[LOG_REFERENCE] = log_reference
+    point.values[LOG_RATIO] = log_ratio
     return taken
 
 
@@ -106,12 +109,12 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
     error_model="numpy",
 )
 def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type: ignore[no-untyped-def]
-    """Update a whole coordinate: the interval is made of cells of `width` integers.
+    """Update an integer coordinate; the interval is made of cells of `width` integers.
 
-    Cells are half open, so that each integer lies in one of them alone and the same interval is
-    as likely to be found from each of its integers.
+    Cells are half open, so that each integer lies in exactly one of them. So the same interval is
+    equally likely from each of its integers.
     """
-    x0, ref0, ratio0 = point.x[j], point.values[0], point.values[1]
+    x0, ref0, ratio0 = point.x[j], point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     floor = ref0 + beta * ratio0 + np.log(1.0 - rng.random())
     width = max(1.0, np.rint(width))
     low = x0 - np.floor(rng.random() * width)
@@ -147,8 +150,8 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
         else:
             high = new
     point.x[j] = x0
-    point.values[0] = ref0
-    point.values[1] = ratio0
+    point.values[LOG_REFERENCE] = ref0
+    point.values[LOG_RATIO] = ratio0
     return taken
 
 
@@ -203,7 +206,7 @@ def Slice(width: float = 2.5, lines: int = 0) -> Kernel:
         First interval, in standard deviations of the rung's own distribution.
     lines : int, default 0
         0: each coordinate is updated in turn. Otherwise all real coordinates move together,
-        along so many random directions (hit and run): cheaper where there are many of them.
+        along this many random directions (hit and run), which is cheaper in many dimensions.
 
     Returns
     -------
@@ -220,8 +223,9 @@ def Slice(width: float = 2.5, lines: int = 0) -> Kernel:
     >>> Slice(lines=5).name
     'slice'
     """
-    if not (width > 0 and lines >= 0 and int(lines) == lines):
-        raise ValueError("Slice needs a positive width and a whole number of lines.")
+    check_whole(0, lines=lines)
+    if not width > 0:
+        raise ValueError(f"width must be positive, not {width!r}.")
     kinds = {CONTINUOUS} if lines else {CONTINUOUS, BINARY, BOUNDED, INTEGER}
     return Kernel(
         name="slice",

@@ -28,6 +28,9 @@ from pymc_tempering.model.layout import Layout
 TARGET_ACCEPT = 0.3
 """Acceptance that step methods with a `scaling` are tuned for, rung by rung."""
 
+STEP, SCALE = 0, 1
+"""Layout of the tuning numbers; the standard deviations start at `SCALE`."""
+
 SLICE_WIDTH = 2.5
 """First interval of `pm.Slice`, in standard deviations of the rung."""
 
@@ -47,7 +50,7 @@ class TemperedModel(pm.Model):
 
 
 def temper_model(model: pm.Model) -> TemperedModel:
-    """Look at a model through a tempered `logp`; everything else is shared with it."""
+    """Copy a model with a tempered `logp`; everything else is shared with the original."""
     tempered = object.__new__(TemperedModel)
     tempered.__dict__.update(model.__dict__)
     tempered._inverse_temperature = pytensor.shared(1.0, name="inverse_temperature")
@@ -62,8 +65,8 @@ def StepKernel(
     The step method gets the tempered density in place of the model's own. Its own tuning is
     off; where it has a `scaling` (`pm.Metropolis`, `pm.DEMetropolisZ`), that is tuned for each
     rung, and widths and standard deviations of its proposals are those of the rung. It runs in
-    Python, some hundred times slower than the compiled kernels. Since it knows the path from the
-    prior alone, that is the reference.
+    Python, some hundred times slower than the compiled kernels. It only knows the path from the
+    prior, so the prior is the reference.
 
     Parameters
     ----------
@@ -151,10 +154,11 @@ def _bind(
     def move(x: np.ndarray, beta: float, params: np.ndarray, rng: np.random.Generator) -> float:
         with lock:
             tempered._inverse_temperature.set_value(beta)
+            scales = params[SCALE:]
             for method in methods:
-                scale = np.concatenate([params[1:][offsets[value.name]] for value in method.vars])
+                scale = np.concatenate([scales[offsets[value.name]] for value in method.vars])
                 method.rng = rng
-                _tune(method, params[0], scale, bool(own_proposals))
+                _tune(method, params[STEP], scale, bool(own_proposals))
             try:
                 point, stats = step.step(layout.unravel(x))
             except Exception as error:

@@ -1,4 +1,4 @@
-"""What kinds of free variables a model has, and in which bounds the discrete ones live."""
+"""What kinds of free variables a model has, and the bounds of the discrete ones."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from pymc_tempering.model.layout import Layout, is_discrete
 from pymc_tempering.model.path import freeze_shared
 
 MAX_VALUES = 256
-"""Integers in bounds wider than this count as unbounded: nobody enumerates them."""
+"""Integers with more values than this count as unbounded: to enumerate them takes too long."""
 
 
 @dataclass(frozen=True, eq=False)

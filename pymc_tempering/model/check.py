@@ -22,12 +22,12 @@ def find_model(model: pm.Model | None) -> pm.Model:
 
 
 def check_model(model: pm.Model) -> None:
-    """Refuse models that have no evidence.
+    """Raise an error for models without an evidence.
 
     Raises
     ------
     ModelError
-        Without free variables, without observed data and potentials, or with minibatches.
+        The model has no free variables, no observed data or potentials, or has minibatches.
     """
     if not model.free_RVs:
         raise ModelError("The model has no free variables to sample.")
@@ -39,24 +39,24 @@ def check_model(model: pm.Model) -> None:
     small = [rv.name for rv in model.observed_RVs if _is_minibatch(model.rvs_to_values[rv])]
     if small:
         raise ModelError(
-            f"{', '.join(map(repr, small))} is a minibatch: its likelihood is a random estimate, "
-            "which no chain leaves invariant, and there is no evidence in it. Observe all data "
+            f"{', '.join(map(repr, small))} is a minibatch. Its likelihood is a random estimate, "
+            "so there is no posterior for a chain to sample, and no evidence. Observe all data "
             "here, or fit the minibatches by pmt.fit."
         )
 
 
 def _is_minibatch(value: Variable) -> bool:
-    """Whether an observed value is drawn anew at each evaluation."""
+    """Whether an observed value is drawn again at each evaluation."""
     return any(isinstance(variable.type, RandomGeneratorType) for variable in graph_inputs([value]))
 
 
 def improper_priors(rvs: Iterable[Variable]) -> list[str]:
-    """Names of those variables whose prior cannot be normalized, `pm.Flat` and `pm.HalfFlat`."""
+    """Names of the variables with a prior that cannot be normalized (`pm.Flat`, `pm.HalfFlat`)."""
     return [rv.name for rv in rvs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
 
 
 def check_proper(rvs: Iterable[Variable], consequence: str = NO_EVIDENCE) -> None:
-    """Refuse priors that cannot be normalized; `consequence` says what does not exist with them.
+    """Raise an error for improper priors; `consequence` says what does not exist with them.
 
     Raises
     ------

@@ -29,7 +29,7 @@ LOG_REFERENCE, LOG_RATIO = 0, 1
 
 
 class Point(NamedTuple):
-    """A state with what the density said about it; the arrays are written in place.
+    """A state and the values of the density there; the arrays are written in place.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ KERNEL_SIGNATURE = types.void(DENSITY, POINT, float64, INDICES, VECTOR, MATRIX, 
 
 
 class Parts(NamedTuple):
-    """Which coordinates, and which tuning numbers, are those of each kernel."""
+    """Which coordinates and which tuning numbers belong to each kernel."""
 
     indices: np.ndarray
     table: np.ndarray
@@ -84,7 +84,7 @@ def new_point(dim: int, mixture: np.ndarray = NO_MIXTURE) -> Point:
 def object_mode() -> Iterator[None]:
     """Let Numba call Python for what it cannot compile, without PyTensor's warning.
 
-    A black-box likelihood, and a few of PyMC's distributions, are no faster otherwise.
+    This is the only way for a black-box likelihood and for a few of PyMC's distributions.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Numba will use object mode")
@@ -94,9 +94,9 @@ def object_mode() -> Iterator[None]:
 def _adapt(graphs: Mapping[str, Function], name: str, source: str, signature: Any) -> Callable:
     """Compile `source`, which calls the graphs of functions by their names, to `signature`.
 
-    Built with PyTensor's own cache: as a closure, LLVM would optimize the whole graph
-    again in each process. Without fast math: with it, the last bits differ between the process
-    that compiles and those that load from the cache, and same seeds would not give same draws.
+    PyTensor's own cache is used, because LLVM would optimize the whole graph of a closure again
+    in each process. Fast math is off: with it the last bits differ between the process that
+    compiles and those that load from the cache, and equal seeds would not give equal draws.
     """
     with config.change_flags(numba__fastmath=False), object_mode():
         environment, keys = {}, []
@@ -111,8 +111,8 @@ def compile_source(
     source: str, name: str, environment: dict[str, Any], signature: Any, key: str | None
 ) -> Callable:
     """Compile the function `name` of a source text; cached on disk under `key` if there is one."""
-    # Without an importable module name the cached entry fails to load; one that was saved under
-    # another name, before the module moved, would fail too, so that the name is part of the key.
+    # A cached entry loads only if the module of its functions can be imported. The name is a part
+    # of the key, so that an entry from before the module moved is not tried.
     environment = {"np": np, "__name__": __name__} | environment
     key = None if key is None else f"{key}_{__name__}"
     with config.change_flags(numba__fastmath=False):
@@ -123,16 +123,16 @@ def compile_source(
 def adapt_density(full: Function | None, values: Function | None = None) -> Callable:
     """Turn functions of x into a density.
 
-    Values are set to NaN first: a graph that raises (`CheckAndRaise`, a singular matrix) must
-    not end the run, nor may the numbers of an earlier call pass for its own.
+    The values are set to NaN first. A graph that raises (`CheckAndRaise`, a singular matrix) must
+    not end the run, and must not leave the numbers of an earlier call in place.
 
     Parameters
     ----------
     full : Function, optional
         x -> (log_reference, log_ratio, gradient, gradient).
     values : Function, optional
-        x -> (log_reference, log_ratio): called where `grads` has no rows, and everywhere if
-        there is no `full`; `grads` is then left alone.
+        x -> (log_reference, log_ratio). Called where `grads` has no rows, and always if there is
+        no `full`; it does not touch `grads`.
     """
     graphs = {"full": full, "alone": values}
     call_values = """
@@ -168,12 +168,14 @@ def density(x, values, grads):
 """
     return _adapt(
         {name: graph for name, graph in graphs.items() if graph is not None},
-        "density", source, DENSITY_SIGNATURE,
-    )  # fmt: skip
+        "density",
+        source,
+        DENSITY_SIGNATURE,
+    )
 
 
 def adapt_draws(function: Function, n_rngs: int, slices: Sequence[slice]) -> Callable:
-    """Turn a function of generators -> values into `draw(out, *generators)`, a row a draw."""
+    """Turn a function of generators into `draw(out, *generators)`, which fills a row per draw."""
     rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
     values = ", ".join(f"value{i}" for i in range(len(slices)))
     lines = [f"def draw(out, {rngs}):", "    for i in range(out.shape[0]):"]

@@ -54,3 +54,23 @@ def njit(signature: Any = None, **options: Any) -> Callable[[Callable], Any]:
         return dispatcher
 
     return decorate
+
+
+def borrowing(function: Callable) -> Any:
+    """Compile a helper of a loop that borrows arrays: it makes none, keeps none, slices none.
+
+    Numba counts references to the arrays that a function is given, at each call. In a loop of half
+    a microsecond that costs a tenth of the time; with the counting switched off (Numba's option
+    `_nrt`) the helper is as fast as if it stood in the loop. Numba raises an error while compiling
+    if the helper allocates.
+
+    Parameters
+    ----------
+    function : callable
+
+    Returns
+    -------
+    callable
+        Compiled at the first call, in NumPy's error model.
+    """
+    return njit(_nrt=False, error_model="numpy")(function)

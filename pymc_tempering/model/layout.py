@@ -18,17 +18,13 @@ class Layout:
         Value variables, in the order of `model.value_vars`.
     shapes : tuple of tuple of int
         Their unconstrained shapes.
-    dtypes : tuple of str, optional
-        Theirs in the model; the raveled vector holds floats, whole numbers for integers.
+    dtypes : tuple of str
+        Their types in the model. The raveled vector holds floats, with whole numbers for integers.
     """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.dtypes:
-            object.__setattr__(self, "dtypes", ("float64",) * len(self.names))
+    dtypes: tuple[str, ...]
 
     @property
     def slices(self) -> tuple[slice, ...]:
@@ -72,7 +68,7 @@ class Layout:
 
 
 def unconstrained_shapes(model: pm.Model) -> list[tuple[int, ...]]:
-    """Shapes of `model.value_vars`, without an initial point: initvals never matter here."""
+    """Shapes of `model.value_vars`, found without an initial point, so initvals do not matter."""
     static = [value.type.shape for value in model.value_vars]
     if all(size is not None for shape in static for size in shape):
         return [tuple(int(size) for size in shape) for shape in static]

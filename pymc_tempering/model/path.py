@@ -6,7 +6,7 @@ plus the potentials.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import lgamma
 
 import numpy as np
@@ -32,7 +32,7 @@ from pymc_tempering.exceptions import DiscreteVariableError, GradientError, Mode
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.compiled import adapt_density, object_mode
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
-from pymc_tempering.model.terms import Split, split_log_density, split_model
+from pymc_tempering.model.terms import Terms, find_terms, reference_and_ratio
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ class Path:
         Compiled `density(x, values, grads)`; writes into `values` (2,) and `grads` (2, d).
     circular : array of int
         Raveled indices that live on a circle and are wrapped to [-pi, pi).
-    split : Split
-        Which terms are tempered, and which priors have a stand-in.
+    terms : Terms
+        Which terms are tempered, and which priors are replaced by a wide law.
     has_gradient : bool
-        Whether the density gives gradients, of some variables at least.
+        Whether the density gives gradients with respect to at least some variables.
     """
 
     model: pm.Model
     layout: Layout
     density: Callable
     circular: np.ndarray
-    split: Split = field(default_factory=lambda: Split(()))
-    has_gradient: bool = True
+    terms: Terms
+    has_gradient: bool
 
     @property
     def dim(self) -> int:
@@ -67,7 +67,7 @@ class Path:
 
     @property
     def fittable(self) -> bool:
-        """Whether a mixture of t's can stand for the posterior: all real, none on a circle."""
+        """Whether a mixture of t's can approximate the posterior: all real, none on a circle."""
         return self.circular.size == 0 and not any(self.layout.discrete)
 
 
@@ -114,7 +114,7 @@ def _is_iid_along_last_axis(rv: Variable) -> bool:
 def log_orderings_of(
     model: pm.Model, shapes: Sequence[tuple[int, ...]], without: Collection[str] = ()
 ) -> float:
-    """Log of the number of orderings that `ordered` leaves out of an i.i.d. prior: log k! each."""
+    """Log of the factor k! that normalizes each i.i.d. prior of k elements with `ordered`."""
     total = 0.0
     for rv, shape in zip(model.free_RVs, shapes, strict=True):
         if ordered_transform(model, rv) is None or rv.name in without:
@@ -143,15 +143,15 @@ def _circular_indices(model: pm.Model, layout: Layout) -> np.ndarray:
 
 
 def raveled_graphs(
-    model: pm.Model, layout: Layout, split: Split, moved: Collection[str]
+    model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str]
 ) -> tuple[Variable, list[Variable]]:
     """Graphs of log_reference and log_ratio in terms of one raveled vector.
 
     Parameters
     ----------
     moved : collection of str
-        Value variables that gradients are taken of; the others count as constants there. Binary
-        ones enter as real numbers.
+        Value variables that gradients are taken of; the others count as constants. Binary ones
+        are treated as real numbers.
 
     Returns
     -------
@@ -168,8 +168,8 @@ def raveled_graphs(
         if isinstance(value.type, XTensorType):  # of pm.dims
             piece = as_xtensor(piece, dims=value.type.dims)
         replacements[value] = piece
-    log_reference, log_ratio = split_log_density(model, split)
-    log_reference = log_reference + log_orderings_of(model, layout.shapes, split.wide)
+    log_reference, log_ratio = reference_and_ratio(model, terms)
+    log_reference = log_reference + log_orderings_of(model, layout.shapes, terms.wide)
     slopes = [
         _binary_slope(model, rv)
         for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
@@ -188,20 +188,24 @@ def stabilize(outputs: list[Variable]) -> list[Variable]:
     """Rewrite graphs into stable ones before gradients are taken, as PyMC does for its own.
 
     The gradient of log(sigmoid(x)) as it stands is 0 / 0 from |x| of 37 to 745 on, where draws from
-    a wide prior lie; that of its stable form, a softplus, is finite everywhere. What stops
-    gradients is an operation that does nothing else, and must not be rewritten away.
+    a wide prior lie; that of its stable form, a softplus, is finite everywhere. The rewriting must
+    not remove the operation that only stops gradients (`disconnected_grad`).
     """
     return list(
-        rewrite_graph(outputs, include=("canonicalize", "stabilize"), exclude=("local_view_op",),
-                      custom_rewrite=pregrad_inner_graphs)
-    )  # fmt: skip
+        rewrite_graph(
+            outputs,
+            include=("canonicalize", "stabilize"),
+            exclude=("local_view_op",),
+            custom_rewrite=pregrad_inner_graphs,
+        )
+    )
 
 
 def _binary_slope(model: pm.Model, rv: Variable) -> Variable:
     """Graph that is zero and has the gradient of a binary variable's own log probability.
 
-    That is the difference between its values at 1 and at 0: its graph is a switch, which has
-    none.
+    That gradient is the difference of the log probability at 1 and at 0. PyMC's own graph is a
+    switch, which has no gradient.
     """
     value = model.rvs_to_values[rv]
     [term] = model.logp(vars=[rv], sum=False)
@@ -221,15 +225,15 @@ def compile_path(
     *,
     gradient: Collection[str] | None = None,
     values: bool = False,
-    split: Split | None = None,
+    terms: Terms | None = None,
 ) -> Path:
     """Compile the path from the prior of a PyMC model to its posterior.
 
     Parameters
     ----------
     model : pymc.Model
-    split : Split, optional
-        By default all observed terms and potentials are tempered, and all priors drawn from.
+    terms : Terms, optional
+        By default all observed terms and potentials are tempered.
     gradient : collection of str, optional
         Value variables that a kernel needs gradients of; by default all, which must be
         continuous.
@@ -243,11 +247,11 @@ def compile_path(
     Raises
     ------
     ModelError
-        No free variables; nothing observed; an ordered prior that is not i.i.d.
+        The model has no free variables or no data, or an ordered prior is not i.i.d.
     GradientError
-        A density without gradient.
+        The density has no gradient.
     DiscreteVariableError
-        Gradients of a discrete variable are asked for.
+        `gradient` is None and the model has discrete variables.
     """
     check_model(model)
     layout = model_layout(model)
@@ -260,13 +264,13 @@ def compile_path(
                 "them (pm.Mixture, or pmx.marginalize of pymc-extras), or sample with kernels "
                 "that can move them."
             )
-    split = split_model(model) if split is None else split
-    x, outputs = raveled_graphs(model, layout, split, gradient)
+    terms = find_terms(model) if terms is None else terms
+    x, outputs = raveled_graphs(model, layout, terms, gradient)
     with model:  # so that PyMC honors model.check_bounds
         alone = _compile([x], outputs) if values or not gradient else None
         full = _compile([x], [*outputs, *gradients(outputs, x)]) if gradient else None
     density = adapt_density(full, alone)
-    return Path(model, layout, density, _circular_indices(model, layout), split, bool(gradient))
+    return Path(model, layout, density, _circular_indices(model, layout), terms, bool(gradient))
 
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
@@ -275,12 +279,12 @@ def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
 
 
 def gradients(outputs: Sequence[Variable], x: Variable) -> list[Variable]:
-    """Gradients of outputs.
+    """Graphs of the gradients of scalar graphs with respect to x.
 
     Raises
     ------
     GradientError
-        There is none.
+        A gradient is not defined.
     """
     try:
         return [pytensor.grad(out, x, disconnected_inputs="ignore") for out in outputs]

@@ -1,18 +1,12 @@
 """Which source files a compiled function can call into, and a hash of them all."""
 
-import re
+import ast
 from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-
-_IMPORT = re.compile(
-    rf"^[ \t]*(?:from[ \t]+({PACKAGE.name}[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)"
-    rf"|import[ \t]+({PACKAGE.name}[\w.]*))",
-    re.MULTILINE,
-)
 
 
 def hash_text(text: str) -> str:
@@ -33,36 +27,43 @@ def sources_of(file: Path) -> set[Path]:
 
 
 def hash_of_sources(*files: Path) -> str:
-    """Hash of what modules and all that they import from the package say.
+    """Hash of the texts of some modules and of all that they import from the package.
 
-    Compiled code is cached under it. A function can call only what its module imports, so that an
+    Compiled code is cached under it. A function can call only what its module imports. So an
     edit of anything that it calls gives another hash, and stale code is never loaded.
     """
     reached = sorted(set[Path]().union(*map(sources_of, files)))
-    return hash_text("".join(f"{source.name}\n{source.read_text()}" for source in reached))
+    return hash_text("".join(f"{source.name}\n{_text(source)}" for source in reached))
 
 
 @cache
 def imports_of(file: Path) -> tuple[Path, ...]:
     """Files of the package that one file imports, wherever in it the import stands."""
-    return tuple(_imports_in(file.read_text(encoding="utf-8")))
+    names = _imported_names(_text(file))
+    return tuple(dict.fromkeys(source for name in names if (source := _file_of(name)) is not None))
 
 
-def _imports_in(text: str) -> Iterator[Path]:
-    for match in _IMPORT.finditer(text):
-        module, names, plain = match.groups()
-        if plain:
-            yield from _file_of(plain)
-            continue
-        yield from _file_of(module)
-        for name in re.findall(r"(\w+)(?:[ \t]+as[ \t]+\w+)?", names):
-            yield from _file_of(f"{module}.{name}")
+@cache
+def _text(file: Path) -> str:
+    """Text of a file, read once: a later edit is not what this process has imported."""
+    return file.read_text(encoding="utf-8")
 
 
-def _file_of(module: str) -> Iterator[Path]:
-    """File of a dotted name, if it is a module; a package stands for its own file."""
-    place = PACKAGE.joinpath(*module.split(".")[1:])
-    if place.with_suffix(".py").is_file() and module.count("."):
-        yield place.with_suffix(".py")
-    elif module.count(".") and (place / "__init__.py").is_file():
-        yield place / "__init__.py"
+def _imported_names(text: str) -> Iterator[str]:
+    """Dotted names that a text imports, and those of the modules that it imports them from."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _file_of(name: str) -> Path | None:
+    """File of a dotted name if it is a module of the package; a package stands for `__init__`."""
+    top, *parts = name.split(".")
+    if top != PACKAGE.name:
+        return None
+    place = PACKAGE.joinpath(*parts)
+    files = (place / "__init__.py", place.with_suffix(".py"))
+    return next((file for file in files if file.is_file()), None)

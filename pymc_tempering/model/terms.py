@@ -13,61 +13,74 @@ from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.layout import is_discrete
 
 WIDE_SCALE, WIDE_DOF = 5.0, 2.0
-"""Of the t law that stands in for a prior that cannot be drawn from, on the unconstrained line:
-wide enough to cover what has a sensible scale, with tails that decide nothing."""
+"""Scale and degrees of freedom of the t law that replaces a prior without random draws, in the
+unconstrained space. It is wide enough for variables of a sensible scale, and its tails are heavy
+enough to be no restriction."""
 
 
 @dataclass(frozen=True)
-class Split:
-    """How a model's log density is split between log_reference and log_ratio.
+class Terms:
+    """Which terms of a model's log density are in log_reference, and which in log_ratio.
 
     Attributes
     ----------
-    terms : tuple of str
+    names : tuple of str
         Likelihood terms and potentials in log_ratio.
     untempered : tuple of str
         Those among them that the user counts to the prior.
     wide : tuple of str
-        Free variables whose prior cannot be drawn from: a wide t law is their reference, and
-        their prior's density over that law's a part of log_ratio.
+        Free variables whose prior cannot be drawn from. Their reference is a wide t law, and the
+        ratio of their prior to this law is a part of log_ratio.
     """
 
-    terms: tuple[str, ...]
+    names: tuple[str, ...]
     untempered: tuple[str, ...] = ()
     wide: tuple[str, ...] = ()
 
     @property
     def normalized_prior(self) -> bool:
-        """Whether the prior's normalizing constant is 1, so that log Z is all there is to find."""
+        """Whether the prior integrates to 1, so that its constant need not be estimated."""
         return not self.untempered and not self.wide
 
     @property
     def tempered(self) -> tuple[str, ...]:
-        """Terms that the user calls the likelihood."""
-        return tuple(name for name in self.terms if name not in self.untempered)
+        """Names of the terms that beta acts on."""
+        return tuple(name for name in self.names if name not in self.untempered)
 
-    def prior_alone(self) -> "Split":
-        """Split whose target is the prior that this one leaves unnormalized."""
-        return replace(self, terms=self.untempered, untempered=())
+    def prior_alone(self) -> "Terms":
+        """Terms of a path that ends at the prior, which gives the prior's constant."""
+        return replace(self, names=self.untempered, untempered=())
 
 
-def split_model(
+def find_terms(
     model: pm.Model, tempered: Sequence[str] | None = None, wide: Sequence[str] = ()
-) -> Split:
-    """Split a model by what the user wants tempered.
+) -> Terms:
+    """Sort the terms of a model by what the user wants tempered.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    tempered : sequence of str, optional
+        Names of the likelihood terms and potentials that beta acts on; by default all.
+    wide : sequence of str, optional
+        Free variables whose prior is known to have no random draws.
+
+    Returns
+    -------
+    Terms
 
     Raises
     ------
     ModelError
-        There is no such term, or none is left to temper.
+        `tempered` has an unknown name, or is empty.
     DiscreteVariableError
         A discrete variable has no prior that can be drawn from.
     """
-    terms = tuple(term.name for term in [*model.observed_RVs, *model.potentials])
+    names = tuple(term.name for term in [*model.observed_RVs, *model.potentials])
     # PyMC's CAR lacks a constant in its density, and its draws have another covariance.
     wide = (*wide, *(rv.name for rv in model.free_RVs if isinstance(rv.owner.op, CARRV)))
     if tempered is not None:
-        # What a user multiplies a flat prior with is his prior.
+        # The terms that are not tempered may make a flat prior proper, so it is allowed here.
         wide = (*wide, *improper_priors(model.free_RVs))
     wide = tuple(dict.fromkeys(wide))
     discrete = [rv.name for rv in model.free_RVs if rv.name in wide and is_discrete(rv)]
@@ -77,35 +90,35 @@ def split_model(
             "law can stand in for a discrete one. Give the distribution a `random` function."
         )
     if tempered is None:
-        return Split(terms, (), wide)
+        return Terms(names, (), wide)
     tempered = [tempered] if isinstance(tempered, str) else list(tempered)
-    if unknown := [name for name in tempered if name not in terms]:
+    if unknown := [name for name in tempered if name not in names]:
         raise ModelError(
             f"tempered names {', '.join(map(repr, unknown))}, not among the observed variables and "
-            f"potentials of the model: {', '.join(map(repr, terms))}."
+            f"potentials of the model: {', '.join(map(repr, names))}."
         )
     if not tempered:
         raise ModelError("tempered is empty: name the likelihood terms that beta shall act on.")
-    untempered = tuple(name for name in terms if name not in tempered)
-    return Split(terms, untempered, wide)
+    untempered = tuple(name for name in names if name not in tempered)
+    return Terms(names, untempered, wide)
 
 
-def split_log_density(model: pm.Model, split: Split) -> tuple[Variable, Variable]:
-    """Graphs of log_reference, less its constants, and log_ratio in terms of value variables."""
-    drawn = [rv for rv in model.free_RVs if rv.name not in split.wide]
-    wide = [rv for rv in model.free_RVs if rv.name in split.wide]
-    terms = [t for t in [*model.observed_RVs, *model.potentials] if t.name in split.terms]
+def reference_and_ratio(model: pm.Model, terms: Terms) -> tuple[Variable, Variable]:
+    """Graphs of log_reference, without its constants, and log_ratio, of the value variables."""
+    drawn = [rv for rv in model.free_RVs if rv.name not in terms.wide]
+    wide = [rv for rv in model.free_RVs if rv.name in terms.wide]
+    likelihood = [t for t in [*model.observed_RVs, *model.potentials] if t.name in terms.names]
     zero = pt.constant(0.0)
     reference = model.logp(vars=drawn) if drawn else zero
-    ratio = model.logp(vars=terms) if terms else zero
+    ratio = model.logp(vars=likelihood) if likelihood else zero
     if wide:
-        covers = [log_wide(model.rvs_to_values[rv]).sum() for rv in wide]
+        covers = [_log_wide(model.rvs_to_values[rv]).sum() for rv in wide]
         reference = reference + pt.add(zero, *covers)
         ratio = ratio + model.logp(vars=wide) - pt.add(zero, *covers)
     return reference, ratio
 
 
-def log_wide(value: Variable) -> Variable:
+def _log_wide(value: Variable) -> Variable:
     """Log density of the wide t law at each element of an unconstrained value."""
     return pm.logp(wide_law(()), value)
 

@@ -74,7 +74,7 @@ def unconstrained_draws(idata: xr.DataTree, model: pm.Model, layout: Layout) -> 
 
 
 def check_observed(idata: xr.DataTree, model: pm.Model) -> None:
-    """Refuse a posterior whose stored observed data are not those of the model.
+    """Raise an error if the stored observed data are not those of the model.
 
     Raises
     ------
@@ -104,15 +104,15 @@ def check_observed(idata: xr.DataTree, model: pm.Model) -> None:
 def unconstrained_graphs(
     model: pm.Model, rvs: Sequence[Variable]
 ) -> tuple[dict[Variable, Variable], list[Variable]]:
-    """Build the graphs of some free variables' values out of the constrained values of all.
+    """Build the graphs that turn constrained values into the unconstrained ones of some variables.
 
-    A transform may depend on other variables (the bounds of an interval), which take their
-    constrained values then; observed ones take the data.
+    A transform may depend on other variables (the bounds of an interval). These enter with their
+    constrained values, observed ones with the data.
 
     Returns
     -------
     stand_in : dict
-        The input that stands for each free variable's constrained value.
+        The input for the constrained value of each free variable.
     graphs : list of Variable
         Unconstrained values of ``rvs``, in their order.
     """
@@ -153,8 +153,8 @@ def _values(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:
     """Values of shape (chain, draw, *shape)."""
     if not {"chain", "draw"} <= set(array.dims):
         raise DataMismatchError(
-            f"{array.name!r} has dimensions {array.dims} in the posterior where 'chain' and "
-            "'draw' are needed."
+            f"{array.name!r} has dimensions {array.dims} in the posterior but needs 'chain' "
+            "and 'draw'."
         )
     values = np.asarray(array.transpose("chain", "draw", ...).values)
     if values.shape[2:] != tuple(shape):
@@ -168,7 +168,7 @@ def _values(array: xr.DataArray, shape: tuple[int, ...]) -> np.ndarray:
 def _rebuild(
     posterior: xr.Dataset, model: pm.Model, rvs: Sequence[Variable]
 ) -> dict[str, np.ndarray]:
-    """Send constrained draws of some variables through their transforms, by value variable."""
+    """Transform the constrained draws of some variables; returns them by value variable."""
     stand_in, values = unconstrained_graphs(model, rvs)
     if not values:
         return {}
@@ -189,8 +189,9 @@ def _rebuild(
         values, replace={stand_in[rv]: x for rv, x in zip(needed, batched, strict=True)}
     )
     function = pymc_compile(batched, graphs, mode="FAST_COMPILE")
-    rows = function(*(x.reshape(-1, *x.shape[2:]).astype(rv.dtype)
-                      for rv, x in zip(needed, draws, strict=True)))  # fmt: skip
+    rows = function(
+        *(x.reshape(-1, *x.shape[2:]).astype(rv.dtype) for rv, x in zip(needed, draws, strict=True))
+    )
     return {
         model.rvs_to_values[rv].name: np.reshape(row, (n_chains, n_draws, *np.shape(row)[1:]))
         for rv, row in zip(rvs, rows, strict=True)

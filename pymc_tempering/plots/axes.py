@@ -1,8 +1,8 @@
-"""What the pictures share: colors, axes, and Matplotlib, imported when it is needed."""
+"""Shared by all pictures: colors, axes, and Matplotlib, imported when it is needed."""
 
 from typing import Any
 
-# Okabe & Ito's colors, which are told apart by every kind of color vision.
+# Okabe & Ito's colors, which can be told apart with every kind of color vision.
 BLUE, ORANGE, GREEN, GRAY = "#0072B2", "#D55E00", "#009E73", "#7F7F7F"
 
 
@@ -11,14 +11,14 @@ HALF_WIDTH = 1.959963984540054
 
 
 def new_axes(figsize: tuple[float, float], backend_kwargs: dict[str, Any] | None) -> Any:
-    """Axes of a new figure."""
+    """Return the axes of a new figure."""
     settings = {"figsize": figsize, "layout": "constrained"}
     _, ax = pyplot().subplots(**(settings | (backend_kwargs or {})))
     return ax
 
 
 def tidy(ax: Any, rungs_on: str = "x") -> None:
-    """Leave out the frame, and let the axis of the rungs have whole numbers."""
+    """Remove the frame, and put whole numbers on the axis of the rungs."""
     from matplotlib.ticker import MaxNLocator
 
     axis = ax.xaxis if rungs_on == "x" else ax.yaxis

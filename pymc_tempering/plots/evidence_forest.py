@@ -9,8 +9,8 @@ import xarray as xr
 
 from pymc_tempering.crosscheck import CrossCheck, Entry, read_cross_check
 from pymc_tempering.crosscheck.cross_check import assemble
-from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.axes import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE, new_axes
 
@@ -22,7 +22,7 @@ LABELS = {RUN: "from the run", POSTERIOR: "from posterior draws", OWN: "from own
 ARROW = 0.06
 """Length of the arrow of a bound, as a share of the axis."""
 FAR = 0.5
-"""Ranges of the other estimates by which a bound may lie beyond them and be in the picture."""
+"""How far beyond the other estimates a bound is still drawn, in ranges of these."""
 
 
 def plot_evidence(
@@ -35,10 +35,10 @@ def plot_evidence(
 ) -> "Axes":
     """Draw estimates of one evidence as a forest.
 
-    A dot with its 95 % interval each; a bound has an arrow toward the side on which log Z lies;
-    an estimate that states no error is hollow, one that disagrees with the reference method is
-    crossed. The gray band is the interval of the estimate to believe. Where a bound, or an
-    estimate without error, lies far from the others its value stands at the edge.
+    Each estimate is a dot with its 95 % interval. A bound has an arrow toward the side on which
+    log Z lies. An estimate without an error is hollow, and one that disagrees with the reference
+    method is crossed out. The gray band is the interval of the estimate to believe. If a bound or
+    an estimate without an error lies far from the others, its value is written at the edge.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def plot_evidence(
     >>> ax.get_xlabel()
     'log Z (nats)'
     """
-    check = _check(check)
+    check = _as_cross_check(check)
     table = check.table
     if not len(table):
         raise ValueError("plot_evidence needs at least one estimate")
@@ -113,7 +113,7 @@ def plot_evidence(
     return axes
 
 
-def _check(check: CrossCheck | xr.DataTree | Mapping[str, Evidence]) -> CrossCheck:
+def _as_cross_check(check: CrossCheck | xr.DataTree | Mapping[str, Evidence]) -> CrossCheck:
     if isinstance(check, CrossCheck):
         return check
     if isinstance(check, Mapping) and not isinstance(check, xr.DataTree):
@@ -127,8 +127,15 @@ def _check(check: CrossCheck | xr.DataTree | Mapping[str, Evidence]) -> CrossChe
 def _draw_row(ax: Any, place: float, row: Any) -> None:
     """Draw one estimate: interval, dot, and a cross if it disagrees."""
     if not np.isfinite(row["log_z"]):
-        ax.annotate("no value", (0.5, place), xycoords=("axes fraction", "data"), ha="center",
-                    va="center", color=GRAY, fontsize="small")  # fmt: skip
+        ax.annotate(
+            "no value",
+            (0.5, place),
+            xycoords=("axes fraction", "data"),
+            ha="center",
+            va="center",
+            color=GRAY,
+            fontsize="small",
+        )
         return
     color, known = COLORS[row["draws"]], bool(np.isfinite(row["mcse"]))
     if known:
@@ -141,7 +148,7 @@ def _draw_row(ax: Any, place: float, row: Any) -> None:
 
 
 def _limit(ax: Any, table: pd.DataFrame, exact: float | None) -> None:
-    """Let the axis hold all estimates with an error that are no bounds; others may lie beyond."""
+    """Set the limits to hold all estimates with an error that are no bounds."""
     known = np.isfinite(table["log_z"]) & np.isfinite(table["mcse"])
     plain = table[known & (table["bias_direction"] == "")]
     if not len(plain):
@@ -155,7 +162,7 @@ def _limit(ax: Any, table: pd.DataFrame, exact: float | None) -> None:
 
 
 def _draw_arrows(ax: Any, places: Any, table: pd.DataFrame) -> None:
-    """Draw the arrows of bounds, and say at the edge which estimates lie beyond it."""
+    """Draw the arrows of bounds, and write estimates beyond the edge at the edge."""
     low, high = ax.get_xlim()
     length = ARROW * (high - low)
     for place, (_, row) in zip(places, table.iterrows(), strict=True):
@@ -165,9 +172,15 @@ def _draw_arrows(ax: Any, places: Any, table: pd.DataFrame) -> None:
         if not low <= value <= high:
             left = value < low
             text = f"← {value:.4g}" if left else f"{value:.4g} →"
-            ax.annotate(text, (0.01 if left else 0.99, place), color=color, va="center",
-                        xycoords=("axes fraction", "data"), ha="left" if left else "right",
-                        fontsize="small")  # fmt: skip
+            ax.annotate(
+                text,
+                (0.01 if left else 0.99, place),
+                color=color,
+                va="center",
+                xycoords=("axes fraction", "data"),
+                ha="left" if left else "right",
+                fontsize="small",
+            )
             continue
         side = {"below": 1.0, "above": -1.0}.get(row["bias_direction"])
         if side is not None:

@@ -114,8 +114,14 @@ def _draw_occupancy(ax: Any, table: "pd.DataFrame") -> None:
 def _draw_barrier(ax: Any, table: "pd.DataFrame") -> None:
     barrier = table["barrier"].to_numpy()
     ax.plot(table.index, barrier, "o-", color=BLUE, ms=5, lw=1.2)
-    ax.plot([0, len(table) - 1], [0.0, barrier[-1]], color=GRAY, ls="--", lw=1.0,
-            label="equal rejection rates")  # fmt: skip
+    ax.plot(
+        [0, len(table) - 1],
+        [0.0, barrier[-1]],
+        color=GRAY,
+        ls="--",
+        lw=1.0,
+        label="equal rejection rates",
+    )
     ax.set(xlabel="rung", ylabel=f"cumulative barrier (Λ = {barrier[-1]:.2f})")
     ax.set_ylim(bottom=0.0)
     ax.legend(loc="upper left", frameon=False)

@@ -25,8 +25,8 @@ def plot_log_z(
 ) -> "Axes":
     """Draw the curve of log Z along beta with its 95 % band.
 
-    The axis is that of the rungs, evenly spaced, with their betas as labels: evenly spaced in
-    beta most rungs would fall into one point.
+    The rungs are evenly spaced on the axis, with their betas as labels. On an axis of beta most
+    rungs would fall on one point.
 
     Parameters
     ----------

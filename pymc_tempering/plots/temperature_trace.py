@@ -24,9 +24,9 @@ def plot_temperature_trace(
 ) -> "Axes":
     """Draw the rung of one chain against the iteration, with the starts of its tours marked.
 
-    Between two marks lies one round trip: from a fresh reference draw at beta = 0 up to beta = 1
-    and back. A run without the group ``tempering_trace`` (kept by ``keep="log_ratio"``) gives the
-    hottest rung of each recorded draw instead.
+    Between two marks is one round trip: from a fresh reference draw at beta = 0 up to beta = 1
+    and back. For a run without the group ``tempering_trace`` (kept by ``keep="log_ratio"``) the
+    hottest rung of each recorded draw is drawn instead.
 
     Parameters
     ----------
@@ -79,9 +79,15 @@ def plot_temperature_trace(
     ax.step(np.arange(rung.size), rung, where="mid", color=BLUE, lw=0.9, zorder=2)
     trips = max(starts.size - 1, 0)
     ax.plot(
-        starts, np.zeros(starts.size), "^", color=GREEN, ms=7, zorder=3, clip_on=False,
+        starts,
+        np.zeros(starts.size),
+        "^",
+        color=GREEN,
+        ms=7,
+        zorder=3,
+        clip_on=False,
         label=f"start of a tour ({trips} complete round trip{'' if trips == 1 else 's'})",
-    )  # fmt: skip
+    )
     ax.set(
         xlabel="iteration" if flat else "recorded draw",
         ylabel="rung" if flat else "hottest rung of the cycle",
@@ -105,7 +111,7 @@ def _trace(idata: xr.DataTree, stats: CycleStats, chain: int) -> tuple[Any, Any,
     rung = trace.transpose("chain", "iteration").values[chain].astype(int)
     rung = rung[rung >= 0]
     ends = np.flatnonzero((rung == 0) | (rung == stats.beta.size - 1))
-    # The first visit to rung 0 since the last one to the top, the chain's own beginning included.
+    # A tour starts at the first visit to rung 0 after one to the top, or after the chain's start.
     fresh = (rung[ends] == 0) & np.concatenate([[True], rung[ends][:-1] > 0])[: ends.size]
     return rung, ends[fresh], True
 

@@ -1,11 +1,11 @@
-"""From a PyMC model to its compiled path and prior, checked at draws from there."""
+"""Compile a PyMC model into its path and its prior, and check both at draws from the prior."""
 
 from collections.abc import Callable, Collection
 
 import pymc as pm
 
 from pymc_tempering.model.path import compile_path
-from pymc_tempering.model.terms import Split
+from pymc_tempering.model.terms import Terms
 from pymc_tempering.references.prior import Prior, compile_prior
 from pymc_tempering.references.prior_checks import check_reference
 
@@ -17,9 +17,9 @@ def compile_model(
     check: bool = True,
     gradient: Collection[str] | None = None,
     values: bool = False,
-    split: Split | None = None,
+    terms: Terms | None = None,
 ) -> Prior:
-    """Compile the path of a model and its prior, and check it at draws from there.
+    """Compile the path of a model and its prior, and check both at draws from the prior.
 
     Parameters
     ----------
@@ -27,12 +27,13 @@ def compile_model(
     report : callable, optional
         Called with a line of progress.
     check : bool, default True
+        Whether to check.
     gradient : collection of str, optional
         Value variables that gradients are needed of; by default all, which must be continuous.
     values : bool, default False
-        Whether the density is also evaluated without gradients, and often.
-    split : Split, optional
-        Which terms are tempered; by default all.
+        Whether some kernel evaluates the density without its gradients.
+    terms : Terms, optional
+        Which terms of the model are tempered; by default all.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def compile_model(
         The model cannot be tempered; see their messages.
     """
     report("Compiling (the first time ever takes up to a minute)")
-    prior = compile_prior(compile_path(model, gradient=gradient, values=values, split=split))
+    prior = compile_prior(compile_path(model, gradient=gradient, values=values, terms=terms))
     if check:
         report("Checking the model at draws from the prior")
         check_reference(prior)

@@ -1,4 +1,4 @@
-"""A reference that is fitted to draws from the posterior: a defensive mixture of t's."""
+"""A reference that was fitted to draws from the posterior: a mixture of t's and the prior."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,15 +7,12 @@ import numpy as np
 
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.mixture import Mixture, nearest_component
-from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.prior import Prior
-
-__all__ = ["Fitted", "fit_mixture", "nearest_component"]
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A mixture of t's plus a share of the prior, as reference.
+    """A mixture of t's plus a share of the prior, as the reference of a path.
 
     Attributes
     ----------
@@ -55,6 +52,6 @@ class Fitted:
         return draws
 
     def residuals(self, xs: np.ndarray) -> np.ndarray:
-        """States, shape (n, d), less the mean of the component that each is nearest to."""
+        """States, shape (n, d), minus the mean of the nearest component of each."""
         modes = self.components.modes
         return xs - modes.means[nearest_component(modes, xs)]

@@ -1,8 +1,8 @@
 """A Gaussian mixture with covariances that are diagonal plus low rank, for many dimensions.
 
-There a full covariance has more numbers than there are draws. Clusters are those of k-means, each
-with its own factor analysis; their number and the rank are those under which draws that the fit
-did not use are most likely.
+In many dimensions a full covariance has more numbers than there are draws. The clusters are found
+by k-means, and each gets its own factor analysis. The number of clusters and the rank are those
+with the highest likelihood of held-out draws.
 """
 
 import warnings
@@ -21,16 +21,17 @@ MAX_DRAWS, MAX_ITERATIONS = 2000, 30
 """Draws that the fit uses at most, and iterations of a factor analysis."""
 
 CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Numbers of clusters that are tried in turn, with that rank, until the likelihood falls."""
+"""Numbers of clusters that are tried in turn, with the best rank of one cluster, until the held-out
+likelihood falls."""
 
 HELD_OUT = 0.25
-"""Share of the draws that a fit is judged by."""
+"""Share of the draws that is held out to judge a fit."""
 
 MIN_DRAWS = 10
-"""Draws of a cluster below which there are too many clusters."""
+"""Least number of draws in a cluster; with fewer there are too many clusters."""
 
 NOISE_FLOOR = 1e-4
-"""Least variance that is a variable's own, as a share of its variance in the cluster."""
+"""Least variance of a variable's own noise, as a share of its variance in the cluster."""
 
 GAUSSIAN = 1e6
 """Degrees of freedom of a t that is as good as normal."""
@@ -41,8 +42,8 @@ def low_rank_mixture(
 ) -> tuple[np.ndarray, np.ndarray, LowRankScales]:
     """Fit weights (J,), means (J, d) and covariances to draws, shape (n, d), of unit scale.
 
-    The last quarter of the draws is held out: neighbors are alike, or even the same, and a random
-    quarter would favor a fit that learns them by heart.
+    The last quarter of the draws is held out. A random quarter would favor an overfit, because
+    neighboring draws of a chain are alike, or even equal.
     """
     from sklearn.cluster import KMeans  # slow to import
 

@@ -1,7 +1,7 @@
 """A mixture of multivariate t's plus a share of the prior, evaluated in compiled code.
 
-`log_reference(x) = log[(1 - eps) sum_j w_j t(x; mean_j, scale_j, dof_j) + eps prior(x)]`:
-normalized, drawn from exactly, and never lighter in its tails than eps times the prior.
+`log_reference(x) = log[(1 - eps) sum_j w_j t(x; mean_j, scale_j, dof_j) + eps prior(x)]`. It is
+normalized, can be drawn from exactly, and its tails are at least eps times those of the prior.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ CONSTANT, DOF, LOG_T, SLOPE = range(4)
 MIN_COLUMNS = 4
 
 NEGLIGIBLE = -45.0
-"""Log share of the density below which a component is left out: its share is below 3e-20."""
+"""A component is left out where the log of its share of the density is below this (3e-20)."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Mixture:
     prior_share : float
         Weight eps of the prior in the whole.
     hull : bool
-        Whether the last component is a hull, which spans all others.
+        Whether the last component is a hull, a wide component that spans all others.
     """
 
     weights: np.ndarray
@@ -67,7 +67,7 @@ class Mixture:
         return Mixture(weights, self.means[:-1], scales, self.dofs[:-1], self.prior_share)
 
     def with_hull(self, share: float, dof: float) -> "Mixture":
-        """Mixture with a further component: mean and scale matrix of the whole, weight `share`."""
+        """Mixture with a hull of weight `share`: mean and scale matrix are those of the mixture."""
         center = self.weights @ self.means
         return Mixture(
             np.append((1 - share) * self.weights, share),
@@ -91,15 +91,17 @@ class Mixture:
         """Log density of each weighted t component, shape (n, J), at states of shape (n, d)."""
         dim = xs.shape[1]
         squares = np.array(
-            [(self.scales.whiten(j, xs - mean) ** 2).sum(axis=1)
-             for j, mean in enumerate(self.means)]
-        ).T  # fmt: skip
+            [
+                (self.scales.whiten(j, xs - mean) ** 2).sum(axis=1)
+                for j, mean in enumerate(self.means)
+            ]
+        ).T
         tails = 0.5 * (self.dofs + dim) * np.log1p(squares / self.dofs)
         log_densities: np.ndarray = self.log_constants - tails
         return log_densities
 
     def pack(self) -> np.ndarray:
-        """All of it in one matrix, as compiled code reads it."""
+        """Put the mixture into one matrix, as compiled code reads it."""
         n, dim = self.means.shape
         rows = self.scales.rows
         size = 3 + rows.shape[1]

@@ -15,38 +15,38 @@ PRIOR_SHARE = 0.05
 """Weight of the prior in the mixture, always: its tails and what the fit missed."""
 
 INFLATION = 0.15
-"""The scale matrices are the covariances times 1 + this (in up to 10 dimensions)."""
+"""The scale matrices are multiplied by 1 + this; by less in more than 10 dimensions."""
 
 COARSE, FINE = 1e-2, 1e-3
 """Gain of the mean log likelihood at which the fit stops, in the search and in the end (nats)."""
 
 SEARCH_DRAWS, MAX_ITERATIONS = 1500, 30
-"""Draws that the search uses at most, and steps of EM of each fit."""
+"""Most draws that the search uses, and most steps of EM in each fit."""
 
 COMPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21, 25, 30)
-"""Numbers of components that are tried in turn, until the criterion has risen twice."""
+"""Numbers of components that are tried in turn, until the BIC has risen twice."""
 
 DOFS = np.array([2.0, 3.0, 5.0, 8.0, 16.0, 32.0])
 """Degrees of freedom that a component can have."""
 
 FACTORS = np.array([0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
-"""Scale matrices that are tried for each of them, in covariances of the component."""
+"""Scale matrices that are tried for each of `DOFS`, as multiples of the component's covariance."""
 
-SPEAKS_AGAINST = 2.0
-"""Nats of log likelihood that heavier tails may cost."""
+MAX_TAIL_COST = 2.0
+"""Log likelihood (nats) that heavier tails may cost."""
 
 GAUSSIAN = 1e6
 """Degrees of freedom of a t that is as good as normal."""
 
 HULL_SHARE, HULL_DOF = 0.02, 3.0
-"""Weight and degrees of freedom of the component that spans all others, where there are several:
-between them and in their outskirts it is far denser than the prior."""
+"""Weight and degrees of freedom of the hull, a wide component that spans all others. A mixture of
+several components gets one: between and around them it is far denser than the prior."""
 
 FULL_DIM = 200
-"""Dimensions up to which scale matrices are full; beyond, diagonal plus low rank."""
+"""Most dimensions with full scale matrices; above, they are diagonal plus low rank."""
 
 MAX_FIT_DRAWS = 4000
-"""Draws that a fit takes at most."""
+"""Most draws that a fit uses."""
 
 
 def fit_mixture(
@@ -55,16 +55,16 @@ def fit_mixture(
     """Fit a mixture of t's to draws from the posterior.
 
     The number of components is that of the Gaussian mixture with the lowest Bayesian
-    information criterion; covariances are shrunk toward their diagonals where a component
-    holds few draws, and inflated; each component has the heaviest tails that its draws allow.
+    information criterion. Covariances of components with few draws are shrunk toward their
+    diagonals, and all are inflated. Each component gets the heaviest tails that fit its draws.
 
     Parameters
     ----------
     draws : array, shape (n, d)
-        Unconstrained; in the order of the chains that they come from.
+        Unconstrained; one chain after another, in the order of time.
     rng : numpy.random.Generator
     start : Mixture, optional
-        An earlier fit, to begin with; fewer components are not tried.
+        An earlier fit to start from; fewer components are not tried.
 
     Returns
     -------
@@ -93,10 +93,10 @@ def fit_mixture(
 
 
 def _tails(mixture: Mixture, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Degrees of freedom of each component, and by what its covariance becomes a scale matrix.
+    """Degrees of freedom of each component, and the ratio of its scale matrix to its covariance.
 
-    Each draw counts for its nearest component. The scale is the most likely one for each of
-    `DOFS`, and of these the lowest is taken that the draws do not speak against.
+    Each draw counts for its nearest component. For each of `DOFS` the most likely scale is found.
+    Then the lowest degrees of freedom are taken that cost at most `MAX_TAIL_COST` nats.
     """
     dim, own = xs.shape[1], nearest_component(mixture, xs)
     dofs, factors = np.empty(mixture.n_components), np.empty(mixture.n_components)
@@ -108,7 +108,7 @@ def _tails(mixture: Mixture, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         terms = constants - 0.5 * (dof + dim) * np.log1p(squares / (dof * factor))
         likelihoods = terms.sum(axis=2)
         by_dof = likelihoods.max(axis=1)
-        lowest = int((by_dof >= by_dof.max() - SPEAKS_AGAINST).argmax())
+        lowest = int((by_dof >= by_dof.max() - MAX_TAIL_COST).argmax())
         dofs[j], factors[j] = DOFS[lowest], FACTORS[likelihoods[lowest].argmax()]
     return dofs, factors
 
@@ -135,9 +135,10 @@ def _full(
             )
             if start is not None and isinstance(start.scales, FullScales) and k == least:
                 model.set_params(
-                    weights_init=start.weights, means_init=start.means,
+                    weights_init=start.weights,
+                    means_init=start.means,
                     precisions_init=start.scales.precisions,
-                )  # fmt: skip
+                )
             criterion = model.fit(some).bic(some)
             if criterion < lowest:
                 best, lowest, risen = model, criterion, 0

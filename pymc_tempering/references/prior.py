@@ -1,4 +1,4 @@
-"""Reference distributions: normalized, and drawn from exactly at beta = 0."""
+"""Reference distributions, which are normalized and can be drawn from exactly."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ CHUNK = 1000
 
 
 class Reference(Protocol):
-    """What a reference distribution offers; `Prior` and `Fitted` are references."""
+    """The methods of a reference distribution; `Prior` and `Fitted` have them."""
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """Name in arguments and results."""
 
     @property
     def path(self) -> Path:
@@ -54,7 +54,7 @@ class Reference(Protocol):
         """Draw `n` fresh, independent states, shape (n, d), unconstrained."""
 
     def residuals(self, xs: np.ndarray) -> np.ndarray:
-        """States less the center of the mode that each is in, as far as modes are known."""
+        """States minus the center of the mode of each; as they are if no modes are known."""
 
 
 @dataclass(frozen=True)
@@ -87,16 +87,15 @@ class Prior:
     def draw(self, n: int, rngs: list[np.random.Generator]) -> np.ndarray:
         """Draw `n` fresh, independent states, shape (n, d), unconstrained.
 
-        A draw whose unconstrained value overflows (a Beta draw that rounds to 1) becomes NaN
-        in all of its elements; the chain counts it and takes it for a state without
-        likelihood.
+        If the unconstrained value of a draw overflows (a Beta draw that rounds to 1), all of its
+        elements are NaN. The chain counts such a draw as a state of zero likelihood.
         """
         out = np.empty((n, self.path.dim))
         self.draw_into(out, *rngs)
         return out
 
     def residuals(self, xs: np.ndarray) -> np.ndarray:
-        """States as they are: the prior knows of no modes."""
+        """States as they are, because no modes are known."""
         return xs
 
 
@@ -104,8 +103,8 @@ def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]
     """Graph of one joint reference draw of the free variables, in the unconstrained space.
 
     A variable in `wide`, whose prior cannot be drawn from, is drawn from a wide law instead. An
-    observed variable is replaced by its value, for the free ones downstream of it; draws of an
-    ordered i.i.d. prior are sorted. Initial values play no part.
+    observed variable has its observed value, which matters to free variables that depend on it.
+    Draws of an ordered i.i.d. prior are sorted. Initial values do not matter.
     """
     shapes = dict(zip(model.free_RVs, unconstrained_shapes(model), strict=True)) if wide else {}
     replaced: dict[Variable, Variable] = {}
@@ -147,10 +146,10 @@ def compile_prior(path: Path) -> Prior:
         A prior without random draws (a custom distribution that has none, `pm.ICAR`).
     """
     model = path.model
-    check_proper(rv for rv in model.free_RVs if rv.name not in path.split.wide)
+    check_proper(rv for rv in model.free_RVs if rv.name not in path.terms.wide)
     plain = [
         out.values if isinstance(out.type, XTensorType) else out
-        for out in forward_graph(model, path.split.wide)
+        for out in forward_graph(model, path.terms.wide)
     ]
     outputs = [out.astype("float64") for out in freeze_shared(plain)]
     rngs = find_rng_nodes(outputs)
@@ -175,10 +174,10 @@ def compile_prior(path: Path) -> Prior:
 
 
 def undrawable(path: Path) -> tuple[str, ...]:
-    """Free variables whose prior cannot be drawn from, given draws of those before them."""
+    """Free variables whose prior has no random draws."""
     names: list[str] = []
     for i, rv in enumerate(path.model.free_RVs):
-        [graph] = freeze_shared([forward_graph(path.model, (*path.split.wide, *names))[i]])
+        [graph] = freeze_shared([forward_graph(path.model, (*path.terms.wide, *names))[i]])
         try:
             pytensor.function([], graph, mode="FAST_COMPILE", on_unused_input="ignore")()
         except NotImplementedError:
@@ -186,7 +185,7 @@ def undrawable(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def evaluate(
+def evaluate_draws(
     path: Path, draws: np.ndarray, mixture: np.ndarray = NO_MIXTURE
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evaluate log_reference and log_ratio, each of shape (n,), at draws of shape (n, d)."""

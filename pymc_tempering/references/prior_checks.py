@@ -1,4 +1,4 @@
-"""Checks of a model at draws from its prior, before any work starts."""
+"""Checks of a model at draws from its prior, before the warm-up starts."""
 
 import warnings
 
@@ -14,19 +14,19 @@ from pymc_tempering.references.mixture import evaluate_rows
 from pymc_tempering.references.prior import Prior
 
 N_CHECK = 1000
-"""Reference draws that the model is checked on before anything else starts."""
+"""Draws of the prior that the model is checked at."""
 
 MAX_ZERO_SHARE = 0.999
-"""Refuse when a larger share of the reference draws has zero likelihood."""
+"""Largest share of the draws that may have zero likelihood."""
 
 MAX_OVERFLOW_SHARE = 1e-3
-"""Refuse when a larger share of the reference draws has no finite unconstrained value."""
+"""Largest share of the draws that may have no finite unconstrained value."""
 
 MAX_NAN_SHARE = 0.01
-"""Warn when a larger share of the reference draws has a density but no gradient."""
+"""Largest share of the draws that may have a density but no gradient, without a warning."""
 
 MAX_SCORE_Z = 8.0
-"""Standard errors by which draws of the prior may miss an identity that its density implies."""
+"""Standard errors by which draws may miss an identity that the density implies."""
 
 
 def _blame(model: pm.Model, path: Path, draws: np.ndarray) -> str:
@@ -52,7 +52,7 @@ def _blame(model: pm.Model, path: Path, draws: np.ndarray) -> str:
 
 
 def _check_scores(path: Path, draws: np.ndarray, scores: np.ndarray) -> None:
-    """Warn where draws of the prior do not have the law that its density says.
+    """Warn if draws of the prior do not follow its density.
 
     For any law on the line E[(x - a) d log p / dx] = -1, for any a; the mean over draws must agree.
     """
@@ -77,7 +77,7 @@ def _check_scores(path: Path, draws: np.ndarray, scores: np.ndarray) -> None:
 
 
 def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray) -> None:
-    """Warn where the density is a number and its gradient is none."""
+    """Warn if the gradient is NaN where the density is a number."""
     known = np.isfinite(values).all(axis=1)
     lost = np.isnan(grads[known]).any(axis=1)
     if known.any() and (share := lost.any(axis=1).mean()) > MAX_NAN_SHARE:
@@ -91,18 +91,18 @@ def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray) -> None:
         )
 
 
-def check_reference(prior: Prior, seed: int = 0) -> None:
-    """Check the model on reference draws, before work starts.
+def check_reference(prior: Prior) -> None:
+    """Check a model at draws from its prior.
 
     Raises
     ------
     LikelihoodError
         The log-likelihood is NaN at some draws, or zero at nearly all of them.
     ImproperPriorError
-        The reference does not have the density that the model says.
+        Draws of the prior have no finite density, or no finite unconstrained value.
     """
     path = prior.path
-    draws = prior.draw(N_CHECK, prior.spawn(np.random.default_rng(seed)))
+    draws = prior.draw(N_CHECK, prior.spawn(np.random.default_rng(0)))
     overflow = ~np.isfinite(draws)
     if (share := overflow.any(axis=1).mean()) > 0:
         worst = path.layout.label(int(overflow.mean(axis=0).argmax()))

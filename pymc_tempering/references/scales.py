@@ -1,7 +1,7 @@
 """Scale matrices of the components of a mixture: full, or diagonal plus low rank.
 
-What a component needs of its scale matrix S: to whiten a difference (|z|^2 = y' S^-1 y), the log
-determinant, normal draws with covariance S, and rows for the compiled density.
+A component uses its scale matrix S to whiten a difference (|z|^2 = y' S^-1 y), for the log
+determinant, for normal draws with covariance S, and for the rows of the compiled density.
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class FullScales:
         return FullScales(self.cholesky[:n])
 
     def with_hull(self, weights: np.ndarray, offsets: np.ndarray) -> "FullScales":
-        """Append the scale matrix of the whole; `offsets` (J, d) of the means from their mean."""
+        """Append the scale matrix of the mixture; `offsets` (J, d): the centered means."""
         within = np.einsum("j,jik,jlk->il", weights, self.cholesky, self.cholesky)
         whole = within + np.einsum("j,ji,jk->ik", weights, offsets, offsets)
         return FullScales(np.concatenate([self.cholesky, np.linalg.cholesky(whole)[None]]))
@@ -104,7 +104,7 @@ class LowRankScales:
 
     @property
     def rows(self) -> np.ndarray:
-        """Row 1 / sds, and a row sqrt(1 - 1 / sqrt(1 + s_k^2)) u_k each, shape (J, 1 + r, d)."""
+        """Row 1 / sds, then r rows sqrt(1 - 1 / sqrt(1 + s_k^2)) u_k, shape (J, 1 + r, d)."""
         u, s = self._directions
         shrink = np.sqrt(1.0 - 1.0 / np.sqrt(1.0 + s**2))
         along = (u * shrink[:, None, :]).transpose(0, 2, 1)
@@ -132,7 +132,7 @@ class LowRankScales:
         return LowRankScales(self.sds[:n], self.loadings[:n])
 
     def with_hull(self, weights: np.ndarray, offsets: np.ndarray) -> "LowRankScales":
-        """Append a diagonal scale matrix of the whole, from the `offsets` (J, d) of the means."""
+        """Append a diagonal scale matrix of the mixture; `offsets` (J, d): the centered means."""
         within = self.sds**2 + (self.loadings**2).sum(axis=2)
         whole = np.sqrt(weights @ (within + offsets**2))
         none = np.zeros((1, *self.loadings.shape[1:]))

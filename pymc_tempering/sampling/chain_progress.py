@@ -9,7 +9,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.chain.loop import N_DIVERGENCES, RB_WEIGHT, TOUR_START
+from pymc_tempering.chain.record import N_DIVERGENCES, RB_WEIGHT, TOUR_START
 from pymc_tempering.core.ladder import Ladder
 
 

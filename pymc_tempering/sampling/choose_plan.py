@@ -1,8 +1,9 @@
 """The plan that a run is made with: from the prior, or from a fitted and checked reference.
 
-A pilot from the prior carries draws between the modes; the reference is fitted to those; fresh
-tours from the prior, which the fit never saw, then say whether it missed something. Where they
-say so it is fitted again to all that was seen, with fresh tours again, and at last given up.
+A pilot from the prior carries draws between the modes, and the reference is fitted to its draws.
+Then fresh tours from the prior, which the fit never saw, show whether it missed something. If it
+did, it is fitted again to all tours so far and checked by new ones. After `MAX_FITS` fits the run
+stays with the prior.
 """
 
 import warnings
@@ -17,10 +18,10 @@ from pymc_tempering.core.cycles import ColdDraws, FreshTours
 from pymc_tempering.evidence.reference_check import compare_legs, no_fresh_tours, summarize
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.kernels import Compound
-from pymc_tempering.references.fitted import Fitted, nearest_component
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
-from pymc_tempering.references.prior import Prior, evaluate
+from pymc_tempering.references.prior import Prior, evaluate_draws
 from pymc_tempering.sampling.setup import Options, warm_up_prior
 from pymc_tempering.sampling.side_runs import SideRun, run_beside
 from pymc_tempering.sampling.trials import TOUR_DRAWS, fit_pilot, try_fit
@@ -35,10 +36,11 @@ PILOT_DRAWS = 200
 PILOT_TOURS = 50
 """Tours of a pilot, unless the fit asks for more."""
 
-LEG_BOUND = 10
-"""Legs from the prior stop at this many times the draws of the run itself, tours or not."""
+MAX_SIDE_DRAWS = 10
+"""Side runs from the prior stop at this many times the draws of the main run, tours or not."""
 
 MAX_FITS = 3
+"""Fits of a reference that the check may find wanting."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,7 @@ def choose_plan(
         raise ValueError(
             "reference='fitted' is not for this model: "
             + (
-                f"the kernel {kernel.name!r} knows the path from the prior alone."
+                f"the kernel {kernel.name!r} only knows the path from the prior."
                 if kernel.prior_only
                 else "it has discrete or circular variables, for which no mixture of t's is fitted."
             )
@@ -114,7 +116,7 @@ def choose_plan(
     try:
         pilot = _tours(warmup.plan, PILOT_DRAWS, PILOT_TOURS, rng, cores, n_draws)
     except StuckChainError:
-        # No tour comes back. The particles may serve for a fit, which then stays unchecked.
+        # No tour comes back: fit to the particles of the annealed pass, without a check.
         components = fit_mixture(warmup.annealed.particles, rng)
         return _unchecked(prior, warmup, components, [], options, rng, cores, work)
     report("Fitting the reference to the pilot")
@@ -144,7 +146,7 @@ def fit_and_check(
     report: Callable[[str], None] = lambda line: None,
     first: Mixture | None = None,
 ) -> ChosenPlan:
-    """Fit a reference to legs from the prior until fresh tours agree with it.
+    """Fit a reference to side runs from the prior until fresh tours agree with it.
 
     After `MAX_FITS` fits the run stays with the prior, and a warning says so. `first` is the
     mixture of the first fit, if it was made already.
@@ -155,14 +157,14 @@ def fit_and_check(
     assert isinstance(prior, Prior)
     seen = list(seen)
     for fit in range(1, MAX_FITS + 1):
-        report(f"Fitting the reference to {len(seen)} leg(s) from the prior")
+        report(f"Fitting the reference to {len(seen)} side run(s) from the prior")
         components = first if first is not None and fit == 1 else _fit_to(seen, rng)
         fitted, trial, steps = try_fit(prior, kernel, components, seen, options, rng, cores)
         work["fit"] = work.get("fit", 0) + steps
-        if _cost(pilot) <= _cost(trial):  # the prior is as good: nothing to check
+        if _cost(pilot) <= _cost(trial):  # the prior is as good: no fit, no check
             return replace(chosen, plan=pilot.refined_plan(), fits=fit, work=work)
         report("Check: fresh tours from the prior")
-        # About a third of the work, whatever error the tours state.
+        # The check takes about a third of the work, whatever the error of its tours.
         run_steps = n_draws / trial.x[..., 0].size * trial.n_steps
         share = max(1.0, 0.6 * run_steps / pilot.n_steps)
         length = int(np.ceil(share * pilot.cycles.n_draws))
@@ -211,15 +213,15 @@ def fit_again(
     )
 
 
-def _fit_to(legs: list[SideRun], rng: np.random.Generator) -> Mixture:
-    """Fit a mixture to all that legs from the prior have seen."""
-    draws = [leg.posterior_sample(MAX_FIT_DRAWS, rng) for leg in legs]
+def _fit_to(side_runs: list[SideRun], rng: np.random.Generator) -> Mixture:
+    """Fit a mixture to the draws of all side runs from the prior."""
+    draws = [side_run.posterior_sample(MAX_FIT_DRAWS, rng) for side_run in side_runs]
     return fit_mixture(np.concatenate(draws), rng)
 
 
-def _cost(leg: SideRun) -> float:
-    """Squared error of log Z times evaluations: what a leg's precision costs."""
-    return leg.evidence.mcse**2 * leg.n_steps
+def _cost(side_run: SideRun) -> float:
+    """Squared error of log Z times density evaluations: the price of precision."""
+    return side_run.evidence.mcse**2 * side_run.n_steps
 
 
 def _tours(
@@ -234,12 +236,12 @@ def _tours(
 
 
 def _bound(n_draws: int) -> int:
-    """Draws of each chain at which a leg from the prior stops, for a run of `n_draws` in all."""
-    return max(PILOT_DRAWS, LEG_BOUND * n_draws // N_CHAINS)
+    """Draws of a chain at which a side run stops, for a main run of `n_draws` in all."""
+    return max(PILOT_DRAWS, MAX_SIDE_DRAWS * n_draws // N_CHAINS)
 
 
 def summary_of(reference: Fitted, check: SideRun, options: Options) -> FreshTours:
-    """Summarize fresh tours in the terms of a fitted reference."""
+    """Summarize fresh tours as a check of a fitted reference."""
     n = reference.components.n_components
     return summarize(check.evidence, cold_draws(reference, check), n, options.check_tours)
 
@@ -254,25 +256,27 @@ def _unchecked(
     prior: Prior,
     warmup: Warmup,
     components: Mixture,
-    legs: list[SideRun],
+    side_runs: list[SideRun],
     options: Options,
     rng: np.random.Generator,
     cores: int,
     work: dict[str, int],
 ) -> ChosenPlan:
-    """Fit a reference that nothing checks, and say so in its summary."""
-    fitted, _, steps = try_fit(prior, warmup.plan.kernel, components, legs, options, rng, cores)
+    """Fit a reference without a check; the summary says that there was none."""
+    fitted, _, steps = try_fit(
+        prior, warmup.plan.kernel, components, side_runs, options, rng, cores
+    )
     n = fitted_of(fitted.plan).components.n_components
     fresh = no_fresh_tours(n, options.check_tours)
     return ChosenPlan(fitted.plan, fitted, fresh, fits=1, work=work | {"fit": steps})
 
 
-def cold_draws(reference: Fitted, leg: SideRun) -> ColdDraws:
-    """Read the draws of any leg in the terms of a fitted reference."""
-    shape = leg.x.shape[:2]
-    flat = leg.x.reshape(-1, leg.x.shape[2])
-    log_ratio = evaluate(reference.path, flat, reference.mixture)[1]
+def cold_draws(reference: Fitted, side_run: SideRun) -> ColdDraws:
+    """Log ratio and component of draws as a fitted reference sees them, whatever they came from."""
+    shape = side_run.x.shape[:2]
+    flat = side_run.x.reshape(-1, side_run.x.shape[2])
+    log_ratio = evaluate_draws(reference.path, flat, reference.mixture)[1]
     component = nearest_component(reference.components, flat)
     return ColdDraws(
-        log_ratio.reshape(shape), component.reshape(shape).astype(float), leg.cycles.tour_start
+        log_ratio.reshape(shape), component.reshape(shape).astype(float), side_run.cycles.tour_start
     )

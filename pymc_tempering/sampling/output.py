@@ -12,7 +12,7 @@ from pymc.backends.base import MultiTrace, _choose_chains
 from pymc.backends.ndarray import NDArray
 
 from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.chain.loop import STEPS
+from pymc_tempering.chain.record import STEPS
 from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS
 from pymc_tempering.evidence.datatree import convert
 from pymc_tempering.model.path import Path
@@ -79,6 +79,7 @@ def build_datatree(
 def _traces(
     runs: Sequence[ChainRun], chosen: ChosenPlan, var_names: Sequence[str] | None
 ) -> list[NDArray]:
+    """Draws and statistics of the chains as traces of PyMC."""
     path = chosen.plan.reference.path
     blank = _blank_traces(path, var_names)
     schema = chosen.schema
@@ -195,7 +196,7 @@ def _flat_trace(runs: Sequence[ChainRun], n_tune: int, discard_tuned_samples: bo
     """Flat trace of log_ratio and rung, padded at the end; tuning draws are cut off if asked."""
     log_ratios, rungs = [], []
     for run in runs:
-        skip = int(run.record.scalars[:n_tune, 0].sum()) if discard_tuned_samples else 0
+        skip = int(run.record.scalars[:n_tune, STEPS].sum()) if discard_tuned_samples else 0
         log_ratios.append(np.concatenate([part[0] for part in run.trace])[skip:])
         rungs.append(np.concatenate([part[1] for part in run.trace])[skip:])
     length = max(len(part) for part in rungs)

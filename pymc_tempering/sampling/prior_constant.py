@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.evidence.result import tell
+from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.references.prior import Prior
@@ -44,12 +44,12 @@ def with_prior_constant(
     Prior
         The same with its `prior_constant`, log Z of the prior and its error, in nats.
     """
-    split = prior.path.split
-    if split.normalized_prior:
+    terms = prior.path.terms
+    if terms.normalized_prior:
         return prior
     report("Normalizing the prior, by a run of its own")
     alone, kernel = compile_with_kernels(
-        model, choice, target_accept, report, split=split.prior_alone()
+        model, choice, target_accept, report, terms=terms.prior_alone()
     )
     chosen = choose_plan(
         alone, kernel, options, rng, cores=cores, n_draws=chains * draws, report=report
@@ -62,6 +62,6 @@ def with_prior_constant(
     if outcome.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     evidence = estimate(outcome.chosen, outcome.runs)
-    tell(evidence, "Normalizing the prior: ", stacklevel=4)
+    emit_warnings(evidence, "Normalizing the prior: ", stacklevel=4)
     sound = evidence.verdict == "ok"
     return replace(prior, prior_constant=(evidence.log_z, evidence.mcse if sound else np.inf))

@@ -1,8 +1,8 @@
 """Rounds of doubling length, until the evidence is as precise as asked and its parts agree.
 
 Everything is frozen before the first round, and the lengths are fixed before they begin, so that
-all draws since then count; stopping when the error looks small then costs next to nothing.
-Where the fitted reference is found wanting, it is fitted again and the rounds start anew.
+all draws since then count, and stopping at a small error causes almost no bias. If the check finds
+fault with the fitted reference, the reference is fitted again and the rounds start anew.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import numpy as np
 from pymc.progress_bar import ProgressBarManager
 
 from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
-from pymc_tempering.chain.loop import N_STEPS
+from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence.alarms import MIN_TOURS
 from pymc_tempering.evidence.reference_check import compare_legs, with_check
@@ -189,7 +189,7 @@ def run_rounds(
             or (goal.max_steps is not None and steps >= goal.max_steps)
             or len(rounds) >= MAX_ROUNDS
         )
-        # Without a target the budget is there to be used.
+        # Without a target the whole budget is used.
         done = not unmet and goal.target_mcse is not None
         if done or over:
             return Outcome(chosen, runs, tuple(rounds), False, unmet)
@@ -217,8 +217,9 @@ def _steps(runs: list[ChainRun]) -> int:
 def _outgrown(chosen: ChosenPlan, runs: list[ChainRun]) -> bool:
     """Whether a run from a checked reference has tours enough and yet states no error.
 
-    Then a tour stands alone: it met a region that the reference hardly covers. With the draws of
-    this run the fit will cover it, and a new run, as long as this one, does not know of the alarm.
+    Then one tour outweighs all others: it met a region that the reference hardly covers. A fit to
+    the draws of this run will cover it. A new run of the same length then replaces this one, so
+    that its draws do not depend on this alarm.
     """
     if chosen.check is None or chosen.fitted is None:
         return False
@@ -229,7 +230,7 @@ def _outgrown(chosen: ChosenPlan, runs: list[ChainRun]) -> bool:
 def _extend_check(
     chosen: ChosenPlan, runs: list[ChainRun], options: Options, cores: int
 ) -> ChosenPlan:
-    """Go on with the fresh tours, so that they keep a third of the work."""
+    """Lengthen the fresh tours, so that they stay a third of the work."""
     check, fitted = chosen.check, chosen.fitted
     if check is None or fitted is None:
         return chosen
@@ -243,6 +244,7 @@ def _extend_check(
 
 
 def _line(evidence: Evidence, cycles: CycleStats, draws: int, seconds: float) -> Round:
+    """Line of the report after a round."""
     check = evidence.check
     return Round(
         draws=draws,

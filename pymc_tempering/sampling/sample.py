@@ -12,24 +12,27 @@ import pymc as pm
 import xarray as xr
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
+from pymc_tempering.kernels.kernel_registry import document_kernels
 from pymc_tempering.model.check import find_model
-from pymc_tempering.model.terms import split_model
+from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.prior_constant import with_prior_constant
-from pymc_tempering.sampling.rounds import Goal, run_rounds
+from pymc_tempering.sampling.rounds import Goal, Outcome, run_rounds
 from pymc_tempering.sampling.setup import Options
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
 
+@document_kernels
 def sample(
     draws: int = 1000,
     *,
@@ -61,9 +64,9 @@ def sample(
 ) -> xr.DataTree:
     """Draw from the posterior by simulated tempering, and learn its evidence on the way.
 
-    The same algorithm as `SimulatedTempering`, with nothing of Python in the loop. A draw is
-    the state of the chain at a visit to beta = 1, so that `posterior` holds posterior draws
-    alone; what happened in between is in `sample_stats`.
+    The same algorithm as `SimulatedTempering`, with the whole loop compiled. A draw is the state
+    of the chain at a visit to beta = 1, so `posterior` holds only draws from the posterior; what
+    happened in between is in `sample_stats`.
 
     Parameters
     ----------
@@ -85,14 +88,16 @@ def sample(
     quiet : bool, default False
         Neither progress nor messages.
     kernel : str, Kernel or dict, optional
-        What moves the variables at each temperature: a kernel or its name ("hmc", "nuts",
-        "slice", "metropolis", "gibbs") for all variables that it can move, or a mapping from the
-        names of variables to such. What is left open gets a default: HMC for real variables (slice
-        sampling where the density has no gradient), Gibbs for binary ones and for integers in
-        known bounds, slice sampling for other integers.
+        What moves the variables at each temperature: a kernel, or its name, for all variables that
+        it can move; or a mapping from the names of variables to kernels or their names. A step
+        method class of PyMC may stand for a kernel. The names are:
+
+        {kernels}
+
+        What is left open gets a default: {defaults}.
     target_accept : float, default 0.8
-        Acceptance probability that the step size of each rung is tuned for, of kernels with
-        gradients that are chosen by name or by default.
+        Acceptance probability that the step size of each rung is tuned for.
+        It is for {tuned}, by name or by default; other kernels keep their own target.
     tempered : sequence of str, optional
         Likelihood terms and potentials that beta acts on; by default all. What is left out counts
         to the prior: log Z is then that of the named terms under the *normalized* product of the
@@ -164,7 +169,8 @@ def sample(
     >>> idata.posterior["mu"].shape
     (4, 500)
     """
-    _check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+    check_whole(1, draws=draws, chains=chains, cores=cores)
+    check_whole(0, tune=tune)
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     goal = Goal(target_mcse, max_time, max_steps)
@@ -180,7 +186,7 @@ def sample(
     begun = perf_counter()
     with status_line(show) as report:
         prior, compound = compile_with_kernels(
-            model, kernel, target_accept, report, split=split_model(model, tempered)
+            model, kernel, target_accept, report, terms=find_terms(model, tempered)
         )
         prior = with_prior_constant(
             prior, model, kernel, target_accept, options, rng,
@@ -203,25 +209,7 @@ def sample(
         keep_hot=keep == "states",
     )  # fmt: skip
     seconds = perf_counter() - started
-    chosen, runs = outcome.chosen, outcome.runs
-    for message in {run.stuck for run in runs if run.stuck}:
-        warnings.warn(message, TemperingWarning, stacklevel=2)
-    if outcome.unmet:
-        warnings.warn(
-            f"The budget ended before the goal was met: {outcome.unmet}.",
-            TemperingWarning,
-            stacklevel=2,
-        )
-    if outcome.interrupted:
-        if max(run.state.n_draws for run in runs) <= tune:
-            raise KeyboardInterrupt("Interrupted before the first draw.")
-        least = min(run.state.n_draws for run in runs)
-        warnings.warn(
-            f"Interrupted: the chains had drawn at least {least} of {n_draws} draws; estimates "
-            "use these alone.",
-            TemperingWarning,
-            stacklevel=2,
-        )
+    _warn_of(outcome, tune, n_draws)
     idata = build_datatree(
         outcome,
         tune=tune,
@@ -239,17 +227,37 @@ def sample(
     return idata
 
 
-def _check_counts(draws: int, tune: int, chains: int, cores: int | None) -> None:
-    """Refuse counts that leave nothing to do."""
-    for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("chains", chains, 1)):
-        if int(value) != value or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
-    if cores is not None and (int(cores) != cores or cores < 1):
-        raise ValueError(f"cores must be a whole number of at least 1, not {cores!r}.")
+def _warn_of(outcome: Outcome, tune: int, n_draws: int) -> None:
+    """Warn of chains that got stuck, a goal that was missed, and a run that was cut short.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C came before the first draw.
+    """
+    runs = outcome.runs
+    for message in {run.stuck for run in runs if run.stuck}:
+        warnings.warn(message, TemperingWarning, stacklevel=3)
+    if outcome.unmet:
+        warnings.warn(
+            f"The budget ended before the goal was met: {outcome.unmet}.",
+            TemperingWarning,
+            stacklevel=3,
+        )
+    if outcome.interrupted:
+        if max(run.state.n_draws for run in runs) <= tune:
+            raise KeyboardInterrupt("Interrupted before the first draw.")
+        least = min(run.state.n_draws for run in runs)
+        warnings.warn(
+            f"Interrupted: the chains had drawn at least {least} of {n_draws} draws; estimates "
+            "use these alone.",
+            TemperingWarning,
+            stacklevel=3,
+        )
 
 
 def _check_names(model: pm.Model, var_names: Sequence[str]) -> None:
-    """Refuse names that the posterior does not have."""
+    """Raise an error for names that the posterior does not have."""
     known = [rv.name for rv in model.unobserved_RVs]
     unknown = [name for name in var_names if name not in known]
     if unknown:

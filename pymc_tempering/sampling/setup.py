@@ -23,7 +23,7 @@ REFERENCES = ("auto", "prior", "fitted")
 
 @dataclass(frozen=True)
 class Options:
-    """What a user can say about the sampler; checked before any work."""
+    """Options of the sampler, checked before any work."""
 
     ladder_move: str = "metropolized_gibbs"
     reference: str = "auto"

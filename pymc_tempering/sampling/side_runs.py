@@ -1,4 +1,4 @@
-"""A leg: chains of a frozen plan that run beside the main ones, for a fit or for a check."""
+"""Side runs: chains of a frozen plan beside the main run, for a fit or for a check."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
-from pymc_tempering.chain.loop import LOWEST, N_DIVERGENCES, N_STEPS, RUNG_STATS, STEPS, TOUR_START
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.chain.record import LOWEST, N_DIVERGENCES, N_STEPS, STEPS, TOUR_START
+from pymc_tempering.core.cycles import RUNG_STATS, CycleStats
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 
@@ -34,7 +34,7 @@ class SideRun:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """RTS estimate of this leg alone."""
+        """RTS estimate from this side run alone."""
         return rts(self.cycles)
 
     @property
@@ -53,7 +53,7 @@ class SideRun:
         return np.array([run.record.x[: run.state.n_draws] for run in self.runs])
 
     def refined_plan(self) -> Plan:
-        """Plan with the log Z-hat of this leg's own estimate."""
+        """Plan with the log Z-hat that this side run estimates."""
         curve = self.evidence.log_z_curve
         if not np.isfinite(curve).all():
             return self.plan
@@ -62,8 +62,8 @@ class SideRun:
     def posterior_sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
 
-        No more draws are taken than the weights are worth, by Kish's effective sample size. They
-        are in the order of the chains.
+        There are no more draws than the effective sample size of the weights (Kish). They stay in
+        the order of the chains.
         """
         log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
         states = np.concatenate([part[2] for run in self.runs for part in run.trace])
@@ -102,7 +102,7 @@ def run_beside(
     max_draws: int | None = None,
     keep_states: bool = False,
 ) -> SideRun:
-    """Run a leg of `n_draws` draws a chain, and go on in equal parts until it has its tours.
+    """Start a side run of `n_draws` draws a chain, and lengthen it until it has its tours.
 
     Parameters
     ----------
@@ -110,41 +110,42 @@ def run_beside(
     rng : numpy.random.Generator
     n_chains, n_draws, cores : int
     min_tours : int, default 0
-        Tours of all chains together that the leg should complete.
+        Tours of all chains together that it should complete.
     max_draws : int, optional
         Draws of each chain at which it stops all the same.
     keep_states : bool, default False
         Whether to keep the states of all iterations, for a fit.
     """
     runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
-    leg = _go_on(SideRun(plan, tuple(runs)), n_draws, cores)
-    return lengthen(leg, min_tours=min_tours, max_draws=max_draws or n_draws, cores=cores)
+    side_run = _go_on(SideRun(plan, tuple(runs)), n_draws, cores)
+    return lengthen(side_run, min_tours=min_tours, max_draws=max_draws or n_draws, cores=cores)
 
 
-def lengthen(leg: SideRun, *, min_tours: int, max_draws: int, cores: int) -> SideRun:
-    """Go on with the chains of a leg until it has its tours, or `max_draws` draws each."""
-    while leg.n_tours < min_tours and leg.cycles.n_draws < max_draws:
-        missing = min_tours / max(leg.n_tours, 1) - 1
-        total = leg.cycles.n_draws
-        leg = _go_on(
-            leg, min(max_draws, total + int(np.ceil(total * min(1.0, 1.2 * missing)))), cores
+def lengthen(side_run: SideRun, *, min_tours: int, max_draws: int, cores: int) -> SideRun:
+    """Go on with the chains until they have their tours, or `max_draws` draws each."""
+    while side_run.n_tours < min_tours and side_run.cycles.n_draws < max_draws:
+        missing = min_tours / max(side_run.n_tours, 1) - 1
+        total = side_run.cycles.n_draws
+        side_run = _go_on(
+            side_run, min(max_draws, total + int(np.ceil(total * min(1.0, 1.2 * missing)))), cores
         )
-    return leg
+    return side_run
 
 
-def _go_on(leg: SideRun, n_draws: int, cores: int) -> SideRun:
-    runs = list(leg.runs)
+def _go_on(side_run: SideRun, n_draws: int, cores: int) -> SideRun:
+    """Go on with the chains to `n_draws` draws each, before the main run has begun."""
+    runs = list(side_run.runs)
     extend_runs(runs, n_draws)
-    if run_chains(leg.plan, runs, n_draws, cores=cores):
+    if run_chains(side_run.plan, runs, n_draws, cores=cores):
         raise KeyboardInterrupt("Interrupted before sampling began.")
-    return SideRun(leg.plan, tuple(runs))
+    return SideRun(side_run.plan, tuple(runs))
 
 
-def extend_side_run(leg: SideRun, n_draws: int, cores: int) -> SideRun:
-    """Go on with the chains of a leg to `n_draws` draws each."""
-    runs = list(leg.runs)
+def extend_side_run(side_run: SideRun, n_draws: int, cores: int) -> SideRun:
+    """Go on with the chains to `n_draws` draws each, without keeping more states."""
+    runs = list(side_run.runs)
     for run in runs:
         run.keep_trace = False  # a fit has enough states from its beginning
     extend_runs(runs, n_draws)
-    run_chains(leg.plan, runs, n_draws, cores=cores)
-    return SideRun(leg.plan, tuple(runs))
+    run_chains(side_run.plan, runs, n_draws, cores=cores)
+    return SideRun(side_run.plan, tuple(runs))

@@ -28,8 +28,9 @@ from pymc_tempering.chain.stuck import cycle_bound, stuck_message
 from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_for, compile_with_kernels
+from pymc_tempering.kernels.kernel_registry import document_kernels
 from pymc_tempering.model.check import find_model
-from pymc_tempering.model.terms import split_model
+from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.prior import Prior, Reference
 from pymc_tempering.sampling.choose_plan import choose_plan
@@ -49,6 +50,7 @@ class SimulatedTemperingState(StepMethodState):
     state: ChainState | None = field(default=None)
 
 
+@document_kernels
 class SimulatedTempering(BlockedStep):
     """Simulated tempering over all free variables of a model, for `pm.sample(step=...)`.
 
@@ -61,18 +63,20 @@ class SimulatedTempering(BlockedStep):
     Parameters
     ----------
     vars : list of variables, optional
-        All free variables of the model; a part of them is refused.
+        All free variables of the model; it is an error to leave some out.
     model : pymc.Model, optional
         By default the model on the context stack.
     kernel : str, Kernel or dict, optional
-        What moves the variables at each temperature: a kernel or its name ("hmc", "nuts",
-        "slice", "metropolis", "gibbs") for all variables that it can move, or a mapping from the
-        names of variables to such. What is left open gets a default: HMC for real variables (slice
-        sampling where the density has no gradient), Gibbs for binary ones and for integers in
-        known bounds, slice sampling for other integers.
+        What moves the variables at each temperature: a kernel, or its name, for all variables that
+        it can move; or a mapping from the names of variables to kernels or their names. A step
+        method class of PyMC may stand for a kernel. The names are:
+
+        {kernels}
+
+        What is left open gets a default: {defaults}.
     target_accept : float, default 0.8
-        Acceptance probability that the step size of each rung is tuned for, of kernels with
-        gradients that are chosen by name or by default.
+        Acceptance probability that the step size of each rung is tuned for.
+        It is for {tuned}, by name or by default; other kernels keep their own target.
     tempered : sequence of str, optional
         Likelihood terms and potentials that beta acts on; by default all. What is left out counts
         to the prior: log Z is then that of the named terms under the *normalized* product of the
@@ -135,7 +139,7 @@ class SimulatedTempering(BlockedStep):
     _state_class = SimulatedTemperingState
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "SimulatedTempering":
-        """Look for a model first, so that its absence is said in our words."""
+        """Look for a model first, so that the error for a missing one is ours."""
         find_model(kwargs.get("model"))
         return super().__new__(cls, *args, **kwargs)
 
@@ -166,9 +170,9 @@ class SimulatedTempering(BlockedStep):
             ladder_move, reference, betas, rungs_per_barrier, check_tours, weight_adaptation
         )
         warmup_rng = np.random.default_rng(random_seed)
-        split = split_model(self.model, tempered)
+        terms = find_terms(self.model, tempered)
         prior, compound = compile_with_kernels(
-            self.model, kernel, target_accept, logger.info, split=split
+            self.model, kernel, target_accept, logger.info, terms=terms
         )
         prior = with_prior_constant(
             prior, self.model, kernel, target_accept, options, warmup_rng,
@@ -234,7 +238,7 @@ class SimulatedTempering(BlockedStep):
         plan = self.plan
         return {name: getattr(self, name) for name in kept} | {
             "model": self.model,
-            "split": plan.reference.path.split,
+            "terms": plan.reference.path.terms,
             "frozen": {
                 f.name: getattr(plan, f.name) for f in fields(plan) if f.name != "reference"
             },
@@ -242,9 +246,9 @@ class SimulatedTempering(BlockedStep):
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         """Compile again (from the disk cache) what did not travel."""
-        frozen, split = values.pop("frozen"), values.pop("split")
+        frozen, terms = values.pop("frozen"), values.pop("terms")
         self.__dict__.update(values)
-        reference: Reference = compile_for(frozen["kernel"], self.model, split, check=False)
+        reference: Reference = compile_for(frozen["kernel"], self.model, terms, check=False)
         if self.schema.components is not None:
             assert isinstance(reference, Prior)
             reference = Fitted(reference, self.schema.components)
@@ -274,7 +278,7 @@ SimulatedTempering.__signature__ = _signature.replace(
 
 
 def check_vars(model: pm.Model, given: Any) -> list[Any]:
-    """All value variables of the model; refused if only a part of them is given.
+    """Return all value variables of the model; raise an error if only some are given.
 
     Raises
     ------

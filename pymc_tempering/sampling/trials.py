@@ -1,7 +1,8 @@
-"""A reference fitted to legs from the prior, tried out, and fitted again to what the trial found.
+"""Fit a reference to side runs from the prior, try it out, and fit it again to the trial's draws.
 
-A pilot from the prior has to meet the modes; the draws that a precise fit needs come cheaper from
-the trial, whose path is short. So the pilot is measured in tours, and the fit in draws.
+A pilot from the prior has to find the modes. A precise fit needs many draws, and these come
+cheaper from a trial run, since its path is short. So a pilot must have enough tours, and a fit
+enough draws.
 """
 
 import numpy as np
@@ -19,22 +20,22 @@ COMPONENT_TOURS = 10
 """Tours of a pilot for each component that the fit finds: fewer may have missed one."""
 
 N_TRIAL_CHAINS, TRIAL_DRAWS = 4, 500
-"""Chains of the trial leg that a fit is judged by, and draws of each."""
+"""Chains of the trial run that a fit is judged by, and draws of each."""
 
 MAX_TRIALS = 3
-"""Fits to the same legs from the prior, each with what the trial of the one before found."""
+"""Fits to the same side runs from the prior; each fit but the first also uses the last trial."""
 
 NUMBER_DRAWS = 10
-"""A fit to fewer draws than this for each number in it is repeated with draws of its trial."""
+"""A mixture needs this many draws for each of its parameters; else it is fitted again."""
 
 TOUR_DRAWS = 10
-"""Draws of a tour from the prior that count beside those of a trial: they are much alike."""
+"""Draws of a tour from the prior that a fit uses at most: draws of one tour are much alike."""
 
 
 def fit_pilot(
     pilot: SideRun, rng: np.random.Generator, *, max_draws: int, cores: int
 ) -> tuple[SideRun, Mixture]:
-    """Fit a mixture to a pilot, which goes on until it has tours enough for the components.
+    """Fit a mixture to a pilot; lengthen the pilot until it has enough tours for the components.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def try_fit(
     prior: Prior,
     kernel: Compound,
     components: Mixture,
-    legs: list[SideRun],
+    side_runs: list[SideRun],
     options: Options,
     rng: np.random.Generator,
     cores: int,
@@ -66,10 +67,10 @@ def try_fit(
     ----------
     components : Mixture
         Of the first fit.
-    legs : list of SideRun
-        Tours from the prior that it stands on; none if it stands on something else.
+    side_runs : list of SideRun
+        Runs from the prior whose draws are used in every fit; may be empty.
     draws : array, shape (n, d), optional
-        Posterior draws of an earlier run from a fitted reference, that it stands on too.
+        Posterior draws of an earlier run from a fitted reference, used in every fit too.
 
     Returns
     -------
@@ -95,7 +96,9 @@ def try_fit(
         sound = np.isfinite(trial.evidence.mcse)
         if attempt == MAX_TRIALS or (sound and independent >= draws_needed(components)):
             break
-        parts = [leg.posterior_sample(TOUR_DRAWS * leg.n_tours, rng) for leg in legs]
+        parts = [
+            side_run.posterior_sample(TOUR_DRAWS * side_run.n_tours, rng) for side_run in side_runs
+        ]
         parts.append(trial.posterior_sample(MAX_FIT_DRAWS, rng))
         components = fit_mixture(np.concatenate([*parts, draws]), rng, components)
         independent = sum(map(len, parts)) + len(draws)
@@ -103,7 +106,7 @@ def try_fit(
 
 
 def draws_needed(components: Mixture) -> int:
-    """Draws that determine a mixture, up to what a fit takes."""
+    """Draws that a fit of this many components needs."""
     dim = components.means.shape[1]
     numbers = components.n_components * (dim + 1) * (dim + 2) // 2
     return min(NUMBER_DRAWS * numbers, 2000)

@@ -72,31 +72,16 @@ def gaussian_shells(
         constant = -np.log(widths[side]) - 0.5 * LOG_2PI
         return constant - 0.5 * (deviation / widths[side]) ** 2
 
-    m = dim - 1
-
-    def log_prior(u: FloatArray, rho: FloatArray) -> FloatArray:
-        scaled = rho / half_width
-        log_rho = np.log(2.0 * scaled / half_width * _sum_of_squares_density(m)(scaled**2))
-        return np.broadcast_to(log_rho - np.log(2.0 * half_width), (u.size, rho.size))
-
-    width = min(widths)
-    # The density of rho has a kink wherever rho^2 is a multiple of half_width^2.
-    kinks = half_width * np.sqrt(np.arange(m + 1))
-    closing_in = 0.5 * width * 0.2 ** np.arange(5)
-    pieces = [
-        np.append(np.linspace(a, b, int(np.ceil((b - a) / width)) + 1)[:-1], a + closing_in)
-        for a, b in pairwise(kinks)
-    ]
-    grid = TemperedGrid(
-        Axis(np.linspace(-half_width, half_width, 2 * int(np.ceil(half_width / width)) + 1)),
-        Axis(np.unique(np.append(np.concatenate(pieces), kinks[-1]))),
-        log_prior,
+    grid = _cylinder_grid(
+        dim - 1,
+        half_width,
+        min(widths),
         lambda u, rho: np.logaddexp(log_shell(0, u, rho), log_shell(1, u, rho)),
     )
 
     def moments(beta: float) -> Moments:
         p = grid.probabilities(beta)
-        mean, variance = np.zeros(dim), np.full(dim, float(np.sum(grid.v**2 * p)) / m)
+        mean, variance = np.zeros(dim), np.full(dim, float(np.sum(grid.v**2 * p)) / (dim - 1))
         mean[0], variance[0] = mean_and_variance(grid.u, p)
         return {"x": (mean, variance)}
 
@@ -162,6 +147,37 @@ def eggbox() -> TestSystem:
     )
 
 
+def _cylinder_grid(
+    m: int,
+    half_width: float,
+    panel: float,
+    log_likelihood: Callable[[FloatArray, FloatArray], FloatArray],
+) -> TemperedGrid:
+    """Grid over x[0] and the length rho of the `m` other coordinates, uniform in the box.
+
+    `panel` is the width that the panels have at most.
+    """
+
+    def log_prior(u: FloatArray, rho: FloatArray) -> FloatArray:
+        scaled = rho / half_width
+        log_rho = np.log(2.0 * scaled / half_width * _sum_of_squares_density(m)(scaled**2))
+        return np.broadcast_to(log_rho - np.log(2.0 * half_width), (u.size, rho.size))
+
+    # The density of rho has a kink wherever rho^2 is a multiple of half_width^2.
+    kinks = half_width * np.sqrt(np.arange(m + 1))
+    closing_in = 0.5 * panel * 0.2 ** np.arange(5)
+    pieces = [
+        np.append(np.linspace(a, b, int(np.ceil((b - a) / panel)) + 1)[:-1], a + closing_in)
+        for a, b in pairwise(kinks)
+    ]
+    return TemperedGrid(
+        Axis(np.linspace(-half_width, half_width, 2 * int(np.ceil(half_width / panel)) + 1)),
+        Axis(np.unique(np.append(np.concatenate(pieces), kinks[-1]))),
+        log_prior,
+        log_likelihood,
+    )
+
+
 @cache
 def _sum_of_squares_density(m: int) -> Callable[[FloatArray], FloatArray]:
     """Density of s, the sum of squares of m uniforms on (0, 1), at s in (0, m).
@@ -181,8 +197,8 @@ def _sum_of_squares_density(m: int) -> Callable[[FloatArray], FloatArray]:
         pieces = _add_square(pieces, degree)
 
     def density(s: FloatArray) -> FloatArray:
-        # A series keeps only absolute accuracy: not enough near zero, where there is a closed
-        # form, nor near m, where it may even come out negative and matters to nobody.
+        # A series has absolute accuracy only. That is not enough near zero, where there is a
+        # closed form. Near m it may be negative, but no mass is there.
         ball = np.exp(0.5 * m * np.log(np.pi / 4.0) - gammaln(0.5 * m)) * s ** (0.5 * m - 1.0)
         return np.where(s < 1.0, ball, np.maximum(_evaluate(pieces, s), 1e-300))
 

@@ -19,7 +19,7 @@ class Axis:
     Attributes
     ----------
     edges : ndarray of shape (n_panels + 1,)
-        Increasing panel borders; a single edge stands for a point of weight one.
+        Increasing panel borders; a single edge is a point of weight one.
     order : int
         Nodes per panel.
     """
@@ -43,7 +43,7 @@ class Axis:
         return np.ravel(self._half[:, None] * self._rule[1])
 
     def cdf(self, mass: FloatArray) -> Distribution:
-        """Distribution function of a density of which `mass` is the part at each node.
+        """Distribution function of a density, given its `mass` at each node.
 
         Inside a panel the density is the polynomial through its nodes, integrated exactly up
         to each node; monotone cubics join these points.
@@ -78,7 +78,11 @@ class Axis:
         return nodes, weights
 
 
-POINT = Axis(np.zeros(1))
+ONE_POINT = Axis(np.zeros(1))
+"""Second coordinate of a density on a line."""
+
+GROWTH = 0.2
+"""Width of a panel far from all features, as a share of its distance from them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +92,7 @@ class TemperedGrid:
     Attributes
     ----------
     first, second : Axis
-        The coordinates u and v; `POINT` for a second one that is not there.
+        The coordinates u and v; `ONE_POINT` if there is no second one.
     log_prior : callable
         ``log_prior(u, v)``: normalized log density, broadcasting (n_u, 1) with (1, n_v).
     log_likelihood : callable
@@ -143,20 +147,18 @@ def mean_and_variance(values: FloatArray, probabilities: FloatArray) -> tuple[fl
     return mean, float(np.sum((values - mean) ** 2 * probabilities))
 
 
-def graded_edges(
-    lower: float, upper: float, centers: FloatArray, scales: FloatArray, ratio: float = 0.2
-) -> FloatArray:
+def graded_edges(lower: float, upper: float, centers: FloatArray, scales: FloatArray) -> FloatArray:
     """Panel borders that resolve features at several places and scales.
 
-    Panels are half a scale wide up to ten scales from a center, and from there on `ratio`
+    Panels are half a scale wide up to ten scales from a center, and from there on `GROWTH`
     times their distance from it.
     """
     parts = [np.linspace(lower, upper, 49)]
     for center, scale in zip(centers, scales, strict=True):
         reach = max((upper - lower) / (10.0 * scale), 1.0)
-        steps = int(np.ceil(np.log(reach) / np.log1p(ratio)))
+        steps = int(np.ceil(np.log(reach) / np.log1p(GROWTH)))
         offsets = scale * np.concatenate(
-            [np.arange(0.0, 10.0, 0.5), 10.0 * (1.0 + ratio) ** np.arange(steps + 1)]
+            [np.arange(0.0, 10.0, 0.5), 10.0 * (1.0 + GROWTH) ** np.arange(steps + 1)]
         )
         parts += [center - offsets, center + offsets]
     edges = np.unique(np.clip(np.concatenate(parts), lower, upper))

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp, ndtr
 
 from pymc_tempering.testsystems.gauss_legendre import (
-    POINT,
+    ONE_POINT,
     Axis,
     TemperedGrid,
     graded_edges,
@@ -177,7 +177,7 @@ def twenty_modes(sigma: float = 0.1, weights: ArrayLike | None = None) -> TestSy
         pm.Potential("mixture", _log_mixture(x, TWENTY_MEANS, np.full(20, sigma), mixture))
 
     def log_likelihood(u: FloatArray, v: FloatArray) -> FloatArray:
-        # A running logaddexp spares an array of twenty grids.
+        # A running logaddexp needs no array of twenty grids.
         total = np.full(np.broadcast_shapes(u.shape, v.shape), -np.inf)
         for weight, (first, second) in zip(mixture, TWENTY_MEANS, strict=True):
             distance = (u - first) ** 2 + (v - second) ** 2
@@ -234,28 +234,7 @@ def _collinear(
         x = pm.Normal("x", prior_mean, prior_sd, shape=dim)
         pm.Potential("mixture", _log_mixture(x, means, scales, np.exp(log_mixture)))
 
-    def log_prior(t: FloatArray, r: FloatArray) -> FloatArray:
-        along = -0.5 * (t / prior_sd) ** 2 - 0.5 * LOG_2PI - np.log(prior_sd)
-        if dim == 1:
-            return along
-        m = dim - 1
-        chi = (m - 1) * np.log(r) - 0.5 * (r / prior_sd) ** 2 - m * np.log(prior_sd)
-        return along + chi - (0.5 * m - 1.0) * np.log(2.0) - gammaln(0.5 * m)
-
-    def log_likelihood(t: FloatArray, r: FloatArray) -> FloatArray:
-        total = np.full(np.broadcast_shapes(t.shape, r.shape), -np.inf)
-        for log_weight, position, scale in zip(log_mixture, positions, scales, strict=True):
-            constant = log_weight - 0.5 * dim * (LOG_2PI + 2.0 * np.log(scale))
-            distance = (t - position) ** 2 + r**2
-            np.logaddexp(total, constant - 0.5 * distance / scale**2, out=total)
-        return total
-
-    grid = TemperedGrid(
-        _line_axis(positions, scales, prior_sd),
-        POINT if dim == 1 else _distance_axis(dim, scales, prior_sd),
-        log_prior,
-        log_likelihood,
-    )
+    grid = _line_grid(dim, log_mixture, positions, scales, prior_sd)
 
     def moments(beta: float) -> Moments:
         p = grid.probabilities(beta)
@@ -277,6 +256,35 @@ def _collinear(
         statistic_name="position along the line through the means",
         mode_centers=prior_mean + (shrinkage * positions)[:, None] * direction,
         exact_mode_weights=shares.copy,
+    )
+
+
+def _line_grid(
+    dim: int, log_mixture: FloatArray, positions: FloatArray, scales: FloatArray, prior_sd: float
+) -> TemperedGrid:
+    """Grid over the position t along the line and the distance r from it."""
+
+    def log_prior(t: FloatArray, r: FloatArray) -> FloatArray:
+        along = -0.5 * (t / prior_sd) ** 2 - 0.5 * LOG_2PI - np.log(prior_sd)
+        if dim == 1:
+            return along
+        m = dim - 1
+        chi = (m - 1) * np.log(r) - 0.5 * (r / prior_sd) ** 2 - m * np.log(prior_sd)
+        return along + chi - (0.5 * m - 1.0) * np.log(2.0) - gammaln(0.5 * m)
+
+    def log_likelihood(t: FloatArray, r: FloatArray) -> FloatArray:
+        total = np.full(np.broadcast_shapes(t.shape, r.shape), -np.inf)
+        for log_weight, position, scale in zip(log_mixture, positions, scales, strict=True):
+            constant = log_weight - 0.5 * dim * (LOG_2PI + 2.0 * np.log(scale))
+            distance = (t - position) ** 2 + r**2
+            np.logaddexp(total, constant - 0.5 * distance / scale**2, out=total)
+        return total
+
+    return TemperedGrid(
+        _line_axis(positions, scales, prior_sd),
+        ONE_POINT if dim == 1 else _distance_axis(dim, scales, prior_sd),
+        log_prior,
+        log_likelihood,
     )
 
 

@@ -1,4 +1,4 @@
-"""Normal hierarchies: groups integrated in closed form, their common scale by quadrature."""
+"""Normal hierarchies: groups are integrated in closed form, their common scale by quadrature."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from pymc_tempering.testsystems.gauss_legendre import POINT, Axis, TemperedGrid
+from pymc_tempering.testsystems.gauss_legendre import ONE_POINT, Axis, TemperedGrid
 from pymc_tempering.testsystems.system import (
     Distribution,
     FloatArray,
@@ -215,7 +215,7 @@ class _HierarchyPath:
         def log_prior(log_tau: FloatArray, _: FloatArray) -> FloatArray:
             return self.tau_logpdf(np.exp(log_tau)) + log_tau
 
-        return TemperedGrid(LOG_TAU_AXIS, POINT, log_prior, log_marginal)
+        return TemperedGrid(LOG_TAU_AXIS, ONE_POINT, log_prior, log_marginal)
 
 
 def _total(

@@ -1,4 +1,4 @@
-"""Gaussian linear models, conjugate at every inverse temperature."""
+"""Gaussian linear models, which are conjugate at every inverse temperature."""
 
 from dataclasses import dataclass, replace
 

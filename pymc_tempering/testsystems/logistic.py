@@ -10,6 +10,9 @@ from pymc_tempering.testsystems.system import FloatArray, Moments, TestSystem
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
+STEP, REACH = 0.8, 8.8
+"""Distance between points of the lattice, and its radius, in standard deviations at the mode."""
+
 
 def logistic_regression(
     dim: int = 4, n: int = 60, prior_sd: float = 2.5, seed: int = 0
@@ -76,23 +79,21 @@ def logistic_regression(
     )
 
 
-def _lattice(
-    signed: FloatArray, prior_sd: float, beta: float, step: float = 0.8, reach: float = 8.8
-) -> tuple[FloatArray, FloatArray]:
+def _lattice(signed: FloatArray, prior_sd: float, beta: float) -> tuple[FloatArray, FloatArray]:
     """Points of shape (N, dim) and the log of weight * prior * likelihood^beta at each."""
     dim = signed.shape[1]
     mode, precision = _laplace(signed, prior_sd, beta)
     transform = np.linalg.inv(np.linalg.cholesky(precision)).T
-    offsets = np.arange(-reach, reach + 0.5 * step, step)
+    offsets = np.arange(-REACH, REACH + 0.5 * STEP, STEP)
     cube = np.array(list(product(offsets, repeat=dim)))
-    points = mode + cube[np.sum(cube**2, axis=1) <= reach**2] @ transform.T
+    points = mode + cube[np.sum(cube**2, axis=1) <= REACH**2] @ transform.T
     log_likelihood = np.zeros(points.shape[0])
     # One datum at a time, or the matrix of all points by all data would not fit.
     for row in signed:
         log_likelihood -= np.logaddexp(0.0, -(points @ row))
     log_prior = -0.5 * np.sum((points / prior_sd) ** 2, axis=1)
     log_prior -= dim * (0.5 * LOG_2PI + np.log(prior_sd))
-    log_volume = dim * np.log(step) + np.linalg.slogdet(transform)[1]
+    log_volume = dim * np.log(STEP) + np.linalg.slogdet(transform)[1]
     return points, log_volume + log_prior + beta * log_likelihood
 
 

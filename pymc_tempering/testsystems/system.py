@@ -47,10 +47,10 @@ class TestSystem:
         Maps draws, a mapping of variable names to arrays of shape ``(..., *variable shape)``
         on the constrained space, to the scalars of shape ``(...)`` that `cdf` describes.
     statistic_name : str or None
-        What `statistic` is, in words: ``"x[0]"``.
+        Name of `statistic`, such as ``"x[0]"``.
     mode_centers : ndarray of shape (n_modes, dim) or None
-        A point that stands for each mode, on the constrained space: a draw belongs to the
-        mode with the nearest center. None where this rule makes no sense.
+        A point for each mode, on the constrained space: a draw belongs to the mode with the
+        nearest center. None where this rule makes no sense.
     exact_mode_weights : callable or None
         The posterior's share of each mode; users call `mode_weights`.
 
@@ -164,13 +164,13 @@ class TestSystem:
 
 
 def element(name: str, *index: int) -> Statistic:
-    """Statistic that reads one element of one variable off the draws."""
+    """Statistic that is one element of one variable."""
     position: tuple[Any, ...] = (..., *index)
     return lambda draws: np.asarray(draws[name], dtype=np.float64)[position]
 
 
 def _valid(beta: float) -> float:
-    # The quadratures are laid out for the widths that betas up to 1 give.
+    # The quadratures resolve the widths of densities up to beta = 1.
     if not 0.0 <= beta <= 1.0:
         raise ValueError(f"beta must be in [0, 1], got {beta}; use a value on the path.")
     return float(beta)

@@ -9,15 +9,15 @@ from pymc_tempering.variational.normalizers.likelihood_terms import (
     local_log_normalizer,
     log_normalizers,
 )
-from pymc_tempering.variational.normalizers.log_normalizer import (
-    log_tempered_normalizer,
-    normalizer_method,
-    temperature_limit,
-)
 from pymc_tempering.variational.normalizers.log_partition import LogPartition, log_partition
 from pymc_tempering.variational.normalizers.monte_carlo import (
     MonteCarloNormalizer,
     monte_carlo_normalizer,
+)
+from pymc_tempering.variational.normalizers.tempered_normalizer import (
+    log_tempered_normalizer,
+    normalizer_method,
+    temperature_limit,
 )
 from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum
 

@@ -1,4 +1,4 @@
-"""What a fit is worth: its untempered ELBO, Pareto k-hat, and the log Z that its draws give."""
+"""Quality of a fit: its ELBO at T = 1, Pareto k-hat, and log Z from its draws."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ METHOD = "psis_vi"
 """Name of the estimator in ``Evidence.method``."""
 
 DRAWS = 2000
-"""Draws from q of the assessment; as many from a t about it."""
+"""Draws from q for the assessment, and as many from a Student t around it."""
 
 DF = 2.0
 """Degrees of freedom of that t."""
@@ -40,7 +40,7 @@ class UntemperedModel:
         x (d,) to log prior + log likelihood, Jacobians included (nats), in the order of the
         approximation.
     log_orderings : float
-        What an ``ordered`` prior lacks to be normalized (nats).
+        Log of the factor that normalizes ``ordered`` priors (nats).
     no_evidence : str
         Why the model has no evidence, or "".
     """
@@ -92,7 +92,7 @@ def compile_target(approx: Approximation) -> UntemperedModel:
     return UntemperedModel(log_joint, log_orderings, reason)
 
 
-def gaussian(approx: Approximation) -> tuple[FloatArray, FloatArray]:
+def mean_and_cholesky(approx: Approximation) -> tuple[FloatArray, FloatArray]:
     """Mean (d,) and Cholesky factor (d, d) of the approximation, in the unconstrained space."""
     params = {name: p.get_value() for name, p in approx.groups[0].shared_params.items()}
     mean = np.asarray(params["mu"], dtype=float)
@@ -105,7 +105,7 @@ def gaussian(approx: Approximation) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True)
-class Weights:
+class LogWeights:
     """Log importance weights of the model, shape (draws,) each, in nats.
 
     Attributes
@@ -123,9 +123,9 @@ class Weights:
 
 def log_weights(
     approx: Approximation, target: UntemperedModel, draws: int, rng: np.random.Generator
-) -> Weights:
-    """Draw from q and from a t about it, and weigh the draws by the model."""
-    mean, root = gaussian(approx)
+) -> LogWeights:
+    """Draw from q and from a t around it, and compute the log weights of the draws."""
+    mean, root = mean_and_cholesky(approx)
     d = mean.size
     z = rng.standard_normal((2 * draws, d))
     z[draws:] *= np.sqrt(DF / rng.chisquare(DF, size=draws))[:, None]
@@ -135,9 +135,9 @@ def log_weights(
     log_t = gammaln(0.5 * (DF + d)) - gammaln(0.5 * DF) - 0.5 * d * np.log(DF * np.pi) - log_det
     log_t = log_t - 0.5 * (DF + d) * np.log1p(square / DF)
     log_joint = np.array([float(target.log_joint(x)) for x in mean + z @ root.T])
-    # Far out in the tail of the t a transform may overflow: a state without likelihood.
+    # Far out in the tail of the t a transform may overflow: such a draw gets weight zero.
     log_joint[draws:][np.isnan(log_joint[draws:])] = -np.inf
-    return Weights(
+    return LogWeights(
         (log_joint - log_q)[:draws], log_joint - np.logaddexp(log_q, log_t) + np.log(2.0)
     )
 
@@ -147,9 +147,9 @@ def assess(
 ) -> Assessment:
     """Judge an approximation by fresh draws from it (nats).
 
-    ELBO and k-hat are those of q itself. log Z takes the defensive weights (Hesterberg 1995): a
-    posterior with heavier tails than a Gaussian gives the weights of q alone an infinite variance,
-    which 2000 draws need not show in their k-hat.
+    ELBO and k-hat are those of q itself. log Z takes the defensive weights (Hesterberg 1995): if
+    the posterior has heavier tails than a Gaussian, the weights of q alone have infinite variance,
+    and the k-hat of 2000 draws may not show it.
     """
     weights = log_weights(approx, target, draws, rng)
     if np.isnan(weights.own).any():
@@ -188,7 +188,7 @@ def _evidence(log_weight: FloatArray, log_orderings: float) -> Evidence:
         log_z=log_z + log_orderings,
         mcse=error,
         method=METHOD,
-        # Draws about q see no mode that q missed, whatever their k-hat.
+        # Draws around q do not see a mode that q missed, whatever k-hat says.
         verdict="unchecked",
         ess=ess,
         warnings=tuple(sentences),
@@ -198,7 +198,7 @@ def _evidence(log_weight: FloatArray, log_orderings: float) -> Evidence:
 
 
 def khat_limit(draws: int) -> float:
-    """Largest k-hat at which so many draws suffice: min(1 - 1 / log10(S), 0.7).
+    """Largest k-hat for which this number of draws is enough: min(1 - 1 / log10(S), 0.7).
 
     Vehtari, Simpson, Gelman, Yao & Gabry (2024), Pareto smoothed importance sampling.
     """
@@ -221,8 +221,8 @@ def psis(log_weight: FloatArray) -> tuple[float, float, float, float]:
     if np.ptp(finite) < 1e-9:  # q is the posterior
         return float(finite.mean() + np.log(finite.size / n)), 0.0, -np.inf, float(n)
     smooth, khat = array_stats.psislw(-finite)
-    # Smoothing leaves all but the largest fifth as they are, so that the weight at three quarters
-    # shows the normalization (the smallest ones are floored).
+    # Smoothing changes the largest fifth of the weights and floors the smallest ones. The weight at
+    # the upper quartile is not changed, so it shows the normalization.
     body = np.argsort(finite)[int(0.75 * finite.size)]
     log_sum = float(finite[body] - smooth[body])
     weight = np.concatenate([np.exp(smooth), np.zeros(n - finite.size)]) * n

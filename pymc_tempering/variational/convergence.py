@@ -10,7 +10,7 @@ N_BATCHES = 10
 """Batches in each half of the window."""
 
 MIN_WINDOW = 1000
-"""Iterations at T = 1 below which nothing is judged."""
+"""With fewer iterations at T = 1 convergence is not judged."""
 
 TOLERANCE = 0.2
 """Change of the ELBO (nats) between the halves of the window that still passes."""
@@ -42,8 +42,8 @@ class Drift:
     def converged(self) -> bool:
         """Whether the change is below the tolerance by two standard errors.
 
-        Noise that would hide a change therefore counts against convergence; the remedy for both
-        is to go on.
+        Noise that could hide a change counts against convergence, too. In both cases more
+        iterations help.
         """
         return bool(abs(self.change) + 2.0 * self.error < self.tolerance)
 
@@ -62,9 +62,9 @@ NOT_JUDGED = Drift(np.nan, np.inf, TOLERANCE, 0)
 def elbo_drift(elbo: FloatArray) -> Drift:
     """Measure the drift over the last half of a stage, or its last 1000 iterations if longer.
 
-    Each half is cut into batches; their medians are compared, so that single far draws of a
-    heavy-tailed ELBO do not count, and their scatter gives the error, so that correlation within
-    a batch does no harm.
+    Each half is cut into batches. Their medians are compared, so that single outliers of a
+    heavy-tailed ELBO do not count. The scatter of the medians gives the error, so that correlation
+    within a batch does not matter.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 from pymc.variational.opvi import Approximation
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.variational.tempered_fit import TemperedFit
 
 
@@ -72,8 +73,7 @@ def to_datatree(
     ((1, 100), ('iteration',))
     """
     report = tempering_of(approx, "to_datatree")
-    if not (isinstance(draws, int | np.integer) and draws >= 1):
-        raise ValueError(f"draws must be a whole number of at least 1, got {draws!r}")
+    check_whole(1, draws=draws)
     idata = approx.sample(draws, random_seed=random_seed)
     idata["variational"] = xr.DataTree(_history(approx, report))
     return idata

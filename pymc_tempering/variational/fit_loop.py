@@ -10,7 +10,7 @@ from pymc.variational.opvi import Approximation
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.variational.objective import Likelihood
-from pymc_tempering.variational.temper import Temper
+from pymc_tempering.variational.stage_temperature import StageTemperature
 
 KEEP_EVERY = 100
 """Iterations between two copies of the parameters."""
@@ -19,7 +19,7 @@ Parameters = dict[str, FloatArray]
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptParameters:
     """A copy of the parameters, and how good the iterations after it were.
 
     Attributes
@@ -53,7 +53,7 @@ class FitState:
         History, filled up to ``n``.
     q, q_iteration : list
         q(T) and the iterations from which on it was in force.
-    best, last : Kept, optional
+    best, last : KeptParameters, optional
     stopped : str
         "" or why the last stage ended early: "callback", "interrupted", "not finite".
     at : float
@@ -69,36 +69,38 @@ class FitState:
     n: int = 0
     q: list[FloatArray] = field(default_factory=list)
     q_iteration: list[int] = field(default_factory=list)
-    best: Kept | None = None
-    last: Kept | None = None
+    best: KeptParameters | None = None
+    last: KeptParameters | None = None
     stopped: str = ""
     at: float = 1.0
 
 
 def advance(
     run: FitState,
-    temper: Temper,
+    temperature: StageTemperature,
     n: int,
     *,
     cold: bool,
     block: int,
     callbacks: Sequence[Callable[..., None]] = (),
     show: Callable[[FitState], None] = lambda run: None,
-    finished: Callable[[FitState, Temper, int], bool] = lambda run, temper, begin: False,
-) -> Temper:
+    finished: Callable[[FitState, StageTemperature, int], bool] = lambda run, temperature, begin: (
+        False
+    ),
+) -> StageTemperature:
     """Run one stage of up to ``n`` iterations and return its temperatures.
 
     Parameters
     ----------
-    run : Run
-        Is changed.
-    temper : Temper
+    run : FitState
+        Changed in place.
+    temperature : StageTemperature
         Temperatures of the stage, updated after every ``block`` iterations.
     n : int
         Iterations.
     cold : bool
-        Whether this is the stage at T = 1, whose best parameters count; in a tempered stage,
-        whose objective changes, it is the last ones that do.
+        Whether this is the stage at T = 1. Its best parameters are kept; of a tempered stage, whose
+        objective changes, the last ones.
     block : int
         Iterations between two updates of the temperatures.
     callbacks : sequence of callable
@@ -106,7 +108,7 @@ def advance(
     show : callable
         Called after each block.
     finished : callable
-        (run, temper, begin of the stage) to whether the stage may end early.
+        Of (run, temperature, first iteration of the stage): whether the stage may end early.
     """
     run.stopped = ""
     begin, end = run.n, run.n + n
@@ -114,9 +116,9 @@ def advance(
     try:
         while run.n < end:
             _keep(run, cold)
-            setting = temper.setting(run.n - begin)
+            setting = temperature.setting(run.n - begin)
             run.likelihood.set_weights(setting.weights)
-            if (q := temper.q) is not None and not (cold and run.n > begin):
+            if (q := temperature.q) is not None and not (cold and run.n > begin):
                 run.q.append(q)
                 run.q_iteration.append(run.n)
             energies = []
@@ -129,15 +131,15 @@ def advance(
                 value, run.at = float(loss) - setting.offset, inverse
                 if not isfinite(value):
                     run.stopped = "not finite"
-                    return temper
+                    return temperature
                 run.losses[run.n], run.elbo[run.n] = value, elbo
                 run.inverse_temperature[run.n] = inverse
                 run.n += 1
                 for callback in callbacks:
                     callback(run.approx, run.losses[: run.n], run.n)
-            temper = temper.after(np.array(energies))
+            temperature = temperature.after(np.array(energies))
             show(run)
-            if finished(run, temper, begin):
+            if finished(run, temperature, begin):
                 break
     except StopIteration:
         run.stopped = "callback"
@@ -145,7 +147,7 @@ def advance(
         run.stopped = "interrupted"
     if not _finite(parameters(run.approx)):
         run.stopped = "not finite"
-    return temper
+    return temperature
 
 
 def _reserve(run: FitState, size: int) -> None:
@@ -169,35 +171,35 @@ def _finite(params: Parameters) -> bool:
     return all(np.isfinite(value).all() for value in params.values())
 
 
-def _judged(run: FitState, kept: Kept) -> Kept:
+def _judged(run: FitState, kept: KeptParameters) -> KeptParameters:
     since = run.losses[kept.iteration : run.n]
     loss = float(np.median(since)) if since.size else float("inf")
     return replace(kept, loss=loss)
 
 
-def _better(new: Kept, old: Kept | None) -> bool:
-    """Losses compare at T = 1 alone; before it, the later parameters are the better ones."""
+def _better(new: KeptParameters, old: KeptParameters | None) -> bool:
+    """Losses can be compared only at T = 1; before that, later parameters count as better."""
     return old is None or not (new.cold and old.cold) or new.loss < old.loss
 
 
 def _keep(run: FitState, cold: bool) -> None:
-    """Copy the parameters every so often; the copy before is judged by what followed it."""
+    """Copy the parameters every 100 iterations; judge the last copy by the losses since then."""
     last = run.last
     if last is not None:
         if last.cold == cold and run.n - last.iteration < KEEP_EVERY:
             return
         if _better(judged := _judged(run, last), run.best):
             run.best = judged
-    run.last = Kept(cold, run.n, parameters(run.approx))
+    run.last = KeptParameters(cold, run.n, parameters(run.approx))
 
 
-def restore_best(run: FitState) -> Kept:
+def restore_best(run: FitState) -> KeptParameters:
     """Go back to the best parameters so far, after a loss that is not finite.
 
     Raises
     ------
     LikelihoodError
-        If the very first loss was not finite, so that there are none.
+        If the very first loss was not finite, so there are none.
     """
     best = run.best
     if run.last is not None:
@@ -206,7 +208,7 @@ def restore_best(run: FitState) -> Kept:
             best = last
     if best is None:
         raise LikelihoodError(
-            "The ELBO is not finite at the first iteration, so that there is nothing to fit from. "
+            "The ELBO is not finite at the first iteration, so there are no parameters to keep. "
             "Look at the model's terms with model.debug(), or pass start= with values inside "
             "their support, and a small start_sigma=."
         )

@@ -16,7 +16,7 @@ SHOW_EVERY = 100
 
 @contextmanager
 def show_progress(total: int, progressbar: bool) -> Iterator[Callable[[FitState], None]]:
-    """Context that gives a function of the run, which shows its iterations, loss and E[1/T]."""
+    """Yield a function that shows the iterations, loss and E[1/T] of a run."""
     if not progressbar:
         yield lambda run: None
         return
@@ -35,9 +35,7 @@ def show_progress(total: int, progressbar: bool) -> Iterator[Callable[[FitState]
                 return
             shown = run.n
             recent = run.losses[max(0, run.n - 1000) : run.n]
-            bar.update(
-                task, completed=run.n, total=max(total, run.n),
-                loss=float(recent.mean()) if recent.size else np.nan, inverse=run.at,
-            )  # fmt: skip
+            loss = float(recent.mean()) if recent.size else np.nan
+            bar.update(task, completed=run.n, total=max(total, run.n), loss=loss, inverse=run.at)
 
         yield show

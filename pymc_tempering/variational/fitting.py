@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 from pymc.variational.opvi import Approximation
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError, TemperingWarning
 from pymc_tempering.variational.assess import compile_target, has_minibatch
 from pymc_tempering.variational.fit_loop import FitState
@@ -92,8 +92,8 @@ def fit(
     update_every : int, default 10
         Iterations between two updates of the temperature.
     damping : float, default 0.9
-        Share of the old log q(T) in an update; in [0, 1). LVT updates at each iteration, with a
-        damping that amounts to the same.
+        Share of the old log q(T) that an update keeps; in [0, 1), and 0 is no damping. LVT updates
+        at each iteration, with a damping that amounts to the same.
     callbacks : sequence of callable, optional
         As those of ``pm.fit``: (approx, losses, i) after each iteration. ``StopIteration`` ends
         the stage: a tempered one passes on to T = 1.
@@ -158,37 +158,35 @@ def fit(
     model = pm.modelcontext(model)
     _check_model(model)
     request = Request(
-        n=n, method=method, temperatures=temperatures, schedule=schedule, tA=tA, max_n=max_n,
-        normalizer=normalizer, normalizer_draws=normalizer_draws,
-        inverse_temperature_prior=inverse_temperature_prior, update_every=update_every,
-        damping=damping, obj_n_mc=obj_n_mc,
-    )  # fmt: skip
-    if start_sigma is not None and approx != "meanfield":
-        raise ValueError(f'start_sigma is for approx="meanfield", not {approx!r}')
-    check_choice("approx", approx, FAMILIES)
+        n=n,
+        method=method,
+        temperatures=temperatures,
+        schedule=schedule,
+        tA=tA,
+        max_n=max_n,
+        normalizer=normalizer,
+        normalizer_draws=normalizer_draws,
+        inverse_temperature_prior=inverse_temperature_prior,
+        update_every=update_every,
+        damping=damping,
+        obj_n_mc=obj_n_mc,
+    )
     if obj_n_mc > 1 and has_minibatch(model):
         raise ValueError(f"obj_n_mc must be 1 with pm.Minibatch, got {obj_n_mc}")
-    _check_start(model, start)
-    options = {} if start_sigma is None else {"start_sigma": start_sigma}
-    fitted = FAMILIES[approx](model=model, random_seed=random_seed, start=start, **options)
+    fitted = _first_approximation(model, approx, start, start_sigma, random_seed)
     partition_seed, rng_seed = np.random.SeedSequence(random_seed).spawn(2)
     plan = METHODS[method](request, fitted, int(partition_seed.generate_state(1)[0]))
     step = compile_step(
-        fitted, plan.likelihood, obj_n_mc=obj_n_mc,
+        fitted,
+        plan.likelihood,
+        obj_n_mc=obj_n_mc,
         obj_optimizer=obj_optimizer or pm.adagrad_window,
-        total_grad_norm_constraint=total_grad_norm_constraint, backend=backend,
+        total_grad_norm_constraint=total_grad_norm_constraint,
+        backend=backend,
         compile_kwargs=compile_kwargs,
-    )  # fmt: skip
-    session = Session(
-        method=method,
-        run=FitState(fitted, step, plan.likelihood),
-        plan=plan,
-        target=compile_target(fitted),
-        rng=np.random.default_rng(rng_seed),
-        n_tempered=0,
-        tempered=None,
-        local={},
     )
+    run = FitState(fitted, step, plan.likelihood)
+    session = Session(method, run, plan, compile_target(fitted), np.random.default_rng(rng_seed))
     with show_progress(n, progressbar) as show:
         run_tempered(session, update_every, callbacks or (), show)
         run_cold(session, n, request.most, callbacks or (), show)
@@ -207,7 +205,7 @@ def refine(
     Parameters
     ----------
     approx : Approximation
-        From :func:`pymc_tempering.fit`; is changed.
+        From :func:`pymc_tempering.fit`; changed in place.
     n : int, default 10000
         Further iterations.
     callbacks : sequence of callable, optional
@@ -246,9 +244,8 @@ def refine(
     """
     session = getattr(approx, SESSION, None)
     if not isinstance(session, Session):
-        raise ValueError("approx does not come from pmt.fit, so that there is no fit to continue")
-    if not (isinstance(n, int | np.integer) and n >= 1):
-        raise ValueError(f"n must be a whole number of at least 1, got {n!r}")
+        raise ValueError("approx does not come from pmt.fit, so there is no fit to continue")
+    check_whole(1, n=n)
     session.run.stopped = ""
     goal = session.run.n + n
     with show_progress(goal, progressbar) as show:
@@ -265,6 +262,22 @@ def _attach(session: Session) -> Approximation:
     for sentence in report.warnings:
         warnings.warn(sentence, TemperingWarning, stacklevel=3)
     return approx
+
+
+def _first_approximation(
+    model: pm.Model,
+    approx: str,
+    start: dict[str, Any] | None,
+    start_sigma: dict[str, Any] | None,
+    random_seed: int | None,
+) -> Approximation:
+    """Check the arguments of an approximation, and make it."""
+    if start_sigma is not None and approx != "meanfield":
+        raise ValueError(f'start_sigma is for approx="meanfield", not {approx!r}')
+    check_choice("approx", approx, FAMILIES)
+    _check_start(model, start)
+    options = {} if start_sigma is None else {"start_sigma": start_sigma}
+    return FAMILIES[approx](model=model, random_seed=random_seed, start=start, **options)
 
 
 def _check_model(model: pm.Model) -> None:

@@ -6,29 +6,29 @@ from dataclasses import dataclass, field
 import numpy as np
 from pymc.variational.opvi import Approximation
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.variational.local import datum_likelihood, one_hot, shared_likelihood
+from pymc_tempering.variational.local_likelihood import datum_likelihood, one_hot, shared_likelihood
 from pymc_tempering.variational.normalizers.log_partition import log_partition
 from pymc_tempering.variational.objective import (
     Likelihood,
     batches_per_pass,
     global_likelihood,
 )
-from pymc_tempering.variational.temper import (
+from pymc_tempering.variational.stage_temperature import (
     AnnealedTemperature,
-    Cold,
-    Temper,
-    Tempered,
-    TemperedLocally,
+    ColdTemperature,
+    LearnedLocalTemperatures,
+    LearnedTemperature,
+    StageTemperature,
 )
 from pymc_tempering.variational.temperatures import (
     LARGEST,
+    annealing_schedule,
     beta_grid,
     check_grid,
     exponential_grid,
     inverse_grid,
-    make_schedule,
     uniform_posterior,
 )
 
@@ -53,7 +53,7 @@ class Request:
     obj_n_mc: int
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
+        """Raise an error for options that make no sense, alone or together.
 
         Raises
         ------
@@ -61,13 +61,14 @@ class Request:
             Naming the argument and its value.
         """
         for name in ("n", "update_every", "obj_n_mc", "normalizer_draws"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | np.integer) and value >= 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+            check_whole(1, **{name: getattr(self, name)})
         check_choice("method", self.method, METHODS)
         check_choice("normalizer", self.normalizer, NORMALIZERS)
         if not 0.0 <= self.damping < 1.0:
-            raise ValueError(f"damping must be in [0, 1), got {self.damping!r}")
+            raise ValueError(
+                "damping is the share of the old log q(T) that an update keeps: it must be at "
+                f"least 0 (no damping) and below 1, not {self.damping!r}"
+            )
         if self.max_n is not None and self.max_n < self.n:
             raise ValueError(f"max_n must be at least n = {self.n}, got {self.max_n}")
         if self.tA is not None and not self.tA >= 0.0:
@@ -83,11 +84,11 @@ class Request:
                 )
             if self.temperatures is not None:
                 raise ValueError("give temperatures or inverse_temperature_prior, not both")
-        make_schedule(self.schedule, LARGEST, 1)
+        annealing_schedule(self.schedule, LARGEST, 1)
 
     @property
     def most(self) -> int:
-        """Iterations in all that the stage at T = 1 may go on to."""
+        """Largest number of iterations in all, if the stage at T = 1 has to go on."""
         if self.max_n is not None:
             return self.max_n
         return self.n if self.method == "advi" else 4 * self.n
@@ -100,11 +101,11 @@ class FitPlan:
     Attributes
     ----------
     likelihood : Likelihood
-    temper : Temper or None
+    temperature : StageTemperature or None
         Temperatures of the tempered stage; None without one.
     n_tempered : int
-        Its iterations, at most.
-    cold : Cold
+        Its largest number of iterations.
+    cold : ColdTemperature
         The stage at T = 1.
     settles : bool
         Whether the tempered stage has an optimum, and ends when it is found.
@@ -116,9 +117,9 @@ class FitPlan:
     """
 
     likelihood: Likelihood
-    temper: Temper | None
+    temperature: StageTemperature | None
     n_tempered: int
-    cold: Cold
+    cold: ColdTemperature
     settles: bool = False
     temperatures: FloatArray = field(default_factory=lambda: np.empty(0))
     log_c: FloatArray | None = None
@@ -147,15 +148,19 @@ def tempered_iterations(request: Request, batches: float) -> int:
 
 def plan_advi(request: Request, approx: Approximation, seed: int) -> FitPlan:
     """T = 1 from the first iteration on."""
-    return FitPlan(global_likelihood(approx), None, 0, Cold(q=np.ones(1)), temperatures=np.ones(1))
+    return FitPlan(
+        global_likelihood(approx), None, 0, ColdTemperature(q=np.ones(1)), temperatures=np.ones(1)
+    )
 
 
 def plan_annealed(request: Request, approx: Approximation, seed: int) -> FitPlan:
     """AVI: Section 2.2 of Mandt et al. (2016)."""
     start = LARGEST if request.temperatures is None else float(request.temperatures[-1])
     n_tempered = tempered_iterations(request, batches_per_pass(approx))
-    schedule = make_schedule(request.schedule, start, n_tempered)
-    return FitPlan(global_likelihood(approx), AnnealedTemperature(schedule), n_tempered, Cold())
+    schedule = annealing_schedule(request.schedule, start, n_tempered)
+    return FitPlan(
+        global_likelihood(approx), AnnealedTemperature(schedule), n_tempered, ColdTemperature()
+    )
 
 
 def plan_tempered(request: Request, approx: Approximation, seed: int) -> FitPlan:
@@ -168,16 +173,27 @@ def plan_tempered(request: Request, approx: Approximation, seed: int) -> FitPlan
     log_c = mcse = np.zeros(temperatures.size)
     if request.normalizer == "local":
         likelihood = shared_likelihood(approx, temperatures, request.obj_n_mc)
-        temper = Tempered(posterior, log_c, request.damping, True, batches)
-        return FitPlan(likelihood, temper, n_tempered, Cold(top, top), True, temperatures)
+        temperature = LearnedTemperature(posterior, log_c, request.damping, True, batches)
+        return FitPlan(
+            likelihood, temperature, n_tempered, ColdTemperature(top, top), True, temperatures
+        )
     if temperatures.size > 1:
         partition = log_partition(
             approx.model, temperatures, draws=request.normalizer_draws, random_seed=seed
         )
         log_c, mcse = partition.log_c, partition.mcse
-    temper = Tempered(posterior, log_c, request.damping, False, batches)
+    temperature = LearnedTemperature(posterior, log_c, request.damping, False, batches)
     likelihood = global_likelihood(approx)
-    return FitPlan(likelihood, temper, n_tempered, Cold(1.0, top), True, temperatures, log_c, mcse)
+    return FitPlan(
+        likelihood,
+        temperature,
+        n_tempered,
+        ColdTemperature(1.0, top),
+        True,
+        temperatures,
+        log_c,
+        mcse,
+    )
 
 
 def plan_local(request: Request, approx: Approximation, seed: int) -> FitPlan:
@@ -193,10 +209,10 @@ def plan_local(request: Request, approx: Approximation, seed: int) -> FitPlan:
     n_tempered = tempered_iterations(request, batches_per_pass(approx))
     damping = request.damping ** (1.0 / request.update_every)
     local = datum_likelihood(approx, temperatures, log_prior, damping, request.obj_n_mc)
-    cold = Cold(0.0, one_hot(temperatures))
-    temper = TemperedLocally(local.mean_q)
+    cold = ColdTemperature(0.0, one_hot(temperatures))
+    temperature = LearnedLocalTemperatures(local.mean_q)
     return FitPlan(
-        local.likelihood, temper, n_tempered, cold, True, temperatures, local=local.local
+        local.likelihood, temperature, n_tempered, cold, True, temperatures, local=local.local
     )
 
 

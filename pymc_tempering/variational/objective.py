@@ -25,7 +25,7 @@ from pytensor.graph.basic import Variable
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The tempered likelihood term of an objective, and what drives its temperatures.
+    """The tempered likelihood term of an objective, and how its temperatures are set.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Likelihood:
         E_q of the tempered log-likelihood, its normalizers subtracted where they depend on the
         parameters (nats).
     energies : Variable or None
-        What q(y) is updated with.
+        What the update of q(y) needs.
     updates : dict
         Shared variables that the compiled step updates itself.
     set_weights : callable
@@ -47,13 +47,13 @@ class Likelihood:
 
 
 class TemperedObjective(ObjectiveFunction):
-    """PyMC's objective, which also gives further terms at the very draws of the loss."""
+    """PyMC's objective, with further outputs at the same draws as the loss."""
 
-    terms: Sequence[Variable] = ()
+    extra_outputs: Sequence[Variable] = ()
     updated: Mapping[SharedVariable, Variable] = MappingProxyType({})
 
     def __call__(self, nmc: int | None, **kwargs: Any) -> Variable:
-        """Put draws from q into the loss and, the same ones, into ``terms``."""
+        """Put the same draws from q into the loss and into ``extra_outputs``."""
         op, approx = self.op, self.op.approx
         likelihood = op.likelihood
         elbo = approx.varlogp + approx.datalogp - approx.logq
@@ -62,7 +62,7 @@ class TemperedObjective(ObjectiveFunction):
         nodes = [op.apply(self.tf), elbo, *energies, *updated]
         drawn = approx.set_size_and_deterministic(nodes, nmc, 0, kwargs.get("more_replacements"))
         n = 2 + len(energies)
-        self.terms = drawn[1:n]
+        self.extra_outputs = drawn[1:n]
         self.updated = dict(zip(likelihood.updates, drawn[n:], strict=True))
         return drawn[0]
 
@@ -111,9 +111,9 @@ def compile_step(
     seed = approx.rng.randint(2**30, dtype=np.int64)
     options = resolve_backend_compile_kwargs(backend, compile_kwargs)
     with approx.model:  # so that PyMC honors model.check_bounds
-        step = pymc_compile([], [loss, *objective.terms], updates=updates, **options)
-    # Seeded in the order in which PyMC's own step, which returns the loss alone, finds the
-    # generators: same seed, same draws as pm.fit.
+        step = pymc_compile([], [loss, *objective.extra_outputs], updates=updates, **options)
+    # PyMC's own step returns the loss alone. Seed the generators in the order in which it finds
+    # them, so that the same seed gives the same draws as pm.fit.
     reseed_rngs(list(collect_default_updates([loss])), seed)
     return step
 
@@ -129,11 +129,6 @@ def global_likelihood(approx: Approximation) -> Likelihood:
         shared.set_value(np.asarray(inverse_temperature, dtype=pytensor.config.floatX), borrow=True)
 
     return Likelihood(shared * approx.datalogp, approx.datalogp, set_weights)
-
-
-def passes_to_iterations(approx: Approximation, passes: float) -> int:
-    """Return the iterations that make so many passes over the data; one each without minibatch."""
-    return int(np.ceil(passes * batches_per_pass(approx)))
 
 
 def batches_per_pass(approx: Approximation) -> float:

@@ -1,7 +1,7 @@
-"""A fit that can go on: its stages one after the other, and what they leave behind."""
+"""The stages of a fit that can be continued, and the report at its end."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from pymc_tempering.variational.assess import UntemperedModel, assess
 from pymc_tempering.variational.convergence import elbo_drift
 from pymc_tempering.variational.fit_loop import FitState, advance, parameters, restore_best
 from pymc_tempering.variational.methods import FitPlan
-from pymc_tempering.variational.temper import Temper
+from pymc_tempering.variational.stage_temperature import StageTemperature
 from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum
 
 COLD_BLOCK = 100
-"""Iterations at T = 1 between two looks at the clock and the parameters."""
+"""Iterations at T = 1 between two updates of the progress bar and of the kept parameters."""
 
 Callbacks = Sequence[Callable[..., None]]
 Show = Callable[[FitState], None]
@@ -26,9 +26,9 @@ class Session:
     Attributes
     ----------
     method : str
-    run : Run
-    plan : Plan
-    target : Target
+    run : FitState
+    plan : FitPlan
+    target : UntemperedModel
         The untempered model.
     rng : Generator
         For the draws of the assessment.
@@ -44,25 +44,31 @@ class Session:
     plan: FitPlan
     target: UntemperedModel
     rng: np.random.Generator
-    n_tempered: int
-    tempered: TemperedOptimum | None
-    local: dict[str, np.ndarray]
+    n_tempered: int = 0
+    tempered: TemperedOptimum | None = None
+    local: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show) -> None:
     """Run the tempered stage, if there is one, and keep where it ended."""
     plan, run = session.plan, session.run
-    if plan.temper is None or plan.n_tempered == 0:
+    if plan.temperature is None or plan.n_tempered == 0:
         return
 
-    def finished(run: FitState, temper: Temper, begin: int) -> bool:
-        settled = plan.settles and temper.settled
+    def finished(run: FitState, temperature: StageTemperature, begin: int) -> bool:
+        settled = plan.settles and temperature.settled
         return settled and elbo_drift(-run.losses[begin : run.n]).converged
 
-    temper = advance(
-        run, plan.temper, plan.n_tempered, cold=False, block=block,
-        callbacks=callbacks, show=show, finished=finished,
-    )  # fmt: skip
+    temperature = advance(
+        run,
+        plan.temperature,
+        plan.n_tempered,
+        cold=False,
+        block=block,
+        callbacks=callbacks,
+        show=show,
+        finished=finished,
+    )
     session.n_tempered = run.n
     if plan.settles and run.n and run.stopped != "not finite":
         session.tempered = TemperedOptimum(
@@ -70,7 +76,7 @@ def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show)
             iteration=run.n,
             inverse_temperature=float(run.inverse_temperature[run.n - 1]),
             loss=float(np.median(run.losses[max(0, run.n - COLD_BLOCK) : run.n])),
-            settled=finished(run, temper, 0),
+            settled=finished(run, temperature, 0),
         )
         session.local = plan.local()
 
@@ -84,9 +90,14 @@ def run_cold(session: Session, n: int, most: int, callbacks: Callbacks, show: Sh
     while True:
         if goal > run.n:
             advance(
-                run, session.plan.cold, goal - run.n, cold=True, block=COLD_BLOCK,
-                callbacks=callbacks, show=show,
-            )  # fmt: skip
+                run,
+                session.plan.cold,
+                goal - run.n,
+                cold=True,
+                block=COLD_BLOCK,
+                callbacks=callbacks,
+                show=show,
+            )
         drift = elbo_drift(run.elbo[session.n_tempered : run.n])
         if run.stopped or drift.converged or run.n >= most:
             return

@@ -58,7 +58,7 @@ SCHEDULES: dict[str, Callable[[float, float], float]] = {
 
 
 @dataclass(frozen=True)
-class Schedule:
+class AnnealingSchedule:
     """The temperature of annealed variational inference over the iterations.
 
     Attributes
@@ -79,9 +79,9 @@ class Schedule:
         return 1.0 / float(self.function(iteration / self.n_annealing))
 
 
-def make_schedule(
+def annealing_schedule(
     schedule: str | Callable[[float], float], start: float, n_annealing: int
-) -> Schedule:
+) -> AnnealingSchedule:
     """Build a schedule from its name or from a function, and check it.
 
     Raises
@@ -94,7 +94,7 @@ def make_schedule(
             "schedule", schedule, SCHEDULES, " or a function of the share of the annealing"
         )
         named = SCHEDULES[schedule]
-        return Schedule(lambda share: named(share, start), n_annealing)
+        return AnnealingSchedule(lambda share: named(share, start), n_annealing)
     for share in np.linspace(0.0, 1.0, 100, endpoint=False):
         temperature = float(schedule(float(share)))
         if not (np.isfinite(temperature) and temperature >= 1.0 - 1e-12):
@@ -102,7 +102,7 @@ def make_schedule(
                 f"schedule({share:.2f}) gave the temperature {temperature}; it takes the share of "
                 "the annealing, from 0 to 1, and must give finite temperatures of 1 or higher"
             )
-    return Schedule(schedule, n_annealing)
+    return AnnealingSchedule(schedule, n_annealing)
 
 
 def beta_grid(a: float, b: float, n: int = N_BETA) -> tuple[FloatArray, FloatArray]:

@@ -1,4 +1,4 @@
-"""What a tempered fit leaves beside its approximation."""
+"""The report of a tempered fit: history, convergence, evidence and temperatures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class TemperedOptimum:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TemperedFit:
-    """History and worth of a fit by :func:`pymc_tempering.fit`: its ``approx.tempering``.
+    """History and quality of a fit by :func:`pymc_tempering.fit`: its ``approx.tempering``.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.ladder import PathSample
-from pymc_tempering.core.population import next_beta, systematic
+from pymc_tempering.core.population import next_beta, systematic_resampling
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
@@ -158,7 +158,7 @@ def anneal(
         log_w = (new - beta) * particles.log_ratio
         log_z += float(logsumexp(log_w) - np.log(n_particles))
         beta = new
-        particles.select(systematic(log_w, rng))
+        particles.select(systematic_resampling(log_w, rng))
         stages.append(_move_and_tune(particles, beta, stages[-1]))
         if other is not None:
             beside = particles.moved_by(other)

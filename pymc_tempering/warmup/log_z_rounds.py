@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
-from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE, REF_USED, VISITS, Record
+from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE
 from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.record import REF_USED, VISITS, Record
 from pymc_tempering.chain.state import (
     REFERENCE_BATCH,
     ChainState,
@@ -33,15 +35,15 @@ N_BATCHES = 8
 
 
 MAX_ERROR = 0.7
-"""Error of log occupancy above which a rung was hardly seen: two batches of a round hold it all."""
+"""A rung counts as hardly seen if its log occupancy has a larger error: two batches hold it all."""
 
 MAX_BLIND_STEP = 1.0
-"""Nats that log Z-hat may move between two rungs of which one was hardly seen."""
+"""Largest change of log Z-hat, in nats, between two rungs of which one was hardly seen."""
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What a round of C chains taught.
+    """What was learned from a round of C chains.
 
     Attributes
     ----------
@@ -57,7 +59,7 @@ class Learned:
     accept : array, shape (B, K)
         Summed acceptance of each kernel.
     gain : float
-        Gain of the last iteration; 1 for RTS, which takes its step whole.
+        Gain of the last iteration; 1 for RTS, which takes the full step.
     """
 
     log_z: np.ndarray
@@ -71,7 +73,7 @@ class Learned:
 
 
 class Learner(Protocol):
-    """One way to learn log Z-hat in rounds; it knows its chains."""
+    """One way to learn log Z-hat in rounds, with the chains that it runs."""
 
     states: list[ChainState]
 
@@ -82,7 +84,7 @@ class Learner(Protocol):
         """Whether the round before was one that the warm-up may end with."""
 
     def place(self, passed: bool) -> bool:
-        """Take note of whether occupancies were near their targets; say if rungs may move now."""
+        """Learn whether occupancies were near their targets; return whether rungs may move now."""
 
 
 def _occupancy(sums: np.ndarray, ladder: Ladder) -> tuple[np.ndarray, np.ndarray]:
@@ -97,12 +99,12 @@ def _occupancy(sums: np.ndarray, ladder: Ladder) -> tuple[np.ndarray, np.ndarray
 
 
 def updated(log_z: np.ndarray, off: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Log Z-hat after a round, by eq. (12) as far as the round supports it, and whether all did.
+    """Update log Z-hat after a round by eq. (12), in small steps where little was seen.
 
     RTS estimates the occupancy of a rung that no chain came near from the few states that were
-    nearest, and can be off by any factor: a short round that did not reach beta = 1 would move
-    log Z-hat there by tens of nats, and strand the chains at that end. So between two rungs of
-    which one was hardly seen, log Z-hat moves by at most `MAX_BLIND_STEP`, and the next round sees
+    nearest, and can be off by any factor. A short round that did not reach beta = 1 would move
+    log Z-hat there by tens of nats, and the chains would stay at that end. So between two rungs
+    of which one was hardly seen, log Z-hat moves by at most `MAX_BLIND_STEP`; the next round sees
     more.
 
     Parameters
@@ -114,6 +116,7 @@ def updated(log_z: np.ndarray, off: np.ndarray, error: np.ndarray) -> tuple[np.n
     -------
     log_z : array, shape (K,)
     whole : bool
+        Whether no rung was hardly seen.
     """
     known = error < MAX_ERROR  # NaN where nothing was seen
     if known.all():
@@ -230,8 +233,8 @@ def _make_adapter(
 ) -> Callable[[ChainState, Record, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Bind a plan to the compiled loop that adapts.
 
-    What it returns fills a record, and gives log Z-hat (K,) and the Rao-Blackwell sums of the
-    batches (N_BATCHES, K).
+    The function that it returns fills a record, and returns log Z-hat (K,) and the Rao-Blackwell
+    sums of the batches (N_BATCHES, K).
     """
     reference, path, kernel, ladder = (
         plan.reference, plan.reference.path, plan.kernel, plan.ladder,
@@ -279,21 +282,9 @@ def _pool(results: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     return log_ratio, visits.sum(axis=0), accept.sum(axis=0)
 
 
-def _initial_iterations(states: list[ChainState], cores: int) -> Learner:
-    return InitialIterations(states, cores)
-
-
-def _wang_landau(states: list[ChainState], cores: int) -> Learner:
-    return Adapting(states, cores, WANG_LANDAU)
-
-
-def _sams(states: list[ChainState], cores: int) -> Learner:
-    return Adapting(states, cores, SAMS)
-
-
 WEIGHT_ADAPTATIONS: dict[str, Callable[[list[ChainState], int], Learner]] = {
-    "rts": _initial_iterations,
-    "wang_landau": _wang_landau,
-    "sams": _sams,
+    "rts": InitialIterations,
+    "wang_landau": partial(Adapting, method=WANG_LANDAU),
+    "sams": partial(Adapting, method=SAMS),
 }
 """Ways to learn log Z-hat, by the name that users give."""

@@ -26,16 +26,8 @@ R. Belardinelli, V. Pereyra: Fast algorithm to calculate density of states, Phys
 import numpy as np
 from numba import int64
 
-from pymc_tempering.chain.loop import (
-    CHAIN,
-    N_TRACE,
-    RECORD,
-    RUNG,
-    RUNGS,
-    RUNNING,
-    run,
-    rung_weights,
-)
+from pymc_tempering.chain.loop import RUNNING, run, rung_weights
+from pymc_tempering.chain.record import CHAIN, N_TRACE, RECORD, RUNG, RUNGS
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, VECTOR
 from pymc_tempering.model.jit import njit
 
@@ -49,7 +41,7 @@ T, BURN_IN, LOG_F, FLATNESS, GAIN, FACTOR = range(6)
 N_SCHEDULE = 6
 
 POWER = 0.8
-"""The gains of the burn-in fall as t^-0.8: slower than 1 / t, which would hardly forget."""
+"""The gains of the burn-in fall as t^-0.8. With 1 / t the start would be forgotten too slowly."""
 
 FLAT = 0.2
 """A histogram is flat when every rung has this share of its target. The 1 / t gains do the rest;

@@ -6,8 +6,8 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.chain.loop import RUNG
 from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.record import LOWEST, RUNG
 from pymc_tempering.chain.state import ChainState, start_chain
 from pymc_tempering.core.ladder import Ladder, PathSample, place_rungs
 from pymc_tempering.kernels import Compound
@@ -25,7 +25,7 @@ runs with exact log Z at the lengths that suffice for a log Z error of 0.17."""
 
 
 MAX_ACCEPT_OFF, MIN_VISITS = 0.15, 20
-"""Nor may a round be the last whose kernel accepts much more or less often than it should."""
+"""A round is not the last if a kernel accepts much more or less often than its target."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class WarmupRound:
     log_z : float
         Log Z-hat at beta = 1 after it, in nats.
     gain : float
-        Gain of its last iteration; 1 for RTS, which takes its step whole.
+        Gain of its last iteration; 1 for RTS, which takes the full step.
     seconds : float
     """
 
@@ -235,14 +235,11 @@ def _move_to(state: ChainState, old: Plan, new: Plan) -> None:
     beta = old.ladder.betas[state.rung]
     rung = int(np.abs(new.ladder.betas - beta).argmin())
     top = new.ladder.n_rungs - 1
-    # Only an exact draw may stand at beta = 0, and there the chain starts with one anyway.
+    # Only an exact draw may be at beta = 0: a chain from another rung goes to rung 1 at least.
     state.chain.counters[RUNG] = min(max(rung, 1 if beta > 0 else 0), top)
     state.chain = state.chain._replace(
         per_rung=np.zeros((state.chain.per_rung.shape[0], top + 1)),
         accept=np.zeros((state.chain.accept.shape[0], top + 1)),
     )
     state.chain.scalars[:] = 0.0
-    state.chain.scalars[1] = top
-
-
-__all__ = ["Warmup", "WarmupRound", "settle", "warm_up"]
+    state.chain.scalars[LOWEST] = top

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from pymc.model.transform.conditioning import observe
 from support.compiled_systems import prior, system
-from support.small_models import mean_only, zoo
+from support.small_models import all_transforms, mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed import schedule as setup
@@ -35,7 +35,7 @@ from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.threads import paced, run_tasks
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.model.layout import Layout, unconstrained_shapes
+from pymc_tempering.model.layout import model_layout
 from pymc_tempering.references.compile import compile_model
 
 
@@ -47,15 +47,10 @@ def exact_draws(name, n, chains=4, seed=0):
     return xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw", "i"), x)})})
 
 
-def layout_of(model):
-    names = tuple(value.name for value in model.value_vars)
-    return Layout(names, tuple(unconstrained_shapes(model)))
-
-
 def test_states_are_those_that_pymc_transforms():
     """All kinds of transforms, against PyMC's own draws in both spaces."""
-    model = zoo()
-    path = layout_of(model)
+    model = all_transforms()
+    path = model_layout(model)
     names = [rv.name for rv in model.free_RVs]
     inputs = model.replace_rvs_by_values(model.free_RVs)
     constrain = pm.pytensorf.compile(model.value_vars, inputs, mode="FAST_COMPILE")
@@ -76,7 +71,7 @@ def test_a_transform_that_depends_on_another_variable():
         low = pm.Normal("low")
         pm.Uniform("x", low, low + 2.0)
         pm.Normal("y", 0.0, 1.0, observed=1.0)
-    xs = compile_unconstrain(model, layout_of(model))({"low": np.array(3.0), "x": np.array(3.5)})
+    xs = compile_unconstrain(model, model_layout(model))({"low": np.array(3.0), "x": np.array(3.5)})
     np.testing.assert_allclose(xs, [3.0, np.log(0.5 / 1.5)])
 
 
@@ -335,7 +330,12 @@ def test_states_of_data_and_latent_draws():
     values = {"v": np.array([1.0, 3.0])}
     clamped = observe(model, values)
     rows = whole_states(
-        model, layout_of(model), clamped, layout_of(clamped), values, np.array([[0.4], [-1.0]])
+        model,
+        model_layout(model),
+        clamped,
+        model_layout(clamped),
+        values,
+        np.array([[0.4], [-1.0]]),
     )
     np.testing.assert_allclose(rows, [[0.0, np.log(3.0), 0.4], [0.0, np.log(3.0), -1.0]])
 

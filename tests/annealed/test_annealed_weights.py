@@ -18,7 +18,7 @@ from pymc_tempering.annealed.particle_weights import (
     merge_sums,
     riemann_log_weights,
 )
-from pymc_tempering.core.population import multinomial, systematic
+from pymc_tempering.core.population import multinomial_resampling, systematic_resampling
 from pymc_tempering.exceptions import LikelihoodError
 
 
@@ -146,7 +146,7 @@ def test_genealogy_variance_of_weights_alone_is_that_of_their_mean():
     assert genealogy_variance(log_w, np.arange(40), 0) == pytest.approx(expected)
 
 
-def population(rng, n, steps, resample=multinomial):
+def population(rng, n, steps, resample=multinomial_resampling):
     """Log Z-hat and genealogy variance of a population of independent moves: Z = 1 a step."""
     root, log_z = np.arange(n), 0.0
     state = rng.normal(size=n)
@@ -173,7 +173,7 @@ def test_genealogy_variance_is_unbiased():
     plain = np.mean([population(rng, 200, 1)[1] for _ in range(200)])
     assert plain < 0.5 * true
     # and it is not the variance under systematic resampling, which is smaller
-    other = np.array([population(rng, 200, 5, systematic) for _ in range(600)])
+    other = np.array([population(rng, 200, 5, systematic_resampling) for _ in range(600)])
     assert np.exp(other[:, 0]).var(ddof=1) < 0.8 * true
 
 

@@ -6,6 +6,7 @@ import numba
 import numpy as np
 import pytest
 from numba import types
+from pymc_tempering.chain.sweep import sweep
 from scipy.special import logsumexp
 from support.gaussian_path import (
     BETAS,
@@ -25,20 +26,11 @@ from support.gaussian_path import (
     walled_density,
 )
 
-from pymc_tempering.chain.loop import (
-    CHAIN,
-    LADDER_MOVES,
-    N_DRAWS,
-    N_INFO,
-    RECORD,
-    RUNG,
-    RUNG_STATS,
-    RUNGS,
-    SCALAR_STATS,
-    run,
-    sweep,
-)
+from pymc_tempering.chain.loop import LADDER_MOVES, run
+from pymc_tempering.chain.record import CHAIN, N_DRAWS, RECORD, RUNG, RUNGS, SCALAR_STATS
 from pymc_tempering.chain.state import clear_record, make_runner, new_record
+from pymc_tempering.core.cycles import RUNG_STATS
+from pymc_tempering.kernels import N_INFO
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, new_point
 
 every_move = pytest.mark.parametrize("move", LADDER_MOVES)

@@ -5,7 +5,12 @@ import pytest
 from scipy.special import logsumexp
 
 from pymc_tempering import LikelihoodError
-from pymc_tempering.core.population import conditional_ess, multinomial, next_beta, systematic
+from pymc_tempering.core.population import (
+    conditional_ess,
+    multinomial_resampling,
+    next_beta,
+    systematic_resampling,
+)
 
 
 def test_next_beta_has_the_conditional_ess_asked_for():
@@ -22,7 +27,7 @@ def test_log_ratios_without_bound_are_refused():
         next_beta(log_ratio, 0.0, 0.99)
 
 
-@pytest.mark.parametrize("resample", [systematic, multinomial])
+@pytest.mark.parametrize("resample", [systematic_resampling, multinomial_resampling])
 def test_resampling_keeps_the_mean(resample):
     """Each particle is drawn n W_i times in expectation; |z| < 4.5 over 30: false alarm 2e-4."""
     rng = np.random.default_rng(7)
@@ -39,6 +44,6 @@ def test_resampling_keeps_the_mean(resample):
 def test_systematic_resampling_keeps_the_expected_numbers():
     rng = np.random.default_rng(2)
     weights = rng.dirichlet(np.ones(50))
-    counts = np.bincount(systematic(np.log(weights), rng), minlength=50)
+    counts = np.bincount(systematic_resampling(np.log(weights), rng), minlength=50)
     assert counts.sum() == 50
     assert np.abs(counts - 50 * weights).max() <= 1.0

@@ -8,19 +8,14 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from support.exact_posteriors import mode_draws, tree, two_modes
+from support.exact_posteriors import mode_draws, posterior_tree, two_modes
 
 import pymc_tempering as pmt
-from pymc_tempering.crosscheck import (
-    MODEL_ESTIMATORS,
-    Entry,
-    ModelEstimator,
-    judge,
-    read_cross_check,
-)
+from pymc_tempering.crosscheck import MODEL_ESTIMATORS, Entry, judge, read_cross_check
 from pymc_tempering.crosscheck.cross_check import assemble
-from pymc_tempering.crosscheck.judge import ALPHA, OWN, POSTERIOR, RUN, pair_pvalue
+from pymc_tempering.crosscheck.judge import ALPHA, pair_pvalue
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
+from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.synthetic import gaussian_run
 
 REPEATS = 3000
@@ -182,12 +177,12 @@ def fake(log_z, mcse=0.01, draws=OWN, **more):
         warnings.warn("from inside", pmt.TemperingWarning, stacklevel=1)
         return Evidence(log_z + mcse * rng.standard_normal(), mcse, "fake", "ok", **more)
 
-    return ModelEstimator(estimate, draws)
+    return Estimator(MODEL, estimate, "What it is.", draws)
 
 
 def test_a_run_is_checked_without_a_model():
     idata = gaussian_run(300, random_seed=2)
-    again = Estimator(ESTIMATORS["rts"].read, lambda s: replace(ESTIMATORS["rts"].estimate(s)))
+    again = replace(ESTIMATORS["rts"], summary="RTS under another name.")
     with patch.dict(ESTIMATORS, {"rts": ESTIMATORS["rts"], "again": again}):
         check = pmt.cross_check(idata, methods=["rts", "again"])
     assert check.verdict == "agree"
@@ -198,13 +193,12 @@ def test_a_run_is_checked_without_a_model():
 
 def test_every_registered_method_is_run_once_and_what_fails_is_named(conjugate):
     model, x, exact = conjugate
-    idata = tree(x=x)
-    bracket = ModelEstimator(
-        lambda idata, model, rng: {
-            "low": Evidence(exact - 1.0, 0.01, "low", "ok", bias_direction="below", seconds=3.0),
-            "high": Evidence(exact + 1.0, 0.01, "high", "ok", bias_direction="above"),
-        }
-    )
+    idata = posterior_tree(x=x)
+    bounds = {
+        "low": Evidence(exact - 1.0, 0.01, "low", "ok", bias_direction="below", seconds=3.0),
+        "high": Evidence(exact + 1.0, 0.01, "high", "ok", bias_direction="above"),
+    }
+    bracket = Estimator(MODEL, lambda idata, model, rng: bounds, "Two bounds.", OWN)
     extra = {"fake": fake(exact, n_evaluations=7), "bracket": bracket}
     with patch.dict(MODEL_ESTIMATORS, extra), model:
         check = pmt.cross_check(idata, random_seed=1)
@@ -224,7 +218,7 @@ def test_every_registered_method_is_run_once_and_what_fails_is_named(conjugate):
 
 def test_the_same_seed_gives_the_same_table(conjugate):
     model, x, _ = conjugate
-    tables = [pmt.cross_check(tree(x=x), model, random_seed=5).table for _ in range(2)]
+    tables = [pmt.cross_check(posterior_tree(x=x), model, random_seed=5).table for _ in range(2)]
     columns = ["log_z", "mcse"]
     assert tables[0][columns].equals(tables[1][columns])
 
@@ -235,7 +229,9 @@ def test_a_disagreement_warns_and_an_alarm_of_one_method_does_not(conjugate):
         patch.dict(MODEL_ESTIMATORS, {"fake": fake(exact + 1.0)}),
         pytest.warns(pmt.TemperingWarning, match="The estimates disagree") as caught,
     ):
-        check = pmt.cross_check(tree(x=x), model, ["bridge_sampling", "fake"], random_seed=1)
+        check = pmt.cross_check(
+            posterior_tree(x=x), model, ["bridge_sampling", "fake"], random_seed=1
+        )
     assert len(caught) == 1
     assert (check.verdict, check.believe) == ("disagree", "fake")
 
@@ -243,7 +239,7 @@ def test_a_disagreement_warns_and_an_alarm_of_one_method_does_not(conjugate):
 @pytest.mark.parametrize("kind", ["zarr", "netcdf"])
 def test_it_is_stored_and_read_back(conjugate, tmp_path, kind):
     model, x, exact = conjugate
-    idata = tree(x=x)
+    idata = posterior_tree(x=x)
     methods = ["bridge_sampling", "fake", "silent"]
     extra = {"fake": fake(exact), "silent": fake(exact, np.inf)}
     with patch.dict(MODEL_ESTIMATORS, extra):
@@ -263,7 +259,7 @@ def test_it_is_stored_and_read_back(conjugate, tmp_path, kind):
         )  # fmt: skip
         assert (stored.left_out, stored.warnings) == (check.left_out, check.warnings)
     back.close()
-    bare = tree(x=x)
+    bare = posterior_tree(x=x)
     pmt.cross_check(bare, model, methods[:1] * 2 + ["importance_sampling"],
                     extend_inferencedata=False)  # fmt: skip
     with pytest.raises(pmt.TemperingError, match="holds no cross-check"):
@@ -272,7 +268,7 @@ def test_it_is_stored_and_read_back(conjugate, tmp_path, kind):
 
 def test_a_missed_mode_shows_beside_a_tempered_run():
     system, _ = two_modes()
-    lost = tree(x=mode_draws(np.random.default_rng(6), np.zeros((4, 500), int)))
+    lost = posterior_tree(x=mode_draws(np.random.default_rng(6), np.zeros((4, 500), int)))
     tempered = fake(system.log_evidence, 0.03)
     methods = ["bridge_sampling", "tempered"]
     with (
@@ -286,7 +282,7 @@ def test_a_missed_mode_shows_beside_a_tempered_run():
 
 def test_bad_arguments_are_refused_before_any_work(conjugate):
     model, x, _ = conjugate
-    idata = tree(x=x)
+    idata = posterior_tree(x=x)
     with pytest.raises(ValueError, match=r"methods must be among .*got .*'nope'\]"):
         pmt.cross_check(idata, model, ["bridge_sampling", "nope"])
     with pytest.raises(ValueError, match="need a model"):
@@ -296,7 +292,7 @@ def test_bad_arguments_are_refused_before_any_work(conjugate):
     with pytest.raises(pmt.TemperingError, match="no method can estimate"):
         pmt.cross_check(idata)
     with pytest.raises(pmt.DataMismatchError, match="lacks"):
-        pmt.cross_check(tree(z=x), model, ["bridge_sampling"])
+        pmt.cross_check(posterior_tree(z=x), model, ["bridge_sampling"])
 
 
 def test_results_at_hand_stand_beside_those_of_the_run():

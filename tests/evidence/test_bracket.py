@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from support.repeated_runs import TOY, repeated_runs
+from support.repeated_runs import GAUSSIAN_TOY, repeated_runs
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
@@ -31,7 +31,7 @@ def mean_z(log_ratio):
 
 def test_the_forward_estimate_is_unbiased_and_the_backward_one_for_the_inverse():
     """|z| < 4: false alarm 6e-5 each; 14 reference visits and 20 draws a chain."""
-    exact = float(TOY.log_z(1.0))
+    exact = float(GAUSSIAN_TOY.log_z(1.0))
     forwards, backwards = short_runs()
     assert abs(mean_z(forwards - exact)) < 4.0
     assert abs(mean_z(backwards + exact)) < 4.0
@@ -42,7 +42,7 @@ def test_the_forward_estimate_is_unbiased_and_the_backward_one_for_the_inverse()
 
 def test_a_number_of_visits_that_the_chain_chose_itself_is_biased():
     """The planted bug: all the visits that a chain made by its second draw."""
-    exact, found = float(TOY.log_z(1.0)), []
+    exact, found = float(GAUSSIAN_TOY.log_z(1.0)), []
     for run in repeated_runs(300, "gauss", draws=40, chains=2, seed=9):
         cold = run.stats.rb_weight[:, :2, -1].sum()
         visits = run.stats.visits[:, :2, 0].sum()
@@ -52,7 +52,7 @@ def test_a_number_of_visits_that_the_chain_chose_itself_is_biased():
 
 def test_bracket_holds_the_exact_value_and_says_when_it_is_not_exact():
     found = pmt.bracket(gaussian_run(draws=600, random_seed=8))
-    exact = float(TOY.log_z(1.0))
+    exact = float(GAUSSIAN_TOY.log_z(1.0))
     assert abs(found.lower.log_z - exact) < 4.0 * found.lower.mcse
     assert abs(found.upper.log_z - exact) < 4.0 * found.upper.mcse
     assert found.gap == found.upper.log_z - found.lower.log_z

@@ -2,7 +2,14 @@
 
 import numpy as np
 import pytest
-from support.repeated_runs import BETAS, LOG_WEIGHT, LOG_Z_LADDER, TOY, join_chains, with_stats
+from support.repeated_runs import (
+    BETAS,
+    GAUSSIAN_TOY,
+    LOG_WEIGHT,
+    LOG_Z_LADDER,
+    join_chains,
+    with_stats,
+)
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
@@ -12,7 +19,7 @@ def expected_rejection(log_weight, log_z_ladder):
     """1 - E min(w_k, w_{k+1}) / min(E w_k, E w_{k+1}) over the joint law, by quadrature."""
     x, width = np.linspace(-12.0, 12.0, 40_001, retstep=True)
     prior = np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi)
-    tilt = np.exp(log_weight - log_z_ladder + BETAS * TOY.log_ratio(x)[:, None])
+    tilt = np.exp(log_weight - log_z_ladder + BETAS * GAUSSIAN_TOY.log_ratio(x)[:, None])
     weight = prior[:, None] * tilt * width
     both = np.minimum(weight[:, :-1], weight[:, 1:]).sum(axis=0)
     total = weight.sum(axis=0)
@@ -25,9 +32,9 @@ def expected_autocorrelation(rho):
     log_ratio = a + b u + c u^2 with u standard normal: var = b^2 + 2 c^2, and the powers of u
     have autocorrelation rho and rho^2.
     """
-    mean, sd = TOY.moments(BETAS[1:])
-    linear = ((TOY.y - mean) * sd / TOY.sigma**2) ** 2
-    square = 2.0 * (sd**2 / (2.0 * TOY.sigma**2)) ** 2
+    mean, sd = GAUSSIAN_TOY.moments(BETAS[1:])
+    linear = ((GAUSSIAN_TOY.y - mean) * sd / GAUSSIAN_TOY.sigma**2) ** 2
+    square = 2.0 * (sd**2 / (2.0 * GAUSSIAN_TOY.sigma**2)) ** 2
     return (linear * rho + square * rho**2) / (linear + square)
 
 
@@ -88,7 +95,7 @@ def few_tours():
 
 
 def contradiction():
-    shared = {"betas": BETAS, "log_z_ladder": TOY.log_z(BETAS)}
+    shared = {"betas": BETAS, "log_z_ladder": GAUSSIAN_TOY.log_z(BETAS)}
     other = gaussian_run(300, 2, random_seed=2, toy=GaussianToy(1.0, 0.5), **shared)
     return join_chains(gaussian_run(300, 2, random_seed=1, **shared), other)
 

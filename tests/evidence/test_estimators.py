@@ -1,15 +1,15 @@
-"""Every estimator from a run: against closed forms on three paths, and its error over repeats."""
+"""Estimators from a run: correlated states, planted faults, empty rungs, gaps, TI and its rules."""
 
 from dataclasses import replace
-from functools import cache
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 import xarray as xr
+from support.estimator_contract import CONTRACT, estimate_run, estimates, target
 from support.repeated_runs import (
     BETAS,
-    TOY,
+    GAUSSIAN_TOY,
     TOYS,
     calibration_faults,
     ratio_moments,
@@ -22,59 +22,14 @@ from pymc_tempering import evidence as ev
 from pymc_tempering.evidence import integrate
 from pymc_tempering.evidence.bar import _stepwise, bar_step, stone_step
 from pymc_tempering.evidence.datatree import read_check
-from pymc_tempering.evidence.front import ESTIMATORS, estimate
+from pymc_tempering.evidence.front import ESTIMATORS, estimate_quietly
 from pymc_tempering.evidence.reference_check import compare_legs
 from pymc_tempering.evidence.standard_errors import error_of_influence, error_of_neighbors
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import NotTemperedError, SolverError, TemperingWarning
 
-REPEATS = {"gauss": 200, "gamma": 120, "cut": 120}
-TI_RULES = {
-    "ti": "trapezoid", "ti_riemann": "riemann", "ti_corrected": "corrected",
-    "ti_simpson": "simpson", "ti_rb": "trapezoid", "ti_corrected_rb": "corrected",
-}  # fmt: skip
-BY_TRACE = ("bar", "stepping_stone", "mbar", "forward")
-
-
-def estimate_run(method, run):
-    return ESTIMATORS[method].estimate(run if method in BY_TRACE else run.stats)
-
-
-@cache
-def estimates(method, toy, n, **settings):
-    return [estimate_run(method, run) for run in repeated_runs(n, toy, **settings)]
-
-
-def target(method, toy):
-    """What a method is to give: log Z, or the rule of integration on the exact moments."""
-    if method not in TI_RULES:
-        return float(TOYS[toy].log_z(1.0))
-    exact = integrate(TI_RULES[method], BETAS, *ratio_moments(TOYS[toy], BETAS))[-1]
-    jump = np.log(TOYS[toy].cut) if toy == "cut" else 0.0
-    return float(exact + jump)
-
-
-@pytest.mark.parametrize("toy", TOYS)
-@pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"rts", "mbar"}))
-def test_value_and_stated_error_are_the_real_ones(method, toy):
-    n = REPEATS[toy]
-    found = estimates(method, toy, n)
-    assert {e.method for e in found} == {method}
-    if method in TI_RULES:  # the error of sampling, about what the rule gives without any
-        found = [replace(e, mcse=e.details["sampling_mcse"]) for e in found]
-    assert not list(calibration_faults(found, target(method, toy), n))
-
-
-def test_mbar_value_and_stated_error_are_the_real_ones():
-    pytest.importorskip("pymbar")
-    assert not list(
-        calibration_faults(estimates("mbar", "gauss", 200), target("mbar", "gauss"), 200)
-    )
-    for toy in ("gamma", "cut"):
-        found = estimates("mbar", toy, 40)
-        z = np.array([(e.log_z - target("mbar", toy)) / e.mcse for e in found])
-        assert abs(z.mean()) < 4.0 / np.sqrt(40) + 0.1
-        assert 0.55 < z.std() < 1.45
+TI_RULES = {name: row.rule for name, row in CONTRACT.items() if row.rule}
+BY_TRACE = [name for name, row in ESTIMATORS.items() if row.reads == "trace"]
 
 
 CORRELATED = {"rho": 0.9, "draws": 300}
@@ -108,7 +63,7 @@ def test_a_ladder_off_by_a_rung_is_seen(method):
 def without_counts(lower, upper):
     """Bennett's equation as if both rungs had been visited equally often."""
     step = bar_step(lower, upper)
-    return step._replace(log_ratio=step.log_ratio + np.log(lower.size / upper.size))
+    return step._replace(increment=step.increment + np.log(lower.size / upper.size))
 
 
 def without_noise_of_counts(lower, upper):
@@ -133,7 +88,7 @@ def test_ti_that_forgets_the_zero_likelihood_is_seen():
 @pytest.mark.parametrize("method", TI_RULES)
 def test_stated_discretization_error_is_the_real_one(method, toy):
     """The mean over 200 runs; the estimate is made of other noise than the value. |z| < 4."""
-    n = REPEATS[toy]
+    n = CONTRACT[method].repeats[toy]
     bias = np.array([e.bias for e in estimates(method, toy, n)])
     exact = target(method, toy) - float(TOYS[toy].log_z(1.0))
     noise = bias.std() / np.sqrt(n)
@@ -151,7 +106,7 @@ def far_off(z):
 def test_error_of_ti_covers_log_z_itself_on_any_ladder(method, toy):
     """Sampling and rule in one mcse. Without that of the rule it would not (planted)."""
     exact = float(TOYS[toy].log_z(1.0))
-    found = estimates(method, toy, REPEATS[toy])
+    found = estimates(method, toy, CONTRACT[method].repeats[toy])
     off = np.array([e.log_z - exact for e in found])
     assert not far_off(off / [e.mcse for e in found])
     sampling = np.array([e.details["sampling_mcse"] for e in found])
@@ -167,14 +122,14 @@ def test_ti_says_where_its_rule_is_off_and_to_which_side():
     with pytest.warns(TemperingWarning, match=r"'ti' is off by about -0.2\d nats on this ladder"):
         found = pmt.log_marginal_likelihood(idata, method="ti")
     assert found.bias_direction == "below"
-    exact = float(TOY.log_z(1.0))
+    exact = float(GAUSSIAN_TOY.log_z(1.0))
     assert found.details["lower"] < exact < found.details["upper"]
     fine = gaussian_run(draws=400, random_seed=3, betas=np.linspace(0.0, 1.0, 25) ** 3)
     found = pmt.log_marginal_likelihood(fine, method="ti_corrected")
     assert found.warnings == ()
     assert abs(found.bias) < 0.1 * found.mcse
     assert found.bias_direction == ""
-    assert pmt.evidence.front.estimate(fine, "ti_riemann").bias_direction == "above"
+    assert pmt.evidence.front.estimate_quietly(fine, "ti_riemann").bias_direction == "above"
 
 
 @pytest.mark.parametrize("rule", ["trapezoid", "corrected", "simpson"])
@@ -190,9 +145,9 @@ def test_rules_are_exact_for_the_polynomials_that_they_should_be(rule):
 
 
 def test_riemann_sums_bound_the_integral():
-    mean, variance = ratio_moments(TOY, BETAS)
+    mean, variance = ratio_moments(GAUSSIAN_TOY, BETAS)
     low, high = (integrate(r, BETAS, mean, variance)[-1] for r in ("left_riemann", "riemann"))
-    assert low < float(TOY.log_z(1.0)) < high
+    assert low < float(GAUSSIAN_TOY.log_z(1.0)) < high
 
 
 def emptied(run, rung):
@@ -229,7 +184,7 @@ def test_bar_bridges_over_an_empty_rung():
         for name in ("log_ratio", "rung", "cycle", "head", "iteration")
     })  # fmt: skip
     found = ev.bar(ev.Run(run.stats, trace))
-    assert abs(found.log_z - float(TOY.log_z(1.0))) < 4.0 * found.mcse
+    assert abs(found.log_z - float(GAUSSIAN_TOY.log_z(1.0))) < 4.0 * found.mcse
 
 
 @pytest.mark.parametrize("method", ["bar", "stepping_stone", "mbar"])
@@ -254,7 +209,7 @@ def test_a_wider_gap_has_a_larger_error_while_there_is_one():
     for y in (1.0, 2.0, 3.0):
         betas = np.array([0.0, 0.5, 1.0])
         idata = gaussian_run(draws=2000, random_seed=2, betas=betas, toy=GaussianToy(y, 0.5))
-        errors.append([estimate(idata, m).mcse for m in ("bar", "stepping_stone", "mbar")])
+        errors.append([estimate_quietly(idata, m).mcse for m in ("bar", "stepping_stone", "mbar")])
     assert np.all(np.diff(errors, axis=0) > 0.0)
 
 
@@ -297,7 +252,7 @@ def test_mbar_of_many_states_solves_the_equations_of_all():
         np.testing.assert_allclose(found.log_z_curve_mcse, whole.log_z_curve_mcse, rtol=1e-6)
         own = whole.details["pymbar_mcse"]
         assert found.details["pymbar_mcse"] == pytest.approx(own, rel=0.1)
-        with patch("pymc_tempering.evidence.mbar_equations.refine", lambda *a: a[-1]):
+        with patch("pymc_tempering.evidence.mbar_equations.newton_mbar", lambda *a: a[-1]):
             assert abs(ev.mbar(run).log_z - whole.log_z) > 1e-4
 
 
@@ -327,14 +282,14 @@ def test_the_check_of_a_fitted_reference_is_of_the_run_and_not_of_the_method():
     stats = idata["sample_stats"].to_dataset()
     shape = stats["tour_start"].shape
     numbers = {
-        "check_log_z": float(TOY.log_z(1.0)), "check_mcse": 0.02, "check_n_tours": 500.0,
+        "check_log_z": float(GAUSSIAN_TOY.log_z(1.0)), "check_mcse": 0.02, "check_n_tours": 500.0,
         "check_needed": 100.0, "check_log_ratio_top": -np.inf, "component": 0.0, "log_ratio": 0.0,
     }  # fmt: skip
     stats = stats.assign({name: (dims, np.full(shape, v)) for name, v in numbers.items()})
     for name, value in (("check_share", 1.0), ("check_share_mcse", 0.01), ("check_count", 900.0)):
         stats[name] = ((*dims, f"{name}_dim_0"), np.full((*shape, 1), value))
     idata["sample_stats"] = xr.DataTree(stats)
-    found = estimate(idata, "ti")
+    found = estimate_quietly(idata, "ti")
     assert found.check.verdict == "agreed"
     assert found.details["sampling_mcse"] < 0.1 < abs(found.bias)
     # The planted fault: the check of what the method says.

@@ -5,12 +5,12 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytest
-from support.repeated_runs import TOY, repeated_trees
+from support.repeated_runs import GAUSSIAN_TOY, repeated_trees
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
 from pymc_tempering.evidence.synthetic import gaussian_run
-from pymc_tempering.evidence.trace import rung_weights
+from pymc_tempering.evidence.trace import rung_probabilities
 from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
 
 
@@ -22,7 +22,7 @@ def expectations():
 
 def test_expectations_and_their_errors_are_the_real_ones():
     """150 runs: mean of z within 4 / sqrt(150) + 0.1, sd within 4 / sqrt(300)."""
-    mean, sd = (float(v) for v in TOY.moments(np.array(1.0)))
+    mean, sd = (float(v) for v in GAUSSIAN_TOY.moments(np.array(1.0)))
     for name, exact in (("x", mean), ("square", mean**2 + sd**2)):
         found = np.array([e[name].sel(metric=["mean", "mcse"]).values for e in expectations()])
         z = (found[:, 0] - exact) / found[:, 1]
@@ -32,20 +32,20 @@ def test_expectations_and_their_errors_are_the_real_ones():
 
 def test_states_of_all_rungs_are_worth_more_than_the_draws():
     """Geyer & Thompson: the draws at beta = 1 alone have a larger error."""
-    mean = float(TOY.moments(np.array(1.0))[0])
+    mean = float(GAUSSIAN_TOY.moments(np.array(1.0))[0])
     ours = [float(e["x"].sel(metric="mean")) - mean for e in expectations()]
     trees = repeated_trees(150, draws=60, seed=4)
     draws = [float(tree["posterior"]["x"].mean()) - mean for tree in trees]
     assert np.std(ours) < 0.9 * np.std(draws)
     ess = np.mean([float(e["x"].sel(metric="ess")) for e in expectations()])
-    sd = float(TOY.moments(np.array(1.0))[1])
+    sd = float(GAUSSIAN_TOY.moments(np.array(1.0))[1])
     assert ess == pytest.approx(sd**2 / np.var(ours), rel=0.5)
 
 
 def test_unweighted_states_would_be_wrong():
     """The planted bug: hot states with the weight of cold ones."""
     idata = gaussian_run(draws=500)
-    mean = float(TOY.moments(np.array(1.0))[0])
+    mean = float(GAUSSIAN_TOY.moments(np.array(1.0))[0])
     found = pmt.expectation(idata, var_names=["x"])["x"].sel(metric=["mean", "mcse"]).values
     assert abs(found[0] - mean) < 4.0 * found[1]
     assert abs(float(idata["tempering_states"]["x"].mean()) - mean) > 20.0 * found[1]
@@ -58,7 +58,7 @@ def test_thinned_states_give_the_same_expectation():
     run = ev.read_run(idata)
     states = idata["tempering_states"].to_dataset()
     probability = np.full(states["x"].shape, np.nan)
-    q = rung_weights(run.stats, run.trace.log_ratio)[:, -1]
+    q = rung_probabilities(run.stats, run.trace.log_ratio)[:, -1]
     valid = states["iteration"].values >= 0
     probability[valid] = np.minimum(1.0, q / 0.3)
     rng, found, biased = np.random.default_rng(2), [], []
@@ -120,7 +120,7 @@ def test_states_do_not_change_the_draws_and_fit_to_the_trace(kept):
     np.testing.assert_allclose(log_ratio[valid], exact[valid], rtol=1e-7)
     np.testing.assert_allclose(hot["product"], hot["scale"] * hot["x"][..., 0])
     run = ev.read_run(states)
-    cold = rung_weights(run.stats, log_ratio[valid])[:, -1]
+    cold = rung_probabilities(run.stats, log_ratio[valid])[:, -1]
     probability = hot["keep_probability"].values[valid]
     np.testing.assert_allclose(probability, np.minimum(1.0, cold / 0.01), rtol=1e-6)
     # Every draw at beta = 1 is among them, but for those with next to no weight.

@@ -9,8 +9,8 @@ from scipy.optimize import OptimizeResult, minimize
 from scipy.special import logsumexp
 from support.repeated_runs import (
     BETAS,
+    GAUSSIAN_TOY,
     LOG_WEIGHT,
-    TOY,
     calibration_faults,
     join_chains,
     repeated_runs,
@@ -22,7 +22,7 @@ from pymc_tempering import evidence as ev
 from pymc_tempering.evidence import log_likelihood, maximize_likelihood, rts_log_z
 from pymc_tempering.evidence.bar import bar_step
 from pymc_tempering.evidence.synthetic import gaussian_run
-from pymc_tempering.evidence.trace import rung_weights
+from pymc_tempering.evidence.trace import rung_probabilities
 from pymc_tempering.exceptions import SolverError
 
 RNG = np.random.default_rng(7)
@@ -133,7 +133,7 @@ def test_rao_blackwellized_ti_becomes_rts_as_rungs_grow():
 def test_moments_of_a_run_are_those_of_its_iterations():
     """What TI-RB reads from the statistics of cycles, from the trace by equation (21)."""
     run = repeated_runs(200, "gauss")[0]
-    q = rung_weights(run.stats, run.trace.log_ratio)
+    q = rung_probabilities(run.stats, run.trace.log_ratio)
     used = run.pieces.counted[run.piece]
     q, ratio = q[used], run.trace.log_ratio[used]
     mean = q.T @ ratio / q.sum(axis=0)
@@ -154,7 +154,7 @@ def test_bar_and_mbar_are_those_of_pymbar():
         width = BETAS[k + 1] - BETAS[k]
         lower, upper = width * ratio[rung == k], width * ratio[rung == k + 1]
         theirs = -pymbar.bar(-lower, upper, relative_tolerance=1e-13)["Delta_f"]
-        assert bar_step(lower, upper).log_ratio == pytest.approx(theirs, abs=1e-6)
+        assert bar_step(lower, upper).increment == pytest.approx(theirs, abs=1e-6)
         total += theirs
     assert ev.bar(run).log_z == pytest.approx(total, abs=1e-6)
     counts = np.bincount(rung)
@@ -195,7 +195,7 @@ OFF = ((0.0, 1.2, -0.5, 0.8, -1.0), (0.0, -1.0, 0.6, -1.2, 1.0))
 
 def test_chains_with_different_log_z_hat_are_combined():
     """150 pairs of runs, each pair with two log Z-hat, both bad."""
-    exact = float(TOY.log_z(1.0))
+    exact = float(GAUSSIAN_TOY.log_z(1.0))
     runs = [
         [
             ev.read_run(tree).stats
@@ -212,7 +212,9 @@ def test_chains_with_different_log_z_hat_are_combined():
 
 def test_a_datatree_of_joined_chains_is_read_in_parts():
     runs = [
-        gaussian_run(100, 2, random_seed=i, log_z_ladder=TOY.log_z(BETAS) + 0.2 * i, betas=BETAS)
+        gaussian_run(
+            100, 2, random_seed=i, log_z_ladder=GAUSSIAN_TOY.log_z(BETAS) + 0.2 * i, betas=BETAS
+        )
         for i in range(2)
     ]
     joined = join_chains(*runs)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from support.repeated_runs import TOY
+from support.repeated_runs import GAUSSIAN_TOY
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
-from pymc_tempering.evidence.fit_run import split_weights
+from pymc_tempering.evidence.pieces import split_weights
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
-from pymc_tempering.evidence.trace import rung_weights
+from pymc_tempering.evidence.trace import rung_probabilities
 from pymc_tempering.exceptions import NotTemperedError
 
 
@@ -27,7 +27,7 @@ def test_a_trace_of_other_draws_is_refused():
 @pytest.mark.parametrize("ladder_move", ["gibbs", "nonreversible"])
 def test_pieces_of_the_trace_are_those_of_the_statistics(ladder_move):
     run = ev.read_run(gaussian_run(60, 3, ladder_move=ladder_move, random_seed=4))
-    q = rung_weights(run.stats, run.trace.log_ratio)
+    q = rung_probabilities(run.stats, run.trace.log_ratio)
     np.testing.assert_allclose(run.sum_table(q, run.piece), split_weights(run.stats))
 
 
@@ -38,7 +38,7 @@ def test_tuning_draws_in_the_trace_are_skipped():
     cut["warmup_sample_stats"] = idata["sample_stats"].to_dataset().isel(draw=slice(0, 30))
     late = ev.read_run(cut)
     assert late.trace.rung.size == late.stats.visits.sum() < whole.trace.rung.size
-    assert abs(ev.bar(late).log_z - float(TOY.log_z(1.0))) < 4.0 * ev.bar(late).mcse
+    assert abs(ev.bar(late).log_z - float(GAUSSIAN_TOY.log_z(1.0))) < 4.0 * ev.bar(late).mcse
 
 
 def test_overlap_is_that_of_the_exact_densities():
@@ -46,7 +46,7 @@ def test_overlap_is_that_of_the_exact_densities():
     betas = np.array([0.0, 0.1, 0.4, 1.0])
     table = pmt.overlap(gaussian_run(draws=6000, betas=betas, random_seed=1))
     x = np.linspace(-9.0, 9.0, 40001)
-    mean, sd = TOY.moments(betas[:, None])
+    mean, sd = GAUSSIAN_TOY.moments(betas[:, None])
     p = np.exp(-0.5 * ((x - mean) / sd) ** 2) / sd
     exact = (p / p.sum(axis=1, keepdims=True)) @ (p / p.sum(axis=0)).T
     np.testing.assert_allclose(table["overlap"], exact, atol=0.012)

@@ -123,7 +123,7 @@ def test_a_move_that_breaks_the_contract_is_named(move, message):
 
 def test_a_fitted_reference_is_refused_where_a_kernel_knows_the_prior_only():
     model, _ = rbm_with_hidden_units()
-    with pytest.raises(ValueError, match="'block_gibbs' knows the path from the prior alone"):
+    with pytest.raises(ValueError, match="'block_gibbs' only knows the path from the prior"):
         pmt.sample(
             model=model, kernel=pmt.CustomKernel(block_gibbs), reference="fitted", quiet=True
         )

@@ -67,7 +67,7 @@ ALL = Block(
 )  # fmt: skip
 
 # name: (factory, block that it moves, step size)
-KERNELS = {
+ROWS = {
     "gibbs": (Gibbs, BOUNDED, 1.0),
     "langevin": (DiscreteLangevin, BINARIES, 0.6),
     "langevin, bold": (DiscreteLangevin, BINARIES, 5.0),
@@ -82,7 +82,7 @@ class Moves:
     """A state under a kernel at one beta."""
 
     def __init__(self, name, beta, seed, transition=None):
-        factory, self.block, step = KERNELS[name]
+        factory, self.block, step = ROWS[name]
         self.kernel, self.beta = factory(), beta
         self.transition = transition or self.kernel.transition
         self.rng = np.random.default_rng(seed)
@@ -128,7 +128,7 @@ def law_pvalue(name, beta, seed, n=6000, times=2, transition=None):
 
 
 @pytest.mark.parametrize("beta", BETAS)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", ROWS)
 def test_exact_draws_keep_their_law(name, beta):
     # p > 1e-4: false alarm 1e-4 a case, seed fixed
     p, moved = law_pvalue(name, beta, seed=1)
@@ -196,7 +196,7 @@ def test_planted_bugs_change_the_law(name, transition):
     assert p < 1e-8
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", ROWS)
 def test_values_and_gradients_are_those_of_the_state(name):
     moves = Moves(name, 0.4, seed=3)
     moves.start([1.0, 0.0, 1.0, 2.0, 3.0])

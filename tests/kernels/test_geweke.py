@@ -21,17 +21,9 @@ from numba import types
 from support.gaussian_path import BETAS, PLANTED, SKEWED, ToyPath, ToyReference, batch_z
 
 from pymc_tempering import HMC, NUTS
-from pymc_tempering.chain.loop import (
-    CHAIN,
-    LADDER_MOVES,
-    N_DRAWS,
-    RECORD,
-    REF_USED,
-    RUNG,
-    RUNGS,
-    run,
-)
+from pymc_tempering.chain.loop import LADDER_MOVES, run
 from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.record import CHAIN, N_DRAWS, RECORD, REF_USED, RUNG, RUNGS
 from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels.compound import on_all

@@ -15,17 +15,9 @@ from scipy import stats
 from support.gaussian_path import BETAS, SKEWED, ToyPath, ToyReference, batch_z
 
 from pymc_tempering import HMC, Gibbs, RandomWalkMetropolis, Slice
-from pymc_tempering.chain.loop import (
-    CHAIN,
-    LADDER_MOVES,
-    N_DRAWS,
-    RECORD,
-    REF_USED,
-    RUNG,
-    RUNGS,
-    run,
-)
+from pymc_tempering.chain.loop import LADDER_MOVES, run
 from pymc_tempering.chain.plan import Plan
+from pymc_tempering.chain.record import CHAIN, N_DRAWS, RECORD, REF_USED, RUNG, RUNGS
 from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import Block, Compound

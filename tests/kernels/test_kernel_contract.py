@@ -29,7 +29,7 @@ from pymc_tempering.kernels import (
 from pymc_tempering.model.compiled import new_point
 
 # name: (factory, step size in units of the rung's own standard deviations)
-KERNELS = {
+ROWS = {
     "hmc": (HMC, 0.8),
     "hmc, one step": (lambda: HMC(path_length=1e-9), 1.2),
     "hmc, long": (lambda: HMC(path_length=4.0, max_steps=64), 1.3),
@@ -42,7 +42,7 @@ KERNELS = {
 }
 BETAS = (0.02, 0.12, 0.45, 1.0)  # those of toys.BETAS, which a planted bug looks up
 
-every_kernel = pytest.mark.parametrize("name", KERNELS)
+every_kernel = pytest.mark.parametrize("name", ROWS)
 every_beta = pytest.mark.parametrize("beta", BETAS)
 
 
@@ -87,7 +87,7 @@ def moved(kernel, step, beta, seed, n=1500, times=4):
 @every_kernel
 def test_exact_draws_keep_their_law(name, beta):
     # p > 1e-4 in four KS tests: false alarm 4e-4 a case, seed fixed
-    factory, step = KERNELS[name]
+    factory, step = ROWS[name]
     before, after = moved(factory(), step, beta, seed=1)
     assert law_pvalues(before, beta).min() > 1e-4
     assert law_pvalues(after, beta).min() > 1e-4
@@ -103,7 +103,7 @@ def test_planted_bugs_change_the_law(bug):
 @every_kernel
 def test_a_long_run_has_the_exact_moments(name):
     # |z| < 4 of four moments: false alarm 3e-4, seed fixed
-    factory, step = KERNELS[name]
+    factory, step = ROWS[name]
     moves = Moves(factory(), step, 0.45, seed=2)
     moves.start(MEAN + 8.0)  # far out in the tail, to be forgotten
     draws = np.array([moves() for _ in range(8000)])[500:]
@@ -115,7 +115,7 @@ def test_a_long_run_has_the_exact_moments(name):
 
 @every_kernel
 def test_values_and_gradients_are_those_of_the_state(name):
-    factory, step = KERNELS[name]
+    factory, step = ROWS[name]
     moves = Moves(factory(), 1.4 * step, 0.45, seed=3)  # rejections too
     moves.start(MEAN)
     fresh = new_point(2)
@@ -150,7 +150,7 @@ def test_a_stale_value_is_noticed():
 @every_kernel
 def test_where_the_density_fails_is_never_entered_and_counts_as_divergence(name, density):
     # KS against the Gaussian cut off at the wall, thinned by 5: false alarm 1e-4, seed fixed
-    factory, step = KERNELS[name]
+    factory, step = ROWS[name]
     beta = 0.12
     mean, sd = law(beta)
     moves = Moves(factory(), step, beta, seed=4, density=density)
@@ -178,7 +178,7 @@ def test_where_the_density_fails_is_never_entered_and_counts_as_divergence(name,
 @every_kernel
 def test_a_block_moves_alone_and_keeps_its_law(name):
     # The toy's coordinates are independent; KS at p > 1e-4, seed fixed
-    factory, step = KERNELS[name]
+    factory, step = ROWS[name]
     beta = 0.45
     mean, sd = law(beta)
     moves = Moves(factory(), step, beta, seed=7)
@@ -200,7 +200,7 @@ def test_a_block_moves_alone_and_keeps_its_law(name):
 
 @every_kernel
 def test_the_generator_alone_decides(name):
-    factory, step = KERNELS[name]
+    factory, step = ROWS[name]
     runs = []
     for seed in (5, 5, 6):
         moves = Moves(factory(), step, 0.45, seed)
@@ -218,9 +218,12 @@ def test_a_target_acceptance_outside_of_0_and_1_is_refused(target):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{"path_length": 0}, {"path_length": -1.0}, {"path_length": "long"}, {"max_steps": 0}],
-)
-def test_hmc_refuses_trajectories_without_length(arguments):
-    with pytest.raises(ValueError, match="path_length"):
-        HMC(**arguments)
+    ("argument", "value"),
+    [
+        ("path_length", 0), ("path_length", -1.0), ("path_length", "long"), ("max_steps", 0),
+        ("max_steps", 2.5),
+    ],
+)  # fmt: skip
+def test_hmc_refuses_trajectories_without_length(argument, value):
+    with pytest.raises(ValueError, match=f"{argument} must be .* not {value!r}"):
+        HMC(**{argument: value})

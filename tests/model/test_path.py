@@ -8,16 +8,17 @@ import pytest
 from pymc.distributions import transforms
 from scipy import stats
 from scipy.special import expit, gammaln, logsumexp
-from support.small_models import X, covariance, downstream, mean_only, zoo
+from support.small_models import X, all_transforms, covariance, downstream, mean_only
 
 from pymc_tempering import ModelError, TemperingWarning
 from pymc_tempering.model.compiled import new_point
-from pymc_tempering.model.path import Layout, compile_path
-from pymc_tempering.references.prior import compile_prior, evaluate
+from pymc_tempering.model.layout import Layout
+from pymc_tempering.model.path import compile_path
+from pymc_tempering.references.prior import compile_prior, evaluate_draws
 from pymc_tempering.references.prior_checks import check_reference
 
-MODELS = {"zoo": zoo, "covariance": covariance, "downstream": downstream}
-LOG_ORDERINGS = {"zoo": gammaln(4.0), "covariance": 0.0, "downstream": 0.0}
+MODELS = {"all transforms": all_transforms, "covariance": covariance, "downstream": downstream}
+LOG_ORDERINGS = {"all transforms": gammaln(4.0), "covariance": 0.0, "downstream": 0.0}
 
 every_model = pytest.mark.parametrize("name", MODELS)
 
@@ -87,7 +88,7 @@ def test_ravel_and_unravel_are_inverse_and_labels_name_elements(name):
 
 
 def test_labels_say_which_element_of_a_matrix_it_is():
-    layout = Layout(("a", "b"), ((), (2, 3)))
+    layout = Layout(("a", "b"), ((), (2, 3)), ("float64", "float64"))
     assert layout.label(0) == "a"
     assert layout.label(6) == "b[1, 2]"
 
@@ -104,8 +105,8 @@ def constrained(name, n=1500):
 
 def test_reference_draws_have_the_law_of_the_prior():
     # KS p > 1e-4 in some 16 tests: false alarm 2e-3, seed fixed
-    model = compiled("zoo")[0]
-    ours = constrained("zoo")
+    model = compiled("all transforms")[0]
+    ours = constrained("all transforms")
     theirs = pm.draw(model.free_RVs, 1500, random_seed=2, mode="FAST_COMPILE")
     for rv, expected in zip(model.free_RVs, theirs, strict=True):
         variable = rv.name
@@ -138,7 +139,7 @@ def overlap(name, n=4000):
     draws = drawn(name)
     fit = draws[: n // 2]
     q = stats.multivariate_normal(fit.mean(axis=0), 0.5 * np.cov(fit, rowvar=False))
-    log_reference, _ = evaluate(path, draws[n // 2 :])
+    log_reference, _ = evaluate_draws(path, draws[n // 2 :])
     weights = np.exp(q.logpdf(draws[n // 2 :]) - log_reference)
     return weights.mean(), weights.std() / np.sqrt(len(weights))
 
@@ -162,7 +163,7 @@ def test_a_variable_downstream_of_an_observed_one_gets_the_observed_value():
     assert abs(b.var() - 1.0) * np.sqrt(len(b) / 2) < 4.0
     exact = stats.norm.logpdf(2.0, 0.0, np.hypot(1.0, 0.5))
     exact += stats.norm.logpdf(1.2, 2.0, np.hypot(0.7, 0.4))
-    weights = np.exp(evaluate(path, draws)[1])
+    weights = np.exp(evaluate_draws(path, draws)[1])
     error = weights.std() / weights.mean() / np.sqrt(len(weights))
     assert abs(np.log(weights.mean()) - exact) < 4.0 * error
 
@@ -174,14 +175,14 @@ def test_an_ordered_iid_prior_has_the_evidence_of_all_orderings():
         pm.Normal("y", x.sum(), 0.5, observed=1.0)
     prior = compile_prior(compile_path(model))
     draws = prior.draw(4000, prior.spawn(np.random.default_rng(3)))
-    _, log_ratio = evaluate(prior.path, draws)
+    _, log_ratio = evaluate_draws(prior.path, draws)
     exact = stats.norm.logpdf(1.0, 0.0, np.sqrt(3.25))
     weights = np.exp(log_ratio - exact)
     assert abs(weights.mean() - 1.0) < 4.0 * weights.std() / np.sqrt(4000)
     # By importance sampling from elsewhere, where a missing log k! is off by 1.79
     q = stats.multivariate_normal([-0.5, 0.0, 0.0], np.diag([1.0, 0.7, 0.7]))
     points = q.rvs(4000, random_state=4)
-    terms = np.array(evaluate(prior.path, points)).sum(axis=0) - q.logpdf(points)
+    terms = np.array(evaluate_draws(prior.path, points)).sum(axis=0) - q.logpdf(points)
     value = logsumexp(terms) - np.log(4000)
     weights = np.exp(terms - terms.max())
     error = weights.std() / weights.mean() / np.sqrt(4000)
@@ -208,25 +209,27 @@ def test_an_ordered_prior_that_is_not_iid_is_refused(prior):
 
 
 def test_circular_coordinates_are_told_and_wrapped():
-    _, path, _ = compiled("zoo")
+    _, path, _ = compiled("all transforms")
     assert [path.layout.label(i) for i in path.circular] == ["angle_circular__"]
-    angle = drawn("zoo")[:, path.circular[0]]
+    angle = drawn("all transforms")[:, path.circular[0]]
     assert np.abs(angle).max() <= np.pi
 
 
 def test_an_initval_never_matters():
-    _, path, prior = compiled("zoo")
+    _, path, prior = compiled("all transforms")
     other = compile_prior(
-        compile_path(zoo(half=55.0, cuts=[100.0, 200.0, 300.0], matrix=np.full((2, 2), 1e6)))
+        compile_path(
+            all_transforms(half=55.0, cuts=[100.0, 200.0, 300.0], matrix=np.full((2, 2), 1e6))
+        )
     )
     draws = other.draw(50, other.spawn(np.random.default_rng(1)))
     np.testing.assert_array_equal(draws, prior.draw(50, prior.spawn(np.random.default_rng(1))))
-    np.testing.assert_array_equal(evaluate(other.path, draws), evaluate(path, draws))
+    np.testing.assert_array_equal(evaluate_draws(other.path, draws), evaluate_draws(path, draws))
 
 
 def test_the_data_are_those_of_when_the_path_was_compiled():
-    model, path, _ = compiled("zoo")
-    x = drawn("zoo")[0]
+    model, path, _ = compiled("all transforms")
+    x = drawn("all transforms")[0]
     before = value_and_gradients(path, x)[0].copy()
     with model:
         pm.set_data({"x": X + 1.0})

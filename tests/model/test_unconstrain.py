@@ -6,13 +6,14 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from support import small_models as zoo
-from support.exact_posteriors import tree
+from support.exact_posteriors import posterior_tree
 from support.integration_points import Density
+from support.small_models import all_transforms, covariance
 
 from pymc_tempering.exceptions import DataMismatchError, TemperingError
-from pymc_tempering.model.layout import Layout, unconstrained_shapes
+from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.path import Path
+from pymc_tempering.model.terms import find_terms
 from pymc_tempering.model.unconstrain import unconstrained_draws
 from pymc_tempering.references.prior import compile_prior
 
@@ -28,27 +29,28 @@ def dependent():
     return model
 
 
-def layout_of(model):
-    names = tuple(value.name for value in model.value_vars)
-    return Layout(names, tuple(unconstrained_shapes(model)))
-
-
-MODELS = {"zoo": zoo.zoo, "covariance": zoo.covariance, "dependent": dependent}
+MODELS = {
+    "all transforms": all_transforms,
+    "covariance": covariance,
+    "dependent": dependent,
+}
 
 
 @pytest.fixture(scope="module", params=MODELS)
 def draws(request):
     """A model, its layout, unconstrained draws (2, 30, d), and the constrained ones as a tree."""
     model = MODELS[request.param]()
-    layout = layout_of(model)
-    reference = compile_prior(Path(model, layout, None, np.array([], int)))  # no density is needed
+    layout = model_layout(model)
+    reference = compile_prior(
+        Path(model, layout, None, np.array([], int), find_terms(model), False)
+    )  # no density is needed
     x = reference.draw(60, reference.spawn(np.random.default_rng(1)))
     constrained = Density(model)(x)[2]
     return (
         model,
         layout,
         x.reshape(2, 30, -1),
-        tree(**{k: v.reshape(2, 30, *v.shape[1:]) for k, v in constrained.items()}),
+        posterior_tree(**{k: v.reshape(2, 30, *v.shape[1:]) for k, v in constrained.items()}),
     )
 
 
@@ -66,10 +68,12 @@ def test_the_order_of_dimensions_does_not_matter(draws):
     model, layout, _, idata = draws
     names = [rv.name for rv in model.free_RVs]
     posterior = idata["posterior"].to_dataset()
-    turned = xr.Dataset({
-        name: posterior[name].transpose(..., "draw", "chain", *posterior[name].dims[2:])
-        for name in names
-    })  # fmt: skip
+    turned = xr.Dataset(
+        {
+            name: posterior[name].transpose(..., "draw", "chain", *posterior[name].dims[2:])
+            for name in names
+        }
+    )
     other = xr.DataTree.from_dict({"posterior": turned})
     np.testing.assert_array_equal(
         unconstrained_draws(other, model, layout),
@@ -84,8 +88,8 @@ def small():
         pm.Normal("mean", 0.0, 1.0, shape=2)
         pm.Normal("y", model["mean"].sum(), model["scale"], observed=[1.0, 2.0])
     rng = np.random.default_rng(1)
-    idata = tree(scale=rng.gamma(2.0, size=(2, 5)), mean=rng.normal(size=(2, 5, 2)))
-    return model, layout_of(model), idata
+    idata = posterior_tree(scale=rng.gamma(2.0, size=(2, 5)), mean=rng.normal(size=(2, 5, 2)))
+    return model, model_layout(model), idata
 
 
 @pytest.mark.parametrize("group", ["unconstrained_posterior", "posterior"])
@@ -94,22 +98,25 @@ def test_saved_values_are_read_where_there_are_any(small, group):
     saved = np.random.default_rng(2).normal(size=(2, 5))
     known = idata["posterior"].to_dataset().drop_vars("scale")
     extra = xr.Dataset({"scale_log__": (("chain", "draw"), saved)})
-    groups = {"posterior": known.merge(extra)} if group == "posterior" else {
-        "posterior": known, group: extra}  # fmt: skip
+    groups = (
+        {"posterior": known.merge(extra)}
+        if group == "posterior"
+        else {"posterior": known, group: extra}
+    )
     found = unconstrained_draws(xr.DataTree.from_dict(groups), model, layout)
     np.testing.assert_array_equal(found[..., 0], saved)
 
 
 def test_a_missing_variable_is_named(small):
     model, layout, idata = small
-    other = tree(mean=idata["posterior"]["mean"].values, sigma=np.ones((2, 5)))
+    other = posterior_tree(mean=idata["posterior"]["mean"].values, sigma=np.ones((2, 5)))
     with pytest.raises(DataMismatchError, match=r"lacks \['scale'\].*\['mean', 'sigma'\]"):
         unconstrained_draws(other, model, layout)
 
 
 def test_another_shape_is_named(small):
     model, layout, idata = small
-    other = tree(scale=idata["posterior"]["scale"].values, mean=np.zeros((2, 5, 3)))
+    other = posterior_tree(scale=idata["posterior"]["scale"].values, mean=np.zeros((2, 5, 3)))
     with pytest.raises(
         DataMismatchError, match=r"'mean' has the shape \(3,\).*\(2,\) in the model"
     ):

@@ -133,10 +133,13 @@ def forest(run):
 def estimates():
     """A cross-check with every kind of row: bounds, no error, no value, a disagreement."""
     rows = [
-        ("rts", -5.0, 0.05, RUN, ""), ("riemann", -4.8, 0.06, RUN, "above"),
-        ("bridge", -5.43, 0.004, POSTERIOR, ""), ("importance", -5.2, np.inf, POSTERIOR, ""),
-        ("ais", -5.05, 0.03, OWN, "below"), ("smc", -np.inf, np.inf, OWN, ""),
-    ]  # fmt: skip
+        ("rts", -5.0, 0.05, RUN, ""),
+        ("riemann", -4.8, 0.06, RUN, "above"),
+        ("bridge", -5.43, 0.004, POSTERIOR, ""),
+        ("importance", -5.2, np.inf, POSTERIOR, ""),
+        ("ais", -5.05, 0.03, OWN, "below"),
+        ("smc", -np.inf, np.inf, OWN, ""),
+    ]
     entries = [
         Entry(name, Evidence(z, e, name, "ok", bias_direction=side), draws)
         for name, z, e, draws, side in rows
@@ -186,8 +189,12 @@ def test_forest_reads_a_datatree_and_takes_estimates(run):
     assert pmt.plot_evidence(idata, ax=ax) is ax
     same = pmt.plot_evidence({"rts": pmt.log_marginal_likelihood(run)}, figsize=(4, 2))
     value = pmt.log_marginal_likelihood(run).log_z
-    assert {line.get_xdata()[0] for a in (ax, same) for line in a.lines if line.get_marker() == "o"
-            and len(line.get_xdata())} == {value}  # fmt: skip
+    assert {
+        line.get_xdata()[0]
+        for a in (ax, same)
+        for line in a.lines
+        if line.get_marker() == "o" and len(line.get_xdata())
+    } == {value}
     with pytest.raises(ValueError, match="at least one"):
         pmt.plot_evidence({})
 

@@ -1,4 +1,4 @@
-"""Exact one-way imports, no circles, one name for one thing, short files that say their purpose."""
+"""Exact one-way imports, no circles, one name for one thing, short files and short functions."""
 
 import ast
 import re
@@ -47,6 +47,34 @@ NOT_ARRAYS = {"pymc", "pytensor", "numba"}
 
 SAME_NAME = {"__init__"}
 """File names that several folders may have."""
+
+SAME_FUNCTION = {
+    "gaussian": "a public test system, and the normalizer of the distribution of that name",
+    "forward": "a public estimator of a run, and AIS from the reference to the posterior",
+    "backward": "a public estimator of a run, and AIS from the posterior to the reference",
+    # To be renamed:
+    "anneal": "the pass of the warm-up, and a run of annealed particles",
+    "bracket": "the public bracket of a run, and that of two bounds of a sandwich",
+    "check_temperatures": "a grid of temperatures, and those of a normalizer",
+    "describe": "a cross-check in words, and the normalizer of a term in words",
+    "estimate": "by name of an estimator, and log Z of the rounds of a run",
+    "integrate": "over beta by a rule, of a run and of functions; and over panels of the line",
+    "make_schedule": "a path of annealed particles, and the temperatures of a fit",
+    "move": "of particles over one step of the path, and of those of a normalizer",
+    "refine": "the public refinement of a fit, and that of a solution of the MBAR equations",
+    "rung_weights": "q(beta_k | x) in compiled code, and sums of it by rung",
+    "sweep": "one transition of annealed particles, and one iteration of the chain",
+    "to_datatree": "the public conversion of a fit, and a synthetic run as a DataTree",
+}
+"""Functions that several folders have under one name, and what they are."""
+
+MAX_BODY = 60
+"""Lines of a function, its docstring left out."""
+
+LONG_FUNCTIONS = {
+    "annealed/raise_.py raise_": 63,
+}
+"""Functions that may be longer, and the most lines that each may have."""
 
 
 def dotted(path, root=ROOT):
@@ -125,6 +153,23 @@ def classes_in(source):
             yield node.name
 
 
+def functions_in(source):
+    """Public functions at the top level of a file."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def long_functions(source, most=MAX_BODY):
+    """``(name, lines)`` of the functions of a file whose bodies, less docstrings, are too long."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            body = node.body[ast.get_docstring(node) is not None :]
+            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            if lines > most:
+                yield node.name, lines
+
+
 def summary_faults(source):
     """Sentences that say what is wrong with the docstring a file opens with."""
     docstring = ast.get_docstring(ast.parse(source))
@@ -192,6 +237,26 @@ def test_no_two_files_and_no_two_classes_share_a_name():
     assert not twice
 
 
+def test_no_two_folders_have_a_public_function_of_the_same_name():
+    places = defaultdict(set)
+    for module, path in MODULES.items():
+        for name in functions_in(path.read_text(encoding="utf-8")):
+            places[name].add(row_of(module))
+    twice = {name: sorted(rows) for name, rows in places.items() if len(rows) > 1}
+    assert not {name: rows for name, rows in twice.items() if name not in SAME_FUNCTION}
+    assert SAME_FUNCTION.keys() <= twice.keys()  # no exception that nobody needs
+
+
+def test_no_function_is_long():
+    found = {
+        f"{path.relative_to(ROOT)} {name}": lines
+        for path in FILES
+        for name, lines in long_functions(path.read_text(encoding="utf-8"))
+    }
+    assert not {name: n for name, n in found.items() if n > LONG_FUNCTIONS.get(name, MAX_BODY)}
+    assert LONG_FUNCTIONS.keys() <= found.keys()  # no exception that nobody needs
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_file_is_short_and_says_its_purpose(path):
     source = path.read_text(encoding="utf-8")
@@ -252,3 +317,14 @@ def test_a_planted_circle_is_found():
 @pytest.mark.parametrize("source", ["import numpy", '"""No period"""', '"""One. Two."""'])
 def test_a_planted_bad_docstring_is_found(source):
     assert list(summary_faults(source))
+
+
+def test_a_planted_long_function_is_found():
+    lines = "\n".join(["    x = 1"] * 3)
+    assert list(long_functions(f"def f():\n{lines}", most=2)) == [("f", 3)]
+    assert not list(long_functions(f'def f():\n    """Text.\n\n    Text."""\n{lines}', most=3))
+
+
+def test_private_functions_and_methods_may_share_a_name():
+    source = "def one(): pass\ndef _two(): pass\nclass A:\n    def three(self): pass"
+    assert list(functions_in(source)) == ["one"]

@@ -12,9 +12,10 @@ import pymc_tempering as pmt
 from pymc_tempering import testsystems
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.fitted import Fitted, fit_mixture
+from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture, evaluate
-from pymc_tempering.references.prior import evaluate as evaluate_all
+from pymc_tempering.references.mixture_fit import fit_mixture
+from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.references.scales import FullScales
 from pymc_tempering.sampling.side_runs import SideRun
 
@@ -53,14 +54,14 @@ def sample(model, **kwargs):
 def test_density_and_gradient_agree_with_an_independent_formula(fitted):
     rng = np.random.default_rng(0)
     xs = 3 * rng.standard_normal((50, 2))
-    log_prior, log_likelihood = evaluate_all(fitted.path, xs)
+    log_prior, log_likelihood = evaluate_draws(fitted.path, xs)
     covariances = TWO.scales.cholesky @ TWO.scales.cholesky.transpose(0, 2, 1)
     terms = [
         np.log(0.9 * w) + stats.multivariate_t.logpdf(xs, mean, cov, df=5)
         for w, mean, cov in zip(TWO.weights, TWO.means, covariances, strict=True)
     ]
     expected = logsumexp([*terms, np.log(0.1) + log_prior], axis=0)
-    log_reference, log_ratio = evaluate_all(fitted.path, xs, fitted.mixture)
+    log_reference, log_ratio = evaluate_draws(fitted.path, xs, fitted.mixture)
     np.testing.assert_allclose(log_reference, expected, rtol=1e-12)
     np.testing.assert_allclose(log_ratio, log_prior + log_likelihood - expected, atol=1e-10)
 
@@ -69,7 +70,7 @@ def test_density_and_gradient_agree_with_an_independent_formula(fitted):
         point.x[:] = x
         evaluate(fitted.path.density, point)
         for i, h in enumerate(np.eye(2) * 1e-5):
-            low, high = evaluate_all(fitted.path, np.array([x - h, x + h]), fitted.mixture)[0:2]
+            low, high = evaluate_draws(fitted.path, np.array([x - h, x + h]), fitted.mixture)[0:2]
             assert (low[1] - low[0]) / 2e-5 == pytest.approx(point.grads[0, i], rel=1e-5, abs=1e-7)
             assert (high[1] - high[0]) / 2e-5 == pytest.approx(
                 point.grads[1, i], rel=1e-4, abs=1e-6
@@ -79,8 +80,8 @@ def test_density_and_gradient_agree_with_an_independent_formula(fitted):
 def test_reference_is_normalized_and_its_draws_have_its_density(fitted):
     """E_ref[p / ref] = 1 for normalized p: |z| < 4, and not for a density off by 10 %."""
     draws = fitted.draw(20_000, fitted.spawn(np.random.default_rng(1)))
-    log_reference = evaluate_all(fitted.path, draws, fitted.mixture)[0]
-    log_prior = evaluate_all(fitted.path, draws)[0]
+    log_reference = evaluate_draws(fitted.path, draws, fitted.mixture)[0]
+    log_prior = evaluate_draws(fitted.path, draws)[0]
     inside = stats.multivariate_normal.logpdf(draws, [0.5, -1.5], [[1.5, 0.4], [0.4, 1.0]])
 
     def z(log_density, log_reference):

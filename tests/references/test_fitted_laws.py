@@ -13,7 +13,7 @@ from pymc_tempering.kernels import on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.references.prior import evaluate
+from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.references.scales import FullScales, LowRankScales
 from pymc_tempering.sampling.side_runs import run_beside
 from pymc_tempering.warmup.warm_up import warm_up
@@ -49,7 +49,7 @@ def exact(name):
     """log Z at each rung, mean and variance of log_ratio there, and mean of x, by quadrature."""
     axis = np.linspace(-60.0, 60.0, 1201)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    log_reference, log_ratio = evaluate(prior().path, grid, MIXTURES[name].pack())
+    log_reference, log_ratio = evaluate_draws(prior().path, grid, MIXTURES[name].pack())
     step = 2 * np.log(axis[1] - axis[0])
     log_zs, means, variances = [], [], []
     for beta in BETAS:
@@ -75,9 +75,12 @@ class FirstOnly(Fitted):
 
     def draw(self, n, rngs):
         one = Mixture(
-            np.ones(1), self.components.means[:1], self.components.scales.first(1),
-            self.components.dofs[:1], self.components.prior_share,
-        )  # fmt: skip
+            np.ones(1),
+            self.components.means[:1],
+            self.components.scales.first(1),
+            self.components.dofs[:1],
+            self.components.prior_share,
+        )
         return Fitted(self.prior, one).draw(n, rngs)
 
 
@@ -109,8 +112,11 @@ def scores(name, kind=Fitted, seed=1):
     steps = cycles.tempering_steps[..., None]
     shares = ratio_z(cycles.visits, np.repeat(steps, BETAS.size, axis=2), 1 / BETAS.size)
     found = {
-        "log Z": curve, "log_ratio": np.append(at_rungs, visited), "draws": draws, "shares": shares
-    }  # fmt: skip
+        "log Z": curve,
+        "log_ratio": np.append(at_rungs, visited),
+        "draws": draws,
+        "shares": shares,
+    }
     return {part: float(np.abs(z).max()) for part, z in found.items()}
 
 

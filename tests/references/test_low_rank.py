@@ -8,10 +8,10 @@ from scipy.special import logsumexp
 from pymc_tempering import testsystems
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.fitted import Fitted, fit_mixture
+from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture, evaluate
-from pymc_tempering.references.mixture_fit import FULL_DIM
-from pymc_tempering.references.prior import evaluate as evaluate_all
+from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture
+from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.references.scales import FullScales, LowRankScales
 
 DIM, RANK = 6, 2
@@ -21,9 +21,11 @@ SCALES = LowRankScales(
     loadings=np.array([[[1.0]], [[0.4]]]) * _rng.normal(size=(2, DIM, RANK)),
 )
 DENSE = np.array(
-    [np.diag(sd**2) + loading @ loading.T
-     for sd, loading in zip(SCALES.sds, SCALES.loadings, strict=True)]
-)  # fmt: skip
+    [
+        np.diag(sd**2) + loading @ loading.T
+        for sd, loading in zip(SCALES.sds, SCALES.loadings, strict=True)
+    ]
+)
 MIXTURE = Mixture(
     weights=np.array([0.6, 0.4]),
     means=np.vstack([np.zeros(DIM), np.linspace(-2, 2, DIM)]),
@@ -37,9 +39,11 @@ def density(mixture, dense, xs):
     """Weighted t components by SciPy, shape (J, n)."""
     parts = zip(mixture.weights, mixture.means, dense, mixture.dofs, strict=True)
     return np.array(
-        [np.log(w) + stats.multivariate_t.logpdf(xs, mean, matrix, df=dof)
-         for w, mean, matrix, dof in parts]
-    )  # fmt: skip
+        [
+            np.log(w) + stats.multivariate_t.logpdf(xs, mean, matrix, df=dof)
+            for w, mean, matrix, dof in parts
+        ]
+    )
 
 
 def z_of_mean(values, expected):
@@ -86,11 +90,11 @@ def test_hull_has_the_moments_of_the_whole(scales):
 
 def test_density_and_gradient_agree_with_an_independent_formula(fitted):
     xs = 2 * np.random.default_rng(2).standard_normal((40, DIM))
-    log_prior, log_likelihood = evaluate_all(fitted.path, xs)
+    log_prior, log_likelihood = evaluate_draws(fitted.path, xs)
     terms = density(MIXTURE, DENSE, xs)
     np.testing.assert_allclose(MIXTURE.log_t(xs), terms.T, rtol=1e-12)
     expected = logsumexp([*(np.log(0.9) + terms), np.log(0.1) + log_prior], axis=0)
-    log_reference, log_ratio = evaluate_all(fitted.path, xs, fitted.mixture)
+    log_reference, log_ratio = evaluate_draws(fitted.path, xs, fitted.mixture)
     np.testing.assert_allclose(log_reference, expected, rtol=1e-12)
     np.testing.assert_allclose(log_ratio, log_prior + log_likelihood - expected, atol=1e-10)
     point = new_point(DIM, fitted.mixture)
@@ -98,15 +102,15 @@ def test_density_and_gradient_agree_with_an_independent_formula(fitted):
         point.x[:] = x
         evaluate(fitted.path.density, point)
         steps = np.eye(DIM) * 1e-5
-        up = np.array(evaluate_all(fitted.path, x + steps, fitted.mixture))
-        down = np.array(evaluate_all(fitted.path, x - steps, fitted.mixture))
+        up = np.array(evaluate_draws(fitted.path, x + steps, fitted.mixture))
+        down = np.array(evaluate_draws(fitted.path, x - steps, fitted.mixture))
         np.testing.assert_allclose(point.grads, (up - down) / 2e-5, rtol=1e-4, atol=1e-6)
 
 
 def test_reference_is_normalized_and_its_draws_have_its_density(fitted):
     """E_ref[p / ref] = 1: |z| < 4; a shifted density and draws without their factors are seen."""
     draws = fitted.draw(20_000, fitted.spawn(np.random.default_rng(3)))
-    log_reference = evaluate_all(fitted.path, draws, fitted.mixture)[0]
+    log_reference = evaluate_draws(fitted.path, draws, fitted.mixture)[0]
     inside = stats.multivariate_t.logpdf(draws, np.full(DIM, 0.1), 0.6 * DENSE[0], df=6)
     ratio = np.exp(inside - log_reference)
     assert abs(z_of_mean(ratio, 1.0)) < 4

@@ -13,14 +13,14 @@ import numpy as np
 import pymc as pm
 import pytest
 from scipy import stats
-from support.compiled_systems import SIMPLE, system
-from support.small_models import mean_only, zoo
+from support.compiled_systems import SYSTEMS, system
+from support.small_models import all_transforms, mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.chain import chains, stuck
 from pymc_tempering.sampling import step_method
 
-every_system = pytest.mark.parametrize("name", SIMPLE)
+every_system = pytest.mark.parametrize("name", SYSTEMS)
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 
 
@@ -117,9 +117,9 @@ def test_modes_have_their_weights():
 
 
 @cache
-def zoo_runs():
-    model = zoo()
-    started = zoo(cuts=[-0.5, 0.5, 1.5])  # NUTS needs an ordered point to start from
+def transform_runs():
+    model = all_transforms()
+    started = all_transforms(cuts=[-0.5, 0.5, 1.5])  # NUTS needs an ordered point to start from
     nuts = pm.sample(800, tune=800, model=started, chains=2, cores=1, random_seed=3,
                      nuts_sampler="nutpie", **QUIET)  # fmt: skip
     return nuts, by_sample(model, 2000, 4), by_step(model, 400, 5)
@@ -127,7 +127,7 @@ def zoo_runs():
 
 def test_draws_of_both_doors_agree_with_nuts():
     # |z| < 5 in some 60 differences of means and squares: false alarm 4e-5, seeds fixed
-    nuts, *ours = zoo_runs()
+    nuts, *ours = transform_runs()
     for idata in ours:
         for name in [v for v in nuts.posterior.data_vars if v != "angle"]:
             for power in (1, 2):
@@ -142,7 +142,7 @@ def test_draws_of_both_doors_agree_with_nuts():
 
 @pytest.mark.parametrize("index", [1, 2], ids=["sample", "step"])
 def test_dims_coords_data_and_deterministics_arrive(index):
-    idata = zoo_runs()[index]
+    idata = transform_runs()[index]
     posterior = idata.posterior
     assert posterior["mu"].dims == ("chain", "draw", "obs")
     assert posterior["shares"].coords["kind"].values.tolist() == ["a", "b", "c"]
@@ -236,7 +236,7 @@ def test_nothing_is_printed_when_quiet(capfd):
 
 
 def test_what_is_kept_is_what_was_asked():
-    idata = by_sample(zoo(), 20, 71, keep=None, var_names=["half", "mu"])
+    idata = by_sample(all_transforms(), 20, 71, keep=None, var_names=["half", "mu"])
     assert set(idata.posterior.data_vars) == {"half", "mu"}
     assert "tempering_trace" not in idata.children
     assert "rb_weight" in idata.sample_stats

@@ -3,7 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
-from support.model_kinds import BREADTH
+from support.model_kinds import MODEL_KINDS
 
 import pymc_tempering as pmt
 
@@ -32,11 +32,11 @@ def check(idata, log_z, means):
 
 
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
-@pytest.mark.parametrize("name", BREADTH)
+@pytest.mark.parametrize("name", MODEL_KINDS)
 def test_models_of_many_kinds(name):
     # |z| < 4.5 for log Z and |z| < 6 (a t of 15 or more) for up to 6 means, at two front doors:
     # false alarm 3e-4 a model, seeds fixed
-    model, log_z, means = BREADTH[name]()
+    model, log_z, means = MODEL_KINDS[name]()
     idata = pmt.sample(1000, model=model, random_seed=1, quiet=True)
     assert check(idata, log_z, means).mcse < 0.1
     assert idata["tempering"].attrs["kernel"] == KERNELS.get(name, "hmc")

@@ -112,5 +112,5 @@ def test_a_discrete_variable_without_draws_is_refused():
 
 def test_kernels_that_know_the_model_prior_only_are_refused():
     model, tempered, _ = by_potential()
-    with pytest.raises(pmt.ModelError, match="'Metropolis' knows prior times tempered likelihood"):
+    with pytest.raises(pmt.ModelError, match="'Metropolis' only knows prior times tempered"):
         pmt.sample(model=model, tempered=tempered, kernel=pm.Metropolis, quiet=True)

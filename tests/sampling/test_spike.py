@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence.front import estimate
+from pymc_tempering.evidence.front import estimate_quietly
 
 SPIKE_SCALE = 0.05
 N_RUNS = 8
@@ -24,7 +24,7 @@ def runs():
         idata = pmt.sample(
             400, model=spike.model, random_seed=100 + seed, quiet=True, cores=1, reference="prior"
         )
-        evidence = estimate(idata)
+        evidence = estimate_quietly(idata)
         distance = ((idata.posterior["x"].values - spike.mode_centers[1]) ** 2).sum(axis=-1)
         share = (distance < (4 * SPIKE_SCALE) ** 2).mean()
         out.append((evidence, evidence.log_z - spike.log_evidence, share))

@@ -8,7 +8,7 @@ from scipy import stats
 
 import pymc_tempering as pmt
 from pymc_tempering import HMC, testsystems
-from pymc_tempering.chain.loop import N_STEPS
+from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.kernels import on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted
@@ -33,8 +33,8 @@ def chosen(prior, seed=1):
 
 
 def evaluations_a_draw(plan):
-    leg = fitting.run_beside(plan, np.random.default_rng(2), n_chains=4, n_draws=200, cores=1)
-    scalars = [run.record.scalars[: run.state.n_draws, N_STEPS].sum() for run in leg.runs]
+    side_run = fitting.run_beside(plan, np.random.default_rng(2), n_chains=4, n_draws=200, cores=1)
+    scalars = [run.record.scalars[: run.state.n_draws, N_STEPS].sum() for run in side_run.runs]
     return sum(scalars) / 800
 
 

@@ -84,8 +84,8 @@ def _factorial_draws(model, lam, data, state, inv_temp, draws, rng):
 def _lda_draws(model, lam, counts, gamma, inv_temp, draws, rng):
     """Draw beta and theta; z is summed out of log p - log q at its own optimum q(z)."""
     beta_a, out = lam[0].T, np.empty(draws)
-    log_beta_mean = log_mean(beta_a)
-    log_theta_mean = log_mean(gamma)
+    log_beta_mean = expected_log(beta_a)
+    log_theta_mean = expected_log(gamma)
     for i in range(draws):
         beta = np.array([rng.dirichlet(a) for a in beta_a])
         theta = np.array([rng.dirichlet(a) for a in gamma])
@@ -105,7 +105,7 @@ def _lda_draws(model, lam, counts, gamma, inv_temp, draws, rng):
     return out
 
 
-def log_mean(a):
+def expected_log(a):
     """E[log p] for p ~ Dirichlet(a), rows."""
     from scipy.special import digamma
 

@@ -12,7 +12,7 @@ from pymc_tempering.model.path import compile_path
 from support.compiled_systems import prior, system
 
 
-def tree(**variables):
+def posterior_tree(**variables):
     """A DataTree with a posterior alone, of arrays of shape (chain, draw, ...)."""
     data = {
         name: (("chain", "draw", *(f"{name}_{i}" for i in range(np.ndim(x) - 2))), x)

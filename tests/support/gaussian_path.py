@@ -8,9 +8,9 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
 
-from pymc_tempering.chain.loop import RUNG_STATS
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.state import start_chain
+from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, Kernel, on_all
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, NO_MIXTURE
@@ -18,7 +18,7 @@ from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, N
 # No symmetry in which a sign, an index or a factor could hide.
 MEAN, SD = np.array([1.0, -0.5]), np.array([2.0, 0.8])
 DATA, NOISE = np.array([-1.2, 0.9]), np.array([0.4, 0.7])
-EMPTY = np.array([], dtype=np.int64)
+NO_INDICES = np.array([], dtype=np.int64)
 
 
 @numba.njit(DENSITY_SIGNATURE)
@@ -74,12 +74,12 @@ def log_z(betas, wall=np.inf):
 class ToyPath:
     density: object = gaussian_density
     dim: int = 2
-    circular: np.ndarray = field(default_factory=lambda: EMPTY)
+    circular: np.ndarray = field(default_factory=lambda: NO_INDICES)
 
 
 @dataclass(frozen=True)
 class ToyReference:
-    """What `Prior` is to a PyMC model."""
+    """The reference of the path, with the methods of `Prior`."""
 
     path: ToyPath = ToyPath()
     name: str = "toy"
@@ -94,12 +94,20 @@ class ToyReference:
 
 BETAS = np.array([0.0, 0.02, 0.12, 0.45, 1.0])
 SKEWED = np.log(np.array([3.0, 1.0, 2.0, 1.5, 2.5]) / 10.0)
+"""Log weights of the rungs of `BETAS`, all different."""
 
 
 def make_plan(
-    move="gibbs", *, kernel=None, density=gaussian_density, log_weights=None, log_zs=None,
-    betas=BETAS, wall=np.inf, circular=EMPTY,
-):  # fmt: skip
+    move="gibbs",
+    *,
+    kernel=None,
+    density=gaussian_density,
+    log_weights=None,
+    log_zs=None,
+    betas=BETAS,
+    wall=np.inf,
+    circular=NO_INDICES,
+):
     """Plan on a ladder that is exact unless `log_zs` says otherwise."""
     log_weights = np.zeros(len(betas)) if log_weights is None else log_weights
     exact = log_z(betas, wall)
@@ -158,9 +166,14 @@ def _stale_values(density, point, beta, block, params, scratch, rng, info):
 def _planted(transition, target_accept=0.8):
     kernel = HMC(target_accept)
     return Kernel(
-        "bug", transition, kernel.n_scratch, kernel.pack, (_planted, (transition,)),
-        target_accept=0.8, uses_gradient=True,
-    )  # fmt: skip
+        "bug",
+        transition,
+        kernel.n_scratch,
+        kernel.pack,
+        (_planted, (transition,)),
+        target_accept=0.8,
+        uses_gradient=True,
+    )
 
 
 PLANTED = {
@@ -168,6 +181,7 @@ PLANTED = {
     "beta off by a rung": partial(_planted, _off_by_a_rung),
     "stale values": partial(_planted, _stale_values),
 }
+"""Kernels with a bug, by what the bug is."""
 
 
 # Statistics of correlated draws.
@@ -181,7 +195,7 @@ def batch_z(values, mean, n_batches=50):
 
 
 def thin(values, n_batches=50):
-    """Every m-th row, so that what is left is nearly independent: m from batch means."""
+    """Every m-th row, with m from batch means, so that the rows are nearly independent."""
     features = np.column_stack([values, (values - values.mean(axis=0)) ** 2])
     size = len(values) // n_batches
     batches = features[: size * n_batches].reshape(n_batches, size, -1).mean(axis=1)

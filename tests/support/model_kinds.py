@@ -32,7 +32,7 @@ def grid_posterior(log_prior, log_likelihood, *axes):
     return logsumexp(log_p), [(share * grid).sum() for grid in grids]
 
 
-def over(data, log_density):
+def sum_over(data, log_density):
     """Sum a log density over data, at all points of a grid."""
     return lambda *grids: sum(log_density(y, *grids) for y in data)
 
@@ -63,7 +63,7 @@ def censored():
         return stats.norm.logsf(1.5, mu) if y >= 1.5 else stats.norm.logpdf(y, mu)
 
     log_z, [mean] = grid_posterior(
-        lambda m: stats.norm.logpdf(m, 0, 2), over(Y, density), np.linspace(-12, 12, 4001)
+        lambda m: stats.norm.logpdf(m, 0, 2), sum_over(Y, density), np.linspace(-12, 12, 4001)
     )
     return model, log_z, {"mu": mean}
 
@@ -77,7 +77,7 @@ def truncated():
         return stats.norm.logpdf(y, mu) - stats.norm.logsf(0.0, mu)
 
     log_z, [mean] = grid_posterior(
-        lambda m: stats.norm.logpdf(m, 0, 2), over(Y, density), np.linspace(-14, 12, 4001)
+        lambda m: stats.norm.logpdf(m, 0, 2), sum_over(Y, density), np.linspace(-14, 12, 4001)
     )
     return model, log_z, {"mu": mean}
 
@@ -92,7 +92,9 @@ def marginal_mixture():
         return np.log((1 - w) * stats.norm.pdf(y, -1, 1) + w * stats.norm.pdf(y, 2, 0.7))
 
     log_z, [mean] = grid_posterior(
-        lambda w: stats.beta.logpdf(w, 2, 2), over(Y, density), np.linspace(1e-6, 1 - 1e-6, 8001)
+        lambda w: stats.beta.logpdf(w, 2, 2),
+        sum_over(Y, density),
+        np.linspace(1e-6, 1 - 1e-6, 8001),
     )
     return model, log_z, {"w": mean}
 
@@ -109,7 +111,7 @@ def zero_inflated_poisson():
 
     log_z, means = grid_posterior(
         lambda psi, rate: stats.beta.logpdf(psi, 2, 2) + stats.gamma.logpdf(rate, 3),
-        over(counts, density), np.linspace(1e-4, 1 - 1e-4, 801), np.linspace(1e-3, 20, 2001),
+        sum_over(counts, density), np.linspace(1e-4, 1 - 1e-4, 801), np.linspace(1e-3, 20, 2001),
     )  # fmt: skip
     return model, log_z, {"psi": means[0], "rate": means[1]}
 
@@ -244,7 +246,7 @@ def ordered():
         return np.where(a < b, inside, np.where(a == b, inside - np.log(2.0), -np.inf))
 
     axis = np.linspace(-9, 9, 1501)
-    log_z, means = grid_posterior(log_prior, over(Y, density), axis, axis)
+    log_z, means = grid_posterior(log_prior, sum_over(Y, density), axis, axis)
     return model, log_z, {"mu": means}
 
 
@@ -255,7 +257,7 @@ def circular():
     axis = np.linspace(-np.pi, np.pi, 4001)[:-1]
     log_z, _ = grid_posterior(
         lambda a: stats.vonmises.logpdf(a, 0.7, loc=0.4),
-        over([0.2, -0.4], lambda y, a: stats.norm.logpdf(y, np.cos(a), 0.5)), axis,
+        sum_over([0.2, -0.4], lambda y, a: stats.norm.logpdf(y, np.cos(a), 0.5)), axis,
     )  # fmt: skip
     return model, log_z, {}
 
@@ -295,7 +297,7 @@ def custom_likelihood():
         mu = pm.Normal("mu", 0.0, 2.0)
         pm.CustomDist("y", mu, logp=logp, observed=Y)
     log_z, [mean] = grid_posterior(
-        lambda m: stats.norm.logpdf(m, 0, 2), over(Y, stats.laplace.logpdf),
+        lambda m: stats.norm.logpdf(m, 0, 2), sum_over(Y, stats.laplace.logpdf),
         np.linspace(-12, 12, 20001),
     )  # fmt: skip
     return model, log_z, {"mu": mean}
@@ -312,7 +314,7 @@ def custom_prior():
         pm.Poisson("y", pt.exp(x), observed=[2, 4, 3])
     log_z, [mean] = grid_posterior(
         lambda x: stats.loggamma.logpdf(x, 3),
-        over([2, 4, 3], lambda y, x: stats.poisson.logpmf(y, np.exp(x))),
+        sum_over([2, 4, 3], lambda y, x: stats.poisson.logpmf(y, np.exp(x))),
         np.linspace(-6, 4, 4001),
     )  # fmt: skip
     return model, log_z, {"x": mean}
@@ -397,7 +399,7 @@ def negative_binomial():
 
     log_z, means = grid_posterior(
         lambda m, a: stats.gamma.logpdf(m, 4, scale=1.25) + stats.expon.logpdf(a, scale=2),
-        over(counts, density), np.linspace(0.05, 25, 900), np.geomspace(1e-3, 40, 900),
+        sum_over(counts, density), np.linspace(0.05, 25, 900), np.geomspace(1e-3, 40, 900),
     )  # fmt: skip
     return model, log_z, {"mu": means[0], "alpha": means[1]}
 
@@ -424,7 +426,7 @@ def robust_regression():
     return model, log_z, {"slope": means[0], "level": means[1]}
 
 
-BREADTH = {
+MODEL_KINDS = {
     f.__name__: f
     for f in (
         imputed, censored, truncated, marginal_mixture, zero_inflated_poisson, hurdle, gp_marginal,

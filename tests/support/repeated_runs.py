@@ -9,14 +9,14 @@ from scipy.special import digamma, gammaln, polygamma
 
 from pymc_tempering.evidence import read_run
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.synthetic import GaussianToy, cycle_sums, simulate, to_datatree
+from pymc_tempering.evidence.synthetic import GaussianToy, cycle_sums, simulate, synthetic_datatree
 
-TOY = GaussianToy()
+GAUSSIAN_TOY = GaussianToy()
 BETAS = np.array([0.0, 0.03, 0.12, 0.4, 1.0])
 # Neither uniform nor exact: a sign error or a dropped term would hide in a perfect ladder.
 LOG_WEIGHT = np.log(np.array([3.0, 1.0, 2.0, 1.5, 2.5]) / 10.0)
-LOG_Z_LADDER = TOY.log_z(BETAS) + np.array([0.0, 0.2, -0.3, 0.25, -0.2])
-EXACT = float(TOY.log_z(1.0))
+LOG_Z_LADDER = GAUSSIAN_TOY.log_z(BETAS) + np.array([0.0, 0.2, -0.3, 0.25, -0.2])
+EXACT = float(GAUSSIAN_TOY.log_z(1.0))
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def ratio_moments(toy, beta):
     return constant - 0.5 * (off**2 + sd**2) / toy.sigma**2, variance
 
 
-TOYS = {"gauss": TOY, "gamma": GammaToy(), "cut": CutToy()}
+TOYS = {"gauss": GAUSSIAN_TOY, "gamma": GammaToy(), "cut": CutToy()}
 
 
 @cache
@@ -118,12 +118,17 @@ def repeated_trees(
         log_z = TOYS[toy].log_z(BETAS) + np.array(off)
     toy, ladder = TOYS[toy], (BETAS, log_z, LOG_WEIGHT)
     trace = simulate(
-        toy, *ladder, draws=draws, n_chains=n * chains, rho=rho, ladder_move=ladder_move,
+        toy,
+        *ladder,
+        draws=draws,
+        n_chains=n * chains,
+        rho=rho,
+        ladder_move=ladder_move,
         rng=np.random.default_rng(seed),
-    )  # fmt: skip
+    )
     sums = [cycle_sums(toy, *ladder, trace, chain, draws) for chain in range(n * chains)]
     parts = (sums[i : i + chains] for i in range(0, n * chains, chains))
-    return [to_datatree(toy, *ladder, part) for part in parts]
+    return [synthetic_datatree(toy, *ladder, part) for part in parts]
 
 
 def drop_log_weight(stats):

@@ -1,4 +1,4 @@
-"""Models of many kinds, small, for the tests of paths and of what users see."""
+"""Small models: all transforms in one, a covariance, a missing link, and a single mean."""
 
 import numpy as np
 import pymc as pm
@@ -10,15 +10,16 @@ Y = np.array([0.3, -0.2, 0.8, 1.1, 0.4, 1.9])
 COUNTS = np.array([3, 1, 6])
 
 
-def zoo(**initvals):
+def all_transforms(**initvals):
     """Transforms of all kinds, two likelihoods and a potential, data and deterministics."""
     with pm.Model(coords={"obs": np.arange(6), "kind": ["a", "b", "c"]}) as model:
         x = pm.Data("x", X, dims="obs")
         half = pm.HalfNormal("half", 0.7, initval=initvals.get("half"))
         uniform = pm.Uniform("uniform", -1.0, 3.0)
         shares = pm.Dirichlet("shares", np.array([2.0, 3.0, 1.5]), dims="kind")
-        cuts = pm.Normal("cuts", 0.5, 1.2, shape=3, transform=transforms.ordered,
-                         initval=initvals.get("cuts"))  # fmt: skip
+        cuts = pm.Normal(
+            "cuts", 0.5, 1.2, shape=3, transform=transforms.ordered, initval=initvals.get("cuts")
+        )
         angle = pm.VonMises("angle", 0.4, 1.5)
         zero_sum = pm.ZeroSumNormal("zero_sum", sigma=0.9, shape=3)
         matrix = pm.Normal("matrix", half, 1.3, shape=(2, 2), initval=initvals.get("matrix"))

@@ -18,9 +18,17 @@ def fingerprint(cores, **context):
     model = system("gaussian").model
     step = pmt.SimulatedTempering(model=model, random_seed=1, reference="prior")
     idata = pm.sample(
-        40, step=step, model=model, chains=2, cores=cores, random_seed=2, progressbar=False,
-        quiet=True, compute_convergence_checks=False, **context,
-    )  # fmt: skip
+        40,
+        step=step,
+        model=model,
+        chains=2,
+        cores=cores,
+        random_seed=2,
+        progressbar=False,
+        quiet=True,
+        compute_convergence_checks=False,
+        **context,
+    )
     draws = np.concatenate([idata.posterior["x"].values, idata.sample_stats["rb_weight"].values], 2)
     return hashlib.sha256(draws.tobytes()).hexdigest()
 

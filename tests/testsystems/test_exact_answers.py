@@ -24,6 +24,7 @@ from support.integration_points import (
 )
 
 from pymc_tempering import testsystems as ts
+from pymc_tempering.testsystems.gaussian_mixtures import TWENTY_MEANS
 
 SEED = 20240607
 
@@ -238,7 +239,7 @@ def test_published_evidence(make, published, tolerance):
 
 def test_twenty_means_are_those_of_the_paper():
     # Kou, Zhou & Wong (2006): true first and second moments, without the box.
-    means = ts.mixtures.TWENTY_MEANS
+    means = TWENTY_MEANS
     np.testing.assert_allclose(means.mean(axis=0), [4.478, 4.905], atol=5e-4)
     np.testing.assert_allclose((means**2).mean(axis=0) + 0.01, [25.605, 33.920], atol=5e-4)
 

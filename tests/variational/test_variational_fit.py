@@ -52,11 +52,17 @@ def test_all_temperatures_one_is_pm_fit(minibatch, approx, options):
     name = {"meanfield": "advi", "fullrank": "fullrank_advi"}[approx]
     plain = pm.fit(
         300, name, model=regression(minibatch), obj_optimizer=adam(), compile_kwargs=QUICK, **FAST
-    )  # fmt: skip
+    )
     ours = pmt.fit(
-        300, model=regression(minibatch), approx=approx, max_n=300, obj_optimizer=adam(),
-        compile_kwargs=QUICK, **options, **FAST,
-    )  # fmt: skip
+        300,
+        model=regression(minibatch),
+        approx=approx,
+        max_n=300,
+        obj_optimizer=adam(),
+        compile_kwargs=QUICK,
+        **options,
+        **FAST,
+    )
     np.testing.assert_allclose(ours.hist, plain.hist, rtol=1e-7)
     for mine, theirs in zip(ours.params, plain.params, strict=True):
         np.testing.assert_allclose(mine.get_value(), theirs.get_value(), rtol=1e-6)
@@ -66,12 +72,21 @@ def test_all_temperatures_one_is_pm_fit(minibatch, approx, options):
 
 def at_temperature_four(n=3000):
     """Mean and sd of mu at the end of a long stage at T = 4, averaged over its last half."""
-    track = Tracker(mu=lambda a, hist, i: a.params[0].get_value()[0],
-                                 rho=lambda a, hist, i: a.params[1].get_value()[0])  # fmt: skip
+    track = Tracker(
+        mu=lambda a, hist, i: a.params[0].get_value()[0],
+        rho=lambda a, hist, i: a.params[1].get_value()[0],
+    )
     pmt.fit(
-        n, "annealed", models.gaussian(), schedule=lambda share: 4.0, tA=n, max_n=n,
-        obj_optimizer=adam(0.02), callbacks=[track], **FAST,
-    )  # fmt: skip
+        n,
+        "annealed",
+        models.gaussian(),
+        schedule=lambda share: 4.0,
+        tA=n,
+        max_n=n,
+        obj_optimizer=adam(0.02),
+        callbacks=[track],
+        **FAST,
+    )
     late = slice(n // 2, None)
     sd = np.logaddexp(0.0, np.mean(track["rho"][late]))
     return np.mean(track["mu"][late]), sd
@@ -95,9 +110,15 @@ def test_the_likelihood_alone_is_tempered(monkeypatch):
 
 def tempered_gaussian(data, **options):
     return pmt.fit(
-        4000, "variational_tempering", models.gaussian(data), max_n=4000, tA=2000,
-        obj_optimizer=adam(0.02), **options, **FAST,
-    )  # fmt: skip
+        4000,
+        "variational_tempering",
+        models.gaussian(data),
+        max_n=4000,
+        tA=2000,
+        obj_optimizer=adam(0.02),
+        **options,
+        **FAST,
+    )
 
 
 def total_variation(report, data, log_c_sign=1.0):
@@ -167,9 +188,14 @@ def test_bernoulli_trap_the_temperature_stays_up_and_the_result_is_at_one():
     """Uniform prior, half of 1000 successes: the exact C(T) favors T > 1 on perfect data."""
     grid = np.geomspace(1.0, 10.0, 20)
     approx = pmt.fit(
-        4000, "variational_tempering", models.bernoulli(), temperatures=grid, max_n=4000,
-        obj_optimizer=adam(0.02), **FAST,
-    )  # fmt: skip
+        4000,
+        "variational_tempering",
+        models.bernoulli(),
+        temperatures=grid,
+        max_n=4000,
+        obj_optimizer=adam(0.02),
+        **FAST,
+    )
     report = approx.tempering
     np.testing.assert_allclose(report.log_c, models.bernoulli_log_c(grid), atol=0.05)
     hot = report.temperature_probability(report.n_tempered - 1)
@@ -191,9 +217,14 @@ def outliers():
 def test_lvt_gives_outliers_the_high_temperatures(prior):
     data = outliers()
     report = pmt.fit(
-        3000, "local_variational_tempering", models.gaussian(data), max_n=3000,
-        inverse_temperature_prior=prior, obj_optimizer=adam(), **FAST,
-    ).tempering  # fmt: skip
+        3000,
+        "local_variational_tempering",
+        models.gaussian(data),
+        max_n=3000,
+        inverse_temperature_prior=prior,
+        obj_optimizer=adam(),
+        **FAST,
+    ).tempering
     inverse = report.local["y"]
     assert set(np.argsort(inverse)[:3]) == {4, 11, 30}
     assert inverse[[4, 11, 30]].max() < 0.15
@@ -233,9 +264,15 @@ def test_annealing_finds_the_good_mode_where_pm_fit_does_not():
     for method, found in ends.items():
         for seed in range(5):
             approx = pmt.fit(
-                2000, method, model, start=start, random_seed=seed, progressbar=False,
-                max_n=2000, obj_optimizer=adam(0.05),
-            )  # fmt: skip
+                2000,
+                method,
+                model,
+                start=start,
+                random_seed=seed,
+                progressbar=False,
+                max_n=2000,
+                obj_optimizer=adam(0.05),
+            )
             found.append(approx.tempering.elbo)
     # log of the weights 0.97 and 0.03: 3.5 nats apart
     assert max(ends["advi"]) < min(ends["annealed"]) - 3.0

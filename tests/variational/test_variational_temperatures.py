@@ -6,14 +6,14 @@ from scipy.stats import beta as beta_law
 
 from pymc_tempering.variational.assess import khat_limit, psis
 from pymc_tempering.variational.convergence import elbo_drift
-from pymc_tempering.variational.temper import AnnealedTemperature, Tempered
+from pymc_tempering.variational.stage_temperature import AnnealedTemperature, LearnedTemperature
 from pymc_tempering.variational.temperatures import (
     TemperaturePosterior,
+    annealing_schedule,
     beta_grid,
     check_grid,
     exponential_grid,
     inverse_grid,
-    make_schedule,
     uniform_posterior,
 )
 
@@ -48,7 +48,7 @@ def test_bad_temperatures_are_refused(temperatures, sentence):
     [("linear", 5.0), ("exponential", 3.0), (lambda share: 1.0 + 8.0 * (1 - share) ** 2, 3.0)],
 )
 def test_schedules_begin_hot_fall_and_end_at_one(schedule, middle):
-    made = make_schedule(schedule, 9.0, 1000)
+    made = annealing_schedule(schedule, 9.0, 1000)
     temperature = 1 / np.array([made.inverse_temperature(i) for i in range(1500)])
     np.testing.assert_allclose(temperature[[0, 500]], [9.0, middle])
     assert (np.diff(temperature) <= 0).all()
@@ -61,7 +61,7 @@ def test_schedules_begin_hot_fall_and_end_at_one(schedule, middle):
 @pytest.mark.parametrize("bad", ["cosine", lambda share: 0.5, lambda share: np.nan])
 def test_bad_schedules_are_refused(bad):
     with pytest.raises(ValueError, match="schedule"):
-        make_schedule(bad, 10.0, 100)
+        annealing_schedule(bad, 10.0, 100)
 
 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (2.0, 1.0), (0.5, 3.0)])
@@ -87,10 +87,10 @@ def test_q_is_equation_nine_and_damping_comes_to_it_slowly():
     start = TemperaturePosterior(temperatures, np.log(prior), np.zeros(3))
     np.testing.assert_allclose(start.q, 1 / 3)
     energies = np.full((5, 1), loglik)
-    now = Tempered(start, log_c, damping=0.0).after(energies)
+    now = LearnedTemperature(start, log_c, damping=0.0).after(energies)
     np.testing.assert_allclose(now.q, exact)
     np.testing.assert_allclose(now.posterior.inverse_temperature, exact @ (1 / temperatures))
-    damped = Tempered(start, log_c, damping=0.9)
+    damped = LearnedTemperature(start, log_c, damping=0.9)
     off = []
     for _ in range(200):
         damped = damped.after(energies)
@@ -99,7 +99,9 @@ def test_q_is_equation_nine_and_damping_comes_to_it_slowly():
     assert off[-1] < 1e-6
     assert damped.settled
     # the sign of log C, planted wrongly, is seen
-    assert np.abs(Tempered(start, -log_c, damping=0.0).after(energies).q - exact).max() > 0.2
+    assert (
+        np.abs(LearnedTemperature(start, -log_c, damping=0.0).after(energies).q - exact).max() > 0.2
+    )
 
 
 def test_offset_makes_the_loss_the_tempered_elbo():
@@ -114,7 +116,7 @@ def test_offset_makes_the_loss_the_tempered_elbo():
     alone = uniform_posterior(np.ones(1))
     assert alone.offset(np.zeros(1)) == 0.0
     np.testing.assert_allclose(
-        Tempered(posterior, log_c, 0.9, scale=4.0).setting(0).offset, by_hand / 4
+        LearnedTemperature(posterior, log_c, 0.9, scale=4.0).setting(0).offset, by_hand / 4
     )
 
 

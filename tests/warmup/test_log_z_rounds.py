@@ -27,7 +27,7 @@ from support.gaussian_path import (
 
 import pymc_tempering as pmt
 from pymc_tempering.chain.state import make_runner, new_record, start_chain
-from pymc_tempering.kernels import HMC, on_all
+from pymc_tempering.kernels import ACCEPTANCE, HMC, on_all
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE
 from pymc_tempering.sampling.side_runs import run_beside
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Adapting, _make_adapter
@@ -56,7 +56,7 @@ def _exact_draw(density, point, beta, block, params, scratch, rng, info):
         point.x[i] = mean + rng.standard_normal() / np.sqrt(precision)
     density(point.x, point.values, point.grads)
     info[:] = 0.0
-    info[0] = 1.0
+    info[ACCEPTANCE] = 1.0
 
 
 EXACT = replace(HMC(), name="exact", transition=_exact_draw)

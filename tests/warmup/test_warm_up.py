@@ -5,11 +5,11 @@ from functools import cache
 
 import numpy as np
 import pytest
-from support.compiled_systems import SIMPLE, prior, system
+from support.compiled_systems import SYSTEMS, prior, system
 from support.gaussian_path import PLANTED
 
 from pymc_tempering import HMC, testsystems
-from pymc_tempering.chain.loop import ACCEPT, UP_ACCEPT, VISITS
+from pymc_tempering.chain.record import ACCEPT, UP_ACCEPT, VISITS
 from pymc_tempering.chain.state import make_runner, new_record, start_chain
 from pymc_tempering.kernels import Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
@@ -18,7 +18,7 @@ from pymc_tempering.warmup.annealed_pass import anneal, choose_lengths
 from pymc_tempering.warmup.log_z_rounds import MAX_BLIND_STEP, updated
 from pymc_tempering.warmup.warm_up import warm_up
 
-every_system = pytest.mark.parametrize("name", SIMPLE)
+every_system = pytest.mark.parametrize("name", SYSTEMS)
 N_SEEDS = 6
 
 

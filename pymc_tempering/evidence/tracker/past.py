@@ -1,4 +1,4 @@
-"""What the updates of a tracker leave behind, from which it states lag, drift, bias and error."""
+"""The sums over past updates from which a tracker computes its lag, drift, bias and error."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def next_past(past: "Past", ends: np.ndarray, alpha: float, log_z: float) -> "Past":
-    """Return the past after an RTS estimate and q of each chain at beta = 0 and 1, shape (2, n)."""
+    """Add an update: its RTS estimate, and q of each chain at beta = 0 and 1, shape (2, n)."""
     share = ends / ends.mean(axis=1, keepdims=True)
     noise = share[1] - share[0]  # by how much each chain moves log(c_K / c_1), to first order
     bias = 0.5 * (variance_of_mean(share[0] - 1.0) - variance_of_mean(share[1] - 1.0))
@@ -32,10 +32,11 @@ def variance_of_mean(noise: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Mean:
-    """Weighted sums over the updates, where each one takes a share of what was there before.
+    """Weighted sums over the updates; each update shrinks the earlier ones by its share.
 
-    `left` is the share that no update has taken; `value` sums the RTS estimates at beta = 1, `age`
-    how many updates ago they were made, `noise`, shape (chains,), how each chain moved them.
+    `left` is the weight of the start, before any update. `value` sums the RTS estimates at
+    beta = 1, `age` the number of updates since each, and `noise`, shape (chains,), the effect of
+    each chain on them.
     """
 
     left: float
@@ -66,7 +67,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Past:
-    """Log Z at the start, the means of the updates with full and half shares, and the bias."""
+    """Log Z at the start, the sums over updates with full and with half shares, and the bias."""
 
     n_updates: int
     start: float

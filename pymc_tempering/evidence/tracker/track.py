@@ -16,7 +16,7 @@ from pymc_tempering.evidence.tracker.past import Past, next_past, no_past, varia
 from pymc_tempering.exceptions import LadderError, TemperingWarning
 
 MIN_CHAINS = 20
-"""With fewer chains no error is stated, as with fewer tours in a run."""
+"""Fewest chains with which an error is stated; the same number as for tours in a run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +60,11 @@ class PartitionTracker:
     `window` = (2 - alpha) / alpha updates with equal weights does, and follows a steady drift
     `lag` = (1 - alpha) / alpha updates behind.
 
-    All this takes the chains to be in equilibrium at each update: they have to move between rungs
-    several times between two updates. Chains that do not get around the ladder in that time
-    make log Z swing about its value or miss a mode, which `mcse` cannot see; more sweeps
-    between updates, or a smaller alpha, are the remedy.
+    All this assumes that the chains are in equilibrium at each update: they have to move between
+    rungs several times between two updates. Otherwise log Z swings about its value, or misses a
+    mode, and `mcse` does not show it. More sweeps between updates, or a smaller alpha, help.
 
-    A tracker holds arrays and numbers alone: pickle saves it.
+    A tracker holds only arrays and numbers, so pickle can save it.
 
     References
     ----------
@@ -117,12 +116,12 @@ class PartitionTracker:
 
     @property
     def start_share(self) -> float:
-        """Share of the starting value that is left in log Z; 1 before the first update."""
+        """Weight of the starting value in log Z; 1 before the first update."""
         return 1.0 if self._past is None else self._past.fast.left
 
     @property
     def window(self) -> float:
-        """Number of updates with equal weights whose mean varies as much, after many updates."""
+        """Number of updates whose plain mean has the same variance, after many updates."""
         return (2.0 - self.alpha) / self.alpha
 
     @property
@@ -132,9 +131,9 @@ class PartitionTracker:
 
     @property
     def drift(self) -> float:
-        """Mean change of log Z at beta = 1 per update, in nats, lately; NaN before two updates.
+        """Recent mean change of log Z at beta = 1 per update, in nats; NaN before two updates.
 
-        From the mean of the updates with shares half as large, which lags further behind.
+        From the difference to a mean of the updates with half the share, which has a larger lag.
         """
         if self._past is None or self._past.n_updates < 2:
             return float("nan")
@@ -143,22 +142,22 @@ class PartitionTracker:
 
     @property
     def bias(self) -> float:
-        """Bias of log Z at beta = 1 since each update has few states, eq. (15), in nats.
+        """Bias of log Z at beta = 1 from the small number of states per update, eq. (15), in nats.
 
-        It is not subtracted, and no later update averages it away.
+        It is not subtracted, and later updates do not average it out.
         """
         return float("nan") if self._past is None else self._past.bias / (1.0 - self.start_share)
 
     @property
     def mcse(self) -> float:
-        """Error of log Z at beta = 1, in nats, in root mean square.
+        """Root mean square error of log Z at beta = 1, in nats.
 
-        The standard error between chains, which are independent whatever the correlation within
-        each of them; what is left of the starting value; the bias; and the lag times the drift.
-        The drift is an estimate from the past as well, noisy and late: where it begins or
-        grows, the error is larger than this for about `window` updates; where there is none, its
-        noise makes this too large (15 % on a Gaussian, alpha = 0.2). Infinite before
-        the first update and with fewer than 20 chains.
+        The root of the sum of four squares: the standard error between chains, which are
+        independent; the part of the starting value that is left; the bias; and the lag times the
+        drift. The drift is a noisy and late estimate. When a drift begins or grows, the error is
+        larger than this for about `window` updates. Without a drift its noise makes this too large
+        (15 % on a Gaussian, alpha = 0.2). Infinite before the first update and with fewer than 20
+        chains.
         """
         past = self._past
         if past is None or past.fast.n_chains < MIN_CHAINS:
@@ -202,17 +201,17 @@ class PartitionTracker:
         return np.asarray((rng.random(below.shape[1:]) >= below).sum(axis=0))
 
     def update(self, log_ratio: ArrayLike, *, alpha: float | None = None) -> "PartitionTracker":
-        """Take in the states of the chains under the present parameters, eq. (24).
+        """Update log Z by the states of the chains under the present parameters, eq. (24).
 
         Parameters
         ----------
         log_ratio : array, shape (chains,) or (chains, states)
-            log f(x) - log p_1(x) of the states since the last update, in nats: f with the
-            parameters that the states were drawn with, and rungs drawn with this tracker. The
-            chains are the same ones, in the same order, in every update.
+            log f(x) - log p_1(x) of the states since the last update, in nats. f has the parameters
+            with which the states were drawn, and the rungs were drawn with this tracker. Give the
+            same chains in the same order in every update.
         alpha : float, optional
-            Share of this update, if not that of the tracker. With 1, 1/2, 1/3, ... log Z is the
-            mean of all updates, and converges where the parameters no longer change.
+            Share of this update; by default that of the tracker. With 1, 1/2, 1/3, ... log Z is the
+            mean of all updates, and converges once the parameters no longer change.
 
         Returns
         -------
@@ -222,10 +221,10 @@ class PartitionTracker:
         Raises
         ------
         ValueError
-            log_ratio is not finite or -inf, has no states, or not the number of chains of the
-            updates before; or alpha is not in (0, 1].
+            If log_ratio is NaN or +inf, has no states, or another number of chains than in earlier
+            updates; or alpha is not in (0, 1].
         LadderError
-            A rung had no weight at any state.
+            If a rung has no weight at any state.
 
         Warns
         -----
@@ -279,7 +278,7 @@ def _check_alpha(alpha: float) -> None:
 
 
 def _check_log_ratio(log_ratio: ArrayLike) -> np.ndarray:
-    """Log ratios as an array; NaN and plus infinity are refused."""
+    """Return log ratios as an array; raise an error for NaN and plus infinity."""
     values = np.asarray(log_ratio, dtype=float)
     bad = np.isnan(values) | (values == np.inf)
     if bad.any():

@@ -1,7 +1,7 @@
 """Conditionally conjugate models in closed form: SVI, annealed, tempered and locally tempered."""
 
-from pymc_tempering.variational.conjugate.factorial import FactorialMixture
-from pymc_tempering.variational.conjugate.gaussian import GaussianMixture
+from pymc_tempering.variational.conjugate.factorial_mixture import FactorialMixture
+from pymc_tempering.variational.conjugate.gaussian_mixture import GaussianMixture
 from pymc_tempering.variational.conjugate.heldout import document_completion
 from pymc_tempering.variational.conjugate.lda import LDA
 from pymc_tempering.variational.conjugate.lda_partition import lda_log_partition

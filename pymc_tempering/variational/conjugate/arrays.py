@@ -16,7 +16,7 @@ def check_real(data: Any, name: str) -> np.ndarray:
     Raises
     ------
     DataError
-        If they are not in two dimensions, none, or not finite.
+        If there are none, or they are not two-dimensional, or not finite.
     """
     array = np.asarray(data, dtype=float)
     if array.ndim != 2 or 0 in array.shape:
@@ -66,18 +66,11 @@ def check_width(width: int, data: Any, name: str) -> None:
         raise DataError(f"{name} was fitted to {width} columns, these data have {data.shape[1]}")
 
 
-def positive(**values: float) -> None:
+def check_positive(**values: float) -> None:
     """Raise ValueError unless every hyperparameter is a positive number."""
     for name, value in values.items():
         if not (np.isfinite(value) and value > 0.0):
             raise ValueError(f"{name} must be a positive number, not {value!r}.")
-
-
-def whole(**values: int) -> None:
-    """Raise ValueError unless every argument is a whole number of at least 1."""
-    for name, value in values.items():
-        if int(value) != value or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}.")
 
 
 def dirichlet_kl(a: np.ndarray, b: np.ndarray) -> float:

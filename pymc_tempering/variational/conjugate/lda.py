@@ -10,18 +10,22 @@ import xarray as xr
 from scipy.interpolate import CubicSpline
 from scipy.special import digamma, gammaln
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.exceptions import DataError
-from pymc_tempering.variational.conjugate.arrays import positive, whole
+from pymc_tempering.variational.conjugate.arrays import check_positive
 from pymc_tempering.variational.conjugate.heldout import complete_documents
 from pymc_tempering.variational.conjugate.lda_kernels import (
-    add_word_moments,
-    expected_log_words,
-    log_topic_moments,
+    Documents,
+    LocalRule,
+    TopicFactors,
+    WordTable,
+    add_word_statistics,
+    fill_word_table,
     update_documents,
-    word_statistics,
 )
+from pymc_tempering.variational.conjugate.lda_moments import add_word_moments, log_topic_moments
 from pymc_tempering.variational.conjugate.moments import log_tempered_moment
-from pymc_tempering.variational.conjugate.parallel import over_rows
+from pymc_tempering.variational.conjugate.parallel import over_rows, rows_from
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
 from pymc_tempering.variational.conjugate.word_counts import (
     check_counts,
@@ -84,8 +88,8 @@ class LDA:
     name = "LDA"
 
     def __post_init__(self) -> None:
-        whole(n_topics=self.n_topics, max_iter=self.max_iter)
-        positive(alpha=self.topic_prior, eta=self.word_prior, tol=self.tol)
+        check_whole(1, n_topics=self.n_topics, max_iter=self.max_iter)
+        check_positive(alpha=self.topic_prior, eta=self.word_prior, tol=self.tol)
 
     @property
     def topic_prior(self) -> float:
@@ -136,44 +140,24 @@ class LDA:
         self, lam: Globals, data: sp.csr_array, inv_temp: np.ndarray, state: np.ndarray, cores: int
     ) -> Local:
         """Iterate q(z) and q(theta) of each document to convergence."""
-        topics = np.ascontiguousarray(lam[0], dtype=float)
+        documents, vocabulary = word_rows(data)
+        # softened words serve all documents only if these share a temperature
         shared = bool((inv_temp == inv_temp[0]).all())
-        present = np.zeros(data.shape[1], dtype=bool)
-        present[data.indices] = True
-        vocabulary = np.flatnonzero(present)
-        words = (np.cumsum(present) - 1)[data.indices]
-        indptr, counts = data.indptr.astype(np.int64), np.asarray(data.data, dtype=float)
-        keep = counts > 0.0
-        if not keep.all():  # stored zeros
-            indptr = np.concatenate([[0], np.cumsum(keep)])[indptr]
-            counts, words = counts[keep], words[keep]
-        log_beta, top = np.empty((vocabulary.size, self.n_topics)), np.empty(vocabulary.size)
+        table = empty_word_table(vocabulary, self.n_topics, shared)
+        topics = np.ascontiguousarray(lam[0], dtype=float)
         psi_total = digamma(topics.sum(axis=0))
-        softened = np.empty_like(log_beta) if shared else np.empty((0, self.n_topics))
-        over_rows(
-            partial(
-                expected_log_words, topics, psi_total, vocabulary, inv_temp[0], log_beta, softened,
-                top,
-            ),
-            vocabulary.size, cores,
-        )  # fmt: skip
-        gamma, theta, ratio = state.copy(), np.empty_like(state), np.empty(counts.size)
-        log_joint, rest = np.empty(len(gamma)), np.empty(len(gamma))
-        over_rows(
-            partial(
-                update_documents, counts, words, indptr, log_beta, softened, top, inv_temp,
-                self.topic_prior, self.max_iter, self.tol, gamma, theta, ratio, log_joint, rest,
-            ),
-            len(gamma), cores,
-        )  # fmt: skip
+        fill = partial(fill_word_table, topics, psi_total, inv_temp[0], table)
+        over_rows(fill, vocabulary.size, cores)
+        rule = LocalRule(float(self.topic_prior), int(self.max_iter), float(self.tol))
+        factors = TopicFactors(np.empty_like(state), np.empty(documents.counts.size))
+        rows = rows_from(state)
+        update = partial(update_documents, documents, table, inv_temp, rule, factors, rows)
+        over_rows(update, len(state), cores)
 
         def add_statistics(weights: np.ndarray, out: Globals) -> None:
-            word_statistics(
-                words, indptr, log_beta, softened, top, inv_temp, weights, theta, ratio,
-                vocabulary, out[0],
-            )  # fmt: skip
+            add_word_statistics(documents, table, inv_temp, factors, weights, out[0])
 
-        return Local(add_statistics, log_joint, rest, gamma)
+        return Local(add_statistics, rows.log_joint, rows.rest, rows.state)
 
     def global_elbo(self, lam: Globals, data: sp.csr_array) -> float:
         """Return minus the divergence of q(beta) from its prior."""
@@ -250,11 +234,31 @@ class LDA:
         )
 
     def log_predictive(self, lam: Globals, data: sp.csr_array, cores: int) -> np.ndarray:
-        """Return the log-likelihood of each document by completion, of the half that it holds out.
+        """Return the log-likelihood of the held-out half of each document, by completion.
 
         :func:`document_completion` gives it per word.
         """
         return complete_documents(self, lam, data, cores=cores)[0]
+
+
+def word_rows(data: sp.csr_array) -> tuple[Documents, np.ndarray]:
+    """Return documents whose words are numbered by those that occur, and the columns of these."""
+    present = np.zeros(data.shape[1], dtype=bool)
+    present[data.indices] = True
+    words = (np.cumsum(present) - 1)[data.indices]
+    indptr, counts = data.indptr.astype(np.int64), np.asarray(data.data, dtype=float)
+    keep = counts > 0.0
+    if not keep.all():  # stored zeros
+        indptr = np.concatenate([[0], np.cumsum(keep)])[indptr]
+        counts, words = counts[keep], words[keep]
+    return Documents(counts, words, indptr), np.flatnonzero(present)
+
+
+def empty_word_table(vocabulary: np.ndarray, n_topics: int, shared: bool) -> WordTable:
+    """Return space for a table; with softened words if all documents share a temperature."""
+    log_beta = np.empty((vocabulary.size, n_topics))
+    softened = np.empty_like(log_beta) if shared else np.empty((0, n_topics))
+    return WordTable(vocabulary, log_beta, np.empty(vocabulary.size), softened)
 
 
 def _nodes(inv_temps: np.ndarray) -> np.ndarray:

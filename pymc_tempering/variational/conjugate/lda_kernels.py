@@ -1,15 +1,74 @@
 """Compiled local step of latent Dirichlet allocation, at a temperature for each document."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numba import float64, int64, void
+from numba import float64, int64, types, void
 
 from pymc_tempering.model.jit import njit
+from pymc_tempering.variational.conjugate.parallel import LOCAL_ROWS
 from pymc_tempering.variational.conjugate.special import exp, log, log_gamma, psi
 
 VECTOR, MATRIX, INDICES = float64[::1], float64[:, ::1], int64[::1]
 SUMS = {"reassoc", "contract"}  # sums in any order, so that they use vector instructions
+
+
+class Documents(NamedTuple):
+    """Counts of words in some documents.
+
+    Those of document d are `counts[indptr[d] : indptr[d + 1]]`, and `words` has their rows in a
+    `WordTable`.
+    """
+
+    counts: np.ndarray
+    words: np.ndarray
+    indptr: np.ndarray
+
+
+class WordTable(NamedTuple):
+    """E[log beta] of the R words that occur in some documents.
+
+    `vocabulary` (R,) holds their columns in the corpus, `log_beta` (R, K) is E[log beta], `top`
+    (R,) its largest value over topics. `softened` (R, K) is exp((log_beta - top) / T) at the
+    temperature that all documents share; it has no rows if each document has its own.
+    """
+
+    vocabulary: np.ndarray
+    log_beta: np.ndarray
+    top: np.ndarray
+    softened: np.ndarray
+
+
+class Document(NamedTuple):
+    """One of them, n words long: its softened words (n, K) and its part of the other arrays."""
+
+    words: np.ndarray
+    counts: np.ndarray
+    ratio: np.ndarray
+    softened: np.ndarray
+
+
+class TopicFactors(NamedTuple):
+    """q(z) of a token: `theta` of its document (n, K) times `ratio` of its word times softened."""
+
+    theta: np.ndarray
+    ratio: np.ndarray
+
+
+class LocalRule(NamedTuple):
+    """The concentration `alpha` of theta's prior, and where the iterations of gamma stop."""
+
+    alpha: float
+    max_iter: int
+    tol: float
+
+
+DOCUMENTS = types.NamedTuple((VECTOR, INDICES, INDICES), Documents)
+WORD_TABLE = types.NamedTuple((INDICES, MATRIX, VECTOR, MATRIX), WordTable)
+DOCUMENT = types.NamedTuple((INDICES, VECTOR, VECTOR, MATRIX), Document)
+TOPIC_FACTORS = types.NamedTuple((MATRIX, VECTOR), TopicFactors)
+LOCAL_RULE = types.NamedTuple((float64, int64, float64), LocalRule)
 
 
 @njit(
@@ -24,15 +83,10 @@ def _largest(values):  # type: ignore[no-untyped-def]
     return top
 
 
-@njit(
-    void(MATRIX, VECTOR, INDICES, float64, MATRIX, MATRIX, VECTOR, int64, int64),
-    error_model="numpy",
-)
-def expected_log_words(lam, psi_total, words, s, out, softened, top, first, last):  # type: ignore[no-untyped-def]
-    """Write E[log beta_kv] of some words, its top over topics, and exp(s * (it - top)).
-
-    Rows `first` to `last`; the last of the three only if `softened` has rows.
-    """
+@njit(void(MATRIX, VECTOR, float64, WORD_TABLE, int64, int64), error_model="numpy")
+def fill_word_table(lam, psi_total, s, table, first, last):  # type: ignore[no-untyped-def]
+    """Write rows `first` to `last` of a table, at the inverse temperature `s` of all documents."""
+    words, out, top, softened = table.vocabulary, table.log_beta, table.top, table.softened
     for i in range(first, last):
         row, own = lam[words[i]], out[i]
         for k in range(row.size):
@@ -63,17 +117,30 @@ def _soften(log_theta, s, out):  # type: ignore[no-untyped-def]
     return top
 
 
-@njit(
-    void(VECTOR, VECTOR, MATRIX, int64, VECTOR, VECTOR),
-    error_model="numpy",
-    fastmath=SUMS,
-)
-def _assign_words(theta, count, table, n_words, ratio, out):  # type: ignore[no-untyped-def]
+@njit(void(DOCUMENT, WORD_TABLE, float64), error_model="numpy", fastmath=SUMS)
+def _soften_words(document, word_table, s):  # type: ignore[no-untyped-def]
+    """Write exp(s * (E[log beta] - top)) of the words of a document."""
+    log_beta, top, softened = word_table.log_beta, word_table.top, word_table.softened
+    size = log_beta.shape[1]
+    for w in range(document.words.size):
+        row, soft = document.words[w], document.softened[w]
+        if softened.shape[0]:
+            shared = softened[row]
+            for k in range(size):
+                soft[k] = shared[k]
+        else:
+            for k in range(size):
+                soft[k] = exp(s * (log_beta[row, k] - top[row]))
+
+
+@njit(void(VECTOR, DOCUMENT, VECTOR), error_model="numpy", fastmath=SUMS)
+def _assign_words(theta, document, out):  # type: ignore[no-untyped-def]
     """Sum q(z) over words without its factor theta: sum_v n_v table_vk / (theta . table_v).
 
-    Also writes n_v / (theta . table_v).
+    Also writes the ratios n_v / (theta . table_v).
     """
-    size = theta.size
+    count, table, ratio = document.counts, document.softened, document.ratio
+    size, n_words = theta.size, count.size
     for k in range(size):
         out[k] = 0.0
     whole = n_words - n_words % 4
@@ -100,42 +167,44 @@ def _assign_words(theta, count, table, n_words, ratio, out):  # type: ignore[no-
 
 
 @njit(
-    void(
-        VECTOR,
-        INDICES,
-        INDICES,
-        MATRIX,
-        MATRIX,
-        VECTOR,
-        VECTOR,
-        float64,
-        int64,
-        float64,
-        MATRIX,
-        MATRIX,
-        VECTOR,
-        VECTOR,
-        VECTOR,
-        int64,
-        int64,
-    ),
+    types.UniTuple(float64, 2)(DOCUMENT, WORD_TABLE, VECTOR, float64, float64),
+    error_model="numpy",
+    fastmath=SUMS,
+)
+def _word_terms(document, word_table, theta, s, best):  # type: ignore[no-untyped-def]
+    """Return E[log beta] of the tokens of a document, and the sum of log normalizers of q(z).
+
+    `theta` is softened, and `best` the largest E[log theta], which it was divided by.
+    """
+    joint, bound = 0.0, 0.0
+    for w in range(document.words.size):
+        row, soft, ratio = document.words[w], document.softened[w], document.ratio[w]
+        count, expected, inner = document.counts[w], word_table.log_beta[row], 0.0
+        for k in range(theta.size):
+            inner += theta[k] * soft[k] * expected[k]
+        joint += ratio * inner
+        bound += count * (log(count / ratio) + s * (word_table.top[row] + best))
+    return joint, bound
+
+
+@njit(
+    void(DOCUMENTS, WORD_TABLE, VECTOR, LOCAL_RULE, TOPIC_FACTORS, LOCAL_ROWS, int64, int64),
     error_model="numpy",
     fastmath=SUMS,
 )
 def update_documents(  # type: ignore[no-untyped-def]
-    counts, words, indptr, log_beta, softened, top, inv_temp, alpha, max_iter, tol,
-    gamma, theta, ratio, log_joint, rest, first, last,
-):  # fmt: skip
+    documents, word_table, inv_temp, rule, factors, rows, first, last
+):
     """Iterate q(z) and q(theta) of documents `first` to `last` until the mean change is below tol.
 
     Equations (19) of Mandt et al. (2016), for a word at a time: there is no n_dv in the exponent
     of q(z), since every one of the n_dv tokens has its own z.
 
-    `words` are rows of `log_beta`, E[log beta], and of `softened`, exp((log_beta - top) / T) at
-    the temperature of all documents; it has no rows where each document has its own. `gamma` is
-    where to start and what is returned; `theta`, `ratio` make up q(z) for `word_statistics`.
+    The state of `rows` is gamma, from which the iterations start; `factors` are written for
+    `add_word_statistics`.
     """
-    size = gamma.shape[1]
+    counts, indptr, alpha = documents.counts, documents.indptr, rule.alpha
+    gamma, size = rows.state, rows.state.shape[1]
     longest = 0
     for d in range(first, last):
         longest = max(longest, indptr[d + 1] - indptr[d])
@@ -143,56 +212,46 @@ def update_documents(  # type: ignore[no-untyped-def]
     log_theta, total = np.empty(size), np.empty(size)
     constant = math.lgamma(size * alpha) - size * math.lgamma(alpha)
     for d in range(first, last):
-        begin, n_words, s = indptr[d], indptr[d + 1] - indptr[d], inv_temp[d]
-        own, count, part = theta[d], counts[begin : begin + n_words], ratio[begin : begin + n_words]
-        for w in range(n_words):
-            row, soft = words[begin + w], table[w]
-            if softened.shape[0]:
-                shared = softened[row]
-                for k in range(size):
-                    soft[k] = shared[k]
-            else:
-                for k in range(size):
-                    soft[k] = exp(s * (log_beta[row, k] - top[row]))
-        for _ in range(max_iter):
+        here, s, own = slice(indptr[d], indptr[d + 1]), inv_temp[d], factors.theta[d]
+        document = Document(
+            documents.words[here], counts[here], factors.ratio[here], table[: counts[here].size]
+        )
+        _soften_words(document, word_table, s)
+        for _ in range(rule.max_iter):
             _expected_log(gamma[d], log_theta)
             _soften(log_theta, s, own)
-            _assign_words(own, count, table, n_words, part, total)
+            _assign_words(own, document, total)
             change = 0.0
             for k in range(size):
                 new = alpha + s * own[k] * total[k]
                 change += abs(new - gamma[d, k])
                 gamma[d, k] = new
-            if change < tol * size:
+            if change < rule.tol * size:
                 break
         _expected_log(gamma[d], log_theta)
         best = _soften(log_theta, s, own)
-        _assign_words(own, count, table, n_words, part, total)
-        joint, bound = 0.0, 0.0
-        for w in range(n_words):
-            row, soft = words[begin + w], table[w]
-            expected, inner = log_beta[row], 0.0
-            for k in range(size):
-                inner += own[k] * soft[k] * expected[k]
-            joint += part[w] * inner
-            bound += count[w] * (log(count[w] / part[w]) + s * (top[row] + best))
+        _assign_words(own, document, total)
+        joint, bound = _word_terms(document, word_table, own, s, best)
         prior, gamma_total = constant, 0.0
         for k in range(size):
             joint += own[k] * total[k] * log_theta[k]
             prior += (alpha - gamma[d, k]) * log_theta[k] + log_gamma(gamma[d, k])
             gamma_total += gamma[d, k]
-        log_joint[d] = joint
-        rest[d] = bound - s * joint + prior - math.lgamma(gamma_total)
+        rows.log_joint[d] = joint
+        rows.rest[d] = bound - s * joint + prior - math.lgamma(gamma_total)
 
 
 @njit(
-    void(INDICES, INDICES, MATRIX, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, INDICES, MATRIX),
+    void(DOCUMENTS, WORD_TABLE, VECTOR, TOPIC_FACTORS, VECTOR, MATRIX),
     error_model="numpy",
 )
-def word_statistics(  # type: ignore[no-untyped-def]
-    words, indptr, log_beta, softened, top, inv_temp, weights, theta, ratio, vocabulary, out
+def add_word_statistics(  # type: ignore[no-untyped-def]
+    documents, word_table, inv_temp, factors, weights, out
 ):
     """Add sum_d weight_d n_dv q(z_dvk) to `out`, shape (V, K)."""
+    words, indptr, vocabulary = documents.words, documents.indptr, word_table.vocabulary
+    log_beta, top, softened = word_table.log_beta, word_table.top, word_table.softened
+    theta, ratio = factors.theta, factors.ratio
     size = theta.shape[1]
     partial = np.zeros((vocabulary.size, size))
     for d in range(weights.size):
@@ -209,34 +268,3 @@ def word_statistics(  # type: ignore[no-untyped-def]
         for k in range(size):
             soft = softened[row, k] if softened.shape[0] else 1.0
             out[vocabulary[row], k] += soft * partial[row, k]
-
-
-@njit(void(MATRIX, VECTOR, MATRIX), error_model="numpy")
-def add_word_moments(lam, powers, out):  # type: ignore[no-untyped-def]
-    """Add sum_v Gamma(lam_vk + s) / Gamma(lam_vk) to `out`, shape (S, K), for each power s."""
-    size = lam.shape[1]
-    base = np.empty(size)
-    for v in range(lam.shape[0]):
-        row = lam[v]
-        for k in range(size):
-            base[k] = log_gamma(row[k])
-        for i in range(powers.size):
-            s, own = powers[i], out[i]
-            for k in range(size):
-                own[k] += exp(log_gamma(row[k] + s) - base[k])
-
-
-@njit(void(MATRIX, VECTOR, MATRIX, MATRIX), error_model="numpy", fastmath=SUMS)
-def log_topic_moments(gamma, powers, table, out):  # type: ignore[no-untyped-def]
-    """Write log sum_k exp(table_sk) Gamma(gamma_dk + s) / Gamma(gamma_dk), shape (n, S)."""
-    size = gamma.shape[1]
-    base = np.empty(size)
-    for d in range(gamma.shape[0]):
-        row = gamma[d]
-        for k in range(size):
-            base[k] = log_gamma(row[k])
-        for i in range(powers.size):
-            s, own, total = powers[i], table[i], 0.0
-            for k in range(size):
-                total += exp(log_gamma(row[k] + s) - base[k] + own[k])
-            out[d, i] = log(total)

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.variational.conjugate.lda import LDA
-from pymc_tempering.variational.conjugate.temperature_grid import check_temperatures
+from pymc_tempering.variational.conjugate.temperature_grid import check_grid_from_one
 from pymc_tempering.variational.conjugate.word_counts import n_tokens
 
 ESTIMATES = ("monte_carlo", "jensen_log", "jensen_mean", "one_topic", "upper")
@@ -82,11 +82,11 @@ def lda_log_partition(
     >>> conjugate.lda_log_partition(conjugate.LDA(2), counts, [1.0, 2.0]).round(2)
     array([0.  , 5.18])
     """
-    grid = check_temperatures(temperatures)
+    grid = check_grid_from_one(temperatures)
     check_choice("estimate", estimate, ESTIMATES)
     check_choice("form", form, FORMS)
     if estimate == "one_topic" and form == "marginal":
-        raise ValueError('estimate="one_topic" is for form="joint": in the other, z is gone.')
+        raise ValueError('estimate="one_topic" is for form="joint": the marginal form has no z.')
     counts, inv = model.check(data), 1.0 / grid
     if estimate == "one_topic":
         return model.log_one_topic(counts, inv)
@@ -107,9 +107,14 @@ def lda_log_partition(
 
 
 def draw_log_sums(
-    model: LDA, n_words: int, inv: np.ndarray, form: str, n_beta: int, n_theta: int,
+    model: LDA,
+    n_words: int,
+    inv: np.ndarray,
+    form: str,
+    n_beta: int,
+    n_theta: int,
     rng: np.random.Generator,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Return log S at draws of beta and theta from their priors, shape (M, n_beta, n_theta)."""
     log_s = np.empty((inv.size, n_beta, n_theta))
     for i in range(n_beta):

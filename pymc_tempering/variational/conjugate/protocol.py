@@ -61,7 +61,7 @@ class ConjugateModel(Protocol):
         """Draw first natural parameters lambda."""
 
     def perturb(self, lam: Globals, data: Any, share: float, rng: np.random.Generator) -> None:
-        """Change lambda by a random, small share in place, so that equal components part."""
+        """Change lambda by a random, small share in place, so that equal components separate."""
 
     def start_local(self, data: Any) -> np.ndarray:
         """Return local parameters from which the local step of fresh data starts."""

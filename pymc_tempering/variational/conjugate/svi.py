@@ -6,9 +6,9 @@ import numpy as np
 
 from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals
 from pymc_tempering.variational.conjugate.svi_fit import Fit
-from pymc_tempering.variational.conjugate.svi_options import SviOptions, check_options
+from pymc_tempering.variational.conjugate.svi_options import SviOptions, check_svi_options
 from pymc_tempering.variational.conjugate.svi_run import SviRun
-from pymc_tempering.variational.conjugate.temperature_grid import Schedule
+from pymc_tempering.variational.conjugate.temperature_grid import ScheduleOption
 
 
 def svi(
@@ -25,8 +25,8 @@ def svi(
     log_partition: Any = None,
     start: str = "hot",
     update_every: int = 1,
-    damping: float = 0.05,
-    schedule: Schedule = "linear",
+    damping: float = 0.95,
+    schedule: ScheduleOption = "linear",
     hottest: float = 10.0,
     anneal_passes: float | None = None,
     jitter: float = 1e-3,
@@ -74,9 +74,10 @@ def svi(
         First q(T) of VT: all mass on T_M, or uniform as in the paper.
     update_every : int, default 1
         Iterations between updates of q(T) in VT, and between updates of the normalizers in LVT.
-    damping : float, default 0.05
-        How far an update of VT moves q(T) to equation (9): q becomes
-        ``(1 - damping) * q + damping * q_new``, which never lowers the T-ELBO.
+    damping : float, default 0.95
+        Share of the old q(T) that an update of VT keeps; in [0, 1), and 0 is no damping. q becomes
+        ``damping * q + (1 - damping) * q_new`` with q_new from equation (9), which never lowers
+        the T-ELBO. (:func:`pymc_tempering.fit` mixes log q in the same shares.)
     schedule : {"linear", "exponential"} or callable, default "linear"
         Temperature of AVI; a callable takes the share of the annealing that is done.
     hottest : float, default 10.0
@@ -86,10 +87,11 @@ def svi(
         `iterations`.
     jitter : float, default 0.001
         Relative size of a random change of the global parameters, so that components that became
-        equal at high temperatures can part again: AVI, once a pass while T > 1; VT
+        equal at high temperatures can separate again: AVI, once a pass while T > 1; VT
         and LVT, where they settle above T = 1 and before the iterations at T = 1.
     tol : float, default 1e-7
-        Batch only: stop where the ELBO changes by less, relatively, and the temperature stands.
+        Batch only: stop where the relative change of the ELBO is smaller, and the temperature is
+        at rest.
     elbo_every : int, optional
         Iterations between entries of the ELBO's history, which are NaN in between; 1 by default,
         and one pass with minibatches. 0: no history with minibatches, and no final ELBO.
@@ -131,14 +133,29 @@ def svi(
     array([-0.,  4.])
     """
     data = model.check(data)
-    options = check_options(
+    options = check_svi_options(
         SviOptions(
-            method, iterations, untempered, batch_size, tau, kappa, temperatures,
-            log_partition, start,
-            update_every, damping, schedule, hottest, anneal_passes, jitter, tol, elbo_every, cores,
+            method=method,
+            iterations=iterations,
+            untempered=untempered,
+            batch_size=batch_size,
+            tau=tau,
+            kappa=kappa,
+            temperatures=temperatures,
+            log_partition=log_partition,
+            start=start,
+            update_every=update_every,
+            damping=damping,
+            schedule=schedule,
+            hottest=hottest,
+            anneal_passes=anneal_passes,
+            jitter=jitter,
+            tol=tol,
+            elbo_every=elbo_every,
+            cores=cores,
         ),
         model.n_data(data),
-    )  # fmt: skip
+    )
     rng = np.random.default_rng(random_seed)
     if initial is None:
         lam = model.initialize(data, rng)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.arguments import check_choice
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.exceptions import TemperatureError
 from pymc_tempering.variational.conjugate.temperature_grid import (
-    Schedule,
-    check_temperatures,
+    ScheduleOption,
+    check_grid_from_one,
     default_temperatures,
 )
 
@@ -22,7 +22,7 @@ STARTS = ("hot", "uniform")
 
 @dataclass(frozen=True)
 class SviOptions:
-    """What the user asked for; `check_options` makes `temperatures` a grid."""
+    """What the user asked for; `check_svi_options` makes `temperatures` a grid."""
 
     method: str
     iterations: int
@@ -35,7 +35,7 @@ class SviOptions:
     start: str
     update_every: int
     damping: float
-    schedule: Schedule
+    schedule: ScheduleOption
     hottest: float
     anneal_passes: float | None
     jitter: float
@@ -58,6 +58,11 @@ class SviOptions:
         """Threads of the local step."""
         return self.cores or os.cpu_count() or 1
 
+    @property
+    def temperature_step(self) -> float:
+        """Share of the new q(T) in an update of VT."""
+        return round(1.0 - self.damping, 15)  # 1 - 0.95 is 0.05 up to its last bits
+
     def n_elbo_every(self, n_data: int) -> int:
         """Return the iterations between entries of the ELBO's history; 0 for none."""
         if self.batch_size is None:
@@ -76,7 +81,7 @@ class SviOptions:
         return self.iterations * (self.batch_size or n_data) / n_data / 2.0
 
 
-def check_options(options: SviOptions, n_data: int) -> SviOptions:
+def check_svi_options(options: SviOptions, n_data: int) -> SviOptions:
     """Return the options with their grid of temperatures.
 
     Raises
@@ -90,15 +95,42 @@ def check_options(options: SviOptions, n_data: int) -> SviOptions:
     check_choice("start", options.start, STARTS)
     if not callable(options.schedule):
         check_choice("schedule", options.schedule, SCHEDULES)
-    for name, least in {
-        "iterations": 1, "untempered": 0, "batch_size": 1, "update_every": 1, "cores": 1,
-        "elbo_every": 0,
-    }.items():  # fmt: skip
+    _check_counts(options, n_data)
+    _check_rates(options)
+    if options.method == "annealed":
+        _check_annealing(options, n_data)
+    return replace(options, temperatures=_grid_of(options))
+
+
+LEAST = {
+    "iterations": 1,
+    "untempered": 0,
+    "batch_size": 1,
+    "update_every": 1,
+    "cores": 1,
+    "elbo_every": 0,
+}
+"""Smallest value of options that are whole numbers, or None."""
+
+
+def _check_counts(options: SviOptions, n_data: int) -> None:
+    for name, least in LEAST.items():
         value = getattr(options, name)
-        if value is not None and (int(value) != value or value < least):
-            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
-    if not 0.0 < options.damping <= 1.0:
-        raise ValueError(f"damping must be above 0 and at most 1, not {options.damping!r}.")
+        if value is not None:
+            check_whole(least, **{name: value})
+    if options.batch_size is not None and options.batch_size > n_data:
+        raise ValueError(
+            f"batch_size is {options.batch_size} and there are {n_data} data points: leave it out "
+            "to use all of them in every iteration."
+        )
+
+
+def _check_rates(options: SviOptions) -> None:
+    if not 0.0 <= options.damping < 1.0:
+        raise ValueError(
+            "damping is the share of the old q(T) that an update keeps: it must be at least 0 (no "
+            f"damping) and below 1, not {options.damping!r}."
+        )
     if not 0.5 < options.kappa <= 1.0:
         raise ValueError(
             f"kappa must be above 0.5 and at most 1 for the steps to converge "
@@ -110,29 +142,26 @@ def check_options(options: SviOptions, n_data: int) -> SviOptions:
         raise ValueError(f"jitter must be at least 0 and below 1, not {options.jitter!r}.")
     if not options.tol >= 0.0:
         raise ValueError(f"tol must not be negative, got {options.tol!r}.")
-    if options.batch_size is not None and options.batch_size > n_data:
-        raise ValueError(
-            f"batch_size is {options.batch_size} and there are {n_data} data points: leave it out "
-            "to use all of them in every iteration."
-        )
-    if options.method == "annealed":
-        _check_annealing(options, n_data)
+
+
+def _grid_of(options: SviOptions) -> np.ndarray:
+    """Return the temperatures of a method: the given ones, its own, or 1 alone."""
+    given = options.temperatures
     if options.method not in TEMPERED:
-        if options.temperatures is not None:
-            check_temperatures(options.temperatures)
+        if given is not None:
+            check_grid_from_one(given)
             raise ValueError(
                 f'temperatures are for the methods {TEMPERED}, not for "{options.method}"'
                 + ("; give hottest or schedule." if options.method == "annealed" else ".")
             )
-        return replace(options, temperatures=np.ones(1))
-    given = options.temperatures
-    grid = default_temperatures(options.method) if given is None else check_temperatures(given)
+        return np.ones(1)
+    grid = default_temperatures(options.method) if given is None else check_grid_from_one(given)
     if options.log_partition is not None and np.shape(options.log_partition) != grid.shape:
         raise ValueError(
-            f"log_partition has shape {np.shape(options.log_partition)}, one value for each of "
-            f"the {grid.size} temperatures is needed."
+            f"log_partition has shape {np.shape(options.log_partition)}; it needs one value for "
+            f"each of the {grid.size} temperatures."
         )
-    return replace(options, temperatures=grid)
+    return grid
 
 
 def _check_annealing(options: SviOptions, n_data: int) -> None:

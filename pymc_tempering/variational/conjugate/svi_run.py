@@ -14,8 +14,8 @@ from pymc_tempering.variational.conjugate.svi_fit import Fit
 from pymc_tempering.variational.conjugate.svi_options import TEMPERED, SviOptions
 from pymc_tempering.variational.conjugate.temperature_grid import (
     annealed_temperature,
+    elbo_of_temperatures,
     temperature_posterior,
-    temperature_terms,
 )
 
 COLD = 1.0 - 1e-6
@@ -38,6 +38,15 @@ class _State:
     table: np.ndarray | None = None
 
 
+@dataclass(frozen=True)
+class _Tempered:
+    """Where the tempered iterations ended."""
+
+    lam: Globals
+    local_inv_temp: np.ndarray | None
+    n_iterations: int
+
+
 class SviRun:
     """One fit: the model, its data and the options, which stay; the state is passed along."""
 
@@ -56,28 +65,14 @@ class SviRun:
         options = self.options
         state = _State(lam)
         batches = self._batches()
-        tempered = options.method in TEMPERED
-        if options.method == "variational_tempering":
-            own = options.log_partition is None
-            self.log_partition = (
-                self.model.log_partition(self.data, options.grid)
-                if own
-                else np.asarray(options.log_partition, dtype=float)
-            )
-            if not np.isfinite(self.log_partition).all():
-                at = options.grid[~np.isfinite(self.log_partition)][0]
-                raise TemperatureError(
-                    f"log C(T) of {self.model.name} is not finite at T = {at:g}: take lower "
-                    'temperatures, or method="annealed", which needs no C(T)'
-                )
-            state.weights = options.first_weights()
-            state.inv_temp = float(state.weights @ self.inv_temps)
-        elif options.method == "local_variational_tempering":
-            state.local_inv_temp = np.full(self.n_data, self.inv_temps.mean())
+        self._start_temperatures(state)
         converged = self._stage(state, batches, options.iterations, options.method)
-        tempered_lam, local_inv_temp = tuple(map(np.array, state.lam)), state.local_inv_temp
-        n_tempered = state.iteration if tempered else 0
-        if tempered and options.n_untempered:
+        tempered = _Tempered(
+            tuple(map(np.array, state.lam)),
+            state.local_inv_temp,
+            state.iteration if options.method in TEMPERED else 0,
+        )
+        if options.method in TEMPERED and options.n_untempered:
             self._part(state)
             state = replace(state, inv_temp=1.0, weights=np.eye(1, self.inv_temps.size)[0])
             converged = self._stage(state, batches, options.n_untempered, "vi")
@@ -86,26 +81,51 @@ class SviRun:
                 f"the ELBO of {self.model.name} had not converged after {state.iteration} "
                 "iterations: raise iterations or untempered, or tol",
                 TemperingWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
+        return self._result(state, tempered, converged)
+
+    def _start_temperatures(self, state: _State) -> None:
+        """Set the first q(T) of VT, with its log C(T), or the first E[1/T_i] of LVT."""
+        options = self.options
+        if options.method == "local_variational_tempering":
+            state.local_inv_temp = np.full(self.n_data, self.inv_temps.mean())
+        if options.method != "variational_tempering":
+            return
+        self.log_partition = (
+            self.model.log_partition(self.data, options.grid)
+            if options.log_partition is None
+            else np.asarray(options.log_partition, dtype=float)
+        )
+        if not np.isfinite(self.log_partition).all():
+            at = options.grid[~np.isfinite(self.log_partition)][0]
+            raise TemperatureError(
+                f"log C(T) of {self.model.name} is not finite at T = {at:g}: take lower "
+                'temperatures, or method="annealed", which needs no C(T)'
+            )
+        state.weights = options.first_weights()
+        state.inv_temp = float(state.weights @ self.inv_temps)
+
+    def _result(self, state: _State, tempered: _Tempered, converged: bool) -> Fit:
+        """Compute the final ELBO, and gather what the fit leaves."""
+        final = np.nan
+        if self.options.elbo_every != 0:
+            cores, local_state = self.options.n_cores, state.local_state
+            final = elbo(self.model, state.lam, self.data, cores=cores, state=local_state)
         history = np.array(state.history)
         return Fit(
             model=self.model,
-            method=options.method,
+            method=self.options.method,
             lam=state.lam,
-            tempered_lam=tempered_lam,
-            elbo=np.nan
-            if options.elbo_every == 0
-            else elbo(
-                self.model, state.lam, self.data, cores=options.n_cores, state=state.local_state
-            ),
+            tempered_lam=tempered.lam,
+            elbo=final,
             elbo_history=history[:, 0],
             untempered_elbo_history=history[:, 1],
             inverse_temperature=history[:, 2],
-            temperatures=options.grid,
+            temperatures=self.options.grid,
             temperature_weights=np.array(state.weight_history),
-            local_inverse_temperature=local_inv_temp,
-            n_tempered=n_tempered,
+            local_inverse_temperature=tempered.local_inv_temp,
+            n_tempered=tempered.n_iterations,
             converged=converged,
         )
 
@@ -146,9 +166,9 @@ class SviRun:
         return False
 
     def _part(self, state: _State) -> bool:
-        """Perturb lambda where it is tempered; return whether it was.
+        """Perturb lambda if it is tempered now; return whether it was perturbed.
 
-        At high temperatures all components become the same, a saddle that no step leaves.
+        At high temperatures all components become the same: a saddle point that no step leaves.
         """
         share = self.options.jitter
         hot = state.history[-1][2] < COLD if state.history else state.inv_temp < COLD
@@ -157,12 +177,12 @@ class SviRun:
         return bool(hot and share)
 
     def _settled(self, before: tuple[float, ...], now: tuple[float, ...], method: str) -> bool:
-        """Tell whether ELBO and temperature stand, after annealing and an update of q(T)."""
+        """Return whether ELBO and temperature are at rest; never before the annealing ends."""
         if method == "annealed" and now[2] < COLD:
             return False
         tol = self.options.tol
         if method == "variational_tempering":
-            tol *= self.options.damping
+            tol *= self.options.temperature_step
         still = abs(now[2] - before[2]) <= 10.0 * tol
         return still and abs(now[0] - before[0]) <= tol * abs(now[0])
 
@@ -192,7 +212,7 @@ class SviRun:
         if method == "variational_tempering":
             self._update_weights(state, joint)
             inv_temp = np.full(len(rows), state.inv_temp)
-            terms = float(temperature_terms(state.weights, self.log_partition))
+            terms = float(elbo_of_temperatures(state.weights, self.log_partition))
         elif method == "local_variational_tempering" and state.local_inv_temp is not None:
             inv_temp, terms = self._update_local(state, rows, data, local)
             terms *= scale
@@ -222,7 +242,7 @@ class SviRun:
             np.array(np.mean(state.log_joint)), self.inv_temps, self.log_partition
         )
         state.log_joint.clear()
-        step = self.options.damping
+        step = self.options.temperature_step
         state.weights = (1.0 - step) * state.weights + step * best
         state.inv_temp = float(state.weights @ self.inv_temps)
 
@@ -237,4 +257,4 @@ class SviRun:
         weights = temperature_posterior(local.log_joint, self.inv_temps, norm)
         state.weights = weights.mean(axis=0)
         state.local_inv_temp[rows] = weights @ self.inv_temps
-        return state.local_inv_temp[rows], float(temperature_terms(weights, norm).sum())
+        return state.local_inv_temp[rows], float(elbo_of_temperatures(weights, norm).sum())

@@ -10,10 +10,10 @@ from pymc_tempering.exceptions import TemperatureError
 FIRST_TEMPERATURE = 10.0
 N_TEMPERATURES = 100
 
-Schedule = str | Callable[[float], float]
+ScheduleOption = str | Callable[[float], float]
 
 
-def check_temperatures(temperatures: np.ndarray) -> np.ndarray:
+def check_grid_from_one(temperatures: np.ndarray) -> np.ndarray:
     """Return a grid 1 = T_1 < ... < T_M as a float array.
 
     Raises
@@ -52,7 +52,7 @@ def default_temperatures(method: str) -> np.ndarray:
     return np.geomspace(1.0, FIRST_TEMPERATURE, N_TEMPERATURES)
 
 
-def annealed_temperature(schedule: Schedule, hottest: float, progress: float) -> float:
+def annealed_temperature(schedule: ScheduleOption, hottest: float, progress: float) -> float:
     """Return T after the share `progress` of the annealing; 1 from its end on.
 
     Raises
@@ -97,7 +97,7 @@ def temperature_posterior(
     return np.asarray(np.exp(logits - logsumexp(logits, axis=-1, keepdims=True)))
 
 
-def temperature_terms(weights: np.ndarray, log_norm: np.ndarray) -> np.ndarray:
+def elbo_of_temperatures(weights: np.ndarray, log_norm: np.ndarray) -> np.ndarray:
     """Return E[log p(y)] - E[log q(y)] - E[log C(T_y)] of equation (5) in nats, shape (...)."""
     n_temps = weights.shape[-1]
     return np.asarray((entr(weights) - weights * log_norm).sum(axis=-1) - np.log(n_temps))

@@ -129,7 +129,7 @@ def save_counts(folder: str | Path, blocks: Iterable[Any]) -> Path:
         for block in blocks:
             matrix = check_counts(block)
             if n_words not in (None, matrix.shape[1]):
-                raise DataError(f"a block has {matrix.shape[1]} words, one before had {n_words}")
+                raise DataError(f"a block has {matrix.shape[1]} words, an earlier one {n_words}")
             n_words = matrix.shape[1]
             if matrix.nnz and matrix.data.max() > np.iinfo(np.int32).max:
                 raise DataError(f"a count of {matrix.data.max():g} does not fit 32 bits")

@@ -1,4 +1,4 @@
-"""The order in which ways to a tempered normalizer are tried: closed form, sum, quadrature."""
+"""Which way to a tempered normalizer is taken: closed form, sum or quadrature, in this order."""
 
 from collections.abc import Callable
 
@@ -28,10 +28,10 @@ def branch_of(rv: Variable) -> Callable:
 
 
 def detached(rv: Variable, back: dict[Variable, Variable]) -> Variable:
-    """Return same variable with placeholders for its parameters, which are noted in `back`.
+    """Return the variable with placeholders for its parameters, and record these in `back`.
 
-    PyMC copies the graph above a variable when it derives some densities, and copied random
-    variables are strangers to the model.
+    PyMC copies the graph above a variable when it derives some densities, and the model does not
+    know the copies of its random variables.
     """
     node = rv.owner
     nested = isinstance(node.op, _BaseMixtureRV | CensoredRV | PartialObservedRV)

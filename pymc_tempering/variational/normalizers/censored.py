@@ -1,7 +1,7 @@
 """Tempered normalizers of hurdle, censored and partly observed variables.
 
-Their density is one with respect to Lebesgue's measure plus atoms: the mass of an atom enters as
-its power 1 / T, beside the integral over the rest.
+Such a variable has a density and atoms, single values with a probability of their own. An atom
+adds its probability to the power 1 / T to the integral over the rest.
 """
 
 import numpy as np
@@ -19,12 +19,12 @@ from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.branches import compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    describe,
     is_unbounded,
+    label_of,
     largest_temperature,
     log_normalizer,
 )
-from pymc_tempering.variational.normalizers.panels import integrate
+from pymc_tempering.variational.normalizers.panels import integrate_power
 from pymc_tempering.variational.normalizers.summation import between, closed_window, log_sum
 from pymc_tempering.variational.normalizers.support import (
     base_of,
@@ -48,14 +48,14 @@ def hurdle(op: Op, rv: Variable, temperature: Variable) -> Variable:
 
 @largest_temperature.register(_HurdleRV)
 def hurdle_limit(op: Op, rv: Variable) -> Variable:
-    """Return that of what is not zero."""
+    """Return the limit of the part that is not zero."""
     other = rv.owner.inputs[3]
     return largest_temperature(other.owner.op, other)
 
 
 @log_normalizer.register(CensoredRV)
 def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
-    """Return what lies between the bounds, and the masses that are gathered at the bounds."""
+    """Add up the integral between the bounds and the masses at the bounds."""
     base, *bounds = rv.owner.inputs
     lower, upper = (b if is_unbounded(b) else b.astype("float64") for b in bounds)
     discrete = np.dtype(base.dtype).kind in "iub"
@@ -75,7 +75,7 @@ def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
             total = pt.logaddexp(total, log_atom / temperature)
         return total
     ends = intersect(support_of(base.owner.op, base), lower, upper)
-    return integrate(
+    return integrate_power(
         base.owner.op,
         base,
         line_onto(*ends),
@@ -87,7 +87,7 @@ def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
 
 
 def _limit_between(base: Variable, lower: Variable, upper: Variable) -> Variable:
-    """Limit of a variable of which bounds cut off one tail or both."""
+    """Limit of a variable whose bounds cut off one tail or both."""
     low, high = intersect(support_of(base.owner.op, base), lower, upper)
     if is_unbounded(low) or is_unbounded(high):
         return largest_temperature(base.owner.op, base)
@@ -96,13 +96,13 @@ def _limit_between(base: Variable, lower: Variable, upper: Variable) -> Variable
 
 @largest_temperature.register(CensoredRV)
 def censored_limit(op: Op, rv: Variable) -> Variable:
-    """Return that of the base, unless it has no tail left."""
+    """Return the limit of the base, unless no tail is left."""
     return _limit_between(*rv.owner.inputs)
 
 
 @largest_temperature.register(TruncatedRV)
 def truncated_limit(op: Op, rv: Variable) -> Variable:
-    """Return that of the base, unless it has no tail left."""
+    """Return the limit of the base, unless no tail is left."""
     if np.dtype(rv.dtype).kind in "iub":
         return pt.constant(np.inf)
     return _limit_between(base_of(rv), *rv.owner.inputs[-2:])
@@ -114,7 +114,7 @@ def partly_observed(op: Op, rv: Variable, temperature: Variable) -> Variable:
     base, mask = rv.owner.inputs
     if base.owner.op.ndim_supp != 0 or temperature.type.ndim > 0:
         raise NormalizerError(
-            f"No tempered normalizer is known for {describe(rv)}: some of its values are missing. "
+            f"No tempered normalizer is known for {label_of(rv)}: some of its values are missing. "
             f"Of the fits, {WITHOUT_NORMALIZER}."
         )
     shape = [s if s is not None else base.shape[axis] for axis, s in enumerate(base.type.shape)]

@@ -19,7 +19,7 @@ MAX_CATEGORIES = 64
 
 @register_closed(rvs.BernoulliRV, lambda p: (p >= 0, p <= 1), "0 <= p <= 1")
 def bernoulli(T: Variable, p: Variable) -> Variable:
-    """Both outcomes; log(1 - p) spelled so that PyTensor recognizes a sigmoid in it."""
+    """Both outcomes; log(1 - p) is written so that PyTensor recognizes a sigmoid in it."""
     return pt.logaddexp(pt.log(p) / T, pt.log(1 - p) / T)
 
 
@@ -42,7 +42,7 @@ def geometric(T: Variable, p: Variable) -> Variable:
 
 @register_closed(DiscreteUniformRV, lambda lower, upper: (lower <= upper,), "lower <= upper")
 def discrete_uniform(T: Variable, lower: Variable, upper: Variable) -> Variable:
-    """Return number of values to the power 1 - 1 / T."""
+    """Return the number of values to the power 1 - 1 / T."""
     return (1 - 1 / T) * pt.log(upper - lower + 1)
 
 
@@ -70,7 +70,7 @@ def log_convolution(log_weight: Variable, n: Variable, n_categories: int) -> Var
 
 
 def counts_of(n: Variable, p: Variable, what: str) -> tuple[Variable, int]:
-    """Return counts 0, ..., max n, and the number of categories; too many are refused."""
+    """Return counts 0, ..., max n, and the number of categories; raise an error for too many."""
     n_categories = p.type.shape[-1]
     if n_categories is None or n_categories > MAX_CATEGORIES:
         raise NormalizerError(

@@ -21,7 +21,7 @@ from pymc_tempering.exceptions import NormalizerError
 WITHOUT_NORMALIZER = 'method="annealed" needs no normalizer'
 
 
-def describe(rv: Variable) -> str:
+def label_of(rv: Variable) -> str:
     """Name of a variable and of its distribution, for messages."""
     op = rv.owner.op if rv.owner is not None else None
     kind = getattr(op, "_print_name", None)
@@ -33,7 +33,7 @@ def describe(rv: Variable) -> str:
 def log_normalizer(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Log of the integral (sum) of p(x)^(1 / T); `NormalizerError` where none is known."""
     raise NormalizerError(
-        f"No tempered normalizer is known for {describe(rv)}: it is neither univariate nor "
+        f"No tempered normalizer is known for {label_of(rv)}: it is neither univariate nor "
         f"has it a closed form here. Of the fits, {WITHOUT_NORMALIZER}; with fixed parameters "
         "pymc_tempering.variational.monte_carlo_normalizer may give a number."
     )
@@ -87,7 +87,7 @@ def register_limit(op_type: type[Op]) -> Callable:
 
 
 def require(value: Variable, condition: Variable, message: str) -> Variable:
-    """Value of which the evaluation raises a `NormalizerError` where a condition is false."""
+    """Value whose evaluation raises a `NormalizerError` where a condition is false."""
     return CheckAndRaise(NormalizerError, message)(value, pt.all(condition))
 
 

@@ -31,11 +31,11 @@ from pymc_tempering.references.mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, largest_temperature
 from pymc_tempering.variational.normalizers.likelihood_terms import term_totals
-from pymc_tempering.variational.normalizers.log_normalizer import check_random
+from pymc_tempering.variational.normalizers.tempered_normalizer import check_random
 
 
 @dataclass(frozen=True)
-class Constant:
+class FixedNormalizer:
     """Normalizer of a term that depends on no free variable, as a function of T."""
 
     term: str
@@ -44,7 +44,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Group:
+class NormalizerGroup:
     """Normalizers that share free variables, as functions of their unconstrained values.
 
     Attributes
@@ -83,7 +83,7 @@ class Group:
         evaluate_rows(self.density, np.ascontiguousarray(full), values, grads, NO_MIXTURE)
         return values[:, 0], values[:, 1], grads[:, 0, :-1], grads[:, 1, :-1]
 
-    def describe(self) -> str:
+    def label(self) -> str:
         """Names of its terms and of what they depend on, for messages."""
         terms = ", ".join(map(repr, self.terms))
         return f"{terms} (which depends on {', '.join(map(repr, self.variables))})"
@@ -112,18 +112,18 @@ def _needs(model: pm.Model, graph: Variable, name: str) -> frozenset[Variable]:
             f"{WITHOUT_NORMALIZER}."
         )
     known = set(model.basic_RVs)
-    strangers = [v for v in above - known if v.owner and isinstance(v.owner.op, RandomVariable)]
-    if strangers:
+    unknown = [v for v in above - known if v.owner and isinstance(v.owner.op, RandomVariable)]
+    if unknown:
         raise NormalizerError(
             f"The normalizer of {name!r} depends on random variables that are not in the model "
-            f"({', '.join(str(v) for v in strangers)}): it has no fixed value. Of the fits, "
+            f"({', '.join(str(v) for v in unknown)}): it has no fixed value. Of the fits, "
             f"{WITHOUT_NORMALIZER}."
         )
     return frozenset(rv for rv in model.free_RVs if rv in above)
 
 
 def check_free(needed: list[Variable]) -> None:
-    """Refuse free variables over which there is no average."""
+    """Raise an error for free variables that cannot be averaged over."""
     discrete = [rv.name for rv in needed if rv.dtype not in pm.vartypes.continuous_types]
     if discrete:
         raise DiscreteVariableError(
@@ -133,10 +133,10 @@ def check_free(needed: list[Variable]) -> None:
     check_proper(needed, "The average of the normalizers over it")
 
 
-def build_groups(model: pm.Model) -> tuple[list[Constant], list[Group]]:
+def build_groups(model: pm.Model) -> tuple[list[FixedNormalizer], list[NormalizerGroup]]:
     """Split the likelihood terms of a model by the free variables that they depend on."""
     temperature = pt.dscalar("temperature")
-    constants: list[Constant] = []
+    constants: list[FixedNormalizer] = []
     pieces: list[tuple[list[Variable], set[Variable], list[Variable]]] = []
     for rv, total in term_totals(model, temperature):
         needed = _needs(model, total, rv.name)
@@ -151,7 +151,7 @@ def build_groups(model: pm.Model) -> tuple[list[Constant], list[Group]]:
     return constants, [_compile_group(model, temperature, *piece) for piece in pieces]
 
 
-def _limit(rvs: list[Variable]) -> Variable:
+def _smallest_limit(rvs: list[Variable]) -> Variable:
     """Smallest temperature at which the normalizer of one of some terms is infinite."""
     limit = pt.constant(np.inf)
     for rv in map(check_random, rvs):
@@ -159,12 +159,12 @@ def _limit(rvs: list[Variable]) -> Variable:
     return freeze_shared([whole_data(limit)])[0]
 
 
-def _compile_constant(rv: Variable, total: Variable, temperature: Variable) -> Constant:
+def _compile_constant(rv: Variable, total: Variable, temperature: Variable) -> FixedNormalizer:
     """Compile the normalizer of a term without free variables."""
     graph = freeze_shared([whole_data(total)])[0]
     value = pymc_compile([temperature], graph, mode="FAST_COMPILE", on_unused_input="ignore")
-    limit = pymc_compile([], _limit([rv]), mode="FAST_COMPILE")
-    return Constant(rv.name, lambda T: float(value(T)), float(limit()))
+    limit = pymc_compile([], _smallest_limit([rv]), mode="FAST_COMPILE")
+    return FixedNormalizer(rv.name, lambda T: float(value(T)), float(limit()))
 
 
 def _compile_group(
@@ -173,22 +173,51 @@ def _compile_group(
     terms: list[Variable],
     needed: set[Variable],
     totals: list[Variable],
-) -> Group:
+) -> NormalizerGroup:
     """Compile log prior and log normalizers of one group."""
     free = [rv for rv in model.free_RVs if rv in needed]
     check_free(free)
-    values = [model.rvs_to_values[rv] for rv in free]
+    names = [model.rvs_to_values[rv].name for rv in free]
     by_name = dict(
         zip((v.name for v in model.value_vars), unconstrained_shapes(model), strict=True)
     )
-    shapes = [by_name[v.name] for v in values]
-    dim = int(sum(np.prod(shape) for shape in shapes))
+    shapes = {name: by_name[name] for name in names}
+    drawn = dict(zip(model.free_RVs, forward_graph(model), strict=True))
+    unconstrained = freeze_shared([drawn[rv] for rv in free])
+    limit = _smallest_limit(terms)
+
+    def sample(n: int, seed: int) -> np.ndarray:
+        draws = pm.draw(unconstrained, draws=n, random_seed=seed, mode="FAST_COMPILE")
+        return np.column_stack([np.reshape(draw, (n, -1)) for draw in draws]).astype(float)
+
+    def limit_at(n: int, seed: int) -> np.ndarray:
+        return np.asarray(pm.draw(limit, draws=n, random_seed=seed, mode="FAST_COMPILE"))
+
+    return NormalizerGroup(
+        terms=tuple(rv.name for rv in terms),
+        variables=tuple(rv.name for rv in free),
+        sizes=tuple(int(np.prod(shape)) for shape in shapes.values()),
+        density=_compile_density(model, temperature, free, shapes, totals),
+        sample=sample,
+        limit=limit_at,
+    )
+
+
+def _compile_density(
+    model: pm.Model,
+    temperature: Variable,
+    free: list[Variable],
+    shapes: dict[str, tuple[int, ...]],
+    totals: list[Variable],
+) -> Callable:
+    """Compile log prior and summed log normalizers, of (unconstrained values, T) in one vector."""
+    dim = int(sum(np.prod(shape) for shape in shapes.values()))
     log_prior = model.logp(vars=free)
     log_c = model.replace_rvs_by_values([sum(totals[1:], start=totals[0])])[0]
     outputs, x = join_nonshared_inputs(
-        {v.name: np.zeros(shape) for v, shape in zip(values, shapes, strict=True)},
+        {name: np.zeros(shape) for name, shape in shapes.items()},
         freeze_shared([log_prior, whole_data(log_c)]),
-        values,
+        [model.rvs_to_values[rv] for rv in free],
     )
     full = pt.dvector("x_and_temperature")
     outputs = clone_replace(outputs, {x: full[:dim].astype(x.dtype), temperature: full[dim]})
@@ -198,22 +227,4 @@ def _compile_group(
         function = pymc_compile(
             [full], [out.astype("float64") for out in [*outputs, *grads]], mode="NUMBA"
         )
-    drawn = dict(zip(model.free_RVs, forward_graph(model), strict=True))
-    unconstrained = freeze_shared([drawn[rv] for rv in free])
-    limit = _limit(terms)
-
-    def sample(n: int, seed: int) -> np.ndarray:
-        draws = pm.draw(unconstrained, draws=n, random_seed=seed, mode="FAST_COMPILE")
-        return np.column_stack([np.reshape(draw, (n, -1)) for draw in draws]).astype(float)
-
-    def limit_at(n: int, seed: int) -> np.ndarray:
-        return np.asarray(pm.draw(limit, draws=n, random_seed=seed, mode="FAST_COMPILE"))
-
-    return Group(
-        tuple(rv.name for rv in terms),
-        tuple(rv.name for rv in free),
-        tuple(int(np.prod(shape)) for shape in shapes),
-        adapt_density(function),
-        sample,
-        limit_at,
-    )
+    return adapt_density(function)

@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 from pymc_tempering.exceptions import ModelError, NormalizerError
 from pymc_tempering.variational.normalizers.branches import compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
-from pymc_tempering.variational.normalizers.log_normalizer import (
+from pymc_tempering.variational.normalizers.tempered_normalizer import (
     as_temperature,
     check_random,
     log_tempered_normalizer,
@@ -29,7 +29,7 @@ def check_temperatures(temperatures: Sequence[float] | np.ndarray) -> np.ndarray
     Raises
     ------
     ValueError
-        Empty, not one-dimensional, not finite, below 1, or not increasing.
+        If they are none, not one-dimensional, not finite, below 1, or not increasing.
     """
     values = np.asarray(temperatures, dtype=float)
     if values.ndim != 1 or values.size == 0:
@@ -53,9 +53,9 @@ def likelihood_terms(model: pm.Model) -> list[Variable]:
     Raises
     ------
     NormalizerError
-        A potential, which is no density and has no normalizer.
+        If there is a potential, which is no density and has no normalizer.
     ModelError
-        Nothing is observed.
+        If nothing is observed.
     """
     if model.potentials:
         names = ", ".join(repr(potential.name) for potential in model.potentials)
@@ -75,9 +75,8 @@ def scale_of(rv: Variable, shape: tuple[Any, ...]) -> Any:
     """Factor by which `total_size` multiplies the log-likelihood of a variable."""
     if not isinstance(rv.owner.op, MinibatchRandomVariable):
         return 1.0
-    return get_scaling(rv.owner.inputs[1:], pt.stack(shape)) if shape else get_scaling(
-        rv.owner.inputs[1:], pt.as_tensor(np.array([], dtype="int64"))
-    )  # fmt: skip
+    sizes = pt.stack(shape) if shape else pt.as_tensor(np.array([], dtype="int64"))
+    return get_scaling(rv.owner.inputs[1:], sizes)
 
 
 def sum_over(compact: Variable, shape: tuple[Any, ...]) -> Variable:
@@ -142,7 +141,7 @@ def local_log_normalizer(model: pm.Model, T: Any) -> Variable:
     Raises
     ------
     NormalizerError
-        A potential, or a term without a normalizer.
+        If there is a potential, or a term without a normalizer.
     """
     temperature = as_temperature(T)
     if temperature.type.ndim > 0:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pymc_tempering.exceptions import NormalizerError
-from pymc_tempering.variational.normalizers.groups import Group
+from pymc_tempering.variational.normalizers.groups import NormalizerGroup
 
 TOLERANCE = 1e-10
 """Relative error at which the halving of panels stops."""
@@ -20,14 +20,16 @@ def gauss(n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.polynomial.legendre.leggauss(n)
 
 
-def log_integrand(group: Group, y: np.ndarray, temperature: float) -> np.ndarray:
+def log_integrand(group: NormalizerGroup, y: np.ndarray, temperature: float) -> np.ndarray:
     """Log of prior times normalizers, minus infinity outside of the support."""
     log_prior, log_c, _, _ = group.evaluate(y.reshape(-1, 1), temperature)
     heights = np.where(log_prior == -np.inf, -np.inf, log_prior + log_c)
     return np.where(np.isnan(heights), -np.inf, heights).reshape(y.shape)
 
 
-def find_peak(group: Group, start: float, scale: float, temperature: float) -> tuple[float, float]:
+def find_peak(
+    group: NormalizerGroup, start: float, scale: float, temperature: float
+) -> tuple[float, float]:
     """Place and height of the largest value, on grids on all scales around the last best point."""
     for _ in range(8):
         grid = start + scale * SPACING
@@ -39,12 +41,14 @@ def find_peak(group: Group, start: float, scale: float, temperature: float) -> t
     return start, float(heights[best])
 
 
-def line_average(group: Group, draws: np.ndarray, temperature: float) -> tuple[float, float]:
+def line_average(
+    group: NormalizerGroup, draws: np.ndarray, temperature: float
+) -> tuple[float, float]:
     """Log of the average and its numerical error, in nats.
 
     Parameters
     ----------
-    group : Group
+    group : NormalizerGroup
         Of one unconstrained dimension.
     draws : array, shape (n, 1)
         Prior draws: where to look.
@@ -59,7 +63,7 @@ def line_average(group: Group, draws: np.ndarray, temperature: float) -> tuple[f
     peak, top = find_peak(group, center, scale, temperature)
     if not np.isfinite(top):
         raise NormalizerError(
-            f"The prior average of the normalizer of {group.describe()} at T = {temperature:g} "
+            f"The prior average of the normalizer of {group.label()} at T = {temperature:g} "
             "has no finite integrand. Restrict the prior to where the likelihood is defined."
         )
     around = np.concatenate([center + scale * SPACING, peak + scale * SPACING])
@@ -85,7 +89,7 @@ def line_average(group: Group, draws: np.ndarray, temperature: float) -> tuple[f
         low, high = np.r_[low[~done], middle], np.r_[middle, high[~done]]
     else:
         raise NormalizerError(
-            f"The prior average of the normalizer of {group.describe()} at T = {temperature:g} "
+            f"The prior average of the normalizer of {group.label()} at T = {temperature:g} "
             "did not settle: its integrand is not smooth."
         )
     return float(top + np.log(total)), float(total_error / total)

@@ -9,10 +9,14 @@ import pymc as pm
 
 from pymc_tempering.exceptions import ModelError, NormalizerError, TemperingWarning
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
-from pymc_tempering.variational.normalizers.groups import Constant, Group, build_groups
+from pymc_tempering.variational.normalizers.groups import (
+    FixedNormalizer,
+    NormalizerGroup,
+    build_groups,
+)
 from pymc_tempering.variational.normalizers.likelihood_terms import check_temperatures
 from pymc_tempering.variational.normalizers.line_average import line_average
-from pymc_tempering.variational.normalizers.particle_average import N_GROUPS, particle_average
+from pymc_tempering.variational.normalizers.particle_average import N_POPULATIONS, particle_average
 from pymc_tempering.variational.normalizers.tails import diverges, infinite_error
 
 LARGE_ERROR = 0.5
@@ -64,7 +68,7 @@ def log_partition(
 
     Equation (13) of Mandt et al. (2016), with the likelihood terms of the model: the inner
     integrals are `log_tempered_normalizer`. Their product grows as a power of the number of data,
-    so that an average over prior draws is soon one over its largest term. Instead, terms that
+    so that the largest draw soon dominates an average over prior draws. Instead, terms that
     share no free variable are averaged apart; where nothing is free the value is exact; where one
     scalar is, quadrature is used; else particles are annealed from the prior up the temperatures.
     With `total_size` each datum's normalizer counts as often as its likelihood does, and the data
@@ -77,7 +81,7 @@ def log_partition(
     temperatures : array-like, shape (M,), default (1.0,)
         Increasing, none below 1.
     draws : int, default 4000
-        Particles of the annealing, in 16 independent groups.
+        Particles of the annealing, in 16 independent populations.
     random_seed : int, optional
         Seed of the prior draws and the particles.
 
@@ -114,8 +118,8 @@ def log_partition(
     except TypeError as error:
         raise ModelError("No model: call this inside `with model:`, or pass `model=`.") from error
     grid = check_temperatures(temperatures)
-    if draws < 10 * N_GROUPS:
-        raise ValueError(f"draws must be at least {10 * N_GROUPS}, not {draws}.")
+    if draws < 10 * N_POPULATIONS:
+        raise ValueError(f"draws must be at least {10 * N_POPULATIONS}, not {draws}.")
     seeds = np.random.SeedSequence(random_seed)
     rng = np.random.default_rng(seeds)
     constants, groups = build_groups(model)
@@ -146,7 +150,7 @@ def log_partition(
     )
 
 
-def _constant_values(constant: Constant, hot: np.ndarray) -> np.ndarray:
+def _constant_values(constant: FixedNormalizer, hot: np.ndarray) -> np.ndarray:
     """Values of a normalizer without free variables; refused where it is infinite."""
     values = np.array([constant.value(T) for T in hot])
     if not np.isfinite(values).all():
@@ -158,7 +162,7 @@ def _constant_values(constant: Constant, hot: np.ndarray) -> np.ndarray:
     return values
 
 
-def _search(group: Group, hot: np.ndarray, seed: int) -> np.ndarray:
+def _search(group: NormalizerGroup, hot: np.ndarray, seed: int) -> np.ndarray:
     """Prior draws of a group, after a check that its average is finite at all temperatures."""
     draws = group.sample(SEARCH_DRAWS, seed)
     for place, T in enumerate(hot):
@@ -166,15 +170,15 @@ def _search(group: Group, hot: np.ndarray, seed: int) -> np.ndarray:
         if np.isposinf(log_c).any():
             limit = float(np.min(group.limit(SEARCH_DRAWS, seed)))
             raise NormalizerError(
-                f"The tempered normalizer of {group.describe()} is infinite at T = {T:g} for "
+                f"The tempered normalizer of {group.label()} is infinite at T = {T:g} for "
                 f"{np.isposinf(log_c).mean():.1%} of the prior draws, so C(T) is infinite: the "
                 f"tails of the likelihood are too heavy there. At these draws only temperatures "
-                f"below {limit:g} work; bound the prior of what rules the tails, or use "
+                f"below {limit:g} work; bound the prior of the parameter behind the tails, or use "
                 f'normalizer="local"; of the fits, {WITHOUT_NORMALIZER}.'
             )
         if (bad := np.isnan(log_c) | np.isnan(log_prior)).any():
             raise NormalizerError(
-                f"The tempered normalizer of {group.describe()} is not a number at T = {T:g} for "
+                f"The tempered normalizer of {group.label()} is not a number at T = {T:g} for "
                 f"{bad.mean():.1%} of the prior draws: a sum gets too long, a quadrature fails its "
                 "own check, or a parameter leaves its bounds. Evaluate log_tempered_normalizer at "
                 f"such values to see which; of the fits, {WITHOUT_NORMALIZER}."
@@ -184,19 +188,19 @@ def _search(group: Group, hot: np.ndarray, seed: int) -> np.ndarray:
     return draws
 
 
-def _warn(group: Group, hot: np.ndarray, mcse: np.ndarray, accept: float) -> None:
-    """Say when the annealing is not to be relied on."""
+def _warn(group: NormalizerGroup, hot: np.ndarray, mcse: np.ndarray, accept: float) -> None:
+    """Warn if the annealing is not reliable."""
     if (large := ~(mcse < LARGE_ERROR)).any():
         warnings.warn(
             f"log C(T) has a standard error of {mcse[large][0]:.2g} nats at T = "
-            f"{hot[large][0]:g} (normalizer of {group.describe()}). Use more draws or lower "
+            f"{hot[large][0]:g} (normalizer of {group.label()}). Use more draws or lower "
             "temperatures.",
             TemperingWarning,
             stacklevel=3,
         )
     if accept < LOW_ACCEPTANCE:
         warnings.warn(
-            f"The moves that anneal the normalizer of {group.describe()} are accepted only "
+            f"The moves that anneal the normalizer of {group.label()} are accepted only "
             f"{accept:.0%} of the time; the stated error may be too small. Use more draws, or a "
             "smoother prior.",
             TemperingWarning,

@@ -9,8 +9,8 @@ from pytensor.graph.basic import Variable
 from scipy.special import logsumexp
 
 from pymc_tempering.exceptions import NormalizerError
-from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, describe
-from pymc_tempering.variational.normalizers.log_normalizer import as_temperature, check_random
+from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, label_of
+from pymc_tempering.variational.normalizers.tempered_normalizer import as_temperature, check_random
 
 MAX_KHAT = 0.5
 """Above it the weights have no finite variance, and so no error."""
@@ -63,7 +63,7 @@ def monte_carlo_normalizer(
     rv = check_random(rv)
     as_temperature(T)
     if rv.type.ndim != rv.owner.op.ndim_supp:
-        raise NormalizerError(f"{describe(rv)} has batch dimensions: give one element of it.")
+        raise NormalizerError(f"{label_of(rv)} has batch dimensions: give one element of it.")
     log_p = pm.logp(rv, value := rv.type(), warn_rvs=False)
     density = pm.compile([value], log_p, mode="FAST_COMPILE")
     x = pm.draw(rv, draws=draws, random_seed=random_seed, mode="FAST_COMPILE")
@@ -72,7 +72,7 @@ def monte_carlo_normalizer(
     khat = float(array_stats.psislw(-log_weight)[1]) if spread > 1e-12 else -np.inf
     if not khat < MAX_KHAT:
         raise NormalizerError(
-            f"The tempered normalizer of {describe(rv)} at T = {T:g} cannot be had from draws: the "
+            f"The tempered normalizer of {label_of(rv)} at T = {T:g} cannot be had from draws: the "
             f"Pareto index of the weights is {khat:.2f}, above {MAX_KHAT}, so they have no finite "
             f"variance. Use a lower temperature; of the fits, {WITHOUT_NORMALIZER}."
         )

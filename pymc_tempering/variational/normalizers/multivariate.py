@@ -21,7 +21,7 @@ def log_det(matrix: Variable) -> Variable:
     return 2 * pt.sum(pt.log(pt.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
 
 
-def gaussian(T: Variable, dim: Variable, log_det_cov: Variable) -> Variable:
+def power_of_normal(T: Variable, dim: Variable, log_det_cov: Variable) -> Variable:
     """Return a normal of covariance T Sigma without its constant."""
     return 0.5 * (1 - 1 / T) * (dim * LOG_2PI + log_det_cov) + 0.5 * dim * pt.log(T)
 
@@ -29,13 +29,13 @@ def gaussian(T: Variable, dim: Variable, log_det_cov: Variable) -> Variable:
 @register_closed(rvs.MvNormalRV, lambda mu, cov: (), "cov positive definite")
 def mv_normal(T: Variable, mu: Variable, cov: Variable) -> Variable:
     """Gaussian of the covariance."""
-    return gaussian(T, cov.shape[-1], log_det(cov))
+    return power_of_normal(T, cov.shape[-1], log_det(cov))
 
 
 @register_closed(PrecisionMvNormalRV, lambda mu, tau: (), "tau positive definite")
 def precision_mv_normal(T: Variable, mu: Variable, tau: Variable) -> Variable:
     """Gaussian of the inverse of the precision."""
-    return gaussian(T, tau.shape[-1], -log_det(tau))
+    return power_of_normal(T, tau.shape[-1], -log_det(tau))
 
 
 @register_closed(MatrixNormalRV, lambda mu, row, col: (), "full rank")
@@ -46,7 +46,7 @@ def matrix_normal(T: Variable, mu: Variable, row: Variable, col: Variable) -> Va
         return 2 * pt.sum(pt.log(pt.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
 
     m, n = row.shape[-1], col.shape[-1]
-    return gaussian(T, m * n, n * log_det_factor(row) + m * log_det_factor(col))
+    return power_of_normal(T, m * n, n * log_det_factor(row) + m * log_det_factor(col))
 
 
 @register_closed(MvStudentTRV, lambda nu, mu, scale: (nu > 0,), "nu > 0")

@@ -15,7 +15,7 @@ from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 
-from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, describe, require
+from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, label_of, require
 from pymc_tempering.variational.normalizers.support import (
     Line,
     center_of,
@@ -41,7 +41,7 @@ NEGLIGIBLE = -25.0
 """Log of a share of the integral that does not matter."""
 
 
-def columns(values: np.ndarray, ndim: int) -> Variable:
+def along_first_axis(values: np.ndarray, ndim: int) -> Variable:
     """Numbers along a new first axis, before `ndim` axes of a batch."""
     return pt.constant(values.reshape(-1, *(1,) * ndim))
 
@@ -55,7 +55,7 @@ def log_density_on_line(op: Op, rv: Variable, line: Line, y: Variable) -> Variab
     at = pt.clip(y, -line.limit, line.limit)
     value = log_density(op, rv, line.to_x(at))
     if line.limit < LARGEST_LOG:
-        near = columns(np.array([-1.0, -0.98, 0.98, 1.0]) * line.limit, y.type.ndim - 1)
+        near = along_first_axis(np.array([-1.0, -0.98, 0.98, 1.0]) * line.limit, y.type.ndim - 1)
         ends = log_density(op, rv, line.to_x(near))
         for first, last, beyond in (
             (0, 1, pt.minimum(y - at, 0.0)),
@@ -79,7 +79,7 @@ def find_mode(
     scale = pt.exp(-pt.clip(height, -60.0 if line.limit > LARGEST_LOG else 0.0, 60.0))
     for spacing in (0.25, 0.05):
         offsets = np.sinh(np.arange(-80, 81) * spacing)
-        grid = start + scale * columns(offsets, ndim)
+        grid = start + scale * along_first_axis(offsets, ndim)
         values = log_density_on_line(op, rv, line, grid)
         best = pt.argmax(values, axis=0, keepdims=True)
         start = pt.take_along_axis(pt.broadcast_to(grid, values.shape), best, axis=0)[0]
@@ -93,11 +93,11 @@ def log_sum_exp(terms: Variable) -> Variable:
     return pt.logsumexp(terms, axis=0)
 
 
-def checked(
+def with_checks(
     rv: Variable, total: Variable, coarse: Variable, at_one: Variable, edge: Variable
 ) -> Variable:
     """Total, with an error raised at evaluation where one of the checks fails."""
-    what = f"The tempered normalizer of {describe(rv)} by quadrature is not reliable: "
+    what = f"The tempered normalizer of {label_of(rv)} by quadrature is not reliable: "
     advice = f" Of the fits, {WITHOUT_NORMALIZER}."
     finite = pt.lt(total, np.inf)
     total = require(
@@ -124,7 +124,7 @@ def log_normalizer_by_quadrature(op: Op, rv: Variable, temperature: Variable) ->
     """Trapezoidal rule in t, see the top of this file."""
     ndim = max(rv.type.ndim, temperature.type.ndim)
     line = line_onto(*support_of(op, rv))
-    return integrate(op, rv, line, temperature, ndim)
+    return integrate_power(op, rv, line, temperature, ndim)
 
 
 def used_nodes(
@@ -135,7 +135,7 @@ def used_nodes(
     return share, pt.gt(share, pt.max(share, axis=0) - 80.0)
 
 
-def integrate(
+def integrate_power(
     op: Op,
     rv: Variable,
     line: Line,
@@ -147,7 +147,7 @@ def integrate(
     """Log of the integral of p^(1 / T) over a line, plus the powers of the masses of atoms."""
     mode, width = find_mode(op, rv, line, ndim, center)
     step = (REACH if line.limit > LARGEST_LOG else REACH_OF_MAPS) / N_STEPS
-    t = columns(np.arange(-N_STEPS, N_STEPS + 1) * step, ndim)
+    t = along_first_axis(np.arange(-N_STEPS, N_STEPS + 1) * step, ndim)
     y = mode + width * pt.sinh(t)
     log_weight = pt.log(width) + pt.log(pt.cosh(t)) + np.log(step)
     # a first pass without gradient finds the nodes that matter: the others are moved to the mode
@@ -165,7 +165,7 @@ def integrate(
         total = pt.logaddexp(total, log_atom / temperature)
         coarse = pt.logaddexp(coarse, log_atom / temperature)
         at_one = pt.logaddexp(at_one, log_atom)
-    return checked(rv, total, coarse, at_one, _edge(relative))
+    return with_checks(rv, total, coarse, at_one, _edge(relative))
 
 
 def _add_tails(total: Variable, relative: Variable) -> Variable:

@@ -1,23 +1,23 @@
 """Prior average of normalizers that depend on several variables, by annealing over temperatures.
 
-Independent groups of particles start at prior draws, where T = 1 and the normalizers are 1, and
-follow prior(theta) c(theta, T) up the temperatures (a sequential Monte Carlo sampler with
-Hamiltonian moves). The product of the mean incremental weights of a group has C(T) as its
-expectation, whatever the moves do; the groups' differences give the error. A plain average over
-prior draws has the same expectation, and for N data an effective sample size of 1 very soon.
+Independent populations of particles start at prior draws, where T = 1 and the normalizers are 1,
+and follow prior(theta) c(theta, T) up the temperatures (a sequential Monte Carlo sampler with
+Hamiltonian moves). The product of the mean incremental weights of a population has the
+expectation C(T), whatever the moves do; the spread of the populations gives the error. A plain
+average over prior draws has the same expectation, but soon an effective sample size of 1.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_tempering.core.population import conditional_ess, systematic
+from pymc_tempering.core.population import conditional_ess, systematic_resampling
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
-from pymc_tempering.variational.normalizers.groups import Group
+from pymc_tempering.variational.normalizers.groups import NormalizerGroup
 
-N_GROUPS = 16
-"""Independent groups of particles."""
+N_POPULATIONS = 16
+"""Independent populations of particles."""
 
 MIN_CESS = 0.6
 """Conditional effective sample size of a step, as a share of the particles."""
@@ -30,7 +30,7 @@ MIN_STEP = 1e-5
 
 
 @dataclass(frozen=True)
-class Average:
+class ParticleAverage:
     """Log of an average at each temperature.
 
     Attributes
@@ -46,16 +46,16 @@ class Average:
     accept: float
 
 
-def log_mean_error(log_z: np.ndarray) -> tuple[float, float]:
-    """Log of the mean of the groups' unbiased estimates, and its delta-method error."""
+def log_mean_of_populations(log_z: np.ndarray) -> tuple[float, float]:
+    """Log of the mean of the populations' unbiased estimates, and its delta-method error."""
     top = log_z.max()
     z = np.exp(log_z - top)
     mean = z.mean()
     return float(top + np.log(mean)), float(z.std(ddof=1) / np.sqrt(len(z)) / mean)
 
 
-def move(
-    group: Group, x: np.ndarray, temperature: float, step: float, rng: np.random.Generator
+def hamiltonian_moves(
+    group: NormalizerGroup, x: np.ndarray, temperature: float, step: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float, float]:
     """Hamiltonian moves of all particles; returns x, log normalizers, step, acceptance."""
     scale = np.maximum(x.std(axis=0), 1e-12)
@@ -92,12 +92,12 @@ def move(
 
 
 def particle_average(
-    group: Group, draws: np.ndarray, temperatures: np.ndarray, rng: np.random.Generator
-) -> Average:
+    group: NormalizerGroup, draws: np.ndarray, temperatures: np.ndarray, rng: np.random.Generator
+) -> ParticleAverage:
     """Anneal prior draws, shape (n, d), up the temperatures, shape (M,), all above 1."""
-    size = len(draws) // N_GROUPS
-    x = draws[: size * N_GROUPS]
-    log_z, here, step = np.zeros(N_GROUPS), 0.0, 0.5
+    size = len(draws) // N_POPULATIONS
+    x = draws[: size * N_POPULATIONS]
+    log_z, here, step = np.zeros(N_POPULATIONS), 0.0, 0.5
     log_c = np.zeros(len(x))
     values, errors, accepts = [], [], []
     for goal in 1.0 - 1.0 / temperatures:
@@ -110,7 +110,7 @@ def particle_average(
                 new_log_c = group.evaluate(x, 1.0 / (1.0 - there))[1]
                 if np.isnan(new_log_c).any():
                     raise NormalizerError(
-                        f"The tempered normalizer of {group.describe()} cannot be evaluated at "
+                        f"The tempered normalizer of {group.label()} cannot be evaluated at "
                         f"T = {1.0 / (1.0 - there):.3g} for {np.isnan(new_log_c).mean():.1%} of "
                         "the particles: a sum gets too long or a quadrature fails its own check. "
                         f"Use lower temperatures; of the fits, {WITHOUT_NORMALIZER}."
@@ -119,15 +119,15 @@ def particle_average(
                 if conditional_ess(log_weight, 1.0) >= MIN_CESS or ahead <= MIN_STEP * goal:
                     break
                 ahead *= 0.5
-            by_group = log_weight.reshape(N_GROUPS, size)
-            top = by_group.max(axis=1)
-            log_z = log_z + top + np.log(np.exp(by_group - top[:, None]).mean(axis=1))
-            chosen = [systematic(w, rng) + size * g for g, w in enumerate(by_group)]
+            by_population = log_weight.reshape(N_POPULATIONS, size)
+            top = by_population.max(axis=1)
+            log_z = log_z + top + np.log(np.exp(by_population - top[:, None]).mean(axis=1))
+            chosen = [systematic_resampling(w, rng) + size * g for g, w in enumerate(by_population)]
             x = x[np.concatenate(chosen)]
-            x, log_c, step, accept = move(group, x, 1.0 / (1.0 - there), step, rng)
+            x, log_c, step, accept = hamiltonian_moves(group, x, 1.0 / (1.0 - there), step, rng)
             accepts.append(accept)
             here, ahead = there, ahead * 2.0
-        value, error = log_mean_error(log_z)
+        value, error = log_mean_of_populations(log_z)
         values.append(value)
         errors.append(error)
-    return Average(np.array(values), np.array(errors), float(np.mean(accepts)))
+    return ParticleAverage(np.array(values), np.array(errors), float(np.mean(accepts)))

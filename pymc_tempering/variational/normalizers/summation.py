@@ -25,8 +25,8 @@ from pytensor.tensor.random import basic as rvs
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    describe,
     is_unbounded,
+    label_of,
     log_normalizer,
     params_of,
     require,
@@ -74,13 +74,13 @@ class Window:
 def window_of(op: Op, rv: Variable, temperature: Variable) -> Window:
     """Window of a discrete distribution at a temperature."""
     raise NormalizerError(
-        f"No tempered normalizer is known for {describe(rv)}: which of its values matter at a "
+        f"No tempered normalizer is known for {label_of(rv)}: which of its values matter at a "
         f"temperature is not known, so they cannot be summed. Of the fits, {WITHOUT_NORMALIZER}."
     )
 
 
 def _level(temperature: Variable) -> Variable:
-    """Return what the rate function has to reach; below T = 1 the window of T = 1 is used."""
+    """Return the value that the rate function has to reach; below T = 1 that of T = 1."""
     hot = pt.maximum(temperature, 1.0)
     return hot * (LOG_TAIL + pt.log1p(hot))
 
@@ -169,7 +169,7 @@ def hypergeometric_window(op: Op, rv: Variable, temperature: Variable) -> Window
 
 @window_of.register(DiscreteWeibullRV)
 def discrete_weibull_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Return the mass beyond k is q^(k^beta)."""
+    """Cut where the mass beyond k, q^(k^beta), is small."""
     q, beta = params_of(rv)
     level = 1.3 * _level(temperature)  # a tail heavier than a geometric one holds more terms
     last = (level / -pt.log(q)) ** (1 / beta)
@@ -233,7 +233,7 @@ def between(w: Window, lowest: Variable | None, highest: Variable | None) -> Win
 
 
 def clipped(w: Window) -> Window:
-    """Return ends inside of the support; only a window that touches neither end of it is smooth."""
+    """Cut a window at the ends of the support; its spread is zero if it touches one of them."""
     first = pt.maximum(pt.floor(w.first), w.lowest)
     last = pt.maximum(pt.minimum(pt.ceil(w.last), w.highest), first)
     inner = pt.and_(pt.gt(first, w.lowest), pt.lt(last, w.highest))
@@ -259,7 +259,7 @@ def log_sum(
     n_points = require(
         n_points,
         pt.and_(pt.and_(n_points >= 1, n_points <= MAX_POINTS), pt.max(w.last) <= LARGEST_VALUE),
-        f"The tempered normalizer of {describe(rv)} would be a sum over more than {MAX_POINTS} "
+        f"The tempered normalizer of {label_of(rv)} would be a sum over more than {MAX_POINTS} "
         f"values, or over values above {LARGEST_VALUE:g}, where its mass is lost in rounding (or "
         "its parameters are not numbers). Use lower temperatures, or a prior without such "
         f"parameters; of the fits, {WITHOUT_NORMALIZER}.",

@@ -32,8 +32,8 @@ from pytensor.graph.replace import vectorize_graph
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    describe,
     is_unbounded,
+    label_of,
     params_of,
 )
 
@@ -91,7 +91,7 @@ def support_of(op: Op, rv: Variable) -> tuple[Any, Any]:
     if isinstance(transform, IntervalTransform):
         return transform.args_fn(*rv.owner.inputs)
     raise NormalizerError(
-        f"The support of {describe(rv)} is not known (its default transform is {transform}), so "
+        f"The support of {label_of(rv)} is not known (its default transform is {transform}), so "
         f"its density cannot be integrated. Of the fits, {WITHOUT_NORMALIZER}."
     )
 
@@ -106,7 +106,7 @@ def custom_support(op: Op, rv: Variable) -> tuple[Any, Any]:
 
 @support_of.register(WaldRV)
 def wald_support(op: Op, rv: Variable) -> tuple[Any, Any]:
-    """Return the shift alpha is its lower end."""
+    """Return the shift alpha as the lower end."""
     return params_of(rv)[2], None
 
 
@@ -135,7 +135,7 @@ def truncated_support(op: Op, rv: Variable) -> tuple[Any, Any]:
 
 
 def smallest(rv: Variable) -> Variable:
-    """Return same variable in the shape that its parameters have, without its size."""
+    """Return the variable in the shape of its parameters, without a size of its own."""
     op = rv.owner.op
     params = op.dist_params(rv.owner)
     ndims = getattr(op, "ndims_params", None)

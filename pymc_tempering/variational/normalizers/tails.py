@@ -12,7 +12,7 @@ import numpy as np
 
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
-from pymc_tempering.variational.normalizers.groups import Group
+from pymc_tempering.variational.normalizers.groups import NormalizerGroup
 
 DOUBLINGS = 12
 """Distances go up to 2^11 standard deviations of the prior."""
@@ -27,7 +27,7 @@ MAX_COMBINED, MAX_ELEMENTS, RANDOM_RAYS = 5, 100, 200
 """All combinations of signs for so many variables; single elements; else so many random rays."""
 
 
-def rays(group: Group, rng: np.random.Generator) -> np.ndarray:
+def rays(group: NormalizerGroup, rng: np.random.Generator) -> np.ndarray:
     """Directions with entries -1, 0, 1, shape (n, d): whole variables together, single elements."""
     n_variables = len(group.sizes)
     if n_variables <= MAX_COMBINED:
@@ -50,13 +50,13 @@ def grows(heights: np.ndarray, distances: np.ndarray, n_directions: int) -> bool
     known = np.isfinite(heights)
     n_known = len(heights) if known.all() else int(np.argmin(known))
     if n_known < MIN_KNOWN:
-        return False  # it ends, or a sum gets too long, before one can tell
+        return False  # it ends, or a sum gets too long, before the tail is reached
     fall = heights[n_known - 2] - heights[n_known - 1]
     power = fall / np.log(distances[n_known - 1] / distances[n_known - 2])
     return bool(power <= n_directions * (1.0 + 1e-6))
 
 
-def diverges(group: Group, draws: np.ndarray, temperature: float, seed: int) -> str:
+def diverges(group: NormalizerGroup, draws: np.ndarray, temperature: float, seed: int) -> str:
     """Say along which variables the average diverges at a temperature; empty where it does not."""
     center, scale = np.median(draws, axis=0), draws.std(axis=0)
     rng = np.random.default_rng(seed)
@@ -75,7 +75,9 @@ def diverges(group: Group, draws: np.ndarray, temperature: float, seed: int) -> 
     return _along(group, direction) if grows(ridge, distances, 1) else ""
 
 
-def _heights(group: Group, x: np.ndarray, temperature: float) -> tuple[np.ndarray, np.ndarray]:
+def _heights(
+    group: NormalizerGroup, x: np.ndarray, temperature: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Log of prior times normalizers and its gradient; NaN where a normalizer is not known."""
     log_prior, log_c, grad_prior, grad_c = group.evaluate(x, temperature)
     with np.errstate(invalid="ignore"):
@@ -84,12 +86,17 @@ def _heights(group: Group, x: np.ndarray, temperature: float) -> tuple[np.ndarra
 
 
 def follow_ridge(
-    group: Group, center: np.ndarray, unit: float, temperature: float, rng: np.random.Generator
+    group: NormalizerGroup,
+    center: np.ndarray,
+    unit: float,
+    temperature: float,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Largest value on spheres of doubling radius, and the direction of the last one.
 
-    Scales that rise together, each with its own slope, are no ray that one would guess. Each of
-    some directions is turned along the gradient, the best of the last sphere among them.
+    The integrand may be largest where several scales rise together, each at its own rate, which no
+    fixed ray follows. So some directions on each sphere are turned along the gradient, beginning
+    with those of the last sphere.
     """
     u = rng.standard_normal((N_CLIMBERS, group.dim))
     u = np.vstack([u / np.linalg.norm(u, axis=1, keepdims=True), np.eye(group.dim)[:N_CLIMBERS]])
@@ -119,7 +126,7 @@ def follow_ridge(
     return np.where(np.abs(best) > threshold, best, 0.0), ridge
 
 
-def _along(group: Group, direction: np.ndarray) -> str:
+def _along(group: NormalizerGroup, direction: np.ndarray) -> str:
     """Names of the variables that a direction moves, and which way."""
     starts = np.cumsum([0, *group.sizes[:-1]])
     parts = []
@@ -131,7 +138,9 @@ def _along(group: Group, direction: np.ndarray) -> str:
     return " and ".join(parts)
 
 
-def infinite_error(group: Group, temperature: float, reason: str, finite: np.ndarray) -> Exception:
+def infinite_error(
+    group: NormalizerGroup, temperature: float, reason: str, finite: np.ndarray
+) -> Exception:
     """Error for a temperature at which C(T) is infinite."""
     known = (
         f"Of the temperatures given, it is finite up to T = {finite.max():g}."
@@ -140,7 +149,7 @@ def infinite_error(group: Group, temperature: float, reason: str, finite: np.nda
     )
     return NormalizerError(
         f"C(T) is infinite at T = {temperature:g} (or beyond floating point): the prior average of "
-        f"the normalizer of {group.describe()} does not converge{reason}. {known} Give these "
+        f"the normalizer of {group.label()} does not converge{reason}. {known} Give these "
         "variables priors with lighter tails or bounded ones, use lower temperatures, or use "
         f'normalizer="local"; of the fits, {WITHOUT_NORMALIZER}.'
     )

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import digamma, entr, gammaln, logsumexp
 from sklearn.decomposition import LatentDirichletAllocation
-from support.conjugate_models import documents, log_mean
+from support.conjugate_models import documents, expected_log
 
 from pymc_tempering.exceptions import DataError
 from pymc_tempering.variational.conjugate import (
@@ -27,17 +27,17 @@ def plain_document(model, lam, counts, s, *, paper=False):
 
     `paper` puts n_dv into the exponent of q(z), as equation (19) is printed.
     """
-    log_beta, gamma = log_mean(lam[0].T), np.ones(model.n_topics)
+    log_beta, gamma = expected_log(lam[0].T), np.ones(model.n_topics)
     power = np.where(counts > 0, counts, 1) if paper else 1.0
     for _ in range(5000):
-        log_p = log_mean(gamma)[:, None] + log_beta
+        log_p = expected_log(gamma)[:, None] + log_beta
         phi = np.exp(s * power * (log_p - log_p.max(axis=0)))
         phi /= phi.sum(axis=0)
         new = model.topic_prior + s * (phi * counts).sum(axis=1)
         done, gamma = np.abs(new - gamma).max() < 1e-12, new
         if done:
             break
-    log_theta, a = log_mean(gamma), model.topic_prior
+    log_theta, a = expected_log(gamma), model.topic_prior
     log_p = log_theta[:, None] + log_beta
     phi = np.exp(s * power * (log_p - log_p.max(axis=0)))
     phi /= phi.sum(axis=0)
@@ -93,15 +93,22 @@ def test_online_updates_are_those_of_scikit_learn():
     counts = documents(80)
     model = LDA(3, alpha=0.4, eta=0.3, tol=1e-7, max_iter=1000)
     theirs = LatentDirichletAllocation(
-        3, doc_topic_prior=0.4, topic_word_prior=0.3, learning_offset=5.0, learning_decay=0.8,
-        total_samples=80, mean_change_tol=1e-7, max_doc_update_iter=1000, random_state=0,
-    )  # fmt: skip
+        3,
+        doc_topic_prior=0.4,
+        topic_word_prior=0.3,
+        learning_offset=5.0,
+        learning_decay=0.8,
+        total_samples=80,
+        mean_change_tol=1e-7,
+        max_doc_update_iter=1000,
+        random_state=0,
+    )
     first = model.initialize(model.check(counts), np.random.default_rng(7))
     settings = {"batch_size": 20, "tau": 5.0, "kappa": 0.8, "initial": first, "random_seed": 3}
     mine = svi(model, counts, "vi", iterations=4, **settings)
     theirs._init_latent_vars(30, dtype=np.float64)
     theirs.components_ = first[0].T.copy()
-    theirs.exp_dirichlet_component_ = np.exp(log_mean(theirs.components_))
+    theirs.exp_dirichlet_component_ = np.exp(expected_log(theirs.components_))
     for rows in np.random.default_rng(3).permutation(80).reshape(4, 20):
         theirs.partial_fit(counts[rows])
     np.testing.assert_allclose(mine.lam[0].T, theirs.components_, rtol=2e-4)
@@ -167,8 +174,12 @@ def test_a_corpus_on_disk_gives_the_same_fit_in_less_memory(tmp_path):
     corpus = open_counts(save_counts(tmp_path / "corpus", blocks))
     assert (corpus != counts).nnz == 0
     settings = {
-        "iterations": 6, "batch_size": 50, "random_seed": 0, "elbo_every": 0, "cores": 1,
-    }  # fmt: skip
+        "iterations": 6,
+        "batch_size": 50,
+        "random_seed": 0,
+        "elbo_every": 0,
+        "cores": 1,
+    }
     model = LDA(5)
     svi(model, counts[:60], "vi", **(settings | {"batch_size": 30}))  # compile
     tracemalloc.start()
@@ -222,9 +233,12 @@ def test_words_and_stored_zeros_are_kept_apart():
     a, b = (svi(LDA(2), x, "vi", iterations=300, random_seed=0, cores=1) for x in (padded, clean))
     np.testing.assert_array_equal(a.lam[0], b.lam[0])
     named = svi(
-        LDA(2, vocabulary=tuple(f"w{i}" for i in range(30))), clean, "vi", iterations=300,
+        LDA(2, vocabulary=tuple(f"w{i}" for i in range(30))),
+        clean,
+        "vi",
+        iterations=300,
         random_seed=0,
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(
         named.posterior["topics"].sel(word="w3"), b.posterior["topics"][:, 3]
     )

@@ -35,10 +35,18 @@ def enumerated(document, inv_temps, log_c):
 def fitted(documents):
     """E[1/T_d] of `svi` where theta is even and the topics stay where they start."""
     fit = svi(
-        LDA(2, alpha=1e9, tol=1e-12, max_iter=1000), documents, "local_variational_tempering",
-        temperatures=GRID, initial=(1e9 * TOPICS.T,), batch_size=len(documents), tau=1e14,
-        kappa=1.0, iterations=200, untempered=0, cores=1,
-    )  # fmt: skip
+        LDA(2, alpha=1e9, tol=1e-12, max_iter=1000),
+        documents,
+        "local_variational_tempering",
+        temperatures=GRID,
+        initial=(1e9 * TOPICS.T,),
+        batch_size=len(documents),
+        tau=1e14,
+        kappa=1.0,
+        iterations=200,
+        untempered=0,
+        cores=1,
+    )
     return fit.local_inverse_temperature
 
 

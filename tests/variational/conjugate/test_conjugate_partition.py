@@ -85,10 +85,15 @@ def test_gaussian_mixture(concentration):
 def test_tempered_moment_is_the_multinomial_sum(size, power, a):
     s = 0.4
     logs = [
-        gammaln(power + 1) - gammaln(np.add(n, 1)).sum() + gammaln(a + s * np.array(n)).sum()
-        - size * gammaln(a) + gammaln(size * a) - gammaln(size * a + s * power)
-        for n in product(range(power + 1), repeat=size) if sum(n) == power
-    ]  # fmt: skip
+        gammaln(power + 1)
+        - gammaln(np.add(n, 1)).sum()
+        + gammaln(a + s * np.array(n)).sum()
+        - size * gammaln(a)
+        + gammaln(size * a)
+        - gammaln(size * a + s * power)
+        for n in product(range(power + 1), repeat=size)
+        if sum(n) == power
+    ]
     assert log_tempered_moment(a, size, power, s) == pytest.approx(logsumexp(logs), abs=1e-9)
 
 
@@ -160,9 +165,15 @@ def test_lda_marginal_form_by_quadrature():
     power = (mixed**s + (1 - mixed) ** s) ** n
     exact = np.log(np.einsum("t,i,j,tij", prior_t, prior_b, prior_b, power))
     stated = lda_log_partition(
-        model, [[2, 1]], [1.0, 2.0], estimate="monte_carlo", form="marginal", topic_draws=2000,
-        document_draws=20, random_seed=0,
-    )  # fmt: skip
+        model,
+        [[2, 1]],
+        [1.0, 2.0],
+        estimate="monte_carlo",
+        form="marginal",
+        topic_draws=2000,
+        document_draws=20,
+        random_seed=0,
+    )
     assert stated[0] == 0.0
     assert stated[1] == pytest.approx(exact, abs=0.01)
 
@@ -180,9 +191,14 @@ def test_closed_form_mean_is_the_mean():
 def test_monte_carlo_of_a_corpus_warns():
     with pytest.warns(TemperingWarning, match="effective draws"):
         lda_log_partition(
-            LDA(3), documents(200, length=100), [1.0, 2.0], estimate="monte_carlo",
-            topic_draws=20, document_draws=20, random_seed=0,
-        )  # fmt: skip
+            LDA(3),
+            documents(200, length=100),
+            [1.0, 2.0],
+            estimate="monte_carlo",
+            topic_draws=20,
+            document_draws=20,
+            random_seed=0,
+        )
 
 
 def test_options_are_checked():

@@ -3,8 +3,9 @@
 p(x_i | theta)^(1/T) / c_i(theta, T), with the log c_i of ``log_tempered_normalizer``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytensor.tensor as pt
 from pymc.data import MinibatchOp
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pymc.variational.opvi import Approximation
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
@@ -28,7 +30,7 @@ from pymc_tempering.variational.normalizers.likelihood_terms import (
     local_log_normalizer,
     scale_of,
 )
-from pymc_tempering.variational.normalizers.log_normalizer import (
+from pymc_tempering.variational.normalizers.tempered_normalizer import (
     log_tempered_normalizer,
     temperature_limit,
 )
@@ -36,7 +38,7 @@ from pymc_tempering.variational.objective import Likelihood
 
 
 @dataclass(frozen=True)
-class Term:
+class TemperedTerm:
     """An observed variable over a grid of M temperatures.
 
     Attributes
@@ -56,7 +58,7 @@ class Term:
     changes: bool
 
 
-def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[Term]:
+def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[TemperedTerm]:
     """Build the normalized tempered likelihood of each observed variable, of the value variables.
 
     Raises
@@ -81,14 +83,14 @@ def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[Term]:
             node.owner is not None and isinstance(node.owner.op, MinibatchOp)
             for node in ancestors([value, rv])
         )
-        terms.append(Term(rv.name, (log_p / scale)[None] / column - log_c, scale, changes))
+        terms.append(TemperedTerm(rv.name, (log_p / scale)[None] / column - log_c, scale, changes))
     return terms
 
 
 def _check_limit(model: pm.Model, rv: Variable, temperatures: FloatArray) -> None:
-    """Refuse temperatures at which the normalizer is infinite whatever the parameters are.
+    """Raise an error for temperatures at which the normalizer is infinite for all parameters.
 
-    Where that depends on the parameters, q(T) is zero as long as it is.
+    Where that depends on the parameters, q(T) is zero at parameters that make it infinite.
     """
     [limit] = model.replace_rvs_by_values([temperature_limit(rv)])
     if set(graph_inputs([limit])) & set(model.value_vars):
@@ -102,7 +104,7 @@ def _check_limit(model: pm.Model, rv: Variable, temperatures: FloatArray) -> Non
 
 
 def _mean_over_draws(approx: Approximation, nodes: list[Variable], obj_n_mc: int) -> list[Variable]:
-    """E_q of nodes, without a scan where one draw is taken."""
+    """E_q of nodes; without a scan if there is only one draw."""
     if obj_n_mc == 1:
         return list(approx.symbolic_single_sample(nodes))
     return [node.mean(0) for node in pt.atleast_list(approx.symbolic_sample_over_posterior(nodes))]
@@ -130,7 +132,7 @@ def shared_likelihood(approx: Approximation, temperatures: FloatArray, obj_n_mc:
 
 
 def _weighted(weights: Variable, log_p: Variable) -> Variable:
-    """Weights times log p, zero where the weight is, even if the normalizer is infinite there."""
+    """Weights times log p; zero where the weight is zero, even if log p is infinite there."""
     nothing = pt.eq(weights, 0.0)
     return pt.switch(nothing, 0.0, weights * pt.switch(nothing, 0.0, log_p))
 
@@ -150,8 +152,8 @@ class LocalTemperatures:
     mean_q : callable
         () to q(T) averaged over data, shape (M,).
     local : callable
-        () to E[1/T] of each datum, by observed variable; minibatches, whose data come and go, keep
-        none.
+        () to E[1/T] of each datum, by observed variable. Minibatches have none, since their data
+        change from step to step.
     """
 
     likelihood: Likelihood
@@ -176,53 +178,64 @@ def datum_likelihood(
     shapes = _shapes(approx.model, terms)
     switched_on = pytensor.shared(np.asarray(1.0), "local_temperatures")
     cold = one_hot(temperatures)
-    parts, inverse, updates, held = [], [], {}, {}
-    q_sum = pytensor.shared(np.exp(log_prior), "mean_q", shape=log_prior.shape)
-    q_mean = []
+    parts, updates, held, flat = [], {}, {}, []
     for term, log_p in zip(terms, means, strict=True):
-        ndim = log_p.type.ndim - 1
-        column = (-1,) + (1,) * ndim
+        column = (-1,) + (1,) * (log_p.type.ndim - 1)
         target = log_p + log_prior.reshape(column)
         if term.changes:
             q = pt.special.softmax(disconnected_grad(target), axis=0)
         else:
-            full = (temperatures.size, *shapes[term.name])
-            start = np.broadcast_to(log_prior.reshape(column), full).copy()
-            logits = pytensor.shared(start, f"log_q_{term.name}", shape=start.shape)
+            logits = _first_logits(term.name, log_prior, shapes[term.name])
             q = pt.special.softmax(logits, axis=0)
             mixed = damping * logits + (1.0 - damping) * target
             updates[logits] = pt.switch(switched_on, mixed, logits)
             held[term.name] = logits
         weights = switched_on * q + (1.0 - switched_on) * cold.reshape(column)
         parts.append((term.scale * _weighted(weights, log_p).sum(axis=0)).sum())
-        flat = weights.reshape((temperatures.size, -1))
-        inverse.append((flat / temperatures[:, None]).sum(axis=0))
-        q_mean.append(flat)
-    updates[q_sum] = pt.concatenate(q_mean, axis=1).mean(axis=1)
+        flat.append(weights.reshape((temperatures.size, -1)))
+    q_sum = pytensor.shared(np.exp(log_prior), "mean_q", shape=log_prior.shape)
+    updates[q_sum] = pt.concatenate(flat, axis=1).mean(axis=1)
     tempered = pt.add(*parts) if parts[1:] else parts[0]
-    energy = pt.concatenate(inverse).mean()
+    inverse = [(weights / temperatures[:, None]).sum(axis=0) for weights in flat]
 
     def set_weights(on: float) -> None:
         switched_on.set_value(np.asarray(on))
 
-    def local() -> dict[str, FloatArray]:
-        return {
-            name: np.tensordot(1.0 / temperatures, softmax(logits.get_value(), axis=0), axes=1)
-            for name, logits in held.items()
-        }
-
-    likelihood = Likelihood(tempered, energy, set_weights, updates)
+    likelihood = Likelihood(tempered, pt.concatenate(inverse).mean(), set_weights, updates)
+    local = partial(_inverse_temperatures, temperatures, held)
     return LocalTemperatures(likelihood, q_sum.get_value, local)
 
 
-def _shapes(model: pm.Model, terms: list[Term]) -> dict[str, Any]:
-    """Count the data of each observed variable that stays, along its dimensions."""
+def _first_logits(name: str, log_prior: FloatArray, shape: tuple[int, ...]) -> SharedVariable:
+    """Shared log q(y_i), shape (M, *shape), that starts at the prior."""
+    column = log_prior.reshape((-1,) + (1,) * len(shape))
+    start = np.broadcast_to(column, (log_prior.size, *shape)).copy()
+    return pytensor.shared(start, f"log_q_{name}", shape=start.shape)
+
+
+def _inverse_temperatures(
+    temperatures: FloatArray, held: Mapping[str, SharedVariable]
+) -> dict[str, FloatArray]:
+    """E[1/T] of each datum, from log q(y_i) by observed variable."""
+    return {
+        name: np.tensordot(1.0 / temperatures, softmax(logits.get_value(), axis=0), axes=1)
+        for name, logits in held.items()
+    }
+
+
+def _shapes(model: pm.Model, terms: list[TemperedTerm]) -> dict[str, Any]:
+    """Shape of the data of each observed variable, minibatches left out."""
     stay = [term for term in terms if not term.changes]
+    if not stay:
+        return {}
     point = model.initial_point()
-    shapes = pm.compile(
-        model.value_vars, [term.log_p.shape for term in stay], mode="FAST_COMPILE",
+    shapes_at = pm.compile(
+        model.value_vars,
+        [term.log_p.shape for term in stay],
+        mode="FAST_COMPILE",
         on_unused_input="ignore",
-    )(*(point[value.name] for value in model.value_vars)) if stay else []  # fmt: skip
+    )
+    shapes = shapes_at(*(point[value.name] for value in model.value_vars))
     return {
         term.name: tuple(int(size) for size in shape[1:])
         for term, shape in zip(stay, shapes, strict=True)

@@ -34,9 +34,9 @@ class Bridge:
         Estimate with each chain's posterior draws alone and all of the proposal's, and the part
         of its variance that comes from the posterior draws: the chains share the others.
     log_chance : float
-        Log of the chance that the draws of the proposal with the highest ratios hold none of the
-        posterior's among them, if the posterior draws left out no region. In falling order of the
-        ratio, the next state is one of the n effective posterior draws with odds n r / (n2 Z).
+        Log of the chance that none of the posterior draws is among the states with the highest
+        ratios, if the posterior draws left out no region. In falling order of the ratio, the next
+        state is one of the n effective posterior draws with odds n r / (n2 Z).
     n_unvisited : int
         Draws of the proposal whose ratio is above that of all posterior draws.
     """
@@ -54,7 +54,7 @@ class Bridge:
     n_unvisited: int
 
 
-def solve(log_ratio: FloatArray, proposed: FloatArray, share: float) -> float:
+def bridge_log_z(log_ratio: FloatArray, proposed: FloatArray, share: float) -> float:
     """Return the fixed point of the iteration of Meng & Wong (1996) for log Z.
 
     With r = target / proposal, s the share of posterior draws, and the optimal bridge function
@@ -63,13 +63,13 @@ def solve(log_ratio: FloatArray, proposed: FloatArray, share: float) -> float:
         Z = mean over proposal draws of r / (s r / Z + 1 - s)
             over mean over posterior draws of 1 / (s r / Z + 1 - s).
 
-    Times (1 - s) / Z, and with the logistic function, it says that
+    Multiplied by (1 - s) / Z and written with the logistic function, this is
 
         (1 - s) mean over proposal draws of expit(l - log Z + log s/(1-s)) / s
             = mean over posterior draws of expit(log Z - l - log s/(1-s)),
 
-    where l = log r. The left side falls in log Z and the right side rises, so there is one root,
-    which is bracketed: nothing can fail to converge.
+    where l = log r. The left side falls in log Z and the right side rises, so there is one root.
+    It is bracketed, so the search always converges.
 
     Parameters
     ----------
@@ -97,16 +97,16 @@ def solve(log_ratio: FloatArray, proposed: FloatArray, share: float) -> float:
     return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-15, maxiter=500))
 
 
-def bridge(log_ratio: FloatArray, proposed: FloatArray) -> Bridge:
+def fit_bridge(log_ratio: FloatArray, proposed: FloatArray) -> Bridge:
     """Estimate log Z by the optimal bridge, with its error.
 
     The relative mean-squared error of Fruehwirth-Schnatter (2004, section 3.3),
 
         var(f1) / mean(f1)^2 / n2 + tau var(f2) / mean(f2)^2 / n1,
 
-    with f1 and f2 the two averaged functions of :func:`solve` and tau the autocorrelation time of
-    f2, the normalized spectral density at zero: here n1 / tau is the effective sample size of
-    Vehtari et al. (2021) over all chains, which falls where the chains' means differ.
+    with f1 and f2 the two averaged functions of :func:`bridge_log_z` and tau the autocorrelation
+    time of f2, the normalized spectral density at zero: here n1 / tau is the effective sample size
+    of Vehtari et al. (2021) over all chains, which falls where the chains' means differ.
 
     Parameters
     ----------
@@ -124,10 +124,10 @@ def bridge(log_ratio: FloatArray, proposed: FloatArray) -> Bridge:
         none = np.full(len(log_ratio), -np.inf)
         return Bridge(-np.inf, np.inf, np.inf, 1.0, 0.5, 0.0, 0.0, none, -none, 0.0, 0)
     share = effective_size(log_ratio) / (effective_size(log_ratio) + proposed.size)
-    log_z = solve(log_ratio.ravel(), proposed, share)
+    log_z = bridge_log_z(log_ratio.ravel(), proposed, share)
     f1, f2 = _averaged(log_ratio, proposed, share, log_z)
     ess = effective_size(f2)
-    chains = [solve(chain, proposed, share) for chain in log_ratio]
+    chains = [bridge_log_z(chain, proposed, share) for chain in log_ratio]
     errors = []
     for chain, own in zip(log_ratio, chains, strict=True):
         f = _averaged(chain, proposed, share, own)[1]
@@ -153,13 +153,13 @@ def bridge(log_ratio: FloatArray, proposed: FloatArray) -> Bridge:
 def fit_correlation(
     bridges: tuple[Bridge, Bridge], log_ratios: tuple[FloatArray, FloatArray]
 ) -> float:
-    """Return the correlation of two bridges of which each is fitted to what the other averages.
+    """Return the correlation of two bridges; each is fitted to the draws that the other averages.
 
-    Say that f2 less its mean is g(x) + a s(x) for the first bridge and g(x) + b s(x) for the
+    Suppose that f2 minus its mean is g(x) + a s(x) for the first bridge and g(x) + b s(x) for the
     second: g is the misfit of the family of densities, which both share, and a and b are the
     errors of the fits, independent and proportional to the means of s over the halves that were
-    fitted to. The averages over the *other* halves are then mean(g) + a b and mean(g) + b a: the
-    misfit's parts are independent, and those of the fits are one and the same. Their share of the
+    fitted to. The averages over the *other* halves are then mean(g) + a b and mean(g) + b a. The
+    parts of the misfit are independent, and those of the fits are equal. Their share of the
     variance is var(f2 - f2') / (var(f2) + var(f2')), over all posterior draws, and it is large
     where the density has nearly the posterior's shape.
 

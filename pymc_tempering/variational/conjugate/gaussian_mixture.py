@@ -3,23 +3,24 @@
 from dataclasses import dataclass
 from functools import partial
 
-import numba
 import numpy as np
 import xarray as xr
-from numba import float64, void
+from numba import float64, int64, void
 from scipy.special import digamma, gammaln, logsumexp
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.model.jit import njit
 from pymc_tempering.variational.conjugate.arrays import (
     RealRows,
+    check_positive,
     check_width,
     dirichlet_kl,
-    positive,
-    whole,
 )
 from pymc_tempering.variational.conjugate.moments import log_tempered_moment
-from pymc_tempering.variational.conjugate.parallel import over_rows
+from pymc_tempering.variational.conjugate.parallel import LOCAL_ROWS, over_rows, rows_from
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
+
+VECTOR, MATRIX = float64[::1], float64[:, ::1]
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class GaussianMixture(RealRows):
     name = "GaussianMixture"
 
     def __post_init__(self) -> None:
-        whole(n_components=self.n_components)
-        positive(sd=self.sd, prior_sd=self.prior_sd, concentration=self.concentration)
+        check_whole(1, n_components=self.n_components)
+        check_positive(sd=self.sd, prior_sd=self.prior_sd, concentration=self.concentration)
         if not np.isfinite(self.prior_mean):
             raise ValueError(f"prior_mean must be a finite number, not {self.prior_mean!r}.")
 
@@ -78,7 +79,7 @@ class GaussianMixture(RealRows):
         )
 
     def initialize(self, data: np.ndarray, rng: np.random.Generator) -> Globals:
-        """Draw the means from the prior, as sure as if each had an even share of the data."""
+        """Draw means from the prior, with the precision that even shares of the data give."""
         k, share = self.n_components, len(data) / self.n_components
         mean = self.prior_mean + self.prior_sd * rng.normal(size=(k, data.shape[1]))
         precision = np.full(k, self.prior_sd**-2 + share / self.sd**2)
@@ -97,13 +98,11 @@ class GaussianMixture(RealRows):
         log_p = digamma(concentration) - digamma(concentration.sum())
         log_p = log_p - 0.5 * data.shape[1] * (1.0 / precision / self.sd**2)
         log_p += self._log_constant(data)
-        share = np.empty_like(state)
-        log_joint, rest = np.empty(len(data)), np.empty(len(data))
-        over_rows(
-            partial(_assign, data, mean, log_p, self.sd**-2, inv_temp, share, log_joint, rest),
-            len(data), cores,
-        )  # fmt: skip
-        return Local(partial(self._add_statistics, data, share), log_joint, rest, share)
+        rows = rows_from(state)
+        assign = partial(_assign, data, mean, log_p, self.sd**-2, inv_temp, rows)
+        over_rows(assign, len(data), cores)
+        add_statistics = partial(self._add_statistics, data, rows.state)
+        return Local(add_statistics, rows.log_joint, rows.rest, rows.state)
 
     def _add_statistics(
         self, data: np.ndarray, share: np.ndarray, weights: np.ndarray, out: Globals
@@ -182,22 +181,10 @@ class GaussianMixture(RealRows):
         )
 
 
-@njit(
-    void(
-        float64[:, ::1],
-        float64[:, ::1],
-        float64[::1],
-        float64,
-        float64[::1],
-        float64[:, ::1],
-        float64[::1],
-        float64[::1],
-        numba.int64,
-        numba.int64,
-    ),
-)
-def _assign(data, mean, log_p, precision, inv_temp, share, log_joint, rest, first, last):  # type: ignore[no-untyped-def]
+@njit(void(MATRIX, MATRIX, VECTOR, float64, VECTOR, LOCAL_ROWS, int64, int64))
+def _assign(data, mean, log_p, precision, inv_temp, rows, first, last):  # type: ignore[no-untyped-def]
     """Write q(z), E[log p(x, z)] and the entropy of q(z) into rows `first` to `last`."""
+    share, log_joint, rest = rows.state, rows.log_joint, rows.rest
     size, dim = mean.shape
     score = np.empty(size)
     for n in range(first, last):

@@ -2,24 +2,42 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
-import numba
 import numpy as np
 import xarray as xr
-from numba import float64, void
+from numba import float64, int64, types, void
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.model.jit import njit
 from pymc_tempering.variational.conjugate.arrays import (
     RealRows,
+    check_positive,
     check_width,
-    positive,
-    whole,
 )
-from pymc_tempering.variational.conjugate.parallel import over_rows
+from pymc_tempering.variational.conjugate.parallel import LOCAL_ROWS, over_rows, rows_from
 from pymc_tempering.variational.conjugate.protocol import Globals, Local
 
 MAX_STEPS, TOL = 1000, 1e-6
 """Local steps of held-out data, and the gain in nats of any datum below which they end."""
+
+
+class SwitchMoments(NamedTuple):
+    """What q(z_nk) depends on, for its compiled update.
+
+    `overlap` (n, K) holds x_n . E[mu_k], `gram` (K, K) E[mu_k . mu_l], `log_odds` the prior log
+    odds that a component is switched on, `precision` that of the noise.
+    """
+
+    overlap: np.ndarray
+    gram: np.ndarray
+    log_odds: float
+    precision: float
+
+
+SWITCH_MOMENTS = types.NamedTuple(
+    (float64[:, ::1], float64[:, ::1], float64, float64), SwitchMoments
+)
 
 
 @dataclass(frozen=True)
@@ -72,8 +90,8 @@ class FactorialMixture(RealRows):
     name = "FactorialMixture"
 
     def __post_init__(self) -> None:
-        whole(n_components=self.n_components, sweeps=self.sweeps)
-        positive(sd=self.sd, prior_sd=self.prior_sd)
+        check_whole(1, n_components=self.n_components, sweeps=self.sweeps)
+        check_positive(sd=self.sd, prior_sd=self.prior_sd)
         if not 0.0 < self.probability < 1.0:
             raise ValueError(f"probability must lie between 0 and 1, not {self.probability!r}.")
         if self.covariance not in ("factorized", "full"):
@@ -85,7 +103,7 @@ class FactorialMixture(RealRows):
         return np.eye(k) / self.prior_sd**2, np.zeros((k, data.shape[1]))
 
     def initialize(self, data: np.ndarray, rng: np.random.Generator) -> Globals:
-        """Draw the means from the prior, as sure as if each had been on in its expected share."""
+        """Draw means from the prior, with the precision that expected shares of the data give."""
         k = self.n_components
         mean = self.prior_sd * rng.normal(size=(k, data.shape[1]))
         known = 1.0 / self.prior_sd**2 + len(data) * self.probability / self.sd**2
@@ -110,17 +128,14 @@ class FactorialMixture(RealRows):
         mean, covariance = self.moments(lam)
         gram = mean @ mean.T + data.shape[1] * covariance  # E[mu_k . mu_l]
         overlap = data @ mean.T
-        on, log_joint, rest = state.copy(), np.empty(len(data)), np.empty(len(data))
-        over_rows(
-            partial(
-                _sweep, on, overlap, gram, inv_temp, self._log_odds, self.sd**-2, self.sweeps,
-                log_joint, rest,
-            ),
-            len(data), cores,
-        )  # fmt: skip
+        moments = SwitchMoments(overlap, gram, self._log_odds, float(self.sd**-2))
+        rows = rows_from(state)
+        over_rows(partial(_sweep, moments, inv_temp, self.sweeps, rows), len(data), cores)
+        log_joint = rows.log_joint
         log_joint += self.n_components * np.log1p(-self.probability) + self._log_constant(data)
         log_joint -= 0.5 * np.einsum("nd,nd->n", data, data) / self.sd**2
-        return Local(partial(self._add_statistics, data, on), log_joint, rest, on)
+        add_statistics = partial(self._add_statistics, data, rows.state)
+        return Local(add_statistics, log_joint, rows.rest, rows.state)
 
     def _add_statistics(
         self, data: np.ndarray, on: np.ndarray, weights: np.ndarray, out: Globals
@@ -196,28 +211,15 @@ class FactorialMixture(RealRows):
         return value
 
 
-@njit(
-    void(
-        float64[:, ::1],
-        float64[:, ::1],
-        float64[:, ::1],
-        float64[::1],
-        float64,
-        float64,
-        numba.int64,
-        float64[::1],
-        float64[::1],
-        numba.int64,
-        numba.int64,
-    ),
-)
-def _sweep(  # type: ignore[no-untyped-def]
-    on, overlap, gram, inv_temp, log_odds, precision, sweeps, log_joint, rest, first, last
-):
+@njit(void(SWITCH_MOMENTS, float64[::1], int64, LOCAL_ROWS, int64, int64))
+def _sweep(moments, inv_temp, sweeps, rows, first, last):  # type: ignore[no-untyped-def]
     """Update rows `first` to `last` of q(z) in place.
 
-    Also writes its entropy, and E[log p(x, z)] less the terms that do not depend on z.
+    Also writes its entropy, and E[log p(x, z)] without the terms that do not depend on z.
     """
+    on, log_joint, rest = rows.state, rows.log_joint, rows.rest
+    overlap, gram = moments.overlap, moments.gram
+    log_odds, precision = moments.log_odds, moments.precision
     size = on.shape[1]
     for n in range(first, last):
         for _ in range(sweeps):

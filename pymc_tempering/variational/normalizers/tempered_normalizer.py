@@ -13,7 +13,7 @@ from pymc_tempering.variational.normalizers import mixture_sums as mixtures
 from pymc_tempering.variational.normalizers.branches import branch_of, compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    describe,
+    label_of,
     largest_temperature,
 )
 from pymc_tempering.variational.normalizers.panels import log_normalizer_by_quadrature
@@ -23,7 +23,7 @@ REGISTERED = (closed, closed_discrete, multivariate, mixtures, censored)
 """Modules that register their formulas when they are imported."""
 
 
-def bare(rv: Variable) -> Variable:
+def without_total_size(rv: Variable) -> Variable:
     """Random variable below the `total_size` that PyMC wraps around it."""
     while rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable):
         rv = rv.owner.inputs[0]
@@ -31,10 +31,10 @@ def bare(rv: Variable) -> Variable:
 
 
 def check_random(rv: Variable) -> Variable:
-    """Return the bare random variable; refuse what is none."""
+    """Return the random variable without `total_size`; raise an error if it is not one."""
     if not isinstance(rv, Variable):
         raise TypeError(f"rv must be a random variable of PyMC, not {type(rv).__name__}.")
-    rv = bare(rv)
+    rv = without_total_size(rv)
     if rv.owner is None or getattr(rv.owner.op, "ndim_supp", None) is None:
         raise NormalizerError(
             f"{rv.name or rv!r} is not a random variable with a density of its own, so it has no "
@@ -124,7 +124,7 @@ def log_tempered_normalizer(rv: Variable, T: Any) -> Variable:
     shape = batch_shape(rv)
     if temperature.type.ndim > len(shape):
         raise ValueError(
-            f"T has {temperature.type.ndim} dimensions and {describe(rv)} has {len(shape)} batch "
+            f"T has {temperature.type.ndim} dimensions and {label_of(rv)} has {len(shape)} batch "
             "dimensions: T must broadcast against the elements of the variable."
         )
     result = compact_normalizer(rv, temperature)

@@ -1,4 +1,4 @@
-"""Who sets the temperature of a stage, and how it learns: annealing, VT, LVT, or T = 1."""
+"""What sets the temperature of a stage: a schedule, VT, LVT, or T = 1 throughout."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.variational.temperatures import Schedule, TemperaturePosterior
+from pymc_tempering.variational.temperatures import AnnealingSchedule, TemperaturePosterior
 
 N_SETTLED = 20
 """Updates over which q(T) must have been at rest."""
@@ -35,7 +35,7 @@ class Setting:
     offset: float = 0.0
 
 
-class Temper(Protocol):
+class StageTemperature(Protocol):
     """One stage's temperatures; ``after`` returns a new value."""
 
     @property
@@ -49,12 +49,12 @@ class Temper(Protocol):
     def setting(self, iteration: int) -> Setting:
         """Return the setting from an iteration of the stage on."""
 
-    def after(self, energies: FloatArray) -> "Temper":
+    def after(self, energies: FloatArray) -> "StageTemperature":
         """Learn from the energies of a block, one row an iteration."""
 
 
 @dataclass(frozen=True)
-class Cold:
+class ColdTemperature:
     """The stage at T = 1.
 
     Attributes
@@ -72,7 +72,7 @@ class Cold:
         """T = 1."""
         return Setting(self.weights, 1.0)
 
-    def after(self, energies: FloatArray) -> "Cold":
+    def after(self, energies: FloatArray) -> "ColdTemperature":
         """Nothing to learn."""
         return self
 
@@ -81,7 +81,7 @@ class Cold:
 class AnnealedTemperature:
     """AVI: a schedule sets the temperature."""
 
-    schedule: Schedule
+    schedule: AnnealingSchedule
     q: FloatArray | None = None
     settled: bool = False
 
@@ -96,7 +96,7 @@ class AnnealedTemperature:
 
 
 @dataclass(frozen=True)
-class Tempered:
+class LearnedTemperature:
     """VT: q(y) by equation (9) of Mandt et al. (2016), damped.
 
     Attributes
@@ -105,10 +105,10 @@ class Tempered:
     log_c : ndarray, shape (M,)
         log C(T_m) (nats); zero where the energies are normalized already.
     damping : float
-        Share of the old q(y) in an update, on the scale of its logarithm.
+        Share of the old log q(y) that an update keeps.
     by_temperature : bool
-        Whether an energy is a vector over the temperatures, and q(y) is what the likelihood
-        takes; else it is the log-likelihood, and E[1/T] is.
+        If true, an energy is a vector over the temperatures, and the likelihood takes q(y). Else
+        an energy is the log-likelihood, and the likelihood takes E[1/T].
     scale : float
         What PyMC divides the loss by (total size over minibatch size).
     recent : tuple of float
@@ -138,7 +138,7 @@ class Tempered:
         offset = self.posterior.offset(self.log_c) / self.scale
         return Setting(self.q if self.by_temperature else inverse, inverse, offset)
 
-    def after(self, energies: FloatArray) -> "Tempered":
+    def after(self, energies: FloatArray) -> "LearnedTemperature":
         """Update q(y) with the mean over a block of iterations."""
         mean = energies.mean(axis=0)
         if not self.by_temperature:
@@ -149,8 +149,8 @@ class Tempered:
 
 
 @dataclass(frozen=True)
-class TemperedLocally:
-    """LVT: the compiled step holds and updates q(y_i), and tells E[1/T].
+class LearnedLocalTemperatures:
+    """LVT: the compiled step holds and updates q(y_i), and returns E[1/T].
 
     Attributes
     ----------
@@ -180,6 +180,6 @@ class TemperedLocally:
         """Local temperatures on."""
         return Setting(self.weights, np.nan)
 
-    def after(self, energies: FloatArray) -> "TemperedLocally":
-        """Note the mean of E[1/T] over a block."""
+    def after(self, energies: FloatArray) -> "LearnedLocalTemperatures":
+        """Record the mean of E[1/T] over a block."""
         return replace(self, recent=(*self.recent, float(energies.mean()))[-N_SETTLED:])

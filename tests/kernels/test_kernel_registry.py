@@ -1,0 +1,94 @@
+"""One table of kernels: the front doors, their docstrings and the tests follow it."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from kernels import test_discrete_kernels, test_kernel_contract
+
+import pymc_tempering as pmt
+from pymc_tempering.kernels import BINARY, BOUNDED, CONTINUOUS, INTEGER, kernel_registry
+from pymc_tempering.kernels.assign import find_kernel
+from pymc_tempering.kernels.kernel_registry import KERNELS, default_kernels, words_for
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+FRONT_DOORS = (pmt.sample, pmt.SimulatedTempering)
+
+every_name = pytest.mark.parametrize("name", KERNELS)
+
+
+def names_of(rows):
+    """Names of the kernels that have a row in a contract test."""
+    return {name.split(",")[0] for name in rows}
+
+
+@every_name
+def test_a_row_says_what_its_kernel_says(name):
+    row, kernel = KERNELS[name], find_kernel(name, 0.77)
+    assert kernel.name == row.name == name
+    assert kernel.kinds == row.kinds
+    assert row.default_for <= row.kinds
+    assert (kernel.target_accept == 0.77) == row.takes_target_accept
+    assert row.summary.endswith(".")
+
+
+def test_langevin_keeps_its_own_target_though_it_has_gradients():
+    targets = {"hmc": 0.77, "nuts": 0.77, "langevin": 0.57, "metropolis": 0.3, "slice": None}
+    assert {name: find_kernel(name, 0.77).target_accept for name in targets} == targets
+
+
+def test_defaults_by_kind_of_variable():
+    with_gradient = {k: v.name for k, v in default_kernels(0.8, gradient=True).items()}
+    without = {k: v.name for k, v in default_kernels(0.8, gradient=False).items()}
+    discrete = {BINARY: "gibbs", BOUNDED: "gibbs", INTEGER: "slice"}
+    assert with_gradient == {CONTINUOUS: "hmc"} | discrete
+    assert without == {CONTINUOUS: "slice"} | discrete
+    shared = default_kernels(0.8, gradient=False)
+    assert shared[CONTINUOUS] is shared[INTEGER]
+
+
+@every_name
+def test_every_kernel_has_rows_in_the_contract_tests_of_its_variables(name):
+    tables = {CONTINUOUS: test_kernel_contract.ROWS} | dict.fromkeys(
+        (BINARY, BOUNDED, INTEGER), test_discrete_kernels.ROWS
+    )
+    for kind in KERNELS[name].kinds:
+        assert name in names_of(tables[kind]), f"a contract row of {name!r} for {kind} variables"
+
+
+def test_every_contract_row_is_a_kernel_of_the_table():
+    rows = {**test_kernel_contract.ROWS, **test_discrete_kernels.ROWS}
+    assert names_of(rows) == set(KERNELS)
+    for row, (factory, *_) in rows.items():
+        assert factory().name == row.split(",")[0]
+
+
+@pytest.mark.parametrize("front_door", FRONT_DOORS, ids=lambda f: f.__name__)
+def test_the_docstrings_of_the_front_doors_show_the_table(front_door):
+    text = inspect.getdoc(front_door)
+    assert "{" not in text.split("Raises")[0].replace('{"', "")
+    flat = " ".join(text.split())
+    for row in KERNELS.values():
+        assert f'- "{row.name}": {row.summary} Moves {words_for(row.kinds)}.' in flat
+    tuned = [row.name for row in KERNELS.values() if row.takes_target_accept]
+    stated = re.search(r"each rung is tuned for. It is for (.*?), by name or", flat)[1]
+    assert re.findall(r'"(\w+)"', stated) == tuned
+    assert (
+        'gets a default: "hmc" for real variables ("slice" where the density has no gradient), '
+        '"slice" for integers without known bounds, "gibbs" for binary variables and integers in '
+        "known bounds."
+    ) in flat
+    assert max(map(len, front_door.__doc__.splitlines())) <= 100
+
+
+def test_the_documentation_shows_the_table():
+    """The page of kernels shows the list; a public factory is on the reference page as well."""
+    page = (DOCS / "kernels.md").read_text("utf-8")
+    assert f".. automodule:: {kernel_registry.__name__}\n" in page
+    flat = " ".join(kernel_registry.__doc__.split())
+    reference = (DOCS / "api.rst").read_text("utf-8")
+    for row in KERNELS.values():
+        assert f'- "{row.name}": {row.summary}' in flat
+        if row.factory.__name__ in pmt.__all__:
+            assert f".. autofunction:: {row.factory.__name__}\n" in reference

@@ -1,0 +1,131 @@
+"""An edit of any function that compiled code calls makes its entry in the disk cache stale."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pymc_tempering.kernels.kernel_registry import KERNELS
+from pymc_tempering.model import sources
+from pymc_tempering.model.sources import PACKAGE, hash_of_sources, imports_of, sources_of
+
+LOOP = PACKAGE / "chain" / "loop.py"
+MIXTURE = PACKAGE / "references" / "mixture.py"
+KERNEL_FILES = sorted(Path(row.factory.__code__.co_filename) for row in KERNELS.values())
+
+CALLEE = """
+{imports}
+
+@{decorator}
+def answer(x):
+    return x + {added}
+"""
+CALLER = """
+{imports}
+from pymc_tempering.callee import answer
+
+@{decorator}
+def call(x):
+    return 10.0 * answer(x)
+
+print(call(0.0), sum(call.stats.cache_hits.values()))
+"""
+OURS = {"imports": "from pymc_tempering.model.jit import njit", "decorator": "njit()"}
+NUMBAS = {"imports": "import numba", "decorator": "numba.njit(cache=True)"}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package of the same name with the two files that decide about the cache, and no more."""
+    root = tmp_path / PACKAGE.name
+    (root / "model").mkdir(parents=True)
+    for name in ("__init__.py", "model/__init__.py"):
+        (root / name).write_text("")
+    for name in ("jit.py", "sources.py"):
+        shutil.copy(PACKAGE / "model" / name, root / "model" / name)
+    monkeypatch.setattr(sources, "PACKAGE", root)
+    return root
+
+
+def write(root, kind, added):
+    (root / "callee.py").write_text(CALLEE.format(added=added, **kind))
+    (root / "caller.py").write_text(CALLER.format(**kind))
+
+
+def result_in_a_fresh_process(root):
+    """What the caller returns, and how often it came from the disk cache."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(root.parent / "cache")}
+    output = subprocess.run(
+        [sys.executable, "-m", f"{PACKAGE.name}.caller"],
+        cwd=root.parent, env=environment, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    return float(output[0]), int(output[1])
+
+
+def edit_the_callee(root, kind):
+    """Results of the caller: compiled, from the cache, and after an edit of the callee's file."""
+    write(root, kind, added=1.0)
+    first, second = result_in_a_fresh_process(root), result_in_a_fresh_process(root)
+    write_again = (root / "callee.py").read_text().replace("1.0", "2.0")
+    (root / "callee.py").write_text(write_again)
+    return first, second, result_in_a_fresh_process(root)
+
+
+def test_an_edit_in_another_file_compiles_the_caller_again(package):
+    assert edit_the_callee(package, OURS) == ((10.0, 0), (10.0, 1), (20.0, 0))
+
+
+def test_numbas_own_stamp_would_load_the_old_code(package):
+    # The planted bug: the caller's file is as it was, so its machine code is taken from the cache.
+    assert edit_the_callee(package, NUMBAS) == ((10.0, 0), (10.0, 1), (10.0, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from pymc_tempering.a import f", {"a.py"}),
+        ("from pymc_tempering.a import (\n    f,  # (why)\n    g,\n)", {"a.py"}),
+        ("from pymc_tempering.b import \\\n    c", {"b/__init__.py", "b/c.py"}),
+        ("from pymc_tempering.b import (\n    c as d,\n    f,\n)", {"b/__init__.py", "b/c.py"}),
+        ("from pymc_tempering.b.c import f as g", {"b/c.py"}),
+        ("import pymc_tempering.b.c as d", {"b/c.py"}),
+        ("import numpy as np, pymc_tempering.a", {"a.py"}),
+        ("import pymc_tempering.b", {"b/__init__.py"}),
+        ("from pymc_tempering import a", {"__init__.py", "a.py"}),
+        ("def f():\n    from pymc_tempering.a import g", {"a.py"}),
+        ("import numpy\nfrom pymc_tempering_more.a import f", set()),
+        ('"""\nfrom pymc_tempering.a import f\n"""', set()),
+    ],
+)
+def test_imports_of_all_forms_are_found(package, text, found):
+    (package / "b").mkdir()
+    for name in ("a.py", "b/__init__.py", "b/c.py"):
+        (package / name).write_text("")
+    file = package / "importer.py"
+    file.write_text(text)
+    assert set(imports_of(file)) == {package / name for name in found}
+
+
+def test_the_kernels_reach_what_they_call_and_no_model():
+    for file in KERNEL_FILES:
+        assert MIXTURE in sources_of(file)
+        assert PACKAGE / "model" / "path.py" not in sources_of(file)
+
+
+@pytest.mark.parametrize("file", [LOOP, *KERNEL_FILES], ids=lambda file: file.stem)
+def test_an_edit_of_the_mixture_changes_the_hash_of_loop_and_kernels(file, monkeypatch):
+    before = hash_of_sources(file)
+    read = sources._text
+    monkeypatch.setattr(sources, "_text", lambda path: read(path) + "\n" * (path == MIXTURE))
+    assert hash_of_sources(file) != before
+
+
+def test_an_edit_of_what_is_not_imported_leaves_the_hash(monkeypatch):
+    before = hash_of_sources(LOOP)
+    read = sources._text
+    other = PACKAGE / "model" / "path.py"
+    monkeypatch.setattr(sources, "_text", lambda path: read(path) + "\n" * (path == other))
+    assert hash_of_sources(LOOP) == before

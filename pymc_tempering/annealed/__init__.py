@@ -1,7 +1,7 @@
 """Evidence from independent runs over the path of a model: annealed and related estimators."""
 
 from pymc_tempering.annealed.ais import ais, hais
-from pymc_tempering.annealed.linked_chains import linked_importance_sampling
+from pymc_tempering.annealed.linked import linked_importance_sampling
 from pymc_tempering.annealed.raise_ import raise_
 from pymc_tempering.annealed.reverse_ais import reverse_ais
 from pymc_tempering.annealed.sandwich import Sandwich, sandwich

@@ -103,6 +103,6 @@ def carry(
     trace = np.empty((0, 0)) if trace is None else trace
     kernel = particles.kernel
     _carry(
-        particles.reference.path.density, kernel.explore, kernel.parts, particles.states(), betas,
+        particles.density, kernel.explore, kernel.parts, particles.states(), betas,
         params, down, first, last, log_w, sums, trace, particles.rng,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """Particles: many states at one inverse temperature, moved by the kernels of a model."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numba
@@ -14,6 +15,7 @@ from pymc_tempering.model.compiled import (
     EXPLORE,
     LOG_RATIO,
     MATRIX,
+    NO_MIXTURE,
     PARTS,
     RNG,
     VECTOR,
@@ -24,6 +26,7 @@ from pymc_tempering.references.mixture import evaluate_rows
 from pymc_tempering.references.prior import Reference
 
 ROWS = numba.float64[:, :, ::1]
+NOT_CIRCULAR = np.empty(0, dtype=np.int64)
 
 
 class States(NamedTuple):
@@ -72,7 +75,10 @@ class Particles:
 
     Attributes
     ----------
-    reference : Reference
+    density : callable
+        Compiled log density, see `Path`.
+    circular : array of int
+        Coordinates that live on a circle.
     kernel : Compound
         What moves them.
     rng : numpy.random.Generator
@@ -90,7 +96,8 @@ class Particles:
         Starting states whose log_ratio was not a number.
     """
 
-    reference: Reference
+    density: Callable
+    circular: np.ndarray
     kernel: Compound
     rng: np.random.Generator
     xs: np.ndarray
@@ -130,7 +137,7 @@ class Particles:
         own = self.scratch[part] if len(self.scratch) > 1 else self.scratch
         return States(
             self.xs[part], self.values[part], self.grads[part], self.mixture, own,
-            self.reference.path.circular, np.zeros(self.totals.shape), self.totals,
+            self.circular, np.zeros(self.totals.shape), self.totals,
         )  # fmt: skip
 
     def select(self, index: np.ndarray) -> None:
@@ -143,16 +150,7 @@ class Particles:
     def moved_by(self, kernel: Compound) -> "Particles":
         """Give the same particles, in the same arrays, to other kernels."""
         scratch = _scratch(kernel, self.n, self.xs.shape[1], self.rng)
-        return Particles(
-            self.reference,
-            kernel,
-            self.rng,
-            self.xs,
-            self.values,
-            self.grads,
-            self.mixture,
-            scratch,
-        )
+        return replace(self, kernel=kernel, scratch=scratch, totals=np.empty((0, 0)))
 
 
 def _scratch(kernel: Compound, n: int, dim: int, rng: np.random.Generator) -> np.ndarray:
@@ -166,17 +164,32 @@ def place(
     reference: Reference, kernel: Compound, xs: np.ndarray, rng: np.random.Generator
 ) -> Particles:
     """Place particles at states of shape (n, d), with fresh momenta if the kernel keeps them."""
+    path = reference.path
+    return place_under(path.density, kernel, xs, rng, path.circular, reference.mixture)
+
+
+def place_under(
+    density: Callable,
+    kernel: Compound,
+    xs: np.ndarray,
+    rng: np.random.Generator,
+    circular: np.ndarray = NOT_CIRCULAR,
+    mixture: np.ndarray = NO_MIXTURE,
+) -> Particles:
+    """Place particles under any compiled density."""
     n, dim = xs.shape
     xs = np.ascontiguousarray(xs, dtype=float)
     values, grads = np.empty((n, 2)), np.empty((n, 2, dim))
-    mixture = reference.mixture.copy()
-    evaluate_rows(reference.path.density, xs, values, grads, mixture)
+    mixture = mixture.copy()
+    evaluate_rows(density, xs, values, grads, mixture)
     bad = np.isnan(values[:, LOG_RATIO]) | (values[:, LOG_RATIO] == np.inf)
     outside = ~np.isfinite(xs).all(axis=1)
     values[bad | outside, LOG_RATIO] = -np.inf
     scratch = _scratch(kernel, n, dim, rng)
     n_nan = int(np.sum(bad & ~outside))
-    return Particles(reference, kernel, rng, xs, values, grads, mixture, scratch, n_nan=n_nan)
+    return Particles(
+        density, circular, kernel, rng, xs, values, grads, mixture, scratch, n_nan=n_nan
+    )
 
 
 def draw_particles(
@@ -208,7 +221,7 @@ def sweep(
     kernel, states = particles.kernel, particles.states(part)
     trace = np.empty((n, len(states.xs)))
     _sweep(
-        particles.reference.path.density, kernel.explore, kernel.parts, states, beta, params,
+        particles.density, kernel.explore, kernel.parts, states, beta, params,
         trace, particles.rng,
     )  # fmt: skip
     return trace

@@ -141,7 +141,7 @@ def anneal(
             f"The likelihood is zero at all {n_particles} prior draws of the annealed pass: the "
             "path from prior to posterior cannot be entered. Use a prior nearer to the data."
         )
-    scale, cov = _metric(particles, particles.xs[inside], np.ones(reference.path.dim))
+    scale, cov = _metric(reference, kernel, particles.xs[inside], np.ones(reference.path.dim))
     no_moves = np.zeros(len(kernel.options))
     stages = [_Stage(kernel.first_steps, scale, cov, no_moves, no_moves)]
     others = [] if other is None else [other.first_steps]
@@ -159,7 +159,7 @@ def anneal(
         log_z += float(logsumexp(log_w) - np.log(n_particles))
         beta = new
         particles.select(systematic_resampling(log_w, rng))
-        stages.append(_move_and_tune(particles, beta, stages[-1]))
+        stages.append(_move_and_tune(reference, particles, beta, stages[-1]))
         if other is not None:
             beside = particles.moved_by(other)
             others.append(_tune(beside, beta, others[-1], stages[-1]))
@@ -179,7 +179,7 @@ def anneal(
     )  # fmt: skip
 
 
-def _move_and_tune(particles: Particles, beta: float, last: _Stage) -> _Stage:
+def _move_and_tune(reference: Reference, particles: Particles, beta: float, last: _Stage) -> _Stage:
     """Sweep until the acceptance of all kernels is near its target; step sizes follow it.
 
     Each trajectory length has a part of the particles, and another part in the next sweep.
@@ -187,7 +187,7 @@ def _move_and_tune(particles: Particles, beta: float, last: _Stage) -> _Stage:
     kernel, n = particles.kernel, particles.n
     options, targets = kernel.options, kernel.targets
     steps = last.steps
-    scale, cov = _metric(particles, particles.xs, last.scale)
+    scale, cov = _metric(reference, kernel, particles.xs, last.scale)
     parts = np.array_split(np.arange(n), len(options))
     jump, cost = np.zeros((2, MAX_SWEEPS, len(options)))
     for i in range(MAX_SWEEPS):
@@ -203,7 +203,7 @@ def _move_and_tune(particles: Particles, beta: float, last: _Stage) -> _Stage:
         if i + 1 >= MIN_SWEEPS and _near(off, targets):
             break
         steps = _changed(steps, off, targets)
-    scale, cov = _metric(particles, particles.xs, scale)
+    scale, cov = _metric(reference, kernel, particles.xs, scale)
     last_two = slice(i - 1, i + 1)
     return _Stage(steps, scale, cov, jump[last_two].mean(axis=0), cost[last_two].mean(axis=0))
 
@@ -294,13 +294,13 @@ def _mean_square_change(before: np.ndarray, after: np.ndarray) -> float:
 
 
 def _metric(
-    particles: Particles, xs: np.ndarray, fallback: np.ndarray
+    reference: Reference, kernel: Compound, xs: np.ndarray, fallback: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Take standard deviations of states, and their covariance if a kernel wants it."""
     with np.errstate(over="ignore", invalid="ignore"):
-        scale = particles.reference.residuals(xs).std(axis=0)
+        scale = reference.residuals(xs).std(axis=0)
     scale = np.where(np.isfinite(scale) & (scale > 0), scale, fallback)
-    return scale, _cov(xs, scale) if particles.kernel.dense else None
+    return scale, _cov(xs, scale) if kernel.dense else None
 
 
 def _cov(xs: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -30,14 +30,14 @@ IMPORTS = {
     "chain": {"core", "model", "references", "kernels"},
     "warmup": {"core", "model", "references", "kernels", "chain"},
     "sampling": {"core", "model", "references", "evidence", "kernels", "chain", "warmup"},
-    "annealed": {"core", "model", "references", "evidence"},
+    "annealed": {"core", "model", "references", "evidence", "kernels", "chain", "warmup"},
     "bridge": {"core", "model", "references", "evidence"},
     "crosscheck": {"core", "model", "evidence", "annealed", "bridge"},
     "plots": {"core", "evidence", "crosscheck"},
     "variational": {
         *("core", "model", "evidence", "plots", "variational.normalizers", "variational.conjugate"),
     },
-    "variational.normalizers": {"core", "model", "references"},
+    "variational.normalizers": {"core", "model", "references", "kernels", "chain"},
     "variational.conjugate": {"model"},
 }
 

@@ -29,8 +29,8 @@ import pytensor.tensor as pt
 from pymc_tempering.annealed.transition import KEEP, pack
 from scipy.special import gammaln
 
-from pymc_tempering.annealed.particle_weights import effective_number, log_mean
 from pymc_tempering.annealed.schedule import BetaSchedule, anneal_blocks, prior_blocks
+from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Reference
 

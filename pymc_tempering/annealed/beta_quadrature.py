@@ -1,67 +1,22 @@
 """The numbers of thermodynamic integration: quadratures over beta, with their errors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from arviz_stats.base import array_stats
 
-from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence import Evidence, integrate
+from pymc_tempering.evidence.ti_rules import ORDERS, RULES
 from pymc_tempering.exceptions import LikelihoodError
 
-MIN_ESS = 40.0
+MIN_RUNG_ESS = 40.0
 """Effective draws of log_ratio at a rung below which no error is stated."""
 
-RULES = ("corrected", "trapezoid")
+CHAIN_RULES = ("corrected", "trapezoid")
+"""Rules whose error can be told from the same rule on every second rung."""
 
 type Rung = tuple[np.ndarray, int, int]
 """log_ratio by (chain, draw); evaluations; reference draws of zero likelihood."""
-
-
-@dataclass(frozen=True)
-class Quadrature:
-    """A quadrature of the path: value, and the weights of means and variances at each rung.
-
-    Attributes
-    ----------
-    of_means, of_variances : array, shape (K,)
-        The estimate is their inner product with the means and variances of log_ratio.
-    order : int
-        The error falls with this power of the rungs' spacing.
-    """
-
-    of_means: np.ndarray
-    of_variances: np.ndarray
-    order: int
-
-    def __call__(self, mean: np.ndarray, variance: np.ndarray) -> float:
-        """Integral over beta of the mean of log_ratio, in nats."""
-        return float(self.of_means @ mean + self.of_variances @ variance)
-
-
-def quadrature(betas: np.ndarray, rule: str) -> Quadrature:
-    """Trapezoid, or trapezoid with a correction from the slopes at both ends of each interval.
-
-    The derivative of E_beta[log_ratio] is Var_beta[log_ratio], which gives the corrected rule
-    sum_k delta_k (m_k + m_k+1) / 2 - delta_k^2 (v_k+1 - v_k) / 12 (Friel, Hurn & Wyse 2014).
-
-    Parameters
-    ----------
-    betas : array, shape (K,)
-    rule : {"corrected", "trapezoid"}
-
-    Returns
-    -------
-    Quadrature
-    """
-    step = np.diff(betas)
-    of_means, of_variances = np.zeros(betas.size), np.zeros(betas.size)
-    of_means[:-1] += 0.5 * step
-    of_means[1:] += 0.5 * step
-    if rule == "corrected":
-        of_variances[:-1] += step**2 / 12.0
-        of_variances[1:] -= step**2 / 12.0
-    return Quadrature(of_means, of_variances, 4 if rule == "corrected" else 2)
 
 
 def discretization(betas: np.ndarray, mean: np.ndarray, variance: np.ndarray, rule: str) -> float:
@@ -70,14 +25,13 @@ def discretization(betas: np.ndarray, mean: np.ndarray, variance: np.ndarray, ru
     An error of order h^p makes that difference 2^p - 1 times as large as the error on all rungs
     (Richardson). K is odd, or the last interval is in both.
     """
-    fine = quadrature(betas, rule)
     kept = np.unique(np.append(np.arange(0, betas.size, 2), betas.size - 1))
-    coarse = quadrature(betas[kept], rule)
-    difference = coarse(mean[kept], variance[kept]) - fine(mean, variance)
-    return float(difference / (2.0**fine.order - 1.0))
+    fine = integrate(rule, betas, mean, variance)[-1]
+    coarse = integrate(rule, betas[kept], mean[kept], variance[kept])[-1]
+    return float((coarse - fine) / (2.0 ** ORDERS[rule] - 1.0))
 
 
-def integrate(
+def evidence_of_chains(
     betas: np.ndarray, rungs: Sequence[Rung], rule: str, n_evaluations: int, seconds: float
 ) -> Evidence:
     """Integrate the means of log_ratio over beta, with errors.
@@ -106,20 +60,16 @@ def integrate(
     mean = np.array([values.mean() for values, *_ in rungs])
     variance = np.array([values.var(ddof=1) for values, *_ in rungs])
     share = (total - n_dead) / total
-    curve = [0.0]
-    curve += [
-        float(np.log(share)) + quadrature(betas[:k], rule)(mean[:k], variance[:k])
-        for k in range(2, betas.size + 1)
-    ]
+    curve = integrate(rule, betas, mean, variance) + np.where(betas > 0.0, np.log(share), 0.0)
     error, least = _sampling_errors(betas, [values for values, *_ in rungs], rule)
     error[1:] = np.hypot(error[1:], np.sqrt((1.0 - share) / (share * total)))
     off = discretization(betas, mean, variance, rule)
     mcse, verdict, said = float(np.hypot(error[-1], off)), "ok", []
-    if least < MIN_ESS:
+    if least < MIN_RUNG_ESS:
         verdict, mcse = "unchecked", np.inf
         said.append(
-            f"A rung has {least:.0f} effective draws of log_ratio, fewer than {MIN_ESS:.0f}, or "
-            "its chains disagree, so the mcse is infinite: use more draws."
+            f"A rung has {least:.0f} effective draws of log_ratio, fewer than {MIN_RUNG_ESS:.0f}, "
+            "or its chains disagree, so the mcse is infinite: use more draws."
         )
     if abs(off) > error[-1]:
         said.append(
@@ -131,13 +81,13 @@ def integrate(
         chains = [values[half] for values, *_ in rungs]
         means = np.array([values.mean() for values in chains])
         variances = np.array([values.var(ddof=1) for values in chains])
-        halves.append(float(np.log(share)) + quadrature(betas, rule)(means, variances))
+        halves.append(float(np.log(share) + integrate(rule, betas, means, variances)[-1]))
     return Evidence(
-        log_z=curve[-1],
+        log_z=float(curve[-1]),
         mcse=mcse,
         method="thermodynamic_integration",
         verdict=verdict,
-        log_z_curve=np.array(curve),
+        log_z_curve=curve,
         log_z_curve_mcse=np.array([*error[:-1], mcse]),
         betas=betas,
         halves=(halves[0], halves[1]),
@@ -156,14 +106,14 @@ def _sampling_errors(
     At each rung the integral is, to first order, the mean over draws of a (x - m) + b (x - m)^2
     with x = log_ratio and a, b the rule's weights, which differ at the rung where it ends.
     """
-    whole = quadrature(betas, rule)
+    of_means, of_variances = (weights[-1] for weights in RULES[rule](betas))
     inside, at_end, least = np.zeros(betas.size), np.zeros(betas.size), np.inf
     for k, values in enumerate(chains):
-        inside[k], ess = _variance_of_mean(values, whole.of_means[k], whole.of_variances[k])
+        inside[k], ess = _variance_of_mean(values, of_means[k], of_variances[k])
         least = min(least, ess)
         if k > 0:
-            part = quadrature(betas[k - 1 : k + 1], rule)
-            at_end[k], _ = _variance_of_mean(values, part.of_means[1], part.of_variances[1])
+            ends = [float(weights[1, 1]) for weights in RULES[rule](betas[k - 1 : k + 1])]
+            at_end[k], _ = _variance_of_mean(values, *ends)
     before = np.concatenate([[0.0], np.cumsum(inside)[:-1]])
     return np.sqrt(before + at_end), least
 

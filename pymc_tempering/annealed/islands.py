@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.annealed.particle_weights import effective_number, log_mean
+from pymc_tempering.core.weighting import effective_number, log_mean, log_mean_error
 from pymc_tempering.evidence import Evidence
 
 MIN_ROOTS = 5.0
@@ -45,7 +45,7 @@ def combine(
     own = np.array([variance for _, variance, _, _ in results])
     roots = np.array([r for _, _, r, _ in results])
     value, ess = log_mean(log_z), effective_number(log_z)
-    mcse = float(mean_error(log_z))
+    mcse = log_mean_error(log_z)
     if np.median(roots) >= MIN_ROOTS and np.isfinite(value):
         share = np.exp(log_z - value)
         genealogy = float(np.sum(share**2 * own)) / n**2
@@ -65,7 +65,7 @@ def combine(
         curve = {
             "betas": betas,
             "log_z_curve": np.array([log_mean(row) for row in rows.T]),
-            "log_z_curve_mcse": np.append([float(mean_error(r)) for r in rows.T[:-1]], mcse),
+            "log_z_curve_mcse": np.append([log_mean_error(r) for r in rows.T[:-1]], mcse),
         }
     return Evidence(
         log_z=value,
@@ -83,14 +83,6 @@ def combine(
         seconds=seconds,
         **curve,
     )
-
-
-def mean_error(log_z: np.ndarray) -> float:
-    """Delta-method error of the log of the mean of independent Z-hats, in nats."""
-    if not np.any(log_z > -np.inf):
-        return np.inf
-    z = np.exp(log_z - log_z.max())
-    return float(z.std(ddof=1) / np.sqrt(z.size) / z.mean())
 
 
 def genealogy_variance(log_w: np.ndarray, root: np.ndarray, n_resampled: int) -> float:

@@ -4,19 +4,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from arviz_stats.base import array_stats
 from scipy.special import logsumexp
 
+from pymc_tempering.core.weighting import (
+    MAX_KHAT,
+    MIN_ESS,
+    MIN_TAIL,
+    ROUGH_ESS,
+    batch_labels,
+    effective_number,
+    error_of_influence,
+    log_mean,
+    pareto_khat,
+)
 from pymc_tempering.evidence import Evidence
-
-MIN_ESS = 10.0
-"""Effective number of weights below which no error is stated."""
-
-ROUGH_ESS = 50.0
-"""Effective number of weights below which the error is said to be rough."""
-
-MAX_TAIL, MIN_TAIL = 0.7, 100
-"""Shape of the Pareto tail above which an error is rough (Vehtari et al. 2024), from so many."""
 
 MAX_SHARE = 0.25
 """Share of all weight in one particle above which no error is stated."""
@@ -24,39 +25,7 @@ MAX_SHARE = 0.25
 N_BOOTSTRAP, BOOTSTRAP_CELLS = 1000, 2_000_000
 
 
-def riemann_log_weights(betas: np.ndarray, log_ratio: np.ndarray) -> np.ndarray:
-    """Log weights of annealed importance sampling from the log_ratio along each path.
-
-    log w = sum_k (beta_k - beta_k-1) log_ratio(x_k), equation (23) of Carlson et al. (2016).
-
-    Parameters
-    ----------
-    betas : array, shape (K,)
-    log_ratio : array, shape (..., K - 1)
-        Of the state that is carried from each rung to the next, in nats.
-
-    Returns
-    -------
-    array, shape (...)
-    """
-    return np.asarray(np.sum(np.diff(betas) * log_ratio, axis=-1))
-
-
-def log_mean(log_w: np.ndarray) -> float:
-    """Log of the mean of weights; minus infinity where all are zero."""
-    if not np.any(log_w > -np.inf):
-        return -np.inf
-    return float(logsumexp(log_w) - np.log(log_w.size))
-
-
-def effective_number(log_w: np.ndarray) -> float:
-    """Kish's effective number of weights, (sum w)^2 / sum w^2; 0 where all are zero."""
-    if not np.any(log_w > -np.inf):
-        return 0.0
-    return float(np.exp(2.0 * logsumexp(log_w) - logsumexp(2.0 * log_w)))
-
-
-def bootstrap_error(log_w: np.ndarray, rng: np.random.Generator, n: int = N_BOOTSTRAP) -> float:
+def bootstrap_error(log_w: np.ndarray, rng: np.random.Generator) -> float:
     """Bootstrap standard error of the log of the mean of independent weights, in nats.
 
     Each resample draws as many weights as there are, with replacement. Resamples in which all
@@ -67,8 +36,8 @@ def bootstrap_error(log_w: np.ndarray, rng: np.random.Generator, n: int = N_BOOT
         return np.inf
     w = np.exp(log_w - log_w.max())
     means = []
-    for start in range(0, n, step := max(1, BOOTSTRAP_CELLS // w.size)):
-        index = rng.integers(w.size, size=(min(step, n - start), w.size))
+    for start in range(0, N_BOOTSTRAP, step := max(1, BOOTSTRAP_CELLS // w.size)):
+        index = rng.integers(w.size, size=(min(step, N_BOOTSTRAP - start), w.size))
         means.append(w[index].mean(axis=1))
     mean = np.concatenate(means)
     return float(np.std(np.log(mean[mean > 0.0]), ddof=1))
@@ -86,18 +55,12 @@ def batch_error(log_w: np.ndarray, group: np.ndarray) -> float:
     if not np.any(log_w > -np.inf):
         return np.inf
     w = np.exp(log_w - log_w.max())
-    sums, sizes = [], []
+    effects = w / w.sum() - 1.0 / w.size
+    blocks = []
     for chain in np.unique(group):
-        mine = w[group == chain]
-        n_batches = max(int(np.sqrt(mine.size)), 1)
-        starts = np.arange(n_batches) * mine.size // n_batches
-        sums.append(np.add.reduceat(mine, starts))
-        sizes.append(np.diff([*starts, mine.size]))
-    total, count = np.concatenate(sums), np.concatenate(sizes)
-    if total.size < 2:
-        return np.inf
-    influence = total / w.sum() - count / w.size
-    return float(np.sqrt(total.size / (total.size - 1) * np.sum(influence**2)))
+        mine = effects[group == chain]
+        blocks.append(np.bincount(batch_labels(1, mine.size)[0], weights=mine))
+    return float(error_of_influence(np.concatenate(blocks)[:, None])[0])
 
 
 def roughness(log_w: np.ndarray, noun: str) -> str:
@@ -107,8 +70,8 @@ def roughness(log_w: np.ndarray, noun: str) -> str:
     alive = log_w[log_w > -np.inf]
     if alive.size < MIN_TAIL:
         return ""
-    tail = float(array_stats.psislw(-alive)[1])
-    if tail > MAX_TAIL:
+    tail = pareto_khat(alive)
+    if tail > MAX_KHAT:
         return f"The weights of the {noun} have a heavy tail (Pareto k = {tail:.2f})"
     return ""
 
@@ -174,7 +137,6 @@ def evidence_of_weights(
     curve: Curve | None = None,
     inverse: bool = False,
     group: np.ndarray | None = None,
-    offset: float = 0.0,
     noun: str = "particles",
     advice: str = "use more rungs (betas), or more particles",
     warnings: tuple[str, ...] = (),
@@ -195,8 +157,6 @@ def evidence_of_weights(
         The weights run from the target down: log Z is minus the log of their mean.
     group : array of int, shape (n,), optional
         Chain of each weight, where they are dependent: the error is then at least that of batches.
-    offset : float, default 0.0
-        Added to log Z (nats).
     noun, advice : str
         For the sentence about a collapse.
     warnings : tuple of str, default ()
@@ -225,14 +185,14 @@ def evidence_of_weights(
         error = np.append(curve.mcse[:-1], mcse)
         known = {"betas": curve.betas, "log_z_curve": curve.log_z, "log_z_curve_mcse": error}
     return Evidence(
-        log_z=offset + sign * log_mean(log_w),
+        log_z=sign * log_mean(log_w),
         mcse=float(mcse),
         method=method,
         verdict="unchecked" if collapsed else "ok",
         ess=effective_number(log_w),
         halves=(
-            offset + sign * log_mean(log_w[: n // 2]),
-            offset + sign * log_mean(log_w[n // 2 :]),
+            sign * log_mean(log_w[: n // 2]),
+            sign * log_mean(log_w[n // 2 :]),
         ),
         warnings=warnings,
         bias=-0.5 * sign * float(mcse) ** 2,

@@ -8,7 +8,6 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES, annealed_up
-from pymc_tempering.annealed.particle_weights import effective_number
 from pymc_tempering.annealed.reverse_ais import annealed_down, checked_states, downward
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
@@ -22,6 +21,7 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.status import status_line
+from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings, plus_minus
 from pymc_tempering.kernels.assign import KernelChoice
@@ -178,7 +178,7 @@ def sandwich(
         clock = Clock()
         shared = replace(schedule, n_evaluations=0)  # the pilot counts once
         upper = annealed_down(reference, shared, states, rng, cores, clock, report)
-    both = bracket(lower, upper)
+    both = join_bounds(lower, upper)
     for evidence in (lower, upper):
         emit_warnings(evidence)
     if both.verdict in ("crossed", "wide"):
@@ -186,7 +186,7 @@ def sandwich(
     return both
 
 
-def bracket(lower: Evidence, upper: Evidence) -> Sandwich:
+def join_bounds(lower: Evidence, upper: Evidence) -> Sandwich:
     """Put two bounds together and say what they mean."""
     gap = upper.log_z - lower.log_z
     error = float(np.hypot(lower.mcse, upper.mcse))

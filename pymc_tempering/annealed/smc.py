@@ -7,7 +7,6 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.annealed.islands import Island, combine, genealogy_variance
-from pymc_tempering.annealed.particle_weights import log_mean
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     Clock,
@@ -22,6 +21,7 @@ from pymc_tempering.chain.particles import draw_particles, sweep
 from pymc_tempering.core.population import RESAMPLING
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, run_tasks
+from pymc_tempering.core.weighting import kish, log_mean
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
@@ -190,7 +190,7 @@ def _frozen(
         if multinomial and curve[-1] > -np.inf:
             variance = genealogy_variance(log_w, root, schedule.betas.size - 2)
             families = np.bincount(root, weights=np.exp(log_w - log_w.max()))
-            roots = float(families.sum() ** 2 / np.sum(families**2))
+            roots = float(kish(families))
         return curve, variance, roots, n + particles.n_evaluations
 
     return run

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.annealed.beta_quadrature import RULES, Rung, integrate
+from pymc_tempering.annealed.beta_quadrature import CHAIN_RULES, Rung, evidence_of_chains
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     Clock,
@@ -116,7 +116,7 @@ def thermodynamic_integration(
     check_whole(0, tune=tune)
     check_whole(1, cores=cores)
     check_schedule(betas)
-    check_choice("rule", rule, RULES)
+    check_choice("rule", rule, CHAIN_RULES)
     rng = np.random.default_rng(random_seed)
     with status_line(progressbar) as report:
         movers = compile_movers(model, transition, report)
@@ -138,7 +138,7 @@ def thermodynamic_integration(
         )
         if interrupted:
             raise KeyboardInterrupt("Interrupted before all rungs had their chains.")
-        evidence = integrate(rungs, results, rule, path.n_evaluations, clock())
+        evidence = evidence_of_chains(rungs, results, rule, path.n_evaluations, clock())
     return emit_warnings(evidence)
 
 

@@ -7,10 +7,11 @@ from arviz_stats.base import array_stats
 
 from pymc_tempering.bridge.optimal_bridge import Bridge
 from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.core.weighting import MIN_ESS
 
 MAX_RHAT = 1.01
 """R-hat above which chains have not mixed (Vehtari et al. 2021)."""
-MIN_ESS, LOW_ESS = 10.0, 100.0
+LOW_ESS = 100.0
 """Effective numbers of posterior draws: below the first no error is stated, below the second it is
 called rough."""
 MIN_USED = 10.0

@@ -1,12 +1,10 @@
 """Importance sampling: the evidence from draws of a density fitted to posterior draws."""
 
-import warnings
 from time import perf_counter
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from arviz_stats.base import array_stats
 from scipy.special import logsumexp
 
 from pymc_tempering.bridge.bridge_sampling import check_proposal
@@ -19,18 +17,13 @@ from pymc_tempering.bridge.target import (
     stored_density_warnings,
 )
 from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MAX_KHAT, MIN_ESS, kish, pareto_khat
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
 """Degrees of freedom of a t for importance sampling, where tails must not be too light."""
-
-MAX_KHAT, ROUGH_KHAT = 0.7, 0.5
-"""Pareto k-hat above which there is no error, and above which it is rough (Vehtari et al. 2024)."""
-
-MIN_ESS = 10.0
-"""Effective number of weighted draws below which no error is stated."""
 
 N_CHECKED = 100
 """Posterior draws of each chain that are used to check that the model is the right one."""
@@ -165,10 +158,10 @@ def importance_states(
     khat = pareto_khat(weights)
     messages = [*(alarms or []), *_weight_alarms(khat, ess)]
     alarmed = bool(messages)
-    if not alarmed and khat > ROUGH_KHAT:
+    if not alarmed and khat > FINITE_VARIANCE_KHAT:
         messages.append(
-            f"The Pareto k-hat of the weights is {khat:.2f} (above {ROUGH_KHAT}), so the mcse is "
-            "rough: more draws, or proposal='mixture', would help."
+            f"The Pareto k-hat of the weights is {khat:.2f} (above {FINITE_VARIANCE_KHAT}), so the "
+            "mcse is rough: more draws, or proposal='mixture', would help."
         )
     messages += lost_warnings(lost)
     middle = draws // 2
@@ -197,22 +190,8 @@ def weighted_mean(log_weights: FloatArray) -> tuple[float, float, float]:
     if total == -np.inf:
         return -np.inf, np.inf, 0.0
     share = np.exp(log_weights - total)
-    ess = 1.0 / float((share**2).sum())
+    ess = float(kish(share))
     return float(total - np.log(n)), float((n / ess - 1.0) / (n - 1)), ess
-
-
-def pareto_khat(log_weights: FloatArray) -> float:
-    """Return the Pareto shape of the largest weights; minus infinity where all are equal."""
-    finite = np.isfinite(log_weights)
-    if not finite.any():
-        return np.inf
-    if np.ptp(log_weights[finite]) < 1e-8:
-        return -np.inf
-    floor = log_weights[finite].max() - 700.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it says what khat says
-        khat = float(array_stats.psislw(-np.maximum(log_weights, floor))[1])
-    return khat if np.isfinite(khat) else np.inf
 
 
 def _fit_heavy_t(draws: np.ndarray, rng: np.random.Generator) -> Proposal:

@@ -8,6 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.core.weighting import kish
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,8 @@ def fit_bridge(log_ratio: FloatArray, proposed: FloatArray) -> Bridge:
         proposal_variance=proposal_variance,
         ess=ess,
         share=share,
-        used_draws=_kish(f2),
-        used_proposals=_kish(f1),
+        used_draws=float(kish(f2)),
+        used_proposals=float(kish(f1)),
         per_chain=np.array(chains),
         per_chain_variance=np.array(errors),
         log_chance=-float(np.logaddexp(0.0, odds).sum()),
@@ -197,8 +198,3 @@ def _averaged(
 def _relative_variance(values: FloatArray) -> float:
     mean = values.mean()
     return float(values.var(ddof=1) / mean**2) if mean > 0.0 else np.inf
-
-
-def _kish(weights: FloatArray) -> float:
-    total = float((weights**2).sum())
-    return float(weights.sum() ** 2 / total) if total > 0.0 else 0.0

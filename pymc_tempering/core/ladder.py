@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import logsumexp
 
+from pymc_tempering.core.weighting import rung_probabilities, tilt
 from pymc_tempering.exceptions import LadderError
 
 
@@ -60,11 +61,8 @@ class Ladder:
 
     def probabilities(self, log_ratio: np.ndarray) -> np.ndarray:
         """q(beta_k | x), RTS eq. (7), of states with the given log_ratio, shape (K, ...)."""
-        with np.errstate(invalid="ignore"):
-            tilt = np.multiply.outer(self.betas, log_ratio)
-        tilt[0] = 0.0  # 0 * (-inf) is NaN
-        log_q = (tilt.T + self.offsets).T
-        return np.asarray(np.exp(log_q - logsumexp(log_q, axis=0)))
+        flat = rung_probabilities(np.ravel(log_ratio), self.betas, self.offsets)
+        return flat.T.reshape(self.n_rungs, *np.shape(log_ratio))
 
     def with_log_z(self, log_z: np.ndarray) -> "Ladder":
         """Ladder with other normalizing constants."""
@@ -97,10 +95,8 @@ class PathSample:
         )
 
     def _tilt(self, betas: np.ndarray) -> np.ndarray:
-        """Beta * log_ratio, shape (len(betas), n), with 0 * (-inf) = 0."""
-        with np.errstate(invalid="ignore"):
-            tilt = betas[:, None] * self.log_ratio
-        return np.where(betas[:, None] == 0, 0.0, tilt)
+        """Beta * log_ratio, shape (len(betas), n)."""
+        return np.ascontiguousarray(tilt(betas, self.log_ratio).T)
 
     def log_z_at(self, betas: np.ndarray) -> np.ndarray:
         """Log Z at any inverse temperatures, shape (len(betas),), by reweighting."""

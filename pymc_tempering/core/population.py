@@ -2,19 +2,9 @@
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import logsumexp
 
+from pymc_tempering.core.weighting import conditional_ess
 from pymc_tempering.exceptions import LikelihoodError
-
-
-def conditional_ess(log_ratio: np.ndarray, delta: float) -> float:
-    """Conditional effective sample size (CESS) after a step `delta` in beta, as a share.
-
-    Only particles with a positive likelihood count. The others get weight zero at any step,
-    however small, so they cannot help to choose its size.
-    """
-    log_w = delta * log_ratio[log_ratio > -np.inf]
-    return float(np.exp(2.0 * logsumexp(log_w) - logsumexp(2.0 * log_w)) / log_w.size)
 
 
 def next_beta(log_ratio: np.ndarray, beta: float, cess: float) -> float:

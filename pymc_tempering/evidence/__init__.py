@@ -18,7 +18,8 @@ from pymc_tempering.evidence.rb_likelihood import (
 )
 from pymc_tempering.evidence.result import BayesFactor, Evidence
 from pymc_tempering.evidence.rts import rts, rts_log_z
-from pymc_tempering.evidence.ti import integrate, ti
+from pymc_tempering.evidence.ti import ti
+from pymc_tempering.evidence.ti_rules import integrate
 from pymc_tempering.evidence.tours import Tours, tour_sums
 from pymc_tempering.evidence.trace import Run, read_run
 from pymc_tempering.evidence.visit_counts import counts

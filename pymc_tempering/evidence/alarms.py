@@ -6,14 +6,13 @@ Every function takes arrays and returns a list of sentences.
 import numpy as np
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
+from pymc_tempering.core.weighting import MIN_ESS
 from pymc_tempering.evidence.agreement import identical_chains
 from pymc_tempering.evidence.rungs import neighbor_rejection
 from pymc_tempering.evidence.tours import Tours, tour_labels
 
 MIN_TOURS = 20
 """Complete tours below which no error is stated."""
-MIN_ESS = 10.0
-"""Effective number of tours below which no error is stated."""
 MIN_CHAIN_TOURS = 5
 """Complete tours below which a chain is not compared with the others."""
 MAX_WEIGHT_EXCESS = 7.0

@@ -13,12 +13,11 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence import alarms as checks
+from pymc_tempering.core.weighting import MIN_ESS, kish
 from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.pieces import cycle_pieces, finite_chains
 from pymc_tempering.evidence.result import Evidence, plus_minus
-from pymc_tempering.evidence.standard_errors import kish
-from pymc_tempering.evidence.trace import Run, read_run, rung_probabilities
+from pymc_tempering.evidence.trace import Run, probabilities_of, read_run
 from pymc_tempering.exceptions import TemperingWarning
 
 SHARE_OF_OTHERS = 0.5
@@ -121,7 +120,7 @@ def _excursions(run: Run, visits: np.ndarray, n: int) -> tuple[float, float, flo
     if n < 2:
         return np.nan, np.inf, 0.0
     inside = slice(visits[0], visits[n])
-    cold = rung_probabilities(run.stats, run.trace.log_ratio[inside])[:, -1]
+    cold = probabilities_of(run.stats, run.trace.log_ratio[inside])[:, -1]
     pairs = np.add.reduceat(cold, visits[:n:2] - visits[0])
     error = np.inf
     if len(pairs) > 1:
@@ -131,11 +130,11 @@ def _excursions(run: Run, visits: np.ndarray, n: int) -> tuple[float, float, flo
 
 def _excursion_alarms(ess: float) -> tuple[str, ...]:
     """Warn if too few excursions came to beta = 1."""
-    if ess >= checks.MIN_ESS:
+    if ess >= MIN_ESS:
         return ()
     return (
         f"Of all excursions from beta = 0 an effective number of {ess:.1f} came to beta = 1, "
-        f"where an error needs {checks.MIN_ESS:.0f}: sample more draws.",
+        f"where an error needs {MIN_ESS:.0f}: sample more draws.",
     )
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.alarms import MIN_ESS
+from pymc_tempering.core.weighting import MIN_ESS, kish
 from pymc_tempering.evidence.fit_run import errors
 from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.evidence.standard_errors import kish, sum_by
-from pymc_tempering.evidence.trace import Run, read_run, rung_probabilities
+from pymc_tempering.evidence.standard_errors import sum_by
+from pymc_tempering.evidence.trace import Run, probabilities_of, read_run
 from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
 
 METRICS = ("mean", "sd", "mcse", "ess")
@@ -85,7 +85,7 @@ def expectation(
     states = idata["tempering_states"].to_dataset()
     place, keep = _places(run, states["iteration"].transpose("chain", "state").values)
     probability = states["keep_probability"].transpose("chain", "state").values[keep]
-    weight = rung_probabilities(run.stats, run.trace.log_ratio[place])[:, -1] / probability
+    weight = probabilities_of(run.stats, run.trace.log_ratio[place])[:, -1] / probability
     draws = states.drop_vars(["iteration", "keep_probability"])
     values = _values(draws, functions, var_names)
 

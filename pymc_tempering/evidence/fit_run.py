@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
+from pymc_tempering.core.weighting import error_of_influence
 from pymc_tempering.evidence import alarms as checks
 from pymc_tempering.evidence.pieces import Pieces, finite_chains, finite_tours
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.standard_errors import (
-    error_of_influence,
-    error_of_neighbors,
-    sum_by,
-)
+from pymc_tempering.evidence.standard_errors import error_of_neighbors, sum_by
 from pymc_tempering.evidence.tours import Tours, join_tours
 from pymc_tempering.evidence.verdict import ChainEstimates, conclude
 from pymc_tempering.exceptions import SolverError

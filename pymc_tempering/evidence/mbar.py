@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import BoolArray, FloatArray
-from pymc_tempering.evidence.alarms import MIN_ESS
+from pymc_tempering.core.weighting import MIN_ESS, kish, tilt
 from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.mbar_equations import (
     import_pymbar,
@@ -19,8 +19,8 @@ from pymc_tempering.evidence.mbar_equations import (
     state_probabilities,
 )
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.standard_errors import kish, sum_by
-from pymc_tempering.evidence.trace import Run, chunks, tilt
+from pymc_tempering.evidence.standard_errors import sum_by
+from pymc_tempering.evidence.trace import Run, chunks
 from pymc_tempering.evidence.visit_counts import empty_warnings
 from pymc_tempering.exceptions import SolverError
 

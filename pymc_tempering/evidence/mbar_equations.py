@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.trace import chunks, softmax_rows, tilt
+from pymc_tempering.core.weighting import softmax_rows, tilt
+from pymc_tempering.evidence.trace import chunks
 from pymc_tempering.exceptions import SolverError
 
 PYMBAR_NUMBERS = 500_000

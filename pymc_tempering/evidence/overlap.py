@@ -3,9 +3,10 @@
 import numpy as np
 import xarray as xr
 
+from pymc_tempering.core.weighting import kish
 from pymc_tempering.evidence.pieces import finite_chains
-from pymc_tempering.evidence.standard_errors import kish, sum_by
-from pymc_tempering.evidence.trace import Run, chunks, read_run, rung_probabilities
+from pymc_tempering.evidence.standard_errors import sum_by
+from pymc_tempering.evidence.trace import Run, chunks, probabilities_of, read_run
 
 
 def overlap(idata: xr.DataTree) -> xr.Dataset:
@@ -59,7 +60,7 @@ def overlap_of(run: Run) -> xr.Dataset:
     both, square = np.zeros((n_rungs, n_rungs)), np.zeros(n_rungs)
     sums = np.zeros((run.pieces.chain.size, n_rungs))
     for rows in chunks(log_ratio.size, n_rungs):
-        q = rung_probabilities(stats, log_ratio[rows])
+        q = probabilities_of(stats, log_ratio[rows])
         both += q.T @ q
         square += np.sum(q**2, axis=0)
         sums += run.sum_table(q, piece[rows])

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence.standard_errors import batch_labels
+from pymc_tempering.core.weighting import batch_labels
 from pymc_tempering.evidence.tours import Tours, tour_labels, tour_sums
 
 

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.core.weighting import error_of_influence
 
 
 def influence(sums: FloatArray) -> FloatArray:
@@ -24,18 +25,6 @@ def delta_error(sums: FloatArray) -> FloatArray:
     Carlson et al. (2016) with variances over blocks; infinite for fewer than two blocks.
     """
     return error_of_influence(influence(sums))
-
-
-def error_of_influence(effects: FloatArray) -> FloatArray:
-    """Return the standard error sqrt(B / (B - 1) sum_b e_bk^2), shape (B, K) -> (K,).
-
-    Infinite for fewer than two blocks, and where an effect is not known.
-    """
-    n = len(effects)
-    if n < 2:
-        return np.full(effects.shape[1], np.inf)
-    error = np.sqrt(n / (n - 1) * np.sum(effects**2, axis=0))
-    return np.where(np.isnan(error), np.inf, error)
 
 
 def error_of_neighbors(effects: FloatArray, chain: NDArray[np.intp]) -> FloatArray:
@@ -81,21 +70,3 @@ def effective_tours(sums: FloatArray) -> float:
     if len(sums) == 0 or np.any(square == 0.0):
         return 0.0
     return float(np.min(np.sum(ends, axis=0) ** 2 / square))
-
-
-def kish(weight: FloatArray) -> FloatArray:
-    """Return Kish's effective number (sum a)^2 / sum a^2 over the first axis; 0 where all are 0."""
-    square = np.sum(weight**2, axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(square > 0.0, np.sum(weight, axis=0) ** 2 / square, 0.0))
-
-
-def batch_labels(n_chains: int, n_draws: int) -> NDArray[np.intp]:
-    """Return the number of the batch of each draw, shape (chain, draw).
-
-    About sqrt(draw) batches of consecutive draws in each chain.
-    """
-    n_batches = max(int(np.sqrt(n_draws)), 1)
-    starts = np.arange(n_batches) * n_draws // n_batches
-    batch = np.searchsorted(starts, np.arange(n_draws), side="right") - 1
-    return np.asarray(batch + n_batches * np.arange(n_chains)[:, None])

@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import CycleStats, FlatTrace, FloatArray
+from pymc_tempering.core.weighting import rung_probabilities
 from pymc_tempering.evidence.datatree import read_trace
 from pymc_tempering.evidence.pieces import Pieces, split_pieces
 from pymc_tempering.evidence.standard_errors import sum_by
@@ -75,25 +76,9 @@ def read_run(idata: xr.DataTree) -> Run:
     return Run(*read_trace(idata))
 
 
-def tilt(betas: FloatArray, log_ratio: FloatArray) -> FloatArray:
-    """Return beta_k * log_ratio_i, shape (n, K), with 0 * (-inf) = 0."""
-    with np.errstate(invalid="ignore"):
-        table = np.multiply.outer(log_ratio, betas)
-    table[:, betas == 0.0] = 0.0
-    return np.asarray(table)
-
-
-def softmax_rows(table: FloatArray) -> FloatArray:
-    """Return exp(table) with rows that sum to 1; the table is overwritten."""
-    table -= table.max(axis=1, keepdims=True)
-    np.exp(table, out=table)
-    table /= table.sum(axis=1, keepdims=True)
-    return table
-
-
-def rung_probabilities(stats: CycleStats, log_ratio: FloatArray) -> FloatArray:
+def probabilities_of(stats: CycleStats, log_ratio: FloatArray) -> FloatArray:
     """Return q(beta_k | x) of every iteration, equation (7) of Carlson et al., shape (n, K)."""
-    return softmax_rows(tilt(stats.beta, log_ratio) + stats.log_weight - stats.log_z_ladder)
+    return rung_probabilities(log_ratio, stats.beta, stats.log_weight - stats.log_z_ladder)
 
 
 def chunks(n: int, width: int) -> Iterator[slice]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_tempering.core.cycles import BoolArray, FloatArray
+from pymc_tempering.core.weighting import MIN_ESS
 from pymc_tempering.evidence import alarms as checks
 from pymc_tempering.evidence.agreement import homogeneity_pvalue
 from pymc_tempering.evidence.result import Evidence
@@ -83,7 +84,7 @@ def conclude(
         verdict = "disagreed"
         messages.append(checks.disagreement_warning(pvalue))
         mcse = np.fmax(mcse, _scatter(chains.curve))
-    if alarms or n_tours < checks.MIN_TOURS or ess < checks.MIN_ESS or np.isinf(mcse[-1]):
+    if alarms or n_tours < checks.MIN_TOURS or ess < MIN_ESS or np.isinf(mcse[-1]):
         verdict = "unchecked"
         mcse = np.where(np.arange(mcse.size) == 0, 0.0, np.inf)
     return Evidence(

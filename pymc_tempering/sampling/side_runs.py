@@ -10,6 +10,7 @@ from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import LOWEST, N_DIVERGENCES, N_STEPS, STEPS, TOUR_START
 from pymc_tempering.core.cycles import RUNG_STATS, CycleStats
+from pymc_tempering.core.weighting import kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 
@@ -68,7 +69,7 @@ class SideRun:
         log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
         states = np.concatenate([part[2] for run in self.runs for part in run.trace])
         weights = self.plan.ladder.probabilities(log_ratio)[-1]
-        ess = weights.sum() ** 2 / (weights**2).sum()
+        ess = float(kish(weights))
         index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
         return states[np.sort(index)]
 

@@ -15,6 +15,7 @@ from pytensor.graph.traversal import ancestors
 from scipy.special import gammaln, logsumexp
 
 from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.core.weighting import khat_limit, kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.check import improper_priors
@@ -197,14 +198,6 @@ def _evidence(log_weight: FloatArray, log_orderings: float) -> Evidence:
     )
 
 
-def khat_limit(draws: int) -> float:
-    """Largest k-hat for which this number of draws is enough: min(1 - 1 / log10(S), 0.7).
-
-    Vehtari, Simpson, Gelman, Yao & Gabry (2024), Pareto smoothed importance sampling.
-    """
-    return min(1.0 - 1.0 / np.log10(draws), 0.7)
-
-
 def psis(log_weight: FloatArray) -> tuple[float, float, float, float]:
     """Pareto smoothed log Z, its standard error (nats), k-hat and Kish's effective size.
 
@@ -227,5 +220,5 @@ def psis(log_weight: FloatArray) -> tuple[float, float, float, float]:
     log_sum = float(finite[body] - smooth[body])
     weight = np.concatenate([np.exp(smooth), np.zeros(n - finite.size)]) * n
     error = float(weight.std(ddof=1) / weight.mean() / np.sqrt(n))
-    ess = float(weight.sum() ** 2 / (weight**2).sum())
+    ess = float(kish(weight))
     return log_sum - np.log(n), error, float(khat), ess

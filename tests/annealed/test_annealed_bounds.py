@@ -9,14 +9,14 @@ import pytest
 import xarray as xr
 from pymc.model.transform.conditioning import observe
 from support.compiled_systems import prior, system
+from support.riemann_sums import riemann_log_weights
 from support.small_models import all_transforms, mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed import schedule as setup
-from pymc_tempering.annealed.particle_weights import riemann_log_weights
 from pymc_tempering.annealed.raise_ import whole_states
 from pymc_tempering.annealed.reverse_ais import annealed_down, checked_states
-from pymc_tempering.annealed.sandwich import bracket
+from pymc_tempering.annealed.sandwich import join_bounds
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     Clock,
@@ -157,7 +157,7 @@ def test_draws_that_miss_a_mode_lower_the_upper_bound():
     assert upper.log_z < exact - 4.0 * upper.mcse  # no upper bound at all
     # a lower bound that finds the mode gives it away; that both agree gives nothing away
     lower = pmt.Evidence(exact, 0.02, "ais", "ok")
-    crossed = bracket(lower, upper)
+    crossed = join_bounds(lower, upper)
     assert crossed.verdict == "crossed"
     assert "miss a mode" in crossed.words
 
@@ -169,10 +169,10 @@ def test_bounds_far_apart_are_said():
             idata, system("long_path").model, betas=20, random_seed=1, progressbar=False
         )
     assert both.verdict in ("wide", "unchecked")
-    wide = bracket(pmt.Evidence(-2.0, 0.1, "ais", "ok"), pmt.Evidence(-1.0, 0.1, "x", "ok"))
+    wide = join_bounds(pmt.Evidence(-2.0, 0.1, "ais", "ok"), pmt.Evidence(-1.0, 0.1, "x", "ok"))
     assert wide.verdict == "wide"
     assert "1 nats apart" in wide.words
-    plain = bracket(
+    plain = join_bounds(
         pmt.Evidence(-1.0, np.inf, "ais", "unchecked"), pmt.Evidence(-1.0, 0.1, "x", "ok")
     )
     assert plain.verdict == "unchecked"

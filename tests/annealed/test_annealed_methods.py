@@ -13,7 +13,7 @@ from support.compiled_systems import prior, system
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.ais import annealed_up
-from pymc_tempering.annealed.beta_quadrature import integrate
+from pymc_tempering.annealed.beta_quadrature import evidence_of_chains
 from pymc_tempering.annealed.islands import combine
 from pymc_tempering.annealed.linked_chains import link_blocks
 from pymc_tempering.annealed.particle_weights import evidence_of_weights
@@ -155,7 +155,7 @@ def test_errors_of_integration_are_the_real_ones():
             _chain_task(prior(name), plan, path, k, 4, 20, 100, owns[k])(NEVER)
             for k in range(1, 11)
         ]
-        runs.append(integrate(plan.betas, rungs, "corrected", 0, 0.0))
+        runs.append(evidence_of_chains(plan.betas, rungs, "corrected", 0, 0.0))
     assert not list(calibration_faults(z_scores(runs, exact), 0.75, 1.28, 0.08))
 
 

@@ -9,14 +9,15 @@ import pymc as pm
 import pytest
 from scipy import stats as sps
 from support.compiled_systems import prior, system
+from support.riemann_sums import riemann_log_weights
 
 from pymc_tempering import HMC, KernelError, RandomWalkMetropolis
 from pymc_tempering.annealed import linked_chains as linked
 from pymc_tempering.annealed.carry import carry
-from pymc_tempering.annealed.particle_weights import log_mean, riemann_log_weights
 from pymc_tempering.annealed.schedule import BetaSchedule
 from pymc_tempering.chain.particles import draw_particles, place, sweep
 from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.kernels import on_all, persistent
 from pymc_tempering.kernels.persistent import Persistent, refresh_share
 from pymc_tempering.references.compile import compile_model

@@ -5,20 +5,21 @@ import re
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from support.riemann_sums import riemann_log_weights
 
-from pymc_tempering.annealed.beta_quadrature import discretization, integrate, quadrature
+from pymc_tempering.annealed.beta_quadrature import discretization, evidence_of_chains
 from pymc_tempering.annealed.islands import combine, genealogy_variance
 from pymc_tempering.annealed.particle_weights import (
     batch_error,
     bootstrap_error,
     curve_from_sums,
-    effective_number,
     evidence_of_weights,
-    log_mean,
     merge_sums,
-    riemann_log_weights,
 )
 from pymc_tempering.core.population import multinomial_resampling, systematic_resampling
+from pymc_tempering.core.weighting import effective_number, log_mean
+from pymc_tempering.evidence import integrate
+from pymc_tempering.evidence.ti_rules import RULES
 from pymc_tempering.exceptions import LikelihoodError
 
 
@@ -209,7 +210,7 @@ def test_quadrature_converges_at_its_order_and_knows_its_error(rule, order):
     for n in (33, 65, 129):
         betas = np.linspace(0.0, 1.0, n) ** 3
         mean, variance, log_z = gaussian_path(betas)
-        errors.append(quadrature(betas, rule)(mean, variance) - log_z[-1])
+        errors.append(integrate(rule, betas, mean, variance)[-1] - log_z[-1])
         stated.append(discretization(betas, mean, variance, rule))
     assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.2)
     assert np.log2(errors[1] / errors[2]) == pytest.approx(order, abs=0.1)
@@ -237,7 +238,7 @@ def test_integration_states_the_real_error_of_autocorrelated_chains():
     betas = np.linspace(0.0, 1.0, 13) ** 3
     exact = gaussian_path(betas)[2]
     runs = [
-        integrate(betas, rungs_of_path(betas, 200, rng, 0.6), "corrected", 0, 0.0)
+        evidence_of_chains(betas, rungs_of_path(betas, 200, rng, 0.6), "corrected", 0, 0.0)
         for _ in range(150)
     ]
     z = np.array([(run.log_z - exact[-1]) / run.mcse for run in runs])
@@ -247,9 +248,9 @@ def test_integration_states_the_real_error_of_autocorrelated_chains():
     assert 0.8 < middle.std() < 1.2
     # planted bug: an error that takes draws for independent
     n = 4 * 200
-    rule = quadrature(betas, "corrected")
+    of_means = RULES["corrected"](betas)[0][-1]
     naive = np.sqrt(sum(
-        np.var(rule.of_means[k] * v) / n
+        np.var(of_means[k] * v) / n
         for k, (v, *_) in enumerate(rungs_of_path(betas, 200, rng, 0.6))
     ))  # fmt: skip
     assert np.std([(run.log_z - exact[-1]) / naive for run in runs]) > 1.4
@@ -258,10 +259,10 @@ def test_integration_states_the_real_error_of_autocorrelated_chains():
 def test_integration_says_what_is_wrong():
     rng = np.random.default_rng(12)
     betas = np.linspace(0.0, 1.0, 5)
-    coarse = integrate(betas, rungs_of_path(betas, 5000, rng), "trapezoid", 0, 0.0)
+    coarse = evidence_of_chains(betas, rungs_of_path(betas, 5000, rng), "trapezoid", 0, 0.0)
     assert "discretization error" in coarse.warnings[0]
     assert abs(coarse.log_z - gaussian_path(betas)[2][-1]) < 3.0 * coarse.mcse
-    slow = integrate(betas, rungs_of_path(betas, 100, rng, 0.95), "corrected", 0, 0.0)
+    slow = evidence_of_chains(betas, rungs_of_path(betas, 100, rng, 0.95), "corrected", 0, 0.0)
     assert (slow.verdict, slow.mcse) == ("unchecked", np.inf)
     assert "effective draws" in slow.warnings[0]
 
@@ -270,11 +271,11 @@ def test_draws_of_zero_likelihood_enter_integration_by_their_share():
     rng = np.random.default_rng(13)
     betas = np.linspace(0.0, 1.0, 13) ** 3
     rungs = rungs_of_path(betas, 500, rng)
-    whole = integrate(betas, rungs, "corrected", 0, 0.0)
+    whole = evidence_of_chains(betas, rungs, "corrected", 0, 0.0)
     rungs[0] = (*rungs[0][:2], 2000)
-    half = integrate(betas, rungs, "corrected", 0, 0.0)
+    half = evidence_of_chains(betas, rungs, "corrected", 0, 0.0)
     assert half.log_z == pytest.approx(whole.log_z + np.log(0.5))
     assert half.mcse == pytest.approx(np.hypot(whole.mcse, np.sqrt(1.0 / 4000)))
     rungs[3] = (np.full((4, 500), -np.inf), 500, 0)
     with pytest.raises(LikelihoodError, match="nothing to integrate"):
-        integrate(betas, rungs, "corrected", 0, 0.0)
+        evidence_of_chains(betas, rungs, "corrected", 0, 0.0)

@@ -17,7 +17,8 @@ from support.exact_posteriors import (
 )
 
 import pymc_tempering as pmt
-from pymc_tempering.bridge.importance_sampling import importance_states, pareto_khat, weighted_mean
+from pymc_tempering.bridge.importance_sampling import importance_states, weighted_mean
+from pymc_tempering.core.weighting import pareto_khat
 
 importance = import_module("pymc_tempering.bridge.importance_sampling")  # its function hides it
 

@@ -19,12 +19,13 @@ from support.repeated_runs import (
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
+from pymc_tempering.core.weighting import error_of_influence
 from pymc_tempering.evidence import integrate
 from pymc_tempering.evidence.bar import _stepwise, bar_step, stone_step
 from pymc_tempering.evidence.datatree import read_check
 from pymc_tempering.evidence.front import ESTIMATORS, estimate_quietly
 from pymc_tempering.evidence.reference_check import compare_legs
-from pymc_tempering.evidence.standard_errors import error_of_influence, error_of_neighbors
+from pymc_tempering.evidence.standard_errors import error_of_neighbors
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import NotTemperedError, SolverError, TemperingWarning
 

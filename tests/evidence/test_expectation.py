@@ -10,7 +10,7 @@ from support.repeated_runs import GAUSSIAN_TOY, repeated_trees
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
 from pymc_tempering.evidence.synthetic import gaussian_run
-from pymc_tempering.evidence.trace import rung_probabilities
+from pymc_tempering.evidence.trace import probabilities_of
 from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
 
 
@@ -58,7 +58,7 @@ def test_thinned_states_give_the_same_expectation():
     run = ev.read_run(idata)
     states = idata["tempering_states"].to_dataset()
     probability = np.full(states["x"].shape, np.nan)
-    q = rung_probabilities(run.stats, run.trace.log_ratio)[:, -1]
+    q = probabilities_of(run.stats, run.trace.log_ratio)[:, -1]
     valid = states["iteration"].values >= 0
     probability[valid] = np.minimum(1.0, q / 0.3)
     rng, found, biased = np.random.default_rng(2), [], []
@@ -120,7 +120,7 @@ def test_states_do_not_change_the_draws_and_fit_to_the_trace(kept):
     np.testing.assert_allclose(log_ratio[valid], exact[valid], rtol=1e-7)
     np.testing.assert_allclose(hot["product"], hot["scale"] * hot["x"][..., 0])
     run = ev.read_run(states)
-    cold = rung_probabilities(run.stats, log_ratio[valid])[:, -1]
+    cold = probabilities_of(run.stats, log_ratio[valid])[:, -1]
     probability = hot["keep_probability"].values[valid]
     np.testing.assert_allclose(probability, np.minimum(1.0, cold / 0.01), rtol=1e-6)
     # Every draw at beta = 1 is among them, but for those with next to no weight.

@@ -22,7 +22,7 @@ from pymc_tempering import evidence as ev
 from pymc_tempering.evidence import log_likelihood, maximize_likelihood, rts_log_z
 from pymc_tempering.evidence.bar import bar_step
 from pymc_tempering.evidence.synthetic import gaussian_run
-from pymc_tempering.evidence.trace import rung_probabilities
+from pymc_tempering.evidence.trace import probabilities_of
 from pymc_tempering.exceptions import SolverError
 
 RNG = np.random.default_rng(7)
@@ -133,7 +133,7 @@ def test_rao_blackwellized_ti_becomes_rts_as_rungs_grow():
 def test_moments_of_a_run_are_those_of_its_iterations():
     """What TI-RB reads from the statistics of cycles, from the trace by equation (21)."""
     run = repeated_runs(200, "gauss")[0]
-    q = rung_probabilities(run.stats, run.trace.log_ratio)
+    q = probabilities_of(run.stats, run.trace.log_ratio)
     used = run.pieces.counted[run.piece]
     q, ratio = q[used], run.trace.log_ratio[used]
     mean = q.T @ ratio / q.sum(axis=0)

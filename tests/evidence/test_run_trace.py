@@ -8,7 +8,7 @@ import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
 from pymc_tempering.evidence.pieces import split_weights
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
-from pymc_tempering.evidence.trace import rung_probabilities
+from pymc_tempering.evidence.trace import probabilities_of
 from pymc_tempering.exceptions import NotTemperedError
 
 
@@ -27,7 +27,7 @@ def test_a_trace_of_other_draws_is_refused():
 @pytest.mark.parametrize("ladder_move", ["gibbs", "nonreversible"])
 def test_pieces_of_the_trace_are_those_of_the_statistics(ladder_move):
     run = ev.read_run(gaussian_run(60, 3, ladder_move=ladder_move, random_seed=4))
-    q = rung_probabilities(run.stats, run.trace.log_ratio)
+    q = probabilities_of(run.stats, run.trace.log_ratio)
     np.testing.assert_allclose(run.sum_table(q, run.piece), split_weights(run.stats))
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta as beta_law
 
-from pymc_tempering.variational.assess import khat_limit, psis
+from pymc_tempering.core.weighting import khat_limit
+from pymc_tempering.variational.assess import psis
 from pymc_tempering.variational.convergence import elbo_drift
 from pymc_tempering.variational.stage_temperature import AnnealedTemperature, LearnedTemperature
 from pymc_tempering.variational.temperatures import (

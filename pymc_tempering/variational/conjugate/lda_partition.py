@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pymc_tempering.arguments import check_choice
+from pymc_tempering.core.weighting import MIN_ESS, effective_number
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.variational.conjugate.lda import LDA
 from pymc_tempering.variational.conjugate.temperature_grid import check_grid_from_one
@@ -14,7 +15,6 @@ from pymc_tempering.variational.conjugate.word_counts import n_tokens
 
 ESTIMATES = ("monte_carlo", "jensen_log", "jensen_mean", "one_topic", "upper")
 FORMS = ("joint", "marginal")
-MIN_ESS = 10.0
 
 
 def lda_log_partition(
@@ -152,8 +152,13 @@ def _monte_carlo(log_s: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         for length, n in zip(different, n_docs, strict=True):
             terms = length * log_s[m]
             log_c += n * (logsumexp(terms, axis=1) - np.log(n_theta))
-            worst = min(worst, float(np.median(_ess(terms))))
-        worst = min(worst, float(_ess(log_c)))
+            worst = min(
+                worst,
+                float(
+                    np.median([effective_number(row) for row in terms.reshape(-1, terms.shape[-1])])
+                ),
+            )
+        worst = min(worst, effective_number(log_c))
         values[m] = logsumexp(log_c) - np.log(n_beta)
     if worst < MIN_ESS:
         warnings.warn(
@@ -165,9 +170,3 @@ def _monte_carlo(log_s: np.ndarray, lengths: np.ndarray) -> np.ndarray:
             stacklevel=3,
         )
     return values
-
-
-def _ess(log_weights: np.ndarray) -> np.ndarray:
-    """Return Kish's effective number of draws, along the last axis."""
-    first, second = logsumexp(log_weights, axis=-1), logsumexp(2.0 * log_weights, axis=-1)
-    return np.asarray(np.exp(2.0 * first - second))

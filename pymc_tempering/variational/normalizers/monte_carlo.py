@@ -4,16 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-from arviz_stats.base import array_stats
 from pytensor.graph.basic import Variable
-from scipy.special import logsumexp
 
+from pymc_tempering.core.weighting import (
+    FINITE_VARIANCE_KHAT,
+    log_mean,
+    log_mean_error,
+    pareto_khat,
+)
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, label_of
 from pymc_tempering.variational.normalizers.tempered_normalizer import as_temperature, check_random
-
-MAX_KHAT = 0.5
-"""Above it the weights have no finite variance, and so no error."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,11 @@ def monte_carlo_normalizer(
     density = pm.compile([value], log_p, mode="FAST_COMPILE")
     x = pm.draw(rv, draws=draws, random_seed=random_seed, mode="FAST_COMPILE")
     log_weight = np.array([float(density(one)) for one in x]) * (1.0 / T - 1.0)
-    spread = float(np.ptp(log_weight))
-    khat = float(array_stats.psislw(-log_weight)[1]) if spread > 1e-12 else -np.inf
-    if not khat < MAX_KHAT:
+    khat = pareto_khat(log_weight)
+    if not khat < FINITE_VARIANCE_KHAT:
         raise NormalizerError(
             f"The tempered normalizer of {label_of(rv)} at T = {T:g} cannot be had from draws: the "
-            f"Pareto index of the weights is {khat:.2f}, above {MAX_KHAT}, so they have no finite "
-            f"variance. Use a lower temperature; of the fits, {WITHOUT_NORMALIZER}."
+            f"Pareto index of the weights is {khat:.2f}, above {FINITE_VARIANCE_KHAT}, so they "
+            f"have no finite variance. Use a lower temperature; of the fits, {WITHOUT_NORMALIZER}."
         )
-    log_c = float(logsumexp(log_weight) - np.log(draws))
-    mcse = float(np.std(np.exp(log_weight - log_c), ddof=1) / np.sqrt(draws))
-    return MonteCarloNormalizer(log_c, mcse, khat)
+    return MonteCarloNormalizer(log_mean(log_weight), log_mean_error(log_weight), khat)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_tempering.chain.particles import Particles, place_under, sweep
-from pymc_tempering.core.population import conditional_ess, systematic_resampling
+from pymc_tempering.core.population import systematic_resampling
+from pymc_tempering.core.weighting import conditional_ess, log_mean, log_mean_error
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.kernels import HMC, Block, Compound
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
@@ -48,14 +49,6 @@ class ParticleAverage:
     accept: float
 
 
-def log_mean_of_populations(log_z: np.ndarray) -> tuple[float, float]:
-    """Log of the mean of the populations' unbiased estimates, and its delta-method error."""
-    top = log_z.max()
-    z = np.exp(log_z - top)
-    mean = z.mean()
-    return float(top + np.log(mean)), float(z.std(ddof=1) / np.sqrt(len(z)) / mean)
-
-
 def moved(particles: Particles, step: float) -> tuple[float, float]:
     """Move all particles; returns the next step size and the mean acceptance.
 
@@ -86,17 +79,15 @@ def particle_average(
         while here < goal:
             there, xs, log_weight = _next_temperature(group, xs, log_c, here, ahead, goal)
             by_population = log_weight.reshape(N_POPULATIONS, size)
-            top = by_population.max(axis=1)
-            log_z = log_z + top + np.log(np.exp(by_population - top[:, None]).mean(axis=1))
+            log_z = log_z + [log_mean(log_w) for log_w in by_population]
             chosen = [systematic_resampling(w, rng) + size * g for g, w in enumerate(by_population)]
             particles = place_under(group.density, kernel, xs[np.concatenate(chosen)], rng)
             step, accept = moved(particles, step)
             xs, log_c = particles.xs, particles.log_ratio.copy()
             accepts.append(accept)
             here, ahead = there, 2.0 * (there - here)
-        value, error = log_mean_of_populations(log_z)
-        values.append(value)
-        errors.append(error)
+        values.append(log_mean(log_z))
+        errors.append(log_mean_error(log_z))
     return ParticleAverage(np.array(values), np.array(errors), float(np.mean(accepts)))
 
 

@@ -8,8 +8,8 @@ from scipy import integrate
 from scipy.special import gammaln
 
 import pymc_tempering as pmt
+from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.variational import check_temperatures, local_log_normalizer
-from pymc_tempering.variational.normalizers.particle_average import log_mean_of_populations
 from pymc_tempering.variational.normalizers.tails import grows
 
 T = np.array([1.0, 1.5, 3.0, 10.0])
@@ -123,7 +123,7 @@ def test_error_of_the_mean_of_groups():
     """Sd of z-scores over 500 repeats, 16 lognormal estimates each: 1.07 by Student's t."""
     rng = np.random.default_rng(3)
     log_z = rng.normal(-0.02, 0.2, size=(500, 16))
-    values = np.array([log_mean_of_populations(row) for row in log_z])
+    values = np.array([(log_mean(row), log_mean_error(row)) for row in log_z])
     assert 0.95 < (values[:, 0] / values[:, 1]).std() < 1.2
 
 

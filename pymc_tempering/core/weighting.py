@@ -1,0 +1,149 @@
+"""What weights are worth: effective numbers, means with their errors, and limits for them.
+
+Every estimator here averages weights, of tours, particles, islands or proposals. The laws that
+they share stand here once.
+"""
+
+import warnings
+
+import numpy as np
+from arviz_stats.base import array_stats
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+type FloatArray = NDArray[np.float64]
+
+MIN_ESS = 10.0
+"""Effective number of independent weights below which no error is stated."""
+
+ROUGH_ESS = 50.0
+"""Effective number of weights below which their error is said to be rough."""
+
+MAX_KHAT = 0.7
+"""Shape of the weights' Pareto tail above which an average has no error to speak of."""
+
+FINITE_VARIANCE_KHAT = 0.5
+"""Shape of the Pareto tail above which weights have no finite variance."""
+
+MIN_TAIL = 100
+"""Weights below which a Pareto tail is not looked at."""
+
+
+def kish(weight: FloatArray) -> FloatArray:
+    """Kish's effective number (sum a)^2 / sum a^2 over the first axis; 0 where all are 0."""
+    square = np.sum(weight**2, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(square > 0.0, np.sum(weight, axis=0) ** 2 / square, 0.0))
+
+
+def effective_number(log_w: FloatArray) -> float:
+    """Kish's effective number of weights, from their logarithms, shape (n,); 0 if all are zero."""
+    if not np.any(log_w > -np.inf):
+        return 0.0
+    return float(np.exp(2.0 * logsumexp(log_w) - logsumexp(2.0 * log_w)))
+
+
+def conditional_ess(log_ratio: FloatArray, delta: float) -> float:
+    """Conditional effective sample size (CESS) after a step `delta` in beta, as a share.
+
+    Only particles with a positive likelihood count. The others get weight zero at any step,
+    however small, so they cannot help to choose its size.
+    """
+    alive = log_ratio[log_ratio > -np.inf]
+    return effective_number(delta * alive) / alive.size
+
+
+def log_mean(log_w: FloatArray) -> float:
+    """Log of the mean of weights; minus infinity if all are zero."""
+    if not np.any(log_w > -np.inf):
+        return -np.inf
+    return float(logsumexp(log_w) - np.log(log_w.size))
+
+
+def log_mean_error(log_w: FloatArray) -> float:
+    """Return the delta-method error of `log_mean` of independent weights, in nats.
+
+    Infinite for fewer than two weights, and if all are zero.
+    """
+    if log_w.size < 2 or not np.any(log_w > -np.inf):
+        return np.inf
+    w = np.exp(log_w - log_w.max())
+    return float(w.std(ddof=1) / np.sqrt(w.size) / w.mean())
+
+
+def error_of_influence(effects: FloatArray) -> FloatArray:
+    """Return the standard error sqrt(B / (B - 1) sum_b e_bk^2), shape (B, K) -> (K,).
+
+    `effects` are the first-order effects of independent blocks on K estimates (the delta method).
+    Infinite for fewer than two blocks, and where an effect is not known.
+    """
+    n = len(effects)
+    if n < 2:
+        return np.full(effects.shape[1], np.inf)
+    error = np.sqrt(n / (n - 1) * np.sum(effects**2, axis=0))
+    return np.where(np.isnan(error), np.inf, error)
+
+
+def batch_labels(n_chains: int, n_draws: int) -> NDArray[np.intp]:
+    """Return the number of the batch of each draw, shape (chain, draw).
+
+    About sqrt(draw) batches of consecutive draws in each chain.
+    """
+    n_batches = max(int(np.sqrt(n_draws)), 1)
+    starts = np.arange(n_batches) * n_draws // n_batches
+    batch = np.searchsorted(starts, np.arange(n_draws), side="right") - 1
+    return np.asarray(batch + n_batches * np.arange(n_chains)[:, None])
+
+
+def tilt(betas: FloatArray, log_ratio: FloatArray) -> FloatArray:
+    """Return beta_k * log_ratio_i, shape (n, K), with 0 * (-inf) = 0."""
+    with np.errstate(invalid="ignore"):
+        table = np.multiply.outer(log_ratio, betas)
+    table[:, betas == 0.0] = 0.0
+    return np.asarray(table)
+
+
+def softmax_rows(table: FloatArray) -> FloatArray:
+    """Return exp(table) with rows that sum to 1; the table is overwritten."""
+    table -= table.max(axis=1, keepdims=True)
+    np.exp(table, out=table)
+    table /= table.sum(axis=1, keepdims=True)
+    return table
+
+
+def rung_probabilities(log_ratio: FloatArray, betas: FloatArray, offsets: FloatArray) -> FloatArray:
+    """q(beta_k | x) of states, equation (7) of Carlson et al. (2016), shape (n, K).
+
+    Parameters
+    ----------
+    log_ratio : array, shape (n,)
+        Of the states, in nats.
+    betas, offsets : array, shape (K,)
+        Inverse temperatures, and log r_k - log Z-hat_k.
+    """
+    return softmax_rows(tilt(betas, log_ratio) + offsets)
+
+
+def pareto_khat(log_w: FloatArray) -> float:
+    """Pareto shape of the largest weights; minus infinity where all are equal.
+
+    Infinite if no weight is finite, or if the shape cannot be found (Vehtari et al. 2024).
+    """
+    finite = np.isfinite(log_w)
+    if not finite.any():
+        return np.inf
+    if np.ptp(log_w[finite]) < 1e-8:
+        return -np.inf
+    floor = log_w[finite].max() - 700.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # it says what the shape says
+        khat = float(array_stats.psislw(-np.maximum(log_w, floor))[1])
+    return khat if np.isfinite(khat) else np.inf
+
+
+def khat_limit(draws: int) -> float:
+    """Largest k-hat for which this number of draws is enough: min(1 - 1 / log10(S), 0.7).
+
+    Vehtari, Simpson, Gelman, Yao & Gabry (2024), Pareto smoothed importance sampling.
+    """
+    return min(1.0 - 1.0 / np.log10(draws), MAX_KHAT)

@@ -26,17 +26,27 @@ from time import process_time
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc_tempering.annealed.transition import KEEP, pack
 from scipy.special import gammaln
 
+from pymc_tempering import HMC, RandomWalkMetropolis
 from pymc_tempering.annealed.schedule import BetaSchedule, anneal_blocks, prior_blocks
+from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.weighting import effective_number, log_mean
+from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels.persistent import Persistent
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Reference
 
 RESULTS = Path(__file__).parent / "results"
 DIM = 36
 LEAPFROG_STEP, WALK_STEP = 0.2, 0.1
+KERNELS = {
+    "persistent": lambda renewal: Persistent(renewal=renewal),
+    "leapfrog": lambda renewal: HMC(max_steps=1),
+    "metropolis": lambda renewal: RandomWalkMetropolis(n_steps=1),
+}
+"""Transitions of one evaluation; `renewal` counts how often half of the power is renewed."""
+
 METHODS = {"HAIS": "persistent", "AIS, leapfrog": "leapfrog", "AIS, Gaussian": "metropolis"}
 TARGETS = (8.0, 5.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.13, 0.09, 0.06)
 
@@ -97,11 +107,13 @@ def run_once(
 ) -> tuple[float, float, int, float]:
     """Anneal once; returns log Z-hat, effective number, evaluations and CPU seconds."""
     betas = np.linspace(0.0, 1.0, n_rungs)
-    step = WALK_STEP if transition == "metropolis" else LEAPFROG_STEP
-    params = pack(transition, np.full(n_rungs, step), np.ones((n_rungs, DIM)))
-    if transition == "persistent":  # half of the power is renewed so many times in a unit of time
-        params[:, KEEP] = np.sqrt(2.0 ** (-renewal * step))
-    schedule = BetaSchedule(betas, params, 0)
+    kernel = on_all(KERNELS[transition](renewal), DIM)
+    step = WALK_STEP / 2.38 if transition == "metropolis" else LEAPFROG_STEP  # it takes 2.38 sd
+    covs = np.broadcast_to(np.eye(DIM), (n_rungs, DIM, DIM)) if kernel.dense else None
+    lengths = np.tile(kernel.options[0], (n_rungs, 1))
+    ones = np.ones((n_rungs, DIM))
+    schedule = BetaSchedule(kernel, Tuning(betas, np.full((n_rungs, 1), step), ones, covs, lengths))
+    schedule.params  # noqa: B018  (packed before the clock starts)
     rng = np.random.default_rng(seed)
     began = process_time()
     done = anneal_blocks(prior_blocks(reference, n_particles, rng), schedule, cores)

@@ -48,7 +48,7 @@ class Movers:
     @property
     def cheap(self) -> bool:
         """Whether a transition is a single step, so that a schedule can have many rungs."""
-        return self.kernel is not self.mixing or self.kernel.name == "metropolis"
+        return self.kernel is not self.mixing
 
 
 def compile_movers(

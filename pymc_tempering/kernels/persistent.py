@@ -8,6 +8,8 @@ first here so that every path begins with a fresh momentum. A path A_1 R A_2 R .
 same form in reverse, and A and R are reversible: the kernel is its own reversal along a path.
 """
 
+from functools import partial
+
 import numpy as np
 from numba import float64, types
 
@@ -20,13 +22,13 @@ STEP, KEEP, SCALE = 0, 1, 2
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
 
 
-def refresh_share(step_size: float) -> float:
-    """Gamma that renews half of the momentum's power per unit of time (HAIS, section 2.3).
+def refresh_share(step_size: float, renewal: float = 1.0) -> float:
+    """Gamma that renews half of the momentum's power `renewal` times per unit of time.
 
     After 1 / step steps the share (1 - gamma)^(1 / step) of the power is left, which is 1/2 for
-    gamma = 1 - 2^(-step).
+    gamma = 1 - 2^(-step) (HAIS, section 2.3).
     """
-    return float(-np.expm1(-np.log(2.0) * step_size))
+    return float(-np.expm1(-np.log(2.0) * renewal * step_size))
 
 
 @njit(types.void(VECTOR, float64, RNG))
@@ -81,23 +83,24 @@ def persistent_transition(density, point, beta, block, params, scratch, rng, inf
         momentum[i] = start_v[i]  # the refresh turns it round: it goes back
 
 
-def _pack(step_size: float, scale: np.ndarray, block: Block) -> np.ndarray:
-    keep = np.sqrt(1.0 - refresh_share(step_size))
+def _pack(step_size: float, scale: np.ndarray, block: Block, renewal: float) -> np.ndarray:
+    keep = np.sqrt(1.0 - refresh_share(step_size, renewal))
     return np.concatenate([[step_size, keep], scale])
 
 
-def Persistent(target_accept: float = 0.95) -> Kernel:
+def Persistent(target_accept: float = 0.95, renewal: float = 1.0) -> Kernel:
     """One leapfrog step on real variables, with a momentum that is renewed in part.
 
-    Half of the momentum's power is new after a unit of time, in standard deviations of the rung.
-    Many rungs of one evaluation each then move a state far, and not by a random walk. It is for
-    annealing along a path (:func:`pymc_tempering.hais`).
+    Time is in standard deviations of the rung. Many rungs of one evaluation each then move a state
+    far, and not by a random walk. It is for annealing along a path (:func:`pymc_tempering.hais`).
 
     Parameters
     ----------
     target_accept : float, default 0.95
         Acceptance probability that the step size of each rung is tuned for: a rejection turns the
         momentum round.
+    renewal : float, default 1.0
+        How often half of the momentum's power is renewed in a unit of time.
 
     Returns
     -------
@@ -108,12 +111,14 @@ def Persistent(target_accept: float = 0.95) -> Kernel:
     ValueError
         An argument out of its range.
     """
+    if not renewal > 0:
+        raise ValueError(f"renewal must be positive, not {renewal!r}.")
     return Kernel(
         name="persistent",
         transition=persistent_transition,
         n_scratch=6,
-        pack=_pack,
-        rebuild=(Persistent, (target_accept,)),
+        pack=partial(_pack, renewal=renewal),
+        rebuild=(Persistent, (target_accept, renewal)),
         target_accept=target_accept,
         uses_gradient=True,
         reversal="self",

@@ -6,7 +6,6 @@ import numba
 import numpy as np
 import pytest
 from numba import types
-from pymc_tempering.chain.sweep import sweep
 from scipy.special import logsumexp
 from support.gaussian_path import (
     BETAS,
@@ -27,10 +26,10 @@ from support.gaussian_path import (
 )
 
 from pymc_tempering.chain.loop import LADDER_MOVES, run
+from pymc_tempering.chain.particles import place_under, sweep
 from pymc_tempering.chain.record import CHAIN, N_DRAWS, RECORD, RUNG, RUNGS, SCALAR_STATS
 from pymc_tempering.chain.state import clear_record, make_runner, new_record
 from pymc_tempering.core.cycles import RUNG_STATS
-from pymc_tempering.kernels import N_INFO
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, new_point
 
 every_move = pytest.mark.parametrize("move", LADDER_MOVES)
@@ -243,17 +242,10 @@ def test_a_sweep_moves_each_particle_once():
     # KS p > 1e-4 in four tests: false alarm 4e-4, seed fixed
     plan, rng = make_plan(), np.random.default_rng(8)
     mean, sd = law(0.45)
-    xs = mean + sd * rng.standard_normal((2000, 2))
-    start = xs.copy()
-    values, grads = np.empty((2000, 2)), np.empty((2000, 2, 2))
-    for x, value, grad in zip(xs, values, grads, strict=True):
-        gaussian_density(x, value, grad)
-    totals = np.zeros((1, N_INFO))
-    sweep(
-        gaussian_density, plan.kernel.explore, plan.kernel.parts, xs, values, grads,
-        new_point(2).mixture, 0.45,
-        plan.rungs.params[3], plan.reference.path.circular, np.empty((4, 2)), rng, totals,
-    )  # fmt: skip
-    assert (xs != start).any(axis=1).mean() > 0.7
-    assert law_pvalues(xs, 0.45).min() > 1e-4
-    assert 0.7 < totals[0, 0] / 2000 <= 1.0
+    start = mean + sd * rng.standard_normal((2000, 2))
+    particles = place_under(gaussian_density, plan.kernel, start.copy(), rng)
+    log_ratio = sweep(particles, 0.45, plan.rungs.params[3])
+    assert (particles.xs != start).any(axis=1).mean() > 0.7
+    assert law_pvalues(particles.xs, 0.45).min() > 1e-4
+    assert 0.7 < particles.accepted[0] / 2000 <= 1.0
+    np.testing.assert_array_equal(log_ratio[0], particles.log_ratio)

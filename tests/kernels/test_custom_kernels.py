@@ -41,7 +41,8 @@ def forgets_beta(state, beta, rng):
 
 
 def run(model, kernel, draws=600):
-    return pmt.sample(draws, model=model, kernel=kernel, random_seed=2, quiet=True)
+    # On one core: chains share a step method, and some of PyMC's remember where others have been.
+    return pmt.sample(draws, model=model, kernel=kernel, cores=1, random_seed=2, quiet=True)
 
 
 def z_of_log_z(move):

@@ -137,6 +137,7 @@ def evidence_of_weights(
     curve: Curve | None = None,
     inverse: bool = False,
     group: np.ndarray | None = None,
+    share: tuple[float, float] = (0.0, 0.0),
     noun: str = "particles",
     advice: str = "use more rungs (betas), or more particles",
     warnings: tuple[str, ...] = (),
@@ -157,6 +158,8 @@ def evidence_of_weights(
         The weights run from the target down: log Z is minus the log of their mean.
     group : array of int, shape (n,), optional
         Chain of each weight, where they are dependent: the error is then at least that of batches.
+    share : tuple of float, default (0.0, 0.0)
+        Log of a factor of Z beside the mean of the weights, and its error (nats).
     noun, advice : str
         For the sentence about a collapse.
     warnings : tuple of str, default ()
@@ -171,6 +174,8 @@ def evidence_of_weights(
     mcse = bootstrap_error(log_w, rng)
     if group is not None:
         mcse = max(mcse, batch_error(log_w, group))
+    log_share, share_error = share
+    mcse = float(np.hypot(mcse, share_error))
     collapsed = collapse_warning(log_w, noun, advice)
     if collapsed:
         mcse = np.inf
@@ -185,14 +190,14 @@ def evidence_of_weights(
         error = np.append(curve.mcse[:-1], mcse)
         known = {"betas": curve.betas, "log_z_curve": curve.log_z, "log_z_curve_mcse": error}
     return Evidence(
-        log_z=sign * log_mean(log_w),
+        log_z=log_share + sign * log_mean(log_w),
         mcse=float(mcse),
         method=method,
         verdict="unchecked" if collapsed else "ok",
         ess=effective_number(log_w),
         halves=(
-            sign * log_mean(log_w[: n // 2]),
-            sign * log_mean(log_w[n // 2 :]),
+            log_share + sign * log_mean(log_w[: n // 2]),
+            log_share + sign * log_mean(log_w[n // 2 :]),
         ),
         warnings=warnings,
         bias=-0.5 * sign * float(mcse) ** 2,

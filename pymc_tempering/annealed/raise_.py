@@ -12,6 +12,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.particle_weights import evidence_of_weights
+from pymc_tempering.annealed.prior_share import N_SHARE, log_share_alive
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     CarriedParticles,
@@ -175,14 +176,16 @@ def raise_(
                 f"data {', '.join(map(repr, values))} have zero density in this model: they lie "
                 "outside the support of a prior, or a potential excludes them."
             )
+        log_share, share_error = log_share_alive(reference, rng)
         down = _down(reference, states, schedule, rng, cores, report)
-        # Latent states of weight zero count, but need no path.
-        n_dead = 0 if down.interrupted else n_particles - len(states)
+        # Latent states of weight zero count, but need no path; as many as of those that have one.
+        n_dead = (n_particles - len(states)) * len(down.log_w) // len(states)
         total = np.concatenate([log_w[down.index] + down.log_w, np.full(n_dead, -np.inf)])
         evidence = evidence_of_weights(
             total, rng,
             method="raise",
-            n_evaluations=evaluations + down.n_evaluations,
+            share=(-log_share, share_error),  # the annealing model starts where it has a path
+            n_evaluations=evaluations + down.n_evaluations + N_SHARE,
             seconds=clock(),
             warnings=(*said, *run_warnings(down, len(states))),
         )  # fmt: skip

@@ -8,6 +8,7 @@ import xarray as xr
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.particle_weights import evidence_of_weights
+from pymc_tempering.annealed.prior_share import N_SHARE, log_share_alive
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     CarriedParticles,
@@ -177,15 +178,17 @@ def annealed_down(
     report: Report = lambda line: None,
 ) -> Evidence:
     """Carry posterior draws to the reference along a frozen schedule."""
+    share = log_share_alive(reference, rng)
     starts = placed_blocks(reference, states.xs, rng)
     done = anneal_blocks(starts, schedule, cores, down=True, report=report)
     return evidence_of_weights(
         done.log_w, rng,
         method="reverse_ais",
-        n_evaluations=schedule.n_evaluations + done.n_evaluations,
+        n_evaluations=schedule.n_evaluations + done.n_evaluations + N_SHARE,
         seconds=clock(),
         inverse=True,
         group=states.chain[done.index],
+        share=share,
         noun="posterior draws",
         advice="use more rungs (betas), or more draws",
         warnings=run_warnings(done, len(states.xs)),

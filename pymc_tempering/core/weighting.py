@@ -125,7 +125,7 @@ def rung_probabilities(log_ratio: FloatArray, betas: FloatArray, offsets: FloatA
 
 
 def pareto_khat(log_w: FloatArray) -> float:
-    """Pareto shape of the largest weights; minus infinity where all are equal.
+    """Pareto shape of the largest weights; minus infinity where these are equal.
 
     Infinite if no weight is finite, or if the shape cannot be found (Vehtari et al. 2024).
     """
@@ -137,7 +137,10 @@ def pareto_khat(log_w: FloatArray) -> float:
     floor = log_w[finite].max() - 700.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # it says what the shape says
-        khat = float(array_stats.psislw(-np.maximum(log_w, floor))[1])
+        try:
+            khat = float(array_stats.psislw(-np.maximum(log_w, floor))[1])
+        except ValueError:  # all weights of the tail are equal, as they can be in discrete models
+            return -np.inf
     return khat if np.isfinite(khat) else np.inf
 
 

@@ -111,8 +111,9 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
 def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type: ignore[no-untyped-def]
     """Update an integer coordinate; the interval is made of cells of `width` integers.
 
-    Cells are half open, so that each integer lies in exactly one of them. So the same interval is
-    equally likely from each of its integers.
+    Cells are half open, so that each integer lies in exactly one of them. Whether the interval goes
+    on over a boundary is asked of the first integer above it, from both sides: so the same interval
+    is equally likely from each of its integers, also where the slice has gaps.
     """
     x0, ref0, ratio0 = point.x[j], point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     floor = ref0 + beta * ratio0 + np.log(1.0 - rng.random())
@@ -123,7 +124,7 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
     to_right = MAX_OUT - 1 - to_left
     taken = 0
     while to_left > 0 and low > lower:
-        point.x[j] = low - 1.0
+        point.x[j] = low
         taken += 1
         if not _log_density(density, point, beta) > floor:
             break

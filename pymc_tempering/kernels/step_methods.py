@@ -135,6 +135,12 @@ def _bind(
             f"The step method {name} cannot be built for {', '.join(block.names)}: {error}"
         ) from error
     methods = list(getattr(step, "methods", [step]))
+    if reversal == "self" and len(methods) > 1:
+        raise KernelError(
+            f"The step method {name} of {', '.join(block.names)} moves its variables one after the "
+            "other, so that it is not its own reversal (reversal='self'). Give each variable a "
+            "StepKernel of its own."
+        )
     for method in methods:
         if not _depends_on(method, tempered._inverse_temperature):
             names = ", ".join(value.name for value in method.vars)

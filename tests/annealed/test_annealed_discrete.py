@@ -154,6 +154,39 @@ def test_a_kernel_of_ones_own_must_state_its_reversal():
             refused()
 
 
+@cache
+def forbidden():
+    """Two fair bits that may not both be on: a quarter of the prior has no likelihood."""
+    with pm.Model() as model:
+        b = pm.Bernoulli("b", 0.5, shape=2)
+        pm.Potential("not both", pm.math.switch(pt.eq(b.sum(), 2), -np.inf, 0.0))
+    rng = np.random.default_rng(7)
+    draws = np.array([[0, 0], [0, 1], [1, 0]])[rng.integers(3, size=(4, 250))]
+    return model, np.log(0.75), tree({"b": draws})
+
+
+def test_a_part_of_the_prior_without_likelihood_enters_every_bound():
+    """All weights are equal but for the share of the prior, which is known to 0.004 nats."""
+    model, exact, idata = forbidden()
+    up = pmt.ais(model, **QUIET)
+    both = pmt.sandwich(idata, model, **QUIET)
+    bound = pmt.raise_({"b": [0, 1]}, model, **QUIET)
+    for found, value in (
+        (up, exact), (both.lower, exact), (both.upper, exact), (bound, np.log(1.0 / 3.0)),
+    ):  # fmt: skip
+        assert abs(found.log_z - value) < 4.0 * found.mcse < 0.3
+    assert both.verdict == "ok"
+
+
+def test_several_step_methods_in_turn_are_not_their_own_reversal():
+    with pm.Model() as model:
+        a, b = pm.Normal("a"), pm.Normal("b")
+        pm.Normal("y", a + b, 1.0, observed=0.5)
+    kernel = pmt.StepKernel(pm.Metropolis, reversal="self")
+    with pytest.raises(pmt.KernelError, match="one after the other"):
+        pmt.linked_importance_sampling(model, transition=kernel, progressbar=False)
+
+
 # The reversal of a compound on a small law by enumeration: how often x leads to y.
 
 COUPLED = np.array([[0.0, 1.6, -1.2], [1.6, 0.0, 0.9], [-1.2, 0.9, 0.0]])

@@ -1,6 +1,8 @@
 """Kernels of discrete variables, on a path whose law at every beta is enumerated."""
 
 import itertools
+from importlib import import_module
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -10,6 +12,8 @@ from scipy import stats
 from pymc_tempering import DiscreteLangevin, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, new_point
+
+slice_module = import_module("pymc_tempering.kernels.slice")
 
 # Three coupled binary variables, one with four values and one without an upper bound.
 FIELD = np.array([0.4, -0.7, 0.2])
@@ -217,3 +221,47 @@ def test_values_and_gradients_are_those_of_the_state(name):
         np.testing.assert_array_equal(x[still], np.array([1.0, 0.0, 1.0, 2.0, 3.0])[still])
         seen.add(tuple(x))
     assert len(seen) > 5
+
+
+# Integers whose likely values have gaps between them: an interval of two integers must be as likely
+# from each of them.
+GAPS = np.array([0.02, 0.02, 1.0, 0.02, 1.0, 0.02, 1.0, 0.02, 0.02])
+LOG_GAPS = np.log(GAPS / GAPS.sum())
+
+
+@numba.njit(DENSITY_SIGNATURE)
+def gaps(x, values, grads):
+    """Nine integers; anything else has no density."""
+    n = int(x[0])
+    values[0] = LOG_GAPS[n] if 0 <= n < 9 else -np.inf
+    values[1] = 0.0
+
+
+def pvalue_with_gaps(transition):
+    """Chi-square p-value of the law after ten updates of exact draws, cells of two integers."""
+    kernel, rng = Slice(width=2.0), np.random.default_rng(11)
+    block = Block(np.zeros(1, int), np.full(1, -np.inf), np.full(1, np.inf), np.ones(1, bool))
+    params = kernel.pack(1.0, np.ones(1), block)
+    point, scratch, info = new_point(1), np.full((2, 1), np.nan), np.zeros(N_INFO)
+    p = np.exp(LOG_GAPS)
+    counts = np.zeros(9)
+    for start in rng.choice(9, 40_000, p=p):
+        point.x[0] = start
+        gaps(point.x, point.values, point.grads)
+        for _ in range(10):
+            transition(gaps, point, 1.0, block.indices, params, scratch, rng, info)
+        counts[int(point.x[0])] += 1
+    return stats.chisquare(counts, counts.sum() * p).pvalue
+
+
+def test_slices_with_gaps_keep_the_law():
+    """p > 1e-4; planted: the two ends ask different integers whether to go on."""
+    assert pvalue_with_gaps(Slice().transition) > 1e-4
+    source = Path(slice_module.__file__).read_text()
+    right = "        point.x[j] = low\n"
+    assert source.count(right) == 1
+    planted = {"__name__": "planted"}
+    exec(
+        compile(source.replace(right, "        point.x[j] = low - 1.0\n"), "gaps", "exec"), planted
+    )
+    assert pvalue_with_gaps(planted["slice_transition"]) < 1e-8

@@ -2,9 +2,10 @@
 
 Independent populations of particles start at prior draws, where T = 1 and the normalizers are 1,
 and follow prior(theta) c(theta, T) up the temperatures (a sequential Monte Carlo sampler with
-Hamiltonian moves). The product of the mean incremental weights of a population has the
-expectation C(T), whatever the moves do; the spread of the populations gives the error. A plain
-average over prior draws has the same expectation, but soon an effective sample size of 1.
+Hamiltonian moves). The product of the mean incremental weights of a population estimates C(T); the
+spread of the populations gives the error. Temperatures and step sizes follow the particles of all
+populations together, which leaves a bias of the order of one over their number. A plain average
+over prior draws has none, but soon an effective sample size of 1.
 """
 
 from dataclasses import dataclass

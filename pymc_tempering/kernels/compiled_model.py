@@ -54,17 +54,18 @@ def compile_with_kernels(
     kernel = assign_kernels(model, layout, choice, target_accept)
     if kernel.carries and not carried:
         raise ModelError(
-            f"The kernel {kernel.name!r} keeps its momentum from one transition to the next, so "
-            'that tours would not be independent; it is for annealing. Use "hmc" here.'
+            f"The kernel {kernel.name!r} keeps its momentum from one transition to the next, where "
+            "this method needs transitions that remember nothing; it is for annealed importance "
+            'sampling. Use "hmc" here.'
         )
     if reversal:
         kernel.reversed()  # raises where it is not known, before any work
     while True:
         if kernel.prior_only and not terms.normalized_prior:
             raise ModelError(
-                f"The kernel {kernel.name!r} knows prior times tempered likelihood alone; it is "
-                "not for a prior that must be normalized too (tempered=, or a prior without "
-                "random draws)."
+                f"The kernel {kernel.name!r} only knows prior times tempered likelihood; it "
+                "cannot be used where the prior must be normalized too (tempered=, or a prior "
+                "without random draws)."
             )
         try:
             return compile_for(kernel, model, terms, report), kernel

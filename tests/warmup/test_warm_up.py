@@ -128,7 +128,7 @@ def test_a_length_that_is_given_or_none_is_left_alone(kernel):
         np.random.default_rng(1),
         n_particles=64,
     )
-    assert np.isnan(annealed.lengths).all()
+    assert np.isnan(annealed.tuning.lengths).all()
 
 
 @every_system

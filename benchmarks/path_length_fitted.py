@@ -1,8 +1,8 @@
 """HMC's trajectory lengths from a fitted reference: what "auto" saves beside length 1.2.
 
 Each model is sampled by `pmt.sample` as users do it, once with `HMC()` and once with
-`HMC(path_length=1.2)`, with the same seeds. The mcse of a run whose legs disagree is the size of
-the disagreement and rules a mean over few seeds: hence medians beside means.
+`HMC(path_length=1.2)`, with the same seeds. The mcse of a run whose chains or legs disagree is the
+size of the disagreement and rules a mean over few seeds: hence medians beside means.
 """
 
 import warnings

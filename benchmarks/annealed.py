@@ -2,6 +2,7 @@
 
 Radiata pine (closed form) and Pima Indians (importance sampling, 200,000 draws), two models each,
 as in Friel & Wyse (2012); where `$PMT_DATA` or `../shared/data` does not hold them, test systems.
+Writes `results/annealed.md` and `.csv`.
 
     python benchmarks/annealed.py
 """
@@ -15,11 +16,11 @@ from time import process_time
 
 import numpy as np
 import pymc as pm
+from common import RESULTS, Row, save
 
 import pymc_tempering as pmt
 from pymc_tempering import testsystems
 
-RESULTS = Path(__file__).parent / "results"
 ROOT = Path(os.environ.get("PMT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 type Model = tuple[pm.Model, float]
@@ -63,41 +64,53 @@ METHODS = {
     "ais": lambda model, idata, **kwargs: pmt.ais(model, **kwargs),
     "hais": lambda model, idata, **kwargs: pmt.hais(model, **kwargs),
     "reverse_ais": lambda model, idata, **kwargs: pmt.reverse_ais(idata, model, **kwargs),
-    "linked": lambda model, idata, **kwargs: pmt.linked_importance_sampling(model, **kwargs),
+    "linked_importance_sampling": lambda model, idata, **kwargs: pmt.linked_importance_sampling(
+        model, **kwargs
+    ),
     "smc": lambda model, idata, **kwargs: pmt.smc(model, **kwargs),
-    "thermodynamic": lambda model, idata, **kwargs: pmt.thermodynamic_integration(model, **kwargs),
+    "thermodynamic_integration": lambda model, idata, **kwargs: pmt.thermodynamic_integration(
+        model, **kwargs
+    ),
 }
+
+
+def rows_of(name: str, model: pm.Model, exact: float, seed: int) -> list[Row]:
+    """Run every method on one model; log Z in nats, CPU seconds without compilation."""
+    idata = pmt.sample(1000, model=model, random_seed=seed, quiet=True, progressbar=False)
+    rows: list[Row] = []
+    for method, run in METHODS.items():
+        run(model, idata, betas=9, random_seed=0, progressbar=False)  # compile
+        began = process_time()
+        evidence = run(model, idata, random_seed=seed, progressbar=False)
+        seconds = process_time() - began
+        rows.append({
+            "model": name, "method": method,
+            "log Z": f"{evidence.log_z:.3f}", "exact": f"{exact:.3f}",
+            "mcse": f"{evidence.mcse:.3f}", "z": f"{(evidence.log_z - exact) / evidence.mcse:+.1f}",
+            "evaluations": f"{evidence.n_evaluations:,}", "CPU s": f"{seconds:.1f}",
+        })  # fmt: skip
+        print(rows[-1], *evidence.warnings, flush=True)
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    known = list(models())
+    help_models = "by default the first two; those of Pima take minutes each"
+    parser.add_argument("--models", nargs="+", choices=known, default=known[:2], help=help_models)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
-    lines = [
-        "# Estimators from independent runs\n",
-        f"`python benchmarks/annealed.py --seed {args.seed}`, default settings; CPU seconds "
-        "without compilation, and posterior draws for `reverse_ais` by `pmt.sample` not "
-        "counted. `z` is the distance from the exact value in stated errors.\n",
-        "| model | method | log Z | exact | mcse | z | evaluations | CPU s |",
-        "|---|---|--:|--:|--:|--:|--:|--:|",
-    ]
-    for name, build in models().items():
-        model, exact = build()
-        idata = pmt.sample(1000, model=model, random_seed=args.seed, quiet=True, progressbar=False)
-        for method, run in METHODS.items():
-            run(model, idata, betas=9, random_seed=0, progressbar=False)  # compile
-            began = process_time()
-            evidence = run(model, idata, random_seed=args.seed, progressbar=False)
-            seconds = process_time() - began
-            z = (evidence.log_z - exact) / evidence.mcse
-            lines.append(
-                f"| {name} | {method} | {evidence.log_z:.3f} | {exact:.3f} | {evidence.mcse:.3f} | "
-                f"{z:+.1f} | {evidence.n_evaluations:,} | {seconds:.1f} |"
-            )
-            print(lines[-1], *evidence.warnings, flush=True)
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "annealed.md").write_text("\n".join(lines) + "\n")
+    rows: list[Row] = []
+    settings = {
+        "seed": f"{args.seed}, of each method and of the posterior draws",
+        "run": "one run of each method by default",
+        "z": "distance from the exact value in stated errors",
+        "CPU s": "without compilation; reverse_ais reads draws of pmt.sample, not counted here",
+    }
+    for name in args.models:
+        rows += rows_of(name, *models()[name](), args.seed)
+        save("annealed", rows, args.out, "Estimators from independent runs", settings)
 
 
 if __name__ == "__main__":

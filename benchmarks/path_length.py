@@ -5,6 +5,10 @@ with each length. Per rung, a chain at fixed beta gives for each length the ESS 
 gradient and its lag-1 measure (1 - rho) / gradients; two plans take at each rung the length that
 is best by one of them, which is more than a tuning in the warm-up could know. NUTS has a warm-up of
 its own, with the same seed, and so has the plan whose lengths the warm-up chooses.
+
+The rule of the warm-up, that the longer trajectory must have an autocorrelation below 0.7 before it
+is shortened, was chosen on the mixture and the hierarchical model: their rows are no independent
+check of it. `path_length_fitted.py` has the lengths from a fitted reference.
 """
 
 import os

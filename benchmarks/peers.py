@@ -248,6 +248,25 @@ def table(answers: Answers) -> list[Row]:
     return rows
 
 
+def seeds_of(answers: Answers) -> str:
+    """Seeds that the answers have: the usual ones, then models and methods that have others."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, method in dict.fromkeys(key[:2] for key in answers):
+        seeds = sorted(key[2] for key in answers if key[:2] == (name, method))
+        span = f"{seeds[0]} to {seeds[-1]}"
+        if len(seeds) <= seeds[-1] - seeds[0]:
+            span += f" ({len(seeds)} of them)"
+        found.setdefault(span, {}).setdefault(name, []).append(method)
+    usual = max(found, key=lambda span: sum(map(len, found[span].values())))
+    others = [
+        f"{span}, of {' and '.join(methods)} on {name}"
+        for span, models in found.items()
+        if span != usual
+        for name, methods in models.items()
+    ]
+    return "; ".join([f"{usual}, of each model", *others])
+
+
 def main() -> None:
     arguments = parser(__doc__, 30, DEFAULT_MODELS)
     arguments.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
@@ -279,7 +298,7 @@ def main() -> None:
                 with path.open("a", newline="") as file:
                     csv.writer(file).writerow([name, method, seed, *astuple(answer)])
         settings = {
-            "seeds": f"{seeds.start} to {seeds.stop - 1}, of each model; answers: {path.name}",
+            "seeds": f"{seeds_of(answers)}; answers: {path.name}",
             **NOTES,
         }
         save("peers", table(answers), args.out, "Tempering and its peers", settings)

@@ -80,6 +80,7 @@ def test_what_a_text_names_is_there(name):
         "see `pymc_tempering/core/nowhere.py`",
         "run tests/nowhere/test_it.py.",
         "benchmarks/nobody.py --draws 3",
+        "the table is `benchmarks/results/nobody.md`",
         "`nowhere.py` holds it",
         "`core/bar.py` is in another folder",
         ":func:`pymc_tempering.nowhere`",

@@ -1,0 +1,56 @@
+"""Every file in benchmarks/results is written by a script of benchmarks."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+STEMS = sorted({path.stem for path in (BENCHMARKS / "results").iterdir()})
+
+BY_OPTIONS = {r"hais_spread\d": "hais.py joins the options that were changed to the name"}
+"""Names that no script holds as one string, and who writes them."""
+
+
+def names_in(source):
+    """Patterns of the stems that the strings of a script can name, docstrings left out."""
+    tree = ast.parse(source)
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    inside = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) not in alone | inside:
+                yield re.escape(re.sub(r"\.(csv|md|png)$", "", node.value))
+        elif isinstance(node, ast.JoinedStr):
+            parts = [v.value if isinstance(v, ast.Constant) else None for v in node.values]
+            if parts[0] and re.fullmatch(r"\w{4,}", parts[0]):  # f"calibration_{reference}"
+                yield "".join(r"\w+?" if p is None else re.escape(p) for p in parts)
+
+
+PATTERNS = [
+    p for path in sorted(BENCHMARKS.glob("*.py")) for p in names_in(path.read_text("utf-8"))
+]
+
+
+def is_written(stem, patterns):
+    """Whether some script can write a file of that name."""
+    return any(re.fullmatch(pattern, stem) for pattern in [*patterns, *BY_OPTIONS])
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_script_writes_it(stem):
+    assert is_written(stem, PATTERNS)
+
+
+def test_planted_files_are_found():
+    assert not is_written("nobody", PATTERNS)
+    assert not is_written("calibration", [*names_in('"""calibration"""\nsave(f"calibration_{x}")')])
+    assert not is_written("weights_by_hand", PATTERNS)
+
+
+def test_exceptions_are_needed():
+    for pattern in BY_OPTIONS:
+        stems = [stem for stem in STEMS if re.fullmatch(pattern, stem)]
+        assert stems
+        assert not any(re.fullmatch(p, stem) for p in PATTERNS for stem in stems)

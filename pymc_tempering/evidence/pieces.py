@@ -26,8 +26,8 @@ class Pieces:
         Whether the piece is in the first half of the draws.
     counted : ndarray of bool, shape (P,)
         False for the first cycle of a chain that starts at a fresh reference draw. Such a chain
-        has climbed the ladder once more often than it has come down, and to count its first cycle
-        would bias log Z by about a quarter of its error at 130 tours.
+        has climbed the ladder once more often than it has come down, so that counting its first
+        cycle would bias log Z.
     sound : ndarray of bool, shape (P,)
         Whether the numbers of its chain are all finite.
     independent : bool

@@ -135,23 +135,7 @@ def _bind(
             f"The step method {name} cannot be built for {', '.join(block.names)}: {error}"
         ) from error
     methods = list(getattr(step, "methods", [step]))
-    if reversal == "self" and len(methods) > 1:
-        raise KernelError(
-            f"The step method {name} of {', '.join(block.names)} moves its variables one after the "
-            "other, so that it is not its own reversal (reversal='self'). Give each variable a "
-            "StepKernel of its own."
-        )
-    for method in methods:
-        if not _depends_on(method, tempered._inverse_temperature):
-            names = ", ".join(value.name for value in method.vars)
-            raise KernelError(
-                f"The step method {name} of {names} ignores beta: no function that it compiled "
-                "depends on the tempered density. A step method must take its density from "
-                "the `logp` of the model that its constructor gets."
-            )
-        if hasattr(method, "stop_tuning"):
-            method.stop_tuning()
-        method.tune = False
+    _prepare_methods(methods, name, block, tempered, reversal)
     scaled = any(hasattr(method, "scaling") for method in methods)
     own_proposals = {"S", "proposal_dist"} & set(kwargs)
     offsets = dict(zip(block.names, _offsets(layout, block), strict=True))
@@ -186,6 +170,39 @@ def _bind(
         target_accept=TARGET_ACCEPT if scaled else None,
         prior_only=True,
     )
+
+
+def _prepare_methods(
+    methods: list[Any],
+    name: str,
+    block: Block,
+    tempered: TemperedModel,
+    reversal: Literal["self"] | None,
+) -> None:
+    """Check what a step method is made of, and switch its own tuning off.
+
+    Raises
+    ------
+    KernelError
+        It ignores beta, or is said to be its own reversal and cannot be.
+    """
+    if reversal == "self" and len(methods) > 1:
+        raise KernelError(
+            f"The step method {name} of {', '.join(block.names)} moves its variables one after the "
+            "other, so that it is not its own reversal (reversal='self'). Give each variable a "
+            "StepKernel of its own."
+        )
+    for method in methods:
+        if not _depends_on(method, tempered._inverse_temperature):
+            names = ", ".join(value.name for value in method.vars)
+            raise KernelError(
+                f"The step method {name} of {names} ignores beta: no function that it compiled "
+                "depends on the tempered density. A step method must take its density from "
+                "the `logp` of the model that its constructor gets."
+            )
+        if hasattr(method, "stop_tuning"):
+            method.stop_tuning()
+        method.tune = False
 
 
 def _tune(method: Any, step: float, scale: np.ndarray, own_proposals: bool) -> None:

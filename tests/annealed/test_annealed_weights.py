@@ -78,7 +78,7 @@ def test_batch_error_knows_that_draws_of_a_chain_are_alike():
         log_w = 0.5 * x.ravel() - 0.125
         estimates.append(log_mean(log_w))
         errors.append(batch_error(log_w, chain))
-        plain.append(bootstrap_error(log_w, rng, n=100))
+        plain.append(bootstrap_error(log_w, rng))
     z = np.array(estimates) / np.array(errors)
     # 200 repeats: standard error 0.05; batches of 20 draws at an autocorrelation time of 9 leave
     # some of the variance out.

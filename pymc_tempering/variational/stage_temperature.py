@@ -130,7 +130,7 @@ class LearnedTemperature:
     @property
     def settled(self) -> bool:
         """Whether E[1/T] moved by less than 0.01 over the last 20 updates."""
-        return len(self.recent) == N_SETTLED and float(np.ptp(self.recent)) < SETTLED
+        return _at_rest(self.recent)
 
     def setting(self, iteration: int) -> Setting:
         """E[1/T], or q(y), with the terms of equation (5) that depend on q(y) alone."""
@@ -174,7 +174,7 @@ class LearnedLocalTemperatures:
     @property
     def settled(self) -> bool:
         """Whether the mean of E[1/T] moved by less than 0.01 over the last 20 blocks."""
-        return len(self.recent) == N_SETTLED and float(np.ptp(self.recent)) < SETTLED
+        return _at_rest(self.recent)
 
     def setting(self, iteration: int) -> Setting:
         """Local temperatures on."""
@@ -183,3 +183,8 @@ class LearnedLocalTemperatures:
     def after(self, energies: FloatArray) -> "LearnedLocalTemperatures":
         """Record the mean of E[1/T] over a block."""
         return replace(self, recent=(*self.recent, float(energies.mean()))[-N_SETTLED:])
+
+
+def _at_rest(recent: tuple[float, ...]) -> bool:
+    """Whether the last values of E[1/T] are all there, and lie close together."""
+    return len(recent) == N_SETTLED and float(np.ptp(recent)) < SETTLED

@@ -10,8 +10,10 @@ from pymc_tempering.testsystems.linear import (
     gaussian_posterior,
     normal_inverse_gamma_regression,
 )
+from pymc_tempering.testsystems.local_scales import funnel, scale_mixture
 from pymc_tempering.testsystems.logistic import logistic_regression
 from pymc_tempering.testsystems.system import TestSystem
+from pymc_tempering.testsystems.varying_intercepts import varying_intercepts
 
 __all__ = [
     "TestSystem",
@@ -19,6 +21,7 @@ __all__ = [
     "conjugate_regression",
     "eggbox",
     "eight_schools",
+    "funnel",
     "gaussian",
     "gaussian_mixture",
     "gaussian_posterior",
@@ -26,7 +29,9 @@ __all__ = [
     "hierarchical_normal",
     "logistic_regression",
     "normal_inverse_gamma_regression",
+    "scale_mixture",
     "spike",
     "twenty_modes",
     "unidentifiable_binomial",
+    "varying_intercepts",
 ]

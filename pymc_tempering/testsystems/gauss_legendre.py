@@ -147,6 +147,15 @@ def mean_and_variance(values: FloatArray, probabilities: FloatArray) -> tuple[fl
     return mean, float(np.sum((values - mean) ** 2 * probabilities))
 
 
+def total_moments(
+    mean: FloatArray, variance: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Law of total expectation and variance over nodes on the first axis of the given shares."""
+    overall = np.tensordot(weights, mean, axes=1)
+    second = variance + (mean - overall) ** 2
+    return np.asarray(overall), np.asarray(np.tensordot(weights, second, axes=1))
+
+
 def graded_edges(lower: float, upper: float, centers: FloatArray, scales: FloatArray) -> FloatArray:
     """Panel borders that resolve features at several places and scales.
 

@@ -8,7 +8,7 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from pymc_tempering.testsystems.gauss_legendre import ONE_POINT, Axis, TemperedGrid
+from pymc_tempering.testsystems.gauss_legendre import ONE_POINT, Axis, TemperedGrid, total_moments
 from pymc_tempering.testsystems.system import (
     Distribution,
     FloatArray,
@@ -175,7 +175,7 @@ class _HierarchyPath:
         return lambda tau: curve(np.log(np.maximum(tau, np.finfo(float).tiny)))
 
     def moments(self, beta: float) -> Moments:
-        p = self._grid(beta).probabilities(1.0)
+        p = self._grid(beta).probabilities(1.0)[:, 0]
         tau = np.exp(LOG_TAU_AXIS.nodes)[:, None]
         k, q, pooled, total = self._given_tau(beta, tau)
         weight = q * tau**2
@@ -194,7 +194,7 @@ class _HierarchyPath:
             ),
             "raw": (q * tau * gap, 1.0 - weight + (q * tau) ** 2 * spread),
         }
-        return {name: _total(mean, variance, p) for name, (mean, variance) in given.items()}
+        return {name: total_moments(mean, variance, p) for name, (mean, variance) in given.items()}
 
     def _given_tau(
         self, beta: float, tau: FloatArray
@@ -216,16 +216,6 @@ class _HierarchyPath:
             return self.tau_logpdf(np.exp(log_tau)) + log_tau
 
         return TemperedGrid(LOG_TAU_AXIS, ONE_POINT, log_prior, log_marginal)
-
-
-def _total(
-    mean: FloatArray, variance: FloatArray, probabilities: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Law of total expectation and variance over the nodes on the first axis."""
-    weights = probabilities[:, 0]
-    overall = np.tensordot(weights, mean, axes=1)
-    second = variance + (mean - overall) ** 2
-    return np.asarray(overall), np.asarray(np.tensordot(weights, second, axes=1))
 
 
 def _system(

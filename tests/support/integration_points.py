@@ -191,6 +191,33 @@ def given_tau(center, precision, prior_mean, prior_sd, centered, n=10_000):
     return build
 
 
+def given_scales(n_scales, design, y, law_given, n=10_000):
+    """Draws of the first coordinates from t's, then of the rest from dense Gaussian conditionals.
+
+    ``law_given(s)``, with s of shape (n, n_scales), returns the prior standard deviations of the
+    columns of `design`, the noise, and what the model's own coordinates are divided by.
+    """
+
+    def build(system, density, beta, rng):
+        location, variance = (a[:n_scales] for a in _delta_method(system, beta))
+        law = stats.t(5, loc=location, scale=1.2 * np.sqrt(variance))
+        s = law.rvs((n, n_scales), random_state=rng)
+        prior_sd, noise, unit = law_given(s)
+        k = (beta * np.ones(n) / noise**2)[:, None]
+        precision = k[:, :, None] * (design.T @ design)
+        precision += prior_sd[:, :, None] ** -2.0 * np.eye(design.shape[1])
+        cholesky = np.linalg.cholesky(precision)
+        pull = np.linalg.solve(cholesky, (k * (design.T @ y))[..., None])
+        normal = rng.normal(size=pull.shape)
+        w = np.linalg.solve(np.swapaxes(cholesky, 1, 2), pull + normal)[..., 0]
+        log_q = law.logpdf(s).sum(axis=1) + stats.norm.logpdf(normal[..., 0]).sum(axis=1)
+        log_q += np.log(np.diagonal(cholesky, axis1=1, axis2=2)).sum(axis=1)
+        log_q += np.log(unit * np.ones_like(w)).sum(axis=1)
+        return np.column_stack([s, w / unit]), -log_q - np.log(n), n
+
+    return build
+
+
 def _delta_method(system, beta):
     means, variances = [], []
     for rv in system.model.free_RVs:

@@ -15,6 +15,7 @@ from scipy.special import logsumexp, ndtri
 from support.integration_points import (
     Density,
     adapted,
+    given_scales,
     given_tau,
     independent,
     lattice,
@@ -69,6 +70,39 @@ def group_proposal(**settings: Any) -> Callable:
     return build
 
 
+def intercepts_proposal(groups: int, rows: int, centered: bool = True) -> Callable:
+    def build(system, density, beta, rng):
+        y = system.model.rvs_to_values[system.model["y"]].data
+        # The data as the docstring tells of them, drawn anew.
+        x = np.random.default_rng(0).normal(size=rows)
+        ends = np.cumsum(np.linspace(1.0, 3.0, groups))
+        member = (np.arange(rows) + 0.5)[:, None] / rows > ends[:-1] / ends[-1]
+        g = member.sum(axis=1)
+        design = np.column_stack([np.ones(rows), x, np.eye(groups)[g]])
+
+        def law_given(s):
+            flat, tau = np.full((len(s), 2), 2.5), np.exp(s[:, 1:]) * np.ones(groups)
+            unit = np.column_stack([np.ones_like(flat), np.ones_like(tau) if centered else tau])
+            return np.column_stack([flat, tau]), np.exp(s[:, 0]), unit
+
+        return given_scales(2, design, y, law_given)(system, density, beta, rng)
+
+    return build
+
+
+def intercepts_case(groups: int, rows: int, centered: bool) -> "Case":
+    settings = (groups, rows, centered)
+    return Case(partial(ts.varying_intercepts, *settings), intercepts_proposal(*settings))
+
+
+FUNNEL_POINTS = given_scales(
+    1, np.eye(9), np.linspace(0.0, 1.0, 9), lambda s: (np.exp(0.5 * s) * np.ones(9), 1.0, 1.0)
+)
+MIXTURE_POINTS = given_scales(
+    6, np.eye(6), ts.local_scales.SCALE_MIXTURE_Y, lambda s: (np.exp(s), 1.0, 1.0), 40_000
+)
+
+
 @dataclass(frozen=True)
 class Case:
     """A system, the points to integrate it on, and the betas where these points serve."""
@@ -117,6 +151,13 @@ CASES = {
         ts.eight_schools,
         given_tau(*SCHOOLS, 0.0, 5.0, centered=False),
     ),
+    **{
+        f"intercepts_{groups}{'' if centered else '_raw'}": intercepts_case(groups, rows, centered)
+        for groups, rows in ((3, 50), (5, 50), (20, 100))
+        for centered in (True, False)
+    },
+    "funnel": Case(ts.funnel, FUNNEL_POINTS),
+    "scale_mixture": Case(ts.scale_mixture, MIXTURE_POINTS),
     # Narrow priors: FAST_COMPILE leaves log(1 - p) as it is, -inf for logits above 37.
     "logistic_2": Case(
         partial(ts.logistic_regression, 2, prior_sd=1.0), lattice(-9.0, 9.0, 181), tolerance=1e-5
@@ -311,6 +352,13 @@ def test_no_moments_where_they_diverge():
         lambda: ts.gaussian_shells(1),
         lambda: ts.eight_schools([1.0, 2.0], [1.0, 1.0]),
         lambda: ts.logistic_regression(dim=5),
+        lambda: ts.varying_intercepts(groups=1),
+        lambda: ts.varying_intercepts(groups=20, rows=15),
+        lambda: ts.funnel(1),
+        lambda: ts.funnel(v_sd=0.0),
+        lambda: ts.scale_mixture([]),
+        lambda: ts.scale_mixture([1.0, np.inf]),
+        lambda: ts.scale_mixture(nu=2.0),
         lambda: ts.normal_inverse_gamma_regression(np.ones((3, 1)), [1.0, 2.0]),
         lambda: ts.normal_inverse_gamma_regression(np.ones((2, 1)), [1.0, np.nan]),
         lambda: ts.normal_inverse_gamma_regression(np.ones((2, 1)), [1.0, 2.0], prior_rate=0.0),

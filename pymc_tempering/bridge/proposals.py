@@ -199,7 +199,9 @@ def _fit_with_prior(target: Target) -> Fit:
 
     def fit(draws: np.ndarray, rng: np.random.Generator) -> Proposal:
         fit_normal(draws)  # raises an error for draws that no density can be fitted to
-        return MixtureProposal(Fitted(prior, fit_mixture(draws, rng)), target)
+        return MixtureProposal(
+            Fitted(prior, fit_mixture(draws, rng, prior_draws=prior.sample)), target
+        )
 
     return fit
 

@@ -16,7 +16,7 @@ from pymc_tempering.model.compiled import (
     compile_source,
 )
 from pymc_tempering.model.sources import hash_of_sources
-from pymc_tempering.references.mixture import evaluate
+from pymc_tempering.references.compiled_mixture import evaluate
 
 # Columns of `Parts.table`: where the block lies in `Parts.indices` and its tuning numbers in a
 # row of `params`, whether the gradients must be brought up to date before, and the first row of

@@ -24,7 +24,7 @@ from pymc_tempering.kernels.contract import (
 )
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE, RNG, VECTOR
 from pymc_tempering.model.layout import Layout
-from pymc_tempering.references.mixture import evaluate_values
+from pymc_tempering.references.compiled_mixture import evaluate_values
 
 State = Mapping[str, np.ndarray]
 Move = Callable[[dict[str, np.ndarray], float, np.random.Generator], State]

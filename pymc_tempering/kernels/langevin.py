@@ -24,7 +24,7 @@ from pymc_tempering.model.compiled import (
     VECTOR,
 )
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.mixture import evaluate
+from pymc_tempering.references.compiled_mixture import evaluate
 
 STEP, N_STEPS = 0, 1
 """Layout of the tuning numbers."""

@@ -4,7 +4,7 @@ from numba import float64, types
 
 from pymc_tempering.model.compiled import DENSITY, INDICES, LOG_RATIO, LOG_REFERENCE, POINT, VECTOR
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.mixture import evaluate
+from pymc_tempering.references.compiled_mixture import evaluate
 
 MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""

@@ -18,7 +18,7 @@ from pymc_tempering.kernels.contract import (
 )
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.mixture import evaluate_values
+from pymc_tempering.references.compiled_mixture import evaluate_values
 
 N_STEPS, WHOLE = 0, 1
 """Layout of the tuning numbers: proposals of a transition; which coordinates are whole, lower and

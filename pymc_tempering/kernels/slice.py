@@ -28,7 +28,7 @@ from pymc_tempering.model.compiled import (
     VECTOR,
 )
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.mixture import evaluate_values
+from pymc_tempering.references.compiled_mixture import evaluate_values
 
 MAX_OUT = 50
 """Largest number of steps that an interval grows by, on both sides together."""

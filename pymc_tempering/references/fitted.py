@@ -52,6 +52,13 @@ class Fitted:
         return draws
 
     def residuals(self, xs: np.ndarray) -> np.ndarray:
-        """States, shape (n, d), minus the mean of the nearest component of each."""
+        """States, shape (n, d), minus the mean of the nearest component of each.
+
+        With a warp the difference is that of warped states, times the spread at each state.
+        """
         modes = self.components.modes
-        return xs - modes.means[nearest_component(modes, xs)]
+        means = modes.means[nearest_component(modes, xs)]
+        if modes.warp is None:
+            return xs - means
+        residuals: np.ndarray = (modes.warp.forward(xs)[0] - means) * modes.warp.spread(xs)
+        return residuals

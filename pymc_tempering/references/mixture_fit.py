@@ -1,15 +1,21 @@
-"""A mixture of t's fitted to draws: how many components, their covariances and their tails."""
+"""A mixture of t's fitted to draws: how many components, their covariances and their tails.
 
+Where the draws show a funnel, the t's are fitted in coordinates that straighten it.
+"""
+
+import copy
 import warnings
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 from threadpoolctl import threadpool_limits
 
 from pymc_tempering.references.low_rank import low_rank_mixture
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.scales import FullScales, LowRankScales
+from pymc_tempering.references.warp import FunnelWarp
+from pymc_tempering.references.warp_fit import fit_warp
 
 PRIOR_SHARE = 0.05
 """Weight of the prior in the mixture, always: its tails and what the fit missed."""
@@ -42,6 +48,15 @@ HULL_SHARE, HULL_DOF = 0.02, 3.0
 """Weight and degrees of freedom of the hull, a wide component that spans all others. A mixture of
 several components gets one: between and around them it is far denser than the prior."""
 
+STRETCHES, MAX_STRETCHED = ((4.0, 0.05),), 4
+"""With a warp there are copies of the components that are so many times as wide along a scale
+coordinate, with this weight, for so many scale coordinates at most: the log of a scale has an
+exponential tail toward the neck, which is far beyond the draws. Wider copies send chains so far
+into the neck that their step sizes, and their work, suffer from it."""
+
+MIN_WARP_GAIN = 20.0
+"""Fall of half the Bayesian information criterion that a warp must bring (nats)."""
+
 FULL_DIM = 200
 """Most dimensions with full scale matrices; above, they are diagonal plus low rank."""
 
@@ -50,7 +65,10 @@ MAX_FIT_DRAWS = 4000
 
 
 def fit_mixture(
-    draws: np.ndarray, rng: np.random.Generator, start: Mixture | None = None
+    draws: np.ndarray,
+    rng: np.random.Generator,
+    start: Mixture | None = None,
+    prior_draws: np.ndarray | None = None,
 ) -> Mixture:
     """Fit a mixture of t's to draws from the posterior.
 
@@ -64,7 +82,9 @@ def fit_mixture(
         Unconstrained; one chain after another, in the order of time.
     rng : numpy.random.Generator
     start : Mixture, optional
-        An earlier fit to start from; fewer components are not tried.
+        An earlier fit to start from; fewer components are not tried, if its warp is alike.
+    prior_draws : array, shape (m, d), optional
+        Draws from the prior. With them the mixture is warped, if the model has funnels.
 
     Returns
     -------
@@ -72,6 +92,41 @@ def fit_mixture(
     """
     if len(draws) > MAX_FIT_DRAWS:
         draws = draws[np.sort(rng.choice(len(draws), MAX_FIT_DRAWS, replace=False))]
+    earlier = None if start is None else start.warp
+    warp = earlier if prior_draws is None else fit_warp(prior_draws, draws, earlier) or earlier
+    if warp is None:
+        return _fit(draws, rng, start)
+    if earlier is not None or warp.centered.any():
+        return _fit_warped(draws, rng, start, warp)
+    again = copy.deepcopy(rng)
+    plain, warped = _fit(draws, rng, start), _fit_warped(draws, again, start, warp)
+    gain = _criterion(warped, draws) - _criterion(plain, draws)
+    return warped if gain > MIN_WARP_GAIN else plain
+
+
+def _criterion(mixture: Mixture, draws: np.ndarray) -> float:
+    """Minus half the Bayesian information criterion; a warp counts as two numbers a coordinate."""
+    dim, warp = draws.shape[1], mixture.warp
+    numbers = mixture.modes.n_components * (dim + 1) * (dim + 2) / 2
+    numbers += 0 if warp is None else 2 * len(warp.index)
+    likelihood = logsumexp(mixture.log_t(draws), axis=1).sum()
+    return float(likelihood - 0.5 * np.log(len(draws)) * numbers)
+
+
+def _fit_warped(
+    draws: np.ndarray, rng: np.random.Generator, start: Mixture | None, warp: FunnelWarp
+) -> Mixture:
+    """Fit in warped coordinates; scale coordinates get stretched components."""
+    if start is not None:
+        start = replace(start, warp=None) if warp.alike(start.warp) else None
+    mixture = replace(_fit(warp.forward(draws)[0], rng, start), warp=warp)
+    for factor, share in STRETCHES:
+        mixture = mixture.with_stretched(warp.scales[:MAX_STRETCHED], share, factor)
+    return mixture
+
+
+def _fit(draws: np.ndarray, rng: np.random.Generator, start: Mixture | None) -> Mixture:
+    """Fit to draws as they are."""
     center, scale = np.median(draws, axis=0), draws.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     xs = (draws - center) / scale
@@ -127,7 +182,7 @@ def _full(
     # One thread: at this size, thread pools cost far more than they save.
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for k in [k for k in COMPONENTS if k >= least]:
+        for k in [least, *(k for k in COMPONENTS if k > least)]:
             if best is not None and n < 5 * k * (dim + 1):
                 break
             model = GaussianMixture(

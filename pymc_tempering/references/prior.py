@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -22,10 +23,14 @@ from pymc_tempering.model.compiled import NO_MIXTURE, adapt_draws, object_mode
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.path import Path, freeze_shared, ordered_transform
 from pymc_tempering.model.terms import wide_law
-from pymc_tempering.references.mixture import evaluate_rows
+from pymc_tempering.references.compiled_mixture import evaluate_rows
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
+
+N_SAMPLE, SAMPLE_SEED = 2000, 20
+"""Draws that show the shape of a prior, and their seed: the same in each run, and drawn from no
+stream of a run."""
 
 
 class Reference(Protocol):
@@ -93,6 +98,11 @@ class Prior:
         out = np.empty((n, self.path.dim))
         self.draw_into(out, *rngs)
         return out
+
+    @cached_property
+    def sample(self) -> np.ndarray:
+        """Draws that show the shape of the prior, shape (m, d), unconstrained."""
+        return self.draw(N_SAMPLE, self.spawn(np.random.default_rng(SAMPLE_SEED)))
 
     def residuals(self, xs: np.ndarray) -> np.ndarray:
         """States as they are, because no modes are known."""

@@ -10,7 +10,7 @@ from pymc.pytensorf import compile as pymc_compile
 from pymc_tempering.exceptions import ImproperPriorError, LikelihoodError, TemperingWarning
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.path import Path
-from pymc_tempering.references.mixture import evaluate_rows
+from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import Prior
 
 N_CHECK = 1000

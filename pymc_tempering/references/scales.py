@@ -29,7 +29,7 @@ class FullScales:
         logs: np.ndarray = np.log(np.diagonal(self.cholesky, axis1=1, axis2=2)).sum(axis=1)
         return logs
 
-    @property
+    @cached_property
     def rows(self) -> np.ndarray:
         """Inverse Cholesky factors, shape (J, d, d)."""
         eye = np.eye(self.cholesky.shape[1])
@@ -44,7 +44,7 @@ class FullScales:
 
     def whiten(self, j: int, ys: np.ndarray) -> np.ndarray:
         """Whiten differences from the mean of component j, shape (n, d)."""
-        whitened: np.ndarray = solve_triangular(self.cholesky[j], ys.T, lower=True).T
+        whitened: np.ndarray = ys @ self.rows[j].T
         return whitened
 
     def draw(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -63,6 +63,11 @@ class FullScales:
         whole = within + np.einsum("j,ji,jk->ik", weights, offsets, offsets)
         return FullScales(np.concatenate([self.cholesky, np.linalg.cholesky(whole)[None]]))
 
+    def with_cluster(self, draws: np.ndarray) -> "FullScales":
+        """Put the covariance of draws (n, d) in front."""
+        covariance = np.cov(draws, rowvar=False).reshape(2 * draws.shape[1:])
+        return FullScales(np.concatenate([np.linalg.cholesky(covariance)[None], self.cholesky]))
+
     def inflated(self, factors: np.ndarray) -> "FullScales":
         """Scale matrices times a factor each, shape (J,)."""
         return FullScales(np.sqrt(factors)[:, None, None] * self.cholesky)
@@ -70,6 +75,20 @@ class FullScales:
     def stretched(self, factors: np.ndarray) -> "FullScales":
         """Scales after the variables were multiplied by `factors`, shape (d,)."""
         return FullScales(factors[:, None] * self.cholesky)
+
+    def with_widened(self, first: int, ts: np.ndarray, factor: float) -> "FullScales":
+        """Append, for each coordinate t, the first scale matrices with another spread along t.
+
+        It is `factor` times as wide, and the other coordinates do not depend on t.
+        """
+        whole = np.einsum("jik,jlk->jil", self.cholesky[:first], self.cholesky[:first])
+        every = [self.cholesky]
+        for t in ts:
+            wide = whole.copy()
+            wide[:, t], wide[:, :, t] = 0.0, 0.0
+            wide[:, t, t] = factor**2 * whole[:, t, t]
+            every.append(np.linalg.cholesky(wide))
+        return FullScales(np.concatenate(every))
 
 
 @dataclass(frozen=True)
@@ -138,6 +157,12 @@ class LowRankScales:
         none = np.zeros((1, *self.loadings.shape[1:]))
         return LowRankScales(np.vstack([self.sds, whole]), np.concatenate([self.loadings, none]))
 
+    def with_cluster(self, draws: np.ndarray) -> "LowRankScales":
+        """Put the variances of draws (n, d) in front."""
+        none = np.zeros((1, *self.loadings.shape[1:]))
+        sds = np.vstack([draws.std(axis=0), self.sds])
+        return LowRankScales(sds, np.concatenate([none, self.loadings]))
+
     def inflated(self, factors: np.ndarray) -> "LowRankScales":
         """Scale matrices times a factor each, shape (J,)."""
         roots = np.sqrt(factors)
@@ -146,3 +171,17 @@ class LowRankScales:
     def stretched(self, factors: np.ndarray) -> "LowRankScales":
         """Scales after the variables were multiplied by `factors`, shape (d,)."""
         return LowRankScales(factors * self.sds, factors[:, None] * self.loadings)
+
+    def with_widened(self, first: int, ts: np.ndarray, factor: float) -> "LowRankScales":
+        """Append, for each coordinate t, the first scale matrices with another spread along t.
+
+        It is `factor` times as wide, and the other coordinates do not depend on t.
+        """
+        sds, loadings = [self.sds], [self.loadings]
+        for t in ts:
+            wide, others = self.sds[:first].copy(), self.loadings[:first].copy()
+            wide[:, t] = factor * np.sqrt(wide[:, t] ** 2 + (others[:, t] ** 2).sum(axis=1))
+            others[:, t] = 0.0
+            sds.append(wide)
+            loadings.append(others)
+        return LowRankScales(np.concatenate(sds), np.concatenate(loadings))

@@ -13,7 +13,7 @@ from pymc_tempering.model import sources
 from pymc_tempering.model.sources import PACKAGE, hash_of_sources, imports_of, sources_of
 
 LOOP = PACKAGE / "chain" / "loop.py"
-MIXTURE = PACKAGE / "references" / "mixture.py"
+MIXTURE = PACKAGE / "references" / "compiled_mixture.py"
 KERNEL_FILES = sorted(Path(row.factory.__code__.co_filename) for row in KERNELS.values())
 
 CALLEE = """

@@ -96,6 +96,7 @@ def scores(name, kind=Fitted, seed=1):
     leg = run_beside(plan, rng, n_chains=4, n_draws=3000, cores=1)
     curve = (leg.evidence.log_z_curve - log_zs)[1:] / leg.evidence.log_z_curve_mcse[1:]
     cycles = leg.cycles
+    xs = np.array([run.record.x[:3000] for run in leg.runs])
 
     def ratio_z(numerator, denominator, expected):
         """Of a ratio of sums over cycles, by batches of 100 draws."""
@@ -108,7 +109,7 @@ def scores(name, kind=Fitted, seed=1):
 
     at_rungs = ratio_z(cycles.rb_log_ratio_sum, cycles.rb_weight, means)
     visited = ratio_z(cycles.log_ratio_sum, cycles.visits, means)
-    draws = ratio_z(leg.x, np.ones_like(leg.x), mean_x)
+    draws = ratio_z(xs, np.ones_like(xs), mean_x)
     steps = cycles.tempering_steps[..., None]
     shares = ratio_z(cycles.visits, np.repeat(steps, BETAS.size, axis=2), 1 / BETAS.size)
     found = {

@@ -27,7 +27,7 @@ from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, adapt_density
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.path import freeze_shared, stabilize
-from pymc_tempering.references.mixture import evaluate_rows
+from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, largest_temperature
 from pymc_tempering.variational.normalizers.likelihood_terms import term_totals

@@ -1,0 +1,159 @@
+"""A fitted mixture as compiled code evaluates it, with its gradient, from one packed matrix.
+
+Also the one way in which compiled code evaluates the density of a path, whatever its reference.
+"""
+
+import numba
+import numpy as np
+from numba import types
+
+from pymc_tempering.model.compiled import DENSITY, LOG_RATIO, LOG_REFERENCE, MATRIX, POINT, Point
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.warp import add_warped_slope, warp_point
+
+# A packed mixture has a header row [J, log eps, rank or -1, W], then for each component a row
+# [log constant, dof, scratch: log density, scratch: slope], a row with its mean, a scratch row
+# with whitened x, and the rows of its whitening (`pymc_tempering.references.scales`): d rows for a
+# full scale matrix, 1 + rank rows for one of low rank. Last come the rows of the warp, if W > 0.
+CONSTANT, DOF, LOG_T, SLOPE = range(4)
+MIN_COLUMNS = 4
+
+NEGLIGIBLE = -45.0
+"""A component is left out where the log of its share of the density is below this (3e-20)."""
+
+
+@njit(
+    types.void(types.float64[::1], types.int64, MATRIX, types.int64, types.int64),
+    error_model="numpy",
+)
+def _shrink(z, dim, mixture, at, rank):  # type: ignore[no-untyped-def]
+    """Apply `I - sum_k b_k b_k'` to z; the b_k are orthogonal, so the terms do not mix."""
+    for k in range(rank):
+        row = mixture[at + 4 + k]
+        along = 0.0
+        for i in range(dim):
+            along += row[i] * z[i]
+        for i in range(dim):
+            z[i] -= along * row[i]
+
+
+@njit(types.float64(types.float64[::1], MATRIX, types.int64, types.int64), error_model="numpy")
+def _whiten(x, mixture, at, rank):  # type: ignore[no-untyped-def]
+    """Whiten x for the component in row `at`, into its scratch row; return the squared length."""
+    dim = x.size
+    mean, z = mixture[at + 1], mixture[at + 2]
+    square = 0.0
+    if rank < 0:
+        for i in range(dim):
+            row = mixture[at + 3 + i]
+            total = 0.0
+            for k in range(i + 1):
+                total += row[k] * (x[k] - mean[k])
+            z[i] = total
+            square += total * total
+        return square
+    inverse = mixture[at + 3]
+    for i in range(dim):
+        z[i] = inverse[i] * (x[i] - mean[i])
+    _shrink(z, dim, mixture, at, rank)
+    for i in range(dim):
+        square += z[i] * z[i]
+    return square
+
+
+@njit(
+    types.void(types.float64[::1], types.float64, MATRIX, types.int64, types.int64),
+    error_model="numpy",
+)
+def _add_slope(out, factor, mixture, at, rank):  # type: ignore[no-untyped-def]
+    """Add factor times scale^-1 (x - mean) to `out`; the scratch row is used up."""
+    dim = out.size
+    z = mixture[at + 2]
+    if rank < 0:
+        for i in range(dim):
+            row = mixture[at + 3 + i]
+            for k in range(i + 1):
+                out[k] += factor * z[i] * row[k]
+        return
+    _shrink(z, dim, mixture, at, rank)
+    inverse = mixture[at + 3]
+    for i in range(dim):
+        out[i] += factor * z[i] * inverse[i]
+
+
+@njit(types.void(POINT), error_model="numpy")
+def _to_mixture(point):  # type: ignore[no-untyped-def]
+    """Turn log prior and log likelihood of a point into log_reference and log_ratio."""
+    x, values, grads, mixture = point
+    dim = x.size
+    n, rank = int(mixture[0, 0]), int(mixture[0, 2])
+    size = 3 + dim if rank < 0 else 4 + rank
+    n_warped, warp_at = int(mixture[0, 3]), 1 + n * size
+    u, log_det = x, 0.0
+    if n_warped > 0:
+        log_det = warp_point(x, mixture, warp_at, n_warped)
+        u = mixture[warp_at, :dim]
+    log_prior, log_likelihood = values[LOG_REFERENCE], values[LOG_RATIO]
+    prior_term = mixture[0, 1] + log_prior
+    largest = prior_term
+    for j in range(n):
+        at = 1 + j * size
+        square = _whiten(u, mixture, at, rank)
+        dof = mixture[at, DOF]
+        log_t = mixture[at, CONSTANT] - 0.5 * (dof + dim) * np.log1p(square / dof) + log_det
+        mixture[at, LOG_T] = log_t
+        mixture[at, SLOPE] = -(dof + dim) / (dof + square)
+        largest = max(largest, log_t)
+    total = np.exp(prior_term - largest) if prior_term > -np.inf else 0.0
+    for j in range(n):
+        log_share = mixture[1 + j * size, LOG_T] - largest
+        if log_share > NEGLIGIBLE:
+            total += np.exp(log_share)
+    log_reference = largest + np.log(total)
+    prior_share = np.exp(prior_term - log_reference) if prior_term > -np.inf else 0.0
+    if grads.shape[0] > 0:  # wanted
+        reference, ratio = grads[0], grads[1]
+        for i in range(dim):
+            ratio[i] += reference[i]  # of the target
+            reference[i] = prior_share * reference[i] if prior_share > 0.0 else 0.0
+        slope, t_share = reference, 0.0
+        if n_warped > 0:
+            slope = mixture[warp_at + 1, :dim]
+            slope[:] = 0.0
+        for j in range(n):
+            at = 1 + j * size
+            log_share = mixture[at, LOG_T] - log_reference
+            if log_share > NEGLIGIBLE:
+                share = np.exp(log_share)
+                t_share += share
+                _add_slope(slope, share * mixture[at, SLOPE], mixture, at, rank)
+        if n_warped > 0:
+            add_warped_slope(reference, t_share, mixture, warp_at, n_warped)
+        for i in range(dim):
+            ratio[i] -= reference[i]
+    values[LOG_REFERENCE] = log_reference
+    if log_prior == -np.inf or log_likelihood == -np.inf:
+        values[LOG_RATIO] = -np.inf
+    else:
+        values[LOG_RATIO] = log_prior + log_likelihood - log_reference
+
+
+@njit(types.void(DENSITY, POINT))
+def evaluate(density, point):  # type: ignore[no-untyped-def]
+    """Evaluate log_reference, log_ratio and their gradients at `point.x`, in place."""
+    density(point.x, point.values, point.grads)
+    if point.mixture.shape[0] > 0:
+        _to_mixture(point)
+
+
+@njit(types.void(DENSITY, POINT))
+def evaluate_values(density, point):  # type: ignore[no-untyped-def]
+    """Evaluate log_reference and log_ratio alone; the gradients stay as they were."""
+    evaluate(density, Point(point.x, point.values, point.grads[:0], point.mixture))
+
+
+@njit(types.void(DENSITY, MATRIX, MATRIX, numba.float64[:, :, ::1], MATRIX))
+def evaluate_rows(density, xs, values, grads, mixture):  # type: ignore[no-untyped-def]
+    """Evaluate each row of `xs` (n, d) into `values` (n, 2) and `grads` (n, 2, d)."""
+    for i in range(xs.shape[0]):
+        evaluate(density, Point(xs[i], values[i], grads[i], mixture))

@@ -1,0 +1,226 @@
+"""Fit a warp to draws: which coordinates follow which scale, and how.
+
+Centered effects are found in draws from the prior, others in draws from the posterior. All
+coordinates that follow a scale are warped, or none is.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from pymc_tempering.references.conditional_fit import fit_conditionals
+from pymc_tempering.references.warp import FunnelWarp, log_scale
+from pymc_tempering.references.warp_rows import (
+    WarpRow,
+    conditionals_of,
+    starts_of,
+    to_warp,
+    with_regressors,
+)
+from pymc_tempering.references.warp_screen import (
+    KINDS,
+    MAX_SCALES,
+    Effect,
+    prior_effects,
+    prior_part,
+    spread_scores,
+    strong_scales,
+)
+
+MAX_DRAWS, MIN_DRAWS = 1000, 50
+"""Draws that a fit uses at most, and draws that it needs of the prior and of the posterior."""
+
+MIN_GAIN = 20.0
+"""Gain of log likelihood for which the coordinates of a scale are warped (nats)."""
+
+MIN_OWN_GAIN = 1.0
+"""Gain for which a coordinate that is no effect of a scale is warped too (nats)."""
+
+KIND_COORDINATES, KIND_DRAWS, QUICK_DRAWS = 6, 200, 500
+"""Coordinates and draws by which a kind of scale is chosen; draws by which c and f are."""
+
+CLEAR = 15.0
+"""Difference of log likelihood at which c and f are clear without regressors (nats)."""
+
+MAX_WEIGHT = 0.9
+"""Effects whose likelihood part has a greater weight at nearly all draws need no warp."""
+
+MIN_RANGE, WIDE_RANGE = 0.4, 1.0
+"""Least distance of the 1 % and 99 % quantiles of s, the log of a scale; and that of a scale which
+has no effects, such as the residual sd of a regression: t's follow it where it varies little."""
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A coordinate that may follow a scale: log likelihood, and by how much f is clear (nats)."""
+
+    likelihood: float
+    margin: float
+    row: WarpRow
+
+
+def fit_warp(
+    prior_draws: np.ndarray, draws: np.ndarray, start: FunnelWarp | None = None
+) -> FunnelWarp | None:
+    """Find scales and the coordinates that follow them, and fit the warp of these.
+
+    Parameters
+    ----------
+    prior_draws, draws : array, shape (n, d)
+        From the prior and from the posterior, unconstrained.
+    start : FunnelWarp, optional
+        An earlier fit: its scales are tried first, and its numbers are where the new fit starts.
+
+    Returns
+    -------
+    FunnelWarp or None
+        None if no coordinate follows a scale.
+    """
+    prior, xs = (each[np.isfinite(each).all(axis=1)] for each in (prior_draws, draws))
+    if min(len(prior), len(xs)) < MIN_DRAWS or xs.shape[1] < 2:
+        return None
+    if len(xs) > MAX_DRAWS:
+        xs = xs[np.linspace(0, len(xs) - 1, MAX_DRAWS).astype(int)]
+    with threadpool_limits(1), np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        rows = _followers(prior, xs, prior_effects(prior), start)
+        return _fit_rows(xs, rows, start) if rows else None
+
+
+def _followers(
+    prior: np.ndarray, xs: np.ndarray, effects: list[Effect], start: FunnelWarp | None
+) -> list[WarpRow]:
+    """Coordinates that may follow a scale, in the order of the warp, with its kind and c and f."""
+    own = {effect.index for effect in effects}
+    sure = {effect.scale for effect in effects}
+    moves = np.minimum(xs.std(axis=0), prior.std(axis=0)) > 0
+    free = [i for i in range(xs.shape[1]) if moves[i] and i not in own | sure]
+    claims: dict[int, _Claim] = {}
+    scales = set(sure)
+    for t, kinds in _candidates(xs, effects, start).items():
+        if t in claims and t not in sure:
+            continue
+        open_to = [i for i in free if i != t and i not in scales]
+        found = _claims(xs, _of_likeliest_kind(prior, xs, t, kinds, open_to), t in sure)
+        if found:
+            scales.add(t)
+        for i, new in found.items():
+            if i not in claims or new.likelihood > claims[i].likelihood:
+                claims[i] = new
+    sides = _settled(prior, xs, [claims[i] for i in claims if i not in scales], own | scales)
+    chosen = [claim.row for claim in sides] + [WarpRow(effect, 1.0, 0.0) for effect in effects]
+    chosen.sort(key=lambda row: (row.falls, row.centered, row.effect.index))
+    return with_regressors(prior, xs, chosen, own | scales)
+
+
+def _settled(
+    prior: np.ndarray, xs: np.ndarray, claims: list[_Claim], barred: set[int]
+) -> list[_Claim]:
+    """Claims in which c and f that were not clear are chosen with regressors, which are clear."""
+    clear = [claim for claim in claims if claim.margin > CLEAR]
+    doubtful = [claim for claim in claims if claim.margin <= CLEAR]
+    if not doubtful:
+        return claims
+    barred = barred | {claim.row.effect.index for claim in doubtful}
+    barred |= {claim.row.effect.index for claim in clear if claim.row.falls}
+    rows = [replace(c.row, falls=falls) for c in doubtful for falls in (0.0, 1.0)]
+    rows = [with_regressors(prior, xs, [row], barred)[0] for row in rows]
+    few = xs[:: max(1, len(xs) // QUICK_DRAWS)]
+    _, flat, _ = fit_conditionals(conditionals_of(few, rows))
+    falls = flat.reshape(-1, 2).argmax(axis=1)
+    return clear + [
+        replace(claim, row=replace(claim.row, falls=float(f)))
+        for claim, f in zip(doubtful, falls, strict=True)
+    ]
+
+
+def _candidates(
+    xs: np.ndarray, effects: list[Effect], start: FunnelWarp | None
+) -> dict[int, list[tuple[float, float]]]:
+    """Coordinates that may be scales, and the kinds of each that are tried."""
+    kinds = {effect.scale: [(effect.gamma, effect.bounded)] for effect in effects}
+    if start is not None:
+        for t, gamma, bounded in zip(start.scale, start.gamma, start.bounded, strict=True):
+            kinds.setdefault(int(t), [(float(gamma), float(bounded))])
+    own = {effect.index for effect in effects}
+    for t in strong_scales(xs):
+        wide = [kind for kind in KINDS if _range(log_scale(xs[:, t], *kind)) > MIN_RANGE]
+        if t not in own and wide and len(kinds) < MAX_SCALES:
+            kinds.setdefault(t, wide)
+    return {t: each for t, each in kinds.items() if t not in own}
+
+
+def _range(s: np.ndarray) -> float:
+    low, high = np.quantile(s, (0.01, 0.99))
+    return float(high - low)
+
+
+def _of_likeliest_kind(
+    prior: np.ndarray, xs: np.ndarray, t: int, kinds: list[tuple[float, float]], free: list[int]
+) -> list[WarpRow]:
+    """Rows with f = 0 and f = 1 for each coordinate, and the kind of scale that fits best.
+
+    The kind is judged by few draws of the coordinates that follow t most.
+    """
+    parts = {i: prior_part(prior, i, ()) for i in free}
+
+    def rows_of(kind: tuple[float, float], some: list[int]) -> list[WarpRow]:
+        return [
+            WarpRow(Effect(i, t, *kind, parts[i][1], (), parts[i][0]), 0.0, falls)
+            for i in some
+            for falls in (0.0, 1.0)
+        ]
+
+    if len(kinds) == 1 or not free:
+        return rows_of(kinds[0], free)
+    size = np.abs(spread_scores(xs)[t, free])
+    most = [free[k] for k in np.argsort(-size)[:KIND_COORDINATES]]
+    few = xs[:: max(1, len(xs) // KIND_DRAWS)]
+    every = [row for kind in kinds for row in rows_of(kind, most)]
+    _, likelihood, _ = fit_conditionals(conditionals_of(few, every))
+    totals = likelihood.reshape(len(kinds), -1, 2).max(axis=2).sum(axis=1)
+    return rows_of(kinds[int(totals.argmax())], free)
+
+
+def _claims(xs: np.ndarray, rows: list[WarpRow], sure: bool) -> dict[int, _Claim]:
+    """Log likelihoods of coordinates that follow a scale; `rows` are pairs with f = 0 and f = 1.
+
+    All follow if one is an effect, by its prior (`sure`) or with f = 1; else those that gain.
+    """
+    if not rows:
+        return {}
+    few = xs[:: max(1, len(xs) // QUICK_DRAWS)]
+    _, flat, plain = fit_conditionals(conditionals_of(few, rows))
+    likelihood = flat.reshape(-1, 2)
+    falls, best = likelihood.argmax(axis=1), likelihood.max(axis=1)
+    gain, margin = best - plain[::2], np.abs(likelihood[:, 1] - likelihood[:, 0])
+    if not sure and np.maximum(gain, 0.0).sum() < MIN_GAIN / 2:
+        return {}
+    every = sure or (falls * gain).max() > MIN_OWN_GAIN
+    effect = rows[0].effect
+    s = log_scale(xs[:, effect.scale], effect.gamma, effect.bounded)
+    if not every and _range(s) < WIDE_RANGE:
+        return {}
+    return {
+        rows[2 * k].effect.index: _Claim(float(best[k]), float(margin[k]), rows[2 * k + falls[k]])
+        for k in range(len(best))
+        if every or gain[k] > MIN_OWN_GAIN
+    }
+
+
+def _fit_rows(xs: np.ndarray, rows: list[WarpRow], start: FunnelWarp | None) -> FunnelWarp | None:
+    """Fit the likelihood parts, and keep the rows of the scales that are worth a warp."""
+    conditionals = conditionals_of(xs, rows)
+    parameters, likelihoods, plain = fit_conditionals(conditionals, starts_of(rows, start))
+    gains = likelihoods - plain
+    warp = to_warp(rows, parameters)
+    prior, likelihood = warp.precisions(conditionals.s.T)
+    weights = np.quantile(likelihood / (prior + likelihood), 0.01, axis=0)
+    keep = np.zeros(len(rows), dtype=bool)
+    for t in warp.scales:
+        own = warp.scale == t
+        funnel = (own & (warp.centered > 0) & (weights < MAX_WEIGHT)).any()
+        known = start is not None and t in start.scale
+        keep[own] = funnel or known or gains[own].sum() > MIN_GAIN
+    keep &= np.isfinite(likelihoods)
+    return warp.rows(keep) if keep.any() else None

@@ -8,9 +8,9 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.annealed.carry import carry
 from pymc_tempering.annealed.particle_weights import merge_sums
 from pymc_tempering.annealed.transitions import Movers
+from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import Particles, draw_particles, place
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.ladder import barrier_of, check_betas, space_betas

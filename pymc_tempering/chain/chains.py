@@ -12,10 +12,14 @@ from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_TRACE, Record
 from pymc_tempering.chain.state import ChainState, make_runner, new_record, start_chain
 from pymc_tempering.chain.stuck import cycle_bound, stuck_message
+from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import wait_for
 from pymc_tempering.exceptions import StuckChainError
 
 FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 500, 0.05, 1_000_000
+
+MIN_DRAWS = 4
+"""Draws that each chain makes before a deadline stops it."""
 
 MIN_COLD_WEIGHT = 0.01
 """States are kept if q(beta_K | x) is above this. The others are worth little to a fit, and with a
@@ -149,6 +153,7 @@ def run_chains(
     *,
     cores: int,
     watch: Callable[[], None] = lambda: None,
+    deadline: Deadline = NEVER,
 ) -> bool:
     """Run all chains to `n_draws` draws each.
 
@@ -161,6 +166,8 @@ def run_chains(
         Threads.
     watch : callable, optional
         Called from this thread a few times a second.
+    deadline : Deadline, optional
+        When the chains stop, once each has a few draws.
 
     Returns
     -------
@@ -173,6 +180,12 @@ def run_chains(
         A chain did not come back to beta = 1 before its first draw.
     """
     stop = threading.Event()
+
+    def look(done: int) -> None:
+        watch()
+        if deadline.late and all(run.state.n_draws >= MIN_DRAWS for run in runs):
+            stop.set()
+
     with ThreadPoolExecutor(cores) as pool:
         futures = [pool.submit(_work, plan, r, n_draws, stop) for r in runs]
-        return wait_for(futures, stop, lambda done: watch())
+        return wait_for(futures, stop, look)

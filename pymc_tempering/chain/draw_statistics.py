@@ -8,11 +8,10 @@ import numpy as np
 
 from pymc_tempering.chain.record import LOWEST, SCALAR_STATS
 from pymc_tempering.core.cycles import (
-    FRESH_SCALARS,
-    FRESH_VECTORS,
+    LOOK_STATS,
     PRIOR_STATS,
     RUNG_STATS,
-    FreshTours,
+    FreshLooks,
 )
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.references.mixture import Mixture, nearest_component
@@ -39,7 +38,7 @@ class Schema:
     ladder : Ladder
     components : Mixture, optional
         Of a fitted reference.
-    fresh : FreshTours, optional
+    fresh : FreshLooks, optional
         The summary of its check. Each draw carries it, since `pm.sample` has no other place.
     prior_constant : tuple of float
         Log Z of a prior that is not normalized, and its error; each draw carries them too.
@@ -47,7 +46,7 @@ class Schema:
 
     ladder: Ladder
     components: Mixture | None = None
-    fresh: FreshTours | None = None
+    fresh: FreshLooks | None = None
     prior_constant: tuple[float, float] = (0.0, 0.0)
 
     @cached_property
@@ -59,7 +58,7 @@ class Schema:
             "log_weight": self.ladder.log_weights,
         }
         if self.fresh is not None:
-            for name in (*FRESH_SCALARS, *FRESH_VECTORS):
+            for name in LOOK_STATS:
                 constants[name] = getattr(self.fresh, name.removeprefix("check_"))
         if self.prior_constant != (0.0, 0.0):
             constants |= dict(zip(PRIOR_STATS, self.prior_constant, strict=True))

@@ -52,7 +52,7 @@ from pymc_tempering.model.compiled import (
     VECTOR,
 )
 from pymc_tempering.model.jit import borrowing, njit
-from pymc_tempering.references.mixture import evaluate
+from pymc_tempering.references.compiled_mixture import evaluate
 
 METROPOLIZED, GIBBS, NONREVERSIBLE = range(3)
 LADDER_MOVES = {

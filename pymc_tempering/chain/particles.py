@@ -22,7 +22,7 @@ from pymc_tempering.model.compiled import (
     Point,
 )
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.mixture import evaluate_rows
+from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import Reference
 
 ROWS = numba.float64[:, :, ::1]

@@ -27,14 +27,13 @@ RUNG_STATS = (
     "accept_sum",
     "up_accept_sum",
 )
-FRESH_SCALARS = (
+LOOK_STATS = (
     "check_log_z",
     "check_mcse",
-    "check_n_tours",
+    "check_n_looks",
     "check_needed",
-    "check_log_ratio_top",
+    "check_n_strange",
 )
-FRESH_VECTORS = ("check_share", "check_share_mcse", "check_count")
 PRIOR_STATS = ("prior_log_z", "prior_mcse")
 SCALAR_STATS = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
 
@@ -146,48 +145,23 @@ class FlatTrace:
 
 
 @dataclass(frozen=True, eq=False)
-class ColdDraws:
-    """What is known of the draws at beta = 1 of one leg.
-
-    Attributes
-    ----------
-    log_ratio : ndarray, shape (chain, draw)
-        log_ratio under the *fitted* reference, in nats.
-    component : ndarray of int, shape (chain, draw)
-        Component of the fitted reference that is most likely for the draw.
-    tour_start : ndarray of bool, shape (chain, draw)
-        Whether a tour starts in the draw's cycle.
-    """
-
-    log_ratio: FloatArray
-    component: FloatArray
-    tour_start: BoolArray
-
-
-@dataclass(frozen=True, eq=False)
-class FreshTours:
-    """Summary of the fresh tours from the prior, small enough to be stored with each draw.
+class FreshLooks:
+    """Summary of the looks from the prior, small enough to be stored with each draw.
 
     Attributes
     ----------
     log_z, mcse : float
-        Their own RTS estimate (nats).
-    n_tours : float
-        Completed tours.
+        Their own estimate, by annealed importance sampling (nats); not a number, and infinite,
+        where their weights are too uneven for one.
+    n_looks : float
     needed : float
-        Tours that were asked for.
-    log_ratio_top : float
-        Value of log_ratio under the fitted reference (nats); more cold draws exceed it than a
-        few strays.
-    share, share_mcse, count : ndarray, shape (J,)
-        Share of the cold draws in each component, its error, and the number of draws.
+        Looks that were asked for.
+    n_strange : float
+        Looks that ended where the fitted reference hardly goes.
     """
 
     log_z: float
     mcse: float
-    n_tours: float
+    n_looks: float
     needed: float
-    log_ratio_top: float
-    share: FloatArray
-    share_mcse: FloatArray
-    count: FloatArray
+    n_strange: float

@@ -1,23 +1,20 @@
 """Read tempering statistics from a DataTree, and give its per-rung arrays a rung dimension."""
 
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import (
-    FRESH_SCALARS,
-    FRESH_VECTORS,
     LADDER_STATS,
+    LOOK_STATS,
     PRIOR_STATS,
     RUNG_STATS,
     SCALAR_STATS,
-    ColdDraws,
     CycleStats,
     FlatTrace,
     FloatArray,
-    FreshTours,
+    FreshLooks,
 )
 from pymc_tempering.exceptions import LadderError, NotTemperedError
 
@@ -138,19 +135,13 @@ def _cycles_of_trace(
     return ratio, k, cycle + chain * n, head, iteration
 
 
-def read_check(idata: xr.DataTree) -> tuple[ColdDraws, FreshTours] | None:
-    """Read the draws of a fitted leg and the fresh tours that check it; None without a check."""
+def read_check(idata: xr.DataTree) -> FreshLooks | None:
+    """Read the summary of the looks that check a fitted leg; None without a check."""
     stats = _stats_group(idata)
-    if any(name not in stats for name in ("component", *FRESH_SCALARS, *FRESH_VECTORS)):
+    if any(name not in stats for name in LOOK_STATS):
         return None
-    log_ratio, component, start = (
-        _float(_ordered(stats[name], vector=False))
-        for name in ("log_ratio", "component", "tour_start")
-    )
-    values: dict[str, Any] = {name: float(stats[name].values.flat[0]) for name in FRESH_SCALARS}
-    values |= {name: _ladder(stats[name]) for name in FRESH_VECTORS}
-    fresh = FreshTours(**{name.removeprefix("check_"): v for name, v in values.items()})
-    return ColdDraws(log_ratio, component, start != 0.0), fresh
+    values = {name: float(stats[name].values.flat[0]) for name in LOOK_STATS}
+    return FreshLooks(**{name.removeprefix("check_"): v for name, v in values.items()})
 
 
 def read_prior(idata: xr.DataTree) -> tuple[float, float] | None:
@@ -223,9 +214,6 @@ def _with_rungs(stats: xr.Dataset, cycles: CycleStats) -> xr.Dataset:
         for name in names
         if name != "beta"
     }
-    shares = {f"{name}_dim_0": "mixture_component" for name in FRESH_VECTORS}
-    stats = stats.rename_dims({old: new for old, new in shares.items() if old in stats.dims})
-    stats = stats.drop_vars([name for name in shares if name in stats.variables])
     tidy = stats.drop_vars([*names, *(dim for dim in old if dim in stats.variables)])
     renamed = {name: (("chain", "draw", "rung"), v.values, v.attrs) for name, v in vectors.items()}
     coords = {"rung": np.arange(cycles.beta.size), "beta": ("rung", cycles.beta)}

@@ -9,7 +9,7 @@ from pymc_tempering.arguments import check_choice
 from pymc_tempering.evidence.datatree import read_check, read_cycles, read_prior
 from pymc_tempering.evidence.estimators import ESTIMATORS, READERS, lists_estimators
 from pymc_tempering.evidence.normalized_prior import over_prior
-from pymc_tempering.evidence.reference_check import compare_legs, with_check
+from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.evidence.rts import rts
 
@@ -71,7 +71,7 @@ def estimate_quietly(idata: xr.DataTree, method: str = "rts") -> Evidence:
     if fresh is not None:
         # The check is of the run's reference: what a method is off by is no fault of that.
         leg = evidence if method == "rts" else rts(read_cycles(idata))
-        check = compare_legs(leg, *fresh)
+        check = compare_looks(leg, fresh)
         if np.isfinite(leg.mcse) and not np.isfinite(evidence.mcse):
             evidence = replace(evidence, check=check)
         else:

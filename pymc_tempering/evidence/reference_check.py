@@ -1,172 +1,124 @@
-"""Whether a run from a fitted reference agrees with fresh tours from the prior.
+"""Whether a run from a fitted reference agrees with looks from the prior.
 
 A fitted reference does not cover the modes that its fit missed, and nothing in its own run (the
-fitted leg) shows it. So the draws of both legs are compared, not their log Z alone.
+fitted leg) shows it. So states that looks from the prior have found are compared with its draws,
+not log Z alone.
 """
 
 from dataclasses import replace
 
 import numpy as np
 
-from pymc_tempering.core.cycles import ColdDraws, FloatArray, FreshTours
-from pymc_tempering.evidence.result import Evidence, LegCheck
-from pymc_tempering.evidence.tours import tour_labels
+from pymc_tempering.core.cycles import FloatArray, FreshLooks
+from pymc_tempering.core.weighting import MIN_ESS, effective_number, log_mean, log_mean_error
+from pymc_tempering.evidence.result import Evidence, LookCheck
 
 MAX_Z = 4.0
-"""Largest difference between two legs, in standard errors, of log Z and of a component's share."""
+"""Largest difference between the two log Z, in standard errors."""
 
-MIN_MARGIN = 3.0
-"""Nats by which log_ratio of a fresh draw must exceed those of the fitted leg for an alarm."""
-
-MIN_COUNT = 5.0
-"""Fewest draws, and expected tours, with which a component's share is compared."""
-
-STRAY_SHARE, STRAY_COUNT = 0.002, 3
-"""Share and number of fresh draws that may be absent: log Z moves by no more than their share."""
-
-UNSEEN_SHARE = 0.01
-"""Smallest share of the fresh draws in a component that the fitted leg must visit, too."""
+LOW, SPREADS, MARGIN = 0.1, 4.0, 5.0
+"""A state is a suspect from so many nats above the median of log_ratio of posterior draws, or so
+many times the distance from this quantile to the median, whichever is more. What lies above the
+median tells nothing: such draws may themselves be of a mode that the reference has lost."""
 
 
-def component_shares(draws: ColdDraws, n: int) -> tuple[FloatArray, FloatArray]:
-    """Return the share of each of ``n`` components among cold draws, and its error over tours."""
-    _, index = np.unique(tour_labels(draws.tour_start).ravel(), return_inverse=True)
-    counts = np.zeros((index.max() + 1, n))
-    np.add.at(counts, (index, draws.component.ravel().astype(int)), 1.0)
-    total = counts.sum()
-    share = counts.sum(axis=0) / total
-    influence = (counts - share * counts.sum(axis=1, keepdims=True)) / total
-    blocks = len(counts)
-    error = np.sqrt(blocks / max(blocks - 1, 1) * np.sum(influence**2, axis=0))
-    return share, error
+def suspect_above(log_ratio: FloatArray) -> float:
+    """Value of log_ratio above which a state is a suspect, from those of posterior draws."""
+    finite = log_ratio[log_ratio > -np.inf]
+    low, middle = np.quantile(finite, [LOW, 0.5]) if finite.size else (0.0, 0.0)
+    return float(middle + max(MARGIN, SPREADS * (middle - low)))
 
 
-def summarize(evidence: Evidence, draws: ColdDraws, n: int, needed: int) -> FreshTours:
-    """Summarize fresh tours from their own evidence and their cold draws."""
-    share, error = component_shares(draws, n)
-    stray = min(max(STRAY_COUNT, int(STRAY_SHARE * draws.log_ratio.size)), draws.log_ratio.size)
-    return FreshTours(
-        log_z=evidence.log_z,
-        mcse=evidence.mcse,
-        n_tours=float(evidence.n_tours),
+def summarize_looks(log_w: FloatArray, n_strange: int, needed: int) -> FreshLooks:
+    """Summarize looks from their weights.
+
+    Parameters
+    ----------
+    log_w : ndarray, shape (n,)
+        In nats.
+    n_strange : int
+        Looks that ended where the fitted reference hardly goes.
+    needed : int
+        Looks that were asked for.
+    """
+    rough = effective_number(log_w) < MIN_ESS
+    return FreshLooks(
+        log_z=np.nan if rough else log_mean(log_w),
+        mcse=np.inf if rough else log_mean_error(log_w),
+        n_looks=float(log_w.size),
         needed=float(needed),
-        log_ratio_top=float(np.sort(draws.log_ratio, axis=None)[-stray]),
-        share=share,
-        share_mcse=error,
-        count=share * draws.component.size,
+        n_strange=float(n_strange),
     )
 
 
-def no_fresh_tours(n: int, needed: int) -> FreshTours:
-    """Return the summary of a check without any tours, for ``n`` components."""
-    none = np.zeros(n)
-    return FreshTours(np.nan, np.inf, 0.0, float(needed), -np.inf, none, none, none)
+def no_looks(needed: int) -> FreshLooks:
+    """Return the summary where there was no look."""
+    return FreshLooks(np.nan, np.inf, 0.0, float(needed), 0.0)
 
 
-def compare_legs(evidence: Evidence, draws: ColdDraws, fresh: FreshTours) -> LegCheck:
-    """Compare the fitted leg with fresh tours from the prior: log Z, draws, and mode shares.
+def compare_looks(evidence: Evidence, fresh: FreshLooks) -> LookCheck:
+    """Compare the fitted leg with looks from the prior: log Z, and where the looks ended.
 
     Parameters
     ----------
     evidence : Evidence
         The fitted leg's own estimate.
-    draws : ColdDraws
-        Its draws.
-    fresh : FreshTours
+    fresh : FreshLooks
 
     Returns
     -------
-    LegCheck
-        "disagreed" with the reasons, "unchecked" if the fresh tours are too few, or "agreed".
+    LookCheck
+        "disagreed" with the reasons, "unchecked" if the looks are too few, or "agreed".
     """
     reasons = []
     difference = fresh.log_z - evidence.log_z
     error = float(np.hypot(evidence.mcse, fresh.mcse))
-    if np.isfinite(error) and abs(difference) > MAX_Z * error:
-        reasons.append(f"their log Z differ by {difference:+.2f} nats, {error:.2f} expected")
-    top, middle = float(draws.log_ratio.max()), float(np.median(draws.log_ratio))
-    if fresh.log_ratio_top > top + max(MIN_MARGIN, top - middle):
+    # Looks that miss a mode state too little, so only more than the run has found counts.
+    if np.isfinite(error) and difference > MAX_Z * error:
+        reasons.append(f"their log Z is higher by {difference:.2f} nats, {error:.2f} expected")
+    if fresh.n_strange:
         reasons.append(
-            "fresh draws lie where the fitted reference is too small by "
-            f"{fresh.log_ratio_top - top:.1f} nats"
+            f"{fresh.n_strange:.0f} of {fresh.n_looks:.0f} looks ended where the reference hardly "
+            "goes"
         )
-    reasons += _share_reasons(draws, fresh)
-    verdict = "agreed"
-    if fresh.n_tours < fresh.needed:
-        verdict = "unchecked"
+    verdict = "unchecked" if fresh.n_looks < fresh.needed else "agreed"
     if reasons:
         verdict = "disagreed"
-    return LegCheck(
+    return LookCheck(
         log_z=fresh.log_z,
         mcse=fresh.mcse,
-        n_tours=int(fresh.n_tours),
+        n_looks=int(fresh.n_looks),
         needed=int(fresh.needed),
+        n_strange=int(fresh.n_strange),
         difference=difference,
         verdict=verdict,
         reasons=tuple(reasons),
     )
 
 
-def _share_reasons(draws: ColdDraws, fresh: FreshTours) -> list[str]:
-    """Say where the shares of the components differ by more than noise."""
-    reasons = []
-    share, share_error = component_shares(draws, fresh.share.size)
-    own_count = share * draws.component.size
-    unseen = (
-        (own_count == 0) & (fresh.count >= MIN_COUNT) & (fresh.share > UNSEEN_SHARE)
-    ).nonzero()[0]
-    if unseen.size:
-        reasons.append(f"the fitted leg never visits component {unseen[0]}, fresh draws do")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.abs(share - fresh.share) / np.hypot(share_error, fresh.share_mcse)
-    # The error of a component that few tours visit is not reliable.
-    known = (fresh.share * fresh.n_tours >= MIN_COUNT) & (own_count >= MIN_COUNT)
-    z = np.where(known, z, 0.0)
-    if z.size and z.max() > MAX_Z:
-        worst = int(z.argmax())
-        reasons.append(
-            f"they give component {worst} the shares {share[worst]:.3f} and "
-            f"{fresh.share[worst]:.3f}"
-        )
-    return reasons
-
-
-def with_check(evidence: Evidence, check: LegCheck) -> Evidence:
-    """Return the evidence of a fitted leg with the verdict of its check.
-
-    If the fitted leg states no error and the fresh tours do, their estimate is returned.
-    """
-    if not np.isfinite(evidence.mcse) and np.isfinite(check.mcse):
-        message = (
-            f"The fitted leg states no error, so the answer is that of {check.n_tours} fresh tours "
-            "from the prior: sample with reference='prior' and more draws for a better one."
-        )
-        return replace(
-            evidence,
-            log_z=check.log_z,
-            mcse=max(check.mcse, abs(check.difference)),
-            check=check,
-            warnings=(message, *evidence.warnings),
-        )
+def with_check(evidence: Evidence, check: LookCheck) -> Evidence:
+    """Return the evidence of a fitted leg with the verdict of its check."""
     if check.verdict == "agreed":
         return replace(evidence, check=check)
     if check.verdict == "unchecked":
         message = (
-            f"Only {check.n_tours} fresh tours from the prior checked the fitted reference where "
-            f"{check.needed} were asked for, so a mode that a tour finds with probability below "
-            f"{check.missed:.2g} may be missing: a tighter prior, or more draws, would help."
+            f"{check.n_looks or 'No'} looks from the prior checked the fitted reference, where "
+            f"{check.needed} were asked for, so modes may be missing: sample with "
+            "reference='auto', and let the search end."
         )
         verdict = "unchecked"
         mcse = evidence.mcse
     else:
+        # Strange looks tell of something whose mass is not known.
+        known = np.isfinite(check.difference) and not check.n_strange
+        size = "at least their difference" if known else "infinite"
         message = (
-            f"The fitted reference and fresh tours from the prior disagree ("
-            f"{'; '.join(check.reasons)}), so the mcse is at least their difference: sample with "
-            "reference='prior' and more draws, or with another random seed."
+            f"The fitted reference and looks from the prior disagree ("
+            f"{'; '.join(check.reasons)}), so the mcse is {size}: sample with reference='prior' "
+            "and more draws, or with another random seed."
         )
         verdict = "disagreed" if evidence.verdict != "unchecked" else "unchecked"
-        difference = abs(check.difference) if np.isfinite(check.difference) else np.inf
-        mcse = max(evidence.mcse, difference)
+        mcse = max(evidence.mcse, check.difference if known else np.inf)
     curve = np.maximum(evidence.log_z_curve_mcse, np.where(evidence.betas > 0, mcse, 0.0))
     return replace(
         evidence,

@@ -11,17 +11,23 @@ from pymc_tempering.exceptions import TemperingWarning
 
 
 @dataclass(frozen=True)
-class LegCheck:
-    """The check of a fitted reference by fresh tours from the prior.
+class LookCheck:
+    """The check of a fitted reference by looks from the prior.
+
+    A look is one trajectory from a fresh prior draw to beta = 1, annealed once. The looks tell
+    which modes a look would have found; they are no bound on the mass of what is missing.
 
     Attributes
     ----------
     log_z, mcse : float
-        Estimate from the fresh tours, and its error (nats).
-    n_tours, needed : int
-        Completed fresh tours, and the number that was asked for.
+        Estimate from the looks by annealed importance sampling, and its error (nats); not a
+        number, and infinite, where their weights are too uneven for one.
+    n_looks, needed : int
+        Looks that were taken, and the number that was asked for.
+    n_strange : int
+        Looks that ended where the fitted reference hardly goes.
     difference : float
-        log Z from the fresh tours minus that from the fitted reference (nats).
+        log Z from the looks minus that from the fitted reference (nats).
     verdict : {"agreed", "disagreed", "unchecked"}
     reasons : tuple of str
         Where they disagree.
@@ -29,22 +35,27 @@ class LegCheck:
 
     log_z: float
     mcse: float
-    n_tours: int
+    n_looks: int
     needed: int
+    n_strange: int
     difference: float
     verdict: str
     reasons: tuple[str, ...] = ()
 
     @property
     def missed(self) -> float:
-        """A mode that a tour finds with a probability below this may be missed: 3 / n_tours."""
-        return 3.0 / self.n_tours if self.n_tours else 1.0
+        """A mode that a look finds with a probability below this may be missed: 3 / n_looks."""
+        return 3.0 / self.n_looks if self.n_looks else 1.0
 
     def __str__(self) -> str:
+        if self.n_looks == 0:
+            return f"{self.verdict}: no looks from the prior were taken"
+        if self.reasons:
+            return f"{self.verdict}: {'; '.join(self.reasons)}"
         return (
-            f"{self.verdict}: {plus_minus(self.log_z, self.mcse)} nats from {self.n_tours} fresh "
-            f"tours; a mode that a tour finds with probability below {self.missed:.2g} may be "
-            "missing"
+            f"{self.verdict}: {self.n_looks} looks from the prior, which find with 95 % whatever a "
+            f"look reaches with probability {min(self.missed, 1.0):.2g}; that is no bound on the "
+            "mass of what they miss"
         )
 
 
@@ -84,7 +95,7 @@ class Evidence:
         One sentence each, saying what to do.
     bias : float
         Estimated bias of ``log_z`` (nats). It is reported and not subtracted.
-    check : LegCheck, optional
+    check : LookCheck, optional
         Verdict of fresh tours from the prior, where the reference was fitted.
     n_evaluations : int, optional
         Evaluations of the model's density, tuning included; None where they were not counted.
@@ -114,7 +125,7 @@ class Evidence:
     halves: tuple[float, float] = (float("nan"), float("nan"))
     warnings: tuple[str, ...] = ()
     bias: float = float("nan")
-    check: LegCheck | None = None
+    check: LookCheck | None = None
     n_evaluations: int | None = None
     bias_direction: str = ""
     seconds: float = float("nan")

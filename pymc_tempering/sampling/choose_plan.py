@@ -1,9 +1,8 @@
-"""The plan that a run is made with: from the prior, or from a fitted and checked reference.
+"""The plan that a run is made with: from the prior, or from a fitted and searched reference.
 
-A pilot from the prior carries draws between the modes, and the reference is fitted to its draws.
-Then fresh tours from the prior, which the fit never saw, show whether it missed something. If it
-did, it is fitted again to all tours so far and checked by new ones. After `MAX_FITS` fits the run
-stays with the prior.
+Particles are annealed from the prior once, and the reference is fitted to them and to weighted
+draws of its own. Then looks and scouts from the prior, which the fit never saw, show whether it
+missed something. If they go on finding modes, the run stays with the prior.
 """
 
 import warnings
@@ -14,33 +13,25 @@ import numpy as np
 
 from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.core.cycles import ColdDraws, FreshTours
-from pymc_tempering.evidence.reference_check import compare_legs, no_fresh_tours, summarize
-from pymc_tempering.exceptions import StuckChainError, TemperingWarning
+from pymc_tempering.core.cycles import FreshLooks
+from pymc_tempering.core.deadline import NEVER, PAST, Deadline
+from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
+from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture, nearest_component
-from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
-from pymc_tempering.references.prior import Prior, evaluate_draws
+from pymc_tempering.references.mixture_fit import fit_mixture
+from pymc_tempering.references.prior import Prior
+from pymc_tempering.sampling.evaluated import Evaluated
+from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit, fit_reference
+from pymc_tempering.sampling.looks import add_looks, take_looks
+from pymc_tempering.sampling.search import Search, SearchRound, search, strangers
 from pymc_tempering.sampling.setup import Options, warm_up_prior
-from pymc_tempering.sampling.side_runs import SideRun, run_beside
-from pymc_tempering.sampling.trials import TOUR_DRAWS, fit_pilot, try_fit
+from pymc_tempering.sampling.suspects import Peak
+from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 from pymc_tempering.warmup.warm_up import Warmup
 
-N_CHAINS = 4
-"""Chains of the pilot and of the check."""
-
-PILOT_DRAWS = 200
-"""Draws of each chain of a pilot or a check, at first; more until it has its tours."""
-
-PILOT_TOURS = 50
-"""Tours of a pilot, unless the fit asks for more."""
-
-MAX_SIDE_DRAWS = 10
-"""Side runs from the prior stop at this many times the draws of the main run, tours or not."""
-
-MAX_FITS = 3
-"""Fits of a reference that the check may find wanting."""
+N_PARTICLES = 256
+"""Particles of the annealed pass that a reference is fitted to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,24 +44,36 @@ class ChosenPlan:
         What the run is made with.
     warmup : Warmup
         Of that plan.
-    fresh : FreshTours, optional
-        What fresh tours from the prior say; only with a fitted reference that was checked.
-    check : SideRun, optional
-        Those tours.
-    pilot : SideRun, optional
-        The tours from the prior that the first fit used.
+    annealed : AnnealedPass, optional
+        From the prior; only with a fitted reference.
+    fit : ReferenceFit, optional
+        Of the reference.
+    last : SearchRound, optional
+        The last round of the search, whose looks count.
+    scouts : Evaluated, optional
+        Where scouts ended outside of the known regions.
+    let_go : tuple of Peak
+        Peaks without mass.
+    needed : int
+        Looks that were asked for.
     fits : int
-        Fits that were tried.
+        Rounds of the search, each with a fit of its own.
+    interrupted : bool
+        Whether Ctrl-C ended the search; what was known by then stands.
     work : dict
         Density evaluations of each stage.
     """
 
     plan: Plan
     warmup: Warmup
-    fresh: FreshTours | None = None
-    check: SideRun | None = None
-    pilot: SideRun | None = None
+    annealed: AnnealedPass | None = None
+    fit: ReferenceFit | None = None
+    last: SearchRound | None = None
+    scouts: Evaluated | None = None
+    let_go: tuple[Peak, ...] = ()
+    needed: int = 0
     fits: int = 0
+    interrupted: bool = False
     work: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -78,6 +81,15 @@ class ChosenPlan:
         """The fitted reference, if that is what the run is made with."""
         reference = self.plan.reference
         return reference if isinstance(reference, Fitted) else None
+
+    @property
+    def fresh(self) -> FreshLooks | None:
+        """What the looks say of the fitted reference."""
+        if self.fitted is None:
+            return None
+        if self.last is None:
+            return no_looks(self.needed)
+        return summarize_looks(self.last.looks.log_w, int(self.last.strange.sum()), self.needed)
 
     @property
     def schema(self) -> Schema:
@@ -94,12 +106,10 @@ def choose_plan(
     rng: np.random.Generator,
     *,
     cores: int,
-    n_draws: int = 4000,
     report: Callable[[str], None] = lambda line: None,
+    deadline: Deadline = NEVER,
 ) -> ChosenPlan:
-    """Find the plan for a run of `n_draws` draws in all, of a compiled model."""
-    warmup = warm_up_prior(prior, kernel, options, rng, cores=cores, report=report)
-    work = {"prior_warmup": warmup.annealed.n_evaluations}
+    """Find the plan for a run of a compiled model."""
     if options.reference == "fitted" and not can_fit(prior, kernel):
         raise ValueError(
             "reference='fitted' is not for this model: "
@@ -111,23 +121,40 @@ def choose_plan(
             + " Use reference='prior', or 'auto'."
         )
     if options.reference == "prior" or not can_fit(prior, kernel):
-        return ChosenPlan(warmup.plan, warmup, work=work)
-    report("Pilot: tours from the prior")
+        return _from_prior(prior, kernel, options, rng, cores, report, {})
+    annealed = anneal(
+        prior, kernel, rng, n_particles=N_PARTICLES,
+        report=lambda beta: report(f"Annealed pass: beta = {beta:.3g}"),
+    )  # fmt: skip
+    work = {"prior_warmup": annealed.n_evaluations}
+    particles = annealed.particles
+    first = fit_mixture(particles, rng, prior_draws=prior.sample)
+    interrupted, found = False, None
     try:
-        pilot = _tours(warmup.plan, PILOT_DRAWS, PILOT_TOURS, rng, cores, n_draws)
-    except StuckChainError:
-        # No tour comes back: fit to the particles of the annealed pass, without a check.
-        components = fit_mixture(warmup.annealed.particles, rng)
-        return _unchecked(prior, warmup, components, [], options, rng, cores, work)
-    report("Fitting the reference to the pilot")
-    pilot, components = fit_pilot(pilot, rng, max_draws=_bound(n_draws), cores=cores)
-    work["pilot"] = pilot.n_steps
-    if options.reference == "fitted":
-        return _unchecked(prior, warmup, components, [pilot], options, rng, cores, work)
-    start = ChosenPlan(warmup.plan, warmup, pilot=pilot, work=work)
-    return fit_and_check(
-        start, [pilot], options, rng, cores=cores, n_draws=n_draws, report=report, first=components
-    )
+        fit = fit_reference(
+            prior, kernel, first, particles, options, rng, cores, report=report, deadline=deadline
+        )
+        work["fit"] = fit.n_evaluations
+        if options.reference == "auto":
+            found = search(prior, kernel, annealed, fit, options, rng, cores, report, deadline)
+    except KeyboardInterrupt:
+        interrupted = True
+        if "fit" not in work:
+            fit = first_fit(prior, first, particles)
+            work["fit"] = fit.n_evaluations
+    if found is not None and found.interrupted:
+        fit, interrupted = found.fit, True
+        work = _with_work(work, found)
+    elif found is not None:
+        return _after(found, kernel, options, rng, cores, report, annealed, work, deadline)
+    if interrupted:
+        report("Ctrl-C: a short run with what is known; once more to stop")
+    warmup, steps = fit.warm_up(kernel, options, rng, cores, PAST if interrupted else deadline)
+    work["fit"] += steps
+    return ChosenPlan(
+        warmup.plan, warmup, annealed, fit,
+        needed=options.check_looks, fits=1, interrupted=interrupted, work=work,
+    )  # fmt: skip
 
 
 def can_fit(prior: Prior, kernel: Compound) -> bool:
@@ -135,148 +162,109 @@ def can_fit(prior: Prior, kernel: Compound) -> bool:
     return prior.path.fittable and not kernel.prior_only
 
 
-def fit_and_check(
+def search_again(
     chosen: ChosenPlan,
-    seen: list[SideRun],
+    draws: np.ndarray,
     options: Options,
     rng: np.random.Generator,
     *,
     cores: int,
-    n_draws: int,
     report: Callable[[str], None] = lambda line: None,
-    first: Mixture | None = None,
+    deadline: Deadline = NEVER,
 ) -> ChosenPlan:
-    """Fit a reference to side runs from the prior until fresh tours agree with it.
+    """Fit the reference to the draws (n, d) of a run from it too, and search anew.
 
-    After `MAX_FITS` fits the run stays with the prior, and a warning says so. `first` is the
-    mixture of the first fit, if it was made already.
+    Raises
+    ------
+    KeyboardInterrupt
+        The plan that there was still stands.
     """
-    pilot, work = chosen.pilot, dict(chosen.work)
-    assert pilot is not None
-    prior, kernel = pilot.plan.reference, pilot.plan.kernel
-    assert isinstance(prior, Prior)
-    seen = list(seen)
-    for fit in range(1, MAX_FITS + 1):
-        report(f"Fitting the reference to {len(seen)} side run(s) from the prior")
-        components = first if first is not None and fit == 1 else _fit_to(seen, rng)
-        fitted, trial, steps = try_fit(prior, kernel, components, seen, options, rng, cores)
-        work["fit"] = work.get("fit", 0) + steps
-        if _cost(pilot) <= _cost(trial):  # the prior is as good: no fit, no check
-            return replace(chosen, plan=pilot.refined_plan(), fits=fit, work=work)
-        report("Check: fresh tours from the prior")
-        # The check takes about a third of the work, whatever the error of its tours.
-        run_steps = n_draws / trial.x[..., 0].size * trial.n_steps
-        share = max(1.0, 0.6 * run_steps / pilot.n_steps)
-        length = int(np.ceil(share * pilot.cycles.n_draws))
-        try:
-            check = _tours(pilot.refined_plan(), length, options.check_tours, rng, cores, n_draws)
-        except StuckChainError:
-            n = fitted_of(fitted.plan).components.n_components
-            fresh = no_fresh_tours(n, options.check_tours)
-            return replace(chosen, plan=fitted.plan, warmup=fitted, fresh=fresh, work=work)
-        work["check"] = work.get("check", 0) + check.n_steps
-        reference = fitted_of(fitted.plan)
-        fresh = summary_of(reference, check, options)
-        verdict = compare_legs(trial.evidence, cold_draws(reference, trial), fresh).verdict
-        if verdict != "disagreed":
-            return ChosenPlan(fitted.plan, fitted, fresh, check, pilot, fit, work)
-        seen.append(check)
-    warnings.warn(
-        f"In {MAX_FITS} fits the fitted reference and fresh tours from the prior disagreed, so the "
-        "run uses the prior as reference, and its error is larger: the prior's tours find some "
-        "mode too rarely to fit it; sample more draws.",
-        TemperingWarning,
-        stacklevel=4,
+    fitted, old, annealed = chosen.fitted, chosen.fit, chosen.annealed
+    assert fitted is not None
+    assert old is not None
+    assert annealed is not None
+    kernel, work = chosen.plan.kernel, dict(chosen.work)
+    seen = np.concatenate([old.draws.xs, draws])
+    first = fit_mixture(seen, rng, fitted.components, fitted.prior.sample)
+    fit = fit_reference(
+        fitted.prior, kernel, first, seen, options, rng, cores, report=report, deadline=deadline
     )
-    return ChosenPlan(check.refined_plan(), chosen.warmup, fits=MAX_FITS, work=work)
+    work["fit"] = work.get("fit", 0) + fit.n_evaluations
+    found = search(fitted.prior, kernel, annealed, fit, options, rng, cores, report, deadline)
+    if found.interrupted:
+        raise KeyboardInterrupt("Interrupted while the reference was fitted again.")
+    again = _after(found, kernel, options, rng, cores, report, annealed, work, deadline)
+    return replace(again, fits=chosen.fits + again.fits)
 
 
-def fit_again(
-    chosen: ChosenPlan, draws: np.ndarray, options: Options, rng: np.random.Generator, cores: int
-) -> ChosenPlan:
-    """Fit the reference again, with the draws (n, d) of a run from it; the check stays fresh."""
-    pilot, check, old = chosen.pilot, chosen.check, fitted_of(chosen.plan)
-    assert pilot is not None
-    assert check is not None
-    parts = [pilot.posterior_sample(TOUR_DRAWS * pilot.n_tours, rng), draws]
-    components = fit_mixture(np.concatenate(parts), rng, old.components)
-    fitted, _, steps = try_fit(
-        old.prior, pilot.plan.kernel, components, [pilot], options, rng, cores, draws
-    )
-    return replace(
-        chosen,
-        plan=fitted.plan,
-        warmup=fitted,
-        fresh=summary_of(fitted_of(fitted.plan), check, options),
-        fits=chosen.fits + 1,
-        work=chosen.work | {"fit": chosen.work["fit"] + steps},
-    )
+def more_looks(chosen: ChosenPlan, budget: int, rng: np.random.Generator, cores: int) -> ChosenPlan:
+    """Take further looks until all have cost `budget` density evaluations."""
+    fitted, last, annealed = chosen.fitted, chosen.last, chosen.annealed
+    if fitted is None or last is None or annealed is None:
+        return chosen
+    looks = last.looks
+    n = int((budget - looks.n_evaluations) / (looks.n_evaluations / looks.n))
+    if n < looks.n:
+        return chosen
+    assert chosen.fit is not None
+    kernel = chosen.plan.kernel
+    new = take_looks(fitted.prior, kernel, annealed, n, rng, cores)
+    strange, cost = strangers(new.ends, chosen.fit, kernel, annealed, rng, chosen.let_go)
+    work = chosen.work | {"looks": chosen.work["looks"] + new.n_evaluations + cost}
+    strange = np.concatenate([last.strange, strange])
+    last = replace(last, looks=add_looks(looks, new), strange=strange)
+    return replace(chosen, last=last, work=work)
 
 
-def _fit_to(side_runs: list[SideRun], rng: np.random.Generator) -> Mixture:
-    """Fit a mixture to the draws of all side runs from the prior."""
-    draws = [side_run.posterior_sample(MAX_FIT_DRAWS, rng) for side_run in side_runs]
-    return fit_mixture(np.concatenate(draws), rng)
-
-
-def _cost(side_run: SideRun) -> float:
-    """Squared error of log Z times density evaluations: the price of precision."""
-    return side_run.evidence.mcse**2 * side_run.n_steps
-
-
-def _tours(
-    plan: Plan, first: int, min_tours: int, rng: np.random.Generator, cores: int, n_draws: int
-) -> SideRun:
-    """Run tours from the prior, `first` draws a chain and more until there are enough."""
-    bound = _bound(n_draws)
-    return run_beside(
-        plan, rng, n_chains=N_CHAINS, n_draws=min(first, bound), cores=cores,
-        min_tours=min_tours, max_draws=bound, keep_states=True,
-    )  # fmt: skip
-
-
-def _bound(n_draws: int) -> int:
-    """Draws of a chain at which a side run stops, for a main run of `n_draws` in all."""
-    return max(PILOT_DRAWS, MAX_SIDE_DRAWS * n_draws // N_CHAINS)
-
-
-def summary_of(reference: Fitted, check: SideRun, options: Options) -> FreshTours:
-    """Summarize fresh tours as a check of a fitted reference."""
-    n = reference.components.n_components
-    return summarize(check.evidence, cold_draws(reference, check), n, options.check_tours)
-
-
-def fitted_of(plan: Plan) -> Fitted:
-    """Return the reference of a plan that is known to be fitted."""
-    assert isinstance(plan.reference, Fitted)
-    return plan.reference
-
-
-def _unchecked(
-    prior: Prior,
-    warmup: Warmup,
-    components: Mixture,
-    side_runs: list[SideRun],
+def _after(
+    found: Search,
+    kernel: Compound,
     options: Options,
     rng: np.random.Generator,
     cores: int,
+    report: Callable[[str], None],
+    annealed: AnnealedPass,
+    work: dict[str, int],
+    deadline: Deadline,
+) -> ChosenPlan:
+    """Freeze the plan of a search that settled; without an end, stay with the prior."""
+    work = _with_work(work, found)
+    if not (found.settled or deadline.late):
+        warnings.warn(
+            f"In {found.rounds} searches looks from the prior went on finding modes that the "
+            "fitted reference had missed, so the run uses the prior as reference, and its error "
+            "is larger: sample more draws.",
+            TemperingWarning,
+            stacklevel=4,
+        )
+        return _from_prior(found.fit.reference.prior, kernel, options, rng, cores, report, work)
+    report("Learning the weights")
+    warmup, steps = found.fit.warm_up(kernel, options, rng, cores, deadline)
+    work["fit"] += steps
+    # A search that the deadline has ended in the middle is as good as none.
+    last = found.last if found.settled else None
+    return ChosenPlan(
+        warmup.plan, warmup, annealed, found.fit, last, found.scouts, tuple(found.let_go),
+        options.check_looks, found.rounds, False, work,
+    )  # fmt: skip
+
+
+def _with_work(work: dict[str, int], found: Search) -> dict[str, int]:
+    """Density evaluations with those of a search."""
+    return work | {name: work.get(name, 0) + n for name, n in found.n_evaluations.items()}
+
+
+def _from_prior(
+    prior: Prior,
+    kernel: Compound,
+    options: Options,
+    rng: np.random.Generator,
+    cores: int,
+    report: Callable[[str], None],
     work: dict[str, int],
 ) -> ChosenPlan:
-    """Fit a reference without a check; the summary says that there was none."""
-    fitted, _, steps = try_fit(
-        prior, warmup.plan.kernel, components, side_runs, options, rng, cores
-    )
-    n = fitted_of(fitted.plan).components.n_components
-    fresh = no_fresh_tours(n, options.check_tours)
-    return ChosenPlan(fitted.plan, fitted, fresh, fits=1, work=work | {"fit": steps})
-
-
-def cold_draws(reference: Fitted, side_run: SideRun) -> ColdDraws:
-    """Log ratio and component of draws as a fitted reference sees them, whatever they came from."""
-    shape = side_run.x.shape[:2]
-    flat = side_run.x.reshape(-1, side_run.x.shape[2])
-    log_ratio = evaluate_draws(reference.path, flat, reference.mixture)[1]
-    component = nearest_component(reference.components, flat)
-    return ColdDraws(
-        log_ratio.reshape(shape), component.reshape(shape).astype(float), side_run.cycles.tour_start
-    )
+    """Warm up from the prior."""
+    warmup = warm_up_prior(prior, kernel, options, rng, cores=cores, report=report)
+    before = work.get("prior_warmup", 0)
+    work = work | {"prior_warmup": before + warmup.annealed.n_evaluations}
+    return ChosenPlan(warmup.plan, warmup, work=work)

@@ -13,12 +13,10 @@ from pymc.backends.ndarray import NDArray
 
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import STEPS
-from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS
 from pymc_tempering.evidence.datatree import convert
 from pymc_tempering.model.path import Path
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.rounds import Outcome, Round
-from pymc_tempering.sampling.side_runs import SideRun
 from pymc_tempering.warmup.warm_up import WarmupRound
 
 
@@ -64,8 +62,8 @@ def build_datatree(
         "fits": chosen.fits,
         "evaluations": json.dumps(chosen.work),
     }
-    if chosen.check is not None:
-        idata["tempering_check"] = xr.DataTree(_check_stats(chosen.check))
+    if chosen.last is not None:
+        idata["tempering_check"] = xr.DataTree(_looks(chosen))
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in long_enough]
     if any(run.trace for run in kept):
         idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
@@ -156,19 +154,20 @@ def _hot_states(
     ).drop_attrs(deep=False)
 
 
-def _check_stats(check: SideRun) -> xr.Dataset:
-    """Statistics of the fresh tours from the prior, in the form of `sample_stats`."""
-    cycles, dims = check.cycles, ("chain", "draw", "rung")
-    ladder = {name: ("rung", getattr(cycles, name)) for name in LADDER_STATS if name != "beta"}
-    vectors = {name: (dims, getattr(cycles, name)) for name in RUNG_STATS}
-    scalars = {name: (dims[:2], getattr(cycles, name)) for name in SCALAR_STATS}
-    coords = {
-        "chain": np.arange(cycles.n_chains),
-        "draw": np.arange(cycles.n_draws),
-        "rung": np.arange(cycles.beta.size),
-        "beta": ("rung", cycles.beta),
-    }
-    return xr.Dataset({**ladder, **vectors, **scalars}, coords)
+def _looks(chosen: ChosenPlan) -> xr.Dataset:
+    """Where the looks from the prior ended, and their weights."""
+    assert chosen.last is not None
+    looks, fitted = chosen.last.looks, chosen.fitted
+    assert fitted is not None
+    nats = {"units": "nats"}
+    return xr.Dataset(
+        {
+            "log_ratio": ("look", looks.ends.log_ratio(fitted.components), nats),
+            "log_weight": ("look", looks.log_w, nats),
+            "log_likelihood": ("look", looks.ends.log_likelihood, nats),
+        },
+        {"look": np.arange(looks.n)},
+    )
 
 
 def _history(outcome: Outcome) -> dict[str, Any]:

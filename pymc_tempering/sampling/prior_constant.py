@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,13 +50,13 @@ def with_prior_constant(
     alone, kernel = compile_with_kernels(
         model, choice, target_accept, report, terms=terms.prior_alone()
     )
-    chosen = choose_plan(
-        alone, kernel, options, rng, cores=cores, n_draws=chains * draws, report=report
-    )
+    chosen = choose_plan(alone, kernel, options, rng, cores=cores, report=report)
+    if chosen.interrupted:
+        raise KeyboardInterrupt("Interrupted before sampling began.")
     silent: Any = nullcontext(SimpleNamespace(update=lambda: None))
     outcome = run_rounds(
         chosen, options, Goal(), rng, draws=draws, chains=chains, cores=cores, keep_trace=False,
-        watch=lambda *_: silent, report=lambda line: None, started=perf_counter(),
+        watch=lambda *_: silent, report=lambda line: None,
     )  # fmt: skip
     if outcome.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")

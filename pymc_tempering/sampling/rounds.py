@@ -13,22 +13,21 @@ import numpy as np
 from pymc.progress_bar import ProgressBarManager
 
 from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_STEPS
-from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.evidence.alarms import MIN_TOURS
-from pymc_tempering.evidence.reference_check import compare_legs, with_check
+from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
-from pymc_tempering.sampling.choose_plan import (
-    ChosenPlan,
-    cold_draws,
-    fit_again,
-    fit_and_check,
-    summary_of,
-)
+from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.setup import Options
-from pymc_tempering.sampling.side_runs import SideRun, cycles_of, extend_side_run
+from pymc_tempering.sampling.side_runs import cycles_of
+
+FIRST_PART, PART_GROWTH = 50, 1.25
+"""Draws of the first part of a round before a deadline where chains wait for cores, and how many
+times as many there are after each further part."""
 
 MAX_ROUNDS = 12
 """Rounds at most, where no budget is given."""
@@ -43,7 +42,7 @@ class Goal:
     target_mcse : float, optional
         Error of log Z, in nats.
     max_time : float, optional
-        Seconds after which no further round starts.
+        Seconds, compiling apart, after which the chains stop.
     max_steps : int, optional
         Density evaluations, likewise.
     """
@@ -58,14 +57,14 @@ class Goal:
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive, not {value!r}.")
 
+    def spent(self, steps: int) -> bool:
+        """Whether so many density evaluations are enough."""
+        return self.max_steps is not None and steps >= self.max_steps
+
     @property
     def single(self) -> bool:
         """Whether one round of the asked length is all that is wanted."""
         return self.target_mcse is None and self.max_time is None and self.max_steps is None
-
-    def late(self, seconds: float) -> bool:
-        """Whether no further work is to start."""
-        return self.max_time is not None and seconds >= self.max_time
 
     def unmet(self, evidence: Evidence) -> str:
         """Say what is missing; empty if nothing is."""
@@ -120,10 +119,10 @@ class Outcome:
 def estimate(chosen: ChosenPlan, runs: list[ChainRun]) -> Evidence:
     """Estimate log Z from recorded runs, with the verdict of the check."""
     evidence = rts(cycles_of(chosen.plan, runs))
-    if chosen.fitted is None or chosen.fresh is None:
+    fresh = chosen.fresh
+    if fresh is None:
         return evidence
-    draws = cold_draws(chosen.fitted, SideRun(chosen.plan, tuple(runs)))
-    return with_check(evidence, compare_legs(evidence, draws, chosen.fresh))
+    return with_check(evidence, compare_looks(evidence, fresh))
 
 
 def run_rounds(
@@ -138,7 +137,7 @@ def run_rounds(
     keep_trace: bool,
     watch: Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager],
     report: Callable[[str], None],
-    started: float,
+    deadline: Deadline = NEVER,
     keep_hot: bool = False,
 ) -> Outcome:
     """Run the chains for `draws` draws each, and on in doubling rounds while the goal is unmet.
@@ -149,64 +148,88 @@ def run_rounds(
         `watch(chosen, runs, n_draws)` gives a progress bar for that round.
     report : callable
         Called with a line after each round, where there can be several.
-    started : float
-        `perf_counter()` at the beginning of the work that `max_time` bounds.
+    deadline : Deadline, optional
+        When the chains stop, once each has a few draws.
     keep_hot : bool, default False
         Whether to keep states of all rungs beside the trace.
     """
     rounds: list[Round] = []
-    discarded = 0
-    runs = start_runs(chosen.plan, draws, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
+
+    def start(plan: Plan, n_draws: int) -> list[ChainRun]:
+        return start_runs(plan, n_draws, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
+
+    runs = start(chosen.plan, draws)
     total, fits_left, repeats_left = draws, 1, 1
     while True:
+        begun = perf_counter()
         with watch(chosen, runs, total) as progress:
-            interrupted = run_chains(chosen.plan, runs, total, cores=cores, watch=progress.update)
+            interrupted = _run_to(total, chosen, runs, cores, progress.update, deadline)
             progress.update()
-        if interrupted:
+        if interrupted or chosen.interrupted:
             return Outcome(chosen, runs, tuple(rounds), True, "")
-        if repeats_left and _outgrown(chosen, runs) and not goal.late(perf_counter() - started):
-            report("The run met a region that its reference hardly covers: fitting again")
-            repeats_left -= 1
-            own = _steps(runs)
-            drawn = np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
-            chosen = fit_again(chosen, drawn, options, rng, cores)
-            chosen = replace(chosen, work=chosen.work | {"fit": chosen.work["fit"] + own})
-            runs = start_runs(chosen.plan, total, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
-            continue
-        chosen = _extend_check(chosen, runs, options, cores)
-        if goal.single:
+        enough = deadline.left > perf_counter() - begun
+        repeat = bool(repeats_left) and enough and _outgrown(chosen, runs)
+        if goal.single and not repeat:
             return Outcome(chosen, runs, tuple(rounds), False, "")
-        evidence = estimate(chosen, runs)
-        seconds = perf_counter() - started
-        cycles = cycles_of(chosen.plan, runs)
-        rounds.append(_line(evidence, cycles, total * chains, seconds))
-        report(str(rounds[-1]))
-        unmet = goal.unmet(evidence)
-        own = _steps(runs)
-        steps = discarded + sum(chosen.work.values()) + own
-        over = (
-            goal.late(seconds)
-            or (goal.max_steps is not None and steps >= goal.max_steps)
-            or len(rounds) >= MAX_ROUNDS
-        )
-        # Without a target the whole budget is used.
-        done = not unmet and goal.target_mcse is not None
-        if done or over:
-            return Outcome(chosen, runs, tuple(rounds), False, unmet)
-        check = evidence.check
-        if check is not None and check.verdict == "disagreed" and fits_left:
-            assert chosen.pilot is not None
-            assert chosen.check is not None
-            fits_left -= 1
-            chosen = fit_and_check(
-                chosen, [chosen.pilot, chosen.check], options, rng,
-                cores=cores, n_draws=total * chains, report=report,
-            )  # fmt: skip
-            discarded += own
-            runs = start_runs(chosen.plan, total, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
-        else:
-            total *= 2
-            extend_runs(runs, total)
+        unmet, over = "", False
+        try:
+            if not repeat:
+                if not deadline.late:
+                    chosen = more_looks(chosen, _steps(runs) // 2, rng, cores)
+                evidence = estimate(chosen, runs)
+                rounds.append(_line(chosen, runs, evidence, perf_counter() - deadline.began))
+                report(str(rounds[-1]))
+                unmet = goal.unmet(evidence)
+                steps = sum(chosen.work.values()) + _steps(runs)
+                over = deadline.late or goal.spent(steps) or len(rounds) >= MAX_ROUNDS
+                # Without a target the whole budget is used.
+                if over or (not unmet and goal.target_mcse is not None):
+                    return Outcome(chosen, runs, tuple(rounds), False, unmet)
+                repeat = bool(fits_left) and _contradicted(evidence)
+                fits_left -= repeat
+            else:
+                report("The run met a region that its reference hardly covers: fitting again")
+                repeats_left -= 1
+            if repeat:
+                own = _steps(runs)
+                chosen = search_again(
+                    chosen, _drawn(runs), options, rng,
+                    cores=cores, report=report, deadline=deadline,
+                )  # fmt: skip
+                fit = chosen.work.get("fit", 0) + own
+                chosen = replace(chosen, work=chosen.work | {"fit": fit})
+                runs = start(chosen.plan, total)
+                continue
+        except KeyboardInterrupt:
+            return Outcome(chosen, runs, tuple(rounds), True, "")
+        total *= 2
+        extend_runs(runs, total)
+
+
+def _run_to(
+    total: int,
+    chosen: ChosenPlan,
+    runs: list[ChainRun],
+    cores: int,
+    update: Callable[[], None],
+    deadline: Deadline,
+) -> bool:
+    """Run the chains to `total` draws; before a deadline in parts, so that none is far behind.
+
+    Returns
+    -------
+    bool
+        Whether Ctrl-C cut the run short.
+    """
+    whole = deadline == NEVER or cores >= len(runs)
+    goal = total if whole else FIRST_PART
+    while True:
+        goal = min(goal, total)
+        if run_chains(chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline):
+            return True
+        if goal == total or deadline.late:
+            return False
+        goal = int(PART_GROWTH * goal) + 1
 
 
 def _steps(runs: list[ChainRun]) -> int:
@@ -221,33 +244,27 @@ def _outgrown(chosen: ChosenPlan, runs: list[ChainRun]) -> bool:
     the draws of this run will cover it. A new run of the same length then replaces this one, so
     that its draws do not depend on this alarm.
     """
-    if chosen.check is None or chosen.fitted is None:
+    if chosen.last is None or chosen.fitted is None:
         return False
     evidence = rts(cycles_of(chosen.plan, runs))
     return evidence.n_tours >= MIN_TOURS and not np.isfinite(evidence.mcse)
 
 
-def _extend_check(
-    chosen: ChosenPlan, runs: list[ChainRun], options: Options, cores: int
-) -> ChosenPlan:
-    """Lengthen the fresh tours, so that they stay a third of the work."""
-    check, fitted = chosen.check, chosen.fitted
-    if check is None or fitted is None:
-        return chosen
-    factor = 0.5 * _steps(runs) / check.n_steps
-    if factor <= 1:
-        return chosen
-    longer = extend_side_run(check, int(np.ceil(factor * check.cycles.n_draws)), cores)
-    work = chosen.work | {"check": chosen.work["check"] + longer.n_steps - check.n_steps}
-    fresh = summary_of(fitted, longer, options)
-    return replace(chosen, check=longer, fresh=fresh, work=work)
+def _drawn(runs: list[ChainRun]) -> np.ndarray:
+    """Draws of all chains, shape (n, d), unconstrained."""
+    return np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
 
 
-def _line(evidence: Evidence, cycles: CycleStats, draws: int, seconds: float) -> Round:
+def _contradicted(evidence: Evidence) -> bool:
+    """Whether looks disagree with an estimate."""
+    return evidence.check is not None and evidence.check.verdict == "disagreed"
+
+
+def _line(chosen: ChosenPlan, runs: list[ChainRun], evidence: Evidence, seconds: float) -> Round:
     """Line of the report after a round."""
-    check = evidence.check
+    check, cycles = evidence.check, cycles_of(chosen.plan, runs)
     return Round(
-        draws=draws,
+        draws=sum(run.state.n_draws for run in runs),
         tours=evidence.n_tours,
         barrier=float(cumulative_barrier(neighbor_rejection(cycles))[-1]),
         acceptance=float(cycles.accept_sum[..., 1:].sum() / cycles.visits[..., 1:].sum()),

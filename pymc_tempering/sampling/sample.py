@@ -14,6 +14,7 @@ from pymc.stats.convergence import log_warnings, run_convergence_checks
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun
+from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
@@ -27,9 +28,12 @@ from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.prior_constant import with_prior_constant
 from pymc_tempering.sampling.rounds import Goal, Outcome, run_rounds
-from pymc_tempering.sampling.setup import Options
+from pymc_tempering.sampling.setup import Options, looks_of
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+PLAN_SHARE = 0.6
+"""Share of `max_time` after which the plan is frozen as it is."""
 
 
 @document_kernels
@@ -52,12 +56,13 @@ def sample(
     reference: str = "auto",
     betas: Sequence[float] | None = None,
     rungs_per_barrier: float = 1.5,
-    check_tours: int = 100,
+    check_looks: int = 100,
     target_mcse: float | None = None,
     max_time: float | None = None,
     max_steps: int | None = None,
     keep: Literal["log_ratio", "states"] | None = "log_ratio",
     var_names: Sequence[str] | None = None,
+    check_tours: int | None = None,
     discard_tuned_samples: bool = True,
     compute_convergence_checks: bool = True,
     idata_kwargs: dict[str, Any] | None = None,
@@ -115,19 +120,23 @@ def sample(
         Carlson et al.).
     reference : {"auto", "prior", "fitted"}, default "auto"
         Distribution at beta = 0: the prior; a mixture of t's fitted to tempered draws; or
-        ("auto") the fitted one where fresh tours from the prior confirm it.
+        ("auto") the fitted one where looks from the prior find nothing else.
     betas : sequence of float, optional
         Inverse temperatures from 0 to 1; by default they are placed so that neighboring
         rejection rates are equal.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
-    check_tours : int, default 100
-        Fresh tours from the prior that must confirm a fitted reference.
+    check_looks : int, default 100
+        Looks from the prior that must find nothing which a fitted reference does not cover: single
+        trajectories from fresh prior draws to beta = 1, annealed once.
+    check_tours : int, optional
+        Deprecated; the check now takes looks, see `check_looks`.
     target_mcse : float, optional
-        Go on in rounds of doubling length until log Z has this error (nats) and fresh tours,
+        Go on in rounds of doubling length until log Z has this error (nats) and looks,
         chains and halves agree.
     max_time : float, optional
-        Seconds after which no further round starts. Without `target_mcse` it is used up.
+        Seconds, compiling apart, after which the chains stop, be it in their first round. Without
+        `target_mcse` they are used up.
     max_steps : int, optional
         Density evaluations after which no further round starts; likewise.
     keep : {"log_ratio", "states"} or None, default "log_ratio"
@@ -174,39 +183,39 @@ def sample(
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     goal = Goal(target_mcse, max_time, max_steps)
-    options = Options(
-        ladder_move, reference, betas, rungs_per_barrier, check_tours, weight_adaptation
-    )
+    looks = looks_of(check_looks, check_tours)
+    options = Options(ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation)
     model = find_model(model)
     if var_names is not None:
         _check_names(model, var_names)
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
     show = bool(progressbar) and not quiet
-    begun = perf_counter()
     with status_line(show) as report:
         prior, compound = compile_with_kernels(
             model, kernel, target_accept, report, terms=find_terms(model, tempered)
         )
+        deadline = deadline_in(max_time)
         prior = with_prior_constant(
             prior, model, kernel, target_accept, options, rng,
             draws=draws, chains=chains, cores=cores, report=report,
         )  # fmt: skip
         chosen = choose_plan(
-            prior, compound, options, rng, cores=cores, n_draws=chains * draws, report=report
-        )
+            prior, compound, options, rng,
+            cores=cores, report=report, deadline=deadline.part(PLAN_SHARE),
+        )  # fmt: skip
     n_draws = draws + tune
     started = perf_counter()
+    deadline = _run_deadline(deadline, chosen, max_time)
 
     def watch(chosen: ChosenPlan, runs: list[ChainRun], total: int) -> ChainProgress:
         shown = progressbar if show else False
         return ChainProgress(runs, chosen.plan.ladder, total, shown, progressbar_theme)
 
     outcome = run_rounds(
-        chosen, options, goal, rng,
-        draws=n_draws, chains=chains, cores=cores, keep_trace=keep is not None,
-        watch=watch, report=(lambda line: None) if quiet else logger.info, started=begun,
-        keep_hot=keep == "states",
+        chosen, options, goal, rng, draws=n_draws, chains=chains, cores=cores,
+        keep_trace=keep is not None, keep_hot=keep == "states", deadline=deadline,
+        watch=watch, report=(lambda line: None) if quiet else logger.info,
     )  # fmt: skip
     seconds = perf_counter() - started
     _warn_of(outcome, tune, n_draws)
@@ -219,12 +228,26 @@ def sample(
         idata_kwargs=idata_kwargs or {},
     )
     if not quiet:
-        if compute_convergence_checks:
-            log_warnings(run_convergence_checks(idata, model))
-        with warnings.catch_warnings():  # the verdict says the same
-            warnings.simplefilter("ignore", TemperingWarning)
-            logger.info(diagnose(idata).verdict)
+        _report(idata, model, compute_convergence_checks)
     return idata
+
+
+def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None) -> Deadline:
+    """Deadline of the chains: they get some time even where the plan took all of it."""
+    if chosen.interrupted:
+        return deadline_in(max(1.0, 0.2 * (perf_counter() - deadline.began)))
+    if max_time is None:
+        return deadline
+    return deadline.after(0.5 * (1.0 - PLAN_SHARE) * max_time)
+
+
+def _report(idata: xr.DataTree, model: pm.Model, convergence_checks: bool) -> None:
+    """Log PyMC's checks of the draws, if wanted, and the verdict."""
+    if convergence_checks:
+        log_warnings(run_convergence_checks(idata, model))
+    with warnings.catch_warnings():  # the verdict says the same
+        warnings.simplefilter("ignore", TemperingWarning)
+        logger.info(diagnose(idata).verdict)
 
 
 def _warn_of(outcome: Outcome, tune: int, n_draws: int) -> None:
@@ -244,12 +267,17 @@ def _warn_of(outcome: Outcome, tune: int, n_draws: int) -> None:
             TemperingWarning,
             stacklevel=3,
         )
-    if outcome.interrupted:
-        if max(run.state.n_draws for run in runs) <= tune:
-            raise KeyboardInterrupt("Interrupted before the first draw.")
-        least = min(run.state.n_draws for run in runs)
+    if outcome.interrupted and max(run.state.n_draws for run in runs) <= tune:
+        raise KeyboardInterrupt("Interrupted before the first draw.")
+    least = min(run.state.n_draws for run in runs)
+    if outcome.interrupted or (least < n_draws and len(outcome.rounds) <= 1):
+        cause = "max_time is over"
+        if outcome.interrupted:
+            cause = "Interrupted"
+        if outcome.chosen.interrupted:
+            cause = "Interrupted before the search for unknown modes was over"
         warnings.warn(
-            f"Interrupted: the chains had drawn at least {least} of {n_draws} draws; estimates "
+            f"{cause}: the chains had drawn at least {least} of {n_draws} draws; estimates "
             "use these alone.",
             TemperingWarning,
             stacklevel=3,

@@ -29,7 +29,7 @@ class Options:
     reference: str = "auto"
     betas: Sequence[float] | None = None
     rungs_per_barrier: float = 1.5
-    check_tours: int = 100
+    check_looks: int = 100
     weight_adaptation: str = "rts"
 
     def __post_init__(self) -> None:
@@ -40,12 +40,25 @@ class Options:
             check_betas(self.betas)
         if not self.rungs_per_barrier > 0:
             raise LadderError("rungs_per_barrier must be positive.")
-        if self.check_tours < 20:
-            raise ValueError("check_tours must be at least 20: fewer tours have no error.")
+        if self.check_looks < 20:
+            raise ValueError("check_looks must be at least 20: fewer say next to nothing.")
         if self.betas is not None and self.reference != "prior":
             raise ValueError(
                 "betas are those of the path from the prior; give reference='prior' with them."
             )
+
+
+def looks_of(check_looks: int, check_tours: int | None) -> int:
+    """Return the number of looks, from the argument or from the one that it has replaced."""
+    if check_tours is None:
+        return check_looks
+    warnings.warn(
+        "check_tours is deprecated: a fitted reference is now checked by looks, one trajectory "
+        f"each, where it was by round trips. Give check_looks={check_tours} in its place.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    return check_tours
 
 
 def warm_up_prior(

@@ -6,10 +6,11 @@ from functools import cached_property
 
 import numpy as np
 
-from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
+from pymc_tempering.chain.chains import ChainRun, run_chains, start_runs
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import LOWEST, N_DIVERGENCES, N_STEPS, STEPS, TOUR_START
 from pymc_tempering.core.cycles import RUNG_STATS, CycleStats
+from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.weighting import kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
@@ -39,26 +40,14 @@ class SideRun:
         return rts(self.cycles)
 
     @property
-    def n_tours(self) -> int:
-        """Completed tours in all chains."""
-        return self.evidence.n_tours
+    def n_draws(self) -> int:
+        """Draws of the shortest chain."""
+        return min(run.state.n_draws for run in self.runs)
 
     @property
     def n_steps(self) -> int:
         """Evaluations of the density."""
         return int(sum(run.record.scalars[: run.state.n_draws, N_STEPS].sum() for run in self.runs))
-
-    @property
-    def x(self) -> np.ndarray:
-        """Draws at beta = 1, shape (chain, draw, d), unconstrained."""
-        return np.array([run.record.x[: run.state.n_draws] for run in self.runs])
-
-    def refined_plan(self) -> Plan:
-        """Plan with the log Z-hat that this side run estimates."""
-        curve = self.evidence.log_z_curve
-        if not np.isfinite(curve).all():
-            return self.plan
-        return self.plan.with_ladder(self.plan.ladder.with_log_z(curve))
 
     def posterior_sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
@@ -99,54 +88,26 @@ def run_beside(
     n_chains: int,
     n_draws: int,
     cores: int,
-    min_tours: int = 0,
-    max_draws: int | None = None,
     keep_states: bool = False,
+    deadline: Deadline = NEVER,
 ) -> SideRun:
-    """Start a side run of `n_draws` draws a chain, and lengthen it until it has its tours.
+    """Make a side run of `n_draws` draws a chain, before the main run has begun.
 
     Parameters
     ----------
     plan : Plan
     rng : numpy.random.Generator
     n_chains, n_draws, cores : int
-    min_tours : int, default 0
-        Tours of all chains together that it should complete.
-    max_draws : int, optional
-        Draws of each chain at which it stops all the same.
     keep_states : bool, default False
         Whether to keep the states of all iterations, for a fit.
+    deadline : Deadline, optional
+        When it stops, once each chain has a few draws.
+
+    Raises
+    ------
+    KeyboardInterrupt
     """
     runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
-    side_run = _go_on(SideRun(plan, tuple(runs)), n_draws, cores)
-    return lengthen(side_run, min_tours=min_tours, max_draws=max_draws or n_draws, cores=cores)
-
-
-def lengthen(side_run: SideRun, *, min_tours: int, max_draws: int, cores: int) -> SideRun:
-    """Go on with the chains until they have their tours, or `max_draws` draws each."""
-    while side_run.n_tours < min_tours and side_run.cycles.n_draws < max_draws:
-        missing = min_tours / max(side_run.n_tours, 1) - 1
-        total = side_run.cycles.n_draws
-        side_run = _go_on(
-            side_run, min(max_draws, total + int(np.ceil(total * min(1.0, 1.2 * missing)))), cores
-        )
-    return side_run
-
-
-def _go_on(side_run: SideRun, n_draws: int, cores: int) -> SideRun:
-    """Go on with the chains to `n_draws` draws each, before the main run has begun."""
-    runs = list(side_run.runs)
-    extend_runs(runs, n_draws)
-    if run_chains(side_run.plan, runs, n_draws, cores=cores):
+    if run_chains(plan, runs, n_draws, cores=cores, deadline=deadline):
         raise KeyboardInterrupt("Interrupted before sampling began.")
-    return SideRun(side_run.plan, tuple(runs))
-
-
-def extend_side_run(side_run: SideRun, n_draws: int, cores: int) -> SideRun:
-    """Go on with the chains to `n_draws` draws each, without keeping more states."""
-    runs = list(side_run.runs)
-    for run in runs:
-        run.keep_trace = False  # a fit has enough states from its beginning
-    extend_runs(runs, n_draws)
-    run_chains(side_run.plan, runs, n_draws, cores=cores)
-    return SideRun(side_run.plan, tuple(runs))
+    return SideRun(plan, tuple(runs))

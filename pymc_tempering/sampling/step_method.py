@@ -35,7 +35,7 @@ from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.prior import Prior, Reference
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.prior_constant import with_prior_constant
-from pymc_tempering.sampling.setup import Options
+from pymc_tempering.sampling.setup import Options, looks_of
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -94,14 +94,17 @@ class SimulatedTempering(BlockedStep):
         Carlson et al.).
     reference : {"auto", "prior", "fitted"}, default "auto"
         Distribution at beta = 0: the prior; a mixture of t's fitted to tempered draws; or
-        ("auto") the fitted one where fresh tours from the prior confirm it.
+        ("auto") the fitted one where looks from the prior find nothing else.
     betas : sequence of float, optional
         Inverse temperatures from 0 to 1; by default they are placed so that neighboring
         rejection rates are equal.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
-    check_tours : int, default 100
-        Fresh tours from the prior that must confirm a fitted reference.
+    check_looks : int, default 100
+        Looks from the prior that must find nothing which a fitted reference does not cover: single
+        trajectories from fresh prior draws to beta = 1, annealed once.
+    check_tours : int, optional
+        Deprecated; the check now takes looks, see `check_looks`.
     cores : int, default 1
         Threads of the warm-up.
     random_seed : int or numpy.random.Generator, optional
@@ -156,18 +159,24 @@ class SimulatedTempering(BlockedStep):
         reference: str = "auto",
         betas: Any = None,
         rungs_per_barrier: float = 1.5,
-        check_tours: int = 100,
+        check_looks: int = 100,
         cores: int = 1,
         random_seed: int | np.random.Generator | None = None,
         rng: Any = None,
         blocked: bool = True,
+        check_tours: int | None = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict[str, Any] | None = None,
     ) -> None:
         self.model = find_model(model)
         self.vars = check_vars(self.model, vars)
         options = Options(
-            ladder_move, reference, betas, rungs_per_barrier, check_tours, weight_adaptation
+            ladder_move,
+            reference,
+            betas,
+            rungs_per_barrier,
+            looks_of(check_looks, check_tours),
+            weight_adaptation,
         )
         warmup_rng = np.random.default_rng(random_seed)
         terms = find_terms(self.model, tempered)
@@ -186,6 +195,8 @@ class SimulatedTempering(BlockedStep):
             cores=cores,
             report=logger.info,
         )
+        if self.chosen.interrupted:
+            raise KeyboardInterrupt("Interrupted before sampling began.")
         self.rng = get_random_generator(rng)
         self.tune = False
         self.state: ChainState | None = None

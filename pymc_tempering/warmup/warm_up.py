@@ -9,6 +9,7 @@ import numpy as np
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import LOWEST, RUNG
 from pymc_tempering.chain.state import ChainState, start_chain
+from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import Ladder, PathSample, place_rungs
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
@@ -110,6 +111,7 @@ def warm_up(
     cores: int = 1,
     n_particles: int = 512,
     max_rounds: int = 8,
+    deadline: Deadline = NEVER,
     report: Callable[[str], None] = lambda line: None,
 ) -> Warmup:
     """Find ladder, log Z-hat and kernel tuning, and freeze them.
@@ -134,6 +136,8 @@ def warm_up(
         Particles of the annealed pass.
     max_rounds : int, default 8
         Bound on these rounds.
+    deadline : Deadline, optional
+        After which no further round starts.
     report : callable, optional
         Called with a line of progress.
 
@@ -158,7 +162,7 @@ def warm_up(
     states = [start_chain(plan, child) for child in rng.spawn(n_chains)]
     learn = WEIGHT_ADAPTATIONS[weight_adaptation](states, cores)
     plan, rounds, converged = settle(
-        plan, learn, rungs_per_barrier if betas is None else None, max_rounds, report
+        plan, learn, rungs_per_barrier if betas is None else None, max_rounds, report, deadline
     )
     return Warmup(plan, annealed, tuple(rounds), converged, seconds_annealing, weight_adaptation)
 
@@ -169,6 +173,7 @@ def settle(
     rungs_per_barrier: float | None,
     max_rounds: int,
     report: Callable[[str], None] = lambda line: None,
+    deadline: Deadline = NEVER,
 ) -> tuple[Plan, list[WarmupRound], bool]:
     """Learn log Z-hat in rounds, tune the kernels, and place the rungs anew once.
 
@@ -180,6 +185,8 @@ def settle(
         For the new rungs; with None they stay.
     max_rounds : int
     report : callable, optional
+    deadline : Deadline, optional
+        After which no further round starts.
 
     Returns
     -------
@@ -189,7 +196,7 @@ def settle(
     """
     rounds: list[WarmupRound] = []
     converged, placed = False, rungs_per_barrier is None
-    while not converged and len(rounds) < max_rounds:
+    while not converged and len(rounds) < max_rounds and not (rounds and deadline.late):
         started = perf_counter()
         n_iterations = ITERATIONS_PER_RUNG * plan.ladder.n_rungs * 2 ** len(rounds)
         learned = learn(plan, n_iterations)

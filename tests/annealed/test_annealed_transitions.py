@@ -13,8 +13,8 @@ from support.riemann_sums import riemann_log_weights
 
 from pymc_tempering import HMC, KernelError, RandomWalkMetropolis
 from pymc_tempering.annealed import linked_chains as linked
-from pymc_tempering.annealed.carry import carry
 from pymc_tempering.annealed.schedule import BetaSchedule
+from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import draw_particles, place, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.weighting import log_mean

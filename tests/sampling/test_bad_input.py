@@ -256,7 +256,7 @@ def test_all_this_is_said_before_the_warm_up_begins(monkeypatch):
     def too_late(*args, **kwargs):
         raise AssertionError("the warm-up has begun")
 
-    monkeypatch.setattr("pymc_tempering.sampling.setup.warm_up", too_late)
+    monkeypatch.setattr("pymc_tempering.sampling.choose_plan.anneal", too_late)
     with pytest.raises(AssertionError, match="the warm-up has begun"):
         pmt.sample(model=mean_only(), quiet=True)
     with pm.Model() as model:

@@ -13,6 +13,7 @@ import pymc_tempering as pmt
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.sampling import rounds
+from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.chain_progress import ChainProgress
 
 
@@ -26,8 +27,9 @@ def heeded_signal():
 
 def long_run(draws=100_000, **kwargs):
     return pmt.sample(
-        draws, model=system("gaussian").model, random_seed=1, chains=2, reference="prior",
-        progressbar=False, compute_convergence_checks=False, **{"quiet": True} | kwargs,
+        draws, model=system("gaussian").model, random_seed=1, chains=2,
+        progressbar=False, compute_convergence_checks=False,
+        **{"quiet": True, "reference": "prior"} | kwargs,
     )  # fmt: skip
 
 
@@ -112,3 +114,31 @@ def test_the_same_draws_come_first_with_or_without_the_interrupt(monkeypatch):
     with pytest.warns(pmt.TemperingWarning, match="Interrupted"):
         part = long_run(cores=2)
     np.testing.assert_array_equal(part.posterior["x"].values[:, :40], whole.posterior["x"].values)
+
+
+def test_an_interrupt_of_the_search_gives_a_short_unchecked_run(monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(searching, "take_looks", interrupted)
+    with pytest.warns(
+        pmt.TemperingWarning, match=r"Interrupted before the search .* of 1000000 draws"
+    ):
+        idata = long_run(10**6, reference="auto", keep=None)
+    assert 4 <= idata.posterior.sizes["draw"] < 10**6
+    assert idata["tempering"].attrs["reference"] == "fitted"
+    assert "tempering_check" not in idata.children
+    with pytest.warns(pmt.TemperingWarning, match="No looks .* 100 were asked for"):
+        evidence = pmt.log_marginal_likelihood(idata)
+    assert evidence.verdict == evidence.check.verdict == "unchecked"
+    assert abs(evidence.log_z - system("gaussian").log_evidence) < 4.0 * evidence.mcse
+
+
+def test_a_short_run_after_an_interrupt_of_the_search_ends_at_its_draws(monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(searching, "take_looks", interrupted)
+    with pytest.warns(pmt.TemperingWarning, match="Interrupted"):
+        idata = long_run(30, reference="auto", cores=1)
+    assert idata.posterior.sizes["draw"] == 30

@@ -1,0 +1,112 @@
+"""Looks: independent trajectories from the prior, annealed once, to see what a fit has missed.
+
+A look starts at a fresh prior draw, moves once at each rung of a frozen path, and ends at
+beta = 1. A round trip costs the square of the number of rungs, a look their number, and there is
+no resampling, so that looks are independent.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_tempering.chain.carry import carry
+from pymc_tempering.chain.particles import Particles, draw_particles, sweep
+from pymc_tempering.core.threads import Task, paced, run_tasks
+from pymc_tempering.kernels import Compound
+from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
+from pymc_tempering.references.prior import Prior
+from pymc_tempering.sampling.evaluated import Evaluated, join
+from pymc_tempering.warmup.annealed_pass import AnnealedPass
+
+BLOCK = 25
+"""Looks of one block, which has its own generator and runs on one thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """Independent annealed trajectories.
+
+    Attributes
+    ----------
+    ends : Evaluated
+        Their states at beta = 1; those of zero likelihood too.
+    log_w : array, shape (n,)
+        Log weights of annealed importance sampling (nats).
+    n_evaluations : int
+        Density evaluations.
+    """
+
+    ends: Evaluated
+    log_w: np.ndarray
+    n_evaluations: int
+
+    @property
+    def n(self) -> int:
+        """Number of looks."""
+        return self.ends.n
+
+
+def take_looks(
+    prior: Prior,
+    kernel: Compound,
+    annealed: AnnealedPass,
+    n: int,
+    rng: np.random.Generator,
+    cores: int,
+    report: Callable[[str], None] = lambda line: None,
+) -> Looks:
+    """Take n looks along the stages of an annealed pass, with their tuning.
+
+    Raises
+    ------
+    KeyboardInterrupt
+    """
+    betas, params = annealed.betas, annealed.tuning.pack(kernel)
+    n_intervals = betas.size - 1
+
+    def task(size: int, own: np.random.Generator) -> Task[tuple[Particles, np.ndarray]]:
+        def run(stop: threading.Event) -> tuple[Particles, np.ndarray] | None:
+            particles = draw_particles(prior, kernel, size, own)
+            log_w, sums = np.zeros(size), np.zeros((n_intervals + 1, 3))
+            sums[:, 0] = -np.inf
+            done = 0
+            for begin, end in paced(n_intervals, stop):
+                carry(particles, betas, params, begin, end, log_w, sums)
+                done = end
+            if done < n_intervals:
+                return None
+            sweep(particles, 1.0, params[-1])
+            return particles, log_w
+
+        return run
+
+    sizes = [BLOCK] * (n // BLOCK) + ([n % BLOCK] if n % BLOCK else [])
+    tasks = [task(*pair) for pair in zip(sizes, rng.spawn(len(sizes)), strict=True)]
+    results, interrupted = run_tasks(
+        tasks, cores, lambda done: report(f"Looks from the prior: {done} of {len(tasks)} blocks")
+    )
+    if interrupted:
+        raise KeyboardInterrupt("Interrupted while looks were taken.")
+    blocks = [particles for particles, _ in results]
+    return Looks(
+        join([states_of(particles) for particles in blocks]),
+        np.concatenate([log_w for _, log_w in results]),
+        sum(particles.n + particles.n_evaluations for particles in blocks),
+    )
+
+
+def states_of(particles: Particles) -> Evaluated:
+    """States of particles, with the terms of the target at each."""
+    values = particles.values
+    return Evaluated(particles.xs, values[:, LOG_REFERENCE], values[:, LOG_RATIO])
+
+
+def add_looks(old: Looks, new: Looks) -> Looks:
+    """Put two sets of looks together."""
+    return Looks(
+        join([old.ends, new.ends]),
+        np.concatenate([old.log_w, new.log_w]),
+        old.n_evaluations + new.n_evaluations,
+    )

@@ -1,0 +1,132 @@
+"""Scouts: many short gradient ascents from draws of the prior, in search of unknown modes.
+
+A narrow mode is seldom met by chance, but the region from which the gradient leads into it is far
+wider than the mode. A scout says where to look, and never enters an estimate.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_tempering.model.path import Path
+from pymc_tempering.references.compiled_mixture import evaluate_rows
+from pymc_tempering.sampling.evaluated import Evaluated
+
+MAX_STEPS = 12
+"""Steps of a scout at most."""
+
+FIRST_STEP, LONGEST_STEP = 0.05, 3.0
+"""Lengths of a scout's first step and of its longest, in standard deviations of the prior."""
+
+NO_MIXTURE = np.empty((0, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent:
+    """Where ascents ended.
+
+    Attributes
+    ----------
+    ends : Evaluated
+        Only those that ended outside of the known regions, at a finite density.
+    n_evaluations : int
+        Gradient evaluations.
+    """
+
+    ends: Evaluated
+    n_evaluations: int
+
+
+@dataclass
+class _Climbers:
+    """Scouts at work: place, terms of the target, gradient and step factor of each."""
+
+    xs: np.ndarray
+    values: np.ndarray
+    grads: np.ndarray
+    factors: np.ndarray
+
+    @property
+    def heights(self) -> np.ndarray:
+        """Log target, shape (n,)."""
+        return np.asarray(self.values.sum(axis=1))
+
+    def at(self, index: np.ndarray | slice) -> Evaluated:
+        """Where some of them are."""
+        values = self.values[index]
+        return Evaluated(self.xs[index], values[:, 0], values[:, 1])
+
+
+def ascend(
+    path: Path,
+    starts: np.ndarray,
+    scale: np.ndarray,
+    known: Callable[[Evaluated], np.ndarray],
+    max_steps: int = MAX_STEPS,
+) -> Ascent:
+    """Climb the log target from each start, until a known region is reached or the steps end.
+
+    The steps have the length of Barzilai & Borwein (1988, IMA Journal of Numerical Analysis 8),
+    which finds the top of a normal mode in a few of them; a step that leads down is taken back
+    and shortened.
+
+    Parameters
+    ----------
+    path : Path
+        With gradients in all variables.
+    starts : array, shape (n, d)
+    scale : array, shape (d,)
+        Standard deviations of the variables, by which steps are measured.
+    known : callable
+        Which of n states lie in known regions, shape (n,).
+    max_steps : int
+    """
+    starts = starts[np.isfinite(starts).all(axis=1)]
+    climbers, evaluations = _place(path, starts, scale), len(starts)
+    lengths = np.linalg.norm(climbers.grads, axis=1)
+    first = FIRST_STEP * np.sqrt(path.dim)
+    climbers.factors[:] = np.where(lengths > 0, first / np.maximum(lengths, 1e-300), 0.0)
+    outside = np.isfinite(climbers.heights) & ~known(climbers.at(slice(None)))
+    for _ in range(max_steps):
+        at = np.flatnonzero(outside)
+        if at.size == 0:
+            break
+        evaluations += at.size
+        moved = at[_step(path, climbers, at, scale)]
+        outside[moved] = ~known(climbers.at(moved))
+    return Ascent(climbers.at(outside), evaluations)
+
+
+def _place(path: Path, xs: np.ndarray, scale: np.ndarray) -> _Climbers:
+    """Evaluate the target and its gradient, in units of `scale`; not finite is minus infinity."""
+    xs = np.ascontiguousarray(xs)
+    values, grads = np.empty((len(xs), 2)), np.empty((len(xs), 2, path.dim))
+    evaluate_rows(path.density, xs, values, grads, NO_MIXTURE)
+    slopes = grads.sum(axis=1) * scale
+    bad = ~(np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1))
+    values[bad], slopes[bad] = -np.inf, 0.0
+    return _Climbers(xs, values, slopes, np.zeros(len(xs)))
+
+
+def _step(path: Path, climbers: _Climbers, at: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Move the climbers `at`; returns which of them went up, shape (n,) of bool."""
+    step = climbers.factors[at, None] * climbers.grads[at]
+    length = np.linalg.norm(step, axis=1, keepdims=True)
+    longest = LONGEST_STEP * np.sqrt(path.dim)
+    step *= np.minimum(1.0, longest / np.maximum(length, 1e-300))
+    new = _place(path, climbers.xs[at] + step * scale, scale)
+    up = new.heights > climbers.heights[at]
+    bend = -((new.grads - climbers.grads[at]) * step).sum(axis=1)
+    old = climbers.factors[at]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        secant = np.where(bend > 0, (step**2).sum(axis=1) / bend, np.inf)
+    longer = np.where(bend > 0, secant, 4.0 * old)
+    shorter = np.minimum(secant, 0.1 * old)
+    shorter = np.where(bend > 0, np.minimum(secant, 0.5 * old), shorter)
+    factors = np.where(up, longer, shorter)
+    climbers.factors[at] = np.where(np.isfinite(factors), factors, 0.1 * old)
+    risen = at[up]
+    climbers.xs[risen], climbers.values[risen] = new.xs[up], new.values[up]
+    climbers.grads[risen] = new.grads[up]
+    return up

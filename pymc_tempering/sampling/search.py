@@ -1,0 +1,281 @@
+"""The search from the prior for what a fitted reference has not seen.
+
+Each round takes fresh looks and fresh scouts. A state far above what the reference knows is a
+suspect. Most were only on their way: a short chain at beta = 1 brings them home. Peaks that may
+have mass become components, the reference is fitted again, and the search goes on, until a round
+finds nothing new. The looks of the last round are those that count.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pymc_tempering.chain.particles import place, sweep
+from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.evidence.reference_check import suspect_above
+from pymc_tempering.kernels import Compound
+from pymc_tempering.references.prior import Prior
+from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
+from pymc_tempering.sampling.fit_reference import ReferenceFit, fit_reference
+from pymc_tempering.sampling.looks import Looks, states_of, take_looks
+from pymc_tempering.sampling.scouts import ascend
+from pymc_tempering.sampling.setup import Options
+from pymc_tempering.sampling.suspects import (
+    Peak,
+    Region,
+    find_peaks,
+    home_radius,
+    peaks_by_chains,
+    with_mass,
+)
+from pymc_tempering.warmup.annealed_pass import AnnealedPass
+
+N_SCOUTS, SCOUT_BATCH, MAX_SCOUTING = 4000, 500, 10_000
+"""Scouts of a round, how many go at a time, and evaluations after which no more are sent."""
+
+MAX_SEARCHES = 4
+"""Rounds of a search, the last of which must find nothing new."""
+
+PEAK_DRAWS, PEAK_SHARE = 20, (0.05, 0.5)
+"""Draws of a peak for each dimension that its component is made from, and the bounds of the share
+that it gets in the reference, before weighted draws tell its own."""
+
+
+HOME_SWEEPS = 40
+"""Transitions at beta = 1 in which a suspect may come home."""
+
+NO_SHARE = 1e-3
+"""A peak with a smaller share of the draws than this is let go."""
+
+
+@dataclass(frozen=True, eq=False)
+class SearchRound:
+    """What one round of a search has found.
+
+    Attributes
+    ----------
+    looks : Looks
+    strange : array of bool, shape (looks.n,)
+        Looks that ended where the reference hardly goes, did not come home in a short chain, and
+        are not at a peak without mass.
+    scouts : Evaluated
+        Where scouts ended outside of the known regions.
+    heavy : list of Peak
+        New peaks that may have mass.
+    complete : bool
+        Whether all suspects were followed up.
+    """
+
+    looks: Looks
+    strange: np.ndarray
+    scouts: Evaluated
+    heavy: list[Peak]
+    complete: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What a search came to.
+
+    Attributes
+    ----------
+    fit : ReferenceFit
+        The last one.
+    last : SearchRound, optional
+        The last round, if one was finished.
+    scouts : Evaluated
+        Particles of the annealed pass, and where the scouts of all rounds ended outside of the
+        known regions.
+    let_go : list of Peak
+        Peaks without mass.
+    settled : bool
+        Whether the last round found nothing new.
+    interrupted : bool
+        Whether Ctrl-C ended the search.
+    rounds : int
+    n_evaluations : dict
+        Density evaluations of looks, scouts and new fits.
+    """
+
+    fit: ReferenceFit
+    last: SearchRound | None
+    scouts: Evaluated
+    let_go: list[Peak]
+    settled: bool
+    interrupted: bool
+    rounds: int
+    n_evaluations: dict[str, int] = field(default_factory=dict)
+
+
+def search(
+    prior: Prior,
+    kernel: Compound,
+    annealed: AnnealedPass,
+    fit: ReferenceFit,
+    options: Options,
+    rng: np.random.Generator,
+    cores: int,
+    report: Callable[[str], None] = lambda line: None,
+    deadline: Deadline = NEVER,
+) -> Search:
+    """Look for what a fit has missed, and fit again, until a round finds nothing new."""
+    work = {"looks": 0, "scouts": 0, "fit": 0}
+    let_go: list[Peak] = []
+    hints = evaluate_states(prior, np.unique(annealed.particles, axis=0))
+    work["scouts"] += hints.n
+    scouts, last, rounds, settled, interrupted = hints, None, 0, False, False
+    try:
+        while not settled and rounds < MAX_SEARCHES and not (rounds and deadline.late):
+            if last is not None and last.heavy:
+                n_new = len(last.heavy)
+                report(f"Search {rounds}: fitting the reference with {n_new} new component(s)")
+                fit = _refit(prior, kernel, fit, last.heavy, options, rng, cores, report, deadline)
+                work["fit"] += fit.n_evaluations
+                found = fit.draws.xs
+                let_go += [peak for peak in last.heavy if peak.holds(found).mean() < NO_SHARE]
+            rounds += 1
+            report(f"Search {rounds}: looks and scouts from the prior")
+            looks = take_looks(prior, kernel, annealed, options.check_looks, rng, cores)
+            last = _follow_up(prior, kernel, annealed, fit, looks, hints, let_go, rng, work)
+            scouts = join([scouts, last.scouts])
+            settled = last.complete and not last.heavy
+    except KeyboardInterrupt:
+        interrupted = True
+    return Search(fit, last, scouts, let_go, settled, interrupted, rounds, work)
+
+
+def _follow_up(
+    prior: Prior,
+    kernel: Compound,
+    annealed: AnnealedPass,
+    fit: ReferenceFit,
+    looks: Looks,
+    hints: Evaluated,
+    let_go: list[Peak],
+    rng: np.random.Generator,
+    work: dict[str, int],
+) -> SearchRound:
+    """Follow up the suspects of looks, hints and scouts; adds to `let_go` and `work`."""
+    states = join([looks.ends, hints, fit.draws])
+    strange, cost = strangers(states, fit, kernel, annealed, rng, let_go)
+    work["looks"] += looks.n_evaluations + cost
+    if can_climb(prior, kernel):
+        scale = _spread(prior.sample)
+        scouts, cost = _send_scouts(prior, fit, scale, rng)
+        suspects = join([states.at(strange), scouts.at(is_suspect(scouts, fit))])
+        found = find_peaks(prior.path, suspects, scale, let_go, _home(fit))
+    else:
+        scouts, cost = states.at(np.zeros(0, dtype=int)), 0
+        found = peaks_by_chains(prior, kernel, annealed, states.at(strange), rng)
+    work["scouts"] += cost + found.n_evaluations
+    heavy, light = with_mass(found.peaks, fit.log_z)
+    let_go += light
+    for peak in light:
+        strange &= ~peak.holds(states.xs)
+    return SearchRound(looks, strange[: looks.n], scouts, heavy, found.complete)
+
+
+def is_suspect(states: Evaluated, fit: ReferenceFit) -> np.ndarray:
+    """Whether log_ratio of states is far above that of all posterior draws of the fit."""
+    return np.asarray(states.log_ratio(fit.components) > suspect_above(fit.log_ratio))
+
+
+def strangers(
+    states: Evaluated,
+    fit: ReferenceFit,
+    kernel: Compound,
+    annealed: AnnealedPass,
+    rng: np.random.Generator,
+    let_go: Sequence[Peak] = (),
+) -> tuple[np.ndarray, int]:
+    """Whether states are suspects that do not come home in a short chain at beta = 1.
+
+    Returns
+    -------
+    strange : array of bool, shape (n,)
+    n_evaluations : int
+    """
+    strange, home = is_suspect(states, fit), _home(fit)
+    for peak in let_go:
+        strange &= ~peak.holds(states.xs)
+    at = np.flatnonzero(strange)
+    if at.size == 0:
+        return strange, 0
+    particles = place(fit.reference.prior, kernel, states.xs[at], rng)
+    params, evaluations = annealed.tuning.pack(kernel)[-1], at.size
+    for _ in range(HOME_SWEEPS):
+        sweep(particles, 1.0, params)
+        away = np.flatnonzero(~home(states_of(particles)))
+        particles.select(away)
+        at = at[away]
+        if at.size == 0:
+            break
+    strange[:] = False
+    strange[at] = True
+    return strange, evaluations + particles.n_evaluations
+
+
+def can_climb(prior: Prior, kernel: Compound) -> bool:
+    """Whether the density has gradients in all variables."""
+    pairs = zip(kernel.kernels, kernel.blocks, strict=True)
+    moved = sum(block.size for each, block in pairs if each.uses_gradient)
+    return prior.path.has_gradient and moved == prior.path.dim
+
+
+def _home(fit: ReferenceFit) -> Region:
+    """Whether states are no suspects, and lie where a component of a fit is."""
+    components, modes = fit.components, fit.components.modes
+    radius, most = home_radius(modes.means.shape[1]), suspect_above(fit.log_ratio)
+
+    def home(states: Evaluated) -> np.ndarray:
+        inside = modes.squares(states.xs).min(axis=1) < radius
+        at = np.flatnonzero(inside)
+        inside[at] = states.at(at).log_ratio(components) <= most
+        return np.asarray(inside)
+
+    return home
+
+
+def _send_scouts(
+    prior: Prior, fit: ReferenceFit, scale: np.ndarray, rng: np.random.Generator
+) -> tuple[Evaluated, int]:
+    """Where scouts ended outside of the known regions, and their density evaluations."""
+    ends, evaluations, home = [], 0, _home(fit)
+    for _ in range(N_SCOUTS // SCOUT_BATCH):
+        ascent = ascend(prior.path, prior.draw(SCOUT_BATCH, prior.spawn(rng)), scale, home)
+        ends.append(ascent.ends)
+        evaluations += ascent.n_evaluations
+        if evaluations >= MAX_SCOUTING:
+            break
+    return join(ends), evaluations
+
+
+def _spread(xs: np.ndarray) -> np.ndarray:
+    """Width of each variable between its quartiles, as a standard deviation; safe in any tail."""
+    xs = xs[np.isfinite(xs).all(axis=1)]
+    low, high = np.quantile(xs, [0.25, 0.75], axis=0)
+    width = (high - low) / 1.349
+    return np.where(np.isfinite(width) & (width > 0), width, 1.0)
+
+
+def _refit(
+    prior: Prior,
+    kernel: Compound,
+    fit: ReferenceFit,
+    peaks: list[Peak],
+    options: Options,
+    rng: np.random.Generator,
+    cores: int,
+    report: Callable[[str], None],
+    deadline: Deadline,
+) -> ReferenceFit:
+    """Add a component for each peak, and fit again to weighted draws."""
+    components, n = fit.components.modes, PEAK_DRAWS * (prior.path.dim + 1)
+    masses = np.array([peak.log_mass for peak in peaks])
+    total = np.logaddexp(np.logaddexp.reduce(masses), fit.log_z)
+    for peak, mass in zip(peaks, masses, strict=True):
+        share = float(np.clip(np.exp(mass - total), *PEAK_SHARE))
+        components = components.with_cluster(peak.draw(n, rng), share)
+    seen = fit.draws.xs
+    return fit_reference(prior, kernel, components, seen, options, rng, cores, report, deadline)

@@ -1,0 +1,192 @@
+"""Suspects: states where the target exceeds a fitted reference by more than any draw has shown.
+
+A suspect is no more than that: the top of a spike or the neck of a funnel can have a huge ratio
+and no mass. Each is climbed, its mass is told from the curvature at the top (Laplace), and where
+there may be some it becomes a component, which weighted draws of the reference then judge.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_tempering.chain.particles import place, sweep
+from pymc_tempering.kernels import Compound
+from pymc_tempering.model.path import Path
+from pymc_tempering.references.compiled_mixture import evaluate_rows
+from pymc_tempering.references.prior import Prior
+from pymc_tempering.sampling.evaluated import Evaluated
+from pymc_tempering.sampling.scouts import NO_MIXTURE, ascend
+from pymc_tempering.warmup.annealed_pass import AnnealedPass
+
+MAX_PEAKS, MAX_CLIMBS, MAX_STEPS = 8, 50, 60
+"""Peaks of one round at most, climbs to them, and steps of a climb."""
+
+CHAIN_STATES, CHAIN_SWEEPS = 64, 50
+"""Without gradients, the states that start at a suspect, and the transitions of each."""
+
+LEAST_MASS = 1e-4
+"""Share of the evidence below which a peak is let go."""
+
+NUDGE = 1e-5
+"""Step of the numerical second derivatives, in standard deviations of the prior."""
+
+
+@dataclass(frozen=True, eq=False)
+class Peak:
+    """A local maximum of the target, as a normal density.
+
+    Attributes
+    ----------
+    mean : array, shape (d,)
+    cholesky : array, shape (d, d)
+        Lower factor of the covariance.
+    log_mass : float
+        Its evidence by Laplace's method (nats).
+    """
+
+    mean: np.ndarray
+    cholesky: np.ndarray
+    log_mass: float
+
+    def holds(self, xs: np.ndarray) -> np.ndarray:
+        """Whether states (n, d) lie in its region, shape (n,)."""
+        z = np.linalg.solve(self.cholesky, (xs - self.mean).T)
+        return np.asarray((z**2).sum(axis=0) < home_radius(self.mean.size))
+
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw from the normal density, shape (n, d)."""
+        return np.asarray(self.mean + rng.standard_normal((n, self.mean.size)) @ self.cholesky.T)
+
+
+type Region = Callable[[Evaluated], np.ndarray]
+
+
+def home_radius(dim: int) -> float:
+    """Squared distance in standard deviations within which a state belongs to a component."""
+    return dim + 5.0 * float(np.sqrt(2.0 * dim))
+
+
+@dataclass(frozen=True, eq=False)
+class FoundPeaks:
+    """Peaks that suspects belong to.
+
+    Attributes
+    ----------
+    peaks : list of Peak
+    complete : bool
+        Whether all suspects were followed up.
+    n_evaluations : int
+    """
+
+    peaks: list[Peak]
+    complete: bool
+    n_evaluations: int
+
+
+def find_peaks(
+    path: Path, suspects: Evaluated, scale: np.ndarray, let_go: Sequence[Peak], home: Region
+) -> FoundPeaks:
+    """Climb from suspects to the peaks that they belong to.
+
+    Parameters
+    ----------
+    path : Path
+        With gradients in all variables.
+    suspects : Evaluated
+    scale : array, shape (d,)
+        Standard deviations of the prior.
+    let_go : sequence of Peak
+        Known ones; suspects in their regions are left out.
+    home : callable
+        Which of n states are no suspects and lie where a component is, shape (n,); a climb that
+        comes there is over.
+    """
+    peaks: list[Peak] = []
+    evaluations, climbs = 0, 0
+    left = np.ones(suspects.n, dtype=bool)
+    for peak in let_go:
+        left &= ~peak.holds(suspects.xs)
+    while left.any() and len(peaks) < MAX_PEAKS and climbs < MAX_CLIMBS:
+        at = np.flatnonzero(left)
+        best = at[suspects.log_target[at].argmax()]
+        left[best] = False
+        climbs += 1
+        climb = ascend(path, suspects.xs[[best]], scale, home, MAX_STEPS)
+        evaluations += climb.n_evaluations
+        if climb.ends.n == 0:
+            continue
+        peak = _peak_at(path, climb.ends.xs[0], float(climb.ends.log_target[0]), scale)
+        evaluations += 2 * path.dim
+        left &= ~peak.holds(suspects.xs)
+        if not any(_same(peak, other) for other in (*peaks, *let_go)):
+            peaks.append(peak)
+    return FoundPeaks(peaks, not left.any(), evaluations)
+
+
+def peaks_by_chains(
+    prior: Prior,
+    kernel: Compound,
+    annealed: AnnealedPass,
+    suspects: Evaluated,
+    rng: np.random.Generator,
+) -> FoundPeaks:
+    """Where there are no gradients: what short chains from a suspect at beta = 1 go through."""
+    peaks: list[Peak] = []
+    evaluations = 0
+    left = np.ones(suspects.n, dtype=bool)
+    params = annealed.tuning.pack(kernel)[-1]
+    while left.any() and len(peaks) < MAX_PEAKS:
+        at = np.flatnonzero(left)
+        best = at[suspects.log_target[at].argmax()]
+        left[best] = False
+        particles = place(prior, kernel, np.tile(suspects.xs[best], (CHAIN_STATES, 1)), rng)
+        sweep(particles, 1.0, params, CHAIN_SWEEPS)
+        evaluations += particles.n_evaluations + CHAIN_STATES
+        mean, dim = particles.xs.mean(axis=0), particles.xs.shape[1]
+        covariance = np.cov(particles.xs, rowvar=False).reshape(dim, dim)
+        covariance += np.diag(1e-9 + 1e-6 * np.diag(covariance))
+        cholesky = np.linalg.cholesky(covariance)
+        height = float(particles.values.sum(axis=1).max())
+        log_mass = height + 0.5 * dim * np.log(2.0 * np.pi) + np.log(np.diag(cholesky)).sum()
+        peaks.append(Peak(mean, cholesky, float(log_mass)))
+        left &= ~peaks[-1].holds(suspects.xs)
+    return FoundPeaks(peaks, not left.any(), evaluations)
+
+
+def _same(peak: Peak, other: Peak) -> bool:
+    """Whether one peak lies in the region of the other."""
+    return bool(other.holds(peak.mean[None])[0])
+
+
+def _peak_at(path: Path, x: np.ndarray, log_target: float, scale: np.ndarray) -> Peak:
+    """Take the normal density with the curvature of the target at x; no wider than the prior.
+
+    The curvature comes from central differences of gradients.
+    """
+    dim = x.size
+    nudges = NUDGE * np.diag(scale)
+    xs = np.concatenate([x + nudges, x - nudges])
+    values, grads = np.empty((2 * dim, 2)), np.empty((2 * dim, 2, dim))
+    evaluate_rows(path.density, xs, values, grads, NO_MIXTURE)
+    slopes = np.nan_to_num(grads.sum(axis=1) * scale)
+    hessian = (slopes[dim:] - slopes[:dim]) / (2.0 * NUDGE)
+    hessian = 0.5 * (hessian + hessian.T)  # of minus the log target, in units of scale
+    if not np.isfinite(hessian).all():
+        hessian = np.eye(dim)
+    curvature, directions = np.linalg.eigh(hessian)
+    variance = 1.0 / np.maximum(curvature, 1.0)  # no wider than the prior
+    covariance = (directions * variance) @ directions.T * np.outer(scale, scale)
+    log_mass = (
+        log_target + 0.5 * dim * np.log(2.0 * np.pi)
+        + 0.5 * np.log(variance).sum() + np.log(scale).sum()
+    )  # fmt: skip
+    jitter = 1e-12 * np.diag(np.diag(covariance))
+    return Peak(x, np.linalg.cholesky(covariance + jitter), float(log_mass))
+
+
+def with_mass(peaks: list[Peak], log_z: float) -> tuple[list[Peak], list[Peak]]:
+    """Divide peaks into those that may have mass beside an evidence of `log_z`, and the others."""
+    heavy = [peak for peak in peaks if not peak.log_mass - log_z <= np.log(LEAST_MASS)]
+    light = [peak for peak in peaks if peak not in heavy]
+    return heavy, light

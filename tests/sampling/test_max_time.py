@@ -1,0 +1,154 @@
+"""`max_time` bounds the whole call: the search, the chains, and what they say of it."""
+
+from functools import cache
+from time import perf_counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support.compiled_systems import system
+
+import pymc_tempering as pmt
+from pymc_tempering.core.deadline import NEVER, deadline_in
+from pymc_tempering.sampling import choose_plan as auto
+from pymc_tempering.sampling import rounds
+from pymc_tempering.sampling import sample as front
+
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+GENEROUS = 20.0
+"""Seconds for a call of two, on a busy machine."""
+
+
+def run(draws=10**6, name="gaussian", **kwargs):
+    return pmt.sample(draws, model=system(name).model, random_seed=1, keep=None, **QUIET | kwargs)
+
+
+@cache
+def warmed_up():
+    """Compile what the timed calls use."""
+    return run(20)
+
+
+@pytest.fixture
+def outcomes(monkeypatch):
+    """What the rounds came to."""
+    out, original = [], front.run_rounds
+    monkeypatch.setattr(
+        front, "run_rounds", lambda *args, **kw: out.append(original(*args, **kw)) or out[-1]
+    )
+    return out
+
+
+@pytest.fixture
+def seconds(monkeypatch):
+    """From the call of `sample` until its chains have stopped; the DataTree takes its own time."""
+    out, begun, original = [], perf_counter(), front.build_datatree
+
+    def building(*args, **kwargs):
+        out.append(perf_counter() - begun)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(front, "build_datatree", building)
+    return out
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_the_call_comes_back_with_chains_of_like_length(outcomes, seconds, cores):
+    with pytest.warns(pmt.TemperingWarning, match=r"max_time is over.* of 1000000 draws"):
+        idata = run(max_time=1.0, cores=cores)
+    outcome = outcomes[-1]
+    assert seconds[0] < GENEROUS
+    lengths = np.array([chain.state.n_draws for chain in outcome.runs])
+    assert lengths.min() > 0
+    if cores == 1:
+        assert lengths.max() <= rounds.PART_GROWTH * lengths.min() + rounds.FIRST_PART
+    assert idata.posterior.sizes["draw"] >= lengths.min() > 10
+    assert np.isfinite(idata.posterior["x"].values).all()
+    evidence = pmt.log_marginal_likelihood(idata)
+    assert abs(evidence.log_z - system("gaussian").log_evidence) < 4 * evidence.mcse
+    assert evidence.check.verdict == "agreed"
+
+
+@pytest.mark.parametrize(
+    ("deadline", "cores", "parts"),
+    [(deadline_in(1e6), 1, True), (deadline_in(1e6), 4, False), (NEVER, 1, False)],
+)
+def test_chains_that_wait_for_a_core_take_turns_in_growing_parts(
+    monkeypatch, deadline, cores, parts
+):
+    goals = []
+    monkeypatch.setattr(
+        rounds, "run_chains", lambda plan, runs, goal, **kwargs: bool(goals.append(goal))
+    )
+    chosen = SimpleNamespace(plan=None)
+    assert not rounds._run_to(10_000, chosen, [None] * 4, cores, lambda: None, deadline)
+    assert goals[-1] == 10_000
+    assert (len(goals) > 1) == parts
+    growth = np.array(goals[1:]) / goals[:-1]
+    assert (growth <= rounds.PART_GROWTH + 1 / rounds.FIRST_PART).all()
+    assert goals[0] <= (rounds.FIRST_PART if parts else 10_000)
+
+
+def test_a_short_run_in_good_time_is_as_without_it_and_says_nothing():
+    kwargs = {"chains": 2, "cores": 1, "reference": "prior"}
+    usual, bounded = run(40, **kwargs), run(40, max_time=600.0, max_steps=1, **kwargs)
+    np.testing.assert_array_equal(
+        usual.posterior["x"].values, bounded.posterior["x"].values[:, :40]
+    )
+
+
+def test_a_target_is_met_before_the_time_is_over():
+    idata = run(300, target_mcse=0.02, max_time=60.0, cores=1)
+    evidence = pmt.log_marginal_likelihood(idata)
+    assert evidence.mcse <= 0.02
+    assert idata["tempering"]["round_seconds"].values[-1] < 60.0
+
+
+def test_a_target_out_of_reach_is_said_to_be_missed():
+    begun = perf_counter()
+    with pytest.warns(pmt.TemperingWarning, match=r"budget ended before .* mcse is"):
+        idata = run(100, target_mcse=1e-7, max_time=1.5, cores=1)
+    assert perf_counter() - begun < GENEROUS
+    assert idata["tempering"].sizes["round"] >= 1
+
+
+def test_the_plan_has_a_part_of_the_time_and_the_chains_the_rest(monkeypatch):
+    seen = {}
+    choose, go = front.choose_plan, front.run_rounds
+
+    def choosing(*args, deadline, **kwargs):
+        seen["plan"] = deadline
+        return choose(*args, deadline=deadline, **kwargs)
+
+    def running(*args, deadline, **kwargs):
+        seen["chains"] = deadline
+        return go(*args, deadline=deadline, **kwargs)
+
+    monkeypatch.setattr(front, "choose_plan", choosing)
+    monkeypatch.setattr(front, "run_rounds", running)
+    with pytest.warns(pmt.TemperingWarning, match="max_time is over"):
+        run(max_time=0.5, cores=4)
+    whole = seen["plan"].at - seen["plan"].began
+    assert whole == pytest.approx(0.5 * front.PLAN_SHARE)
+    assert seen["chains"].began == seen["plan"].began
+    assert seen["chains"].at >= seen["plan"].began + 0.5
+
+
+def test_where_the_plan_has_eaten_all_the_time_each_chain_still_has_draws(monkeypatch):
+    def slow(*args, deadline, **kwargs):
+        while not deadline.late:
+            pass
+        return auto.choose_plan(*args, deadline=deadline, **kwargs)
+
+    warmed_up()
+    monkeypatch.setattr(front, "choose_plan", slow)
+    with pytest.warns(pmt.TemperingWarning, match="max_time is over"):
+        idata = run(max_time=0.2, cores=1)
+    assert idata["tempering"].attrs["reference"] == "fitted"
+    assert idata.posterior.sizes["draw"] >= 4
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_no_time_is_refused(value):
+    with pytest.raises(ValueError, match="max_time must be positive"):
+        run(10, max_time=value)

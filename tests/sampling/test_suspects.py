@@ -1,0 +1,198 @@
+"""Suspects: peaks, their mass by Laplace, and those without mass, which are let go."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.compiled_systems import prior, system
+
+import pymc_tempering as pmt
+from pymc_tempering import testsystems
+from pymc_tempering.references.compile import compile_model
+from pymc_tempering.sampling import choose_plan as auto
+from pymc_tempering.sampling import search as searching
+from pymc_tempering.sampling import suspects as suspecting
+from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
+from pymc_tempering.sampling.looks import Looks
+from pymc_tempering.sampling.suspects import FoundPeaks, Peak, find_peaks, home_radius, with_mass
+
+
+def nowhere(states):
+    return np.zeros(states.n, dtype=bool)
+
+
+def states(of, n, seed=1):
+    return evaluate_states(of, of.draw(n, of.spawn(np.random.default_rng(seed))))
+
+
+def spread(of):
+    return of.sample.std(axis=0)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "long_path"])
+def test_mass_and_shape_are_exact_on_a_normal_target(name):
+    of = prior(name)
+    found = find_peaks(of.path, states(of, 20), spread(of), [], nowhere)
+    [peak] = found.peaks
+    [(mean, variance)] = system(name).moments(1.0).values()
+    assert peak.log_mass == pytest.approx(system(name).log_evidence, abs=1e-3)
+    np.testing.assert_allclose(peak.mean, mean, atol=1e-3 * np.sqrt(variance).max())
+    covariance = peak.cholesky @ peak.cholesky.T
+    np.testing.assert_allclose(np.diag(covariance), variance, rtol=2e-3)
+    assert found.complete
+    assert found.n_evaluations > 2 * of.path.dim
+
+
+def test_a_flat_top_is_no_wider_than_the_prior():
+    def flat(density, xs, values, grads, mixture):
+        values[:], grads[:] = 0.0, 0.0
+
+    of, scale = prior("gaussian"), np.array([2.0, 0.5])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(suspecting, "evaluate_rows", flat)
+        peak = suspecting._peak_at(of.path, np.zeros(2), 1.5, scale)
+    np.testing.assert_allclose(peak.cholesky, np.diag(scale), rtol=1e-9)
+    assert peak.log_mass == pytest.approx(1.5 + np.log(2 * np.pi))  # and scales of product 1
+
+
+def test_peaks_are_told_apart_and_none_is_found_twice():
+    of, two = prior("two_modes"), system("two_modes")
+    near = np.vstack([two.mode_centers + 0.3, two.mode_centers - 0.2, two.mode_centers])
+    suspects = evaluate_states(of, near)
+    found = find_peaks(of.path, suspects, spread(of), [], nowhere).peaks
+    assert len(found) == 2
+    shares = np.exp([peak.log_mass - two.log_evidence for peak in found])
+    assert np.sort(shares) == pytest.approx([0.35, 0.65], rel=5e-3)
+    again = find_peaks(of.path, suspects, spread(of), found, nowhere)
+    assert (again.peaks, again.n_evaluations, again.complete) == ([], 0, True)
+    [first] = [c for c in two.mode_centers if found[0].holds(c[None])[0]]
+    [other] = find_peaks(of.path, suspects, spread(of), found[:1], nowhere).peaks
+    assert not other.holds(first[None])[0]
+
+
+@pytest.mark.parametrize(("limit", "climbs"), [("MAX_PEAKS", 1), ("MAX_CLIMBS", 1)])
+def test_where_suspects_are_left_over_the_round_is_not_complete(monkeypatch, limit, climbs):
+    of, two = prior("two_modes"), system("two_modes")
+    monkeypatch.setattr(suspecting, limit, climbs)
+    found = find_peaks(of.path, evaluate_states(of, two.mode_centers), spread(of), [], nowhere)
+    assert len(found.peaks) == 1
+    assert not found.complete
+
+
+def test_a_climb_that_ends_at_home_gives_no_peak():
+    of = prior("gaussian")
+    [(mean, _)] = system("gaussian").moments(1.0).values()
+    home = lambda states: ((states.xs - mean) ** 2).sum(axis=1) < 1.0  # noqa: E731
+    suspects = states(of, 20)
+    away = suspects.at(~home(suspects))
+    found = find_peaks(of.path, away, spread(of), [], home)
+    assert found.peaks == []
+    assert found.n_evaluations > away.n
+
+
+def test_the_region_of_a_peak_is_that_of_its_draws():
+    """In two dimensions the square of the distance is exponential: 12 and more with exp(-6)."""
+    peak = Peak(np.array([3.0, -1.0]), np.array([[0.5, 0.0], [1.9, 0.1]]), 0.0)
+    rng = np.random.default_rng(1)
+    draws = peak.draw(20_000, rng)
+    np.testing.assert_allclose(draws.mean(axis=0), peak.mean, atol=0.06)
+    np.testing.assert_allclose(np.cov(draws.T), peak.cholesky @ peak.cholesky.T, atol=0.15)
+    assert home_radius(2) == pytest.approx(12.0)
+    assert np.mean(~peak.holds(draws)) == pytest.approx(np.exp(-6.0), abs=0.0015)
+    along = peak.cholesky[:, 0] / np.linalg.norm(peak.cholesky[:, 0])
+    across = np.array([-along[1], along[0]])
+    assert peak.holds(peak.mean + 5.0 * along[None])[0]
+    assert not peak.holds(peak.mean + 0.5 * across[None])[0]
+    for dim in (1, 10, 200):
+        assert stats.chi2.sf(home_radius(dim), dim) < 1e-2
+
+
+def test_peaks_with_a_ten_thousandth_of_the_evidence_may_have_mass():
+    def peak(share):
+        return Peak(np.zeros(1), np.eye(1), -7.0 + np.log(share))
+
+    peaks = [peak(share) for share in (2.0, 1.1e-4, 0.9e-4, 1e-9)]
+    assert with_mass(peaks, -7.0) == (peaks[:2], peaks[2:])
+    assert with_mass([], -7.0) == ([], [])
+
+
+# A spike of a millionth of the mass, with a density a hundred times that of all the rest. No
+# scout finds it, so the search is shown it.
+SHARE, SD = 1e-6, 1e-4
+
+
+@pytest.fixture(scope="module")
+def spike():
+    return testsystems.gaussian_mixture(
+        2, weights=(1 - SHARE, SHARE), scale=(1, SD), positions=(-5, 5)
+    )
+
+
+def show(monkeypatch, spike, n=1):
+    """Let the first scouts and looks of each round end at the spike."""
+    of = compile_model(spike.model)
+    top = evaluate_states(of, np.repeat(spike.mode_centers[[1]], n, axis=0))
+    send, look = searching._send_scouts, searching.take_looks
+
+    def scouts(*args):
+        ends, cost = send(*args)
+        return join([ends, top]), cost
+
+    def looks(*args):
+        found = look(*args)
+        ends = join([top, found.ends.at(np.arange(n, found.n))])
+        return Looks(ends, found.log_w, found.n_evaluations)
+
+    monkeypatch.setattr(searching, "_send_scouts", scouts)
+    monkeypatch.setattr(searching, "take_looks", looks)
+
+
+def test_the_spike_would_be_a_suspect(spike):
+    of = compile_model(spike.model)
+    heights = evaluate_states(of, spike.mode_centers).log_target
+    assert heights[1] - heights[0] > np.log(50.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_spike_without_mass_is_let_go(monkeypatch, spike, seed):
+    show(monkeypatch, spike, n=3)
+    kept, original = [], auto._after
+    monkeypatch.setattr(auto, "_after", lambda found, *a: kept.append(found) or original(found, *a))
+    idata = pmt.sample(500, model=spike.model, random_seed=seed, cores=1, quiet=True)
+    evidence = pmt.log_marginal_likelihood(idata)
+    assert evidence.verdict == "ok"
+    assert abs(evidence.log_z - spike.log_evidence) < 4 * evidence.mcse
+    assert evidence.check.n_looks == 100
+    [found] = kept
+    assert found.settled
+    modes = found.fit.components.modes
+    far = ((modes.means - spike.mode_centers[1]) ** 2).sum(axis=1) > 0.1
+    assert modes.weights[~far].sum() < 1e-3
+
+
+def test_without_its_mass_the_spike_would_disagree(monkeypatch, spike):
+    """Planted bug: no peak is found, so that nothing excuses the looks at the spike."""
+    show(monkeypatch, spike, n=3)
+    monkeypatch.setattr(searching, "find_peaks", lambda *args: FoundPeaks([], True, 0))
+    idata = pmt.sample(500, model=spike.model, random_seed=0, cores=1, quiet=True)
+    with pytest.warns(pmt.TemperingWarning, match="3 of 100 looks ended where the reference"):
+        evidence = pmt.log_marginal_likelihood(idata)
+    assert evidence.verdict == "disagreed"
+
+
+def test_a_peak_that_seems_heavy_is_let_go_once_draws_have_judged_it(monkeypatch, spike):
+    """Whatever Laplace says, weighted draws of the reference give the component its share."""
+    monkeypatch.setattr(suspecting, "LEAST_MASS", 1e-12)
+    show(monkeypatch, spike)
+    idata = pmt.sample(500, model=spike.model, random_seed=1, cores=1, quiet=True)
+    evidence = pmt.log_marginal_likelihood(idata)
+    assert evidence.verdict == "ok"
+    assert abs(evidence.log_z - spike.log_evidence) < 4 * evidence.mcse
+    assert 2 <= idata["tempering"].attrs["fits"] <= searching.MAX_SEARCHES
+
+
+def test_states_without_a_density_have_no_height():
+    of = prior("gaussian")
+    none = Evaluated(np.zeros((2, 2)), np.array([-np.inf, np.nan]), np.zeros(2))
+    assert (none.log_target == -np.inf).all()
+    nothing = none.at(np.zeros(2, dtype=bool))
+    assert find_peaks(of.path, nothing, np.ones(2), [], nowhere).n_evaluations == 0

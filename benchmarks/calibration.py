@@ -25,6 +25,8 @@ from common import (
 DEFAULT_MODELS = (
     "gaussian", "regression", "noisy_regression", "binomial", "hierarchical", "schools",
     "logistic", "mixture", "shells", "twenty_modes",
+    "intercepts3", "intercepts5", "intercepts20", "intercepts3_raw", "intercepts5_raw",
+    "intercepts20_raw", "funnel", "scale_mixture",
 )  # fmt: skip
 
 NOTES = {
@@ -33,9 +35,13 @@ NOTES = {
     "an infinite mcse as an interval that holds it",
     "noise": "with n repeats the sd of z is known to 1/sqrt(2n) of itself (0.03 for 500) and a "
     "coverage of 95 % to 0.22/sqrt(n) (0.01)",
-    "warned": "any warning of warm-up, chains or evidence; `unchecked`, `disagreed`: the verdict",
+    "mcse": "the mean is that of finite ones, the median that of all",
+    "warned": "any warning of warm-up, chains or evidence; `unchecked`, `disagreed`, `ok`: the "
+    "verdict",
+    "tail": "mean share of a run's draws above the exact 99 % quantile of a scale or other "
+    "statistic, 0.01 if right; `tail error`: standard error of this mean over runs",
     "fallback": "share of runs that answered from the prior, all of them with --reference prior",
-    "other work": "mean share of density evaluations in warm-up, pilot and check",
+    "other work": "mean share of density evaluations of all legs but the run",
     "seconds": "median from warm-up to evidence on one core, compiling not counted; `cpu`: CPU "
     "seconds of the process, which other work on the machine does not lengthen",
 }
@@ -49,6 +55,7 @@ def summarize(name: str, runs: Sequence[Run]) -> Row:
     finite = np.isfinite(mcse)
     z = error[finite] / mcse[finite]
     inside = np.abs(z) < 1.959964
+    tail = np.array([run.tail for run in runs])
     verdicts = Counter(run.verdict for run in runs)
     n = len(runs)
     return {
@@ -58,6 +65,7 @@ def summarize(name: str, runs: Sequence[Run]) -> Row:
         "bias": float(error.mean()),
         "RMSE": float(np.sqrt(np.mean(error**2))),
         "mean mcse": float(mcse[finite].mean()) if finite.any() else float("nan"),
+        "median mcse": float(np.median(mcse)),
         "mean z": float(z.mean()) if finite.any() else float("nan"),
         "sd z": float(z.std(ddof=1)) if finite.sum() > 1 else float("nan"),
         "max abs z": float(np.abs(z).max()) if finite.any() else float("nan"),
@@ -66,6 +74,9 @@ def summarize(name: str, runs: Sequence[Run]) -> Row:
         "warned": sum(bool(run.warnings) for run in runs) / n,
         "unchecked": verdicts["unchecked"] / n,
         "disagreed": verdicts["disagreed"] / n,
+        "ok": verdicts["ok"] / n,
+        "tail": float(tail.mean()),
+        "tail error": float(tail.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan"),
         "tours": float(np.mean([run.n_tours for run in runs])),
         "ess": float(np.mean([run.ess for run in runs])),
         "fallback": sum(not run.fitted for run in runs) / n,
@@ -78,14 +89,14 @@ def summarize(name: str, runs: Sequence[Run]) -> Row:
 def write_runs(path: Path, runs: dict[str, list[Run]]) -> None:
     """Write a line for each run, for a closer look at those that are off."""
     with path.open("w") as file:
-        file.write("model,seed,exact,log_z,mcse,verdict,n_tours,ess,seconds,warnings\n")
+        file.write("model,seed,exact,log_z,mcse,verdict,n_tours,ess,seconds,tail,warnings\n")
         for name, of_model in runs.items():
             exact = system(name).log_evidence
             for run in sorted(of_model, key=lambda run: run.seed):
                 said = " / ".join(run.warnings).replace('"', "'")
                 file.write(
                     f"{name},{run.seed},{exact},{run.log_z},{run.mcse},{run.verdict},"
-                    f'{run.n_tours},{run.ess},{run.seconds},"{said}"\n'
+                    f'{run.n_tours},{run.ess},{run.seconds},{run.tail},"{said}"\n'
                 )
 
 

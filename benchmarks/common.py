@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter, process_time
@@ -18,6 +18,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytensor
+from pytensor.graph.replace import vectorize_graph
 
 from pymc_tempering import testsystems
 from pymc_tempering.chain.record import N_STEPS
@@ -29,7 +31,7 @@ from pymc_tempering.sampling.rounds import Goal, Outcome, estimate, run_rounds
 from pymc_tempering.sampling.setup import REFERENCES, Options
 from pymc_tempering.testsystems import TestSystem
 
-LEGS = ("prior_warmup", "pilot", "fit", "check", "run")
+LEGS = ("prior_warmup", "fit", "looks", "scouts", "run")
 """Parts of a run from a fitted reference, in their order; `work` of a run has those it had."""
 
 RESULTS = Path(__file__).parent / "results"
@@ -57,6 +59,15 @@ MODELS: dict[str, Callable[[], TestSystem]] = {
     "twenty_modes": testsystems.twenty_modes,
     "eggbox": testsystems.eggbox,
     "gaussian100": testsystems.gaussian_posterior,
+    **{
+        f"intercepts{groups}{suffix}": partial(
+            testsystems.varying_intercepts, groups, rows, centered=not suffix
+        )
+        for suffix in ("", "_raw")
+        for groups, rows in ((3, 50), (5, 50), (20, 100))
+    },
+    "funnel": testsystems.funnel,
+    "scale_mixture": testsystems.scale_mixture,
 }
 """Models with an exact evidence, by the name that `--models` takes."""
 
@@ -73,6 +84,53 @@ def prior(name: str) -> Prior:
     return compile_model(system(name).model)
 
 
+TAIL = 0.99
+"""Probability below the tail in which a run's draws are counted."""
+
+
+@cache
+def tail_start(name: str) -> float:
+    """Exact quantile `TAIL` of the posterior of a model's statistic; nan if it has none."""
+    cdf = system(name).cdf(1.0)
+    if cdf is None:
+        return float("nan")
+    lower, upper = -1.0, 1.0
+    while cdf(lower) > TAIL:
+        lower *= 2.0
+    while cdf(upper) < TAIL:
+        upper *= 2.0
+    for _ in range(100):
+        middle = 0.5 * (lower + upper)
+        lower, upper = (middle, upper) if cdf(middle) < TAIL else (lower, middle)
+    return 0.5 * (lower + upper)
+
+
+@cache
+def statistic_of(name: str) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Compile the statistic of a model as a function of unconstrained draws, shape (n, dim)."""
+    statistic, model = system(name).statistic, system(name).model
+    if statistic is None:
+        return None
+    layout = prior(name).path.layout
+    batched = [v.type.clone(shape=(None, *v.type.shape))() for v in model.value_vars]
+    by_name = {v.name: v for v in model.unobserved_value_vars}
+    names = [rv.name for rv in model.free_RVs]
+    graphs = vectorize_graph(
+        [by_name[each] for each in names],
+        replace=dict(zip(model.value_vars, batched, strict=True)),
+    )
+    constrain = pytensor.function(batched, graphs, mode="FAST_COMPILE")
+
+    def of(x: np.ndarray) -> np.ndarray:
+        pieces = [
+            x[:, part].reshape(-1, *shape)
+            for part, shape in zip(layout.slices, layout.shapes, strict=True)
+        ]
+        return statistic(dict(zip(names, constrain(*pieces), strict=True)))
+
+    return of
+
+
 @dataclass(frozen=True)
 class Run:
     """What one run from warm-up to evidence said; log Z and mcse in nats.
@@ -85,6 +143,8 @@ class Run:
         Density evaluations of each leg; those of the initial iterations are in none.
     seconds, cpu : float
         Wall seconds, and CPU seconds of the process.
+    tail : float
+        Share of the draws whose statistic is above its exact quantile `TAIL`; nan without one.
     """
 
     seed: int
@@ -98,6 +158,7 @@ class Run:
     warnings: tuple[str, ...]
     seconds: float
     cpu: float
+    tail: float
 
     @property
     def prior_work(self) -> float:
@@ -111,21 +172,20 @@ def run_tempering(
     """Do what `pmt.sample(draws, chains=chains, random_seed=seed)` does once it has compiled."""
     options = Options(reference=reference)
     rng = np.random.default_rng(seed)
-    started = perf_counter()
     compiled = prior(name)
     kernel = on_all(HMC(), compiled.path.dim)
-    chosen = choose_plan(compiled, kernel, options, rng, cores=cores, n_draws=chains * draws)
+    chosen = choose_plan(compiled, kernel, options, rng, cores=cores)
     no_progress: Any = nullcontext(SimpleNamespace(update=lambda: None))
     return run_rounds(
         chosen, options, Goal(), rng, draws=draws, chains=chains, cores=cores, keep_trace=True,
-        watch=lambda *_: no_progress, report=lambda line: None, started=started,
+        watch=lambda *_: no_progress, report=lambda line: None,
     )  # fmt: skip
 
 
-def run_once(
+def run_and_keep(
     name: str, seed: int, draws: int = 1000, chains: int = 4, reference: str = "auto"
-) -> Run:
-    """Run from warm-up to evidence on one core."""
+) -> tuple[Run, Outcome]:
+    """Run from warm-up to evidence on one core; also what it was made of."""
     prior(name)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -134,12 +194,25 @@ def run_once(
         evidence = estimate(outcome.chosen, outcome.runs)
         seconds, cpu = perf_counter() - started[0], process_time() - started[1]
     said = [str(w.message) for w in caught] + [run.stuck for run in outcome.runs if run.stuck]
+    statistic = statistic_of(name)
+    tail = float("nan")
+    if statistic is not None:
+        x = np.concatenate([run.record.x[: run.state.n_draws] for run in outcome.runs])
+        tail = float(np.mean(statistic(x) > tail_start(name)))
     own = sum(run.record.scalars[: run.state.n_draws, N_STEPS].sum() for run in outcome.runs)
-    return Run(
+    run = Run(
         seed, evidence.log_z, evidence.mcse, evidence.verdict, evidence.n_tours, evidence.ess,
         outcome.chosen.fitted is not None, outcome.chosen.work | {"run": int(own)},
-        (*said, *evidence.warnings), seconds, cpu,
+        (*said, *evidence.warnings), seconds, cpu, tail,
     )  # fmt: skip
+    return run, outcome
+
+
+def run_once(
+    name: str, seed: int, draws: int = 1000, chains: int = 4, reference: str = "auto"
+) -> Run:
+    """Run from warm-up to evidence on one core."""
+    return run_and_keep(name, seed, draws, chains, reference)[0]
 
 
 def check_same_as_sample(name: str, seed: int, reference: str) -> None:

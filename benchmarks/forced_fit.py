@@ -1,24 +1,26 @@
-"""Whether the check sees a fit that was forced onto one of two modes: a number or a warning?
+"""Whether the search sees a fit that was forced onto one of two modes: a number or a warning?
 
 The draws that a fit gets are robbed of the second of two 10-D Gaussians, in all fits of a run
-("all") or in those that use nothing but the pilot ("first", so that the repeated fit may be
-right). The claim: where the tours from the prior have seen both modes, no run ends in a number
-that is off by more than 4 stated errors without a warning. A second table has the share of the
-work that each leg takes, on these and on other models, with no fit forced.
+("all") or in those before the first looks ("first", so that a repeated fit may be right). The
+claim: where looks have seen both modes, no run ends in a number that is off by more than 4 stated
+errors without a warning. A second table has the share of the work that each leg takes, on these
+and on other models, with no fit forced.
 """
 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from common import LEGS, MODELS, Row, Run, parser, run_once, save, shares, system
 
 from pymc_tempering import testsystems
-from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.side_runs import SideRun
+from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.sampling import choose_plan, fit_reference, search
+from pymc_tempering.sampling.looks import Looks
 
 WEIGHTS = {"mixture_65": (0.65, 0.35), "mixture_90": (0.9, 0.1)}
 for _name, _weights in WEIGHTS.items():
@@ -32,25 +34,34 @@ FAR = 4.0
 
 @contextmanager
 def one_mode(name: str, forced: str, seen: set[int]) -> Iterator[None]:
-    """Hide the second mode from the fit; add to `seen` the modes that prior legs have met."""
+    """Hide the second mode from the fit; add to `seen` the modes that looks have met."""
     centers = np.asarray(system(name).mode_centers)
-    original = SideRun.posterior_sample
-    prior_legs: dict[int, object] = {}
+    fit, look = fit_reference.fit_mixture, search.take_looks
+    looked: list[int] = []
 
-    def robbed(self: SideRun, n: int, rng: np.random.Generator) -> np.ndarray:
-        draws = original(self, n, rng)
-        mode = ((draws[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
-        if isinstance(self.plan.reference, Prior):
-            prior_legs[id(self.runs)] = self.runs  # kept, so that no other gets its id
-            seen.update(np.unique(mode).tolist())
-        return draws[mode == 0] if forced == "all" or len(prior_legs) < 2 else draws
+    def mode_of(xs: np.ndarray) -> np.ndarray:
+        return np.asarray(((xs[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1))
 
-    with patch.object(SideRun, "posterior_sample", robbed):
+    def robbed(draws: np.ndarray, *args: Any, **kwargs: Any) -> Mixture:
+        hidden = forced == "all" or not looked
+        return fit(draws[mode_of(draws) == 0] if hidden else draws, *args, **kwargs)
+
+    def watched(*args: Any, **kwargs: Any) -> Looks:
+        looks = look(*args, **kwargs)
+        looked.append(looks.n)
+        seen.update(np.unique(mode_of(looks.ends.xs)).tolist())
+        return looks
+
+    with (
+        patch.object(fit_reference, "fit_mixture", robbed),
+        patch.object(choose_plan, "fit_mixture", robbed),
+        patch.object(search, "take_looks", watched),
+    ):
         yield
 
 
 def forced_run(name: str, seed: int, forced: str) -> tuple[Run, bool]:
-    """Run with a forced fit; also whether the prior legs had seen both modes."""
+    """Run with a forced fit; also whether the looks have seen both modes."""
     seen: set[int] = set()
     with one_mode(name, forced, seen):
         run = run_once(name, seed)
@@ -92,10 +103,8 @@ def main() -> None:
             print(rows[-1], flush=True)
     settings = {
         "seeds": f"{seeds.start} to {seeds.stop - 1}, of each row",
-        "forced": "fits whose draws all come from the first mode: all, or the first one and its "
-        "repetitions with draws of the trial",
-        "both seen": "runs whose tours from the prior, among the draws that fits had, met both "
-        "modes; the columns to the right are theirs",
+        "forced": "fits whose draws all come from the first mode: all, or those before any look",
+        "both seen": "runs whose looks met both modes; the columns to the right are theirs",
         "off": f"by more than {FAR:.0f} stated errors",
         "legs": f"{', '.join(LEGS)}: mean share of the density evaluations, initial iterations "
         "left out",

@@ -33,7 +33,7 @@ from pymc_tempering.model.compiled import (
     new_point,
 )
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.mixture import evaluate
+from pymc_tempering.references.compiled_mixture import evaluate
 from pymc_tempering.testsystems import TestSystem
 
 TARGET = 0.8

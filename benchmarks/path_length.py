@@ -40,7 +40,7 @@ from pymc_tempering.model.compiled import (
     VECTOR,
     new_point,
 )
-from pymc_tempering.references.mixture import evaluate
+from pymc_tempering.references.compiled_mixture import evaluate
 from pymc_tempering.sampling.side_runs import cycles_of
 from pymc_tempering.warmup.warm_up import warm_up
 

@@ -49,6 +49,8 @@ NOTES = {
     "cost": "RMSE^2 x cpu; `relative` is that of the method in this row over that of tempering "
     "(above 1: tempering is ahead)",
     "far": f"runs off by more than {FAR:.0f} stated errors without a warning",
+    "evaluations": "mean number of density evaluations of tempering, initial iterations left out; "
+    "`other`: those of all legs but the run; `n_looks`: looks of a run at least",
     "legs": f"{', '.join(LEGS)}: mean share of the density evaluations of tempering, initial "
     "iterations left out",
 }
@@ -65,10 +67,11 @@ class Answer:
     total: float
     warned: bool
     prior_warmup: int = 0
-    pilot: int = 0
     fit: int = 0
-    check: int = 0
+    looks: int = 0
+    scouts: int = 0
     run: int = 0
+    n_looks: int = 0
 
 
 class Stopwatch:
@@ -100,9 +103,11 @@ def tempering(name: str, seed: int, reference: str = "auto") -> Answer:
     again = run_once(name, seed, reference=reference)
     if again.log_z != evidence.log_z:
         raise RuntimeError(f"{name}, seed {seed}: {again.log_z} is not {evidence.log_z}")
+    check = evidence.check
     return Answer(
-        evidence.log_z, evidence.mcse, again.cpu, again.seconds, total, warned, **again.work
-    )
+        evidence.log_z, evidence.mcse, again.cpu, again.seconds, total, warned, **again.work,
+        n_looks=0 if check is None else check.n_looks,
+    )  # fmt: skip
 
 
 class TimedIMH(IMH):
@@ -131,8 +136,8 @@ class TimedIMH(IMH):
         return self._count(super().step)
 
 
-def smc(name: str, seed: int) -> Answer:
-    """Run `pm.sample_smc` with four chains."""
+def smc_and_draws(name: str, seed: int) -> tuple[Answer, Any]:
+    """Run `pm.sample_smc` with four chains; also what it returned."""
     TimedIMH.cpu = TimedIMH.wall = 0.0
     watch = Stopwatch()
     with warnings.catch_warnings(record=True) as caught:
@@ -148,7 +153,12 @@ def smc(name: str, seed: int) -> Answer:
     error = float(z.std(ddof=1) / z.mean() / np.sqrt(z.size))
     warned = any(w.category is UserWarning for w in caught)
     log_z = float(by_chain.max() + np.log(z.mean()))
-    return Answer(log_z, error, TimedIMH.cpu, TimedIMH.wall, total, warned)
+    return Answer(log_z, error, TimedIMH.cpu, TimedIMH.wall, total, warned), idata
+
+
+def smc(name: str, seed: int) -> Answer:
+    """Run `pm.sample_smc` with four chains."""
+    return smc_and_draws(name, seed)[0]
 
 
 @cache
@@ -213,6 +223,9 @@ def summarize(name: str, method: str, answers: Sequence[Answer]) -> Row:
         "cost": rmse**2 * medians["cpu"],
         "warned": int(warned.sum()),
         "far": int(np.sum((np.abs(error) > FAR * stated) & ~warned)),
+        "evaluations": int(work.sum(axis=1).mean()),
+        "other": int((work.sum(axis=1) - work[:, -1]).mean()),
+        "n_looks": min(answer.n_looks for answer in answers),
         **{leg: f"{part:.0%}" if part else "" for leg, part in zip(LEGS, share, strict=True)},
     }
 

@@ -35,7 +35,7 @@ from pymc_tempering.model.compiled import (
 )
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.mixture import evaluate
+from pymc_tempering.references.compiled_mixture import evaluate
 
 DATA = Path(os.environ.get("PMT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

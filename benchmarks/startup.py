@@ -27,7 +27,7 @@ EVENTS = (
     "check the model",
     "annealed pass",
     "initial iterations",
-    "fit and check of the reference",
+    "fit and search of the reference",
     "first recorded draw",
     "draws done",
     "DataTree done",
@@ -70,8 +70,8 @@ def watch_first_draw(timeline: Timeline) -> None:
 
         def timed(state: Any, *args: Any) -> int:
             result = advance(state, *args)
-            # The pilot and the check of a fitted reference are chains, too.
-            if state.n_draws and "fit and check of the reference" in timeline.ends:
+            # Trial runs of a fitted reference are chains, too.
+            if state.n_draws and "fit and search of the reference" in timeline.ends:
                 timeline.mark("first recorded draw", first=True)
             return result
 
@@ -102,9 +102,9 @@ def child(
     timeline.wrap(compiling, "compile_prior", "compile the prior")
     timeline.wrap(compiling, "check_reference", "check the model")
     timeline.wrap(choose_plan, "warm_up_prior", "initial iterations")
-    timeline.wrap(warm_up, "anneal", "annealed pass", first=True)
+    timeline.wrap(warm_up if reference == "prior" else choose_plan, "anneal", "annealed pass")
     for front in (sample, step_method):
-        timeline.wrap(front, "choose_plan", "fit and check of the reference")
+        timeline.wrap(front, "choose_plan", "fit and search of the reference")
     timeline.wrap(sample, "run_rounds", "draws done")
     watch_first_draw(timeline)
     options = {"random_seed": seed, "progressbar": False}

@@ -15,6 +15,7 @@ from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.kernels import Compound
+from pymc_tempering.references.mixture import nearest_component
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import ReferenceFit, fit_reference
@@ -27,6 +28,7 @@ from pymc_tempering.sampling.suspects import (
     find_peaks,
     home_radius,
     peaks_by_chains,
+    seen,
     with_mass,
 )
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
@@ -47,6 +49,10 @@ HOME_SWEEPS = 40
 
 NO_SHARE = 1e-3
 """A peak with a smaller share of the draws than this is let go."""
+
+HOME_DRAWS = 5
+"""Draws for each number of its mean and one, with which a component of a fit is a home. One with
+fewer may be far too narrow for its mode: what is left of copies of a particle that hardly moved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,10 +176,20 @@ def _follow_up(
         found = peaks_by_chains(prior, kernel, annealed, states.at(strange), rng)
     work["scouts"] += cost + found.n_evaluations
     heavy, light = with_mass(found.peaks, fit.log_z)
+    heavy = _unknown(heavy, fit)
     let_go += light
     for peak in light:
         strange &= ~peak.holds(states.xs)
     return SearchRound(looks, strange[: looks.n], scouts, heavy, found.complete)
+
+
+def _unknown(peaks: list[Peak], fit: ReferenceFit) -> list[Peak]:
+    """Peaks that draws of the fit have not seen, or that its reference hardly covers."""
+    if not peaks:
+        return []
+    tops = evaluate_states(fit.reference.prior, np.array([peak.mean for peak in peaks]))
+    known = seen(peaks, fit.log_z, fit.draws.xs) & ~is_suspect(tops, fit)
+    return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]
 
 
 def is_suspect(states: Evaluated, fit: ReferenceFit) -> np.ndarray:
@@ -224,12 +240,16 @@ def can_climb(prior: Prior, kernel: Compound) -> bool:
 
 
 def _home(fit: ReferenceFit) -> Region:
-    """Whether states are no suspects, and lie where a component of a fit is."""
+    """Whether states are no suspects, and lie where a component is that draws have come from."""
     components, modes = fit.components, fit.components.modes
-    radius, most = home_radius(modes.means.shape[1]), suspect_above(fit.log_ratio)
+    dim = modes.means.shape[1]
+    radius, most = home_radius(dim), suspect_above(fit.log_ratio)
+    nearest = nearest_component(modes, np.unique(fit.draws.xs, axis=0))
+    n_draws = np.bincount(nearest, minlength=modes.n_components)
+    lived_in = n_draws >= min(HOME_DRAWS * (dim + 1), n_draws.max())
 
     def home(states: Evaluated) -> np.ndarray:
-        inside = modes.squares(states.xs).min(axis=1) < radius
+        inside = modes.squares(states.xs)[:, lived_in].min(axis=1) < radius
         at = np.flatnonzero(inside)
         inside[at] = states.at(at).log_ratio(components) <= most
         return np.asarray(inside)

@@ -28,6 +28,9 @@ CHAIN_STATES, CHAIN_SWEEPS = 64, 50
 LEAST_MASS = 1e-4
 """Share of the evidence below which a peak is let go."""
 
+SEEN_SHARE = 0.2
+"""Draws that hold this part of the mass of a peak, or more, have seen it."""
+
 NUDGE = 1e-5
 """Step of the numerical second derivatives, in standard deviations of the prior."""
 
@@ -53,6 +56,10 @@ class Peak:
         """Whether states (n, d) lie in its region, shape (n,)."""
         z = np.linalg.solve(self.cholesky, (xs - self.mean).T)
         return np.asarray((z**2).sum(axis=0) < home_radius(self.mean.size))
+
+    def share(self, log_z: float) -> float:
+        """Share of its mass in all, beside an evidence of `log_z` without it."""
+        return float(np.exp(self.log_mass - np.logaddexp(self.log_mass, log_z)))
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw from the normal density, shape (n, d)."""
@@ -190,3 +197,9 @@ def with_mass(peaks: list[Peak], log_z: float) -> tuple[list[Peak], list[Peak]]:
     heavy = [peak for peak in peaks if not peak.log_mass - log_z <= np.log(LEAST_MASS)]
     light = [peak for peak in peaks if peak not in heavy]
     return heavy, light
+
+
+def seen(peaks: list[Peak], log_z: float, draws: np.ndarray) -> np.ndarray:
+    """Whether posterior draws (n, d) hold about as much of each peak as has its mass."""
+    held = [peak.holds(draws).mean() >= SEEN_SHARE * peak.share(log_z) for peak in peaks]
+    return np.array(held, dtype=bool)

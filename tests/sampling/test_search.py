@@ -62,11 +62,6 @@ def share_near(idata, center, radius):
     return float((distance < radius).mean())
 
 
-too_narrow = pytest.mark.xfail(
-    reason="a component that is far too narrow passes for the region of its mode"
-)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_needle_is_found(seed):
     idata, evidence, said = sample(needle().model, seed)
@@ -95,7 +90,6 @@ def no_scouts(prior, *rest):
     return evaluate_states(prior, np.empty((0, prior.path.dim))), 0
 
 
-@too_narrow
 def test_a_component_that_is_too_narrow_for_its_mode_is_no_home():
     """As copies of one particle leave it: at the needle, a fifth of its width, with no weight."""
     of = compile_model(needle().model)

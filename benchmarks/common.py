@@ -28,7 +28,7 @@ from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.rounds import Goal, Outcome, estimate, run_rounds
-from pymc_tempering.sampling.setup import REFERENCES, Options
+from pymc_tempering.sampling.setup import REFERENCES, Job, Options
 from pymc_tempering.testsystems import TestSystem
 
 LEGS = ("prior_warmup", "fit", "looks", "scouts", "run")
@@ -174,11 +174,12 @@ def run_tempering(
     rng = np.random.default_rng(seed)
     compiled = prior(name)
     kernel = on_all(HMC(), compiled.path.dim)
-    chosen = choose_plan(compiled, kernel, options, rng, cores=cores)
+    job = Job(compiled, kernel, options, rng, cores)
+    chosen = choose_plan(job)
     no_progress: Any = nullcontext(SimpleNamespace(update=lambda: None))
     return run_rounds(
-        chosen, options, Goal(), rng, draws=draws, chains=chains, cores=cores, keep_trace=True,
-        watch=lambda *_: no_progress, report=lambda line: None,
+        job, chosen, Goal(), draws=draws, chains=chains, keep_trace=True,
+        watch=lambda *_: no_progress,
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ missed something. If they go on finding modes, the run stays with the prior.
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import FreshLooks
-from pymc_tempering.core.deadline import NEVER, PAST, Deadline
+from pymc_tempering.core.deadline import PAST
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels import Compound
@@ -25,7 +24,7 @@ from pymc_tempering.sampling.evaluated import Evaluated
 from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit, fit_reference
 from pymc_tempering.sampling.looks import add_looks, take_looks
 from pymc_tempering.sampling.search import Search, SearchRound, search, strangers
-from pymc_tempering.sampling.setup import Options, warm_up_prior
+from pymc_tempering.sampling.setup import Job, warm_up_prior
 from pymc_tempering.sampling.suspects import Peak
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 from pymc_tempering.warmup.warm_up import Warmup
@@ -99,17 +98,9 @@ class ChosenPlan:
         return Schema(self.plan.ladder, components, self.fresh, self.plan.reference.prior_constant)
 
 
-def choose_plan(
-    prior: Prior,
-    kernel: Compound,
-    options: Options,
-    rng: np.random.Generator,
-    *,
-    cores: int,
-    report: Callable[[str], None] = lambda line: None,
-    deadline: Deadline = NEVER,
-) -> ChosenPlan:
+def choose_plan(job: Job) -> ChosenPlan:
     """Find the plan for a run of a compiled model."""
+    prior, kernel, options, rng = job.prior, job.kernel, job.options, job.rng
     if options.reference == "fitted" and not can_fit(prior, kernel):
         raise ValueError(
             "reference='fitted' is not for this model: "
@@ -121,22 +112,20 @@ def choose_plan(
             + " Use reference='prior', or 'auto'."
         )
     if options.reference == "prior" or not can_fit(prior, kernel):
-        return _from_prior(prior, kernel, options, rng, cores, report, {})
+        return _from_prior(job, {})
     annealed = anneal(
-        prior, kernel, rng, n_particles=N_PARTICLES,
-        report=lambda beta: report(f"Annealed pass: beta = {beta:.3g}"),
+        prior, kernel, rng, n_particles=N_PARTICLES, deadline=job.deadline,
+        report=lambda beta: job.report(f"Annealed pass: beta = {beta:.3g}"),
     )  # fmt: skip
     work = {"prior_warmup": annealed.n_evaluations}
     particles = annealed.particles
     first = fit_mixture(particles, rng, prior_draws=prior.sample)
     interrupted, found = False, None
     try:
-        fit = fit_reference(
-            prior, kernel, first, particles, options, rng, cores, report=report, deadline=deadline
-        )
+        fit = fit_reference(job, first, particles)
         work["fit"] = fit.n_evaluations
-        if options.reference == "auto":
-            found = search(prior, kernel, annealed, fit, options, rng, cores, report, deadline)
+        if options.reference == "auto" and annealed.complete:
+            found = search(job, annealed, fit)
     except KeyboardInterrupt:
         interrupted = True
         if "fit" not in work:
@@ -146,10 +135,11 @@ def choose_plan(
         fit, interrupted = found.fit, True
         work = _with_work(work, found)
     elif found is not None:
-        return _after(found, kernel, options, rng, cores, report, annealed, work, deadline)
+        return _after(job, found, annealed, work)
     if interrupted:
-        report("Ctrl-C: a short run with what is known; once more to stop")
-    warmup, steps = fit.warm_up(kernel, options, rng, cores, PAST if interrupted else deadline)
+        job.report("Ctrl-C: a short run with what is known; once more to stop")
+        job = replace(job, deadline=PAST)
+    warmup, steps = fit.warm_up(job)
     work["fit"] += steps
     return ChosenPlan(
         warmup.plan, warmup, annealed, fit,
@@ -162,16 +152,7 @@ def can_fit(prior: Prior, kernel: Compound) -> bool:
     return prior.path.fittable and not kernel.prior_only
 
 
-def search_again(
-    chosen: ChosenPlan,
-    draws: np.ndarray,
-    options: Options,
-    rng: np.random.Generator,
-    *,
-    cores: int,
-    report: Callable[[str], None] = lambda line: None,
-    deadline: Deadline = NEVER,
-) -> ChosenPlan:
+def search_again(job: Job, chosen: ChosenPlan, draws: np.ndarray) -> ChosenPlan:
     """Fit the reference to the draws (n, d) of a run from it too, and search anew.
 
     Raises
@@ -183,53 +164,39 @@ def search_again(
     assert fitted is not None
     assert old is not None
     assert annealed is not None
-    kernel, work = chosen.plan.kernel, dict(chosen.work)
+    work = dict(chosen.work)
     seen = np.concatenate([old.draws.xs, draws])
-    first = fit_mixture(seen, rng, fitted.components, fitted.prior.sample)
-    fit = fit_reference(
-        fitted.prior, kernel, first, seen, options, rng, cores, report=report, deadline=deadline
-    )
+    first = fit_mixture(seen, job.rng, fitted.components, job.prior.sample)
+    fit = fit_reference(job, first, seen)
     work["fit"] = work.get("fit", 0) + fit.n_evaluations
-    found = search(fitted.prior, kernel, annealed, fit, options, rng, cores, report, deadline)
+    found = search(job, annealed, fit)
     if found.interrupted:
         raise KeyboardInterrupt("Interrupted while the reference was fitted again.")
-    again = _after(found, kernel, options, rng, cores, report, annealed, work, deadline)
+    again = _after(job, found, annealed, work)
     return replace(again, fits=chosen.fits + again.fits)
 
 
-def more_looks(chosen: ChosenPlan, budget: int, rng: np.random.Generator, cores: int) -> ChosenPlan:
+def more_looks(job: Job, chosen: ChosenPlan, budget: int) -> ChosenPlan:
     """Take further looks until all have cost `budget` density evaluations."""
-    fitted, last, annealed = chosen.fitted, chosen.last, chosen.annealed
-    if fitted is None or last is None or annealed is None:
+    fit, last, annealed = chosen.fit, chosen.last, chosen.annealed
+    if chosen.fitted is None or fit is None or last is None or annealed is None:
         return chosen
     looks = last.looks
     n = int((budget - looks.n_evaluations) / (looks.n_evaluations / looks.n))
     if n < looks.n:
         return chosen
-    assert chosen.fit is not None
-    kernel = chosen.plan.kernel
-    new = take_looks(fitted.prior, kernel, annealed, n, rng, cores)
-    strange, cost = strangers(new.ends, chosen.fit, kernel, annealed, rng, chosen.let_go)
+    new = take_looks(job, annealed, n)
+    strange, cost = strangers(job, new.ends, fit, annealed, chosen.let_go)
     work = chosen.work | {"looks": chosen.work["looks"] + new.n_evaluations + cost}
     strange = np.concatenate([last.strange, strange])
     last = replace(last, looks=add_looks(looks, new), strange=strange)
     return replace(chosen, last=last, work=work)
 
 
-def _after(
-    found: Search,
-    kernel: Compound,
-    options: Options,
-    rng: np.random.Generator,
-    cores: int,
-    report: Callable[[str], None],
-    annealed: AnnealedPass,
-    work: dict[str, int],
-    deadline: Deadline,
-) -> ChosenPlan:
+def _after(job: Job, found: Search, annealed: AnnealedPass, work: dict[str, int]) -> ChosenPlan:
     """Freeze the plan of a search that settled; without an end, stay with the prior."""
     work = _with_work(work, found)
-    if not (found.settled or deadline.late):
+    if not (found.settled or job.deadline.late):
         warnings.warn(
             f"In {found.rounds} searches looks from the prior went on finding modes that the "
             "fitted reference had missed, so the run uses the prior as reference, and its error "
@@ -237,15 +204,15 @@ def _after(
             TemperingWarning,
             stacklevel=4,
         )
-        return _from_prior(found.fit.reference.prior, kernel, options, rng, cores, report, work)
-    report("Learning the weights")
-    warmup, steps = found.fit.warm_up(kernel, options, rng, cores, deadline)
+        return _from_prior(job, work)
+    job.report("Learning the weights")
+    warmup, steps = found.fit.warm_up(job)
     work["fit"] += steps
     # A search that the deadline has ended in the middle is as good as none.
     last = found.last if found.settled else None
     return ChosenPlan(
         warmup.plan, warmup, annealed, found.fit, last, found.scouts, tuple(found.let_go),
-        options.check_looks, found.rounds, False, work,
+        job.options.check_looks, found.rounds, False, work,
     )  # fmt: skip
 
 
@@ -254,17 +221,9 @@ def _with_work(work: dict[str, int], found: Search) -> dict[str, int]:
     return work | {name: work.get(name, 0) + n for name, n in found.n_evaluations.items()}
 
 
-def _from_prior(
-    prior: Prior,
-    kernel: Compound,
-    options: Options,
-    rng: np.random.Generator,
-    cores: int,
-    report: Callable[[str], None],
-    work: dict[str, int],
-) -> ChosenPlan:
+def _from_prior(job: Job, work: dict[str, int]) -> ChosenPlan:
     """Warm up from the prior."""
-    warmup = warm_up_prior(prior, kernel, options, rng, cores=cores, report=report)
+    warmup = warm_up_prior(job)
     before = work.get("prior_warmup", 0)
     work = work | {"prior_warmup": before + warmup.annealed.n_evaluations}
     return ChosenPlan(warmup.plan, warmup, work=work)

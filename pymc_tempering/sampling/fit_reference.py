@@ -4,21 +4,19 @@ A draw of the reference costs one value of the density and no gradient, and is i
 the reference is far off, so that few of its draws have weight, tempered trial runs give the draws.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
 
-from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.weighting import effective_number
-from pymc_tempering.kernels import Compound
+from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
-from pymc_tempering.sampling.setup import Options
+from pymc_tempering.sampling.known import Known
+from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.side_runs import run_beside
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
@@ -72,72 +70,44 @@ class ReferenceFit:
         """Of the reference."""
         return self.reference.components
 
-    @property
-    def log_ratio(self) -> np.ndarray:
-        """Of the draws, under the reference."""
-        return self.draws.log_ratio(self.components)
+    @cached_property
+    def known(self) -> Known:
+        """What the reference knows."""
+        return Known(self.components, self.draws, self.draws.log_ratio(self.components))
 
-    def warm_up(
-        self,
-        kernel: Compound,
-        options: Options,
-        rng: np.random.Generator,
-        cores: int,
-        deadline: Deadline = NEVER,
-    ) -> tuple[Warmup, int]:
+    def warm_up(self, job: Job) -> tuple[Warmup, int]:
         """Freeze a plan of the reference; returns it and the density evaluations that it took."""
         if self.trial is not None:
             return self.trial, 0
         n_particles = FEW_PARTICLES if self.near else PARTICLES
-        warmup = _warm_up(
-            self.reference, kernel, options, rng, cores, n_particles, MAX_ROUNDS, deadline
-        )
+        warmup = _warm_up(job, self.reference, n_particles, MAX_ROUNDS)
         return warmup, warmup.annealed.n_evaluations
 
 
-def fit_reference(
-    prior: Prior,
-    kernel: Compound,
-    components: Mixture,
-    seen: np.ndarray,
-    options: Options,
-    rng: np.random.Generator,
-    cores: int,
-    report: Callable[[str], None] = lambda line: None,
-    deadline: Deadline = NEVER,
-) -> ReferenceFit:
+def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Improve a first fit by draws of its own.
 
     Parameters
     ----------
-    prior : Prior
-    kernel : Compound
+    job : Job
     components : Mixture
         The first fit.
     seen : array, shape (n, d)
         Draws that it was fitted to; they count as long as there are few others.
-    options : Options
-    rng : numpy.random.Generator
-    cores : int
-    report : callable, optional
-        Called with a line of progress.
-    deadline : Deadline, optional
-        After which no trial run starts.
     """
+    prior, rng = job.prior, job.rng
     parts: list[Evaluated] = []
-    evaluations, log_z = 0, -np.inf
+    log_z = -np.inf
     for attempt in range(1, MAX_PROPOSALS + 1):
-        report(f"Fitting the reference to {attempt} of {MAX_PROPOSALS} rounds of draws")
+        job.report(f"Fitting the reference to {attempt} of {MAX_PROPOSALS} rounds of draws")
         reference = Fitted(prior, components)
         states = evaluate_states(prior, reference.draw(N_PROPOSED, reference.spawn(rng)))
-        evaluations += N_PROPOSED
         log_w = states.log_ratio(components)
-        weight = effective_number(log_w) if (log_w > -np.inf).any() else 0.0
+        weight = effective_number(log_w)
         if weight < MIN_WEIGHT:
-            return _by_trials(
-                prior, kernel, components, seen, options, rng, cores, evaluations, report, deadline
-            )
-        log_z = float(logsumexp(log_w) - np.log(N_PROPOSED))
+            fit = _by_trials(job, components, seen)
+            return replace(fit, n_evaluations=attempt * N_PROPOSED + fit.n_evaluations)
+        log_z = log_mean(log_w)
         w = np.exp(log_w - log_w.max())
         parts.append(states.at(rng.choice(N_PROPOSED, int(weight), p=w / w.sum())))
         draws = join(parts)
@@ -146,40 +116,28 @@ def fit_reference(
         components = fit_mixture(xs, rng, components, prior.sample)
         if len(parts) > 1 and draws.n >= draws_needed(components):
             break
-    return ReferenceFit(Fitted(prior, components), draws, log_z, True, evaluations)
+    return ReferenceFit(Fitted(prior, components), draws, log_z, True, attempt * N_PROPOSED)
 
 
 def first_fit(prior: Prior, components: Mixture, seen: np.ndarray) -> ReferenceFit:
-    """Take a first fit as it is, with the draws (n, d) that it was fitted to."""
+    """Take a fit as it is, with draws (n, d) from about the posterior."""
     draws = evaluate_states(prior, np.unique(seen, axis=0))
     return ReferenceFit(Fitted(prior, components), draws, -np.inf, False, draws.n)
 
 
-def _by_trials(
-    prior: Prior,
-    kernel: Compound,
-    components: Mixture,
-    seen: np.ndarray,
-    options: Options,
-    rng: np.random.Generator,
-    cores: int,
-    evaluations: int,
-    report: Callable[[str], None],
-    deadline: Deadline,
-) -> ReferenceFit:
+def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Improve a fit by tempered trial runs from it, the last of which is long enough to keep."""
-    drawn, log_z, warmup = seen, -np.inf, None
+    prior, rng, deadline = job.prior, job.rng, job.deadline
+    drawn, log_z, warmup, evaluations = seen, -np.inf, None, 0
     for attempt in range(1, MAX_TRIALS + 1):
         if deadline.late:
             break
-        report(f"Trial run {attempt} of {MAX_TRIALS} from the fitted reference")
+        job.report(f"Trial run {attempt} of {MAX_TRIALS} from the fitted reference")
         last = attempt == MAX_TRIALS
-        warmup = _warm_up(
-            Fitted(prior, components), kernel, options, rng, cores, PARTICLES,
-            MAX_ROUNDS if last else TRIAL_ROUNDS, deadline,
-        )  # fmt: skip
+        rounds = MAX_ROUNDS if last else TRIAL_ROUNDS
+        warmup = _warm_up(job, Fitted(prior, components), PARTICLES, rounds)
         trial = run_beside(
-            warmup.plan, rng, n_chains=N_TRIAL_CHAINS, n_draws=TRIAL_DRAWS, cores=cores,
+            warmup.plan, rng, n_chains=N_TRIAL_CHAINS, n_draws=TRIAL_DRAWS, cores=job.cores,
             keep_states=True, deadline=deadline,
         )  # fmt: skip
         evaluations += warmup.annealed.n_evaluations + trial.n_steps
@@ -189,27 +147,19 @@ def _by_trials(
             both = np.concatenate([seen, drawn])
             components, warmup = fit_mixture(both, rng, components, prior.sample), None
             seen = drawn
-    draws = evaluate_states(prior, np.unique(drawn, axis=0))
-    evaluations += draws.n
-    return ReferenceFit(Fitted(prior, components), draws, log_z, False, evaluations, warmup)
+    fit = first_fit(prior, components, drawn)
+    evaluations += fit.n_evaluations
+    return replace(fit, log_z=log_z, n_evaluations=evaluations, trial=warmup)
 
 
-def _warm_up(
-    reference: Fitted,
-    kernel: Compound,
-    options: Options,
-    rng: np.random.Generator,
-    cores: int,
-    n_particles: int,
-    max_rounds: int,
-    deadline: Deadline,
-) -> Warmup:
+def _warm_up(job: Job, reference: Fitted, n_particles: int, max_rounds: int) -> Warmup:
     """Warm up with the user's options."""
+    options = job.options
     return warm_up(
-        reference, kernel, rng,
+        reference, job.kernel, job.rng,
         ladder_move=options.ladder_move, weight_adaptation=options.weight_adaptation,
-        rungs_per_barrier=options.rungs_per_barrier, cores=cores, n_particles=n_particles,
-        max_rounds=max_rounds, deadline=deadline,
+        rungs_per_barrier=options.rungs_per_barrier, cores=job.cores, n_particles=n_particles,
+        max_rounds=max_rounds, deadline=job.deadline,
     )  # fmt: skip
 
 

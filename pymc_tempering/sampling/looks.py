@@ -6,7 +6,6 @@ no resampling, so that looks are independent.
 """
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +13,9 @@ import numpy as np
 from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep
 from pymc_tempering.core.threads import Task, paced, run_tasks
-from pymc_tempering.kernels import Compound
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
-from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated, join
+from pymc_tempering.sampling.setup import Job
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
 BLOCK = 25
@@ -48,27 +46,19 @@ class Looks:
         return self.ends.n
 
 
-def take_looks(
-    prior: Prior,
-    kernel: Compound,
-    annealed: AnnealedPass,
-    n: int,
-    rng: np.random.Generator,
-    cores: int,
-    report: Callable[[str], None] = lambda line: None,
-) -> Looks:
+def take_looks(job: Job, annealed: AnnealedPass, n: int) -> Looks:
     """Take n looks along the stages of an annealed pass, with their tuning.
 
     Raises
     ------
     KeyboardInterrupt
     """
-    betas, params = annealed.betas, annealed.tuning.pack(kernel)
+    betas, params = annealed.betas, annealed.tuning.pack(job.kernel)
     n_intervals = betas.size - 1
 
     def task(size: int, own: np.random.Generator) -> Task[tuple[Particles, np.ndarray]]:
         def run(stop: threading.Event) -> tuple[Particles, np.ndarray] | None:
-            particles = draw_particles(prior, kernel, size, own)
+            particles = draw_particles(job.prior, job.kernel, size, own)
             log_w, sums = np.zeros(size), np.zeros((n_intervals + 1, 3))
             sums[:, 0] = -np.inf
             done = 0
@@ -83,10 +73,8 @@ def take_looks(
         return run
 
     sizes = [BLOCK] * (n // BLOCK) + ([n % BLOCK] if n % BLOCK else [])
-    tasks = [task(*pair) for pair in zip(sizes, rng.spawn(len(sizes)), strict=True)]
-    results, interrupted = run_tasks(
-        tasks, cores, lambda done: report(f"Looks from the prior: {done} of {len(tasks)} blocks")
-    )
+    tasks = [task(*pair) for pair in zip(sizes, job.rng.spawn(len(sizes)), strict=True)]
+    results, interrupted = run_tasks(tasks, job.cores)
     if interrupted:
         raise KeyboardInterrupt("Interrupted while looks were taken.")
     blocks = [particles for particles, _ in results]

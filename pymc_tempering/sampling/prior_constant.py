@@ -1,6 +1,5 @@
 """The normalizing constant of a prior that is not normalized: a run of its own."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,26 +11,24 @@ import pymc as pm
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
-from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.rounds import Goal, estimate, run_rounds
-from pymc_tempering.sampling.setup import Options
+from pymc_tempering.sampling.setup import Job
+
+TIME_SHARE = 0.5
+"""Share of the time for the plan that this run may take, where there is a limit."""
 
 
 def with_prior_constant(
-    prior: Prior,
+    job: Job,
     model: pm.Model,
     choice: KernelChoice,
     target_accept: float,
-    options: Options,
-    rng: np.random.Generator,
     *,
     draws: int,
     chains: int,
-    cores: int,
-    report: Callable[[str], None] = lambda line: None,
-) -> Prior:
-    """Give a compiled prior the log of its normalizing constant, if that is not 0.
+) -> Job:
+    """Give the prior of a call the log of its normalizing constant, if that is not 0.
 
     Where the user counts likelihood terms or potentials to the prior (`tempered=`), or a prior
     has no random draws, the path ends at prior times likelihood with a constant that is that of
@@ -40,27 +37,31 @@ def with_prior_constant(
 
     Returns
     -------
-    Prior
-        The same with its `prior_constant`, log Z of the prior and its error, in nats.
+    Job
+        The same with the `prior_constant` of its prior, log Z and its error, in nats.
     """
-    terms = prior.path.terms
+    terms = job.prior.path.terms
     if terms.normalized_prior:
-        return prior
-    report("Normalizing the prior, by a run of its own")
+        return job
+    job.report("Normalizing the prior, by a run of its own")
     alone, kernel = compile_with_kernels(
-        model, choice, target_accept, report, terms=terms.prior_alone()
+        model, choice, target_accept, job.report, terms=terms.prior_alone()
     )
-    chosen = choose_plan(alone, kernel, options, rng, cores=cores, report=report)
+    own = replace(
+        job, prior=alone, kernel=kernel, deadline=job.deadline.part(TIME_SHARE),
+        report=lambda line: job.report(f"Normalizing the prior. {line}"),
+    )  # fmt: skip
+    chosen = choose_plan(own)
     if chosen.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     silent: Any = nullcontext(SimpleNamespace(update=lambda: None))
     outcome = run_rounds(
-        chosen, options, Goal(), rng, draws=draws, chains=chains, cores=cores, keep_trace=False,
-        watch=lambda *_: silent, report=lambda line: None,
-    )  # fmt: skip
+        own, chosen, Goal(), draws=draws, chains=chains, keep_trace=False, watch=lambda *_: silent
+    )
     if outcome.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     evidence = estimate(outcome.chosen, outcome.runs)
     emit_warnings(evidence, "Normalizing the prior: ", stacklevel=4)
     sound = evidence.verdict == "ok"
-    return replace(prior, prior_constant=(evidence.log_z, evidence.mcse if sound else np.inf))
+    constant = (evidence.log_z, evidence.mcse if sound else np.inf)
+    return replace(job, prior=replace(job.prior, prior_constant=constant))

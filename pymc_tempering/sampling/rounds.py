@@ -15,14 +15,14 @@ from pymc.progress_bar import ProgressBarManager
 from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_STEPS
-from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.deadline import NEVER
 from pymc_tempering.evidence.alarms import MIN_TOURS
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
-from pymc_tempering.sampling.setup import Options
+from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.side_runs import cycles_of
 
 FIRST_PART, PART_GROWTH = 50, 1.25
@@ -126,44 +126,44 @@ def estimate(chosen: ChosenPlan, runs: list[ChainRun]) -> Evidence:
 
 
 def run_rounds(
+    job: Job,
     chosen: ChosenPlan,
-    options: Options,
     goal: Goal,
-    rng: np.random.Generator,
     *,
     draws: int,
     chains: int,
-    cores: int,
     keep_trace: bool,
     watch: Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager],
-    report: Callable[[str], None],
-    deadline: Deadline = NEVER,
     keep_hot: bool = False,
 ) -> Outcome:
     """Run the chains for `draws` draws each, and on in doubling rounds while the goal is unmet.
 
     Parameters
     ----------
+    job : Job
+        Its `report` is called with a line after each round, where there can be several. At its
+        deadline the chains stop, once each has a few draws.
+    chosen : ChosenPlan
+    goal : Goal
+    draws, chains : int
+    keep_trace : bool
     watch : callable
         `watch(chosen, runs, n_draws)` gives a progress bar for that round.
-    report : callable
-        Called with a line after each round, where there can be several.
-    deadline : Deadline, optional
-        When the chains stop, once each has a few draws.
     keep_hot : bool, default False
         Whether to keep states of all rungs beside the trace.
     """
     rounds: list[Round] = []
+    deadline = job.deadline
 
     def start(plan: Plan, n_draws: int) -> list[ChainRun]:
-        return start_runs(plan, n_draws, rng.spawn(chains), keep_trace, keep_hot=keep_hot)
+        return start_runs(plan, n_draws, job.rng.spawn(chains), keep_trace, keep_hot=keep_hot)
 
     runs = start(chosen.plan, draws)
     total, fits_left, repeats_left = draws, 1, 1
     while True:
         begun = perf_counter()
         with watch(chosen, runs, total) as progress:
-            interrupted = _run_to(total, chosen, runs, cores, progress.update, deadline)
+            interrupted = _run_to(job, total, chosen, runs, progress.update)
             progress.update()
         if interrupted or chosen.interrupted:
             return Outcome(chosen, runs, tuple(rounds), True, "")
@@ -171,14 +171,16 @@ def run_rounds(
         repeat = bool(repeats_left) and enough and _outgrown(chosen, runs)
         if goal.single and not repeat:
             return Outcome(chosen, runs, tuple(rounds), False, "")
-        unmet, over = "", False
         try:
-            if not repeat:
+            if repeat:
+                job.report("The run met a region that its reference hardly covers: fitting again")
+                repeats_left -= 1
+            else:
                 if not deadline.late:
-                    chosen = more_looks(chosen, _steps(runs) // 2, rng, cores)
+                    chosen = more_looks(job, chosen, _steps(runs) // 2)
                 evidence = estimate(chosen, runs)
                 rounds.append(_line(chosen, runs, evidence, perf_counter() - deadline.began))
-                report(str(rounds[-1]))
+                job.report(str(rounds[-1]))
                 unmet = goal.unmet(evidence)
                 steps = sum(chosen.work.values()) + _steps(runs)
                 over = deadline.late or goal.spent(steps) or len(rounds) >= MAX_ROUNDS
@@ -187,15 +189,9 @@ def run_rounds(
                     return Outcome(chosen, runs, tuple(rounds), False, unmet)
                 repeat = bool(fits_left) and _contradicted(evidence)
                 fits_left -= repeat
-            else:
-                report("The run met a region that its reference hardly covers: fitting again")
-                repeats_left -= 1
             if repeat:
                 own = _steps(runs)
-                chosen = search_again(
-                    chosen, _drawn(runs), options, rng,
-                    cores=cores, report=report, deadline=deadline,
-                )  # fmt: skip
+                chosen = search_again(job, chosen, _drawn(runs))
                 fit = chosen.work.get("fit", 0) + own
                 chosen = replace(chosen, work=chosen.work | {"fit": fit})
                 runs = start(chosen.plan, total)
@@ -207,12 +203,7 @@ def run_rounds(
 
 
 def _run_to(
-    total: int,
-    chosen: ChosenPlan,
-    runs: list[ChainRun],
-    cores: int,
-    update: Callable[[], None],
-    deadline: Deadline,
+    job: Job, total: int, chosen: ChosenPlan, runs: list[ChainRun], update: Callable[[], None]
 ) -> bool:
     """Run the chains to `total` draws; before a deadline in parts, so that none is far behind.
 
@@ -221,6 +212,7 @@ def _run_to(
     bool
         Whether Ctrl-C cut the run short.
     """
+    deadline, cores = job.deadline, job.cores
     whole = deadline == NEVER or cores >= len(runs)
     goal = total if whole else FIRST_PART
     while True:

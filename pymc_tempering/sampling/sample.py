@@ -4,6 +4,7 @@ import logging
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.prior_constant import with_prior_constant
 from pymc_tempering.sampling.rounds import Goal, Outcome, run_rounds
-from pymc_tempering.sampling.setup import Options, looks_of
+from pymc_tempering.sampling.setup import Job, Options, looks_of
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -196,26 +197,21 @@ def sample(
             model, kernel, target_accept, report, terms=find_terms(model, tempered)
         )
         deadline = deadline_in(max_time)
-        prior = with_prior_constant(
-            prior, model, kernel, target_accept, options, rng,
-            draws=draws, chains=chains, cores=cores, report=report,
-        )  # fmt: skip
-        chosen = choose_plan(
-            prior, compound, options, rng,
-            cores=cores, report=report, deadline=deadline.part(PLAN_SHARE),
-        )  # fmt: skip
+        job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE))
+        job = with_prior_constant(job, model, kernel, target_accept, draws=draws, chains=chains)
+        chosen = choose_plan(job)
     n_draws = draws + tune
     started = perf_counter()
     deadline = _run_deadline(deadline, chosen, max_time)
+    job = replace(job, deadline=deadline, report=(lambda line: None) if quiet else logger.info)
 
     def watch(chosen: ChosenPlan, runs: list[ChainRun], total: int) -> ChainProgress:
         shown = progressbar if show else False
         return ChainProgress(runs, chosen.plan.ladder, total, shown, progressbar_theme)
 
     outcome = run_rounds(
-        chosen, options, goal, rng, draws=n_draws, chains=chains, cores=cores,
-        keep_trace=keep is not None, keep_hot=keep == "states", deadline=deadline,
-        watch=watch, report=(lambda line: None) if quiet else logger.info,
+        job, chosen, goal, draws=n_draws, chains=chains,
+        keep_trace=keep is not None, keep_hot=keep == "states", watch=watch,
     )  # fmt: skip
     seconds = perf_counter() - started
     _warn_of(outcome, tune, n_draws)

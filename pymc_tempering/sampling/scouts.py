@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.sampling.evaluated import Evaluated
@@ -18,8 +20,6 @@ MAX_STEPS = 12
 
 FIRST_STEP, LONGEST_STEP = 0.05, 3.0
 """Lengths of a scout's first step and of its longest, in standard deviations of the prior."""
-
-NO_MIXTURE = np.empty((0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,7 @@ def ascend(
     scale: np.ndarray,
     known: Callable[[Evaluated], np.ndarray],
     max_steps: int = MAX_STEPS,
+    deadline: Deadline = NEVER,
 ) -> Ascent:
     """Climb the log target from each start, until a known region is reached or the steps end.
 
@@ -81,6 +82,8 @@ def ascend(
     known : callable
         Which of n states lie in known regions, shape (n,).
     max_steps : int
+    deadline : Deadline, optional
+        After which there are no further steps.
     """
     starts = starts[np.isfinite(starts).all(axis=1)]
     climbers, evaluations = _place(path, starts, scale), len(starts)
@@ -90,7 +93,7 @@ def ascend(
     outside = np.isfinite(climbers.heights) & ~known(climbers.at(slice(None)))
     for _ in range(max_steps):
         at = np.flatnonzero(outside)
-        if at.size == 0:
+        if at.size == 0 or deadline.late:
             break
         evaluations += at.size
         moved = at[_step(path, climbers, at, scale)]
@@ -98,15 +101,28 @@ def ascend(
     return Ascent(climbers.at(outside), evaluations)
 
 
-def _place(path: Path, xs: np.ndarray, scale: np.ndarray) -> _Climbers:
-    """Evaluate the target and its gradient, in units of `scale`; not finite is minus infinity."""
+def slopes_at(path: Path, xs: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Evaluate the target at states (n, d); where it is not finite, it is minus infinity.
+
+    Returns
+    -------
+    values : array, shape (n, 2)
+        Log prior and log likelihood.
+    slopes : array, shape (n, d)
+        Gradient of their sum, in units of `scale`; 0 where not finite.
+    """
     xs = np.ascontiguousarray(xs)
     values, grads = np.empty((len(xs), 2)), np.empty((len(xs), 2, path.dim))
     evaluate_rows(path.density, xs, values, grads, NO_MIXTURE)
     slopes = grads.sum(axis=1) * scale
     bad = ~(np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1))
     values[bad], slopes[bad] = -np.inf, 0.0
-    return _Climbers(xs, values, slopes, np.zeros(len(xs)))
+    return values, slopes
+
+
+def _place(path: Path, xs: np.ndarray, scale: np.ndarray) -> _Climbers:
+    """Put climbers at states."""
+    return _Climbers(xs, *slopes_at(path, xs, scale), np.zeros(len(xs)))
 
 
 def _step(path: Path, climbers: _Climbers, at: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -6,27 +6,20 @@ have mass become components, the reference is fitted again, and the search goes 
 finds nothing new. The looks of the last round are those that count.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from pymc_tempering.chain.particles import place, sweep
-from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.evidence.reference_check import suspect_above
-from pymc_tempering.kernels import Compound
-from pymc_tempering.references.mixture import nearest_component
-from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import ReferenceFit, fit_reference
 from pymc_tempering.sampling.looks import Looks, states_of, take_looks
 from pymc_tempering.sampling.scouts import ascend
-from pymc_tempering.sampling.setup import Options
+from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.suspects import (
     Peak,
-    Region,
     find_peaks,
-    home_radius,
     peaks_by_chains,
     seen,
     with_mass,
@@ -43,16 +36,11 @@ PEAK_DRAWS, PEAK_SHARE = 20, (0.05, 0.5)
 """Draws of a peak for each dimension that its component is made from, and the bounds of the share
 that it gets in the reference, before weighted draws tell its own."""
 
-
 HOME_SWEEPS = 40
 """Transitions at beta = 1 in which a suspect may come home."""
 
 NO_SHARE = 1e-3
 """A peak with a smaller share of the draws than this is let go."""
-
-HOME_DRAWS = 5
-"""Draws for each number of its mean and one, with which a component of a fit is a home. One with
-fewer may be far too narrow for its mode: what is left of copies of a particle that hardly moved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,36 +102,27 @@ class Search:
     n_evaluations: dict[str, int] = field(default_factory=dict)
 
 
-def search(
-    prior: Prior,
-    kernel: Compound,
-    annealed: AnnealedPass,
-    fit: ReferenceFit,
-    options: Options,
-    rng: np.random.Generator,
-    cores: int,
-    report: Callable[[str], None] = lambda line: None,
-    deadline: Deadline = NEVER,
-) -> Search:
+def search(job: Job, annealed: AnnealedPass, fit: ReferenceFit) -> Search:
     """Look for what a fit has missed, and fit again, until a round finds nothing new."""
     work = {"looks": 0, "scouts": 0, "fit": 0}
     let_go: list[Peak] = []
-    hints = evaluate_states(prior, np.unique(annealed.particles, axis=0))
+    hints = evaluate_states(job.prior, np.unique(annealed.particles, axis=0))
     work["scouts"] += hints.n
     scouts, last, rounds, settled, interrupted = hints, None, 0, False, False
     try:
-        while not settled and rounds < MAX_SEARCHES and not (rounds and deadline.late):
+        while not settled and rounds < MAX_SEARCHES and not (rounds and job.deadline.late):
             if last is not None and last.heavy:
                 n_new = len(last.heavy)
-                report(f"Search {rounds}: fitting the reference with {n_new} new component(s)")
-                fit = _refit(prior, kernel, fit, last.heavy, options, rng, cores, report, deadline)
+                job.report(f"Search {rounds}: fitting the reference with {n_new} new component(s)")
+                fit = _refit(job, fit, last.heavy)
                 work["fit"] += fit.n_evaluations
                 found = fit.draws.xs
                 let_go += [peak for peak in last.heavy if peak.holds(found).mean() < NO_SHARE]
             rounds += 1
-            report(f"Search {rounds}: looks and scouts from the prior")
-            looks = take_looks(prior, kernel, annealed, options.check_looks, rng, cores)
-            last = _follow_up(prior, kernel, annealed, fit, looks, hints, let_go, rng, work)
+            job.report(f"Search {rounds}: looks from the prior")
+            looks = take_looks(job, annealed, job.options.check_looks)
+            job.report(f"Search {rounds}: scouts from the prior")
+            last = _follow_up(job, annealed, fit, looks, hints, let_go, work)
             scouts = join([scouts, last.scouts])
             settled = last.complete and not last.heavy
     except KeyboardInterrupt:
@@ -152,28 +131,26 @@ def search(
 
 
 def _follow_up(
-    prior: Prior,
-    kernel: Compound,
+    job: Job,
     annealed: AnnealedPass,
     fit: ReferenceFit,
     looks: Looks,
     hints: Evaluated,
     let_go: list[Peak],
-    rng: np.random.Generator,
     work: dict[str, int],
 ) -> SearchRound:
     """Follow up the suspects of looks, hints and scouts; adds to `let_go` and `work`."""
     states = join([looks.ends, hints, fit.draws])
-    strange, cost = strangers(states, fit, kernel, annealed, rng, let_go)
+    strange, cost = strangers(job, states, fit, annealed, let_go)
     work["looks"] += looks.n_evaluations + cost
-    if can_climb(prior, kernel):
-        scale = _spread(prior.sample)
-        scouts, cost = _send_scouts(prior, fit, scale, rng)
+    if can_climb(job):
+        scale = _spread(job.prior.sample)
+        scouts, cost = _send_scouts(job, fit, scale)
         suspects = join([states.at(strange), scouts.at(is_suspect(scouts, fit))])
-        found = find_peaks(prior.path, suspects, scale, let_go, _home(fit))
+        found = find_peaks(job.prior.path, suspects, scale, let_go, fit.known.home)
     else:
         scouts, cost = states.at(np.zeros(0, dtype=int)), 0
-        found = peaks_by_chains(prior, kernel, annealed, states.at(strange), rng)
+        found = peaks_by_chains(job, annealed, states.at(strange))
     work["scouts"] += cost + found.n_evaluations
     heavy, light = with_mass(found.peaks, fit.log_z)
     heavy = _unknown(heavy, fit)
@@ -194,15 +171,14 @@ def _unknown(peaks: list[Peak], fit: ReferenceFit) -> list[Peak]:
 
 def is_suspect(states: Evaluated, fit: ReferenceFit) -> np.ndarray:
     """Whether log_ratio of states is far above that of all posterior draws of the fit."""
-    return np.asarray(states.log_ratio(fit.components) > suspect_above(fit.log_ratio))
+    return fit.known.suspects(states)
 
 
 def strangers(
+    job: Job,
     states: Evaluated,
     fit: ReferenceFit,
-    kernel: Compound,
     annealed: AnnealedPass,
-    rng: np.random.Generator,
     let_go: Sequence[Peak] = (),
 ) -> tuple[np.ndarray, int]:
     """Whether states are suspects that do not come home in a short chain at beta = 1.
@@ -212,17 +188,17 @@ def strangers(
     strange : array of bool, shape (n,)
     n_evaluations : int
     """
-    strange, home = is_suspect(states, fit), _home(fit)
+    strange = is_suspect(states, fit)
     for peak in let_go:
         strange &= ~peak.holds(states.xs)
     at = np.flatnonzero(strange)
     if at.size == 0:
         return strange, 0
-    particles = place(fit.reference.prior, kernel, states.xs[at], rng)
-    params, evaluations = annealed.tuning.pack(kernel)[-1], at.size
+    particles = place(job.prior, job.kernel, states.xs[at], job.rng)
+    params, evaluations = annealed.tuning.pack(job.kernel)[-1], at.size
     for _ in range(HOME_SWEEPS):
         sweep(particles, 1.0, params)
-        away = np.flatnonzero(~home(states_of(particles)))
+        away = np.flatnonzero(~fit.known.home(states_of(particles)))
         particles.select(away)
         at = at[away]
         if at.size == 0:
@@ -232,41 +208,22 @@ def strangers(
     return strange, evaluations + particles.n_evaluations
 
 
-def can_climb(prior: Prior, kernel: Compound) -> bool:
+def can_climb(job: Job) -> bool:
     """Whether the density has gradients in all variables."""
-    pairs = zip(kernel.kernels, kernel.blocks, strict=True)
+    path, pairs = job.prior.path, zip(job.kernel.kernels, job.kernel.blocks, strict=True)
     moved = sum(block.size for each, block in pairs if each.uses_gradient)
-    return prior.path.has_gradient and moved == prior.path.dim
+    return path.has_gradient and moved == path.dim
 
 
-def _home(fit: ReferenceFit) -> Region:
-    """Whether states are no suspects, and lie where a component is that draws have come from."""
-    components, modes = fit.components, fit.components.modes
-    dim = modes.means.shape[1]
-    radius, most = home_radius(dim), suspect_above(fit.log_ratio)
-    nearest = nearest_component(modes, np.unique(fit.draws.xs, axis=0))
-    n_draws = np.bincount(nearest, minlength=modes.n_components)
-    lived_in = n_draws >= min(HOME_DRAWS * (dim + 1), n_draws.max())
-
-    def home(states: Evaluated) -> np.ndarray:
-        inside = modes.squares(states.xs)[:, lived_in].min(axis=1) < radius
-        at = np.flatnonzero(inside)
-        inside[at] = states.at(at).log_ratio(components) <= most
-        return np.asarray(inside)
-
-    return home
-
-
-def _send_scouts(
-    prior: Prior, fit: ReferenceFit, scale: np.ndarray, rng: np.random.Generator
-) -> tuple[Evaluated, int]:
+def _send_scouts(job: Job, fit: ReferenceFit, scale: np.ndarray) -> tuple[Evaluated, int]:
     """Where scouts ended outside of the known regions, and their density evaluations."""
-    ends, evaluations, home = [], 0, _home(fit)
+    prior, ends, evaluations = job.prior, [], 0
     for _ in range(N_SCOUTS // SCOUT_BATCH):
-        ascent = ascend(prior.path, prior.draw(SCOUT_BATCH, prior.spawn(rng)), scale, home)
+        starts = prior.draw(SCOUT_BATCH, prior.spawn(job.rng))
+        ascent = ascend(prior.path, starts, scale, fit.known.home, deadline=job.deadline)
         ends.append(ascent.ends)
         evaluations += ascent.n_evaluations
-        if evaluations >= MAX_SCOUTING:
+        if evaluations >= MAX_SCOUTING or job.deadline.late:
             break
     return join(ends), evaluations
 
@@ -279,23 +236,12 @@ def _spread(xs: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(width) & (width > 0), width, 1.0)
 
 
-def _refit(
-    prior: Prior,
-    kernel: Compound,
-    fit: ReferenceFit,
-    peaks: list[Peak],
-    options: Options,
-    rng: np.random.Generator,
-    cores: int,
-    report: Callable[[str], None],
-    deadline: Deadline,
-) -> ReferenceFit:
+def _refit(job: Job, fit: ReferenceFit, peaks: list[Peak]) -> ReferenceFit:
     """Add a component for each peak, and fit again to weighted draws."""
-    components, n = fit.components.modes, PEAK_DRAWS * (prior.path.dim + 1)
+    components, n = fit.components.modes, PEAK_DRAWS * (job.prior.path.dim + 1)
     masses = np.array([peak.log_mass for peak in peaks])
     total = np.logaddexp(np.logaddexp.reduce(masses), fit.log_z)
     for peak, mass in zip(peaks, masses, strict=True):
         share = float(np.clip(np.exp(mass - total), *PEAK_SHARE))
-        components = components.with_cluster(peak.draw(n, rng), share)
-    seen = fit.draws.xs
-    return fit_reference(prior, kernel, components, seen, options, rng, cores, report, deadline)
+        components = components.with_cluster(peak.draw(n, job.rng), share)
+    return fit_reference(job, components, fit.draws.xs)

@@ -1,4 +1,4 @@
-"""From a PyMC model to a frozen plan from its prior: compile, check, warm up."""
+"""What the stages of a call work with: options, checked; and the warm-up from the prior."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.chain.loop import LADDER_MOVES
+from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.exceptions import (
     LadderError,
@@ -48,6 +49,33 @@ class Options:
             )
 
 
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What every stage of a call works with.
+
+    Attributes
+    ----------
+    prior : Prior
+        The compiled model.
+    kernel : Compound
+    options : Options
+    rng : numpy.random.Generator
+    cores : int
+    report : callable
+        Called with a line of progress.
+    deadline : Deadline
+        After which no further stage starts.
+    """
+
+    prior: Prior
+    kernel: Compound
+    options: Options
+    rng: np.random.Generator
+    cores: int = 1
+    report: Callable[[str], None] = lambda line: None
+    deadline: Deadline = NEVER
+
+
 def looks_of(check_looks: int, check_tours: int | None) -> int:
     """Return the number of looks, from the argument or from the one that it has replaced."""
     if check_tours is None:
@@ -61,26 +89,20 @@ def looks_of(check_looks: int, check_tours: int | None) -> int:
     return check_tours
 
 
-def warm_up_prior(
-    prior: Prior,
-    kernel: Compound,
-    options: Options,
-    rng: np.random.Generator,
-    *,
-    cores: int,
-    report: Callable[[str], None] = lambda line: None,
-) -> Warmup:
+def warm_up_prior(job: Job) -> Warmup:
     """Run the warm-up from the prior; warn if it did not settle."""
+    options = job.options
     warmup = warm_up(
-        prior,
-        kernel,
-        rng,
+        job.prior,
+        job.kernel,
+        job.rng,
         ladder_move=options.ladder_move,
         weight_adaptation=options.weight_adaptation,
         betas=None if options.betas is None else check_betas(options.betas),
         rungs_per_barrier=options.rungs_per_barrier,
-        cores=cores,
-        report=report,
+        cores=job.cores,
+        report=job.report,
+        deadline=job.deadline,
     )
     if not warmup.converged:
         rounds = "initial iterations" if options.weight_adaptation == "rts" else "weights"

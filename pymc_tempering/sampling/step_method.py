@@ -35,7 +35,7 @@ from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.prior import Prior, Reference
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.prior_constant import with_prior_constant
-from pymc_tempering.sampling.setup import Options, looks_of
+from pymc_tempering.sampling.setup import Job, Options, looks_of
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -183,18 +183,9 @@ class SimulatedTempering(BlockedStep):
         prior, compound = compile_with_kernels(
             self.model, kernel, target_accept, logger.info, terms=terms
         )
-        prior = with_prior_constant(
-            prior, self.model, kernel, target_accept, options, warmup_rng,
-            draws=1000, chains=4, cores=cores, report=logger.info,
-        )  # fmt: skip
-        self.chosen = choose_plan(
-            prior,
-            compound,
-            options,
-            warmup_rng,
-            cores=cores,
-            report=logger.info,
-        )
+        job = Job(prior, compound, options, warmup_rng, cores, logger.info)
+        job = with_prior_constant(job, self.model, kernel, target_accept, draws=1000, chains=4)
+        self.chosen = choose_plan(job)
         if self.chosen.interrupted:
             raise KeyboardInterrupt("Interrupted before sampling began.")
         self.rng = get_random_generator(rng)

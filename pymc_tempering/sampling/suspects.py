@@ -5,18 +5,17 @@ and no mass. Each is climbed, its mass is told from the curvature at the top (La
 there may be some it becomes a component, which weighted draws of the reference then judge.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pymc_tempering.chain.particles import place, sweep
-from pymc_tempering.kernels import Compound
 from pymc_tempering.model.path import Path
-from pymc_tempering.references.compiled_mixture import evaluate_rows
-from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated
-from pymc_tempering.sampling.scouts import NO_MIXTURE, ascend
+from pymc_tempering.sampling.known import Region, home_radius
+from pymc_tempering.sampling.scouts import ascend, slopes_at
+from pymc_tempering.sampling.setup import Job
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
 MAX_PEAKS, MAX_CLIMBS, MAX_STEPS = 8, 50, 60
@@ -64,14 +63,6 @@ class Peak:
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw from the normal density, shape (n, d)."""
         return np.asarray(self.mean + rng.standard_normal((n, self.mean.size)) @ self.cholesky.T)
-
-
-type Region = Callable[[Evaluated], np.ndarray]
-
-
-def home_radius(dim: int) -> float:
-    """Squared distance in standard deviations within which a state belongs to a component."""
-    return dim + 5.0 * float(np.sqrt(2.0 * dim))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,23 +122,18 @@ def find_peaks(
     return FoundPeaks(peaks, not left.any(), evaluations)
 
 
-def peaks_by_chains(
-    prior: Prior,
-    kernel: Compound,
-    annealed: AnnealedPass,
-    suspects: Evaluated,
-    rng: np.random.Generator,
-) -> FoundPeaks:
+def peaks_by_chains(job: Job, annealed: AnnealedPass, suspects: Evaluated) -> FoundPeaks:
     """Where there are no gradients: what short chains from a suspect at beta = 1 go through."""
     peaks: list[Peak] = []
     evaluations = 0
     left = np.ones(suspects.n, dtype=bool)
-    params = annealed.tuning.pack(kernel)[-1]
+    params = annealed.tuning.pack(job.kernel)[-1]
     while left.any() and len(peaks) < MAX_PEAKS:
         at = np.flatnonzero(left)
         best = at[suspects.log_target[at].argmax()]
         left[best] = False
-        particles = place(prior, kernel, np.tile(suspects.xs[best], (CHAIN_STATES, 1)), rng)
+        copies = np.tile(suspects.xs[best], (CHAIN_STATES, 1))
+        particles = place(job.prior, job.kernel, copies, job.rng)
         sweep(particles, 1.0, params, CHAIN_SWEEPS)
         evaluations += particles.n_evaluations + CHAIN_STATES
         mean, dim = particles.xs.mean(axis=0), particles.xs.shape[1]
@@ -174,9 +160,7 @@ def _peak_at(path: Path, x: np.ndarray, log_target: float, scale: np.ndarray) ->
     dim = x.size
     nudges = NUDGE * np.diag(scale)
     xs = np.concatenate([x + nudges, x - nudges])
-    values, grads = np.empty((2 * dim, 2)), np.empty((2 * dim, 2, dim))
-    evaluate_rows(path.density, xs, values, grads, NO_MIXTURE)
-    slopes = np.nan_to_num(grads.sum(axis=1) * scale)
+    _, slopes = slopes_at(path, xs, scale)
     hessian = (slopes[dim:] - slopes[:dim]) / (2.0 * NUDGE)
     hessian = 0.5 * (hessian + hessian.T)  # of minus the log target, in units of scale
     if not np.isfinite(hessian).all():

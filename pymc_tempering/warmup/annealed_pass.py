@@ -14,21 +14,18 @@ from scipy.special import logsumexp
 
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep
 from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import PathSample
 from pymc_tempering.core.population import next_beta, systematic_resampling
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
+from pymc_tempering.warmup.trajectory_lengths import choose_lengths
 
 MAX_STAGES = 2000
 MIN_SWEEPS, MAX_SWEEPS, MAX_TUNING = 2, 12, 10
 ACCEPT_TOLERANCE = 0.1
 """A stage sweeps until its acceptance is this near to the target, within these bounds."""
-
-MIN_GAIN, MAX_RHO = 1.1, 0.7
-"""Another trajectory length than the usual one has to change log_ratio by so much more for each
-gradient, and the usual one has to forget so much of it at once: where it does not, the first
-change says little about the slow ones that follow."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,8 @@ class AnnealedPass:
         Gradient evaluations.
     other : Tuning, optional
         Of other kernels that were tuned beside those that moved the particles.
+    complete : bool
+        Whether no deadline cut the path short.
     """
 
     betas: np.ndarray
@@ -59,6 +58,7 @@ class AnnealedPass:
     states: np.ndarray
     n_evaluations: int
     other: Tuning | None = None
+    complete: bool = True
 
     @property
     def particles(self) -> np.ndarray:
@@ -106,6 +106,7 @@ def anneal(
     report: Callable[[float], None] = lambda beta: None,
     keep_states: bool = False,
     other: Compound | None = None,
+    deadline: Deadline = NEVER,
 ) -> AnnealedPass:
     """Carry particles from the reference to the target.
 
@@ -124,6 +125,8 @@ def anneal(
     other : Compound, optional
         Kernels whose step sizes are tuned beside: single steps, say, that would not mix by
         themselves.
+    deadline : Deadline, optional
+        After which one step goes all the rest of the way, however few particles survive it.
 
     Returns
     -------
@@ -147,7 +150,7 @@ def anneal(
     others = [] if other is None else [other.first_steps]
     path = [(0.0, 0.0, particles.log_ratio.copy())]
     states = [np.where(inside[:, None], particles.xs, np.nan)]
-    beta, log_z, evaluations = 0.0, 0.0, n_particles
+    beta, log_z, evaluations, complete = 0.0, 0.0, n_particles, True
     while beta < 1:
         if len(path) > MAX_STAGES:
             raise LikelihoodError(
@@ -155,6 +158,8 @@ def anneal(
                 "is too far from the posterior for this path. Use a tighter prior."
             )
         new = next_beta(particles.log_ratio, beta, cess)
+        if new < 1.0 and deadline.late:
+            new, complete = 1.0, False
         log_w = (new - beta) * particles.log_ratio
         log_z += float(logsumexp(log_w) - np.log(n_particles))
         beta = new
@@ -175,7 +180,7 @@ def anneal(
     return AnnealedPass(
         betas, log_zs, log_ratios, tuning, np.array(states),
         evaluations + particles.n_evaluations,
-        None if other is None else _for_other(tuning, np.array(others), other),
+        None if other is None else _for_other(tuning, np.array(others), other), complete,
     )  # fmt: skip
 
 
@@ -251,38 +256,6 @@ def _for_other(tuning: Tuning, steps: np.ndarray, kernel: Compound) -> Tuning:
     """Tuning of other kernels in the same metric, with their usual lengths."""
     lengths = np.tile(kernel.options[0], (tuning.betas.size, 1))
     return replace(tuning, step_sizes=steps, lengths=lengths)
-
-
-def choose_lengths(jumps: np.ndarray, costs: np.ndarray, log_ratio: np.ndarray) -> np.ndarray:
-    """Choose, for each stage, the trajectories that change `log_ratio` most for each gradient.
-
-    That is, those with the largest (1 - rho) / gradients, where rho is the autocorrelation of
-    `log_ratio` across one transition. Neighboring stages lend each other their measurements.
-
-    Parameters
-    ----------
-    jumps : array, shape (S - 1, C)
-        Mean squared changes of `log_ratio` in one transition of each choice, from stage 1 on.
-    costs : array, shape (S - 1, C)
-        Gradients of one transition.
-    log_ratio : array, shape (S, n)
-        Of the particles.
-
-    Returns
-    -------
-    array of int, shape (S,)
-    """
-    with np.errstate(all="ignore"):  # what comes of zeros and overflow is no gain
-        variance = np.array([np.var(row[row > -np.inf]) for row in log_ratio[1:]])
-        gain = np.log(jumps / costs) - np.log(jumps[:, :1] / costs[:, :1])
-        rho = 1.0 - 0.5 * jumps[:, 0] / variance
-    padded = np.pad(np.column_stack([gain, rho]), ((1, 1), (0, 0)), mode="edge")
-    smooth = (padded[:-2] + padded[1:-1] + padded[2:]) / 3.0
-    gain, rho = smooth[:, :-1], smooth[:, -1]
-    best = np.nan_to_num(gain, nan=-np.inf).argmax(axis=1)
-    pays = np.take_along_axis(gain, best[:, None], axis=1)[:, 0] > np.log(MIN_GAIN)
-    choice = np.where(pays & (rho < MAX_RHO), best, 0)
-    return np.append(choice[:1], choice)
 
 
 def _mean_square_change(before: np.ndarray, after: np.ndarray) -> float:

@@ -137,7 +137,7 @@ def warm_up(
     max_rounds : int, default 8
         Bound on these rounds.
     deadline : Deadline, optional
-        After which no further round starts.
+        After which the annealed pass ends in one step, and no further round starts.
     report : callable, optional
         Called with a line of progress.
 
@@ -147,7 +147,7 @@ def warm_up(
     """
     started = perf_counter()
     annealed = anneal(
-        reference, kernel, rng, n_particles=n_particles,
+        reference, kernel, rng, n_particles=n_particles, deadline=deadline,
         report=lambda beta: report(f"Annealed pass: beta = {beta:.3g}"),
     )  # fmt: skip
     seconds_annealing = perf_counter() - started

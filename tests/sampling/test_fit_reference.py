@@ -20,7 +20,7 @@ from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import rounds
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.setup import Options
+from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.sampling.side_runs import run_beside
 
 
@@ -33,7 +33,7 @@ def chosen(prior, seed=1):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pmt.TemperingWarning)
         return auto.choose_plan(
-            prior, on_all(HMC(), prior.path.dim), Options(), np.random.default_rng(seed), cores=1
+            Job(prior, on_all(HMC(), prior.path.dim), Options(), np.random.default_rng(seed))
         )
 
 
@@ -46,10 +46,8 @@ def evaluations_a_draw(plan):
 def fit_from(prior, draws, seed=3, **kwargs):
     """Fit to draws that the caller made up, and improve the fit."""
     rng = np.random.default_rng(seed)
-    return fitting.fit_reference(
-        prior, on_all(HMC(), prior.path.dim), fit_mixture(draws, rng), draws, Options(), rng, 1,
-        **kwargs,
-    )  # fmt: skip
+    job = Job(prior, on_all(HMC(), prior.path.dim), Options(), rng, **kwargs)
+    return fitting.fit_reference(job, fit_mixture(draws, rng), draws)
 
 
 @pytest.fixture
@@ -116,7 +114,7 @@ def test_where_the_reference_is_far_trials_give_the_draws(twenty, sizes):
     assert sizes[0] > 500
     assert fit.components.modes.n_components >= 4
     assert fit.trial.plan.reference.components is fit.components
-    assert fit.warm_up(None, None, None, 1) == (fit.trial, 0)
+    assert fit.warm_up(None) == (fit.trial, 0)
 
 
 def test_after_the_deadline_no_trial_starts(twenty, monkeypatch):

@@ -16,6 +16,7 @@ from pymc_tempering.references.compile import compile_model
 from pymc_tempering.sampling import looks as looks_module
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.looks import BLOCK, add_looks, take_looks
+from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal
 
 WALL = 0.5
@@ -38,7 +39,8 @@ def annealed(name):
 
 
 def looks(name, n=200, seed=1, cores=1):
-    return take_looks(*annealed(name), n, np.random.default_rng(seed), cores)
+    of, kernel, path = annealed(name)
+    return take_looks(Job(of, kernel, Options(), np.random.default_rng(seed), cores), path, n)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "beta_binomial"])

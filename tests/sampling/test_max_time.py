@@ -80,8 +80,8 @@ def test_chains_that_wait_for_a_core_take_turns_in_growing_parts(
     monkeypatch.setattr(
         rounds, "run_chains", lambda plan, runs, goal, **kwargs: bool(goals.append(goal))
     )
-    chosen = SimpleNamespace(plan=None)
-    assert not rounds._run_to(10_000, chosen, [None] * 4, cores, lambda: None, deadline)
+    chosen, job = SimpleNamespace(plan=None), SimpleNamespace(deadline=deadline, cores=cores)
+    assert not rounds._run_to(job, 10_000, chosen, [None] * 4, lambda: None)
     assert goals[-1] == 10_000
     assert (len(goals) > 1) == parts
     growth = np.array(goals[1:]) / goals[:-1]
@@ -116,13 +116,13 @@ def test_the_plan_has_a_part_of_the_time_and_the_chains_the_rest(monkeypatch):
     seen = {}
     choose, go = front.choose_plan, front.run_rounds
 
-    def choosing(*args, deadline, **kwargs):
-        seen["plan"] = deadline
-        return choose(*args, deadline=deadline, **kwargs)
+    def choosing(job):
+        seen["plan"] = job.deadline
+        return choose(job)
 
-    def running(*args, deadline, **kwargs):
-        seen["chains"] = deadline
-        return go(*args, deadline=deadline, **kwargs)
+    def running(job, *args, **kwargs):
+        seen["chains"] = job.deadline
+        return go(job, *args, **kwargs)
 
     monkeypatch.setattr(front, "choose_plan", choosing)
     monkeypatch.setattr(front, "run_rounds", running)
@@ -135,14 +135,17 @@ def test_the_plan_has_a_part_of_the_time_and_the_chains_the_rest(monkeypatch):
 
 
 def test_where_the_plan_has_eaten_all_the_time_each_chain_still_has_draws(monkeypatch):
-    def slow(*args, deadline, **kwargs):
-        while not deadline.late:
+    def slow(job):
+        while not job.deadline.late:
             pass
-        return auto.choose_plan(*args, deadline=deadline, **kwargs)
+        return auto.choose_plan(job)
 
     warmed_up()
     monkeypatch.setattr(front, "choose_plan", slow)
-    with pytest.warns(pmt.TemperingWarning, match="max_time is over"):
+    with (
+        pytest.warns(pmt.TemperingWarning, match="max_time is over"),
+        pytest.warns(pmt.TemperingWarning, match="verdict is 'unchecked'"),
+    ):
         idata = run(max_time=0.2, cores=1)
     assert idata["tempering"].attrs["reference"] == "fitted"
     assert idata.posterior.sizes["draw"] >= 4

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -10,7 +11,7 @@ from support.compiled_systems import prior as compiled
 
 import pymc_tempering as pmt
 from pymc_tempering import HMC, testsystems
-from pymc_tempering.core.deadline import Deadline
+from pymc_tempering.core.deadline import PAST
 from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.kernels import on_all
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
@@ -23,8 +24,8 @@ from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.fit_reference import ReferenceFit
-from pymc_tempering.sampling.setup import Options
+from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit
+from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal
 
 NEEDLE_SD = 1 / 30
@@ -78,7 +79,7 @@ def test_without_scouts_it_is_missed(monkeypatch, without):
     if without == "scouts":
         monkeypatch.setattr(searching, "_send_scouts", no_scouts)
     else:
-        monkeypatch.setattr(searching, "can_climb", lambda prior, kernel: False)
+        monkeypatch.setattr(searching, "can_climb", lambda job: False)
     missed = 0
     for seed in SEEDS:
         idata, _evidence, _ = sample(needle().model, seed)
@@ -86,8 +87,8 @@ def test_without_scouts_it_is_missed(monkeypatch, without):
     assert missed >= 3
 
 
-def no_scouts(prior, *rest):
-    return evaluate_states(prior, np.empty((0, prior.path.dim))), 0
+def no_scouts(job, *rest):
+    return evaluate_states(job.prior, np.empty((0, job.prior.path.dim))), 0
 
 
 def test_a_component_that_is_too_narrow_for_its_mode_is_no_home():
@@ -102,7 +103,7 @@ def test_a_component_that_is_too_narrow_for_its_mode_is_no_home():
     )
     draws = evaluate_states(of, broad + rng.standard_normal((1000, 2)))
     fit = ReferenceFit(Fitted(of, components), draws, needle().log_evidence - np.log(2), True, 0)
-    found = searching.search(of, kernel, annealed, fit, Options(), rng, 1)
+    found = searching.search(Job(of, kernel, Options(), rng), annealed, fit)
     near = np.linalg.norm(found.fit.draws.xs - narrow, axis=1) < 0.3
     assert found.settled
     assert near.mean() == pytest.approx(0.5, abs=0.1)
@@ -111,9 +112,10 @@ def test_a_component_that_is_too_narrow_for_its_mode_is_no_home():
 def test_a_model_without_gradients_has_looks_and_no_scouts(monkeypatch):
     monkeypatch.setattr(searching, "_send_scouts", None)
     of, kernel = compile_with_kernels(two_modes().model, "slice", 0.8, lambda line: None)
-    assert not searching.can_climb(of, kernel)
-    assert searching.can_climb(compiled("two_modes"), on_all(HMC(), 10))
-    chosen = auto.choose_plan(of, kernel, Options(), np.random.default_rng(1), cores=1)
+    job = Job(of, kernel, Options(), np.random.default_rng(1))
+    assert not searching.can_climb(job)
+    assert searching.can_climb(replace(job, prior=compiled("two_modes"), kernel=on_all(HMC(), 10)))
+    chosen = auto.choose_plan(job)
     assert chosen.last.looks.n == 100
     assert not chosen.last.strange.any()
     assert chosen.fresh.n_looks == chosen.fresh.needed == 100
@@ -192,20 +194,32 @@ def test_looks_that_know_nothing_of_it_do_not_help(monkeypatch):
 
 def test_after_the_deadline_the_search_ends_with_its_first_round():
     of, kernel = compiled("gaussian"), on_all(HMC(), 2)
-    chosen = auto.choose_plan(
-        of, kernel, Options(), np.random.default_rng(1), cores=1, deadline=Deadline(0.0, 0.0)
-    )
-    assert chosen.fits == 1
-    assert chosen.last.looks.n == 100
+    rng = np.random.default_rng(1)
+    path = anneal(of, kernel, rng, n_particles=256)
+    job = Job(of, kernel, Options(), rng, deadline=PAST)
+    fit = first_fit(of, fit_mixture(path.particles, rng), path.particles)
+    found = searching.search(job, path, fit)
+    assert found.rounds == 1
+    assert found.last.looks.n == 100
+
+
+def test_an_annealed_pass_that_the_deadline_has_cut_gives_no_looks():
+    of, kernel = compiled("gaussian"), on_all(HMC(), 2)
+    job = Job(of, kernel, Options(), np.random.default_rng(1), deadline=PAST)
+    chosen = auto.choose_plan(job)
+    assert chosen.annealed.betas.tolist() == [0.0, 1.0]
+    assert not chosen.annealed.complete
+    assert chosen.last is None
+    assert chosen.fresh.n_looks == 0
 
 
 def test_further_looks_are_added_and_judged():
     of, kernel = compiled("gaussian"), on_all(HMC(), 2)
-    rng = np.random.default_rng(1)
-    chosen = auto.choose_plan(of, kernel, Options(), rng, cores=1)
+    job = Job(of, kernel, Options(), np.random.default_rng(1))
+    chosen = auto.choose_plan(job)
     looks = chosen.last.looks
-    assert auto.more_looks(chosen, looks.n_evaluations, rng, 1) is chosen
-    more = auto.more_looks(chosen, 5 * looks.n_evaluations, rng, 1)
+    assert auto.more_looks(job, chosen, looks.n_evaluations) is chosen
+    more = auto.more_looks(job, chosen, 5 * looks.n_evaluations)
     assert 450 <= more.last.looks.n <= 550
     assert more.last.strange.shape == (more.last.looks.n,)
     assert more.fresh.n_looks == more.last.looks.n

@@ -9,11 +9,13 @@ import pymc_tempering as pmt
 from pymc_tempering import testsystems
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.sampling import choose_plan as auto
+from pymc_tempering.sampling import scouts as scouting
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling import suspects as suspecting
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
+from pymc_tempering.sampling.known import home_radius
 from pymc_tempering.sampling.looks import Looks
-from pymc_tempering.sampling.suspects import FoundPeaks, Peak, find_peaks, home_radius, with_mass
+from pymc_tempering.sampling.suspects import FoundPeaks, Peak, find_peaks, seen, with_mass
 
 
 def nowhere(states):
@@ -48,7 +50,7 @@ def test_a_flat_top_is_no_wider_than_the_prior():
 
     of, scale = prior("gaussian"), np.array([2.0, 0.5])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(suspecting, "evaluate_rows", flat)
+        patch.setattr(scouting, "evaluate_rows", flat)
         peak = suspecting._peak_at(of.path, np.zeros(2), 1.5, scale)
     np.testing.assert_allclose(peak.cholesky, np.diag(scale), rtol=1e-9)
     assert peak.log_mass == pytest.approx(1.5 + np.log(2 * np.pi))  # and scales of product 1
@@ -115,6 +117,20 @@ def test_peaks_with_a_ten_thousandth_of_the_evidence_may_have_mass():
     assert with_mass([], -7.0) == ([], [])
 
 
+def test_draws_have_seen_a_peak_if_they_hold_a_fifth_of_its_share():
+    """Of 100 draws `n` lie at a peak that has half of all mass, or a tenth."""
+
+    def known(n, share):
+        peak = Peak(np.zeros(2), np.eye(2), np.log(share / (1 - share)) - 7.0)
+        assert peak.share(-7.0) == pytest.approx(share)
+        draws = np.repeat([[0.0, 0.0], [50.0, 0.0]], [n, 100 - n], axis=0)
+        return seen([peak], -7.0, draws).item()
+
+    assert [known(n, 0.5) for n in (0, 9, 11, 50, 100)] == [False, False, True, True, True]
+    assert [known(n, 0.1) for n in (0, 1, 3)] == [False, False, True]
+    assert seen([], -7.0, np.zeros((1, 2))).tolist() == []
+
+
 # A spike of a millionth of the mass, with a density a hundred times that of all the rest. No
 # scout finds it, so the search is shown it.
 SHARE, SD = 1e-6, 1e-4
@@ -156,7 +172,7 @@ def test_the_spike_would_be_a_suspect(spike):
 def test_a_spike_without_mass_is_let_go(monkeypatch, spike, seed):
     show(monkeypatch, spike, n=3)
     kept, original = [], auto._after
-    monkeypatch.setattr(auto, "_after", lambda found, *a: kept.append(found) or original(found, *a))
+    monkeypatch.setattr(auto, "_after", lambda *a: kept.append(a[1]) or original(*a))
     idata = pmt.sample(500, model=spike.model, random_seed=seed, cores=1, quiet=True)
     evidence = pmt.log_marginal_likelihood(idata)
     assert evidence.verdict == "ok"

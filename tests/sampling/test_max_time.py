@@ -6,13 +6,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.compiled_systems import system
+from support.compiled_systems import prior, system
 
 import pymc_tempering as pmt
-from pymc_tempering.core.deadline import NEVER, deadline_in
+from pymc_tempering import HMC
+from pymc_tempering.core.deadline import NEVER, PAST, deadline_in
+from pymc_tempering.kernels import on_all
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import rounds
 from pymc_tempering.sampling import sample as front
+from pymc_tempering.sampling.setup import Job, Options, warm_up_prior
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 GENEROUS = 20.0
@@ -149,6 +152,20 @@ def test_where_the_plan_has_eaten_all_the_time_each_chain_still_has_draws(monkey
         idata = run(max_time=0.2, cores=1)
     assert idata["tempering"].attrs["reference"] == "fitted"
     assert idata.posterior.sizes["draw"] >= 4
+
+
+@pytest.mark.filterwarnings("ignore:The initial iterations")
+def test_a_warm_up_from_the_prior_ends_with_the_stage_it_is_in():
+    of, kernel = prior("two_modes"), on_all(HMC(), 10)
+    whole, cut = (
+        warm_up_prior(Job(of, kernel, Options(), np.random.default_rng(1), deadline=deadline))
+        for deadline in (NEVER, PAST)
+    )
+    assert whole.annealed.complete
+    assert not cut.annealed.complete
+    assert cut.annealed.betas.tolist() == [0.0, 1.0]
+    assert len(cut.rounds) == 1
+    assert cut.annealed.n_evaluations < 0.5 * whole.annealed.n_evaluations
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0])

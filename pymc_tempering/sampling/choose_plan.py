@@ -14,6 +14,7 @@ from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import FreshLooks
 from pymc_tempering.core.deadline import PAST
+from pymc_tempering.core.time_left import annealing_lines
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels import Compound
@@ -114,8 +115,8 @@ def choose_plan(job: Job) -> ChosenPlan:
     if options.reference == "prior" or not can_fit(prior, kernel):
         return _from_prior(job, {})
     annealed = anneal(
-        prior, kernel, rng, n_particles=N_PARTICLES, deadline=job.deadline,
-        report=lambda beta: job.report(f"Annealed pass: beta = {beta:.3g}"),
+        prior, kernel, rng, n_particles=N_PARTICLES, report=annealing_lines(job.report),
+        deadline=job.deadline,
     )  # fmt: skip
     work = {"prior_warmup": annealed.n_evaluations}
     particles = annealed.particles

@@ -7,12 +7,14 @@ no resampling, so that looks are independent.
 
 import threading
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 
 from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep
 from pymc_tempering.core.threads import Task, paced, run_tasks
+from pymc_tempering.core.time_left import time_left
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.sampling.evaluated import Evaluated, join
 from pymc_tempering.sampling.setup import Job
@@ -74,7 +76,16 @@ def take_looks(job: Job, annealed: AnnealedPass, n: int) -> Looks:
 
     sizes = [BLOCK] * (n // BLOCK) + ([n % BLOCK] if n % BLOCK else [])
     tasks = [task(*pair) for pair in zip(sizes, job.rng.spawn(len(sizes)), strict=True)]
-    results, interrupted = run_tasks(tasks, job.cores)
+    began, told = perf_counter(), set[int]()
+
+    def report(done: int) -> None:
+        if done in told:
+            return
+        told.add(done)
+        left = time_left(done / len(tasks), began)
+        job.report(f"Looks from the prior: {min(BLOCK * done, n)} of {n}{left}")
+
+    results, interrupted = run_tasks(tasks, job.cores, report)
     if interrupted:
         raise KeyboardInterrupt("Interrupted while looks were taken.")
     blocks = [particles for particles, _ in results]

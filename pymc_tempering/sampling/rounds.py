@@ -153,7 +153,7 @@ def run_rounds(
         Whether to keep states of all rungs beside the trace.
     """
     rounds: list[Round] = []
-    deadline = job.deadline
+    deadline, silent = job.deadline, replace(job, report=lambda line: None)
 
     def start(plan: Plan, n_draws: int) -> list[ChainRun]:
         return start_runs(plan, n_draws, job.rng.spawn(chains), keep_trace, keep_hot=keep_hot)
@@ -177,7 +177,7 @@ def run_rounds(
                 repeats_left -= 1
             else:
                 if not deadline.late:
-                    chosen = more_looks(job, chosen, _steps(runs) // 2)
+                    chosen = more_looks(silent, chosen, _steps(runs) // 2)
                 evidence = estimate(chosen, runs)
                 rounds.append(_line(chosen, runs, evidence, perf_counter() - deadline.began))
                 job.report(str(rounds[-1]))

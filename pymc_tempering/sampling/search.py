@@ -8,10 +8,12 @@ finds nothing new. The looks of the last round are those that count.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import numpy as np
 
 from pymc_tempering.chain.particles import place, sweep
+from pymc_tempering.core.time_left import time_left
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import ReferenceFit, fit_reference
 from pymc_tempering.sampling.looks import Looks, states_of, take_looks
@@ -119,9 +121,7 @@ def search(job: Job, annealed: AnnealedPass, fit: ReferenceFit) -> Search:
                 found = fit.draws.xs
                 let_go += [peak for peak in last.heavy if peak.holds(found).mean() < NO_SHARE]
             rounds += 1
-            job.report(f"Search {rounds}: looks from the prior")
             looks = take_looks(job, annealed, job.options.check_looks)
-            job.report(f"Search {rounds}: scouts from the prior")
             last = _follow_up(job, annealed, fit, looks, hints, let_go, work)
             scouts = join([scouts, last.scouts])
             settled = last.complete and not last.heavy
@@ -217,8 +217,11 @@ def can_climb(job: Job) -> bool:
 
 def _send_scouts(job: Job, fit: ReferenceFit, scale: np.ndarray) -> tuple[Evaluated, int]:
     """Where scouts ended outside of the known regions, and their density evaluations."""
-    prior, ends, evaluations = job.prior, [], 0
+    prior, evaluations, began = job.prior, 0, perf_counter()
+    ends: list[Evaluated] = []
     for _ in range(N_SCOUTS // SCOUT_BATCH):
+        left = time_left(evaluations / MAX_SCOUTING, began)
+        job.report(f"Scouts from the prior: {SCOUT_BATCH * len(ends)} of {N_SCOUTS} at most{left}")
         starts = prior.draw(SCOUT_BATCH, prior.spawn(job.rng))
         ascent = ascend(prior.path, starts, scale, fit.known.home, deadline=job.deadline)
         ends.append(ascent.ends)

@@ -11,6 +11,7 @@ from pymc_tempering.chain.record import LOWEST, RUNG
 from pymc_tempering.chain.state import ChainState, start_chain
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import Ladder, PathSample, place_rungs
+from pymc_tempering.core.time_left import annealing_lines
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
@@ -148,7 +149,7 @@ def warm_up(
     started = perf_counter()
     annealed = anneal(
         reference, kernel, rng, n_particles=n_particles, deadline=deadline,
-        report=lambda beta: report(f"Annealed pass: beta = {beta:.3g}"),
+        report=annealing_lines(report),
     )  # fmt: skip
     seconds_annealing = perf_counter() - started
     sample = annealed.sample

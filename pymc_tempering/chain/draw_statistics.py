@@ -90,7 +90,7 @@ class Schema:
 
     def statistics(
         self, per_rung: np.ndarray, scalars: np.ndarray, component: np.ndarray | None
-    ) -> dict[str, np.ndarray]:
+    ) -> dict[str, Any]:
         """Statistics of one draw or of many, of what their cycles accumulated.
 
         Parameters
@@ -102,17 +102,17 @@ class Schema:
         Returns
         -------
         dict
-            Arrays of shape (...) or (..., K) by name, some of them views; values that all draws
+            Arrays of shape (...) or (..., K) by name, some of them views. Values that all draws
             share are repeated.
         """
         lead = scalars.shape[:-1]
-        named = {name: scalars[..., i] for i, name in enumerate(SCALAR_STATS)}
+        named = {name: scalars[..., i][()] for i, name in enumerate(SCALAR_STATS)}
         named["model_logp"] = named["lp"]
         named["beta_min"] = self.ladder.betas[named["lowest_rung"].astype(int)]
-        stats = {
-            name: np.broadcast_to(value, (*lead, *np.shape(value)))
-            for name, value in self._constants.items()
-        }
+        stats = dict(self._constants)
+        if lead:
+            for name, value in stats.items():
+                stats[name] = np.broadcast_to(value, (*lead, *np.shape(value)))
         stats |= {name: per_rung[..., i, :] for i, name in enumerate(RUNG_STATS)}
         stats |= {name: named[name].astype(dtype) for name, dtype in SCALAR_DTYPES.items()}
         if component is not None:

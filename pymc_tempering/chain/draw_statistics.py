@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.chain.record import LOWEST, SCALAR_STATS
+from pymc_tempering.chain.record import SCALAR_STATS
 from pymc_tempering.core.cycles import (
     LOOK_STATS,
     PRIOR_STATS,
@@ -88,25 +88,33 @@ class Schema:
         """Component of each state, shape (n,), of states (n, d), if the reference is fitted."""
         return None if self.components is None else nearest_component(self.components, xs)
 
-    def draw(
-        self, per_rung: np.ndarray, scalars: np.ndarray, component: int | None
+    def statistics(
+        self, per_rung: np.ndarray, scalars: np.ndarray, component: np.ndarray | None
     ) -> dict[str, Any]:
-        """Statistics of one draw, of what its cycle accumulated.
+        """Statistics of one draw or of many, of what their cycles accumulated.
 
         Parameters
         ----------
-        per_rung : array, shape (len(RUNG_STATS), K)
-        scalars : array, shape (len(SCALAR_STATS),)
-        component : int, optional
+        per_rung : array, shape (..., len(RUNG_STATS), K)
+        scalars : array, shape (..., len(SCALAR_STATS))
+        component : array of int, shape (...), optional
+
+        Returns
+        -------
+        dict
+            Arrays of shape (...) or (..., K) by name, some of them views. Values that all draws
+            share are repeated.
         """
-        named = dict(zip(SCALAR_STATS, scalars.tolist(), strict=True))
+        lead = scalars.shape[:-1]
+        named = {name: scalars[..., i][()] for i, name in enumerate(SCALAR_STATS)}
         named["model_logp"] = named["lp"]
-        named["beta_min"] = self.ladder.betas[int(scalars[LOWEST])]
-        stats: dict[str, Any] = {
-            **self._constants,
-            **dict(zip(RUNG_STATS, per_rung, strict=True)),
-            **{name: dtype(named[name]) for name, dtype in SCALAR_DTYPES.items()},
-        }
+        named["beta_min"] = self.ladder.betas[named["lowest_rung"].astype(int)]
+        stats = dict(self._constants)
+        if lead:
+            for name, value in stats.items():
+                stats[name] = np.broadcast_to(value, (*lead, *np.shape(value)))
+        stats |= {name: per_rung[..., i, :] for i, name in enumerate(RUNG_STATS)}
+        stats |= {name: named[name].astype(dtype) for name, dtype in SCALAR_DTYPES.items()}
         if component is not None:
-            stats["component"] = int(component)
+            stats["component"] = np.asarray(component, dtype=int)
         return stats

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pymc as pm
@@ -26,7 +27,7 @@ class Layout:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
 
-    @property
+    @cached_property
     def slices(self) -> tuple[slice, ...]:
         """Slice of the raveled vector that holds each variable."""
         ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
@@ -50,9 +51,13 @@ class Layout:
         return np.concatenate([np.ravel(point[name]) for name in self.names]).astype(float)
 
     def unravel(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """Point as PyMC keeps it, of a raveled vector, shape (dim,); the arrays are copies."""
+        """Point as PyMC keeps it, of a raveled vector, shape (dim,); the arrays are copies.
+
+        Of many vectors, shape (n, dim), the arrays have n as their first dimension.
+        """
+        lead = x.shape[:-1]
         return {
-            name: x[part].reshape(shape).astype(dtype)
+            name: x[..., part].reshape((*lead, *shape)).astype(dtype, order="C")
             for name, part, shape, dtype in zip(
                 self.names, self.slices, self.shapes, self.dtypes, strict=True
             )

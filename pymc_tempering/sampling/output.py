@@ -9,12 +9,12 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.backends.base import MultiTrace, _choose_chains
-from pymc.backends.ndarray import NDArray
 
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import STEPS
 from pymc_tempering.evidence.datatree import convert
-from pymc_tempering.model.path import Path
+from pymc_tempering.model.constrain import compile_constrain
+from pymc_tempering.sampling.array_trace import ArrayTrace
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.rounds import Outcome, Round
 from pymc_tempering.warmup.warm_up import WarmupRound
@@ -36,8 +36,9 @@ def build_datatree(
     """
     chosen, runs = outcome.chosen, outcome.runs
     plan, warmup = chosen.plan, chosen.warmup
-    model = plan.reference.path.model
-    traces = _traces(runs, chosen, var_names)
+    path = plan.reference.path
+    constrain = compile_constrain(path.model, path.layout, var_names)
+    traces = _traces(runs, chosen, constrain)
     long_enough, length = _choose_chains(traces, tune if discard_tuned_samples else 0)
     trace = MultiTrace(long_enough)[:length]
     n_tune = min(tune, len(trace))
@@ -47,7 +48,7 @@ def build_datatree(
     trace.report._n_draws = max(0, length - n_tune)
     trace.report._t_sampling = seconds
     options = {"save_warmup": not discard_tuned_samples, **idata_kwargs}
-    idata = convert(pm.to_inference_data(trace, model=model, **options))
+    idata = convert(pm.to_inference_data(trace, model=path.model, **options))
     idata["tempering"].dataset = idata["tempering"].to_dataset().assign(_history(outcome))
     idata["tempering"].attrs = {
         "reference": plan.reference.name,
@@ -69,58 +70,36 @@ def build_datatree(
         idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
     if any(run.hot for run in kept):
         skip = n_tune if discard_tuned_samples else 0
-        states = _hot_states(kept, chosen, var_names, skip, idata_kwargs)
+        states = _hot_states(kept, chosen, constrain, skip, idata_kwargs)
         idata["tempering_states"] = xr.DataTree(states)
     return idata
 
 
 def _traces(
-    runs: Sequence[ChainRun], chosen: ChosenPlan, var_names: Sequence[str] | None
-) -> list[NDArray]:
+    runs: Sequence[ChainRun],
+    chosen: ChosenPlan,
+    constrain: Callable[[np.ndarray], dict[str, np.ndarray]],
+) -> list[ArrayTrace]:
     """Draws and statistics of the chains as traces of PyMC."""
-    path = chosen.plan.reference.path
-    blank = _blank_traces(path, var_names)
     schema = chosen.schema
-    dtypes = [schema.dtypes]
     traces = []
     for i, run in enumerate(runs):
-        trace = blank()
-        n = run.state.n_draws
-        trace.setup(n, i, dtypes)
-        record = run.record
-        components = schema.components_of(record.x[:n]) if n else None
-        for j, x in enumerate(record.x[:n]):
-            component = None if components is None else components[j]
-            stats = schema.draw(record.per_rung[j], record.scalars[j], component)
-            trace.record(path.layout.unravel(x), [stats], in_warmup=False)
-        trace.close()
-        traces.append(trace)
+        n, record = run.state.n_draws, run.record
+        x = record.x[:n]
+        components = schema.components_of(x) if n else None
+        stats = schema.statistics(record.per_rung[:n], record.scalars[:n], components)
+        traces.append(ArrayTrace(i, n, constrain(x), stats))
     return traces
-
-
-def _blank_traces(path: Path, var_names: Sequence[str] | None) -> Callable[[], NDArray]:
-    """Compile what turns a point into the variables of a draw, once for all traces."""
-    model, variables = path.model, None
-    if var_names is not None:
-        chosen = [v for v in model.unobserved_RVs if v.name in var_names]
-        variables = model.replace_rvs_by_values(chosen)
-    first = NDArray(model=model, vars=variables, test_point=path.layout.unravel(np.zeros(path.dim)))
-    return lambda: NDArray(
-        model=model, vars=first.vars, fn=first.fn,
-        var_shapes=first.var_shapes, var_dtypes=first.var_dtypes,
-    )  # fmt: skip
 
 
 def _hot_states(
     runs: Sequence[ChainRun],
     chosen: ChosenPlan,
-    var_names: Sequence[str] | None,
+    constrain: Callable[[np.ndarray], dict[str, np.ndarray]],
     n_tune: int,
     idata_kwargs: dict[str, Any],
 ) -> xr.Dataset:
     """States of all rungs as variables of the posterior; padded at the end with iteration -1."""
-    path = chosen.plan.reference.path
-    blank = _blank_traces(path, var_names)
     columns = []
     for run in runs:
         assert run.hot is not None
@@ -135,18 +114,14 @@ def _hot_states(
     for i, (iteration, probability, x) in enumerate(columns):
         n = len(x)
         iterations[i, :n], probabilities[i, :n] = iteration, probability
-        trace = blank()
-        trace.setup(length, i)
-        for j in range(length):
-            state = x[j] if j < n else runs[i].record.x[0]
-            trace.record(path.layout.unravel(state), in_warmup=False)
-        trace.close()
-        traces.append(trace)
+        padding = np.repeat(runs[i].record.x[:1], length - n, axis=0)
+        traces.append(ArrayTrace(i, length, constrain(np.concatenate([x, padding]))))
     options = {name: idata_kwargs[name] for name in ("coords", "dims") if name in idata_kwargs}
     multi = MultiTrace(traces)
     multi.report._n_tune, multi.report._n_draws = 0, length
     # The data are there already, and conversion of another trace would add them again.
-    tree = pm.to_inference_data(multi, model=path.model, log_likelihood=False, **options)
+    model = chosen.plan.reference.path.model
+    tree = pm.to_inference_data(multi, model=model, log_likelihood=False, **options)
     states = tree["posterior"].to_dataset().rename(draw="state")
     return states.assign(
         iteration=(("chain", "state"), iterations),

@@ -227,12 +227,12 @@ class SimulatedTempering(BlockedStep):
         state.n_draws_ever += 1
         layout = self.plan.reference.path.layout
         record, component = self._record, self.schema.components_of(self._record.x)
-        stats = self.schema.draw(
+        stats = self.schema.statistics(
             record.per_rung[0].copy(),
             record.scalars[0],
             None if component is None else component[0],
         )
-        return layout.unravel(self._record.x[0]), [stats]
+        return layout.unravel(record.x[0]), [stats]
 
     def __getstate__(self) -> dict[str, Any]:
         """State without compiled functions, which do not travel between processes."""

@@ -1,0 +1,134 @@
+"""The variables of a posterior, of many unconstrained draws at once."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pytensor import In, Out
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.basic import Join, MakeVector
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.type import TensorType
+
+from pymc_tempering.model.layout import Layout
+
+BLOCK = 1000
+"""Draws in one call of a compiled function, so that its intermediate arrays stay small."""
+ELEMENTWISE = (Elemwise, DimShuffle, Join, MakeVector)
+SELECTION = (Subtensor, AdvancedSubtensor)
+
+Point = dict[str, np.ndarray]
+
+
+def compile_constrain(
+    model: pm.Model, layout: Layout, var_names: Sequence[str] | None = None
+) -> Callable[[np.ndarray], Point]:
+    """Compile what turns unconstrained draws into the variables that PyMC records.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    layout : Layout
+        Of this model.
+    var_names : sequence of str, optional
+        Unobserved variables of the model; by default all of them, and the value variables.
+
+    Returns
+    -------
+    callable
+        Of draws, shape (n, dim), it returns arrays of shape (n, ...) by name, in PyMC's order.
+        The same bits come out however the draws are divided between calls. Where no variable
+        is transformed or deterministic, nothing is compiled.
+    """
+    variables = model.unobserved_value_vars
+    if var_names is not None:
+        chosen = [v for v in model.unobserved_RVs if v.name in var_names]
+        variables = model.replace_rvs_by_values(chosen)
+    values = set(model.value_vars)
+    derived = [v for v in variables if v not in values]
+    evaluate = _compile(model, derived) if derived else None
+
+    def constrain(draws: np.ndarray) -> Point:
+        if len(draws) == 0:  # shapes are known by evaluation alone
+            return {k: v[:0] for k, v in constrain(np.zeros((1, layout.dim))).items()}
+        point = layout.unravel(draws)
+        computed = {} if evaluate is None else evaluate(point)
+        return {v.name: point[v.name] if v in values else computed[v.name] for v in variables}
+
+    return constrain
+
+
+def _compile(model: pm.Model, derived: list[Variable]) -> Callable[[Point], Point]:
+    """Compile variables as a function of many values of all value variables."""
+    inputs, outputs = model.value_vars, derived
+    plain = _without_views(derived)
+    together = _same_bits_together(plain, inputs)
+    if together:
+        batched = {v: v.type.clone(shape=(None, *v.type.shape))(v.name) for v in inputs}
+        inputs, outputs = list(batched.values()), vectorize_graph(plain, batched)
+    function = model.compile_fn(
+        [Out(v, borrow=True) for v in outputs],
+        inputs=[In(v, borrow=True) for v in inputs],
+        point_fn=False, on_unused_input="ignore", trust_input=True,
+    )  # fmt: skip
+    names = [v.name for v in derived]
+    by_draw = [new.ndim > old.ndim for new, old in zip(outputs, derived, strict=True)]
+
+    def evaluate(point: Point) -> Point:
+        columns = list(point.values())
+        found: Point = {}
+        for at in _places(len(columns[0]), together):
+            rows = function(*(column[at] for column in columns))
+            for name, row, has_draws in zip(names, rows, by_draw, strict=True):
+                if name not in found:
+                    shape = row.shape[1:] if has_draws else row.shape
+                    found[name] = np.empty((len(columns[0]), *shape), row.dtype)
+                found[name][at] = row
+        return found
+
+    return evaluate
+
+
+def _places(n: int, together: bool) -> Iterator[Any]:
+    """Where the draws of each call lie; one alone is picked so that a scalar stays an array."""
+    if together:
+        return (slice(i, i + BLOCK) for i in range(0, n, BLOCK))
+    return ((i, ...) for i in range(n))
+
+
+def _without_views(outputs: list[Variable]) -> list[Variable]:
+    """Leave out the identities that `pm.Deterministic` puts around its variable."""
+    graph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False)
+    for node in graph.toposort():
+        if isinstance(node.op, ViewOp):
+            graph.replace(node.outputs[0], node.inputs[0])
+    return graph.outputs
+
+
+def _same_bits_together(outputs: list[Variable], inputs: list[Variable]) -> bool:
+    """Whether many draws evaluated at once give the same bits as one by one.
+
+    They do where numbers are only picked and each is computed from those at its own place. In
+    sums and products of matrices the order of summation would depend on the batch, and random
+    numbers would be shared by its draws.
+    """
+    if not all(isinstance(v.type, TensorType) for v in (*inputs, *outputs)):
+        return False
+    of_draw = set(inputs)
+    for node in io_toposort([], outputs):
+        if any(isinstance(v.type, RandomGeneratorType) for v in node.inputs):
+            return False
+        used = [i for i, v in enumerate(node.inputs) if v in of_draw]
+        selects = isinstance(node.op, SELECTION) and used == [0]
+        if used and not selects and not isinstance(node.op, ELEMENTWISE):
+            return False
+        if used:
+            of_draw.update(node.outputs)
+    return True

@@ -1,4 +1,4 @@
-"""Numba's `njit`: compiled when first used, with a disk cache that no edit of a callee makes stale."""
+"""Numba's `njit`, compiling at the first use, with a cache that no edit of a callee makes stale."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -82,6 +82,7 @@ class _LazyDispatcher(CPUDispatcher):
     """
 
     _signature: Any = None
+    _cache: Any
 
     @classmethod
     def of(cls, function: Callable, signature: Any, options: dict[str, Any]) -> Self:

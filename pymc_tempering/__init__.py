@@ -140,8 +140,9 @@ _HOMES = {
 }
 """Where the public names are that load when first touched."""
 
-_FOLDERS = (
+_MODULES = (
     "annealed",
+    "arguments",
     "bridge",
     "chain",
     "core",
@@ -230,7 +231,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load what is touched for the first time, see PEP 562."""
-    if name in _FOLDERS:
+    if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
@@ -241,4 +242,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_FOLDERS})
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -134,5 +134,10 @@ class _LazyDispatcher(CPUDispatcher):
         return super().get_function_type()
 
     def _reduce_states(self) -> dict[str, Any]:
-        self.settle()  # a pickle keeps the signatures that were compiled
-        return super()._reduce_states()
+        return super()._reduce_states() | {"signature": self._signature}
+
+    @classmethod
+    def _rebuild(cls, signature: Any, **states: Any) -> Self:
+        made = super()._rebuild(**states)
+        made._signature = signature
+        return made

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numba
-from numba.core import typeinfer
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
@@ -38,6 +37,13 @@ def njit(signature: Any = None, **options: Any) -> Callable[[Callable], Any]:
         return _LazyDispatcher.of(function, signature, {"nogil": True, **options})
 
     return decorate
+
+
+def compile_now(*functions: Callable) -> None:
+    """Compile functions that `njit` has made with a signature, where the first use is too late."""
+    for function in functions:
+        if isinstance(function, _LazyDispatcher):
+            function.settle()
 
 
 def borrowing(function: Callable) -> Any:
@@ -109,8 +115,7 @@ class _LazyDispatcher(CPUDispatcher):
             return False
         with global_compiler_lock:
             if self._can_compile:
-                with typeinfer.register_dispatcher(self):
-                    self.compile(self._signature)
+                self.compile(self._signature)
                 self.disable_compile()
         return True
 

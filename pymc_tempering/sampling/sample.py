@@ -25,6 +25,7 @@ from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
+from pymc_tempering.sampling.compile_loops import compile_loops
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.prior_constant import with_prior_constant
 from pymc_tempering.sampling.rounds import Goal, Outcome, run_rounds
@@ -195,6 +196,8 @@ def sample(
         prior, compound = compile_with_kernels(
             model, kernel, target_accept, report, terms=find_terms(model, tempered)
         )
+        report("Compiling the loops")
+        compile_loops(prior.path, compound, options)
         deadline = deadline_in(max_time)
         prior = with_prior_constant(
             prior, model, kernel, target_accept, options, rng,

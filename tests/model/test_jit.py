@@ -11,7 +11,7 @@ from numba.core.event import install_recorder
 
 from pymc_tempering.kernels.leapfrog import set_force
 from pymc_tempering.model import sources
-from pymc_tempering.model.jit import njit
+from pymc_tempering.model.jit import compile_now, njit
 
 VECTOR = float64[::1]
 OF_VECTOR = float64(VECTOR, float64)
@@ -107,6 +107,28 @@ def test_it_compiles_when_it_is_passed_on_as_a_function():
 
     function = weighing()
     assert apply(function, X) == 6.0
+    assert function.signatures == [(VECTOR, float64)]
+
+
+@pytest.mark.filterwarnings("ignore::numba.NumbaExperimentalFeatureWarning")
+def test_it_compiles_when_functions_are_gone_through():
+    function, other = weighing(), weighing()
+
+    @njit(float64(VECTOR))
+    def caller(x):
+        total = 0.0
+        for each in (function, other):
+            total += each(x, 2.0)
+        return total
+
+    assert caller(X) == 12.0
+    assert function.signatures == other.signatures == [(VECTOR, float64)]
+
+
+def test_compile_now_leaves_nothing_for_the_first_call():
+    function = weighing()
+    compile_now(function, len)
+    assert compiled_during(lambda: function(X, 2.0)) == []
     assert function.signatures == [(VECTOR, float64)]
 
 

@@ -214,7 +214,10 @@ def main() -> None:
         time_imports(args.repeats),
         args.out,
         "Imports in a fresh process",
-        {"processes": f"{args.repeats} a row, medians; the interpreter's own start is left out"},
+        {
+            "processes": f"{args.repeats} a row, medians; the interpreter's own start is left out",
+            "load average at the end": f"{os.getloadavg()[0]:.2f}",
+        },
     )
     if args.import_only:
         return

@@ -1,9 +1,13 @@
-"""From import to the first recorded draw in a fresh process, step by step, disk caches warm.
+"""From import to the first recorded draw in a fresh process, step by step, and the import alone.
 
 Each repeat is a new Python process. The first one fills the caches and is not counted. What the
 package does inside is timed by wrapping its functions in that process. The first recorded draw is
 seen at the end of the first chunk of compiled work that holds one (`pmt.sample`), or at the first
 call of `callback` (`pm.sample`), so that both are upper bounds.
+
+The import is timed in CPU seconds, with an empty folder for Numba's disk cache and with what the
+process before has left there, and what Numba compiles is counted in a process of its own
+(`--import-only` stops there).
 """
 
 import argparse
@@ -11,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -33,6 +38,25 @@ EVENTS = (
     "DataTree done",
     "evidence done",
 )
+
+IMPORTS = {
+    "import pymc": "import pymc",
+    "import pymc_tempering": "import pymc_tempering",
+    "both": "import pymc, pymc_tempering",
+    "both, and pmt.sample is touched": "import pymc, pymc_tempering; pymc_tempering.sample",
+}
+TIMED = """
+from time import process_time
+before = process_time()
+{statement}
+print(process_time() - before)
+"""
+COUNTED = """
+from numba.core.event import install_recorder
+with install_recorder("numba:compile") as recorder:
+    {statement}
+print(len(recorder.buffer) // 2)
+"""
 
 
 class Timeline:
@@ -143,12 +167,60 @@ def without_annealing(run: dict[str, float]) -> float:
     return run["first recorded draw"] - (run["annealed pass"] - run["check the model"])
 
 
+def number_printed(script: str, statement: str, cache: str) -> float:
+    """Run a script around a statement in a new process whose compiled code is in `cache`."""
+    command = [sys.executable, "-c", script.format(statement=statement)]
+    environment = os.environ | {"NUMBA_CACHE_DIR": cache}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def time_imports(repeats: int) -> list[dict[str, Any]]:
+    """CPU seconds of imports, and how many functions they compile, with empty and warm caches."""
+    rows = []
+    for name, statement in IMPORTS.items():
+        found: dict[str, list[float]] = {"empty": [], "warm": []}
+        compiled: dict[str, float] = {}
+        for _ in range(repeats):
+            with tempfile.TemporaryDirectory() as cache:
+                for state in found:
+                    found[state].append(number_printed(TIMED, statement, cache))
+        with tempfile.TemporaryDirectory() as cache:
+            for state in found:
+                compiled[state] = number_printed(COUNTED, statement, cache)
+        rows += [
+            {
+                "import": name,
+                "disk cache": state,
+                "CPU (s)": median(seconds),
+                "least": min(seconds),
+                "most": max(seconds),
+                "functions compiled": int(compiled[state]),
+            }
+            for state, seconds in found.items()
+        ]
+    return rows
+
+
 def main() -> None:
     from common import Row, parser, save
 
     arguments = parser(__doc__, 3)
     arguments.add_argument("--model", default="noisy_regression")
+    arguments.add_argument("--import-only", action="store_true")
     args = arguments.parse_args()
+    save(
+        "startup_import",
+        time_imports(args.repeats),
+        args.out,
+        "Imports in a fresh process",
+        {
+            "processes": f"{args.repeats} a row, medians; the interpreter's own start is left out",
+            "load average at the end": f"{os.getloadavg()[0]:.2f}",
+        },
+    )
+    if args.import_only:
+        return
     rows: list[Row] = []
     figures = {}
     for front_door in FRONT_DOORS:

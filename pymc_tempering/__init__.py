@@ -1,33 +1,8 @@
 """Simulated tempering for PyMC: posterior draws and evidence with an error bar."""
 
-from pymc_tempering import testsystems, variational
-from pymc_tempering.annealed import (
-    Sandwich,
-    ais,
-    hais,
-    linked_importance_sampling,
-    raise_,
-    reverse_ais,
-    sandwich,
-    smc,
-    thermodynamic_integration,
-)
-from pymc_tempering.bridge import bridge_sampling, importance_sampling
-from pymc_tempering.crosscheck import CrossCheck, cross_check
-from pymc_tempering.evidence import (
-    BayesFactor,
-    Bracket,
-    Evidence,
-    bayes_factor,
-    bracket,
-    compare,
-    expectation,
-    log_marginal_likelihood,
-    overlap,
-)
-from pymc_tempering.evidence.datatree import convert
-from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
-from pymc_tempering.evidence.tracker import PartitionTracker
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pymc_tempering.exceptions import (
     DataError,
     DataMismatchError,
@@ -46,37 +21,142 @@ from pymc_tempering.exceptions import (
     TemperingError,
     TemperingWarning,
 )
-from pymc_tempering.kernels import (
-    HMC,
-    NUTS,
-    CustomKernel,
-    DiscreteLangevin,
-    Gibbs,
-    RandomWalkMetropolis,
-    Slice,
-    StepKernel,
-)
-from pymc_tempering.plots import (
-    plot_evidence,
-    plot_ladder,
-    plot_log_z,
-    plot_temperature_trace,
-)
-from pymc_tempering.sampling.sample import sample
-from pymc_tempering.sampling.step_method import SimulatedTempering
-from pymc_tempering.variational import (
-    LogPartition,
-    TemperedFit,
-    TemperedOptimum,
-    fit,
-    log_partition,
-    log_tempered_normalizer,
-    plot_annealing,
-    refine,
-    to_datatree,
-)
+
+if TYPE_CHECKING:
+    from pymc_tempering import testsystems, variational
+    from pymc_tempering.annealed import (
+        Sandwich,
+        ais,
+        hais,
+        linked_importance_sampling,
+        raise_,
+        reverse_ais,
+        sandwich,
+        smc,
+        thermodynamic_integration,
+    )
+    from pymc_tempering.bridge import bridge_sampling, importance_sampling
+    from pymc_tempering.crosscheck import CrossCheck
+    from pymc_tempering.crosscheck.cross_check import cross_check
+    from pymc_tempering.evidence import (
+        BayesFactor,
+        Bracket,
+        Evidence,
+        bayes_factor,
+        bracket,
+        compare,
+        expectation,
+        log_marginal_likelihood,
+        overlap,
+    )
+    from pymc_tempering.evidence.datatree import convert
+    from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
+    from pymc_tempering.evidence.tracker import PartitionTracker
+    from pymc_tempering.kernels import (
+        HMC,
+        NUTS,
+        CustomKernel,
+        DiscreteLangevin,
+        Gibbs,
+        RandomWalkMetropolis,
+        Slice,
+        StepKernel,
+    )
+    from pymc_tempering.plots import (
+        plot_evidence,
+        plot_ladder,
+        plot_log_z,
+        plot_temperature_trace,
+    )
+    from pymc_tempering.sampling.sample import sample
+    from pymc_tempering.sampling.step_method import SimulatedTempering
+    from pymc_tempering.variational import (
+        LogPartition,
+        TemperedFit,
+        TemperedOptimum,
+        fit,
+        log_partition,
+        log_tempered_normalizer,
+        plot_annealing,
+        refine,
+        to_datatree,
+    )
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "annealed": (
+        "Sandwich",
+        "ais",
+        "hais",
+        "linked_importance_sampling",
+        "raise_",
+        "reverse_ais",
+        "sandwich",
+        "smc",
+        "thermodynamic_integration",
+    ),
+    "bridge": ("bridge_sampling", "importance_sampling"),
+    "crosscheck": ("CrossCheck",),
+    "crosscheck.cross_check": ("cross_check",),
+    "evidence": (
+        "BayesFactor",
+        "Bracket",
+        "Evidence",
+        "bayes_factor",
+        "bracket",
+        "compare",
+        "expectation",
+        "log_marginal_likelihood",
+        "overlap",
+    ),
+    "evidence.datatree": ("convert",),
+    "evidence.diagnostics": ("Diagnosis", "diagnose"),
+    "evidence.tracker": ("PartitionTracker",),
+    "kernels": (
+        "HMC",
+        "NUTS",
+        "CustomKernel",
+        "DiscreteLangevin",
+        "Gibbs",
+        "RandomWalkMetropolis",
+        "Slice",
+        "StepKernel",
+    ),
+    "plots": ("plot_evidence", "plot_ladder", "plot_log_z", "plot_temperature_trace"),
+    "sampling.sample": ("sample",),
+    "sampling.step_method": ("SimulatedTempering",),
+    "variational": (
+        "LogPartition",
+        "TemperedFit",
+        "TemperedOptimum",
+        "fit",
+        "log_partition",
+        "log_tempered_normalizer",
+        "plot_annealing",
+        "refine",
+        "to_datatree",
+    ),
+}
+"""Where the public names are that load when first touched."""
+
+_MODULES = (
+    "annealed",
+    "arguments",
+    "bridge",
+    "chain",
+    "core",
+    "crosscheck",
+    "evidence",
+    "kernels",
+    "model",
+    "plots",
+    "references",
+    "sampling",
+    "testsystems",
+    "variational",
+    "warmup",
+)
 
 __all__ = [
     "HMC",
@@ -147,3 +227,19 @@ __all__ = [
     "to_datatree",
     "variational",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is touched for the first time, see PEP 562."""
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -19,11 +19,11 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.annealed.transitions import check_continuous, compile_movers
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.references.prior import Reference
 
 MIN_PARTICLES = 20
@@ -199,7 +199,7 @@ def _annealed(
     model = find_model(model)
     if method == "hais":
         check_continuous(model, method)
-    with status_line(progressbar) as report:
+    with compiling_status(progressbar) as report:
         movers = compile_movers(model, transition, report)
         clock = Clock()
         schedule, _ = make_schedule(movers, betas, rng, cores=cores, report=report)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from arviz_stats.base import array_stats
 
 from pymc_tempering.evidence import Evidence, integrate
 from pymc_tempering.evidence.ti_rules import ORDERS, RULES
@@ -120,6 +119,8 @@ def _sampling_errors(
 
 def _variance_of_mean(values: np.ndarray, a: float, b: float) -> tuple[float, float]:
     """Variance of the mean of a (x - m) + b (x - m)^2 over autocorrelated chains, and its ESS."""
+    from arviz_stats.base import array_stats  # slow to import
+
     centered = values - values.mean()
     influence = a * centered + b * centered**2
     spread = float(influence.var(ddof=1))

@@ -18,10 +18,10 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.compilations import compiling_status
 
 
 def linked_importance_sampling(
@@ -104,7 +104,7 @@ def linked_importance_sampling(
     check_whole(1, chain_length=chain_length, cores=cores)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
-    with status_line(progressbar) as report:
+    with compiling_status(progressbar) as report:
         movers = compile_movers(model, transition, report, reversal=True, carried=False)
         clock = Clock()
 

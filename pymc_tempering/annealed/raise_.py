@@ -30,12 +30,12 @@ from pymc_tempering.annealed.states import check_values, compile_unconstrain
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.ladder import barrier_of, space_betas
-from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.layout import Layout, is_discrete
 from pymc_tempering.references.prior import Reference
 
@@ -140,7 +140,7 @@ def raise_(
     values = {name: as_values_of(model[name], value) for name, value in data.items()}
     rng = np.random.default_rng(random_seed)
     clamped = observe(model, values)
-    with status_line(progressbar) as report:
+    with compiling_status(progressbar) as report:
         movers = compile_movers(model, transition, report, reversal=True)
         reference = movers.reference
         inner = compile_movers(clamped, transition, report) if clamped.free_RVs else None

@@ -23,11 +23,11 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.annealed.states import PosteriorStates, posterior_states
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.references.prior import Reference, evaluate_draws
 
 
@@ -119,7 +119,7 @@ def reverse_ais(
     check_whole(1, cores=cores)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
-    with status_line(progressbar) as report:
+    with compiling_status(progressbar) as report:
         movers = compile_movers(model, transition, report, reversal=True)
         reference = movers.reference
         states = checked_states(idata, reference, n_particles)

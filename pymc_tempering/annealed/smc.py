@@ -19,12 +19,12 @@ from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.chain.particles import draw_particles, sweep
 from pymc_tempering.core.population import RESAMPLING
-from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.core.weighting import kish, log_mean
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import anneal
 
@@ -126,7 +126,7 @@ def smc(
     if adaptive and (betas is not None or resampling != "systematic"):
         raise ValueError("adaptive=True finds its own betas and resamples systematically.")
     rng = np.random.default_rng(random_seed)
-    with status_line(progressbar) as report:
+    with compiling_status(progressbar) as report:
         movers = compile_movers(model, transition, report)
         clock = Clock()
         evaluations, rungs = 0, np.array([0.0, 1.0])

@@ -19,11 +19,11 @@ from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.chain.particles import draw_particles, place, sweep
 from pymc_tempering.core.ladder import barrier_of
-from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
@@ -118,7 +118,7 @@ def thermodynamic_integration(
     check_schedule(betas)
     check_choice("rule", rule, CHAIN_RULES)
     rng = np.random.default_rng(random_seed)
-    with status_line(progressbar) as report:
+    with compiling_status(progressbar) as report:
         movers = compile_movers(model, transition, report)
         clock = Clock()
         path = learn_path(movers, rng, report, keep_states=True)

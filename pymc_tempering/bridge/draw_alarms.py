@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-from arviz_stats.base import array_stats
 
 from pymc_tempering.bridge.optimal_bridge import Bridge
 from pymc_tempering.core.cycles import FloatArray
@@ -26,6 +25,8 @@ MAX_LOST_SHARE = 1e-3
 
 def mixing_warnings(draws: FloatArray, label: Callable[[int], str]) -> list[str]:
     """Warn if chains, shape (chain, draw, d), have not mixed."""
+    from arviz_stats.base import array_stats  # slow to import
+
     if len(draws) < 2:
         return [
             "There is one chain, so nothing tells whether others would agree: sample at least four."

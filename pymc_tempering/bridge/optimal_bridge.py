@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from arviz_stats.base import array_stats
 from scipy.optimize import brentq
 from scipy.special import expit
 
@@ -183,6 +182,8 @@ def fit_correlation(
 
 def effective_size(values: FloatArray) -> float:
     """Effective number of draws for the mean of a scalar, shape (chain, draw); at least 1."""
+    from arviz_stats.base import array_stats  # slow to import
+
     size = float(array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean"))
     return max(size, 1.0) if np.isfinite(size) else 1.0
 

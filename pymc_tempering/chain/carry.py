@@ -43,9 +43,10 @@ def add_in_log(sums, log_w):  # type: ignore[no-untyped-def]
         RNG,
     ),
 )
-def _carry(  # type: ignore[no-untyped-def]
+def carry_states(  # type: ignore[no-untyped-def]
     density, explore, parts, states, betas, params, down, first, last, log_w, sums, trace, rng
 ):
+    """Carry all states over the intervals `first` to `last`, see `carry`."""
     top = betas.size - 1
     # Rungs outside, particles inside: where a caller cuts the path must not change the draws.
     for k in range(first, last):
@@ -102,7 +103,7 @@ def carry(
     """
     trace = np.empty((0, 0)) if trace is None else trace
     kernel = particles.kernel
-    _carry(
+    carry_states(
         particles.density, kernel.explore, kernel.parts, particles.states(), betas,
         params, down, first, last, log_w, sums, trace, particles.rng,
     )  # fmt: skip

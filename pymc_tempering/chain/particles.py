@@ -62,7 +62,8 @@ def move_state(density, explore, parts, states, i, beta, params, rng):  # type: 
 
 
 @njit(types.void(DENSITY, EXPLORE, PARTS, STATES, numba.float64, VECTOR, MATRIX, RNG))
-def _sweep(density, explore, parts, states, beta, params, trace, rng):  # type: ignore[no-untyped-def]
+def sweep_states(density, explore, parts, states, beta, params, trace, rng):  # type: ignore[no-untyped-def]
+    """Move all states once for each row of `trace`, and write their log_ratio there."""
     for s in range(trace.shape[0]):
         for i in range(states.xs.shape[0]):
             move_state(density, explore, parts, states, i, beta, params, rng)
@@ -220,7 +221,7 @@ def sweep(
     """
     kernel, states = particles.kernel, particles.states(part)
     trace = np.empty((n, len(states.xs)))
-    _sweep(
+    sweep_states(
         particles.density, kernel.explore, kernel.parts, states, beta, params,
         trace, particles.rng,
     )  # fmt: skip

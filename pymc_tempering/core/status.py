@@ -1,18 +1,39 @@
 """One line on the terminal that says what is being done."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
+
+
+def no_note() -> str:
+    """Nothing to add to a line."""
+    return ""
 
 
 @contextmanager
-def status_line(show: bool) -> Iterator[Any]:
-    """Give a function `report(line)` that shows the line; without `show` it does nothing."""
+def status_line(show: bool, note: Callable[[], str] = no_note) -> Iterator[Any]:
+    """Give a function `report(line)` that shows the line; without `show` it does nothing.
+
+    The words of `note()` are appended, asked for again several times a second.
+    """
     if not show:
         yield lambda line: None
         return
     with Status("", console=Console(stderr=True)) as status:
-        yield status.update
+        yield lambda line: status.update(_Noted(line, note))
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """A line with words that change while it is shown."""
+
+    line: str
+    note: Callable[[], str]
+
+    def __rich__(self) -> Text:
+        return Text.from_markup(self.line).append(self.note())

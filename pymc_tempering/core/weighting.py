@@ -7,7 +7,6 @@ they share stand here once.
 import warnings
 
 import numpy as np
-from arviz_stats.base import array_stats
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -129,6 +128,8 @@ def pareto_khat(log_w: FloatArray) -> float:
 
     Infinite if no weight is finite, or if the shape cannot be found (Vehtari et al. 2024).
     """
+    from arviz_stats.base import array_stats  # slow to import
+
     finite = np.isfinite(log_w)
     if not finite.any():
         return np.inf

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy import stats as sps
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import Evidence, homogeneity_pvalue
@@ -123,6 +122,8 @@ def judge(entries: Sequence[Entry]) -> Judgment:
 
 def pair_pvalue(a: Entry, b: Entry) -> float:
     """Return the p-value of a difference between two estimates, one-sided for bounds."""
+    from scipy import stats as sps  # slow to import
+
     one, other = a.evidence, b.evidence
     independent = OWN in (a.draws, b.draws)
     error = np.hypot(one.mcse, other.mcse) if independent else one.mcse + other.mcse

@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats as sps
 
 from pymc_tempering.core.cycles import FloatArray
 
@@ -38,6 +37,8 @@ def homogeneity_pvalue(estimate: FloatArray, error: FloatArray, df: FloatArray) 
     >>> homogeneity_pvalue(np.array([1.0, 1.0, 3.0]), error, df) < 1e-3
     True
     """
+    from scipy import stats as sps  # slow to import
+
     usable = np.isfinite(estimate) & np.isfinite(error) & (error > 0.0)
     if usable.sum() < 2:
         return 1.0

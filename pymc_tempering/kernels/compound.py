@@ -55,6 +55,7 @@ def _cache_key(transitions: tuple[Callable, ...]) -> str | None:
     """Key of the explorer in the disk cache; None where a transition is not of this package.
 
     A transition that a function of the package made around a user's own (`<locals>`) is not either.
+    None also where the files were edited since they were imported.
     """
     if not all(
         transition.__module__.startswith("pymc_tempering.")
@@ -64,7 +65,8 @@ def _cache_key(transitions: tuple[Callable, ...]) -> str | None:
         return None
     names = "_".join(transition.__name__ for transition in transitions)
     called = [Path(function.py_func.__code__.co_filename) for function in (*transitions, evaluate)]
-    return f"pymc_tempering_{names}_{hash_of_sources(Path(__file__), *called)}"
+    reached = hash_of_sources(Path(__file__), *called)
+    return None if reached is None else f"pymc_tempering_{names}_{reached}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,37 +1,27 @@
-"""Numba's `njit` with a disk cache that no edit of a called function can make stale."""
+"""Numba's `njit`, compiling at the first use, with a cache that no edit of a callee makes stale."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numba
-from numba.core import typeinfer
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, NullCache
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
 
 from pymc_tempering.model.sources import hash_of_sources
-
-
-class _SourcesCache(FunctionCache):
-    """Numba's cache of a function, stamped by all sources that the function can call.
-
-    Numba's own stamp is that of the one file that holds the function: after an edit of a callee
-    in another file it would load the old machine code of the caller, callee inlined.
-    """
-
-    def __init__(self, function: Callable) -> None:
-        super().__init__(function)
-        own = self._cache_file._source_stamp
-        reached = hash_of_sources(Path(function.__code__.co_filename))
-        self._cache_file._source_stamp = (own, reached)
 
 
 def njit(signature: Any = None, **options: Any) -> Callable[[Callable], Any]:
     """Compile a function of this package, without the interpreter's lock, and cache it on disk.
 
+    It is compiled, or loaded from the cache, when it is first used: called from Python or from a
+    function that is being compiled, or passed on as a function.
+
     Parameters
     ----------
     signature : Numba signature, optional
-        Compiled for it at once; without one at the first call, for the types of that call.
+        The only one that it will have. Without one it is compiled for the types of each call.
     **options
         Of `numba.njit`, beside `cache` and `nogil`.
 
@@ -42,18 +32,18 @@ def njit(signature: Any = None, **options: Any) -> Callable[[Callable], Any]:
     """
 
     def decorate(function: Callable) -> Any:
-        dispatcher = numba.njit(nogil=True, **options)(function)
-        if not hasattr(dispatcher, "compile"):  # NUMBA_DISABLE_JIT
-            return dispatcher
-        if Path(function.__code__.co_filename).is_file():  # not if it was executed from a text
-            dispatcher._cache = _SourcesCache(function)
-        if signature is not None:
-            with typeinfer.register_dispatcher(dispatcher):
-                dispatcher.compile(signature)
-            dispatcher.disable_compile()
-        return dispatcher
+        if numba.config.DISABLE_JIT:
+            return function
+        return _LazyDispatcher.of(function, signature, {"nogil": True, **options})
 
     return decorate
+
+
+def compile_now(*functions: Callable) -> None:
+    """Compile functions that `njit` has made with a signature, where the first use is too late."""
+    for function in functions:
+        if isinstance(function, _LazyDispatcher):
+            function.settle()
 
 
 def borrowing(function: Callable) -> Any:
@@ -74,3 +64,85 @@ def borrowing(function: Callable) -> Any:
         Compiled at the first call, in NumPy's error model.
     """
     return njit(_nrt=False, error_model="numpy")(function)
+
+
+class _SourcesCache(FunctionCache):
+    """Numba's cache of a function, stamped by all sources that the function can call.
+
+    Numba's own stamp is that of the one file that holds the function: after an edit of a callee
+    in another file it would load the old machine code of the caller, callee inlined.
+    """
+
+    def __init__(self, function: Callable, reached: str) -> None:
+        super().__init__(function)
+        own = self._cache_file._source_stamp
+        self._cache_file._source_stamp = (own, reached)
+
+
+class _LazyDispatcher(CPUDispatcher):
+    """Numba's dispatcher, which compiles its one signature, or finds its cache, at the first use.
+
+    The methods below are those by which Numba asks for machine code: for a call from Python that
+    nothing was compiled for, for a call from compiled code, and for a function as an argument.
+    Calls that find their machine code pass by them.
+    """
+
+    _signature: Any = None
+    _cache: Any
+
+    @classmethod
+    def of(cls, function: Callable, signature: Any, options: dict[str, Any]) -> Self:
+        """Make it; without a signature it compiles for the types of each call, as Numba's does."""
+        made = cls(function, targetoptions={"nopython": True, "boundscheck": None, **options})
+        made._signature = signature
+        return made
+
+    def compile(self, sig: Any) -> Any:
+        """Compile or load for the types of a signature."""
+        if isinstance(self._cache, NullCache):
+            file = Path(self.py_func.__code__.co_filename)
+            reached = hash_of_sources(file) if file.is_file() else None  # not if it is from a text
+            if reached is not None:
+                self._cache = _SourcesCache(self.py_func, reached)
+        return super().compile(sig)
+
+    def settle(self) -> bool:
+        """Compile the signature if there is one, and no other from then on; say if there is.
+
+        One thread does it, and the others wait.
+        """
+        if self._signature is None:
+            return False
+        with global_compiler_lock:
+            if self._can_compile:
+                self.compile(self._signature)
+                self.disable_compile()
+        return True
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
+        # Numba calls what it is given. A settled dispatcher converts arguments or refuses them.
+        return self if self.settle() else super()._compile_for_args(*args, **kws)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Say how compiled code calls it."""
+        self.settle()
+        return super().get_call_template(args, kws)
+
+    def get_compile_result(self, sig: Any) -> Any:
+        """Give the machine code for its use as an argument."""
+        self.settle()
+        return super().get_compile_result(sig)
+
+    def get_function_type(self) -> Any:
+        """Give the type that it has as an argument."""
+        self.settle()
+        return super().get_function_type()
+
+    def _reduce_states(self) -> dict[str, Any]:
+        return super()._reduce_states() | {"signature": self._signature}
+
+    @classmethod
+    def _rebuild(cls, signature: Any, **states: Any) -> Self:
+        made = super()._rebuild(**states)
+        made._signature = signature
+        return made

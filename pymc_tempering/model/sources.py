@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from time import time
 
 PACKAGE = Path(__file__).resolve().parents[1]
+
+IMPORTED_AT = time()
+"""Every module with compiled functions imports this one first."""
 
 
 def hash_text(text: str) -> str:
@@ -26,13 +30,21 @@ def sources_of(file: Path) -> set[Path]:
     return reached
 
 
-def hash_of_sources(*files: Path) -> str:
+def hash_of_sources(*files: Path) -> str | None:
     """Hash of the texts of some modules and of all that they import from the package.
 
     Compiled code is cached under it. A function can call only what its module imports. So an
     edit of anything that it calls gives another hash, and stale code is never loaded.
+
+    Returns
+    -------
+    str or None
+        None where one of the files has changed since this process began to import them: what
+        runs here may not be what the text says, and must not be kept under its hash.
     """
     reached = sorted(set[Path]().union(*map(sources_of, files)))
+    if any(_changed_at(source) > IMPORTED_AT for source in reached):
+        return None
     return hash_text("".join(f"{source.name}\n{_text(source)}" for source in reached))
 
 
@@ -47,6 +59,12 @@ def imports_of(file: Path) -> tuple[Path, ...]:
 def _text(file: Path) -> str:
     """Text of a file, read once: a later edit is not what this process has imported."""
     return file.read_text(encoding="utf-8")
+
+
+def _changed_at(file: Path) -> float:
+    """Time of the last change; a file that was put in its place keeps an old time of its text."""
+    stat = file.stat()
+    return max(stat.st_mtime, stat.st_ctime)
 
 
 def _imported_names(text: str) -> Iterator[str]:

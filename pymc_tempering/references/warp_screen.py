@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.stats import rankdata
 
 from pymc_tempering.references.warp import log_scale
 
@@ -65,6 +64,8 @@ def spread_scores(xs: np.ndarray, *, ordered: bool = False) -> np.ndarray:
     other coordinates; or on earlier ones (`ordered`), and then t must be earlier too. One inverse
     or one Cholesky factor of the correlation matrix gives the residuals of all regressions.
     """
+    from scipy.stats import rankdata  # slow to import
+
     n, dim = xs.shape
     inner = np.clip(xs, *np.quantile(xs, (0.005, 0.995), axis=0))
     spread = inner.std(axis=0)

@@ -16,16 +16,17 @@ from pymc.stats.convergence import log_warnings, run_convergence_checks
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.core.deadline import Deadline, deadline_in
-from pymc_tempering.core.status import status_line
 from pymc_tempering.evidence.diagnostics import diagnose
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.kernels.kernel_registry import document_kernels
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
+from pymc_tempering.sampling.compile_loops import compile_loops
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.prior_constant import with_prior_constant
 from pymc_tempering.sampling.rounds import Goal, Outcome, run_rounds
@@ -192,10 +193,12 @@ def sample(
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
     show = bool(progressbar) and not quiet
-    with status_line(show) as report:
+    with compiling_status(show) as report:
         prior, compound = compile_with_kernels(
             model, kernel, target_accept, report, terms=find_terms(model, tempered)
         )
+        report("Compiling the loops")
+        compile_loops(prior.path, compound, options)
         deadline = deadline_in(max_time)
         job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE))
         job = with_prior_constant(job, model, kernel, target_accept, draws=draws, chains=chains)

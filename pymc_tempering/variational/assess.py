@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-from arviz_stats.base import array_stats
 from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
 from pymc.pytensorf import compile as pymc_compile
@@ -206,6 +205,8 @@ def psis(log_weight: FloatArray) -> tuple[float, float, float, float]:
     log_weight : ndarray, shape (draws,)
         log p(x, y) - log q(x) at independent draws from q; minus infinity is a legal weight.
     """
+    from arviz_stats.base import array_stats  # slow to import
+
     n = log_weight.size
     finite = log_weight[np.isfinite(log_weight)]
     if finite.size < 0.1 * n:  # too few to look at a tail

@@ -65,7 +65,6 @@ def new_schedule(*, flatness: float = FLAT, factor: float = 1.0) -> np.ndarray:
     return schedule
 
 
-# Without signatures, so that only `adapt` is loaded at import.
 @njit()
 def _is_flat(histogram, targets, flatness):  # type: ignore[no-untyped-def]
     """Whether each rung has had `flatness` of its share of visits, and one at least."""

@@ -1,6 +1,11 @@
 """`max_time` bounds the whole call: the search, the chains, and what they say of it."""
 
+import json
+import os
+import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
 
@@ -172,3 +177,51 @@ def test_a_warm_up_from_the_prior_ends_with_the_stage_it_is_in():
 def test_no_time_is_refused(value):
     with pytest.raises(ValueError, match="max_time must be positive"):
         run(10, max_time=value)
+
+
+FIRST_USES = """
+import json
+import pymc as pm, pymc_tempering as pmt
+from pymc_tempering.chain import carry, loop, particles
+from pymc_tempering.sampling import sample as front
+from pymc_tempering.warmup import stochastic_approximation
+
+LOOPS = (loop.run, particles.sweep_states, carry.carry_states, stochastic_approximation.adapt)
+used = []
+
+def note():
+    used.append([f.py_func.__name__ for f in LOOPS if f.signatures])
+
+def deadline_in(seconds, original=front.deadline_in):
+    note()
+    return original(seconds)
+
+front.deadline_in = deadline_in
+with pm.Model():
+    mu = pm.Normal("mu")
+    pm.Normal("y", mu, 0.5, observed=[1.0, 2.0])
+    pmt.sample(
+        50, chains=1, cores=1, random_seed=1, max_time=600.0, quiet=True,
+        compute_convergence_checks=False, **OPTIONS,
+    )
+note()
+print(json.dumps([used[0], used[-1]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "loops"),
+    [
+        ({"weight_adaptation": "sams"}, {"run", "sweep_states", "carry_states", "adapt"}),
+        ({"reference": "prior"}, {"run", "sweep_states"}),
+    ],
+    ids=["sams", "prior"],
+)
+def test_the_clock_starts_when_the_loops_are_compiled(options, loops):
+    done = subprocess.run(
+        [sys.executable, "-c", f"OPTIONS = {options}\n{FIRST_USES}"],
+        env=os.environ | {"PYTHONPATH": str(Path(pmt.__file__).parents[1])},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    before, after = json.loads(done.stdout.splitlines()[-1])
+    assert set(before) == set(after) == loops

@@ -1,0 +1,59 @@
+"""A status line that also says which function is being compiled, and how long this takes so far."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+from numba.core.event import Event, Listener, install_listener
+
+from pymc_tempering.core.status import status_line
+
+
+@contextmanager
+def compiling_status(show: bool) -> Iterator[Any]:
+    """Give a function `report(line)` that shows the line and what Numba compiles meanwhile."""
+    if not show:
+        with status_line(False) as report:
+            yield report
+        return
+    watch = CompilationWatch()
+    with install_listener("numba:compile", watch), status_line(True, watch.note) as report:
+        yield report
+
+
+class CompilationWatch(Listener):
+    """Counts what Numba compiles and how long it takes; what comes from the disk cache is not told.
+
+    Numba compiles under one lock, so that events come from one thread at a time. A function is
+    compiled while another one is, if that one calls it: the outermost is named.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[str] = []
+        self._began = 0.0
+        self.seconds = 0.0
+        self.count = 0
+
+    def on_start(self, event: Event) -> None:
+        """Begin a function."""
+        if not self._open:
+            self._began = perf_counter()
+        self.count += 1
+        self._open.append(event.data["dispatcher"].py_func.__name__)
+
+    def on_end(self, event: Event) -> None:
+        """End a function."""
+        if not self._open:  # another thread was compiling when this watch began
+            return
+        self._open.pop()
+        if not self._open:
+            self.seconds += perf_counter() - self._began
+
+    def note(self) -> str:
+        """Words for a status line; none while nothing is being compiled."""
+        opened = self._open[:1]
+        if not opened:
+            return ""
+        seconds = self.seconds + perf_counter() - self._began
+        return f", compiling {opened[0]} ({self.count} functions in {seconds:.0f} s so far)"

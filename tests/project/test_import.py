@@ -1,0 +1,107 @@
+"""What `import pymc_tempering` loads and compiles: little, and nothing."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pymc_tempering as pmt
+
+FRONT = Path(pmt.__file__)
+SLOW = ("numba", "scipy.stats", "scipy.optimize", "sklearn", "arviz_base", "arviz_stats")
+"""Libraries that `import pymc` does not load, and that take from .1 to .8 s."""
+
+WATCHED = """
+import json, sys
+from numba.core.event import install_recorder
+with install_recorder("numba:compile") as recorder:
+    {touch}
+names = [e.data["dispatcher"].py_func.__name__ for _, e in recorder.buffer if e.is_start]
+print(json.dumps(names))
+"""
+LOADED = """
+import json, sys
+{touch}
+print(json.dumps([name for name in sys.modules]))
+"""
+EVERYTHING = "import pymc_tempering as pmt; [getattr(pmt, name) for name in dir(pmt)]"
+
+
+def in_a_fresh_process(script, touch, cache):
+    """What a script prints, with an empty disk cache."""
+    done = subprocess.run(
+        [sys.executable, "-c", script.format(touch=touch)],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(FRONT.parents[1])},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("touch", ["import pymc_tempering", EVERYTHING])
+def test_nothing_is_compiled_or_cached(touch, tmp_path):
+    assert in_a_fresh_process(WATCHED, touch, tmp_path) == []
+    assert not list(tmp_path.rglob("*.nb*"))
+
+
+def test_one_use_compiles_what_it_calls(tmp_path):
+    # The check above can fail: the recorder sees our functions, and only those that are used.
+    touch = "from pymc_tempering.variational.conjugate.special import psi; psi(1.0)"
+    assert in_a_fresh_process(WATCHED, touch, tmp_path) == ["psi", "log"]
+
+
+def test_slow_libraries_are_not_loaded(tmp_path):
+    loaded = set(in_a_fresh_process(LOADED, "import pymc_tempering", tmp_path))
+    assert not loaded & set(SLOW)
+    assert not {name for name in loaded if name.startswith("pymc_tempering.")} - {
+        "pymc_tempering.exceptions"
+    }
+
+
+def test_sampling_loads_no_statistics_and_no_other_front_door(tmp_path):
+    touch = "import pymc_tempering; pymc_tempering.sample"
+    loaded = set(in_a_fresh_process(LOADED, touch, tmp_path))
+    assert not loaded & {"scipy.stats", "sklearn", "arviz_stats"}
+    others = ("annealed", "bridge", "crosscheck", "plots", "testsystems", "variational")
+    assert not loaded & {f"pymc_tempering.{other}" for other in others}
+
+
+def names_for_type_checkers():
+    """Names that the front imports where only type checkers look, with their modules."""
+    for node in ast.parse(FRONT.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If):
+            for line in node.body:
+                for alias in line.names:
+                    yield alias.name, line.module.removeprefix("pymc_tempering").lstrip(".")
+
+
+def test_the_three_lists_of_public_names_agree():
+    homes = {name: home for home, names in pmt._HOMES.items() for name in names}
+    modules = {name: "" for name in pmt.__all__ if name in pmt._MODULES}
+    assert dict(names_for_type_checkers()) == homes | modules
+    errors = {name for name in pmt.__all__ if hasattr(pmt.exceptions, name)}
+    assert set(pmt.__all__) == homes.keys() | modules.keys() | errors
+
+
+def test_every_public_name_resolves_to_one_object():
+    for home, names in pmt._HOMES.items():
+        for name in names:
+            assert getattr(pmt, name) is getattr(pmt, name)
+            assert getattr(sys.modules[f"pymc_tempering.{home}"], name) is getattr(pmt, name)
+
+
+def test_the_modules_are_those_of_the_package():
+    here = {p.stem for p in FRONT.parent.iterdir() if p.is_dir() or p.suffix == ".py"}
+    assert set(pmt._MODULES) == here - {"__init__", "__pycache__", "exceptions"}
+
+
+def test_dir_names_what_is_not_loaded():
+    assert set(pmt.__all__) | set(pmt._MODULES) <= set(dir(pmt))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'sampel'"):
+        pmt.sampel  # noqa: B018

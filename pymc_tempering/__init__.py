@@ -56,12 +56,14 @@ from pymc_tempering.kernels import (
     Slice,
     StepKernel,
 )
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.plots import (
     plot_evidence,
     plot_ladder,
     plot_log_z,
     plot_temperature_trace,
 )
+from pymc_tempering.sampling.precompile import compile
 from pymc_tempering.sampling.sample import sample
 from pymc_tempering.sampling.step_method import SimulatedTempering
 from pymc_tempering.variational import (
@@ -83,6 +85,7 @@ __all__ = [
     "NUTS",
     "BayesFactor",
     "Bracket",
+    "CompiledModel",
     "CrossCheck",
     "CustomKernel",
     "DataError",
@@ -119,6 +122,7 @@ __all__ = [
     "bracket",
     "bridge_sampling",
     "compare",
+    "compile",
     "convert",
     "cross_check",
     "diagnose",

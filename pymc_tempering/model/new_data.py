@@ -40,6 +40,7 @@ def copy_with_data(model: pm.Model, data: Mapping[str, Any]) -> pm.Model:
         values[name] = _checked(name, given, _value_of(name, old))
     copy = clone_model(_without_initial_values(model))
     copy.check_bounds = model.check_bounds
+    _order_like(copy, model)
     for name, value in values.items():
         if name in containers:
             copy[name].set_value(value)
@@ -50,6 +51,13 @@ def copy_with_data(model: pm.Model, data: Mapping[str, Any]) -> pm.Model:
         copy.rvs_to_values[rv] = fresh
         copy.values_to_rvs[fresh] = rv
     return copy
+
+
+def _order_like(copy: pm.Model, model: pm.Model) -> None:
+    """Put the variables of a copy in the order of the model, which its raveled vector has."""
+    for kind in ("free_RVs", "observed_RVs", "potentials", "deterministics", "data_vars"):
+        names = [variable.name for variable in getattr(model, kind)]
+        getattr(copy, kind).sort(key=lambda variable, names=names: names.index(variable.name))
 
 
 def _value_of(name: str, variable: Variable) -> np.ndarray:

@@ -18,8 +18,9 @@ from pytensor.tensor.random.type import random_generator_type
 from pytensor.xtensor.type import XTensorType
 
 from pymc_tempering.exceptions import UndrawableError
+from pymc_tempering.model.adapters import adapt_draws
 from pymc_tempering.model.check import check_proper
-from pymc_tempering.model.compiled import NO_MIXTURE, adapt_draws, object_mode
+from pymc_tempering.model.compiled import NO_MIXTURE, object_mode
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path, freeze_shared, ordered_transform

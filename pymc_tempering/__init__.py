@@ -62,12 +62,14 @@ if TYPE_CHECKING:
         Slice,
         StepKernel,
     )
+    from pymc_tempering.model.handle import CompiledModel
     from pymc_tempering.plots import (
         plot_evidence,
         plot_ladder,
         plot_log_z,
         plot_temperature_trace,
     )
+    from pymc_tempering.sampling.precompile import compile
     from pymc_tempering.sampling.sample import sample
     from pymc_tempering.sampling.step_method import SimulatedTempering
     from pymc_tempering.variational import (
@@ -123,7 +125,9 @@ _HOMES = {
         "Slice",
         "StepKernel",
     ),
+    "model.handle": ("CompiledModel",),
     "plots": ("plot_evidence", "plot_ladder", "plot_log_z", "plot_temperature_trace"),
+    "sampling.precompile": ("compile",),
     "sampling.sample": ("sample",),
     "sampling.step_method": ("SimulatedTempering",),
     "variational": (
@@ -163,6 +167,7 @@ __all__ = [
     "NUTS",
     "BayesFactor",
     "Bracket",
+    "CompiledModel",
     "CrossCheck",
     "CustomKernel",
     "DataError",
@@ -199,6 +204,7 @@ __all__ = [
     "bracket",
     "bridge_sampling",
     "compare",
+    "compile",
     "convert",
     "cross_check",
     "diagnose",

@@ -24,13 +24,14 @@ from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.references.prior import Reference
 
 MIN_PARTICLES = 20
 
 
 def ais(
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     n_particles: int = 1000,
     betas: int | Sequence[float] | None = None,
@@ -51,7 +52,7 @@ def ais(
 
     Parameters
     ----------
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
     n_particles : int, default 1000
     betas : int or sequence of float, optional
@@ -111,7 +112,7 @@ def ais(
 
 
 def hais(
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     n_particles: int = 1000,
     betas: int | Sequence[float] | None = None,
@@ -132,7 +133,7 @@ def hais(
 
     Parameters
     ----------
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
     n_particles : int, default 1000
     betas : int or sequence of float, optional
@@ -184,7 +185,7 @@ def hais(
 
 def _annealed(
     method: str,
-    model: pm.Model | None,
+    model: pm.Model | CompiledModel | None,
     n_particles: int,
     betas: Betas,
     transition: KernelChoice,

@@ -22,10 +22,11 @@ from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.handle import CompiledModel
 
 
 def linked_importance_sampling(
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     n_particles: int = 200,
     chain_length: int = 10,
@@ -45,7 +46,7 @@ def linked_importance_sampling(
 
     Parameters
     ----------
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
     n_particles : int, default 200
         Independent repeats, of which the mean is taken.

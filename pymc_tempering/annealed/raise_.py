@@ -36,6 +36,7 @@ from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.layout import Layout, is_discrete
 from pymc_tempering.references.prior import Reference
 
@@ -45,7 +46,7 @@ FINER, MIN_FINE = 8, 100
 
 def raise_(
     data: Mapping[str, Any],
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     n_particles: int = 500,
     betas: int | Sequence[float] | None = None,
@@ -74,7 +75,7 @@ def raise_(
     ----------
     data : mapping of str to array_like
         Values of the variables v, by name, constrained; one data point.
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
     n_particles : int, default 500
     betas : int or sequence of float, optional
@@ -133,11 +134,11 @@ def raise_(
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
     check_schedule(betas)
-    model = find_model(model)
+    model = found = find_model(model)
     if not data:
         raise DataMismatchError("data is empty: name at least one free variable of the model.")
     check_values(model, {name: np.shape(value) for name, value in data.items()}, "data")
-    values = {name: as_values_of(model[name], value) for name, value in data.items()}
+    values = {name: as_values_of(found[name], value) for name, value in data.items()}
     rng = np.random.default_rng(random_seed)
     clamped = observe(model, values)
     with compiling_status(progressbar) as report:

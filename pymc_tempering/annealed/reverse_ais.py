@@ -28,12 +28,13 @@ from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.references.prior import Reference, evaluate_draws
 
 
 def reverse_ais(
     idata: xr.DataTree,
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     n_particles: int = 1000,
     betas: int | Sequence[float] | None = None,
@@ -55,7 +56,7 @@ def reverse_ais(
     ----------
     idata : DataTree
         Posterior draws of the model, from any sampler; constrained values are enough.
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         The model they were drawn from; by default the one on the context stack.
     n_particles : int, default 1000
         Draws to start from, taken at equal distances over all chains; all of them if they are

@@ -25,6 +25,7 @@ from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings, plus_minus
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.handle import CompiledModel
 
 RESTS_ON = (
     "The lower bound needs nothing. The upper one rests on true posterior draws: where these miss "
@@ -78,7 +79,7 @@ class Sandwich:
 
 def sandwich(
     idata: xr.DataTree,
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     n_particles: int = 1000,
     betas: int | Sequence[float] | None = None,
@@ -97,7 +98,7 @@ def sandwich(
     ----------
     idata : DataTree
         Posterior draws of the model, from any sampler.
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         The model they were drawn from; by default the one on the context stack.
     n_particles : int, default 1000
         Particles in each direction.

@@ -25,6 +25,7 @@ from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import anneal
 
@@ -36,7 +37,7 @@ class _Stopped(Exception):
 
 
 def smc(
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     n_particles: int = 250,
     islands: int = 20,
@@ -58,7 +59,7 @@ def smc(
 
     Parameters
     ----------
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
     n_particles : int, default 250
         Particles of each island.

@@ -24,6 +24,7 @@ from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
@@ -32,7 +33,7 @@ MIN_CHAINS, MIN_DRAWS = 2, 50
 
 
 def thermodynamic_integration(
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     draws: int = 500,
     chains: int = 4,
@@ -53,7 +54,7 @@ def thermodynamic_integration(
 
     Parameters
     ----------
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
     draws : int, default 500
         Transitions of each chain that count.

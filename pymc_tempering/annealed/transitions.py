@@ -13,6 +13,7 @@ from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.kernels.persistent import Persistent
 from pymc_tempering.kernels.variables import free_variables
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.references.prior import Prior
 
@@ -52,7 +53,7 @@ class Movers:
 
 
 def compile_movers(
-    model: pm.Model | None,
+    model: pm.Model | CompiledModel | None,
     transition: KernelChoice,
     report: Callable[[str], None],
     *,
@@ -63,7 +64,7 @@ def compile_movers(
 
     Parameters
     ----------
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
     transition : str, Kernel, mapping or None
         As `kernel` of `pmt.sample`, or a name in `SINGLE_STEPS`.

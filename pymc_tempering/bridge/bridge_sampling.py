@@ -20,6 +20,7 @@ from pymc_tempering.evidence import Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.alarms import disagreement_warning
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.handle import CompiledModel
 
 MAX_PVALUE = 1e-3
 """p-value of the homogeneity test below which the chains disagree."""
@@ -30,7 +31,7 @@ MIN_DRAWS = 20
 
 def bridge_sampling(
     idata: xr.DataTree,
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     proposal: str = "t",
     draws: int | None = None,
@@ -55,7 +56,7 @@ def bridge_sampling(
     idata : DataTree
         With the group ``posterior``. Unconstrained values are rebuilt through the model's
         transforms unless they were saved.
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         The model that it was drawn from; the one on the context stack by default.
     proposal : {"t", "normal", "warp", "mixture"}, default "t"
         A multivariate t with fitted degrees of freedom; a normal; a normal to which the posterior

@@ -21,6 +21,7 @@ from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MAX_KHAT, MIN_ES
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.handle import CompiledModel
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
 """Degrees of freedom of a t for importance sampling, where tails must not be too light."""
@@ -31,7 +32,7 @@ N_CHECKED = 100
 
 def importance_sampling(
     idata: xr.DataTree,
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     proposal: str = "mixture",
     draws: int = 10_000,
@@ -49,7 +50,7 @@ def importance_sampling(
     idata : DataTree
         With the group ``posterior``. Unconstrained values are rebuilt through the model's
         transforms unless they were saved.
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         The model that it was drawn from; the one on the context stack by default.
     proposal : {"mixture", "t", "normal", "warp"}, default "mixture"
         A mixture of t's with 5 % prior, which keeps the weights from exploding in the tails; a

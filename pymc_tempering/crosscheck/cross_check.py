@@ -17,12 +17,13 @@ from pymc_tempering.evidence.estimators import MODEL, RUN, lists_estimators
 from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.exceptions import ModelError, TemperingError, TemperingWarning
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.handle import CompiledModel
 
 
 @lists_estimators(ALL_ESTIMATORS)
 def cross_check(
     idata: xr.DataTree,
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     methods: Sequence[str] | None = None,
     *,
     others: Mapping[str, Evidence] | None = None,
@@ -45,7 +46,7 @@ def cross_check(
     ----------
     idata : DataTree
         A tempering run, or the posterior of any sampler (which needs a model).
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         The model that it was drawn from; the one on the context stack, if any. Without a model
         only the methods that read the run are used.
     methods : sequence of str, optional
@@ -167,7 +168,7 @@ def assemble(
     )
 
 
-def _model(model: pm.Model | None) -> pm.Model | None:
+def _model(model: pm.Model | CompiledModel | None) -> pm.Model | None:
     try:
         return find_model(model)
     except ModelError:

@@ -9,12 +9,15 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pymc_tempering.exceptions import ImproperPriorError, ModelError
+from pymc_tempering.model.handle import CompiledModel
 
 NO_EVIDENCE = "The evidence of a model with pm.Flat or pm.HalfFlat"
 
 
-def find_model(model: pm.Model | None) -> pm.Model:
-    """Return the given model, or the one on the context stack."""
+def find_model(model: pm.Model | CompiledModel | None) -> pm.Model:
+    """Return the given model, that of the given handle, or the one on the context stack."""
+    if isinstance(model, CompiledModel):
+        return model.model
     try:
         return pm.modelcontext(model)
     except TypeError as error:

@@ -1,24 +1,19 @@
-"""Types of the compiled layer, and adapters from PyTensor graphs to functions of those types.
+"""Types of the compiled layer, and how a source text is compiled to one of them.
 
 The chain loop is compiled once for all models: densities and kernels reach it as
 first-class functions, so that a new model compiles its own density and nothing else.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from textwrap import indent
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numba import float64, int64, types
 from pytensor import config
-from pytensor.compile import Function
 from pytensor.link.numba.cache import compile_numba_function_src
-from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
-
-from pymc_tempering.model.sources import hash_text
 
 VECTOR = float64[::1]
 MATRIX = float64[:, ::1]
@@ -91,22 +86,6 @@ def object_mode() -> Iterator[None]:
         yield
 
 
-def _adapt(graphs: Mapping[str, Function], name: str, source: str, signature: Any) -> Callable:
-    """Compile `source`, which calls the graphs of functions by their names, to `signature`.
-
-    PyTensor's own cache is used, because LLVM would optimize the whole graph of a closure again
-    in each process. Fast math is off: with it the last bits differ between the process that
-    compiles and those that load from the cache, and equal seeds would not give equal draws.
-    """
-    with config.change_flags(numba__fastmath=False), object_mode():
-        environment, keys = {}, []
-        for graph_name, function in graphs.items():
-            environment[graph_name], key = numba_funcify_ensure_cache(function.maker.fgraph)
-            keys.append(key)
-    key = f"{'_'.join(map(str, keys))}_pymc_tempering_exact_{hash_text(source)}"
-    return compile_source(source, name, environment, signature, None if None in keys else key)
-
-
 def compile_source(
     source: str, name: str, environment: dict[str, Any], signature: Any, key: str | None
 ) -> Callable:
@@ -118,70 +97,3 @@ def compile_source(
     with config.change_flags(numba__fastmath=False):
         function = compile_numba_function_src(source, name, global_env=environment, cache_key=key)
         return numba.njit(signature, cache=key is not None, nogil=True)(function)
-
-
-def adapt_density(full: Function | None, values: Function | None = None) -> Callable:
-    """Turn functions of x into a density.
-
-    The values are set to NaN first. A graph that raises (`CheckAndRaise`, a singular matrix) must
-    not end the run, and must not leave the numbers of an earlier call in place.
-
-    Parameters
-    ----------
-    full : Function, optional
-        x -> (log_reference, log_ratio, gradient, gradient).
-    values : Function, optional
-        x -> (log_reference, log_ratio). Called where `grads` has no rows, and always if there is
-        no `full`; it does not touch `grads`.
-    """
-    graphs = {"full": full, "alone": values}
-    call_values = """
-log_reference, log_ratio = alone(x)
-values[0] = log_reference.item()
-values[1] = log_ratio.item()
-"""
-    call_full = """
-log_reference, log_ratio, grad_reference, grad_ratio = full(x)
-values[0] = log_reference.item()
-values[1] = log_ratio.item()
-if grads.shape[0] > 0:
-    grads[0] = grad_reference
-    grads[1] = grad_ratio
-"""
-    if full is None:
-        body = call_values
-    elif values is None:
-        body = call_full
-    else:
-        body = (
-            f"if grads.shape[0] == 0:\n{indent(call_values.strip(), '    ')}\n"
-            f"else:\n{indent(call_full.strip(), '    ')}\n"
-        )
-    source = f"""
-def density(x, values, grads):
-    values[0] = np.nan
-    values[1] = np.nan
-    try:
-{indent(body.strip(), "        ")}
-    except Exception:
-        pass
-"""
-    return _adapt(
-        {name: graph for name, graph in graphs.items() if graph is not None},
-        "density",
-        source,
-        DENSITY_SIGNATURE,
-    )
-
-
-def adapt_draws(function: Function, n_rngs: int, slices: Sequence[slice]) -> Callable:
-    """Turn a function of generators into `draw(out, *generators)`, which fills a row per draw."""
-    rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
-    values = ", ".join(f"value{i}" for i in range(len(slices)))
-    lines = [f"def draw(out, {rngs}):", "    for i in range(out.shape[0]):"]
-    lines.append(f"        {values}{',' if len(slices) == 1 else ''} = graph({rngs})")
-    lines += [
-        f"        out[i, {s.start}:{s.stop}] = np.ravel(value{j})" for j, s in enumerate(slices)
-    ]
-    signature = types.void(MATRIX, *[RNG] * n_rngs)
-    return _adapt({"graph": function}, "draw", "\n".join(lines) + "\n", signature)

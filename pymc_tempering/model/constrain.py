@@ -18,6 +18,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.layout import Layout
+from pymc_tempering.model.memory import remembered
 
 BLOCK = 1000
 """Draws in one call of a compiled function, so that its intermediate arrays stay small."""
@@ -47,6 +48,14 @@ def compile_constrain(
         The same bits come out however the draws are divided between calls. Where no variable
         is transformed or deterministic, nothing is compiled.
     """
+    key = ("constrain", None if var_names is None else tuple(var_names))
+    return remembered(model, key, lambda: _constrain(model, layout, var_names))
+
+
+def _constrain(
+    model: pm.Model, layout: Layout, var_names: Sequence[str] | None
+) -> Callable[[np.ndarray], Point]:
+    """Compile it anew."""
     variables = model.unobserved_value_vars
     if var_names is not None:
         chosen = [v for v in model.unobserved_RVs if v.name in var_names]

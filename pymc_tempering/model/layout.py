@@ -8,6 +8,8 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
+from pymc_tempering.model.memory import remembered
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -88,9 +90,13 @@ def is_discrete(rv: Variable) -> bool:
 
 def model_layout(model: pm.Model) -> Layout:
     """Where each free variable of a model lies in the raveled vector."""
-    values = model.value_vars
-    return Layout(
-        tuple(value.name for value in values),
-        tuple(unconstrained_shapes(model)),
-        tuple(value.type.dtype for value in values),
-    )
+
+    def find() -> Layout:
+        values = model.value_vars
+        return Layout(
+            tuple(value.name for value in values),
+            tuple(unconstrained_shapes(model)),
+            tuple(value.type.dtype for value in values),
+        )
+
+    return remembered(model, "layout", find)

@@ -29,9 +29,11 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.xtensor.type import XTensorType, as_xtensor
 
 from pymc_tempering.exceptions import DiscreteVariableError, GradientError, ModelError
+from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_model
-from pymc_tempering.model.compiled import adapt_density, object_mode
+from pymc_tempering.model.compiled import object_mode
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
+from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.terms import Terms, find_terms, reference_and_ratio
 
 
@@ -265,12 +267,24 @@ def compile_path(
                 "that can move them."
             )
     terms = find_terms(model) if terms is None else terms
-    x, outputs = raveled_graphs(model, layout, terms, gradient)
+    moved = frozenset(gradient)
+    density = remembered(
+        model,
+        ("density", terms, moved, values),
+        lambda: _compile_density(model, layout, terms, moved, values),
+    )
+    return Path(model, layout, density, _circular_indices(model, layout), terms, bool(moved))
+
+
+def _compile_density(
+    model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str], values: bool
+) -> Callable:
+    """Compile the density of a path, with gradients of `moved` variables and maybe without."""
+    x, outputs = raveled_graphs(model, layout, terms, moved)
     with model:  # so that PyMC honors model.check_bounds
-        alone = _compile([x], outputs) if values or not gradient else None
-        full = _compile([x], [*outputs, *gradients(outputs, x)]) if gradient else None
-    density = adapt_density(full, alone)
-    return Path(model, layout, density, _circular_indices(model, layout), terms, bool(gradient))
+        alone = _compile([x], outputs) if values or not moved else None
+        full = _compile([x], [*outputs, *gradients(outputs, x)]) if moved else None
+    return adapt_density(full, alone)
 
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:

@@ -18,9 +18,11 @@ from pytensor.tensor.random.type import random_generator_type
 from pytensor.xtensor.type import XTensorType
 
 from pymc_tempering.exceptions import UndrawableError
+from pymc_tempering.model.adapters import adapt_draws
 from pymc_tempering.model.check import check_proper
-from pymc_tempering.model.compiled import NO_MIXTURE, adapt_draws, object_mode
+from pymc_tempering.model.compiled import NO_MIXTURE, object_mode
 from pymc_tempering.model.layout import unconstrained_shapes
+from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path, freeze_shared, ordered_transform
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.references.compiled_mixture import evaluate_rows
@@ -155,8 +157,15 @@ def compile_prior(path: Path) -> Prior:
     UndrawableError
         A prior without random draws (a custom distribution that has none, `pm.ICAR`).
     """
+    model, terms = path.model, path.terms
+    check_proper(rv for rv in model.free_RVs if rv.name not in terms.wide)
+    draw_into, n_rngs = remembered(model, ("draws", terms.wide), lambda: _compile_draws(path))
+    return Prior(path, draw_into, n_rngs)
+
+
+def _compile_draws(path: Path) -> tuple[Callable, int]:
+    """Compile forward sampling, and return it with the number of generators that it takes."""
     model = path.model
-    check_proper(rv for rv in model.free_RVs if rv.name not in path.terms.wide)
     plain = [
         out.values if isinstance(out.type, XTensorType) else out
         for out in forward_graph(model, path.terms.wide)
@@ -172,15 +181,15 @@ def compile_prior(path: Path) -> Prior:
             mode=pytensor.compile.mode.get_mode("NUMBA"),
             on_unused_input="ignore",
         )
-    prior = Prior(path, adapt_draws(function, len(inputs), path.layout.slices), len(inputs))
+    draw_into = adapt_draws(function, len(inputs), path.layout.slices)
     try:
-        prior.draw(1, prior.spawn(np.random.default_rng(0)))
+        draw_into(np.empty((1, path.dim)), *np.random.default_rng(0).spawn(len(inputs)))
     except NotImplementedError as error:
         names = undrawable(path)
         raise UndrawableError(
             f"The priors of {', '.join(map(repr, names))} have no random draws ({error}).", names
         ) from error
-    return prior
+    return draw_into, len(inputs)
 
 
 def undrawable(path: Path) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.kernels.kernel_registry import document_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
@@ -45,7 +46,7 @@ def sample(
     tune: int = 0,
     chains: int = 4,
     cores: int | None = None,
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool | str = True,
     progressbar_theme: Any = None,
@@ -85,7 +86,7 @@ def sample(
     chains : int, default 4
     cores : int, optional
         Threads; by default as many as there are chains and cores.
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
     random_seed : int or numpy.random.Generator, optional
         Same seeds give the same draws, whatever `cores` is.

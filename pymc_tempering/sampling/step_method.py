@@ -30,6 +30,7 @@ from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_for, compile_with_kernels
 from pymc_tempering.kernels.kernel_registry import document_kernels
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.prior import Prior, Reference
@@ -64,7 +65,7 @@ class SimulatedTempering(BlockedStep):
     ----------
     vars : list of variables, optional
         All free variables of the model; it is an error to leave some out.
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
     kernel : str, Kernel or dict, optional
         What moves the variables at each temperature: a kernel, or its name, for all variables that
@@ -143,14 +144,13 @@ class SimulatedTempering(BlockedStep):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "SimulatedTempering":
         """Look for a model first, so that the error for a missing one is ours."""
-        find_model(kwargs.get("model"))
-        return super().__new__(cls, *args, **kwargs)
+        return super().__new__(cls, *args, **kwargs | {"model": find_model(kwargs.get("model"))})
 
     def __init__(
         self,
         vars: Any = None,
         *,
-        model: pm.Model | None = None,
+        model: pm.Model | CompiledModel | None = None,
         kernel: KernelChoice = None,
         target_accept: float = 0.8,
         tempered: Any = None,

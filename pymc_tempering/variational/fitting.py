@@ -10,6 +10,8 @@ from pymc.variational.opvi import Approximation
 
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError, TemperingWarning
+from pymc_tempering.model.check import find_model
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.variational.assess import compile_target, has_minibatch
 from pymc_tempering.variational.fit_loop import FitState
 from pymc_tempering.variational.fit_progress import show_progress
@@ -24,7 +26,7 @@ SESSION = "_tempering_session"
 def fit(
     n: int = 10_000,
     method: str = "annealed",
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     *,
     approx: str = "meanfield",
     temperatures: Sequence[float] | None = None,
@@ -63,7 +65,7 @@ def fit(
         temperature is a further variable, with a distribution q(T) on a grid (VT).
         "local_variational_tempering": one such variable for each element of the observed data
         (LVT). "advi": T = 1 throughout, the same as ``pm.fit``.
-    model : Model, optional
+    model : pymc.Model or CompiledModel, optional
         The model of the context by default. All free variables continuous.
     approx : {"meanfield", "fullrank"}, default "meanfield"
         Gaussian with independent elements, or with a full covariance, in the unconstrained space.
@@ -155,7 +157,7 @@ def fit(
     >>> approx.tempering.converged, round(float(approx.mean.eval()[0]), 1)
     (True, 0.8)
     """
-    model = pm.modelcontext(model)
+    model = find_model(model)
     _check_model(model)
     request = Request(
         n=n,

@@ -272,16 +272,20 @@ def test_gradients_far_out_under_a_wide_prior_are_finite_and_right(monkeypatch):
     rng = np.random.default_rng(3)
     table = np.column_stack([np.ones(60), rng.normal(size=(60, 2))])
     y = rng.random(60) < 0.5
-    with pm.Model() as model:
-        coef = pm.Normal("coef", 0.0, 30.0, shape=3)
-        pm.Bernoulli("y", logit_p=table @ coef, observed=y.astype(int))
+
+    def build():
+        with pm.Model() as model:
+            coef = pm.Normal("coef", 0.0, 30.0, shape=3)
+            pm.Bernoulli("y", logit_p=table @ coef, observed=y.astype(int))
+        return model
+
     draws = 30.0 * rng.normal(size=(50, 3))
     expected = np.array([table.T @ (y - expit(table @ x)) for x in draws])
-    path = compile_path(model)
+    path = compile_path(build())
     found = np.array([value_and_gradients(path, x)[1][1] for x in draws])
     np.testing.assert_allclose(found, expected, atol=1e-9)
     monkeypatch.setattr("pymc_tempering.model.path.stabilize", lambda outputs: outputs)
-    path = compile_path(model)
+    path = compile_path(build())
     found = np.array([value_and_gradients(path, x)[1][1] for x in draws])
     assert np.isnan(found).any(axis=1).mean() > 0.5
     with pytest.warns(TemperingWarning, match=r"gradient .* not a number at .*worst: coef\["):

@@ -23,8 +23,9 @@ from pymc_tempering.exceptions import (
     DiscreteVariableError,
     NormalizerError,
 )
+from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_proper
-from pymc_tempering.model.compiled import NO_MIXTURE, adapt_density
+from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.path import freeze_shared, stabilize
 from pymc_tempering.references.compiled_mixture import evaluate_rows

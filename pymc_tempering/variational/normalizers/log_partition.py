@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.exceptions import ModelError, NormalizerError, TemperingWarning
+from pymc_tempering.exceptions import NormalizerError, TemperingWarning
+from pymc_tempering.model.check import find_model
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.groups import (
     FixedNormalizer,
@@ -56,7 +58,7 @@ class LogPartition:
 
 
 def log_partition(
-    model: pm.Model | None = None,
+    model: pm.Model | CompiledModel | None = None,
     temperatures: Sequence[float] | np.ndarray = (1.0,),
     *,
     draws: int = 4000,
@@ -76,7 +78,7 @@ def log_partition(
 
     Parameters
     ----------
-    model : pymc.Model, optional
+    model : pymc.Model or CompiledModel, optional
         The model on the context stack by default.
     temperatures : array-like, shape (M,), default (1.0,)
         Increasing, none below 1.
@@ -113,10 +115,7 @@ def log_partition(
     >>> pmt.log_partition(model, [1.0, 2.0, 4.0]).log_c.round(3)
     array([  0.   , 115.262, 190.221])
     """
-    try:
-        model = pm.modelcontext(model)
-    except TypeError as error:
-        raise ModelError("No model: call this inside `with model:`, or pass `model=`.") from error
+    model = find_model(model)
     grid = check_temperatures(temperatures)
     if draws < 10 * N_POPULATIONS:
         raise ValueError(f"draws must be at least {10 * N_POPULATIONS}, not {draws}.")

@@ -1,0 +1,136 @@
+"""From compiled PyTensor graphs to functions of the types that the chain loop calls."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from textwrap import indent
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numba import types, uint8
+from pytensor import config
+from pytensor.compile import Function
+from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
+
+from pymc_tempering.model.bound_density import OPEN_SIGNATURE, BoundDensity
+from pymc_tempering.model.compiled import MATRIX, RNG, compile_source, object_mode
+from pymc_tempering.model.packed_data import ENVIRONMENT, Packing
+from pymc_tempering.model.sources import hash_text
+
+_COMPILED: WeakValueDictionary[str, Any] = WeakValueDictionary()
+"""By the key of the graphs and of the source that calls them, as long as somebody has it."""
+
+
+def _adapt(
+    graphs: Mapping[str, Function], name: str, write: Callable[[Mapping[str, str]], str],
+    signature: Any,
+) -> tuple[Callable, np.ndarray]:  # fmt: skip
+    """Compile a source that calls the graphs of functions, and return it with their packed data.
+
+    PyTensor's own cache is used, because LLVM would optimize the whole graph of a closure again
+    in each process. Fast math is off: with it the last bits differ between the process that
+    compiles and those that load from the cache, and equal seeds would not give equal draws.
+
+    Parameters
+    ----------
+    graphs : mapping of str to Function
+        By the names that the source calls them by.
+    name : str
+        Of the function in the source.
+    write : callable
+        Returns the source, given the arrays to pass to each graph and, under the name "data", the
+        lines that make them.
+    """
+    packing, keys, arguments, places = Packing(), [], {}, set()
+    environment: dict[str, Any] = dict(ENVIRONMENT)
+    with config.change_flags(numba__fastmath=False), object_mode():
+        for graph_name, function in graphs.items():
+            graph, used = packing.open(function)
+            environment[graph_name], key = numba_funcify_ensure_cache(graph)
+            arguments[graph_name] = "".join(f", array{place}" for place in used)
+            keys.append(key)
+            places |= set(used)
+    source = write(arguments | {"data": packing.source(places)})
+    data = packing.pack()
+    if None in keys:
+        return compile_source(source, name, environment, signature, None), data
+    key = f"{'_'.join(map(str, keys))}_pymc_tempering_exact_{hash_text(source)}"
+    compiled = _COMPILED.get(key)
+    if compiled is None:
+        compiled = compile_source(source, name, environment, signature, key)
+        _COMPILED[key] = compiled
+    return compiled, data
+
+
+def adapt_density(full: Function | None, values: Function | None = None) -> BoundDensity:
+    """Turn functions of x into a density.
+
+    The values are set to NaN first. A graph that raises (`CheckAndRaise`, a singular matrix) must
+    not end the run, and must not leave the numbers of an earlier call in place.
+
+    Parameters
+    ----------
+    full : Function, optional
+        x -> (log_reference, log_ratio, gradient, gradient).
+    values : Function, optional
+        x -> (log_reference, log_ratio). Called where `grads` has no rows, and always if there is
+        no `full`; it does not touch `grads`.
+    """
+    graphs = {"full": full, "alone": values}
+
+    def write(arguments: Mapping[str, str]) -> str:
+        call_values = f"""
+log_reference, log_ratio = alone(x{arguments.get("alone")})
+values[0] = log_reference.item()
+values[1] = log_ratio.item()
+"""
+        call_full = f"""
+log_reference, log_ratio, grad_reference, grad_ratio = full(x{arguments.get("full")})
+values[0] = log_reference.item()
+values[1] = log_ratio.item()
+if grads.shape[0] > 0:
+    grads[0] = grad_reference
+    grads[1] = grad_ratio
+"""
+        if full is None:
+            body = call_values
+        elif values is None:
+            body = call_full
+        else:
+            body = (
+                f"if grads.shape[0] == 0:\n{indent(call_values.strip(), '    ')}\n"
+                f"else:\n{indent(call_full.strip(), '    ')}\n"
+            )
+        return f"""
+def density(x, values, grads, data):
+    values[0] = np.nan
+    values[1] = np.nan
+    try:
+{indent(arguments["data"] + body.strip(), "        ")}
+    except Exception:
+        pass
+"""
+
+    given = {name: graph for name, graph in graphs.items() if graph is not None}
+    return BoundDensity(*_adapt(given, "density", write, OPEN_SIGNATURE))
+
+
+def adapt_draws(function: Function, n_rngs: int, slices: Sequence[slice]) -> Callable:
+    """Turn a function of generators into `draw(out, *generators)`, which fills a row per draw."""
+    rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
+    values = ", ".join(f"value{i}" for i in range(len(slices)))
+
+    def write(arguments: Mapping[str, str]) -> str:
+        lines = [f"def draw(packed, out, {rngs}):", "    data = np.uintp(packed.ctypes.data)"]
+        lines.append(indent(arguments["data"], "    "))
+        lines.append("    for i in range(out.shape[0]):")
+        comma = "," if len(slices) == 1 else ""
+        lines.append(f"        {values}{comma} = graph({rngs}{arguments['graph']})")
+        lines += [
+            f"        out[i, {s.start}:{s.stop}] = np.ravel(value{j})" for j, s in enumerate(slices)
+        ]
+        return "\n".join(lines) + "\n"
+
+    signature = types.void(uint8[::1], MATRIX, *[RNG] * n_rngs)
+    compiled, data = _adapt({"graph": function}, "draw", write, signature)
+    return partial(compiled, data)

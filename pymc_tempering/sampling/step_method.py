@@ -30,6 +30,7 @@ from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_for, compile_with_kernels
 from pymc_tempering.kernels.kernel_registry import document_kernels
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.fitted import Fitted
@@ -180,12 +181,13 @@ class SimulatedTempering(BlockedStep):
         )
         warmup_rng = np.random.default_rng(random_seed)
         terms = find_terms(self.model, tempered)
-        prior, compound = compile_with_kernels(
-            self.model, kernel, target_accept, logger.info, terms=terms
-        )
-        job = Job(prior, compound, options, warmup_rng, cores, logger.info)
-        job = with_prior_constant(job, self.model, kernel, target_accept, draws=1000, chains=4)
-        self.chosen = choose_plan(job)
+        with compiling_status(logger.isEnabledFor(logging.INFO)) as report:
+            prior, compound = compile_with_kernels(
+                self.model, kernel, target_accept, report, terms=terms
+            )
+            job = Job(prior, compound, options, warmup_rng, cores, report)
+            job = with_prior_constant(job, self.model, kernel, target_accept, draws=1000, chains=4)
+            self.chosen = choose_plan(job)
         if self.chosen.interrupted:
             raise KeyboardInterrupt("Interrupted before sampling began.")
         self.rng = get_random_generator(rng)

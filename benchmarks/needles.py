@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pytensor
 from common import MODELS, Outcome, Row, parser, run_and_keep, run_once, save, system
-from peers import Stopwatch, seeds_of, smc_and_draws
+from peers import Stopwatch, runs_file, seeds_of, smc_and_draws
 from scipy.special import ndtri
 from threadpoolctl import threadpool_limits
 
@@ -296,14 +296,8 @@ def main() -> None:
     methods = installed(args.methods)
     if not methods:
         return
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / "needles_runs.csv"
-    if args.restart:
-        path.unlink(missing_ok=True)
+    path = runs_file(args.out / "needles_runs.csv", "row", Search, restart=args.restart)
     searches = read_searches(path)
-    if not path.exists():
-        names = [field.name for field in fields(Search)]
-        path.write_text(",".join(["row", "method", "seed", *names]) + "\n")
     seeds = range(args.seed, args.seed + args.repeats)
     for name in args.rows:
         with threadpool_limits(1):  # one core each

@@ -280,20 +280,34 @@ def seeds_of(answers: Answers) -> str:
     return "; ".join([f"{usual}, of each model", *others])
 
 
+def runs_file(path: Path, what: str, kind: type[Any], *, restart: bool) -> Path:
+    """Make the file of all runs where it is missing, or anew: a line a run, keys and then fields.
+
+    Parameters
+    ----------
+    path : Path
+    what : str
+        First of the keys; the others are method and seed.
+    kind : type
+        Dataclass of a run.
+    restart : bool
+        Whether to forget the runs that there are.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if restart or not path.exists():
+        names = [field.name for field in fields(kind)]
+        path.write_text(",".join([what, "method", "seed", *names]) + "\n")
+    return path
+
+
 def main() -> None:
     arguments = parser(__doc__, 30, DEFAULT_MODELS)
     arguments.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     arguments.add_argument("--restart", action="store_true", help="forget earlier answers")
     args = arguments.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / "peers_runs.csv"
-    if args.restart:
-        path.unlink(missing_ok=True)
+    path = runs_file(args.out / "peers_runs.csv", "model", Answer, restart=args.restart)
     answers = read_answers(path)
-    if not path.exists():
-        names = [field.name for field in fields(Answer)]
-        path.write_text(",".join(["model", "method", "seed", *names]) + "\n")
     seeds = range(args.seed, args.seed + args.repeats)
     for name in args.models:
         missing = [

@@ -90,7 +90,10 @@ def looks_of(check_looks: int, check_tours: int | None) -> int:
 
 
 def warm_up_prior(job: Job) -> Warmup:
-    """Run the warm-up from the prior; warn if it did not settle."""
+    """Run the warm-up from the prior, whatever the deadline; warn if it did not settle.
+
+    Chains on a ladder whose annealed pass was cut short seldom come back to beta = 1.
+    """
     options = job.options
     warmup = warm_up(
         job.prior,
@@ -102,7 +105,6 @@ def warm_up_prior(job: Job) -> Warmup:
         rungs_per_barrier=options.rungs_per_barrier,
         cores=job.cores,
         report=job.report,
-        deadline=job.deadline,
     )
     if not warmup.converged:
         rounds = "initial iterations" if options.weight_adaptation == "rts" else "weights"

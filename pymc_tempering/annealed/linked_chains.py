@@ -25,6 +25,7 @@ from pymc_tempering.model.compiled import (
     VECTOR,
     Parts,
 )
+from pymc_tempering.model.copying import copy_numbers, copy_row
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.prior import Reference
 
@@ -112,17 +113,19 @@ KEPT = types.NamedTuple((VECTOR, VECTOR, MATRIX), Kept)
 @njit(types.void(STATES, int64, KEPT))
 def _keep(states, i, kept):  # type: ignore[no-untyped-def]
     """Keep a copy of the state `i`."""
-    kept.x[:] = states.xs[i]
-    kept.values[:] = states.values[i]
-    kept.grads[:] = states.grads[i]
+    copy_numbers(kept.x, states.xs[i])
+    copy_numbers(kept.values, states.values[i])
+    for row in range(kept.grads.shape[0]):
+        copy_row(kept.grads, row, states.grads[i], row)
 
 
 @njit(types.void(STATES, int64, KEPT))
 def _put_back(states, i, kept):  # type: ignore[no-untyped-def]
     """Make the state `i` what was kept."""
-    states.xs[i] = kept.x
-    states.values[i] = kept.values
-    states.grads[i] = kept.grads
+    copy_numbers(states.xs[i], kept.x)
+    copy_numbers(states.values[i], kept.values)
+    for row in range(kept.grads.shape[0]):
+        copy_row(states.grads[i], row, kept.grads, row)
 
 
 class Way(NamedTuple):

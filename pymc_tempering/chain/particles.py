@@ -58,7 +58,9 @@ def move_state(density, explore, parts, states, i, beta, params, rng):  # type: 
     scratch = states.scratch[i if states.scratch.shape[0] > 1 else 0]
     explore(density, point, beta, parts, params, scratch, rng, states.infos)
     wrap_angles(point, states.circular)
-    states.totals[:] += states.infos
+    for b in range(states.totals.shape[0]):
+        for j in range(N_INFO):
+            states.totals[b, j] += states.infos[b, j]
 
 
 @njit(types.void(DENSITY, EXPLORE, PARTS, STATES, numba.float64, VECTOR, MATRIX, RNG))

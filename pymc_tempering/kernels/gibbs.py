@@ -12,6 +12,7 @@ from pymc_tempering.kernels.contract import (
     Kernel,
 )
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
+from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.compiled_mixture import evaluate_values
 
@@ -32,14 +33,14 @@ def gibbs_transition(density, point, beta, block, params, scratch, rng, info):  
         j = block[i]
         lower, n_values = params[LOWER + i], int(params[LOWER + n + i])
         current = int(point.x[j] - lower)
-        values[current] = point.values
+        copy_numbers(values[current], point.values)
         largest = -np.inf
         for v in range(n_values):
             if v != current:
                 point.x[j] = lower + v
                 evaluate_values(density, point)
                 evaluations += 1
-                values[v] = point.values
+                copy_numbers(values[v], point.values)
             log_p[v] = values[v, LOG_REFERENCE] + beta * values[v, LOG_RATIO]
             if not -np.inf < log_p[v] < np.inf:  # zero likelihood, or not a number
                 log_p[v] = -np.inf
@@ -58,7 +59,7 @@ def gibbs_transition(density, point, beta, block, params, scratch, rng, info):  
                     if u < 0.0:
                         break
         point.x[j] = lower + chosen
-        point.values[:] = values[chosen]
+        copy_numbers(point.values, values[chosen])
     info[ACCEPTANCE] = 1.0
     info[N_EVALUATIONS] = evaluations
     info[DIVERGED] = 0.0

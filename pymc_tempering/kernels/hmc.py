@@ -9,6 +9,7 @@ from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
+from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 
 STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
@@ -33,8 +34,8 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     )  # fmt: skip
     log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     # All gradients are put back after a rejection, those of other blocks too.
-    start_g0[:] = point.grads[LOG_REFERENCE]
-    start_g1[:] = point.grads[LOG_RATIO]
+    copy_numbers(start_g0, point.grads[LOG_REFERENCE])
+    copy_numbers(start_g1, point.grads[LOG_RATIO])
     step = params[STEP] * (0.9 + 0.2 * rng.random())
     n_steps = int(params[PATH_LENGTH] * (0.5 + rng.random()) / step) + 1
     n_steps = min(n_steps, int(params[MAX_STEPS]))
@@ -59,8 +60,8 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     if rng.random() >= info[ACCEPTANCE]:
         point.values[LOG_REFERENCE] = log_reference
         point.values[LOG_RATIO] = log_ratio
-        point.grads[LOG_REFERENCE] = start_g0
-        point.grads[LOG_RATIO] = start_g1
+        copy_numbers(point.grads[LOG_REFERENCE], start_g0)
+        copy_numbers(point.grads[LOG_RATIO], start_g1)
         for i in range(n):
             point.x[block[i]] = start_x[i]
 

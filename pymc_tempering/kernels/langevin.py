@@ -23,6 +23,7 @@ from pymc_tempering.model.compiled import (
     RNG,
     VECTOR,
 )
+from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.compiled_mixture import evaluate
 
@@ -64,8 +65,8 @@ def langevin_transition(density, point, beta, block, params, scratch, rng, info)
     accepted = 0.0
     for _ in range(n_steps):
         log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
-        start_g0[:] = point.grads[LOG_REFERENCE]
-        start_g1[:] = point.grads[LOG_RATIO]
+        copy_numbers(start_g0, point.grads[LOG_REFERENCE])
+        copy_numbers(start_g1, point.grads[LOG_RATIO])
         forth = _propose(point, beta, block, params[STEP], 1, rng, flipped)
         for i in range(block.size):
             if flipped[i] > 0.0:
@@ -80,8 +81,8 @@ def langevin_transition(density, point, beta, block, params, scratch, rng, info)
         if not rng.random() < chance:
             point.values[LOG_REFERENCE] = log_reference
             point.values[LOG_RATIO] = log_ratio
-            point.grads[LOG_REFERENCE] = start_g0
-            point.grads[LOG_RATIO] = start_g1
+            copy_numbers(point.grads[LOG_REFERENCE], start_g0)
+            copy_numbers(point.grads[LOG_RATIO], start_g1)
             for i in range(block.size):
                 if flipped[i] > 0.0:
                     point.x[block[i]] = 1.0 - point.x[block[i]]

@@ -19,6 +19,7 @@ from pymc_tempering.model.compiled import (
     RNG,
     VECTOR,
 )
+from pymc_tempering.model.copying import copy_numbers, copy_row
 from pymc_tempering.model.jit import njit
 
 STEP, MAX_TREEDEPTH, SCALE = 0, 1, 2
@@ -79,8 +80,8 @@ def _store(point, block, scratch, row):  # type: ignore[no-untyped-def]
     x = scratch[row]
     for i in range(block.size):
         x[i] = point.x[block[i]]
-    scratch[row + 1] = point.grads[LOG_REFERENCE]
-    scratch[row + 2] = point.grads[LOG_RATIO]
+    copy_row(scratch, row + 1, point.grads, LOG_REFERENCE)
+    copy_row(scratch, row + 2, point.grads, LOG_RATIO)
 
 
 @njit(
@@ -114,8 +115,8 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
             _store(point, block, scratch, CANDIDATE)
             log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
         if leaf == 0:
-            scratch[FIRST, :n] = momentum[:n]
-        total[:n] = momentum[:n]
+            copy_numbers(scratch[FIRST], momentum[:n])
+        copy_numbers(total, momentum[:n])
         first, level = MOMENTUM, 0
         while (leaf >> level) & 1:
             row = STACK + 3 * level
@@ -129,9 +130,9 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
             level += 1
         if level < depth:
             row = STACK + 3 * level
-            scratch[row, :n] = scratch[first, :n]
-            scratch[row + 1, :n] = momentum[:n]
-            scratch[row + 2, :n] = total[:n]
+            copy_numbers(scratch[row], scratch[first, :n])
+            copy_numbers(scratch[row + 1], momentum[:n])
+            copy_numbers(scratch[row + 2], total[:n])
     return GROWN, 1 << depth, accepted, log_weight, log_reference, log_ratio
 
 
@@ -179,7 +180,7 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
         if rng.random() < np.exp(min(0.0, log_new - log_weight)):
             log_reference, log_ratio = new_reference, new_ratio
             for row in range(3):
-                scratch[CHOSEN + row] = scratch[CANDIDATE + row]
+                copy_row(scratch, CHOSEN + row, scratch, CANDIDATE + row)
         if _turns(
             n, tree_sum, scratch[far + 1], scratch[near + 1],
             scratch[SUM], scratch[FIRST], momentum,
@@ -197,8 +198,8 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
     info[DIVERGED] = 1.0 if outcome == BROKEN else 0.0
     for i in range(n):
         point.x[block[i]] = scratch[CHOSEN, i]
-    grad0[:] = scratch[CHOSEN + 1]
-    grad1[:] = scratch[CHOSEN + 2]
+    copy_numbers(grad0, scratch[CHOSEN + 1])
+    copy_numbers(grad1, scratch[CHOSEN + 2])
     point.values[LOG_REFERENCE] = log_reference
     point.values[LOG_RATIO] = log_ratio
 

@@ -16,6 +16,7 @@ from numba import float64, types
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE, RNG, VECTOR
+from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 
 STEP, KEEP, SCALE = 0, 1, 2
@@ -54,8 +55,8 @@ def persistent_transition(density, point, beta, block, params, scratch, rng, inf
     )  # fmt: skip
     refresh(momentum, params[KEEP], rng)
     log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
-    start_g0[:] = point.grads[LOG_REFERENCE]
-    start_g1[:] = point.grads[LOG_RATIO]
+    copy_numbers(start_g0, point.grads[LOG_REFERENCE])
+    copy_numbers(start_g1, point.grads[LOG_RATIO])
     kinetic = 0.0
     for i in range(n):
         start_x[i] = point.x[block[i]]
@@ -76,8 +77,8 @@ def persistent_transition(density, point, beta, block, params, scratch, rng, inf
         return
     point.values[LOG_REFERENCE] = log_reference
     point.values[LOG_RATIO] = log_ratio
-    point.grads[LOG_REFERENCE] = start_g0
-    point.grads[LOG_RATIO] = start_g1
+    copy_numbers(point.grads[LOG_REFERENCE], start_g0)
+    copy_numbers(point.grads[LOG_RATIO], start_g1)
     for i in range(n):
         point.x[block[i]] = start_x[i]
         momentum[i] = start_v[i]  # the refresh turns it round: it goes back

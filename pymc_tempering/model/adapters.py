@@ -14,6 +14,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 
 from pymc_tempering.model.bound_density import OPEN_SIGNATURE, BoundDensity
 from pymc_tempering.model.compiled import MATRIX, RNG, compile_source, object_mode
+from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.packed_data import ENVIRONMENT, Packing
 from pymc_tempering.model.sources import hash_text
 
@@ -42,7 +43,7 @@ def _adapt(
         lines that make them.
     """
     packing, keys, arguments, places = Packing(), [], {}, set()
-    environment: dict[str, Any] = dict(ENVIRONMENT)
+    environment: dict[str, Any] = dict(ENVIRONMENT) | {"copy_numbers": copy_numbers}
     with config.change_flags(numba__fastmath=False), object_mode():
         for graph_name, function in graphs.items():
             graph, used = packing.open(function)
@@ -89,8 +90,8 @@ log_reference, log_ratio, grad_reference, grad_ratio = full(x{arguments.get("ful
 values[0] = log_reference.item()
 values[1] = log_ratio.item()
 if grads.shape[0] > 0:
-    grads[0] = grad_reference
-    grads[1] = grad_ratio
+    copy_numbers(grads[0], grad_reference)
+    copy_numbers(grads[1], grad_ratio)
 """
         if full is None:
             body = call_values
@@ -127,7 +128,8 @@ def adapt_draws(function: Function, n_rngs: int, slices: Sequence[slice]) -> Cal
         comma = "," if len(slices) == 1 else ""
         lines.append(f"        {values}{comma} = graph({rngs}{arguments['graph']})")
         lines += [
-            f"        out[i, {s.start}:{s.stop}] = np.ravel(value{j})" for j, s in enumerate(slices)
+            f"        copy_numbers(out[i, {s.start}:{s.stop}], np.ravel(value{j}))"
+            for j, s in enumerate(slices)
         ]
         return "\n".join(lines) + "\n"
 

@@ -33,6 +33,7 @@ from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.compiled import object_mode
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
+from pymc_tempering.model.matrix_products import numba_mode
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.terms import Terms, find_terms, reference_and_ratio
 
@@ -289,7 +290,7 @@ def _compile_density(
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
     with object_mode():
-        return pymc_compile(inputs, [out.astype("float64") for out in outputs], mode="NUMBA")
+        return pymc_compile(inputs, [out.astype("float64") for out in outputs], mode=numba_mode())
 
 
 def gradients(outputs: Sequence[Variable], x: Variable) -> list[Variable]:

@@ -13,6 +13,7 @@ import numpy as np
 from numba import types
 
 from pymc_tempering.model.compiled import MATRIX, VECTOR
+from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 
 # Packed, a warp has a row for u, a scratch row for the slope along u, and `WARP_ROWS` rows for each
@@ -154,7 +155,7 @@ class FunnelWarp:
 def warp_point(x, mixture, at, n):  # type: ignore[no-untyped-def]
     """Write u into row `at`, and what slopes need into scratch; return the log determinant."""
     u = mixture[at]
-    u[: x.size] = x
+    copy_numbers(u, x)
     log_det = 0.0
     for k in range(n):
         row = at + 2 + WARP_ROWS * k

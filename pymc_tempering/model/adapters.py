@@ -10,7 +10,7 @@ import numpy as np
 from numba import types, uint8
 from pytensor import config
 from pytensor.compile import Function
-from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
+from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key
 
 from pymc_tempering.model.bound_density import OPEN_SIGNATURE, BoundDensity
 from pymc_tempering.model.compiled import MATRIX, RNG, compile_source, object_mode
@@ -47,13 +47,13 @@ def _adapt(
     with config.change_flags(numba__fastmath=False), object_mode():
         for graph_name, function in graphs.items():
             graph, used = packing.open(function)
-            environment[graph_name], key = numba_funcify_ensure_cache(graph)
+            environment[graph_name], key = numba_funcify_and_cache_key(graph)
             arguments[graph_name] = "".join(f", array{place}" for place in used)
             keys.append(key)
             places |= set(used)
     source = write(arguments | {"data": packing.source(places)})
     data = packing.pack()
-    if None in keys:
+    if None in keys or not config.numba__cache:
         return compile_source(source, name, environment, signature, None), data
     key = f"{'_'.join(map(str, keys))}_pymc_tempering_exact_{hash_text(source)}"
     compiled = _COMPILED.get(key)

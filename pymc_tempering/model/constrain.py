@@ -18,6 +18,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.layout import Layout
+from pymc_tempering.model.matrix_products import numba_mode
 from pymc_tempering.model.memory import remembered
 
 BLOCK = 1000
@@ -84,7 +85,7 @@ def _compile(model: pm.Model, derived: list[Variable]) -> Callable[[Point], Poin
         inputs, outputs = list(batched.values()), vectorize_graph(plain, batched)
     function = model.compile_fn(
         [Out(v, borrow=True) for v in outputs],
-        inputs=[In(v, borrow=True) for v in inputs],
+        inputs=[In(v, borrow=True) for v in inputs], mode=numba_mode(),
         point_fn=False, on_unused_input="ignore", trust_input=True,
     )  # fmt: skip
     names = [v.name for v in derived]

@@ -22,6 +22,7 @@ from pymc_tempering.model.adapters import adapt_draws
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, object_mode
 from pymc_tempering.model.layout import unconstrained_shapes
+from pymc_tempering.model.matrix_products import numba_mode
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path, freeze_shared, ordered_transform
 from pymc_tempering.model.terms import wide_law
@@ -178,7 +179,7 @@ def _compile_draws(path: Path) -> tuple[Callable, int]:
         function = pytensor.function(
             [In(rng, mutable=True) for rng in inputs],
             outputs,
-            mode=pytensor.compile.mode.get_mode("NUMBA"),
+            mode=numba_mode(),
             on_unused_input="ignore",
         )
     draw_into = adapt_draws(function, len(inputs), path.layout.slices)

@@ -27,6 +27,7 @@ from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.layout import unconstrained_shapes
+from pymc_tempering.model.matrix_products import numba_mode
 from pymc_tempering.model.path import freeze_shared, stabilize
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
@@ -226,6 +227,6 @@ def _compile_density(
     grads = [pytensor.grad(out, full, disconnected_inputs="ignore") for out in outputs]
     with model:  # so that PyMC honors model.check_bounds
         function = pymc_compile(
-            [full], [out.astype("float64") for out in [*outputs, *grads]], mode="NUMBA"
+            [full], [out.astype("float64") for out in [*outputs, *grads]], mode=numba_mode()
         )
     return adapt_density(function)

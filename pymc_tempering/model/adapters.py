@@ -63,8 +63,13 @@ def _adapt(
     return compiled, data
 
 
-def adapt_density(full: Function | None, values: Function | None = None) -> BoundDensity:
-    """Turn functions of x into a density.
+def adapt_density(
+    full: Function | None,
+    values: Function | None,
+    parts: Sequence[slice],
+    differentiated: Sequence[bool],
+) -> BoundDensity:
+    """Turn functions of the parts of x into a density.
 
     The values are set to NaN first. A graph that raises (`CheckAndRaise`, a singular matrix) must
     not end the run, and must not leave the numbers of an earlier call in place.
@@ -72,26 +77,44 @@ def adapt_density(full: Function | None, values: Function | None = None) -> Boun
     Parameters
     ----------
     full : Function, optional
-        x -> (log_reference, log_ratio, gradient, gradient).
+        parts -> (log_reference, log_ratio, gradients, gradients).
     values : Function, optional
-        x -> (log_reference, log_ratio). Called where `grads` has no rows, and always if there is
-        no `full`; it does not touch `grads`.
+        parts -> (log_reference, log_ratio). Called where `grads` has no rows, and always if there
+        is no `full`; it does not touch `grads`.
+    parts : sequence of slice
+        The arguments of both, as they follow each other in x.
+    differentiated : sequence of bool
+        Which parts have gradients; the others get zeros.
     """
     graphs = {"full": full, "alone": values}
+    pieces = ", ".join(f"x[{part.start}:{part.stop}]" for part in parts)
+    moved = [part for part, is_moved in zip(parts, differentiated, strict=True) if is_moved]
+    still = [part for part, is_moved in zip(parts, differentiated, strict=True) if not is_moved]
 
     def write(arguments: Mapping[str, str]) -> str:
         call_values = f"""
-log_reference, log_ratio = alone(x{arguments.get("alone")})
+log_reference, log_ratio = alone({pieces}{arguments.get("alone")})
 values[0] = log_reference.item()
 values[1] = log_ratio.item()
 """
+        names = [f"grad{row}_{i}" for row in range(2) for i in range(len(moved))]
+        outputs = ", ".join(["log_reference", "log_ratio", *names])
+        copies = [
+            f"    copy_numbers(grads[{row}, {part.start}:{part.stop}], grad{row}_{i})\n"
+            for row in range(2)
+            for i, part in enumerate(moved)
+        ]
+        copies += [
+            f"    for i in range({part.start}, {part.stop}):\n"
+            "        grads[0, i] = grads[1, i] = 0.0\n"
+            for part in still
+        ]
         call_full = f"""
-log_reference, log_ratio, grad_reference, grad_ratio = full(x{arguments.get("full")})
+{outputs} = full({pieces}{arguments.get("full")})
 values[0] = log_reference.item()
 values[1] = log_ratio.item()
 if grads.shape[0] > 0:
-    copy_numbers(grads[0], grad_reference)
-    copy_numbers(grads[1], grad_ratio)
+{"".join(copies)}
 """
         if full is None:
             body = call_values

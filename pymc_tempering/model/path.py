@@ -147,8 +147,8 @@ def _circular_indices(model: pm.Model, layout: Layout) -> np.ndarray:
 
 def raveled_graphs(
     model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str]
-) -> tuple[Variable, list[Variable]]:
-    """Graphs of log_reference and log_ratio in terms of one raveled vector.
+) -> tuple[list[Variable], list[Variable]]:
+    """Graphs of log_reference and log_ratio in terms of raveled value variables, a vector each.
 
     Parameters
     ----------
@@ -158,12 +158,15 @@ def raveled_graphs(
 
     Returns
     -------
-    x, [log_reference, log_ratio]
+    pieces, [log_reference, log_ratio]
     """
-    x = pt.vector("x", shape=(layout.dim,), dtype="float64")
+    pieces = [
+        pt.vector(name, shape=(part.stop - part.start,), dtype="float64")
+        for name, part in zip(layout.names, layout.slices, strict=True)
+    ]
     replacements = {}
-    for value, part, shape in zip(model.value_vars, layout.slices, layout.shapes, strict=True):
-        piece = x[part].reshape(shape)
+    for value, raveled, shape in zip(model.value_vars, pieces, layout.shapes, strict=True):
+        piece = raveled.reshape(shape)
         if value.name not in moved:
             piece = pytensor.gradient.disconnected_grad(piece)
         if value.name not in moved and value.type.dtype in pm.vartypes.discrete_types:
@@ -180,7 +183,7 @@ def raveled_graphs(
     ]
     outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio])
     try:
-        return x, stabilize(clone_replace(outputs, replacements, rebuild_strict=False))
+        return pieces, stabilize(clone_replace(outputs, replacements, rebuild_strict=False))
     except (TypeError, NotImplementedError) as error:
         raise GradientError(
             f"The density makes no sense for real values of its discrete variables: {error}"
@@ -281,20 +284,27 @@ def _compile_density(
     model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str], values: bool
 ) -> Callable:
     """Compile the density of a path, with gradients of `moved` variables and maybe without."""
-    x, outputs = raveled_graphs(model, layout, terms, moved)
+    pieces, outputs = raveled_graphs(model, layout, terms, moved)
+    differentiated = [name in moved for name in layout.names]
+    along = [piece for piece, is_moved in zip(pieces, differentiated, strict=True) if is_moved]
     with model:  # so that PyMC honors model.check_bounds
-        alone = _compile([x], outputs) if values or not moved else None
-        full = _compile([x], [*outputs, *gradients(outputs, x)]) if moved else None
-    return adapt_density(full, alone)
+        alone = _compile(pieces, outputs) if values or not moved else None
+        full = _compile(pieces, [*outputs, *gradients(outputs, along)]) if moved else None
+    return adapt_density(full, alone, layout.slices, differentiated)
 
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
     with object_mode():
-        return pymc_compile(inputs, [out.astype("float64") for out in outputs], mode=numba_mode())
+        return pymc_compile(
+            inputs,
+            [out.astype("float64") for out in outputs],
+            mode=numba_mode(),
+            on_unused_input="ignore",
+        )
 
 
-def gradients(outputs: Sequence[Variable], x: Variable) -> list[Variable]:
-    """Graphs of the gradients of scalar graphs with respect to x.
+def gradients(outputs: Sequence[Variable], along: Sequence[Variable]) -> list[Variable]:
+    """Graphs of the gradients of scalar graphs: of the first along all variables, of the next.
 
     Raises
     ------
@@ -302,7 +312,11 @@ def gradients(outputs: Sequence[Variable], x: Variable) -> list[Variable]:
         A gradient is not defined.
     """
     try:
-        return [pytensor.grad(out, x, disconnected_inputs="ignore") for out in outputs]
+        return [
+            grad
+            for out in outputs
+            for grad in pytensor.grad(out, list(along), disconnected_inputs="ignore")
+        ]
     except (NullTypeGradError, NotImplementedError) as error:
         raise GradientError(
             f"The log density has no gradient, which Hamiltonian Monte Carlo needs: {error}"

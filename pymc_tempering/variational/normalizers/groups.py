@@ -229,4 +229,4 @@ def _compile_density(
         function = pymc_compile(
             [full], [out.astype("float64") for out in [*outputs, *grads]], mode=numba_mode()
         )
-    return adapt_density(function)
+    return adapt_density(function, None, [slice(0, dim + 1)], [True])

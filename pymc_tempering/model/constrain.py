@@ -18,7 +18,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.layout import Layout
-from pymc_tempering.model.matrix_products import numba_mode
+from pymc_tempering.model.numba_mode import numba_mode
 from pymc_tempering.model.memory import remembered
 
 BLOCK = 1000

@@ -27,7 +27,7 @@ from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.layout import unconstrained_shapes
-from pymc_tempering.model.matrix_products import numba_mode
+from pymc_tempering.model.numba_mode import numba_mode
 from pymc_tempering.model.path import freeze_shared, stabilize
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph

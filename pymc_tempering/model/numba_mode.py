@@ -1,0 +1,113 @@
+"""A mode for PyTensor's functions in which a few operations cost next to nothing to compile.
+
+PyTensor compiles its product of matrices anew for each combination of layouts, for 7 to 10 seconds,
+and an array of equal numbers with the text of an error, for 2. In this mode they become operations
+of our own. The graphs of other users' functions stay as they are.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.link.numba.cache import compile_numba_function_src
+from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.math import Dot
+
+from pymc_tempering.model import blas
+from pymc_tempering.model.blas import multiply
+from pymc_tempering.model.sources import hash_of_sources
+
+AFTER_ALL_MATHEMATICS = 99.0
+"""Position of the rewriting: one before PyTensor wraps batched operations for Numba."""
+
+
+class ThinDot(Dot):
+    """Product of two matrices of float64, by one compiled function for all layouts."""
+
+
+class ThinAlloc(Alloc):
+    """Array of float64 that are all equal, filled by loops."""
+
+
+def numba_mode() -> Mode:
+    """PyTensor's mode for Numba, with operations that compile at once."""
+    mode: Mode = get_mode("NUMBA").register((dfs_rewriter(_thin), AFTER_ALL_MATHEMATICS))
+    return mode
+
+
+@node_rewriter([Dot, Blockwise, Alloc])
+def _thin(graph: FunctionGraph, node: Apply) -> list[Variable] | None:
+    """Replace an operation on numbers of float64 by one that compiles at once, if there is one."""
+    if type(node.op) is Alloc:
+        value, *shape = node.inputs
+        if value.type.dtype == "float64" and all(value.type.broadcastable) and shape:
+            return [ThinAlloc()(value, *shape)]
+        return None
+    if {variable.type.dtype for variable in [*node.inputs, *node.outputs]} != {"float64"}:
+        return None
+    if type(node.op) is Dot:
+        return [ThinDot()(*node.inputs)]
+    if type(node.op) is Blockwise and type(node.op.core_op) is Dot:
+        thin = Blockwise(ThinDot(), signature=node.op.signature)
+        return list(thin.make_node(*node.inputs).outputs)
+    return None
+
+
+def _key(name: str) -> str | None:
+    """Key of an operation in the cache: another one after each edit of what it calls."""
+    edition = hash_of_sources(Path(__file__), Path(blas.__file__))
+    return None if edition is None else f"pymc_tempering_{name}_{edition}"
+
+
+@register_funcify_and_cache_key(ThinDot)
+def _compile_dot(op: ThinDot, node: Apply, **options: Any) -> tuple[Any, str | None]:
+    """Compiled product, and its key in the cache."""
+
+    @numba_njit
+    def thin_dot(x, y, out=None):  # type: ignore[no-untyped-def]
+        if out is None:
+            out = np.empty((x.shape[0], y.shape[1]))
+        multiply(
+            x.shape[0], x.shape[1], y.shape[0], y.shape[1],
+            x.ctypes.data, x.strides[0], x.strides[1],
+            y.ctypes.data, y.strides[0], y.strides[1],
+            out.ctypes.data, out.strides[0], out.strides[1],
+        )  # fmt: skip
+        return out
+
+    thin_dot.handles_out = True  # a batched product gives it the place of each
+    return thin_dot, _key("dot")
+
+
+def _number(value):  # type: ignore[no-untyped-def]
+    """Only number of an array; compiled code has some of them as numbers already."""
+    return float(np.asarray(value).item())
+
+
+@overload(_number)
+def _compiled_number(value):  # type: ignore[no-untyped-def]
+    """Give the compiled function."""
+    return (lambda value: value.item()) if isinstance(value, types.Array) else lambda value: value
+
+
+@register_funcify_and_cache_key(ThinAlloc)
+def _compile_alloc(op: ThinAlloc, node: Apply, **options: Any) -> tuple[Any, str | None]:
+    """Compiled filling, and its key in the cache."""
+    n = len(node.inputs) - 1
+    lengths = [f"number(length{i})" for i in range(n)]
+    lines = [f"def thin_alloc(value, {', '.join(f'length{i}' for i in range(n))}):"]
+    lines += ["    one = number(value)", f"    filled = np.empty(({', '.join(lengths)},))"]
+    lines += [f"{'    ' * (i + 1)}for i{i} in range(filled.shape[{i}]):" for i in range(n)]
+    lines += [f"{'    ' * (n + 1)}filled[{', '.join(f'i{i}' for i in range(n))}] = one"]
+    source = "\n".join([*lines, "    return filled"])
+    environment = {"np": np, "number": _number}
+    filling = compile_numba_function_src(source, "thin_alloc", global_env=environment)
+    return numba_njit(filling), _key(f"alloc_{n}")

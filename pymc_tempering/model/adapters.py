@@ -6,6 +6,7 @@ from textwrap import indent
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numba
 import numpy as np
 from numba import types, uint8
 from pytensor import config
@@ -24,7 +25,7 @@ _COMPILED: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
 def _adapt(
     graphs: Mapping[str, Function], name: str, write: Callable[[Mapping[str, str]], str],
-    signature: Any,
+    signature: Any, *, inline: bool,
 ) -> tuple[Callable, np.ndarray]:  # fmt: skip
     """Compile a source that calls the graphs of functions, and return it with their packed data.
 
@@ -41,13 +42,18 @@ def _adapt(
     write : callable
         Returns the source, given the arrays to pass to each graph and, under the name "data", the
         lines that make them.
+    signature : Numba signature
+    inline : bool
+        Whether to compile graphs and source as one function, which takes half as long where the
+        source is not a loop.
     """
     packing, keys, arguments, places = Packing(), [], {}, set()
     environment: dict[str, Any] = dict(ENVIRONMENT) | {"copy_numbers": copy_numbers}
     with config.change_flags(numba__fastmath=False), object_mode():
         for graph_name, function in graphs.items():
             graph, used = packing.open(function)
-            environment[graph_name], key = numba_funcify_and_cache_key(graph)
+            jitted, key = numba_funcify_and_cache_key(graph)
+            environment[graph_name] = numba.njit(inline="always")(jitted.py_func) if inline else jitted
             arguments[graph_name] = "".join(f", array{place}" for place in used)
             keys.append(key)
             places |= set(used)
@@ -71,8 +77,8 @@ def adapt_density(
 ) -> BoundDensity:
     """Turn functions of the parts of x into a density.
 
-    The values are set to NaN first. A graph that raises (`CheckAndRaise`, a singular matrix) must
-    not end the run, and must not leave the numbers of an earlier call in place.
+    The values are set to NaN first: where a graph raises (`CheckAndRaise`, a singular matrix),
+    which `BoundDensity` takes for the end of the call, no numbers of an earlier call stay in place.
 
     Parameters
     ----------
@@ -129,14 +135,11 @@ if grads.shape[0] > 0:
 def density(x, values, grads, data):
     values[0] = np.nan
     values[1] = np.nan
-    try:
-{indent(arguments["data"] + body.strip(), "        ")}
-    except Exception:
-        pass
+{indent(arguments["data"] + body.strip(), "    ")}
 """
 
     given = {name: graph for name, graph in graphs.items() if graph is not None}
-    return BoundDensity(*_adapt(given, "density", write, OPEN_SIGNATURE))
+    return BoundDensity(*_adapt(given, "density", write, OPEN_SIGNATURE, inline=True))
 
 
 def adapt_draws(function: Function, n_rngs: int, slices: Sequence[slice]) -> Callable:
@@ -157,5 +160,5 @@ def adapt_draws(function: Function, n_rngs: int, slices: Sequence[slice]) -> Cal
         return "\n".join(lines) + "\n"
 
     signature = types.void(uint8[::1], MATRIX, *[RNG] * n_rngs)
-    compiled, data = _adapt({"graph": function}, "draw", write, signature)
+    compiled, data = _adapt({"graph": function}, "draw", write, signature, inline=False)
     return partial(compiled, data)

@@ -63,7 +63,7 @@ def borrowing(function: Callable) -> Any:
     callable
         Compiled at the first call, in NumPy's error model.
     """
-    return njit(_nrt=False, error_model="numpy")(function)
+    return njit(_nrt=False, error_model="numpy", no_cfunc_wrapper=True)(function)
 
 
 class _SourcesCache(FunctionCache):

@@ -18,6 +18,7 @@ from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
 from pytensor.tensor.basic import Alloc
+from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.math import Dot
 
@@ -33,6 +34,10 @@ class ThinDot(Dot):
     """Product of two matrices of float64, by one compiled function for all layouts."""
 
 
+class ThinBatchedDot(BatchedDot):
+    """Products of matrices of float64 one by one, by the same function."""
+
+
 class ThinAlloc(Alloc):
     """Array of float64 that are all equal, filled by loops."""
 
@@ -43,7 +48,7 @@ def numba_mode() -> Mode:
     return mode
 
 
-@node_rewriter([Dot, Blockwise, Alloc])
+@node_rewriter([Dot, BatchedDot, Blockwise, Alloc])
 def _thin(graph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Replace an operation on numbers of float64 by one that compiles at once, if there is one."""
     if type(node.op) is Alloc:
@@ -55,6 +60,8 @@ def _thin(graph: FunctionGraph, node: Apply) -> list[Variable] | None:
         return None
     if type(node.op) is Dot:
         return [ThinDot()(*node.inputs)]
+    if type(node.op) is BatchedDot:
+        return [ThinBatchedDot()(*node.inputs)]
     if type(node.op) is Blockwise and type(node.op.core_op) is Dot:
         thin = Blockwise(ThinDot(), signature=node.op.signature)
         return list(thin.make_node(*node.inputs).outputs)
@@ -85,6 +92,27 @@ def _compile_dot(op: ThinDot, node: Apply, **options: Any) -> tuple[Any, str | N
 
     thin_dot.handles_out = True  # a batched product gives it the place of each
     return thin_dot, _key("dot")
+
+
+@register_funcify_and_cache_key(ThinBatchedDot)
+def _compile_batched_dot(op: ThinBatchedDot, node: Apply, **options: Any) -> tuple[Any, str | None]:
+    """Compiled products, and their key in the cache."""
+
+    @numba_njit
+    def thin_batched_dot(x, y):  # type: ignore[no-untyped-def]
+        if x.shape[0] != y.shape[0]:
+            raise ValueError("product of stacks of matrices: they are not equally many")
+        out = np.empty((x.shape[0], x.shape[1], y.shape[2]))
+        for i in range(x.shape[0]):
+            multiply(
+                x.shape[1], x.shape[2], y.shape[1], y.shape[2],
+                x.ctypes.data + i * x.strides[0], x.strides[1], x.strides[2],
+                y.ctypes.data + i * y.strides[0], y.strides[1], y.strides[2],
+                out.ctypes.data + i * out.strides[0], out.strides[1], out.strides[2],
+            )  # fmt: skip
+        return out
+
+    return thin_batched_dot, _key("batched_dot")
 
 
 def _number(value):  # type: ignore[no-untyped-def]

@@ -53,7 +53,9 @@ def _adapt(
         for graph_name, function in graphs.items():
             graph, used = packing.open(function)
             jitted, key = numba_funcify_and_cache_key(graph)
-            environment[graph_name] = numba.njit(inline="always")(jitted.py_func) if inline else jitted
+            environment[graph_name] = (
+                numba.njit(inline="always")(jitted.py_func) if inline else jitted
+            )
             arguments[graph_name] = "".join(f", array{place}" for place in used)
             keys.append(key)
             places |= set(used)

@@ -5,15 +5,17 @@ every combination of layouts would be compiled anew.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding import add_symbol
 from numba import float64, intp, types, uintp
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from pymc_tempering.model.jit import njit
+from pymc_tempering.model.jit import compile_now, njit
 
 ITEM = 8
 """Bytes of a number."""
@@ -21,7 +23,15 @@ ITEM = 8
 LARGEST = 2**31 - 1
 """Rows or columns that BLAS can count."""
 
-_WORD, _CHARACTER, _POINTER = ir.IntType(64), ir.IntType(8), ir.IntType(8).as_pointer()
+DONE, UNEQUAL, TOO_LARGE = 0, 1, 2
+"""What a product says: that it is there, or that the sizes do not fit or are too large."""
+
+MULTIPLY = intp(*[intp] * 4, *[uintp, intp, intp] * 3)
+
+SYMBOL = "pymc_tempering_multiply"
+"""Name of the compiled product for all compiled code of the process."""
+
+_CHARACTER, _POINTER = ir.IntType(8), ir.IntType(8).as_pointer()
 
 
 @intrinsic
@@ -202,9 +212,48 @@ def _multiply_copies(m, k, n, a, a_down, a_across, b, b_down, b_across, c, c_dow
     return left, right, product  # so that they live until here
 
 
-@njit(types.void(*[intp] * 4, *[uintp, intp, intp] * 3))
-def multiply(m, k, k_too, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across):  # type: ignore[no-untyped-def]
-    """Write the product of an (m, k) and a (k, n) matrix of float64.
+@njit(MULTIPLY)
+def _multiply(m, k, k_too, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across):  # type: ignore[no-untyped-def]
+    """Write a product, and say whether the sizes were right; see `multiply`."""
+    if k != k_too:
+        return UNEQUAL
+    if max(m, k, n) > LARGEST:
+        return TOO_LARGE
+    if m == 0 or n == 0:
+        return DONE
+    if k == 0:
+        for i in range(m):
+            for j in range(n):
+                _write(np.uintp(np.intp(c) + i * c_down + j * c_across), 0.0)
+        return DONE
+    fits = _readable(m, k, a_down, a_across) and _readable(k, n, b_down, b_across)
+    if fits and _writable(m, n, c_down, c_across):
+        _row_major(m, k, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across)
+    else:
+        _multiply_copies(
+            m, k, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across
+        )  # fmt: skip
+    return DONE
+
+
+@cache
+def make_ready() -> None:
+    """Compile the product, or load it, and make its name known to all compiled code.
+
+    To be called before code with a product is compiled or loaded. It is called by its name, because
+    linked into its callers it would be optimized with each of them anew.
+    """
+    compile_now(_multiply)
+    found = _multiply.overloads[MULTIPLY.args]
+    address = found.library.get_pointer_to_function(found.fndesc.llvm_cfunc_wrapper_name)
+    add_symbol(SYMBOL, address)
+
+
+@intrinsic
+def multiply(
+    typingctx, m, k, k_too, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across
+):  # type: ignore[no-untyped-def]
+    """Write the product of an (m, k) and a (k, n) matrix of float64; in compiled code.
 
     Parameters
     ----------
@@ -215,26 +264,15 @@ def multiply(m, k, k_too, n, a, a_down, a_across, b, b_down, b_across, c, c_down
     *_down, *_across : int
         Bytes from one row, and from one column, to the next.
 
-    Raises
-    ------
-    ValueError
-        The sizes do not fit, or are too large for BLAS.
+    Returns
+    -------
+    int
+        `DONE`, or `UNEQUAL` or `TOO_LARGE` where the sizes do not fit, or are too large for BLAS.
     """
-    if k != k_too:
-        raise ValueError("matrix product: the sizes do not fit")
-    if max(m, k, n) > LARGEST:
-        raise ValueError("matrix product: more than 2**31 - 1 rows or columns")
-    if m == 0 or n == 0:
-        return
-    if k == 0:
-        for i in range(m):
-            for j in range(n):
-                _write(np.uintp(np.intp(c) + i * c_down + j * c_across), 0.0)
-        return
-    fits = _readable(m, k, a_down, a_across) and _readable(k, n, b_down, b_across)
-    if fits and _writable(m, n, c_down, c_across):
-        _row_major(m, k, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across)
-    else:
-        _multiply_copies(
-            m, k, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across
-        )  # fmt: skip
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kinds = [context.get_value_type(kind) for kind in MULTIPLY.args]
+        function = ir.FunctionType(context.get_value_type(intp), kinds)
+        return builder.call(cgutils.get_or_insert_function(builder.module, function, SYMBOL), args)
+
+    return MULTIPLY, codegen

@@ -18,8 +18,8 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.layout import Layout
-from pymc_tempering.model.numba_mode import numba_mode
 from pymc_tempering.model.memory import remembered
+from pymc_tempering.model.numba_mode import numba_mode
 
 BLOCK = 1000
 """Draws in one call of a compiled function, so that its intermediate arrays stay small."""

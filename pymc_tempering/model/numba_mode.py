@@ -23,7 +23,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.math import Dot
 
 from pymc_tempering.model import blas
-from pymc_tempering.model.blas import multiply
+from pymc_tempering.model.blas import DONE, make_ready, multiply
 from pymc_tempering.model.sources import hash_of_sources
 
 AFTER_ALL_MATHEMATICS = 99.0
@@ -77,17 +77,20 @@ def _key(name: str) -> str | None:
 @register_funcify_and_cache_key(ThinDot)
 def _compile_dot(op: ThinDot, node: Apply, **options: Any) -> tuple[Any, str | None]:
     """Compiled product, and its key in the cache."""
+    make_ready()
 
     @numba_njit
     def thin_dot(x, y, out=None):  # type: ignore[no-untyped-def]
         if out is None:
             out = np.empty((x.shape[0], y.shape[1]))
-        multiply(
+        status = multiply(
             x.shape[0], x.shape[1], y.shape[0], y.shape[1],
             x.ctypes.data, x.strides[0], x.strides[1],
             y.ctypes.data, y.strides[0], y.strides[1],
             out.ctypes.data, out.strides[0], out.strides[1],
         )  # fmt: skip
+        if status != DONE:
+            raise ValueError("matrix product: the sizes do not fit, or are above 2**31 - 1")
         return out
 
     thin_dot.handles_out = True  # a batched product gives it the place of each
@@ -97,6 +100,7 @@ def _compile_dot(op: ThinDot, node: Apply, **options: Any) -> tuple[Any, str | N
 @register_funcify_and_cache_key(ThinBatchedDot)
 def _compile_batched_dot(op: ThinBatchedDot, node: Apply, **options: Any) -> tuple[Any, str | None]:
     """Compiled products, and their key in the cache."""
+    make_ready()
 
     @numba_njit
     def thin_batched_dot(x, y):  # type: ignore[no-untyped-def]
@@ -104,12 +108,14 @@ def _compile_batched_dot(op: ThinBatchedDot, node: Apply, **options: Any) -> tup
             raise ValueError("product of stacks of matrices: they are not equally many")
         out = np.empty((x.shape[0], x.shape[1], y.shape[2]))
         for i in range(x.shape[0]):
-            multiply(
+            status = multiply(
                 x.shape[1], x.shape[2], y.shape[1], y.shape[2],
                 x.ctypes.data + i * x.strides[0], x.strides[1], x.strides[2],
                 y.ctypes.data + i * y.strides[0], y.strides[1], y.strides[2],
                 out.ctypes.data + i * out.strides[0], out.strides[1], out.strides[2],
             )  # fmt: skip
+            if status != DONE:
+                raise ValueError("matrix product: the sizes do not fit, or are above 2**31 - 1")
         return out
 
     return thin_batched_dot, _key("batched_dot")

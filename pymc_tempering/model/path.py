@@ -33,8 +33,8 @@ from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.compiled import object_mode
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
-from pymc_tempering.model.numba_mode import numba_mode
 from pymc_tempering.model.memory import remembered
+from pymc_tempering.model.numba_mode import numba_mode
 from pymc_tempering.model.terms import Terms, find_terms, reference_and_ratio
 
 

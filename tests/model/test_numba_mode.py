@@ -8,10 +8,11 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from numba import njit
 from numba.core import event
 from pytensor.raise_op import CheckAndRaise
 
-from pymc_tempering.model.blas import multiply
+from pymc_tempering.model.blas import DONE, MULTIPLY, TOO_LARGE, UNEQUAL, make_ready, multiply
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.model.numba_mode import numba_mode
 from pymc_tempering.model.path import compile_path
@@ -28,7 +29,13 @@ LAYOUTS = {
     "one row": lambda n, m, rng: np.broadcast_to(rng.normal(size=(1, m)), (n, m)),
     "one column": lambda n, m, rng: np.broadcast_to(rng.normal(size=(n, 1)), (n, m)),
 }
+make_ready()
 WRITABLE = [name for name in LAYOUTS if not name.startswith("one")]
+
+
+@njit(MULTIPLY)
+def compiled(m, k, k2, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across):
+    return multiply(m, k, k2, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across)
 
 
 def place(array):
@@ -44,7 +51,7 @@ def test_products_are_those_of_numpy_in_every_layout(left, right):
         c = LAYOUTS[out](m, n, rng)
         c[...] = np.nan
         around = c.base.copy() if c.base is not None else None
-        multiply(m, k, k, n, *place(a), *place(b), *place(c))
+        assert compiled(m, k, k, n, *place(a), *place(b), *place(c)) == DONE
         np.testing.assert_allclose(c, a @ b, rtol=1e-12, atol=1e-12)
         if around is not None:  # nothing else was written
             c[...] = np.nan
@@ -53,8 +60,15 @@ def test_products_are_those_of_numpy_in_every_layout(left, right):
 
 def test_sizes_that_do_not_fit_are_an_error():
     a = np.ones((2, 3))
-    with pytest.raises(ValueError, match="sizes do not fit"):
-        multiply(2, 3, 2, 3, *place(a), *place(a), *place(a))
+    assert compiled(2, 3, 2, 3, *place(a), *place(a), *place(a)) == UNEQUAL
+    assert compiled(2**31, 3, 3, 2, *place(a), *place(a), *place(a)) == TOO_LARGE
+    left, right = pt.tensor3("left"), pt.tensor3("right")
+    one = pytensor.function([left, right], left[0] @ right[0], mode=numba_mode())
+    many = pytensor.function([left, right], left @ right, mode=numba_mode())
+    for function in (one, many):
+        assert function(np.ones((2, 3, 4)), np.ones((2, 4, 5))).shape[-2:] == (3, 5)
+        with pytest.raises(ValueError, match="sizes do not fit"):
+            function(np.ones((2, 3, 4)), np.ones((2, 3, 5)))
 
 
 def test_a_graph_has_thin_operations_wherever_they_can_stand():

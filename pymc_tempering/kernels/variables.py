@@ -16,8 +16,8 @@ from pytensor.tensor.random.basic import (
 from pytensor.tensor.random.op import RandomVariable
 
 from pymc_tempering.kernels import BINARY, BOUNDED, CONTINUOUS, INTEGER, JOINT, Block
+from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.layout import Layout, is_discrete
-from pymc_tempering.model.path import freeze_shared
 
 MAX_VALUES = 256
 """Integers with more values than this count as unbounded: to enumerate them takes too long."""

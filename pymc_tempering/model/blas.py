@@ -250,9 +250,22 @@ def make_ready() -> None:
 
 
 @intrinsic
-def multiply(
-    typingctx, m, k, k_too, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across
-):  # type: ignore[no-untyped-def]
+def multiply(  # type: ignore[no-untyped-def]
+    typingctx,
+    m,
+    k,
+    k_too,
+    n,
+    a,
+    a_down,
+    a_across,
+    b,
+    b_down,
+    b_across,
+    c,
+    c_down,
+    c_across,
+):
     """Write the product of an (m, k) and a (k, n) matrix of float64; in compiled code.
 
     Parameters

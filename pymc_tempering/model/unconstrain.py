@@ -13,8 +13,8 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.layout import Layout
-from pymc_tempering.model.path import freeze_shared
 
 SAVED_IN = ("unconstrained_posterior", "posterior")
 """Groups in which a sampler may have saved transformed variables."""

@@ -21,11 +21,13 @@ from pymc_tempering.exceptions import UndrawableError
 from pymc_tempering.model.adapters import adapt_draws
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, object_mode
+from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import numba_mode
-from pymc_tempering.model.path import Path, freeze_shared, ordered_transform
+from pymc_tempering.model.path import Path
 from pymc_tempering.model.terms import wide_law
+from pymc_tempering.model.transforms import ordered_transform
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 
 CHUNK = 1000

@@ -18,7 +18,7 @@ from pymc_tempering.core.weighting import khat_limit, kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.check import improper_priors
-from pymc_tempering.model.path import log_orderings_of
+from pymc_tempering.model.transforms import log_orderings_of
 
 METHOD = "psis_vi"
 """Name of the estimator in ``Evidence.method``."""

@@ -284,7 +284,7 @@ def test_gradients_far_out_under_a_wide_prior_are_finite_and_right(monkeypatch):
     path = compile_path(build())
     found = np.array([value_and_gradients(path, x)[1][1] for x in draws])
     np.testing.assert_allclose(found, expected, atol=1e-9)
-    monkeypatch.setattr("pymc_tempering.model.path.stabilize", lambda outputs: outputs)
+    monkeypatch.setattr("pymc_tempering.model.density_graphs.stabilize", lambda outputs: outputs)
     path = compile_path(build())
     found = np.array([value_and_gradients(path, x)[1][1] for x in draws])
     assert np.isnan(found).any(axis=1).mean() > 0.5

@@ -26,9 +26,9 @@ from pymc_tempering.exceptions import (
 from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.model.density_graphs import freeze_shared, stabilize
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.numba_mode import numba_mode
-from pymc_tempering.model.path import freeze_shared, stabilize
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, largest_temperature

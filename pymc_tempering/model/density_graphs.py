@@ -1,0 +1,133 @@
+"""Graphs of log_reference, log_ratio and their gradients, stable where a naive one is 0 / 0."""
+
+from collections.abc import Collection, Sequence
+
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.pytensorf import pregrad_inner_graphs
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.xtensor.type import XTensorType, as_xtensor
+
+from pymc_tempering.exceptions import GradientError
+from pymc_tempering.model.layout import Layout, is_discrete
+from pymc_tempering.model.terms import Terms, reference_and_ratio
+from pymc_tempering.model.transforms import log_orderings_of
+
+
+def raveled_graphs(
+    model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str]
+) -> tuple[list[Variable], list[Variable]]:
+    """Graphs of log_reference and log_ratio in terms of raveled value variables, a vector each.
+
+    Parameters
+    ----------
+    moved : collection of str
+        Value variables that gradients are taken of; the others count as constants. Binary ones
+        are treated as real numbers.
+
+    Returns
+    -------
+    pieces, [log_reference, log_ratio]
+    """
+    pieces = [
+        pt.vector(name, shape=(part.stop - part.start,), dtype="float64")
+        for name, part in zip(layout.names, layout.slices, strict=True)
+    ]
+    replacements = {}
+    for value, raveled, shape in zip(model.value_vars, pieces, layout.shapes, strict=True):
+        piece = raveled.reshape(shape)
+        if value.name not in moved:
+            piece = pytensor.gradient.disconnected_grad(piece)
+        if value.name not in moved and value.type.dtype in pm.vartypes.discrete_types:
+            piece = piece.astype(value.type.dtype)
+        if isinstance(value.type, XTensorType):  # of pm.dims
+            piece = as_xtensor(piece, dims=value.type.dims)
+        replacements[value] = piece
+    log_reference, log_ratio = reference_and_ratio(model, terms)
+    log_reference = log_reference + log_orderings_of(model, layout.shapes, terms.wide)
+    slopes = [
+        _binary_slope(model, rv)
+        for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
+        if is_discrete(rv) and value.name in moved
+    ]
+    outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio])
+    try:
+        return pieces, stabilize(clone_replace(outputs, replacements, rebuild_strict=False))
+    except (TypeError, NotImplementedError) as error:
+        raise GradientError(
+            f"The density makes no sense for real values of its discrete variables: {error}"
+        ) from error
+
+
+def freeze_shared(outputs: list[Variable]) -> list[Variable]:
+    """Replace data containers by their current values, so that compiled code can be cached."""
+    shared = {
+        variable: pt.constant(variable.get_value(), dtype=variable.type.dtype)
+        for variable in graph_inputs(outputs)
+        if isinstance(variable, SharedVariable)
+        and not isinstance(variable.type, RandomGeneratorType)
+    }
+    return graph_replace(outputs, shared, strict=False) if shared else list(outputs)
+
+
+def gradients(outputs: Sequence[Variable], along: Sequence[Variable]) -> list[Variable]:
+    """Graphs of the gradients of scalar graphs: of the first along all variables, of the next.
+
+    Raises
+    ------
+    GradientError
+        A gradient is not defined.
+    """
+    try:
+        return [
+            grad
+            for out in outputs
+            for grad in pytensor.grad(out, list(along), disconnected_inputs="ignore")
+        ]
+    except (NullTypeGradError, NotImplementedError) as error:
+        raise GradientError(
+            f"The log density has no gradient, which Hamiltonian Monte Carlo needs: {error}"
+        ) from error
+
+
+def stabilize(outputs: list[Variable]) -> list[Variable]:
+    """Rewrite graphs into stable ones before gradients are taken, as PyMC does for its own.
+
+    The gradient of log(sigmoid(x)) as it stands is 0 / 0 from |x| of 37 to 745 on, where draws from
+    a wide prior lie; that of its stable form, a softplus, is finite everywhere. The rewriting must
+    not remove the operation that only stops gradients (`disconnected_grad`).
+    """
+    return list(
+        rewrite_graph(
+            outputs,
+            include=("canonicalize", "stabilize"),
+            exclude=("local_view_op",),
+            custom_rewrite=pregrad_inner_graphs,
+        )
+    )
+
+
+def _binary_slope(model: pm.Model, rv: Variable) -> Variable:
+    """Graph that is zero and has the gradient of a binary variable's own log probability.
+
+    That gradient is the difference of the log probability at 1 and at 0. PyMC's own graph is a
+    switch, which has no gradient.
+    """
+    value = model.rvs_to_values[rv]
+    [term] = model.logp(vars=[rv], sum=False)
+    at_one, at_zero = (
+        graph_replace(
+            [term], {value: pt.full_like(value, x, dtype=value.type.dtype)}, strict=False
+        )[0]
+        for x in (1, 0)
+    )
+    slope = pytensor.gradient.disconnected_grad(pt.clip(at_one - at_zero, -1e3, 1e3))
+    real = value.astype("float64")
+    return (slope * (real - pytensor.gradient.disconnected_grad(real))).sum()

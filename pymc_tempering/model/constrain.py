@@ -19,7 +19,7 @@ from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import numba_mode
+from pymc_tempering.model.numba_mode import compile_exactly
 
 BLOCK = 1000
 """Draws in one call of a compiled function, so that its intermediate arrays stay small."""
@@ -83,11 +83,13 @@ def _compile(model: pm.Model, derived: list[Variable]) -> Callable[[Point], Poin
     if together:
         batched = {v: v.type.clone(shape=(None, *v.type.shape))(v.name) for v in inputs}
         inputs, outputs = list(batched.values()), vectorize_graph(plain, batched)
-    function = model.compile_fn(
-        [Out(v, borrow=True) for v in outputs],
-        inputs=[In(v, borrow=True) for v in inputs], mode=numba_mode(),
-        point_fn=False, on_unused_input="ignore", trust_input=True,
-    )  # fmt: skip
+    with model:  # so that PyMC honors model.check_bounds
+        function = compile_exactly(
+            [In(v, borrow=True) for v in inputs],
+            [Out(v, borrow=True) for v in outputs],
+            on_unused_input="ignore",
+            trust_input=True,
+        )
     names = [v.name for v in derived]
     by_draw = [new.ndim > old.ndim for new, old in zip(outputs, derived, strict=True)]
 

@@ -5,18 +5,23 @@ and an array of equal numbers with the text of an error, for 2. In this mode the
 of our own. The graphs of other users' functions stay as they are.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import types
 from numba.extending import overload
+from pymc.pytensorf import compile as pymc_compile
+from pytensor import config
+from pytensor.compile import Function
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
+from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
@@ -24,6 +29,7 @@ from pytensor.tensor.math import Dot
 
 from pymc_tempering.model import blas
 from pymc_tempering.model.blas import DONE, make_ready, multiply
+from pymc_tempering.model.compiled import object_mode
 from pymc_tempering.model.sources import hash_of_sources
 
 AFTER_ALL_MATHEMATICS = 99.0
@@ -46,6 +52,27 @@ def numba_mode() -> Mode:
     """PyTensor's mode for Numba, with operations that compile at once."""
     mode: Mode = get_mode("NUMBA").register((dfs_rewriter(_thin), AFTER_ALL_MATHEMATICS))
     return mode
+
+
+def compile_exactly(
+    inputs: Sequence[Any], outputs: Any, *, mode: Mode | str | None = None, **options: Any
+) -> Function:
+    """PyMC's `compile`, whose function gives the same bits in each process.
+
+    With PyTensor's fast math they differ between the process that compiles a function and those
+    that load it from the cache on disk.
+
+    Parameters
+    ----------
+    inputs, outputs, **options
+        Of `pymc.compile`.
+    mode : Mode or str, optional
+        By default that of `numba_mode`, where Numba is PyTensor's default, too.
+    """
+    if mode is None and isinstance(get_mode(None).linker, NumbaLinker):
+        mode = numba_mode()
+    with config.change_flags(numba__fastmath=False), object_mode():
+        return pymc_compile(inputs, outputs, mode=mode, **options)
 
 
 @node_rewriter([Dot, BatchedDot, Blockwise, Alloc])

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile import Function
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import DiscreteVariableError
 from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_model
-from pymc_tempering.model.compiled import object_mode
 from pymc_tempering.model.density_graphs import gradients, raveled_graphs
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import numba_mode
+from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
 from pymc_tempering.model.terms import Terms, find_terms
 from pymc_tempering.model.transforms import circular_indices
 
@@ -130,10 +128,5 @@ def _compile_density(
 
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
-    with object_mode():
-        return pymc_compile(
-            inputs,
-            [out.astype("float64") for out in outputs],
-            mode=numba_mode(),
-            on_unused_input="ignore",
-        )
+    numbers = [out.astype("float64") for out in outputs]
+    return compile_exactly(inputs, numbers, mode=numba_mode(), on_unused_input="ignore")

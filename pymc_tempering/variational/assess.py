@@ -7,7 +7,6 @@ import numpy as np
 import pymc as pm
 from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
-from pymc.pytensorf import compile as pymc_compile
 from pymc.pytensorf import join_nonshared_inputs
 from pymc.variational.opvi import Approximation
 from pytensor.graph.traversal import ancestors
@@ -18,6 +17,7 @@ from pymc_tempering.core.weighting import khat_limit, kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.check import improper_priors
+from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.transforms import log_orderings_of
 
 METHOD = "psis_vi"
@@ -80,7 +80,7 @@ def compile_target(approx: Approximation) -> UntemperedModel:
     point = {name: np.zeros(shape) for name, _, shape, _ in ordering.values()}
     outputs, x = join_nonshared_inputs(point, [model.logp()], [values[name] for name in ordering])
     with model:  # so that PyMC honors model.check_bounds
-        log_joint = pymc_compile([x], outputs[0])
+        log_joint = compile_exactly([x], outputs[0])
     log_orderings, reason = 0.0, ""
     if improper := improper_priors(model.free_RVs):
         reason = f"the prior of {', '.join(improper)} is improper"

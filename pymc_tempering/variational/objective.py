@@ -22,6 +22,8 @@ from pymc.variational.opvi import Approximation, ObjectiveFunction, Operator
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
+from pymc_tempering.model.numba_mode import compile_exactly
+
 
 @dataclass(frozen=True)
 class Likelihood:
@@ -111,7 +113,7 @@ def compile_step(
     seed = approx.rng.randint(2**30, dtype=np.int64)
     options = resolve_backend_compile_kwargs(backend, compile_kwargs)
     with approx.model:  # so that PyMC honors model.check_bounds
-        step = pymc_compile([], [loss, *objective.extra_outputs], updates=updates, **options)
+        step = compile_exactly([], [loss, *objective.extra_outputs], updates=updates, **options)
     # PyMC's own step returns the loss alone. Seed the generators in the order in which it finds
     # them, so that the same seed gives the same draws as pm.fit.
     reseed_rngs(list(collect_default_updates([loss])), seed)

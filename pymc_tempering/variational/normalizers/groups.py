@@ -28,7 +28,7 @@ from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.density_graphs import freeze_shared, stabilize
 from pymc_tempering.model.layout import unconstrained_shapes
-from pymc_tempering.model.numba_mode import numba_mode
+from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, largest_temperature
@@ -226,7 +226,7 @@ def _compile_density(
     outputs = stabilize(outputs)
     grads = [pytensor.grad(out, full, disconnected_inputs="ignore") for out in outputs]
     with model:  # so that PyMC honors model.check_bounds
-        function = pymc_compile(
+        function = compile_exactly(
             [full], [out.astype("float64") for out in [*outputs, *grads]], mode=numba_mode()
         )
     return adapt_density(function, None, [slice(0, dim + 1)], [True])

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba import float64, int64, types
 from pytensor import config
 from pytensor.link.numba.cache import compile_numba_function_src
+
+from pymc_tempering.model.jit import compile_keyed
 
 VECTOR = float64[::1]
 MATRIX = float64[:, ::1]
@@ -96,4 +97,4 @@ def compile_source(
     key = None if key is None else f"{key}_{__name__}"
     with config.change_flags(numba__fastmath=False):
         function = compile_numba_function_src(source, name, global_env=environment, cache_key=key)
-        return numba.njit(signature, cache=key is not None, nogil=True)(function)
+        return compile_keyed(function, signature, key)

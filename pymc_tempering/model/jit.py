@@ -1,14 +1,16 @@
 """Numba's `njit`, compiling at the first use, with a cache that no edit of a callee makes stale."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 import numba
-from numba.core.caching import FunctionCache, NullCache
+from numba.core.caching import NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
+from pymc_tempering.model.disk_cache import CheckedCache, forgetting_damage
 from pymc_tempering.model.sources import hash_of_sources
 
 
@@ -39,6 +41,23 @@ def njit(signature: Any = None, **options: Any) -> Callable[[Callable], Any]:
     return decorate
 
 
+def compile_keyed(function: Callable, signature: Any, key: str | None) -> Any:
+    """Compile a function that was made of a text; PyTensor has its `key` in the cache on disk.
+
+    Parameters
+    ----------
+    function : callable
+    signature : Numba signature
+    key : str or None
+        What `pytensor.link.numba.cache` was given for it; it is not kept on disk without one.
+    """
+    dispatcher = _LazyDispatcher.of(function, signature, {"nogil": True})
+    if key is not None:
+        dispatcher.keep_under(key)
+    forgetting_damage(dispatcher.settle)
+    return dispatcher
+
+
 def compile_now(*functions: Callable) -> None:
     """Compile functions that `njit` has made with a signature, where the first use is too late."""
     for function in functions:
@@ -66,19 +85,6 @@ def borrowing(function: Callable) -> Any:
     return njit(_nrt=False, error_model="numpy", no_cfunc_wrapper=True)(function)
 
 
-class _SourcesCache(FunctionCache):
-    """Numba's cache of a function, stamped by all sources that the function can call.
-
-    Numba's own stamp is that of the one file that holds the function: after an edit of a callee
-    in another file it would load the old machine code of the caller, callee inlined.
-    """
-
-    def __init__(self, function: Callable, reached: str) -> None:
-        super().__init__(function)
-        own = self._cache_file._source_stamp
-        self._cache_file._source_stamp = (own, reached)
-
-
 class _LazyDispatcher(CPUDispatcher):
     """Numba's dispatcher, which compiles its one signature, or finds its cache, at the first use.
 
@@ -103,8 +109,13 @@ class _LazyDispatcher(CPUDispatcher):
             file = Path(self.py_func.__code__.co_filename)
             reached = hash_of_sources(file) if file.is_file() else None  # not if it is from a text
             if reached is not None:
-                self._cache = _SourcesCache(self.py_func, reached)
+                self.keep_under(reached)
         return super().compile(sig)
+
+    def keep_under(self, stamp: str) -> None:
+        """Keep what is compiled on disk, with a stamp; not where no folder can be written to."""
+        with suppress(RuntimeError):
+            self._cache = CheckedCache(self.py_func, stamp)
 
     def settle(self) -> bool:
         """Compile the signature if there is one, and no other from then on; say if there is.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -17,6 +18,7 @@ from pymc_tempering.core.weighting import khat_limit, kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.check import improper_priors
+from pymc_tempering.model.disk_cache import forgetting_damage
 from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.transforms import log_orderings_of
 
@@ -89,7 +91,7 @@ def compile_target(approx: Approximation) -> UntemperedModel:
         log_orderings = log_orderings_of(model, shapes)
     except ModelError as error:
         reason = str(error)
-    return UntemperedModel(log_joint, log_orderings, reason)
+    return UntemperedModel(partial(forgetting_damage, log_joint), log_orderings, reason)
 
 
 def mean_and_cholesky(approx: Approximation) -> tuple[FloatArray, FloatArray]:

@@ -6,6 +6,7 @@ al. 2016).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +23,7 @@ from pymc.variational.opvi import Approximation, ObjectiveFunction, Operator
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
+from pymc_tempering.model.disk_cache import forgetting_damage
 from pymc_tempering.model.numba_mode import compile_exactly
 
 
@@ -117,7 +119,7 @@ def compile_step(
     # PyMC's own step returns the loss alone. Seed the generators in the order in which it finds
     # them, so that the same seed gives the same draws as pm.fit.
     reseed_rngs(list(collect_default_updates([loss])), seed)
-    return step
+    return partial(forgetting_damage, step)
 
 
 def global_likelihood(approx: Approximation) -> Likelihood:

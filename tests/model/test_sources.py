@@ -39,12 +39,12 @@ NUMBAS = {"imports": "import numba", "decorator": "numba.njit(cache=True)"}
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package of the same name with the two files that decide about the cache, and no more."""
+    """A package of the same name with the files that decide about the cache, and no more."""
     root = tmp_path / PACKAGE.name
     (root / "model").mkdir(parents=True)
     for name in ("__init__.py", "model/__init__.py"):
         (root / name).write_text("")
-    for name in ("jit.py", "sources.py"):
+    for name in ("jit.py", "disk_cache.py", "sources.py"):
         shutil.copy(PACKAGE / "model" / name, root / "model" / name)
     monkeypatch.setattr(sources, "PACKAGE", root)
     return root

@@ -1,0 +1,129 @@
+"""Numba's cache on disk, of which nothing is used that is damaged, another's, or of an old source.
+
+Numba reads an entry as it finds it: one cut short ends the call in an error of `pickle`, and a
+changed byte of machine code is run. Entries of this package carry a checksum and what they are an
+entry of. One that does not fit is compiled anew and written over.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+CHECKSUM = 32
+"""Bytes of a checksum."""
+
+MOST_DAMAGED = 1000
+"""Damaged entries of other packages that one compilation forgets."""
+
+
+class CheckedCache(FunctionCache):
+    """Numba's cache of a function, stamped by all sources that the function can call.
+
+    Numba's own stamp is that of the one file that holds the function: after an edit of a callee
+    in another file it would load the old machine code of the caller, callee inlined. A folder that
+    cannot be written to, or is full, costs a compilation in each process and no more.
+    """
+
+    def __init__(self, function: Callable, reached: str) -> None:
+        super().__init__(function)
+        stamp = (numba.__version__, self._impl.locator.get_source_stamp(), reached)
+        self._cache_file = _CheckedFile(self._cache_path, self._impl.filename_base, stamp)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write what was compiled, if the disk takes it."""
+        try:
+            super().save_overload(sig, data)
+        except OSError:
+            self.disable()
+
+
+class _CheckedFile(IndexDataCacheFile):
+    """Index and data of a function's cache, each with a checksum; data say whose they are."""
+
+    def save(self, key: Any, data: Any) -> None:
+        super().save(key, (self._owner(key), data))
+
+    def load(self, key: Any) -> Any:
+        owner, data = super().load(key) or (None, None)
+        # Two processes that write at once can leave the data of one under the name of the other.
+        return data if owner == self._owner(key) else None
+
+    def _owner(self, key: Any) -> tuple[Any, ...]:
+        """Of what function, source and types data are."""
+        return self._index_name, self._source_stamp, key
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            stamp, overloads = self._read(self._index_path)
+        except (OSError, ValueError):
+            return {}
+        return overloads if stamp == self._source_stamp else {}
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        self._write(self._index_path, (self._source_stamp, overloads))
+
+    def _load_data(self, name: str) -> Any:
+        return self._read(self._data_path(name))
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._write(self._data_path(name), data)
+
+    def _read(self, path: str) -> Any:
+        content = Path(path).read_bytes()
+        checksum, body = content[:CHECKSUM], content[CHECKSUM:]
+        if sha256(body).digest() != checksum:
+            raise OSError(f"The file {path} is damaged, or was not written by this package.")
+        return pickle.loads(body)
+
+    def _write(self, path: str, value: Any) -> None:
+        body = self._dump(value)
+        with self._open_for_write(path) as file:
+            file.write(sha256(body).digest() + body)
+
+
+def forgetting_damage[T](work: Callable[..., T], *args: Any) -> T:
+    """Compile with entries of other packages, too: one that cannot be read is forgotten.
+
+    PyTensor keeps the operations of a graph in Numba's own form. Where the error of a compilation
+    comes from reading such an entry, the entry is emptied and the compilation done again.
+
+    Parameters
+    ----------
+    work : callable
+        What compiles; it is called until no entry stands in its way.
+    *args
+        What it is called with.
+
+    Returns
+    -------
+    Any
+        What `work` returns.
+    """
+    for _ in range(MOST_DAMAGED):
+        try:
+            return work(*args)
+        except Exception as error:
+            damaged = next(_files_being_read(error), None)
+            if damaged is None:
+                raise
+            damaged.flush()
+    return work(*args)
+
+
+def _files_being_read(error: BaseException) -> Iterator[IndexDataCacheFile]:
+    """Files of a cache that were being read when an error, or what led to it, was raised."""
+    cause: BaseException | None = error
+    while cause is not None:
+        trace: TracebackType | None = cause.__traceback__
+        while trace is not None:
+            owner = trace.tb_frame.f_locals.get("self")
+            if isinstance(owner, IndexDataCacheFile) and "_load" in trace.tb_frame.f_code.co_name:
+                yield owner
+            trace = trace.tb_next
+        cause = cause.__cause__ or cause.__context__

@@ -11,8 +11,10 @@ row. A benchmark that was cut short goes on where it was; `--restart` forgets wh
 
 import csv
 import logging
+import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from functools import cache
 from importlib.metadata import version
@@ -32,6 +34,8 @@ from pymc_tempering.testsystems import TestSystem
 
 FAR = 4.0
 """Stated errors that a run may be off by."""
+LONGEST = 120.0
+"""CPU seconds after which a run of dynesty is given up."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ NOTES = {
     "known regions, and particles of both annealed passes",
     "bias, RMSE, stated": "nats; `stated` is the mean of the finite stated errors",
     "cpu, wall": "seconds on one core, median, compiling not counted",
+    "late": f"runs of dynesty that were given up after {LONGEST:.0f} CPU seconds, and found nothing",
     "warned": "any warning, or a verdict of tempering that is not ok",
     "off": f"runs off by more than {FAR:.0f} stated errors without a warning",
 }
@@ -170,6 +175,26 @@ def _likelihood_and_prior(name: str) -> tuple[Callable[[np.ndarray], Any], np.nd
     return likelihood, mean, sd
 
 
+class TooLate(Exception):
+    """A run has used up its CPU seconds."""
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raise `TooLate` when so many CPU seconds have passed, wherever the main thread is."""
+
+    def stop(*_: Any) -> None:
+        raise TooLate
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
 def nested(name: str, seed: int) -> Search:
     """Run dynesty's nested sampling by default, with PyMC's compiled likelihood."""
     import dynesty
@@ -182,7 +207,11 @@ def nested(name: str, seed: int) -> Search:
             lambda x: float(likelihood(x)), lambda u: mean + sd * ndtri(u), ROWS[name].dim,
             rstate=np.random.default_rng(seed),
         )  # fmt: skip
-        sampler.run_nested(print_progress=False)
+        try:
+            with at_most(LONGEST):
+                sampler.run_nested(print_progress=False)
+        except TooLate:
+            return Search(np.nan, np.inf, *watch.read(), True, 0.0)
         results = sampler.results
     cpu, wall = watch.read()
     share = share_of_needle(name, results.samples, results.importance_weights())
@@ -212,7 +241,7 @@ def summarize(name: str, method: str, found: Sequence[Search]) -> Row:
     stated = np.array([search.error for search in found])
     warned = np.array([search.warned for search in found])
     near = [search.near for search in found if search.near is not None]
-    finite = stated[np.isfinite(stated)]
+    finite, back = stated[np.isfinite(stated)], np.isfinite(error)
     return {
         "dim": needle.dim,
         "apart": needle.apart,
@@ -222,12 +251,13 @@ def summarize(name: str, method: str, found: Sequence[Search]) -> Row:
         "n": len(found),
         "found": sum(search.share > needle.share / 4 for search in found),
         "near": sum(near) if near else "",
-        "bias": float(error.mean()),
-        "RMSE": float(np.sqrt(np.mean(error**2))),
+        "bias": float(error[back].mean()),
+        "RMSE": float(np.sqrt(np.mean(error[back] ** 2))),
         "stated": float(finite.mean()) if finite.size else float("inf"),
         "cpu": float(np.median([search.cpu for search in found])),
         "wall": float(np.median([search.wall for search in found])),
         "warned": int(warned.sum()),
+        "late": int(np.sum(~back)),
         "off": int(np.sum((np.abs(error) > FAR * stated) & ~warned)),
     }
 

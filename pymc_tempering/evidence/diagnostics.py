@@ -17,6 +17,8 @@ MAX_AUTOCORRELATION = 0.9
 """Largest autocorrelation of log_ratio across one exploration of a good kernel."""
 MIN_VISITS = 20
 """Fewest visits with which the autocorrelation and rejection at a rung enter the verdict."""
+ENOUGH_TOURS = 400
+"""Effective tours from which a slow kernel or a gap costs nothing that the draws still need."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -151,16 +153,17 @@ def _verdict(table: pd.DataFrame, evidence: Evidence) -> str:
     alarms = [s for s in evidence.warnings if "non-finite" in s or "identical" in s]
     if alarms:
         return f"alarm: {alarms[0]}"
+    lossy = evidence.ess < ENOUGH_TOURS  # tours are independent: with many nothing is lost
     often = table["visits"].to_numpy() >= MIN_VISITS
     slow = np.where(often, table["autocorrelation"].fillna(-1.0), -1.0)
     gap = np.where(often, table["rejection"].fillna(0.0), 0.0)
-    if slow.max() > MAX_AUTOCORRELATION:
+    if lossy and slow.max() > MAX_AUTOCORRELATION:
         return (
             f"bad kernel: at rung {slow.argmax()} one exploration leaves log_ratio nearly where "
             f"it was (autocorrelation {slow.max():.2f}); try a larger target_accept, more rungs "
             "do not help."
         )
-    if gap.max() > MAX_REJECTION:
+    if lossy and gap.max() > MAX_REJECTION:
         return (
             f"bad ladder: {gap.max():.0%} of the moves from rung {gap.argmax()} to "
             f"{gap.argmax() + 1} are rejected; put more rungs there."

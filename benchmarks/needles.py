@@ -87,7 +87,7 @@ NOTES = {
     "known regions, and particles of both annealed passes",
     "bias, RMSE, stated": "nats; `stated` is the mean of the finite stated errors",
     "cpu, wall": "seconds on one core, median, compiling not counted",
-    "late": f"runs of dynesty that were given up after {LONGEST:.0f} CPU seconds, and found nothing",
+    "late": f"runs of dynesty that were given up after {LONGEST:.0f} CPU seconds: found nothing",
     "warned": "any warning, or a verdict of tempering that is not ok",
     "off": f"runs off by more than {FAR:.0f} stated errors without a warning",
 }

@@ -86,6 +86,10 @@ def slow_kernel():
     return gaussian_run(400, rho=0.98)
 
 
+def slow_kernel_and_many_tours():
+    return gaussian_run(2000, rho=0.98)
+
+
 def wide_ladder():
     return gaussian_run(400, betas=[0.0, 0.05, 1.0], toy=GaussianToy(2.0, 0.02))
 
@@ -115,6 +119,7 @@ def slow_kernel_on_a_wide_ladder():
     [
         (gaussian_run, "ok: "),
         (slow_kernel, "bad kernel: "),
+        (slow_kernel_and_many_tours, "ok: "),
         (wide_ladder, "bad ladder: "),
         (few_tours, "few tours: "),
         (contradiction, "disagreed, with care: "),

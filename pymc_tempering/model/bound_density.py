@@ -54,7 +54,7 @@ class BoundDensity(types.WrapperAddressProtocol):
 def _bind(compiled: Any, address: int) -> Any:
     """Library with one function, of its own name: the compiled one, given an address.
 
-    It does not read the status that the compiled one returns.
+    An error of the compiled one goes no further; values that it did not write are NaN.
     """
     context = cpu_target.target_context
     found = compiled.overloads[OPEN_SIGNATURE.args]
@@ -69,13 +69,18 @@ def _bind(compiled: Any, address: int) -> Any:
         word = context.get_value_type(ADDRESS)
         kind = context.call_conv.get_function_type(types.none, OPEN_SIGNATURE.args)
         callee = builder.inttoptr(ir.Constant(word, target), kind.as_pointer())
-        context.call_conv.call_function(
+        status, _ = context.call_conv.call_function(
             builder,
             callee,
             types.none,
             OPEN_SIGNATURE.args,
             [*function.args, ir.Constant(word, address)],
         )
+        with builder.if_then(status.is_python_exc, likely=False):  # from a likelihood in Python
+            python = context.get_python_api(builder)
+            lock = python.gil_ensure()
+            python.err_clear()
+            python.gil_release(lock)
         builder.ret_void()
         library.add_ir_module(module)
         library.finalize()

@@ -18,9 +18,6 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 CHECKSUM = 32
 """Bytes of a checksum."""
 
-MOST_DAMAGED = 1000
-"""Damaged entries of other packages that one compilation forgets."""
-
 
 class CheckedCache(FunctionCache):
     """Numba's cache of a function, stamped by all sources that the function can call.
@@ -104,16 +101,29 @@ def forgetting_damage[T](work: Callable[..., T], *args: Any) -> T:
     -------
     Any
         What `work` returns.
+
+    Raises
+    ------
+    OSError
+        A damaged entry cannot be emptied.
     """
-    for _ in range(MOST_DAMAGED):
+    forgotten = set()
+    while True:
         try:
             return work(*args)
         except Exception as error:
             damaged = next(_files_being_read(error), None)
             if damaged is None:
                 raise
-            damaged.flush()
-    return work(*args)
+            path = damaged._index_path
+            if path in forgotten:
+                raise OSError(f"{path} cannot be read even when emptied: delete it.") from error
+            forgotten.add(path)
+            try:
+                damaged.flush()
+            except OSError as refusal:
+                message = f"{path} is damaged and cannot be written to: delete it."
+                raise OSError(message) from refusal
 
 
 def _files_being_read(error: BaseException) -> Iterator[IndexDataCacheFile]:

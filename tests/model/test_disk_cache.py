@@ -127,6 +127,22 @@ def test_a_damaged_entry_of_another_package_is_forgotten(folder):
         assert "double_sum" not in names  # it is on disk again
 
 
+def test_a_damaged_entry_that_cannot_be_emptied_is_named(folder, monkeypatch):
+    def compile_it():
+        return numba.njit(OF_VECTOR, cache=True)(half_sum)
+
+    compile_it()
+    [file] = entries(folder, ".nbi")
+    file.write_bytes(b"")
+
+    def refuse(self, path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(disk_cache.IndexDataCacheFile, "_open_for_write", refuse)
+    with pytest.raises(OSError, match=rf"{file.name} is damaged and cannot be written to"):
+        forgetting_damage(compile_it)
+
+
 def test_other_errors_pass():
     calls = []
 

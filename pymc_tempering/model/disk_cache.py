@@ -30,7 +30,8 @@ class CheckedCache(FunctionCache):
     def __init__(self, function: Callable, reached: str) -> None:
         super().__init__(function)
         stamp = (numba.__version__, self._impl.locator.get_source_stamp(), reached)
-        self._cache_file = _CheckedFile(self._cache_path, self._impl.filename_base, stamp)
+        name = f"{self._impl.filename_base}.checked"  # else Numba's own reader could meet it
+        self._cache_file = _CheckedFile(self._cache_path, name, stamp)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write what was compiled, if the disk takes it."""

@@ -68,7 +68,10 @@ def raveled_graphs(
     outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio])
     try:
         outputs = clone_replace(outputs, replacements, rebuild_strict=False)
-        return pieces, stabilize(outputs, far=far)
+        if far:
+            rewrite = follow_exponentials
+            outputs = list(rewrite_graph(outputs, include=(), custom_rewrite=rewrite))
+        return pieces, stabilize(outputs)
     except (TypeError, NotImplementedError) as error:
         raise GradientError(
             f"The density makes no sense for real values of its discrete variables: {error}"
@@ -106,17 +109,13 @@ def gradients(outputs: Sequence[Variable], along: Sequence[Variable]) -> list[Va
         ) from error
 
 
-def stabilize(outputs: list[Variable], *, far: bool = False) -> list[Variable]:
+def stabilize(outputs: list[Variable]) -> list[Variable]:
     """Rewrite graphs into stable ones before gradients are taken, as PyMC does for its own.
 
     The gradient of log(sigmoid(x)) as it stands is 0 / 0 from |x| of 37 to 745 on, where draws from
     a wide prior lie; that of its stable form, a softplus, is finite everywhere. The rewriting must
     not remove the operation that only stops gradients (`disconnected_grad`).
-
-    With `far`, densities stay finite out to where exp(x) overflows, or underflows to 0.
     """
-    if far:
-        outputs = list(rewrite_graph(outputs, include=(), custom_rewrite=follow_exponentials))
     return list(
         rewrite_graph(
             outputs,

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytensor.scalar as ps
+import pytensor.scalar.math as ps_math
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
@@ -54,6 +55,9 @@ def _log_of_parts(variable: Variable, log_of) -> Variable | None:  # type: ignor
             return pt.add(*logs) if isinstance(op.scalar_op, ps.Mul) else logs[0] - logs[1]
         case ps.Pow():
             log, factor = log_of(inputs[0]), inputs[1]
+        case ps.Sign():
+            log = log_of(inputs[0])
+            return None if log is None else pt.zeros_like(log)
         case ps.Sub() if _is_zero(inputs[1]):
             log, factor = log_of(inputs[0]), 1.0
         case ps.Reciprocal() | ps.Sqrt() | ps.Sqr() | ps.Cast() | ps.Abs() | ps.Identity():
@@ -84,21 +88,44 @@ def _is(variable: Variable, *kinds: type) -> bool:
 
 @node_rewriter([Elemwise])
 def _follow(fgraph, node):  # type: ignore[no-untyped-def]
-    """Write comparisons with 0, powers and log1p of exponentials so that none of them overflows."""
+    """Write what is made of exponentials by its log, which does not overflow."""
     out, inputs = node.outputs[0], node.inputs
-    if isinstance(inputs[0], Constant) or not _is(out, ps.GT, ps.Pow, ps.Log1p):
+    if _is_constant(inputs):
         return None
-    log = log_without_exp(inputs[0])
-    if log is None or (_is(out, ps.GT) and not _is_zero(inputs[1])):
-        return None
-    if _is(out, ps.GT):
-        new = pt.gt(log, -np.inf)
+    new = None
+    if _is(out, ps.GT) and _is_zero(inputs[1]):
+        log = log_without_exp(inputs[0])
+        new = None if log is None else pt.gt(log, -np.inf)
+    elif _is(out, ps.Log):
+        new = log_without_exp(inputs[0])
+        new = _log_of_sum(inputs[0]) if new is None else new
+    elif _is(out, ps.Log1p) and _is(inputs[0], ps.Neg):
+        [inner] = inputs[0].owner.inputs  # the gradient of log1p(-sigmoid) would be 0 / 0
+        new = -pt.softplus(inner.owner.inputs[0]) if _is(inner, ps_math.Sigmoid) else None
     elif _is(out, ps.Log1p):
-        new = pt.softplus(log)
-    else:
-        new = pt.exp(inputs[1] * log)
+        log = log_without_exp(inputs[0])
+        new = None if log is None else pt.softplus(log)
+    elif _is(out, ps.Mul, ps.TrueDiv, ps.Pow, ps.Sqr, ps.Reciprocal):
+        log = log_without_exp(out)
+        new = None if log is None else pt.exp(log)
+    if new is None:
+        return None
     new = new.astype(out.type.dtype)
     return [new] if new.type.broadcastable == out.type.broadcastable else None
+
+
+def _is_constant(variables: list[Variable]) -> bool:
+    return all(isinstance(v, Constant) for v in variables)
+
+
+def _log_of_sum(variable: Variable) -> Variable | None:
+    """Log of a sum of two parts that have logs."""
+    if not _is(variable, ps.Add) or len(variable.owner.inputs) != 2:
+        return None
+    first, second = (log_without_exp(part) for part in variable.owner.inputs)
+    if first is None or second is None:
+        return None
+    return first + pt.softplus(second - first)
 
 
 follow_exponentials = in2out(_follow, name="follow_exponentials")

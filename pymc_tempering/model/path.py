@@ -119,9 +119,7 @@ def _compile_density(
     model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str], values: bool
 ) -> Callable:
     """Compile the density of a path, with gradients of `moved` variables and maybe without."""
-    pieces, outputs = raveled_graphs(
-        model, layout, terms, moved, far=bool(far_priors(model))
-    )
+    pieces, outputs = raveled_graphs(model, layout, terms, moved, far=bool(far_priors(model)))
     differentiated = [name in moved for name in layout.names]
     along = [piece for piece, is_moved in zip(pieces, differentiated, strict=True) if is_moved]
     with model:  # so that PyMC honors model.check_bounds

@@ -99,6 +99,10 @@ FAMILIES = {
         lambda: pm.Pareto("x", 0.01, 1e3),
         lambda x: -np.expm1(-0.01 * np.logaddexp(0.0, x - np.log(1e3))),
     ),
+    "Pareto of shape 2": (
+        lambda: pm.Pareto("x", 2.0, np.array(1e250)),
+        lambda x: -np.expm1(-2.0 * np.logaddexp(0.0, x - np.log(1e250))),
+    ),
 }
 every_family = pytest.mark.parametrize("family", FAMILIES)
 

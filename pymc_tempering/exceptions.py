@@ -13,6 +13,10 @@ class ImproperPriorError(ModelError):
     """The prior cannot be normalized, so a path from it has no evidence."""
 
 
+class PriorDrawsError(ModelError):
+    """Draws of a proper prior cannot be used: they leave floating point, or have no density."""
+
+
 class UndrawableError(ImproperPriorError):
     """The prior of some variables has a density and no random draws.
 

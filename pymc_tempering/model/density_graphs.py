@@ -17,12 +17,18 @@ from pytensor.xtensor.type import XTensorType, as_xtensor
 
 from pymc_tempering.exceptions import GradientError
 from pymc_tempering.model.layout import Layout, is_discrete
+from pymc_tempering.model.log_graphs import follow_exponentials
 from pymc_tempering.model.terms import Terms, reference_and_ratio
 from pymc_tempering.model.transforms import log_orderings_of
 
 
 def raveled_graphs(
-    model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str]
+    model: pm.Model,
+    layout: Layout,
+    terms: Terms,
+    moved: Collection[str],
+    *,
+    far: bool = False,
 ) -> tuple[list[Variable], list[Variable]]:
     """Graphs of log_reference and log_ratio in terms of raveled value variables, a vector each.
 
@@ -31,6 +37,8 @@ def raveled_graphs(
     moved : collection of str
         Value variables that gradients are taken of; the others count as constants. Binary ones
         are treated as real numbers.
+    far : bool, default False
+        Whether the density is needed out to where exp(x) overflows, or underflows to 0.
 
     Returns
     -------
@@ -59,7 +67,11 @@ def raveled_graphs(
     ]
     outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio])
     try:
-        return pieces, stabilize(clone_replace(outputs, replacements, rebuild_strict=False))
+        outputs = clone_replace(outputs, replacements, rebuild_strict=False)
+        if far:
+            rewrite = follow_exponentials
+            outputs = list(rewrite_graph(outputs, include=(), custom_rewrite=rewrite))
+        return pieces, stabilize(outputs)
     except (TypeError, NotImplementedError) as error:
         raise GradientError(
             f"The density makes no sense for real values of its discrete variables: {error}"

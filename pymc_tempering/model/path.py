@@ -17,6 +17,7 @@ from pymc_tempering.exceptions import DiscreteVariableError
 from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.density_graphs import gradients, raveled_graphs
+from pymc_tempering.model.far_priors import far_priors
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
@@ -118,7 +119,7 @@ def _compile_density(
     model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str], values: bool
 ) -> Callable:
     """Compile the density of a path, with gradients of `moved` variables and maybe without."""
-    pieces, outputs = raveled_graphs(model, layout, terms, moved)
+    pieces, outputs = raveled_graphs(model, layout, terms, moved, far=bool(far_priors(model)))
     differentiated = [name in moved for name in layout.names]
     along = [piece for piece, is_moved in zip(pieces, differentiated, strict=True) if is_moved]
     with model:  # so that PyMC honors model.check_bounds

@@ -22,6 +22,7 @@ from pymc_tempering.model.adapters import adapt_draws
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, object_mode
 from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.far_priors import far_priors
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import numba_mode
@@ -29,6 +30,7 @@ from pymc_tempering.model.path import Path
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.model.transforms import ordered_transform
 from pymc_tempering.references.compiled_mixture import evaluate_rows
+from pymc_tempering.references.log_draws import unconstrained_draw
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
@@ -119,8 +121,10 @@ def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]
 
     A variable in `wide`, whose prior cannot be drawn from, is drawn from a wide law instead. An
     observed variable has its observed value, which matters to free variables that depend on it.
-    Draws of an ordered i.i.d. prior are sorted. Initial values do not matter.
+    Draws of an ordered i.i.d. prior are sorted. Initial values do not matter. A prior that reaches
+    past the range of exp is drawn in the unconstrained space itself.
     """
+    far = far_priors(model)
     shapes = dict(zip(model.free_RVs, unconstrained_shapes(model), strict=True)) if wide else {}
     replaced: dict[Variable, Variable] = {}
     drawn: dict[Variable, Variable] = {}
@@ -132,8 +136,9 @@ def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]
             continue
         fresh = graph_replace([rv], replaced, strict=False)[0] if replaced else rv
         value = fresh
-        if rv.name in wide:
-            unconstrained = wide_law(shapes[rv])
+        if rv.name in wide or rv.name in far:
+            is_wide = rv.name in wide
+            unconstrained = wide_law(shapes[rv]) if is_wide else unconstrained_draw(fresh)
             transform = model.rvs_to_transforms[rv]
             inputs = fresh.owner.inputs
             drawn[rv] = unconstrained

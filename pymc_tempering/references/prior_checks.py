@@ -7,9 +7,10 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import compile as pymc_compile
 
-from pymc_tempering.exceptions import ImproperPriorError, LikelihoodError, TemperingWarning
+from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, TemperingWarning
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.path import Path
+from pymc_tempering.model.rounding import rounded_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import Prior
 
@@ -21,6 +22,9 @@ MAX_ZERO_SHARE = 0.999
 
 MAX_OVERFLOW_SHARE = 1e-3
 """Largest share of the draws that may have no finite unconstrained value."""
+
+MAX_ROUNDED_SHARE = 1e-2
+"""Largest share of the draws that may have no density because constrained values are rounded."""
 
 MAX_NAN_SHARE = 0.01
 """Largest share of the draws that may have a density but no gradient, without a warning."""
@@ -91,18 +95,8 @@ def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray) -> None:
         )
 
 
-def check_reference(prior: Prior) -> None:
-    """Check a model at draws from its prior.
-
-    Raises
-    ------
-    LikelihoodError
-        The log-likelihood is NaN at some draws, or zero at nearly all of them.
-    ImproperPriorError
-        Draws of the prior have no finite density, or no finite unconstrained value.
-    """
-    path = prior.path
-    draws = prior.draw(N_CHECK, prior.spawn(np.random.default_rng(0)))
+def _check_overflow(path: Path, draws: np.ndarray) -> np.ndarray:
+    """Return the draws with finite unconstrained values; refuse a prior that loses many."""
     overflow = ~np.isfinite(draws)
     if (share := overflow.any(axis=1).mean()) > 0:
         worst = path.layout.label(int(overflow.mean(axis=0).argmax()))
@@ -112,15 +106,64 @@ def check_reference(prior: Prior) -> None:
             "own support, cannot follow."
         )
         if share > MAX_OVERFLOW_SHARE:
-            raise ImproperPriorError(message + " Use a less extreme prior, or its own transform.")
-        warnings.warn(message, TemperingWarning, stacklevel=3)
-    draws = draws[~overflow.any(axis=1)]
+            raise PriorDrawsError(message + " Use a less extreme prior, or its own transform.")
+        warnings.warn(message, TemperingWarning, stacklevel=4)
+    return draws[~overflow.any(axis=1)]
+
+
+def _warn_of_rounded(by_variable: dict[str, np.ndarray], n: int) -> None:
+    """Warn of draws without a density whose constrained values are rounded; refuse many.
+
+    Parameters
+    ----------
+    by_variable : dict of str to array of bool
+        Where the value of each variable is rounded, of the draws without a density.
+    n : int
+        Number of draws, with and without a density.
+    """
+    share = np.any(list(by_variable.values()), axis=0).sum() / n
+    if share == 0:
+        return
+    worst = max(by_variable, key=lambda name: by_variable[name].sum())
+    message = (
+        f"At {share:.1%} of the prior draws {worst!r} is too large for floating point, or too near "
+        "the edge of its support, though its unconstrained value is finite, and the density is not "
+        "a number there."
+    )
+    if share > MAX_ROUNDED_SHARE:
+        raise PriorDrawsError(
+            message + " Use a less extreme prior, or write what uses this variable in terms of its "
+            "unconstrained value."
+        )
+    warnings.warn(
+        message + " These draws count as states of zero likelihood.",
+        TemperingWarning,
+        stacklevel=4,
+    )
+
+
+def check_reference(prior: Prior) -> None:
+    """Check a model at draws from its prior.
+
+    Raises
+    ------
+    LikelihoodError
+        The log-likelihood is NaN at some draws, or zero at nearly all of them.
+    PriorDrawsError
+        Draws of the prior have no finite unconstrained value, or no finite density.
+    """
+    path = prior.path
+    draws = _check_overflow(path, prior.draw(N_CHECK, prior.spawn(np.random.default_rng(0))))
     values, grads = np.empty((len(draws), 2)), np.zeros((len(draws), 2, path.dim))
     evaluate_rows(path.density, draws, values, grads, NO_MIXTURE.copy())
+    lost = ~np.isfinite(values[:, 0]) | np.isnan(values[:, 1]) | (values[:, 1] == np.inf)
+    by_variable = rounded_draws(path.model, path.layout, draws[lost]) if lost.any() else {}
+    lost[lost] = np.any(list(by_variable.values()), axis=0)
+    n, draws, values, grads = len(draws), draws[~lost], values[~lost], grads[~lost]
     log_reference, log_ratio = values.T
     if path.has_gradient:
         _check_gradients(path, values, grads)
-    if path.has_gradient and np.isfinite(log_reference).all():
+    if path.has_gradient and len(draws) == n and np.isfinite(log_reference).all():
         _check_scores(path, draws, grads[:, 0])
     if (bad := np.isnan(log_ratio) | (log_ratio == np.inf)).any():
         raise LikelihoodError(
@@ -128,6 +171,8 @@ def check_reference(prior: Prior) -> None:
             f"{_blame(path.model, path, draws[bad]) or 'the sum of its terms'}. Restrict the prior "
             "to where the likelihood is defined, or make the likelihood return -inf there."
         )
+    if by_variable:
+        _warn_of_rounded(by_variable, n)
     if (share := (log_ratio == -np.inf).mean()) > MAX_ZERO_SHARE:
         raise LikelihoodError(
             f"The likelihood is zero at {share:.1%} of {len(draws)} prior draws: the path from "
@@ -135,7 +180,7 @@ def check_reference(prior: Prior) -> None:
             "likelihood with wider support."
         )
     if not np.isfinite(log_reference).all():
-        raise ImproperPriorError(
+        raise PriorDrawsError(
             f"The prior density is not finite at {(~np.isfinite(log_reference)).mean():.1%} of its "
             "own draws: draws and density disagree. Check custom distributions and transforms."
         )

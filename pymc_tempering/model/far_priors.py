@@ -1,0 +1,145 @@
+"""Which priors of positive variables reach out to where exp overflows, or underflows to 0."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pymc as pm
+import pytensor.scalar as ps
+from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV, WeibullBetaRV
+from pymc.logprob.transforms import (
+    IntervalTransform,
+    LogOddsTransform,
+    LogTransform,
+    Transform,
+)
+from pymc.pytensorf import constant_fold
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.random.basic import (
+    BetaRV,
+    ExponentialRV,
+    GammaRV,
+    HalfNormalRV,
+    InvGammaRV,
+    LogNormalRV,
+    ParetoRV,
+)
+from pytensor.tensor.random.type import RandomGeneratorType
+
+from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.memory import remembered
+
+LOG_REACH = 700.0
+"""Logs of numbers that floats can hold, whatever their sign."""
+
+LOG_SCALE_REACH = 230.0
+"""Logs of the scales with which no draw of a family that has no heavy tail can overflow."""
+
+SMALL_SHAPE = 0.1
+"""Shape from which on a gamma draw is not below exp(-700) in 1e30 draws."""
+
+SMALL_UPPER_SHAPE = 0.5
+"""Second shape from which on a beta draw is rounded to 1 less often than once in 1e8 draws."""
+
+SIGMAS = 40.0
+"""Standard deviations that no normal draw is away."""
+
+
+def far_priors(model: pm.Model) -> frozenset[str]:
+    """Names of the free variables whose draws may overflow though their unconstrained value is one.
+
+    These are variables of some families, with their default transforms. Other variables, and those
+    whose constant parameters keep all draws within the range of floats, are left out.
+    """
+    return remembered(model, "far priors", lambda: _find(model))
+
+
+def _find(model: pm.Model) -> frozenset[str]:
+    found: set[Variable] = set()
+    for rv in model.free_RVs:  # parents come before their children
+        is_near = _FAMILIES.get(type(rv.owner.op))
+        if is_near is None or not _is_followed(rv, model.rvs_to_transforms[rv]):
+            continue
+        if not is_near(*(_Parameter(v, found) for v in rv.owner.op.dist_params(rv.owner))):
+            found.add(rv)
+    return frozenset(rv.name for rv in found)
+
+
+def _is_followed(rv: Variable, transform: Transform | None) -> bool:
+    """Whether a variable of one of the families has the transform that its draws are known for."""
+    match rv.owner.op:
+        case BetaRV():
+            return isinstance(transform, LogOddsTransform)
+        case ParetoRV():
+            if not isinstance(transform, IntervalTransform):
+                return False
+            lower, _, _, has_upper = transform.get_a_and_b(rv.owner.inputs)
+            return lower is rv.owner.inputs[-1] and not has_upper
+        case _:
+            return isinstance(transform, LogTransform)
+
+
+class _Parameter:
+    """A parameter of a prior: its smallest and largest value, if known, and whether it is tame."""
+
+    def __init__(self, variable: Variable, far: set[Variable]) -> None:
+        self.low, self.high = -np.inf, np.inf
+        behind = list(ancestors([variable]))
+        self.is_random = any(isinstance(v.type, RandomGeneratorType) for v in behind)
+        self.is_wild = any(v in far or _is_exp(v) for v in behind)
+        if not self.is_random:
+            value = constant_fold(freeze_shared([variable]), raise_not_constant=False)[0]
+            if not isinstance(value, Variable) and np.size(value):
+                self.low, self.high = float(np.min(value)), float(np.max(value))
+
+    def is_tame_scale(self) -> bool:
+        """Whether no draw overflows because of this scale."""
+        if self.is_random:
+            return not self.is_wild
+        return self.low > np.exp(-LOG_SCALE_REACH) and self.high < np.exp(LOG_SCALE_REACH)
+
+
+def _is_exp(variable: Variable) -> bool:
+    node = variable.owner
+    return (
+        node is not None
+        and isinstance(node.op, Elemwise)
+        and isinstance(node.op.scalar_op, ps.Exp | ps.Pow)
+        and not isinstance(node.inputs[-1], Constant)
+    )
+
+
+def _lognormal_is_near(mu: _Parameter, sigma: _Parameter) -> bool:
+    return max(abs(mu.low), abs(mu.high)) + SIGMAS * sigma.high < LOG_REACH
+
+
+def _shaped_is_near(shape: _Parameter, scale: _Parameter) -> bool:
+    return shape.low >= SMALL_SHAPE and scale.is_tame_scale()
+
+
+def _t_is_near(nu: _Parameter, sigma: _Parameter) -> bool:
+    return nu.low >= 2.0 * SMALL_SHAPE and sigma.is_tame_scale()
+
+
+def _beta_is_near(alpha: _Parameter, beta: _Parameter) -> bool:
+    return alpha.low >= SMALL_SHAPE and beta.low >= SMALL_UPPER_SHAPE
+
+
+def _half_normal_is_near(loc: _Parameter, sigma: _Parameter) -> bool:
+    return sigma.is_tame_scale() or not loc.low == loc.high == 0.0
+
+
+_FAMILIES: dict[type, Callable[..., bool]] = {
+    LogNormalRV: _lognormal_is_near,
+    HalfNormalRV: _half_normal_is_near,
+    HalfCauchyRV: _Parameter.is_tame_scale,
+    HalfStudentTRV: _t_is_near,
+    ExponentialRV: _Parameter.is_tame_scale,
+    WeibullBetaRV: _shaped_is_near,
+    GammaRV: _shaped_is_near,
+    InvGammaRV: _shaped_is_near,
+    BetaRV: _beta_is_near,
+    ParetoRV: _shaped_is_near,
+}
+"""By the type of a random variable: when its parameters keep its draws near."""

@@ -1,0 +1,132 @@
+"""Logarithms of products and powers of exponentials, written without the exponentials."""
+
+import numpy as np
+import pytensor.scalar as ps
+import pytensor.scalar.math as ps_math
+import pytensor.tensor as pt
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.rewriting.basic import in2out, node_rewriter
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+PICKING = DimShuffle | Subtensor | AdvancedSubtensor
+"""Operations that pick or repeat elements, and compute nothing."""
+
+
+def log_of_positive(variable: Variable) -> Variable:
+    """Graph of the log of a variable that is known to be positive.
+
+    The log of exp(x) is x, however far x is out, also inside products, quotients, powers and
+    selections. Whatever else these hold enters with its own log.
+    """
+    found = log_without_exp(variable)
+    if found is not None:
+        return found
+    parts = _log_of_parts(variable, log_of_positive)
+    return pt.log(pt.abs(variable.astype("float64"))) if parts is None else parts
+
+
+def log_without_exp(variable: Variable) -> Variable | None:
+    """Graph of the log of a variable made of exponentials and positive constants, else None."""
+    if isinstance(variable, Constant):
+        data = np.asarray(variable.data)
+        is_positive = data.dtype.kind in "fiu" and bool((data > 0).all())
+        return pt.constant(np.log(data.astype("float64"))) if is_positive else None
+    return _log_of_parts(variable, log_without_exp)
+
+
+def _log_of_parts(variable: Variable, log_of) -> Variable | None:  # type: ignore[no-untyped-def]
+    """Log of a variable by the logs of its parts; None if it has none, or one has no log."""
+    if variable.owner is None or not variable.type.dtype.startswith("float"):
+        return None
+    op, inputs = variable.owner.op, variable.owner.inputs
+    if isinstance(op, PICKING):
+        log = log_of(inputs[0])
+        return None if log is None else op(log, *inputs[1:])
+    if not isinstance(op, Elemwise):
+        return None
+    match op.scalar_op:
+        case ps.Exp():
+            return inputs[0].astype("float64")
+        case ps.Mul() | ps.TrueDiv():
+            logs = [log_of(part) for part in inputs]
+            if any(log is None for log in logs):
+                return None
+            return pt.add(*logs) if isinstance(op.scalar_op, ps.Mul) else logs[0] - logs[1]
+        case ps.Pow():
+            log, factor = log_of(inputs[0]), inputs[1]
+        case ps.Sign():
+            log = log_of(inputs[0])
+            return None if log is None else pt.zeros_like(log)
+        case ps.Sub() if _is_zero(inputs[1]):
+            log, factor = log_of(inputs[0]), 1.0
+        case ps.Reciprocal() | ps.Sqrt() | ps.Sqr() | ps.Cast() | ps.Abs() | ps.Identity():
+            log, factor = log_of(inputs[0]), _FACTORS.get(type(op.scalar_op), 1.0)
+        case _:
+            return None
+    return None if log is None else factor * log
+
+
+_FACTORS: dict[type, float] = {ps.Reciprocal: -1.0, ps.Sqrt: 0.5, ps.Sqr: 2.0}
+"""What these operations multiply a log by."""
+
+
+def _is_zero(variable: Variable) -> bool:
+    """Whether a variable is the constant 0, of any shape."""
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
+        variable = variable.owner.inputs[0]
+    return isinstance(variable, Constant) and not np.any(variable.data)
+
+
+def _is(variable: Variable, *kinds: type) -> bool:
+    return (
+        variable.owner is not None
+        and isinstance(variable.owner.op, Elemwise)
+        and isinstance(variable.owner.op.scalar_op, kinds)
+    )
+
+
+@node_rewriter([Elemwise])
+def _follow(fgraph, node):  # type: ignore[no-untyped-def]
+    """Write what is made of exponentials by its log, which does not overflow."""
+    out, inputs = node.outputs[0], node.inputs
+    if _is_constant(inputs):
+        return None
+    new = None
+    if _is(out, ps.GT) and _is_zero(inputs[1]):
+        log = log_without_exp(inputs[0])
+        new = None if log is None else pt.gt(log, -np.inf)
+    elif _is(out, ps.Log):
+        new = log_without_exp(inputs[0])
+        new = _log_of_sum(inputs[0]) if new is None else new
+    elif _is(out, ps.Log1p) and _is(inputs[0], ps.Neg):
+        [inner] = inputs[0].owner.inputs  # the gradient of log1p(-sigmoid) would be 0 / 0
+        new = -pt.softplus(inner.owner.inputs[0]) if _is(inner, ps_math.Sigmoid) else None
+    elif _is(out, ps.Log1p):
+        log = log_without_exp(inputs[0])
+        new = None if log is None else pt.softplus(log)
+    elif _is(out, ps.Mul, ps.TrueDiv, ps.Pow, ps.Sqr, ps.Reciprocal):
+        log = log_without_exp(out)
+        new = None if log is None else pt.exp(log)
+    if new is None:
+        return None
+    new = new.astype(out.type.dtype)
+    return [new] if new.type.broadcastable == out.type.broadcastable else None
+
+
+def _is_constant(variables: list[Variable]) -> bool:
+    return all(isinstance(v, Constant) for v in variables)
+
+
+def _log_of_sum(variable: Variable) -> Variable | None:
+    """Log of a sum of two parts that have logs."""
+    if not _is(variable, ps.Add) or len(variable.owner.inputs) != 2:
+        return None
+    first, second = (log_without_exp(part) for part in variable.owner.inputs)
+    if first is None or second is None:
+        return None
+    return first + pt.softplus(second - first)
+
+
+follow_exponentials = in2out(_follow, name="follow_exponentials")
+"""Rewriting of densities that stay finite where exp(x) overflows, or underflows to 0."""

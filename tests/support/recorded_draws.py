@@ -2,12 +2,17 @@
 
 import numpy as np
 from pymc.backends.ndarray import NDArray
+from pytensor import config
 
 
 def recorded_draws(model, layout, x, *, chain=0, stats=None, dtypes=None, variables=None):
-    """Trace of unconstrained draws (n, dim), with the statistics of each as a dictionary."""
+    """Trace of unconstrained draws (n, dim), with the statistics of each as a dictionary.
+
+    It is compiled without fast math, as all of the package is, so that it has the same bits.
+    """
     point = layout.unravel(np.zeros(layout.dim))
-    trace = NDArray(model=model, vars=variables, test_point=point)
+    with config.change_flags(numba__fastmath=False):
+        trace = NDArray(model=model, vars=variables, test_point=point)
     trace.setup(len(x), chain, None if dtypes is None else [dtypes])
     for i, draw in enumerate(x):
         point = {

@@ -154,6 +154,16 @@ def _clear(n, x):  # type: ignore[no-untyped-def]
         _write(np.uintp(x + np.uintp(i * ITEM)), 0.0)
 
 
+@njit(types.void(intp, intp, types.boolean, uintp, intp, uintp, uintp))
+def _times_vector(m, k, row_major, a, lead, x, y):  # type: ignore[no-untyped-def]
+    """Product of an (m, k) matrix and a vector without gaps."""
+    _clear(m, y)
+    if row_major:
+        _gemv(True, k, m, a, lead, x, y)
+    else:
+        _gemv(False, m, k, a, lead, x, y)
+
+
 @njit(types.void(*[intp] * 3, *[uintp, intp, intp] * 3))
 def _row_major(m, k, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across):  # type: ignore[no-untyped-def]
     """Product where each matrix has runs of neighbors, and the product has them in its rows."""
@@ -167,17 +177,9 @@ def _row_major(m, k, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_a
     if m == 1 and n == 1:
         _dot(k, a, b, c)
     elif n == 1:
-        _clear(m, c)
-        if rows_a:
-            _gemv(True, k, m, a, lead_a, b, c)
-        else:
-            _gemv(False, m, k, a, lead_a, b, c)
-    elif m == 1:
-        _clear(n, c)
-        if rows_b:
-            _gemv(False, n, k, b, lead_b, a, c)
-        else:
-            _gemv(True, k, n, b, lead_b, a, c)
+        _times_vector(m, k, rows_a, a, lead_a, b, c)
+    elif m == 1:  # the transpose of the right matrix times the vector
+        _times_vector(n, k, not rows_b, b, lead_b, a, c)
     else:
         _gemm(not rows_b, not rows_a, n, m, k, b, lead_b, a, lead_a, c, max(1, c_down // ITEM))
 

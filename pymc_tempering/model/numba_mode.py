@@ -35,6 +35,8 @@ from pymc_tempering.model.sources import hash_of_sources
 AFTER_ALL_MATHEMATICS = 99.0
 """Position of the rewriting: one before PyTensor wraps batched operations for Numba."""
 
+WRONG_SIZES = "matrix product: the sizes do not fit, or are above 2**31 - 1"
+
 
 class ThinDot(Dot):
     """Product of two matrices of float64, by one compiled function for all layouts."""
@@ -117,7 +119,7 @@ def _compile_dot(op: ThinDot, node: Apply, **options: Any) -> tuple[Any, str | N
             out.ctypes.data, out.strides[0], out.strides[1],
         )  # fmt: skip
         if status != DONE:
-            raise ValueError("matrix product: the sizes do not fit, or are above 2**31 - 1")
+            raise ValueError(WRONG_SIZES)
         return out
 
     thin_dot.handles_out = True  # a batched product gives it the place of each
@@ -142,7 +144,7 @@ def _compile_batched_dot(op: ThinBatchedDot, node: Apply, **options: Any) -> tup
                 out.ctypes.data + i * out.strides[0], out.strides[1], out.strides[2],
             )  # fmt: skip
             if status != DONE:
-                raise ValueError("matrix product: the sizes do not fit, or are above 2**31 - 1")
+                raise ValueError(WRONG_SIZES)
         return out
 
     return thin_batched_dot, _key("batched_dot")

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 import pytest
 from numba import njit
 from numba.core import event
+from pytensor import config
 
 from pymc_tempering.model.blas import DONE, MULTIPLY, TOO_LARGE, UNEQUAL, make_ready, multiply
 from pymc_tempering.model.numba_mode import numba_mode
@@ -111,7 +112,8 @@ def test_no_copy_of_this_package_compiles_the_text_of_an_error():
     with pm.Model() as model:
         x = pm.Normal("x", shape=3)
         pm.Normal("y", np.ones((4, 3)) @ x, 1.25, observed=np.zeros(4))
-    with event.install_recorder("numba:compile") as recorder:
+    no_disk = config.change_flags(numba__cache=False)  # what is found there is not compiled
+    with no_disk, event.install_recorder("numba:compile") as recorder:
         evaluate_draws(compile_path(model, values=True), np.ones((2, 3)))
     names = [record.data["dispatcher"].py_func.__qualname__ for _, record in recorder.buffer]
     assert any(name == "density" for name in names)

@@ -1,11 +1,13 @@
-"""Which priors of positive variables reach out to where exp overflows, or underflows to 0."""
+"""Which priors reach out to where exp overflows, or underflows to 0, and how they are drawn."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
 import pytensor.scalar as ps
 from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV, WeibullBetaRV
+from pymc.distributions.shape_utils import implicit_size_from_params, rv_size_is_none
 from pymc.logprob.transforms import (
     IntervalTransform,
     LogOddsTransform,
@@ -28,6 +30,18 @@ from pytensor.tensor.random.basic import (
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.log_draws import (
+    draw_log_excess_of_pareto,
+    draw_log_exponential,
+    draw_log_gamma,
+    draw_log_half_cauchy,
+    draw_log_half_normal,
+    draw_log_half_t,
+    draw_log_inverse_gamma,
+    draw_log_normal,
+    draw_log_odds_of_beta,
+    draw_log_weibull,
+)
 from pymc_tempering.model.memory import remembered
 
 LOG_REACH = 700.0
@@ -55,13 +69,28 @@ def far_priors(model: pm.Model) -> frozenset[str]:
     return remembered(model, "far priors", lambda: _find(model))
 
 
+def unconstrained_draw(rv: Variable) -> Variable:
+    """Graph of a draw of a far prior, in the unconstrained space.
+
+    The generator is that of `rv`, and where PyMC's own draw takes the same numbers from it, so
+    does this one. A scale that is itself the exponential of something enters with its log.
+    """
+    op, node = rv.owner.op, rv.owner
+    params = op.dist_params(node)
+    rng, size = node.inputs[:2]
+    if rv_size_is_none(size):
+        size = implicit_size_from_params(*params, ndims_params=[0] * len(params))
+    return _FAMILIES[type(op)].draw(rng, size, *params)
+
+
 def _find(model: pm.Model) -> frozenset[str]:
     found: set[Variable] = set()
     for rv in model.free_RVs:  # parents come before their children
-        is_near = _FAMILIES.get(type(rv.owner.op))
-        if is_near is None or not _is_followed(rv, model.rvs_to_transforms[rv]):
+        family = _FAMILIES.get(type(rv.owner.op))
+        if family is None or not _is_followed(rv, model.rvs_to_transforms[rv]):
             continue
-        if not is_near(*(_Parameter(v, found) for v in rv.owner.op.dist_params(rv.owner))):
+        params = rv.owner.op.dist_params(rv.owner)
+        if not family.is_near(*(_Parameter(v, found) for v in params)):
             found.add(rv)
     return frozenset(rv.name for rv in found)
 
@@ -130,16 +159,27 @@ def _half_normal_is_near(loc: _Parameter, sigma: _Parameter) -> bool:
     return sigma.is_tame_scale() or not loc.low == loc.high == 0.0
 
 
-_FAMILIES: dict[type, Callable[..., bool]] = {
-    LogNormalRV: _lognormal_is_near,
-    HalfNormalRV: _half_normal_is_near,
-    HalfCauchyRV: _Parameter.is_tame_scale,
-    HalfStudentTRV: _t_is_near,
-    ExponentialRV: _Parameter.is_tame_scale,
-    WeibullBetaRV: _shaped_is_near,
-    GammaRV: _shaped_is_near,
-    InvGammaRV: _shaped_is_near,
-    BetaRV: _beta_is_near,
-    ParetoRV: _shaped_is_near,
+@dataclass(frozen=True)
+class _Family:
+    """When parameters keep the draws of a law near, and how it is drawn in the unconstrained space.
+
+    The draw is of (generator, size, *parameters).
+    """
+
+    is_near: Callable[..., bool]
+    draw: Callable[..., Variable]
+
+
+_FAMILIES: dict[type, _Family] = {
+    LogNormalRV: _Family(_lognormal_is_near, draw_log_normal),
+    HalfNormalRV: _Family(_half_normal_is_near, draw_log_half_normal),
+    HalfCauchyRV: _Family(_Parameter.is_tame_scale, draw_log_half_cauchy),
+    HalfStudentTRV: _Family(_t_is_near, draw_log_half_t),
+    ExponentialRV: _Family(_Parameter.is_tame_scale, draw_log_exponential),
+    WeibullBetaRV: _Family(_shaped_is_near, draw_log_weibull),
+    GammaRV: _Family(_shaped_is_near, draw_log_gamma),
+    InvGammaRV: _Family(_shaped_is_near, draw_log_inverse_gamma),
+    BetaRV: _Family(_beta_is_near, draw_log_odds_of_beta),
+    ParetoRV: _Family(_shaped_is_near, draw_log_excess_of_pareto),
 }
-"""By the type of a random variable: when its parameters keep its draws near."""
+"""By the type of a random variable."""

@@ -22,7 +22,7 @@ from pymc_tempering.model.adapters import adapt_draws
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, object_mode
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.far_priors import far_priors
+from pymc_tempering.model.far_priors import far_priors, unconstrained_draw
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import numba_mode
@@ -30,7 +30,6 @@ from pymc_tempering.model.path import Path
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.model.transforms import ordered_transform
 from pymc_tempering.references.compiled_mixture import evaluate_rows
-from pymc_tempering.references.log_draws import unconstrained_draw
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""

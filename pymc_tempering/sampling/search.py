@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.chain.particles import place, sweep
+from pymc_tempering.chain.particles import Particles, place, sweep
 from pymc_tempering.core.time_left import time_left
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import ReferenceFit, fit_reference
@@ -38,8 +38,10 @@ PEAK_DRAWS, PEAK_SHARE = 20, (0.05, 0.5)
 """Draws of a peak for each dimension that its component is made from, and the bounds of the share
 that it gets in the reference, before weighted draws tell its own."""
 
-HOME_SWEEPS = 40
-"""Transitions at beta = 1 in which a suspect may come home."""
+HOME_SWEEPS, MAX_HOME_ROUNDS = 40, 10
+"""Transitions at beta = 1 in which a suspect may come home, and how many times as many are made at
+most, as long as each time some suspect has come home. In many dimensions the particles of the
+annealed pass can end far from where the posterior has its mass, and be long on their way to it."""
 
 NO_SHARE = 1e-3
 """A peak with a smaller share of the draws than this is let go."""
@@ -196,6 +198,19 @@ def strangers(
         return strange, 0
     particles = place(job.prior, job.kernel, states.xs[at], job.rng)
     params, evaluations = annealed.tuning.pack(job.kernel)[-1], at.size
+    for _ in range(MAX_HOME_ROUNDS):
+        at, before = _still_away(particles, at, params, fit), at.size
+        if at.size in (0, before):
+            break
+    strange[:] = False
+    strange[at] = True
+    return strange, evaluations + particles.n_evaluations
+
+
+def _still_away(
+    particles: Particles, at: np.ndarray, params: np.ndarray, fit: ReferenceFit
+) -> np.ndarray:
+    """Move particles at beta = 1 until they are at home; keep the others, and return theirs of `at`."""
     for _ in range(HOME_SWEEPS):
         sweep(particles, 1.0, params)
         away = np.flatnonzero(~fit.known.home(states_of(particles)))
@@ -203,9 +218,7 @@ def strangers(
         at = at[away]
         if at.size == 0:
             break
-    strange[:] = False
-    strange[at] = True
-    return strange, evaluations + particles.n_evaluations
+    return at
 
 
 def can_climb(job: Job) -> bool:

@@ -18,8 +18,8 @@ from pymc_tempering.sampling.scouts import ascend, slopes_at
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
-MAX_PEAKS, MAX_CLIMBS, MAX_STEPS = 8, 50, 60
-"""Peaks of one round at most, climbs to them, and steps of a climb."""
+MAX_PEAKS, MAX_STEPS, MAX_CLIMBING = 8, 60, 10_000
+"""Peaks of one round at most, steps of a climb, and evaluations after which no more climbs begin."""
 
 CHAIN_STATES, CHAIN_SWEEPS = 64, 50
 """Without gradients, the states that start at a suspect, and the transitions of each."""
@@ -101,25 +101,29 @@ def find_peaks(
         comes there is over.
     """
     peaks: list[Peak] = []
-    evaluations, climbs = 0, 0
+    evaluations, batch, ends = 0, 1, suspects.at(np.zeros(0, dtype=int))
     left = np.ones(suspects.n, dtype=bool)
     for peak in let_go:
         left &= ~peak.holds(suspects.xs)
-    while left.any() and len(peaks) < MAX_PEAKS and climbs < MAX_CLIMBS:
-        at = np.flatnonzero(left)
-        best = at[suspects.log_target[at].argmax()]
+    order = np.argsort(-suspects.log_target, kind="stable")
+    while left.any() and len(peaks) < MAX_PEAKS and evaluations < MAX_CLIMBING:
+        best = order[left[order]][:batch]
         left[best] = False
-        climbs += 1
-        climb = ascend(path, suspects.xs[[best]], scale, home, MAX_STEPS)
+        climb = ascend(path, suspects.xs[best], scale, home, MAX_STEPS)
         evaluations += climb.n_evaluations
-        if climb.ends.n == 0:
-            continue
-        peak = _peak_at(path, climb.ends.xs[0], float(climb.ends.log_target[0]), scale)
-        evaluations += 2 * path.dim
-        left &= ~peak.holds(suspects.xs)
-        if not any(_same(peak, other) for other in (*peaks, *let_go)):
-            peaks.append(peak)
-    return FoundPeaks(peaks, not left.any(), evaluations)
+        # Most suspects come home, which is soon told of many at a time; climbs to a peak are long.
+        batch = 2 * batch if climb.ends.n == 0 else 1
+        ends = climb.ends
+        while ends.n and len(peaks) < MAX_PEAKS:
+            top = int(ends.log_target.argmax())
+            peak = _peak_at(path, ends.xs[top], float(ends.log_target[top]), scale)
+            evaluations += 2 * path.dim
+            left &= ~peak.holds(suspects.xs)
+            others = np.arange(ends.n) != top
+            ends = ends.at(others & ~peak.holds(ends.xs))
+            if not any(_same(peak, other) for other in (*peaks, *let_go)):
+                peaks.append(peak)
+    return FoundPeaks(peaks, not (left.any() or ends.n), evaluations)
 
 
 def peaks_by_chains(job: Job, annealed: AnnealedPass, suspects: Evaluated) -> FoundPeaks:

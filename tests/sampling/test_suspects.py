@@ -71,7 +71,7 @@ def test_peaks_are_told_apart_and_none_is_found_twice():
     assert not other.holds(first[None])[0]
 
 
-@pytest.mark.parametrize(("limit", "climbs"), [("MAX_PEAKS", 1), ("MAX_CLIMBS", 1)])
+@pytest.mark.parametrize(("limit", "climbs"), [("MAX_PEAKS", 1), ("MAX_CLIMBING", 1)])
 def test_where_suspects_are_left_over_the_round_is_not_complete(monkeypatch, limit, climbs):
     of, two = prior("two_modes"), system("two_modes")
     monkeypatch.setattr(suspecting, limit, climbs)
@@ -89,6 +89,22 @@ def test_a_climb_that_ends_at_home_gives_no_peak():
     found = find_peaks(of.path, away, spread(of), [], home)
     assert found.peaks == []
     assert found.n_evaluations > away.n
+
+
+def test_hundreds_of_suspects_that_come_home_hide_no_peak():
+    """The other mode has the lowest suspect of all, so it is the last to be climbed from."""
+    of, two = prior("two_modes"), system("two_modes")
+    near, far = two.mode_centers
+    home = lambda states: ((states.xs - near) ** 2).sum(axis=1) < 4.0  # noqa: E731
+    rng = np.random.default_rng(2)
+    at_near = near + 2.5 * rng.normal(size=(600, near.size)) / np.sqrt(near.size)
+    xs = np.concatenate([at_near, far + 0.2 * np.abs(near - far)[None]])
+    suspects = evaluate_states(of, xs)
+    suspects = suspects.at(~home(suspects))
+    assert suspects.n > 100
+    found = find_peaks(of.path, suspects, spread(of), [], home)
+    assert found.complete
+    assert [peak.holds(far[None])[0] for peak in found.peaks] == [True]
 
 
 def test_the_region_of_a_peak_is_that_of_its_draws():

@@ -1,7 +1,8 @@
 """Random hierarchical normals: are the stated errors right on a family, not on chosen models?
 
-Groups, group sizes, scales, priors and the form (centered or not) of each model are drawn at random.
-Given both standard deviations all else is normal, so log Z is a sum over a grid of their logs.
+Groups, group sizes, scales, priors and the form (centered or not) of each model are drawn at
+random. Given both standard deviations all else is normal, so log Z is a sum over a grid of their
+logs.
 The models of the first half may be looked at while the sampler is worked on; those of the second
 half (`--unseen`) are run once the code is frozen.
 """
@@ -15,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
-from common import RESULTS, Row, Run, run_once, save, worker_pool
 from common import MODELS as KNOWN_MODELS
+from common import RESULTS, Row, Run, run_once, save, worker_pool
 from scipy import stats
 from scipy.special import logsumexp
 
@@ -255,7 +256,9 @@ def main() -> None:
             index, of_model = future.result()
             runs[index] = of_model
             row = summarize(index, of_model)
-            print({k: f"{v:.3g}" if isinstance(v, float) else v for k, v in row.items()}, flush=True)
+            print(
+                {k: f"{v:.3g}" if isinstance(v, float) else v for k, v in row.items()}, flush=True
+            )
     rows = [summarize(index, runs[index]) for index in sorted(runs)]
     settings = {
         "seeds": f"{seeds.start} to {seeds.stop - 1}, of each model; family seed {FAMILY_SEED}",
@@ -275,7 +278,7 @@ def main() -> None:
                     said = " / ".join(run.warnings).replace('"', "'")
                     exact = family_system(index).log_evidence
                     file.write(
-                        f'{index},{run.seed},{exact},{run.log_z},{run.mcse},{run.verdict},'
+                        f"{index},{run.seed},{exact},{run.log_z},{run.mcse},{run.verdict},"
                         f'{run.cpu},"{said}"\n'
                     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc_tempering.exceptions import KernelError
-from pymc_tempering.kernels.contract import N_EVALUATIONS, Block, Kernel
+from pymc_tempering.kernels.contract import N_EVALUATIONS, SMALL_BLOCK, Block, Kernel
 from pymc_tempering.model.compiled import (
     EXPLORE_SIGNATURE,
     Parts,
@@ -132,7 +132,21 @@ class Compound:
     @property
     def dense(self) -> bool:
         """Whether some kernel wants covariances."""
-        return any(kernel.dense for kernel in self.kernels)
+        return any(self.dense_blocks)
+
+    @property
+    def dense_blocks(self) -> tuple[bool, ...]:
+        """Whether the metric of each kernel is a covariance."""
+        pairs = zip(self.kernels, self.blocks, strict=True)
+        return tuple(
+            block.size <= SMALL_BLOCK if kernel.dense is None else kernel.dense
+            for kernel, block in pairs
+        )
+
+    def densified(self) -> "Compound":
+        """Compound with a dense metric for each kernel that can have one."""
+        forms = [kernel.dense_form or (lambda kernel=kernel: kernel) for kernel in self.kernels]
+        return Compound(tuple(form() for form in forms), self.blocks)
 
     @property
     def targets(self) -> np.ndarray:
@@ -194,13 +208,14 @@ class Compound:
         lengths: np.ndarray | None = None,
     ) -> list[np.ndarray]:
         rows = []
-        for b, (kernel, block, step) in enumerate(
-            zip(self.kernels, self.blocks, steps, strict=True)
+        for b, (kernel, block, step, dense) in enumerate(
+            zip(self.kernels, self.blocks, steps, self.dense_blocks, strict=True)
         ):
             metric = scale[block.indices]
-            if kernel.dense:
-                assert cov is not None
-                part = cov[np.ix_(block.indices, block.indices)]
+            if dense:
+                part = (
+                    np.diag(metric**2) if cov is None else cov[np.ix_(block.indices, block.indices)]
+                )
                 metric = np.linalg.cholesky(part + np.diag(1e-10 * np.diag(part) + 1e-300))
             length = () if lengths is None or not kernel.lengths else (float(lengths[b]),)
             rows.append(kernel.pack(float(step), metric, block, *length))

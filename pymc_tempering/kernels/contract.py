@@ -16,6 +16,10 @@ CONTINUOUS, BINARY, BOUNDED, INTEGER, JOINT = (
 vectors whose elements cannot move one at a time (a multinomial)."""
 
 
+SMALL_BLOCK = 30
+"""Coordinates up to which the products with a dense metric cost next to nothing."""
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Free variables that one kernel moves.
@@ -79,8 +83,10 @@ class Kernel:
         Acceptance probability that the step size is tuned for; None if there is nothing to tune.
     uses_gradient : bool
         Whether it reads `point.grads`; if so, they are those of the state when it returns.
-    dense : bool
-        Whether its metric is a covariance.
+    dense : bool or None
+        Whether its metric is a covariance; None: for at most `SMALL_BLOCK` coordinates.
+    dense_form : callable, optional
+        Makes the same kernel with `dense` true, where `dense` is None.
     prior_only : bool
         Whether it only works on the path from the prior: it leaves prior times likelihood to the
         power beta invariant.
@@ -112,7 +118,8 @@ class Kernel:
     kinds: frozenset[str] = field(default=frozenset({CONTINUOUS}))
     target_accept: float | None = None
     uses_gradient: bool = False
-    dense: bool = False
+    dense: bool | None = False
+    dense_form: Callable[[], "Kernel"] | None = None
     prior_only: bool = False
     bind: Callable[..., "Kernel"] | None = None
     lengths: tuple[float, ...] = ()

@@ -1,19 +1,22 @@
-"""Hamiltonian Monte Carlo with random trajectory length and a diagonal metric."""
+"""Hamiltonian Monte Carlo with random trajectory length, and a diagonal or a dense metric."""
 
 from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 
-STEP, PATH_LENGTH, MAX_STEPS, SCALE = 0, 1, 2, 3
-"""Layout of the tuning numbers; the standard deviations start at `SCALE`."""
+STEP, PATH_LENGTH, MAX_STEPS, METRIC = 0, 1, 2, 3
+"""Layout of the tuning numbers; the metric starts at `METRIC`."""
+
+METRICS: dict[str, bool | None] = {"auto": None, "diag": False, "dense": True}
+"""Whether the metric is dense, by the name that `HMC` takes."""
 
 LENGTHS = (1.2, 0.6)
 """Mean trajectory lengths that the warm-up chooses from, the usual one first."""
@@ -23,12 +26,12 @@ LENGTHS = (1.2, 0.6)
 def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Move the point along a leapfrog trajectory and accept by Metropolis.
 
-    Position and momentum are scaled by the standard deviations of the rung. The trajectory
+    Position and momentum are in units of the metric of the rung. The trajectory
     length is uniform on (0.5, 1.5) times `PATH_LENGTH`, so that no frequency of the target
     resonates with it.
     """
     n = block.size
-    scales = params[SCALE : SCALE + n]
+    metric = params[METRIC:]
     start_x, start_g0, start_g1, momentum, force = (
         scratch[0], scratch[1], scratch[2], scratch[3], scratch[4],
     )  # fmt: skip
@@ -45,11 +48,11 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
         momentum[i] = rng.standard_normal()
         kinetic += momentum[i] * momentum[i]
     energy = 0.5 * kinetic - (log_reference + beta * log_ratio)
-    set_force(point, beta, block, scales, force)
+    set_force(point, beta, block, metric, force)
     error = np.inf
     taken = 0
     for _ in range(n_steps):
-        error = leapfrog_step(density, point, beta, block, scales, momentum, force, step) - energy
+        error = leapfrog_step(density, point, beta, block, metric, momentum, force, step) - energy
         taken += 1
         if not -np.inf < error < MAX_ENERGY_ERROR:  # NaN too
             break
@@ -68,19 +71,22 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
 
 def _pack(
     step_size: float,
-    scale: np.ndarray,
+    metric: np.ndarray,
     block: Block,
     path_length: float = LENGTHS[0],
     *,
     max_steps: int,
 ) -> np.ndarray:
-    return np.concatenate([[step_size, path_length, max_steps], scale])
+    return np.concatenate([[step_size, path_length, max_steps], metric.ravel()])
 
 
 def HMC(
-    target_accept: float = 0.8, path_length: float | Literal["auto"] = "auto", max_steps: int = 256
+    target_accept: float = 0.8,
+    path_length: float | Literal["auto"] = "auto",
+    max_steps: int = 256,
+    metric: Literal["auto", "diag", "dense"] = "auto",
 ) -> Kernel:
-    """Hamiltonian Monte Carlo on real variables, with a diagonal metric.
+    """Hamiltonian Monte Carlo on real variables.
 
     Parameters
     ----------
@@ -93,6 +99,10 @@ def HMC(
         which gives a smaller error of log Z for the same work (docs/kernels.md).
     max_steps : int, default 256
         Largest number of leapfrog steps in one transition.
+    metric : {"auto", "diag", "dense"}, default "auto"
+        Standard deviations alone, or a full covariance, which follows correlations. By default it
+        is dense for at most 30 variables, and on the path from a fitted reference for up to 200
+        where that shows strong correlation.
 
     Returns
     -------
@@ -110,9 +120,11 @@ def HMC(
     'hmc'
     """
     check_whole(1, max_steps=max_steps)
+    check_choice("metric", metric, METRICS)
     sound = path_length == "auto" if isinstance(path_length, str) else path_length > 0
     if not sound:
         raise ValueError(f'path_length must be positive or "auto", not {path_length!r}.')
+    options = target_accept, path_length, max_steps
     pack = partial(_pack, max_steps=max_steps)
     if not isinstance(path_length, str):
         pack = partial(pack, path_length=path_length)
@@ -125,5 +137,7 @@ def HMC(
         uses_gradient=True,
         lengths=LENGTHS if path_length == "auto" else (),
         reversal="self",
-        rebuild=(HMC, (target_accept, path_length, max_steps)),
+        dense=METRICS[metric],
+        dense_form=partial(HMC, *options, "dense") if metric == "auto" else None,
+        rebuild=(HMC, (*options, metric)),
     )

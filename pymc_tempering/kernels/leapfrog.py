@@ -1,4 +1,9 @@
-"""One leapfrog step of a block of coordinates, for all kernels that follow gradients."""
+"""One leapfrog step of a block of coordinates, for all kernels that follow gradients.
+
+A metric is a vector: the standard deviations of the n coordinates, or the rows of the lower
+Cholesky factor L of their covariance, one after the other. Positions are `L q`, so the force is
+`L' g`.
+"""
 
 from numba import float64, types
 
@@ -11,30 +16,58 @@ MAX_ENERGY_ERROR = 1000.0
 
 
 @njit(types.void(POINT, float64, INDICES, VECTOR, VECTOR))
-def set_force(point, beta, block, scales, force):  # type: ignore[no-untyped-def]
-    """Write the gradient of the log density, in units of the standard deviations, to `force`."""
-    for i in range(block.size):
+def set_force(point, beta, block, metric, force):  # type: ignore[no-untyped-def]
+    """Write the gradient of the log density, in units of the metric, to `force`."""
+    n = block.size
+    reference, ratio = point.grads[LOG_REFERENCE], point.grads[LOG_RATIO]
+    if metric.size == n:
+        for i in range(n):
+            j = block[i]
+            force[i] = metric[i] * (reference[j] + beta * ratio[j])
+        return
+    for i in range(n):
+        force[i] = 0.0
+    for i in range(n):
         j = block[i]
-        force[i] = scales[i] * (point.grads[LOG_REFERENCE, j] + beta * point.grads[LOG_RATIO, j])
+        slope = reference[j] + beta * ratio[j]
+        row = metric[i * n : i * n + i + 1]
+        for k in range(i + 1):
+            force[k] += row[k] * slope
+
+
+@njit(types.void(POINT, INDICES, VECTOR, VECTOR, float64))
+def move_along(point, block, metric, momentum, step):  # type: ignore[no-untyped-def]
+    """Move the position along the momentum, in units of the metric."""
+    n = block.size
+    if metric.size == n:
+        for i in range(n):
+            point.x[block[i]] += step * metric[i] * momentum[i]
+        return
+    for i in range(n):
+        row = metric[i * n : i * n + i + 1]
+        total = 0.0
+        for k in range(i + 1):
+            total += row[k] * momentum[k]
+        point.x[block[i]] += step * total
 
 
 @njit(
     float64(DENSITY, POINT, float64, INDICES, VECTOR, VECTOR, VECTOR, float64),
     error_model="numpy",
 )
-def leapfrog_step(density, point, beta, block, scales, momentum, force, step):  # type: ignore[no-untyped-def]
+def leapfrog_step(density, point, beta, block, metric, momentum, force, step):  # type: ignore[no-untyped-def]
     """Half a step of the momentum, a step of the position, half a step of the momentum.
 
-    Positions are in units of `scales`, and `force` is that of the present state, before and
+    Momenta are in units of the metric, and `force` is that of the present state, before and
     after. Returns the energy: kinetic energy less the log density, which can be NaN.
     """
     n = block.size
     half = 0.5 * step
     for i in range(n):
         momentum[i] += half * force[i]
-        point.x[block[i]] += step * scales[i] * momentum[i]
+    move_along(point, block, metric, momentum, step)
     evaluate(density, point)
-    set_force(point, beta, block, scales, force)
+    set_force(point, beta, block, metric, force)
     kinetic = 0.0
     for i in range(n):
         momentum[i] += half * force[i]

@@ -39,6 +39,11 @@ class Fitted:
         """Packed mixture that points carry."""
         return self.components.pack()
 
+    @cached_property
+    def covariance(self) -> np.ndarray | None:
+        """Mean covariance of the modes, shape (d, d); None with a warp or in many dimensions."""
+        return self.components.covariance
+
     def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
         """Child generators for one stream of draws."""
         return [*rng.spawn(1), *self.prior.spawn(rng)]

@@ -102,6 +102,17 @@ class Mixture:
         )
 
     @property
+    def covariance(self) -> np.ndarray | None:
+        """Mean covariance of the modes, shape (d, d); None with a warp, or without full scales."""
+        modes = self.modes
+        if self.warp is not None or not isinstance(modes.scales, FullScales):
+            return None
+        spread = np.where(modes.dofs > 2.0, modes.dofs / np.maximum(modes.dofs - 2.0, 1e-9), 1.0)
+        factors = modes.scales.cholesky
+        within: np.ndarray = np.einsum("j,jik,jlk->il", modes.weights * spread, factors, factors)
+        return within
+
+    @property
     def log_constants(self) -> np.ndarray:
         """Log of weight and normalizing constant of each t component, shape (J,)."""
         dim, dofs = self.means.shape[1], self.dofs

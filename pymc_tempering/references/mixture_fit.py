@@ -5,6 +5,7 @@ Where the draws show a funnel, the t's are fitted in coordinates that straighten
 
 import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +15,10 @@ from threadpoolctl import threadpool_limits
 from pymc_tempering.references.low_rank import low_rank_mixture
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.scales import FullScales, LowRankScales
+from pymc_tempering.references.score_covariance import distinct_rows, refine_normals
 from pymc_tempering.references.warp import FunnelWarp
 from pymc_tempering.references.warp_fit import fit_warp
+from pymc_tempering.references.warp_scores import warped_scores
 
 PRIOR_SHARE = 0.05
 """Weight of the prior in the mixture, always: its tails and what the fit missed."""
@@ -32,11 +35,15 @@ SEARCH_DRAWS, MAX_ITERATIONS = 1500, 30
 COMPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21, 25, 30)
 """Numbers of components that are tried in turn, until the BIC has risen twice."""
 
-DOFS = np.array([2.0, 3.0, 5.0, 8.0, 16.0, 32.0])
-"""Degrees of freedom that a component can have."""
+DOFS = np.array([2.0, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0])
+"""Degrees of freedom that a component can have. In d dimensions a t is near a normal density where
+they are many times d."""
 
 FACTORS = np.array([0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 """Scale matrices that are tried for each of `DOFS`, as multiples of the component's covariance."""
+
+ROUGH_DOF = 32.0
+"""Most degrees of freedom of a fit to draws that may lie beside the posterior."""
 
 MAX_TAIL_COST = 2.0
 """Log likelihood (nats) that heavier tails may cost."""
@@ -63,12 +70,20 @@ FULL_DIM = 200
 MAX_FIT_DRAWS = 4000
 """Most draws that a fit uses."""
 
+SCORED_DRAWS, SCORED_BY_DIM = 500, 5
+"""Draws at which a fit takes the gradient of the target: so many, or so many for each dimension."""
+
+type Scores = Callable[[np.ndarray], np.ndarray]
+type Scored = tuple[np.ndarray, np.ndarray] | None
+
 
 def fit_mixture(
     draws: np.ndarray,
     rng: np.random.Generator,
     start: Mixture | None = None,
     prior_draws: np.ndarray | None = None,
+    scores: Scores | None = None,
+    rough: bool = False,
 ) -> Mixture:
     """Fit a mixture of t's to draws from the posterior.
 
@@ -85,6 +100,11 @@ def fit_mixture(
         An earlier fit to start from; fewer components are not tried, if its warp is alike.
     prior_draws : array, shape (m, d), optional
         Draws from the prior. With them the mixture is warped, if the model has funnels.
+    scores : callable, optional
+        Gradients of the log posterior at states, both of shape (k, d). With them a component that
+        is nearly normal needs few draws for its mean and covariance.
+    rough : bool, default False
+        Whether the draws may lie beside the posterior: no component gets light tails then.
 
     Returns
     -------
@@ -92,16 +112,26 @@ def fit_mixture(
     """
     if len(draws) > MAX_FIT_DRAWS:
         draws = draws[np.sort(rng.choice(len(draws), MAX_FIT_DRAWS, replace=False))]
+    scored = None if scores is None else _scored(draws, scores)
     earlier = None if start is None else start.warp
     warp = earlier if prior_draws is None else fit_warp(prior_draws, draws, earlier) or earlier
     if warp is None:
-        return _fit(draws, rng, start)
+        return _fit(draws, rng, start, scored, rough)
     if earlier is not None or warp.centered.any():
-        return _fit_warped(draws, rng, start, warp)
+        return _fit_warped(draws, rng, start, warp, scored, rough)
     again = copy.deepcopy(rng)
-    plain, warped = _fit(draws, rng, start), _fit_warped(draws, again, start, warp)
+    plain = _fit(draws, rng, start, scored, rough)
+    warped = _fit_warped(draws, again, start, warp, scored, rough)
     gain = _criterion(warped, draws) - _criterion(plain, draws)
     return warped if gain > MIN_WARP_GAIN else plain
+
+
+def _scored(draws: np.ndarray, scores: Scores) -> Scored:
+    """Take gradients at distinct draws, from the first to the last; the rows of these."""
+    rows, _ = distinct_rows(draws)
+    n = min(len(rows), max(SCORED_DRAWS, SCORED_BY_DIM * draws.shape[1]))
+    some = rows[np.linspace(0, len(rows) - 1, n).astype(int)]
+    return some, scores(draws[some])
 
 
 def _criterion(mixture: Mixture, draws: np.ndarray) -> float:
@@ -114,18 +144,28 @@ def _criterion(mixture: Mixture, draws: np.ndarray) -> float:
 
 
 def _fit_warped(
-    draws: np.ndarray, rng: np.random.Generator, start: Mixture | None, warp: FunnelWarp
+    draws: np.ndarray,
+    rng: np.random.Generator,
+    start: Mixture | None,
+    warp: FunnelWarp,
+    scored: Scored,
+    rough: bool,
 ) -> Mixture:
     """Fit in warped coordinates; scale coordinates get stretched components."""
     if start is not None:
         start = replace(start, warp=None) if warp.alike(start.warp) else None
-    mixture = replace(_fit(warp.forward(draws)[0], rng, start), warp=warp)
+    if scored is not None:
+        rows, slopes = scored
+        scored = rows, warped_scores(warp, draws[rows], slopes)[1]
+    mixture = replace(_fit(warp.forward(draws)[0], rng, start, scored, rough), warp=warp)
     for factor, share in STRETCHES:
         mixture = mixture.with_stretched(warp.scales[:MAX_STRETCHED], share, factor)
     return mixture
 
 
-def _fit(draws: np.ndarray, rng: np.random.Generator, start: Mixture | None) -> Mixture:
+def _fit(
+    draws: np.ndarray, rng: np.random.Generator, start: Mixture | None, scored: Scored, rough: bool
+) -> Mixture:
     """Fit to draws as they are."""
     center, scale = np.median(draws, axis=0), draws.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
@@ -137,25 +177,27 @@ def _fit(draws: np.ndarray, rng: np.random.Generator, start: Mixture | None) -> 
         )
     scales: FullScales | LowRankScales
     if draws.shape[1] <= FULL_DIM:
-        weights, means, scales = _full(xs, rng, start)
+        scored = None if scored is None else (scored[0], scale * scored[1])
+        weights, means, scales = _full(xs, rng, start, scored)
     else:
         weights, means, scales = low_rank_mixture(xs, rng)
-    dofs, factors = _tails(Mixture(weights, means, scales, GAUSSIAN * np.ones_like(weights), 0), xs)
+    normal = Mixture(weights, means, scales, GAUSSIAN * np.ones_like(weights), 0)
+    dofs, factors = _tails(normal, xs, DOFS[DOFS <= ROUGH_DOF] if rough else DOFS)
     inflation = 1 + INFLATION * min(1.0, np.sqrt(10 / draws.shape[1]))
     scales = scales.inflated(inflation * factors).stretched(scale)
     modes = Mixture(weights, center + scale * means, scales, dofs, PRIOR_SHARE)
     return modes if modes.n_components == 1 else modes.with_hull(HULL_SHARE, HULL_DOF)
 
 
-def _tails(mixture: Mixture, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _tails(mixture: Mixture, xs: np.ndarray, tried: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Degrees of freedom of each component, and the ratio of its scale matrix to its covariance.
 
-    Each draw counts for its nearest component. For each of `DOFS` the most likely scale is found.
-    Then the lowest degrees of freedom are taken that cost at most `MAX_TAIL_COST` nats.
+    Each draw counts for its nearest component. For each number that is tried the most likely scale
+    is found. Then the lowest degrees of freedom are taken that cost at most `MAX_TAIL_COST` nats.
     """
     dim, own = xs.shape[1], nearest_component(mixture, xs)
     dofs, factors = np.empty(mixture.n_components), np.empty(mixture.n_components)
-    dof, factor = DOFS[:, None, None], FACTORS[:, None]
+    dof, factor = tried[:, None, None], FACTORS[:, None]
     constants = gammaln(0.5 * (dof + dim)) - gammaln(0.5 * dof) - 0.5 * dim * np.log(dof * factor)
     for j, mean in enumerate(mixture.means):
         whitened = mixture.scales.whiten(j, xs[own == j] - mean)
@@ -164,12 +206,12 @@ def _tails(mixture: Mixture, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         likelihoods = terms.sum(axis=2)
         by_dof = likelihoods.max(axis=1)
         lowest = int((by_dof >= by_dof.max() - MAX_TAIL_COST).argmax())
-        dofs[j], factors[j] = DOFS[lowest], FACTORS[likelihoods[lowest].argmax()]
+        dofs[j], factors[j] = tried[lowest], FACTORS[likelihoods[lowest].argmax()]
     return dofs, factors
 
 
 def _full(
-    xs: np.ndarray, rng: np.random.Generator, start: Mixture | None
+    xs: np.ndarray, rng: np.random.Generator, start: Mixture | None, scored: Scored
 ) -> tuple[np.ndarray, np.ndarray, FullScales]:
     """Weights, means and covariances of the Gaussian mixture with the lowest BIC."""
     from sklearn.exceptions import ConvergenceWarning  # slow to import
@@ -208,5 +250,10 @@ def _full(
         shrink = min(1.0, dim / max(weight * len(xs), 1.0))
         diagonal = np.diag(np.diag(covariances[j]))
         covariances[j] = (1 - shrink) * covariances[j] + shrink * diagonal
+    means = best.means_
+    if scored is not None:
+        with threadpool_limits(1):
+            shares = best.predict_proba(xs)
+            means, covariances = refine_normals(xs, shares, *scored, means, covariances)
     scales = FullScales(np.linalg.cholesky(covariances))
-    return best.weights_ / best.weights_.sum(), best.means_, scales
+    return best.weights_ / best.weights_.sum(), means, scales

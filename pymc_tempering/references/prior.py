@@ -58,6 +58,10 @@ class Reference(Protocol):
     def prior_constant(self) -> tuple[float, float]:
         """Log Z of the target's prior and its error; zeros if it is normalized."""
 
+    @property
+    def covariance(self) -> np.ndarray | None:
+        """Covariance within its modes, shape (d, d), where that is known."""
+
     def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
         """Child generators for one stream of draws."""
 
@@ -113,6 +117,11 @@ class Prior:
     def residuals(self, xs: np.ndarray) -> np.ndarray:
         """States as they are, because no modes are known."""
         return xs
+
+    @property
+    def covariance(self) -> None:
+        """Unknown."""
+        return None
 
 
 def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]:

@@ -16,13 +16,14 @@ from pymc_tempering.core.cycles import FreshLooks
 from pymc_tempering.core.deadline import PAST
 from pymc_tempering.core.time_left import annealing_lines
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated
 from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit, fit_reference
+from pymc_tempering.sampling.gradients import target_scores
 from pymc_tempering.sampling.looks import add_looks, take_looks
 from pymc_tempering.sampling.search import Search, SearchRound, search, strangers
 from pymc_tempering.sampling.setup import Job, warm_up_prior
@@ -120,7 +121,9 @@ def choose_plan(job: Job) -> ChosenPlan:
     )  # fmt: skip
     work = {"prior_warmup": annealed.n_evaluations}
     particles = annealed.particles
-    first = fit_mixture(particles, rng, prior_draws=prior.sample)
+    first = fit_mixture(
+        particles, rng, prior_draws=prior.sample, scores=target_scores(job), rough=True
+    )
     interrupted, found = False, None
     try:
         fit = fit_reference(job, first, particles)
@@ -132,6 +135,16 @@ def choose_plan(job: Job) -> ChosenPlan:
         if "fit" not in work:
             fit = first_fit(prior, first, particles)
             work["fit"] = fit.n_evaluations
+    except StuckChainError:
+        if options.reference == "fitted":
+            raise
+        warnings.warn(
+            "A trial run from a fitted reference hung, so the run uses the prior as reference, and "
+            "its error is larger: sample more draws.",
+            TemperingWarning,
+            stacklevel=3,
+        )
+        return _from_prior(job, work)
     if found is not None and found.interrupted:
         fit, interrupted = found.fit, True
         work = _with_work(work, found)
@@ -167,7 +180,8 @@ def search_again(job: Job, chosen: ChosenPlan, draws: np.ndarray) -> ChosenPlan:
     assert annealed is not None
     work = dict(chosen.work)
     seen = np.concatenate([old.draws.xs, draws])
-    first = fit_mixture(seen, job.rng, fitted.components, job.prior.sample)
+    scores = target_scores(job)
+    first = fit_mixture(seen, job.rng, fitted.components, job.prior.sample, scores, rough=True)
     fit = fit_reference(job, first, seen)
     work["fit"] = work.get("fit", 0) + fit.n_evaluations
     found = search(job, annealed, fit)

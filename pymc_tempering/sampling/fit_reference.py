@@ -15,9 +15,11 @@ from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
+from pymc_tempering.sampling.gradients import target_scores
 from pymc_tempering.sampling.known import Known
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.side_runs import run_beside
+from pymc_tempering.warmup.metrics import kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
 N_PROPOSED, MAX_PROPOSALS = 1000, 3
@@ -113,7 +115,7 @@ def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceF
         draws = join(parts)
         few = draws.n < draws_needed(components)
         xs = np.concatenate([seen, draws.xs]) if few else draws.xs
-        components = fit_mixture(xs, rng, components, prior.sample)
+        components = fit_mixture(xs, rng, components, prior.sample, target_scores(job))
         if len(parts) > 1 and draws.n >= draws_needed(components):
             break
     return ReferenceFit(Fitted(prior, components), draws, log_z, True, attempt * N_PROPOSED)
@@ -145,7 +147,9 @@ def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
         log_z = trial.evidence.log_z
         if not last and not deadline.late:
             both = np.concatenate([seen, drawn])
-            components, warmup = fit_mixture(both, rng, components, prior.sample), None
+            scores = target_scores(job)
+            components = fit_mixture(both, rng, components, prior.sample, scores, rough=True)
+            warmup = None
             seen = drawn
     fit = first_fit(prior, components, drawn)
     evaluations += fit.n_evaluations
@@ -156,7 +160,7 @@ def _warm_up(job: Job, reference: Fitted, n_particles: int, max_rounds: int) -> 
     """Warm up with the user's options."""
     options = job.options
     return warm_up(
-        reference, job.kernel, job.rng,
+        reference, kernel_for(reference, job.kernel), job.rng,
         ladder_move=options.ladder_move, weight_adaptation=options.weight_adaptation,
         rungs_per_barrier=options.rungs_per_barrier, cores=job.cores, n_particles=n_particles,
         max_rounds=max_rounds, deadline=job.deadline,

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.path import Path
-from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.sampling.evaluated import Evaluated
+from pymc_tempering.sampling.gradients import slopes_at
 
 MAX_STEPS = 12
 """Steps of a scout at most."""
@@ -99,25 +98,6 @@ def ascend(
         moved = at[_step(path, climbers, at, scale)]
         outside[moved] = ~known(climbers.at(moved))
     return Ascent(climbers.at(outside), evaluations)
-
-
-def slopes_at(path: Path, xs: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Evaluate the target at states (n, d); where it is not finite, it is minus infinity.
-
-    Returns
-    -------
-    values : array, shape (n, 2)
-        Log prior and log likelihood.
-    slopes : array, shape (n, d)
-        Gradient of their sum, in units of `scale`; 0 where not finite.
-    """
-    xs = np.ascontiguousarray(xs)
-    values, grads = np.empty((len(xs), 2)), np.empty((len(xs), 2, path.dim))
-    evaluate_rows(path.density, xs, values, grads, NO_MIXTURE)
-    slopes = grads.sum(axis=1) * scale
-    bad = ~(np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1))
-    values[bad], slopes[bad] = -np.inf, 0.0
-    return values, slopes
 
 
 def _place(path: Path, xs: np.ndarray, scale: np.ndarray) -> _Climbers:

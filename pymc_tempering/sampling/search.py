@@ -16,6 +16,7 @@ from pymc_tempering.chain.particles import Particles, place, sweep
 from pymc_tempering.core.time_left import time_left
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import ReferenceFit, fit_reference
+from pymc_tempering.sampling.gradients import can_climb
 from pymc_tempering.sampling.looks import Looks, states_of, take_looks
 from pymc_tempering.sampling.scouts import ascend
 from pymc_tempering.sampling.setup import Job
@@ -210,7 +211,7 @@ def strangers(
 def _still_away(
     particles: Particles, at: np.ndarray, params: np.ndarray, fit: ReferenceFit
 ) -> np.ndarray:
-    """Move particles at beta = 1 until they are at home; keep the others, and return theirs of `at`."""
+    """Move particles at beta = 1 until they are home; keep the others, and their part of `at`."""
     for _ in range(HOME_SWEEPS):
         sweep(particles, 1.0, params)
         away = np.flatnonzero(~fit.known.home(states_of(particles)))
@@ -219,13 +220,6 @@ def _still_away(
         if at.size == 0:
             break
     return at
-
-
-def can_climb(job: Job) -> bool:
-    """Whether the density has gradients in all variables."""
-    path, pairs = job.prior.path, zip(job.kernel.kernels, job.kernel.blocks, strict=True)
-    moved = sum(block.size for each, block in pairs if each.uses_gradient)
-    return path.has_gradient and moved == path.dim
 
 
 def _send_scouts(job: Job, fit: ReferenceFit, scale: np.ndarray) -> tuple[Evaluated, int]:

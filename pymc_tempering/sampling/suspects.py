@@ -13,13 +13,14 @@ import numpy as np
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.model.path import Path
 from pymc_tempering.sampling.evaluated import Evaluated
+from pymc_tempering.sampling.gradients import slopes_at
 from pymc_tempering.sampling.known import Region, home_radius
-from pymc_tempering.sampling.scouts import ascend, slopes_at
+from pymc_tempering.sampling.scouts import ascend
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
 MAX_PEAKS, MAX_STEPS, MAX_CLIMBING = 8, 60, 10_000
-"""Peaks of one round at most, steps of a climb, and evaluations after which no more climbs begin."""
+"""Peaks of one round at most, steps of a climb, and evaluations after which no climb begins."""
 
 CHAIN_STATES, CHAIN_SWEEPS = 64, 50
 """Without gradients, the states that start at a suspect, and the transitions of each."""

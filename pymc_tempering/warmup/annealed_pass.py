@@ -20,6 +20,7 @@ from pymc_tempering.core.population import next_beta, systematic_resampling
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
+from pymc_tempering.warmup.metrics import metric_of
 from pymc_tempering.warmup.trajectory_lengths import choose_lengths
 
 MAX_STAGES = 2000
@@ -144,7 +145,7 @@ def anneal(
             f"The likelihood is zero at all {n_particles} prior draws of the annealed pass: the "
             "path from prior to posterior cannot be entered. Use a prior nearer to the data."
         )
-    scale, cov = _metric(reference, kernel, particles.xs[inside], np.ones(reference.path.dim))
+    scale, cov = metric_of(reference, particles, 0.0, np.ones(reference.path.dim))
     no_moves = np.zeros(len(kernel.options))
     stages = [_Stage(kernel.first_steps, scale, cov, no_moves, no_moves)]
     others = [] if other is None else [other.first_steps]
@@ -192,7 +193,7 @@ def _move_and_tune(reference: Reference, particles: Particles, beta: float, last
     kernel, n = particles.kernel, particles.n
     options, targets = kernel.options, kernel.targets
     steps = last.steps
-    scale, cov = _metric(reference, kernel, particles.xs, last.scale)
+    scale, cov = metric_of(reference, particles, beta, last.scale)
     parts = np.array_split(np.arange(n), len(options))
     jump, cost = np.zeros((2, MAX_SWEEPS, len(options)))
     for i in range(MAX_SWEEPS):
@@ -208,7 +209,7 @@ def _move_and_tune(reference: Reference, particles: Particles, beta: float, last
         if i + 1 >= MIN_SWEEPS and _near(off, targets):
             break
         steps = _changed(steps, off, targets)
-    scale, cov = _metric(reference, kernel, particles.xs, scale)
+    scale, cov = metric_of(reference, particles, beta, scale)
     last_two = slice(i - 1, i + 1)
     return _Stage(steps, scale, cov, jump[last_two].mean(axis=0), cost[last_two].mean(axis=0))
 
@@ -264,22 +265,3 @@ def _mean_square_change(before: np.ndarray, after: np.ndarray) -> float:
         squares = (after - before) ** 2
     squares = squares[np.isfinite(squares)]
     return float(squares.mean()) if squares.size else 0.0
-
-
-def _metric(
-    reference: Reference, kernel: Compound, xs: np.ndarray, fallback: np.ndarray
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Take standard deviations of states, and their covariance if a kernel wants it."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        scale = reference.residuals(xs).std(axis=0)
-    scale = np.where(np.isfinite(scale) & (scale > 0), scale, fallback)
-    return scale, _cov(xs, scale) if kernel.dense else None
-
-
-def _cov(xs: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Take the covariance of particles, shape (d, d), shrunk a little toward its diagonal."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        cov = np.cov(xs, rowvar=False).reshape(scale.size, scale.size)
-    shrink = min(1.0, (scale.size + 1) / len(xs))
-    cov = (1 - shrink) * cov + shrink * np.diag(scale**2)
-    return cov if np.isfinite(cov).all() else np.diag(scale**2)

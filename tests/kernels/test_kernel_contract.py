@@ -33,6 +33,7 @@ ROWS = {
     "hmc": (HMC, 0.8),
     "hmc, one step": (lambda: HMC(path_length=1e-9), 1.2),
     "hmc, long": (lambda: HMC(path_length=4.0, max_steps=64), 1.3),
+    "hmc, dense": (lambda: HMC(metric="dense"), 0.8),
     "nuts": (NUTS, 0.8),
     "nuts, coarse": (NUTS, 1.4),
     "nuts, cut short": (lambda: NUTS(max_treedepth=2), 0.9),

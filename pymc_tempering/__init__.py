@@ -37,17 +37,15 @@ if TYPE_CHECKING:
         thermodynamic_integration,
     )
     from pymc_tempering.bridge import bridge_sampling, importance_sampling
+    from pymc_tempering.comparison import bayes_factor, compare, log_marginal_likelihood
     from pymc_tempering.crosscheck import CrossCheck
     from pymc_tempering.crosscheck.cross_check import cross_check
     from pymc_tempering.evidence import (
         BayesFactor,
         Bracket,
         Evidence,
-        bayes_factor,
         bracket,
-        compare,
         expectation,
-        log_marginal_likelihood,
         overlap,
     )
     from pymc_tempering.evidence.datatree import convert
@@ -100,17 +98,15 @@ _HOMES = {
         "thermodynamic_integration",
     ),
     "bridge": ("bridge_sampling", "importance_sampling"),
+    "comparison": ("bayes_factor", "compare", "log_marginal_likelihood"),
     "crosscheck": ("CrossCheck",),
     "crosscheck.cross_check": ("cross_check",),
     "evidence": (
         "BayesFactor",
         "Bracket",
         "Evidence",
-        "bayes_factor",
         "bracket",
-        "compare",
         "expectation",
-        "log_marginal_likelihood",
         "overlap",
     ),
     "evidence.datatree": ("convert",),
@@ -150,6 +146,7 @@ _MODULES = (
     "arguments",
     "bridge",
     "chain",
+    "comparison",
     "core",
     "crosscheck",
     "evidence",

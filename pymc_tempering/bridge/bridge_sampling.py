@@ -77,7 +77,9 @@ def bridge_sampling(
         scatter between chains, or halves of the draws, that disagree ("disagreed"). It is infinite
         ("unchecked") where the densities hardly overlap, where the draws are worth fewer than 10
         independent ones, where draws of the proposal find a region that the posterior draws
-        missed, and where the sampler stored another log density than the model's.
+        missed, and where the sampler stored another log density than the model's. With one chain,
+        or chains that have not mixed (R-hat above 1.01), the error is stated and the verdict is
+        "unchecked" too.
 
     Raises
     ------
@@ -179,7 +181,10 @@ def bridge_states(
     )
     messages = mismatch + draw_alarms.bridge_alarms(list(pair))
     verdict, mcse = _judge(pair, at_draws, messages)
-    messages += draw_alarms.mixing_warnings(states, target.path.layout.label)
+    unmixed = draw_alarms.mixing_warnings(states, target.path.layout.label)
+    if unmixed and verdict == "ok":
+        verdict = "unchecked"
+    messages += unmixed
     messages += draw_alarms.size_warnings(sum(one.ess for one in pair))
     messages += draw_alarms.lost_warnings(lost)
     shared = sum(one.proposal_variance for one in pair) / 4

@@ -15,8 +15,8 @@ from pymc_tempering.crosscheck.words import put_in_words
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import MODEL, RUN, lists_estimators
 from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.exceptions import ModelError, TemperingError, TemperingWarning
-from pymc_tempering.model.check import find_model
+from pymc_tempering.exceptions import TemperingError, TemperingWarning
+from pymc_tempering.model.check import find_model_if_any
 from pymc_tempering.model.handle import CompiledModel
 
 
@@ -96,7 +96,7 @@ def cross_check(
     >>> check.verdict, list(check.table.index)
     ('agree', ['bridge_sampling', 'importance_sampling'])
     """
-    model = _model(model)
+    model = find_model_if_any(model)
     chosen = _chosen(methods, model)
     _check_others(others or {}, chosen)
     rng = np.random.default_rng(random_seed)
@@ -166,13 +166,6 @@ def assemble(
         left_out=dict(left_out),
         warnings=tuple(f"{e.method}: {text}" for e in entries for text in e.evidence.warnings),
     )
-
-
-def _model(model: pm.Model | CompiledModel | None) -> pm.Model | None:
-    try:
-        return find_model(model)
-    except ModelError:
-        return None
 
 
 def _chosen(methods: Sequence[str] | None, model: pm.Model | None) -> list[str]:

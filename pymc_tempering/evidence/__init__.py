@@ -1,13 +1,11 @@
-"""Evidence of a model from its tempering run, and comparison of models by it."""
+"""Evidence of a model from its tempering run."""
 
 from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence.agreement import homogeneity_pvalue
 from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import Bracket, backward, bracket, forward
-from pymc_tempering.evidence.compare import bayes_factor, compare
 from pymc_tempering.evidence.estimators import ESTIMATORS, Estimator
 from pymc_tempering.evidence.expectation import expectation
-from pymc_tempering.evidence.front import log_marginal_likelihood
 from pymc_tempering.evidence.mbar import mbar
 from pymc_tempering.evidence.mbar_equations import mbar_log_z
 from pymc_tempering.evidence.overlap import overlap
@@ -35,16 +33,13 @@ __all__ = [
     "Tours",
     "backward",
     "bar",
-    "bayes_factor",
     "bracket",
-    "compare",
     "counts",
     "expectation",
     "forward",
     "homogeneity_pvalue",
     "integrate",
     "log_likelihood",
-    "log_marginal_likelihood",
     "maximize_likelihood",
     "mbar",
     "mbar_log_z",

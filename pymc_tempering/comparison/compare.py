@@ -136,10 +136,10 @@ def compare(
     -------
     DataFrame
         One row a model, highest ``log_z`` first, with columns ``log_z``, ``mcse`` (nats),
-        ``probability``, ``p_mcse``, ``log_bf`` (against the first row, nats), ``prior``,
-        ``n_tours`` (missing for methods without tours), ``bias_direction`` ("below" or "above"
-        log Z for a bound), ``method`` and ``verdict``. If any ``mcse`` is infinite, every
-        ``p_mcse`` is.
+        ``log_bf`` (against the first row, nats), ``prior``, ``n_tours`` (missing for methods
+        without tours), ``bias_direction`` ("below" or "above" log Z for a bound), ``method``,
+        ``p_mcse`` (the error of the probability), ``probability`` and ``verdict``. If any ``mcse``
+        is infinite, every ``p_mcse`` is.
 
     Raises
     ------
@@ -188,18 +188,18 @@ def compare(
     log_z = np.array([e.log_z for e in evidence])
     mcse = np.array([e.mcse for e in evidence])
     probability, error = _probabilities(log_z, mcse, weight)
-    # A narrow terminal shows the first columns and the last ones.
+    # A narrow terminal shows as many of the first columns as of the last ones.
     table = pd.DataFrame(
         {
             "log_z": log_z,
             "mcse": mcse,
-            "probability": probability,
-            "p_mcse": error,
             "log_bf": log_z - log_z.max(),
             "prior": weight,
             "n_tours": pd.array([e.n_tours if e.round_trips else pd.NA for e in evidence], "Int64"),
             "bias_direction": [e.bias_direction for e in evidence],
             "method": [e.method for e in evidence],
+            "p_mcse": error,
+            "probability": probability,
             "verdict": [e.verdict for e in evidence],
         },
         index=pd.Index(list(runs), name="model"),

@@ -72,8 +72,6 @@ def smc_evidence(tree: xr.DataTree) -> Evidence:
     wider by the ratio of the 97.5 % quantiles of Student's t with C - 1 degrees of freedom and of
     a normal, so that 1.96 errors are half of a 95 % interval: 1.6 times at four chains.
     """
-    from scipy import stats  # slow to import
-
     values = chain_log_z(tree)
     n = values.size
     log_z = float(logsumexp(values) - np.log(n))
@@ -81,8 +79,7 @@ def smc_evidence(tree: xr.DataTree) -> Evidence:
     messages = _too_few(n)
     mcse = np.inf
     if n > 1:
-        widening = float(stats.t.ppf(0.975, n - 1)) / NORMAL_QUANTILE
-        mcse = float(share.std(ddof=1) / np.sqrt(n)) * widening
+        mcse = float(share.std(ddof=1) / np.sqrt(n)) * widening(n)
     verdict = "unchecked" if messages else "ok"
     apart = _apart(tree) if n > 1 else []
     if apart:
@@ -98,6 +95,13 @@ def smc_evidence(tree: xr.DataTree) -> Evidence:
         warnings=(*messages, *apart),
         seconds=float(tree["sample_stats"].attrs.get("_t_sampling", np.nan)),
     )
+
+
+def widening(n_chains: int) -> float:
+    """Return the ratio of the quantiles of Student's t and of a normal for half of 95 %."""
+    from scipy import stats  # slow to import
+
+    return float(stats.t.ppf(0.975, n_chains - 1)) / NORMAL_QUANTILE
 
 
 def _too_few(n: int) -> list[str]:

@@ -34,7 +34,7 @@ IMPORTS = {
     "bridge": {"core", "model", "references", "evidence"},
     "crosscheck": {"core", "model", "evidence", "annealed", "bridge"},
     "comparison": {"core", "model", "evidence", "bridge", "crosscheck"},
-    "plots": {"core", "evidence", "crosscheck"},
+    "plots": {"core", "evidence", "crosscheck", "comparison"},
     "variational": {
         *("core", "model", "evidence", "plots", "variational.normalizers", "variational.conjugate"),
     },

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pymc_tempering.exceptions import (
+    ArgumentError,
     DataError,
     DataMismatchError,
     DiscreteVariableError,
@@ -163,6 +164,7 @@ _MODULES = (
 __all__ = [
     "HMC",
     "NUTS",
+    "ArgumentError",
     "BayesFactor",
     "Bracket",
     "CompiledModel",

@@ -78,6 +78,10 @@ class SolverError(TemperingError):
     """The equations of an estimator could not be solved to the accuracy that it needs."""
 
 
+class ArgumentError(TemperingError, TypeError):
+    """An argument that a function does not take; the message says why, or what stands in for it."""
+
+
 class StuckChainError(TemperingError):
     """Before its first draw a chain did not reach beta = 1 within the allowed iterations."""
 

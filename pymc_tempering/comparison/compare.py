@@ -218,7 +218,7 @@ def _all_evidence(
     check_whole(1, cores=cores)
     found = {name: None if m is None else find_model(m) for name, m in models.items()}
     if check_data:
-        check_same_data({name: (run, found.get(name)) for name, run in runs.items()})
+        check_same_data(runs, found)
     result = []
     for (name, run), rng in zip(
         runs.items(), np.random.default_rng(random_seed).spawn(len(runs)), strict=True

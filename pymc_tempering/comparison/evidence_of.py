@@ -165,7 +165,8 @@ def _from_posterior(tree: Any, extras: Extras, method: str) -> Evidence:
         raise NotTemperedError(
             f"this DataTree holds {_drawn_by(tree)} and no tempering run, so that log Z needs the "
             "model that they were drawn from: pass model= (models= to compare and bayes_factor), "
-            "or call pymc_tempering.bridge_sampling(idata, model)"
+            "or call pymc_tempering.bridge_sampling(idata, model). A run of pymc_tempering.sample "
+            "needs none"
         )
     from pymc_tempering.bridge import estimate_by_bridge, estimate_by_importance  # slow to import
 

@@ -13,14 +13,18 @@ from pymc.backends.arviz import find_observations
 from pymc_tempering.exceptions import DataMismatchError
 
 
-def check_same_data(runs: Mapping[str, tuple[Any, pm.Model | None]]) -> None:
-    """Raise an error if runs, by name with their models if known, have different observed data.
+def check_same_data(
+    runs: Mapping[str, Any], models: Mapping[str, pm.Model | None] | None = None
+) -> None:
+    """Raise an error if runs, by what messages call them, have different observed data.
+
+    `models` are those that are known, by the same names, for draws that hold no data.
 
     Raises
     ------
     DataMismatchError
     """
-    found = {name: _observed(*run) for name, run in runs.items()}
+    found = {name: _observed(run, (models or {}).get(name)) for name, run in runs.items()}
     data = {name: values for name, values in found.items() if values is not None}
     names = list(data)
     for other in names[1:]:

@@ -1,6 +1,7 @@
 """Compare models by their evidence: Bayes factors and posterior model probabilities."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ def bayes_factor(
     check_data: bool = True,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
 ) -> BayesFactor:
     """Return the log Bayes factor of model ``a`` over model ``b``.
 
@@ -55,6 +57,8 @@ def bayes_factor(
         Threads that evaluate the models; all cores by default.
     random_seed : int or numpy.random.Generator, optional
         Seed of the methods that draw random numbers: those that take a model.
+    progressbar : bool, default True
+        Whether to show a line of progress where a model is evaluated.
 
     Returns
     -------
@@ -90,7 +94,8 @@ def bayes_factor(
     if models is not None and len(models) != 2:
         raise ValueError(f"models must be the two models of a and b, not {len(models)}")
     pair = dict(zip(runs, models, strict=True)) if models is not None else {}
-    first, second = _all_evidence(runs, pair, check_data, cores, random_seed)
+    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar)
+    first, second = _all_evidence(runs, pair, check_data, extras)
     log_bf = first.log_z - second.log_z
     mcse = float(np.hypot(first.mcse, second.mcse))
     half = 1.959963984540054 * mcse
@@ -108,6 +113,7 @@ def compare(
     check_data: bool = True,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
 ) -> pd.DataFrame:
     """Compare models by evidence and posterior model probability.
 
@@ -131,6 +137,8 @@ def compare(
         Threads that evaluate the models; all cores by default.
     random_seed : int or numpy.random.Generator, optional
         Seed of the methods that draw random numbers: those that take a model.
+    progressbar : bool, default True
+        Whether to show a line of progress where a model is evaluated.
 
     Returns
     -------
@@ -178,12 +186,12 @@ def compare(
     if unknown:
         raise ValueError(f"models has names that runs lacks: {unknown}; runs has {list(runs)}")
     labels = {name: f"model {name!r}" for name in runs}
+    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar)
     evidence = _all_evidence(
         {labels[name]: run for name, run in runs.items()},
         {labels[name]: model for name, model in (models or {}).items()},
         check_data,
-        cores,
-        random_seed,
+        extras,
     )
     log_z = np.array([e.log_z for e in evidence])
     mcse = np.array([e.mcse for e in evidence])
@@ -211,20 +219,17 @@ def _all_evidence(
     runs: Mapping[str, Any],
     models: Mapping[str, ModelLike],
     check_data: bool,
-    cores: int | None,
-    random_seed: int | np.random.Generator | None,
+    extras: Extras,
 ) -> list[Evidence]:
     """Estimate each evidence, and warn with the name of the model for the caller's caller."""
-    check_whole(1, cores=cores)
+    check_whole(1, cores=extras.cores)
     found = {name: None if m is None else find_model(m) for name, m in models.items()}
     if check_data:
         check_same_data(runs, found)
     result = []
-    for (name, run), rng in zip(
-        runs.items(), np.random.default_rng(random_seed).spawn(len(runs)), strict=True
-    ):
+    for (name, run), rng in zip(runs.items(), extras.rng.spawn(len(runs)), strict=True):
         try:
-            evidence = evidence_of(run, Extras(found.get(name), rng, cores))
+            evidence = evidence_of(run, replace(extras, model=found.get(name), rng=rng))
         except TemperingError as error:
             error.add_note(f"This was {name}.")
             raise

@@ -25,6 +25,7 @@ from pymc_tempering.evidence import ESTIMATORS, Evidence
 from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.storage import GROUP as EVIDENCE_GROUP
 from pymc_tempering.exceptions import ImproperPriorError, NotTemperedError
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 
 FIT_NOTE = (
@@ -43,11 +44,13 @@ class Extras:
     model : pymc.Model, optional
     rng : numpy.random.Generator
     cores : int, optional
+    progressbar : bool
     """
 
     model: pm.Model | None = None
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
     cores: int | None = None
+    progressbar: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,9 @@ def _from_posterior(tree: Any, extras: Extras, method: str) -> Evidence:
         "bridge_sampling": estimate_by_bridge,
         "importance_sampling": estimate_by_importance,
     }[method]
-    return estimate(tree, extras.model, rng=extras.rng, cores=extras.cores)
+    with compiling_status(extras.progressbar) as report:
+        report(method.replace("_", " ").capitalize())
+        return estimate(tree, extras.model, rng=extras.rng, cores=extras.cores)
 
 
 POSTERIOR_METHODS = ("bridge_sampling", "importance_sampling")

@@ -23,6 +23,7 @@ def log_marginal_likelihood(
     method: str | None = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
 ) -> Evidence:
     """Estimate the log marginal likelihood of a model from whatever there is of it.
 
@@ -60,6 +61,8 @@ def log_marginal_likelihood(
         Threads that evaluate the model; all cores by default.
     random_seed : int or numpy.random.Generator, optional
         Seed of the methods that draw random numbers: those that take a model.
+    progressbar : bool, default True
+        Whether to show a line of progress where a model is evaluated.
 
     Returns
     -------
@@ -108,6 +111,8 @@ def log_marginal_likelihood(
     check_whole(1, cores=cores)
     if isinstance(model, str):
         raise ModelError(f"model is no text: give the method by name, as method={model!r}.")
-    extras = Extras(find_model_if_any(model), np.random.default_rng(random_seed), cores)
+    extras = Extras(
+        find_model_if_any(model), np.random.default_rng(random_seed), cores, progressbar
+    )
     evidence = evidence_of(idata, extras, method)
     return evidence if evidence is idata else emit_warnings(evidence)

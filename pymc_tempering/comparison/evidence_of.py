@@ -25,6 +25,7 @@ from pymc_tempering.evidence import ESTIMATORS, Evidence
 from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.storage import GROUP as EVIDENCE_GROUP
 from pymc_tempering.exceptions import ImproperPriorError, NotTemperedError
+from pymc_tempering.model.check import is_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 
@@ -228,8 +229,9 @@ KINDS = (
 REFUSED: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (
         lambda thing: (
-            isinstance(thing, pm.Model | CompiledModel)
-            or isinstance(getattr(getattr(thing, "backend", None), "model", None), pm.Model)
+            isinstance(thing, CompiledModel)
+            or is_model(thing)
+            or is_model(getattr(getattr(thing, "backend", None), "model", None))
         ),
         "a model alone has no draws yet: idata = pymc_tempering.sample(model=model) makes a run "
         "to pass here, and pymc_tempering.smc(model) estimates log Z without one",

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from pymc.backends.arviz import find_observations
 
 from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.model.check import is_model
 
 
 def check_same_data(
@@ -40,7 +41,7 @@ def check_same_data(
 def _observed(run: Any, model: pm.Model | None) -> dict[str, np.ndarray] | None:
     """Observed data by name; None for what holds none, as an ``Evidence``."""
     own = getattr(run, "model", None)  # that of a fit
-    if isinstance(own, pm.Model):
+    if is_model(own):
         model = own
     if isinstance(run, xr.DataTree):
         if "observed_data" in run.children:

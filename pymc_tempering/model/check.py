@@ -15,6 +15,11 @@ from pymc_tempering.model.handle import CompiledModel
 NO_EVIDENCE = "The evidence of a model with pm.Flat or pm.HalfFlat"
 
 
+def is_model(thing: Any) -> bool:
+    """Whether something is a model of PyMC, be it frozen (which is no ``pymc.Model``)."""
+    return isinstance(thing, pm.Model) or hasattr(thing, "rvs_to_values")
+
+
 def find_model(model: Any) -> pm.Model:
     """Return the given model, that inside a handle or a Bambi model, or the one on the stack.
 
@@ -32,11 +37,11 @@ def find_model(model: Any) -> pm.Model:
             raise ModelError(
                 "No model: call this inside `with model:`, or pass `model=`."
             ) from error
-    if isinstance(model, pm.Model):
-        return model
     inner = getattr(getattr(model, "backend", None), "model", None)  # as Bambi keeps it
-    if isinstance(inner, pm.Model):
-        return inner
+    for found in (model, inner):
+        if is_model(found):
+            kept: pm.Model = found
+            return kept
     if callable(getattr(model, "build", None)):
         raise ModelError(
             f"The {type(model).__name__} holds no PyMC model yet: call its build() first."

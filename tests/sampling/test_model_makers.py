@@ -89,6 +89,16 @@ def test_pm_dims():
     assert idata["posterior"]["mu"].dims == ("chain", "draw")
 
 
+def test_a_frozen_model():
+    optimization = pytest.importorskip("pymc.model.transform.optimization")
+    if not hasattr(optimization, "freeze_model"):
+        pytest.skip("PyMC knows no frozen models yet")
+    frozen = optimization.freeze_model(done())
+    check(frozen)
+    with pytest.raises(pmt.NotTemperedError, match="a model alone has no draws yet"):
+        pmt.log_marginal_likelihood(frozen)
+
+
 def test_a_marginalized_model_of_pymc_extras():
     pmx = pytest.importorskip("pymc_extras")
     with pm.Model() as model:

@@ -106,7 +106,7 @@ def test_the_stages_add_up_to_the_whole_call(options, stages):
     assert set(seconds) == {"compiling", "prior_constant"} | stages
     assert set(seconds) <= set(STAGES)
     assert min(seconds.values()) >= 0.0
-    assert 0.5 * took < sum(seconds.values()) <= took  # the rest makes the DataTree
+    assert 0.2 * took < sum(seconds.values()) <= took  # the rest makes the DataTree
 
 
 def test_attributes_name_this_package_and_the_time_of_all_that_was_not_compiling():
@@ -152,4 +152,4 @@ def test_all_arguments_are_checked_before_any_work():
     began = perf_counter()
     with pytest.raises(pmt.ArgumentError, match=r"initvals: .*; step: "):
         pmt.sample(10**9, model=mean_only(), initvals={}, step=np.zeros(1))
-    assert perf_counter() - began < 1.0
+    assert perf_counter() - began < 5.0  # 1e9 draws would take hours

@@ -7,6 +7,7 @@ from pymc_tempering.evidence.bracket import Bracket, backward, bracket, forward
 from pymc_tempering.evidence.compare import bayes_factor, compare
 from pymc_tempering.evidence.estimators import ESTIMATORS, Estimator
 from pymc_tempering.evidence.expectation import expectation
+from pymc_tempering.evidence.factor import BayesFactor, PosteriorOdds
 from pymc_tempering.evidence.front import log_marginal_likelihood
 from pymc_tempering.evidence.mbar import mbar
 from pymc_tempering.evidence.mbar_equations import mbar_log_z
@@ -16,7 +17,7 @@ from pymc_tempering.evidence.rb_likelihood import (
     maximize_likelihood,
     rb_likelihood,
 )
-from pymc_tempering.evidence.result import BayesFactor, Evidence
+from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts, rts_log_z
 from pymc_tempering.evidence.ti import ti
 from pymc_tempering.evidence.ti_rules import integrate
@@ -31,6 +32,7 @@ __all__ = [
     "CycleStats",
     "Estimator",
     "Evidence",
+    "PosteriorOdds",
     "Run",
     "Tours",
     "backward",

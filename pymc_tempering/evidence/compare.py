@@ -7,31 +7,32 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.evidence.factor import SCALES, BayesFactor, factor_of
 from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.evidence.result import BayesFactor, Evidence, emit_warnings
+from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
-
-_CATEGORIES = (
-    (2.0, "not worth more than a bare mention"),
-    (6.0, "positive"),
-    (10.0, "strong"),
-    (np.inf, "very strong"),
-)
 
 
 def bayes_factor(
-    a: xr.DataTree | Evidence, b: xr.DataTree | Evidence, *, check_data: bool = True
+    a: xr.DataTree | Evidence,
+    b: xr.DataTree | Evidence,
+    *,
+    scale: str = "kass_raftery",
+    check_data: bool = True,
 ) -> BayesFactor:
     """Return the log Bayes factor of model ``a`` over model ``b``.
 
     log BF = log Z_a - log Z_b with mcse sqrt(mcse_a^2 + mcse_b^2), in words by the categories of
-    Kass & Raftery (1995, section 3.2) on 2 log BF.
+    Kass & Raftery (1995, section 3.2) on 2 log BF, or by the grades of Jeffreys (1961).
 
     Parameters
     ----------
     a, b : DataTree or Evidence
         Tempering runs of the two models, or their evidence.
+    scale : {"kass_raftery", "jeffreys"}, default "kass_raftery"
+        Whose words :attr:`BayesFactor.words` are.
     check_data : bool, default True
         Raise an error if the observed data of DataTrees differ. An ``Evidence`` holds no data.
 
@@ -46,6 +47,8 @@ def bayes_factor(
         If the stored observed data differ.
     NotTemperedError, LadderError
         If a DataTree holds no complete tempering run.
+    ValueError
+        If ``scale`` is not known.
 
     Warns
     -----
@@ -60,17 +63,19 @@ def bayes_factor(
     >>> bf = pmt.bayes_factor(gaussian_run(400, toy=near), gaussian_run(400, toy=far))
     >>> bf.words
     'positive evidence in favor of the first model'
+    >>> bf.in_words("jeffreys")
+    'substantial evidence in favor of the first model'
+    >>> round(bf.posterior_odds(prior_odds=0.5).probability, 1)
+    0.8
     """
+    check_choice("scale", scale, SCALES)
     if check_data:
         _check_same_data({"the first model": a, "the second model": b})
     first, second = _evidence(a, "the first model"), _evidence(b, "the second model")
-    log_bf = first.log_z - second.log_z
-    mcse = float(np.hypot(first.mcse, second.mcse))
-    half = 1.959963984540054 * mcse
     sentences = [f"First model: {s}" for s in first.warnings]
     sentences += [f"Second model: {s}" for s in second.warnings]
-    interval = (log_bf - half, log_bf + half)
-    return BayesFactor(log_bf, mcse, interval, _words(log_bf, interval), tuple(sentences))
+    mcse = float(np.hypot(first.mcse, second.mcse))
+    return factor_of(first.log_z - second.log_z, mcse, tuple(sentences), scale=scale)
 
 
 def compare(
@@ -152,26 +157,6 @@ def _evidence(model: xr.DataTree | Evidence, name: str) -> Evidence:
         return model
     evidence = estimate_quietly(model)
     return emit_warnings(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel=4)
-
-
-def _words(log_bf: float, interval: tuple[float, float]) -> str:
-    if not np.all(np.isfinite(interval)):
-        return "nothing can be said: the standard error is not finite"
-    side = "first" if log_bf > 0 else "second"
-    low, high = sorted(_category(end) for end in interval)
-    if interval[0] * interval[1] < 0.0:
-        low = 0
-    kind = _CATEGORIES[_category(log_bf)][1]
-    text = f"{kind} evidence in favor of the {side} model"
-    if kind == _CATEGORIES[0][1]:
-        text = f"{kind}, in favor of the {side} model"
-    if low != high:
-        text += f" (95 % interval: '{_CATEGORIES[low][1]}' to '{_CATEGORIES[high][1]}')"
-    return text
-
-
-def _category(log_bf: float) -> int:
-    return next(i for i, (bound, _) in enumerate(_CATEGORIES) if 2.0 * abs(log_bf) <= bound)
 
 
 def _prior(names: list[str], prior: Mapping[str, float] | None) -> FloatArray:

@@ -15,6 +15,7 @@ from pymc_tempering.exceptions import (
     ModelError,
     NormalizerError,
     NotTemperedError,
+    NullError,
     PriorDrawsError,
     SolverError,
     StuckChainError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         thermodynamic_integration,
     )
     from pymc_tempering.bridge import bridge_sampling, importance_sampling
+    from pymc_tempering.comparison import average
     from pymc_tempering.crosscheck import CrossCheck
     from pymc_tempering.crosscheck.cross_check import cross_check
     from pymc_tempering.evidence import (
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
         StepKernel,
     )
     from pymc_tempering.model.handle import CompiledModel
+    from pymc_tempering.nested import SavageDickey, savage_dickey
     from pymc_tempering.plots import (
         plot_evidence,
         plot_ladder,
@@ -101,6 +104,7 @@ _HOMES = {
         "thermodynamic_integration",
     ),
     "bridge": ("bridge_sampling", "importance_sampling"),
+    "comparison": ("average",),
     "crosscheck": ("CrossCheck",),
     "crosscheck.cross_check": ("cross_check",),
     "evidence": (
@@ -129,6 +133,7 @@ _HOMES = {
         "StepKernel",
     ),
     "model.handle": ("CompiledModel",),
+    "nested": ("SavageDickey", "savage_dickey"),
     "plots": ("plot_evidence", "plot_ladder", "plot_log_z", "plot_temperature_trace"),
     "sampling.precompile": ("compile",),
     "sampling.sample": ("sample",),
@@ -152,11 +157,13 @@ _MODULES = (
     "arguments",
     "bridge",
     "chain",
+    "comparison",
     "core",
     "crosscheck",
     "evidence",
     "kernels",
     "model",
+    "nested",
     "plots",
     "references",
     "sampling",
@@ -189,11 +196,13 @@ __all__ = [
     "ModelError",
     "NormalizerError",
     "NotTemperedError",
+    "NullError",
     "PartitionTracker",
     "PosteriorOdds",
     "PriorDrawsError",
     "RandomWalkMetropolis",
     "Sandwich",
+    "SavageDickey",
     "SimulatedTempering",
     "Slice",
     "SolverError",
@@ -205,6 +214,7 @@ __all__ = [
     "TemperingError",
     "TemperingWarning",
     "ais",
+    "average",
     "bayes_factor",
     "bracket",
     "bridge_sampling",
@@ -232,6 +242,7 @@ __all__ = [
     "reverse_ais",
     "sample",
     "sandwich",
+    "savage_dickey",
     "smc",
     "testsystems",
     "thermodynamic_integration",

@@ -70,7 +70,7 @@ def bayes_factor(
     """
     check_choice("scale", scale, SCALES)
     if check_data:
-        _check_same_data({"the first model": a, "the second model": b})
+        check_same_data({"the first model": a, "the second model": b})
     first, second = _evidence(a, "the first model"), _evidence(b, "the second model")
     sentences = [f"First model: {s}" for s in first.warnings]
     sentences += [f"Second model: {s}" for s in second.warnings]
@@ -131,7 +131,7 @@ def compare(
         raise ValueError("compare needs at least one model")
     weight = _prior(list(models), prior)
     if check_data:
-        _check_same_data({f"model {name!r}": model for name, model in models.items()})
+        check_same_data({f"model {name!r}": model for name, model in models.items()})
     evidence = {name: _evidence(model, f"model {name!r}") for name, model in models.items()}
     log_z = np.array([e.log_z for e in evidence.values()])
     mcse = np.array([e.mcse for e in evidence.values()])
@@ -182,7 +182,13 @@ def _probabilities(
     return p, np.sqrt(np.sum((jacobian * mcse) ** 2, axis=1))
 
 
-def _check_same_data(models: Mapping[str, xr.DataTree | Evidence]) -> None:
+def check_same_data(models: Mapping[str, xr.DataTree | Evidence]) -> None:
+    """Raise an error if DataTrees, by what messages call them, have different observed data.
+
+    Raises
+    ------
+    DataMismatchError
+    """
     trees = {name: m for name, m in models.items() if isinstance(m, xr.DataTree)}
     data = {name: _observed(tree) for name, tree in trees.items()}
     names = list(data)

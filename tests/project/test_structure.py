@@ -32,7 +32,9 @@ IMPORTS = {
     "sampling": {"core", "model", "references", "evidence", "kernels", "chain", "warmup"},
     "annealed": {"core", "model", "references", "evidence", "kernels", "chain", "warmup"},
     "bridge": {"core", "model", "references", "evidence"},
+    "nested": {"core", "model", "references", "evidence", "bridge"},
     "crosscheck": {"core", "model", "evidence", "annealed", "bridge"},
+    "comparison": {"core", "evidence"},
     "plots": {"core", "evidence", "crosscheck"},
     "variational": {
         *("core", "model", "evidence", "plots", "variational.normalizers", "variational.conjugate"),

@@ -14,9 +14,11 @@ from pymc_tempering.exceptions import ImproperPriorError, NullError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.path import Path, compile_path
+from pymc_tempering.model.transforms import log_orderings_of
 from pymc_tempering.nested.null_point import NullPoint
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
 
@@ -146,7 +148,9 @@ def _compile_own_prior(
             values = getattr(term, "values", term)  # of pm.dims
             graphs.append(values.sum() if at is None else values.ravel()[at].sum())
         names = [value.name for value in model.value_vars]
-        graph = freeze_shared([pt.add(pt.constant(0.0), *graphs)])
+        others = [rv.name for rv in model.free_RVs if rv.name not in null.elements]
+        orderings = log_orderings_of(model, unconstrained_shapes(model), others)
+        graph = freeze_shared([pt.add(pt.constant(orderings), *graphs)])
         options = {"on_unused_input": "ignore"}
         if often:
             function = compile_exactly(model.value_vars, graph, trust_input=True, **options)

@@ -132,7 +132,7 @@ def savage_dickey(
     started = perf_counter()
     target, states = find_target(idata, full, cores)
     point = find_null(full, target.path.layout, null)
-    _check_circular(target, point)
+    _check_coordinates(target, point)
     messages = _check_states(idata, target, states)
     used = states[:, _spaced(states, draws)]
     flat = used.reshape(-1, states.shape[2])
@@ -207,16 +207,19 @@ def _outside(point: NullPoint, x: FloatArray) -> str:
     return f" (outside of their range: {', '.join(names)})" if names else ""
 
 
-def _check_circular(target: Target, point: NullPoint) -> None:
-    odd = [
-        label
-        for label, index in zip(point.labels, point.index, strict=True)
-        if index in target.path.circular
-    ]
+def _check_coordinates(target: Target, point: NullPoint) -> None:
+    """Refuse angles, and priors whose density is known only up to a constant."""
+    circular = set(target.path.circular.tolist())
+    odd = [name for name, i in zip(point.labels, point.index, strict=True) if int(i) in circular]
     if odd:
         raise NullError(
             f"{', '.join(odd)} is an angle, whose density has no tails to integrate: compare "
             "evidences with bayes_factor."
+        )
+    if wide := [name for name in point.elements if name in target.path.terms.wide]:
+        raise NullError(
+            f"The prior of {', '.join(map(repr, wide))} is known only up to a constant, so its "
+            "density at the null is not known: compare evidences with bayes_factor."
         )
 
 

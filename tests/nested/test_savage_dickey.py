@@ -286,6 +286,29 @@ def test_draws_of_another_model_are_seen():
     assert found.words.startswith("nothing can be said")
 
 
+def test_a_null_of_all_elements_of_an_ordered_prior_counts_their_orders():
+    y = np.array([-0.3, 0.6])
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2, transform=pm.distributions.transforms.ordered)
+        pm.Normal("y", x, 1.0, observed=y)
+    rng = np.random.default_rng(11)
+    x = 0.5 * y + np.sqrt(0.5) * rng.normal(size=(20_000, 2))
+    x = x[x[:, 0] < x[:, 1]][:8000].reshape(4, 2000, 2)
+    found = pmt.savage_dickey(posterior_tree(x=x), model, null={"x": [-0.5, 0.2]})
+    log_z = np.log(2.0 * stats.norm.cdf(0.45)) + stats.norm.logpdf(y, 0.0, 2.0**0.5).sum()
+    exact = log_z - stats.norm.logpdf(y, [-0.5, 0.2]).sum()
+    assert abs(found.log_bf - exact) < 4.0 * found.mcse < 0.2
+
+
+def test_a_prior_without_its_constant_is_refused():
+    with pm.Model() as model:
+        x = pm.CAR("x", np.zeros(3), W=np.ones((3, 3)) - np.eye(3), alpha=0.5, tau=1.0)
+        pm.Normal("y", x, 1.0, observed=np.zeros(3))
+    draws = np.random.default_rng(12).normal(size=(2, 50, 3))
+    with pytest.raises(NullError, match="'x' is known only up to a constant"):
+        pmt.savage_dickey(posterior_tree(x=draws), model, null={"x": 0.0})
+
+
 def wide_model():
     with pm.Model(coords={"k": ["age", "sex"]}) as model:
         pm.Normal("b", dims="k")

@@ -69,7 +69,8 @@ def implied_prior(
     """
     model = path.model
     nulled = [model[name] for name in null.elements]
-    parents = _free_ancestors(model, nulled) - set(nulled)
+    whole = {model[name] for name, at in null.elements.items() if at is None}
+    parents = _free_ancestors(model, nulled) - whole
     own = _compile_own_prior(model, null, often=bool(parents))
     if not parents:
         log_prior = own(path.layout.unravel(held[0]))

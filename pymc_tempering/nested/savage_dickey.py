@@ -88,7 +88,8 @@ def savage_dickey(
     SavageDickey
         A :class:`BayesFactor` of the model over the null, log BF10. ``mcse`` comes from the
         scatter of the terms over their effective number, autocorrelation included. It is infinite
-        where the draws do not follow the model's conditional density.
+        where the draws do not follow the model's conditional density, where that cannot be
+        normalized, and where the sampler stored another log density than the model's.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def savage_dickey(
     target, states = find_target(idata, full, cores)
     point = find_null(full, target.path.layout, null)
     _check_coordinates(target, point)
-    messages = _check_states(idata, target, states)
+    alarms = _check_states(idata, target, states)
     used = states[:, _spaced(states, draws)]
     flat = used.reshape(-1, states.shape[2])
     check_log_density(target.log_density(flat), target.path, flat)
@@ -148,10 +149,11 @@ def savage_dickey(
     log_terms = log_terms.reshape(used.shape[:2])
     terms = average_terms(log_terms)
     outside = _outside(point, flat)
-    messages += check_terms(terms, log_terms.size, states[..., 0].size, outside)
-    messages += density.alarms
-    mcse = np.inf if density.alarms else terms.mcse
+    messages = check_terms(terms, log_terms.size, states[..., 0].size, outside)
     messages += mixing_warnings(states, target.path.layout.label)
+    alarms += density.alarms
+    messages = [*alarms, *messages]
+    mcse = np.inf if alarms else terms.mcse
     posterior = average_terms(density.log_density.reshape(used.shape[:2]))
     correction = terms.log_mean - posterior.log_mean + prior.log_prior
     for sentence in messages:

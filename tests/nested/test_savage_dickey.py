@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 from scipy import stats
 from support.exact_posteriors import autoregressive, posterior_tree
 from support.nested_nulls import (
@@ -298,6 +299,33 @@ def test_a_null_of_all_elements_of_an_ordered_prior_counts_their_orders():
     log_z = np.log(2.0 * stats.norm.cdf(0.45)) + stats.norm.logpdf(y, 0.0, 2.0**0.5).sum()
     exact = log_z - stats.norm.logpdf(y, [-0.5, 0.2]).sum()
     assert abs(found.log_bf - exact) < 4.0 * found.mcse < 0.2
+
+
+def test_a_variable_that_is_held_in_part_may_be_a_parent_of_another():
+    """a ~ N(0, 1) twice, b ~ N(a_0 + a_1, 1), y ~ N(a_0 + a_1 + b, 1); the null is a_0 = b = 0."""
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=2)
+        b = pm.Normal("b", a.sum())
+        pm.Normal("y", a.sum() + b, 1.0, observed=0.5)
+    slope, row = np.array([1.0, 1.0, -1.0]), np.ones(3)
+    covariance = np.linalg.inv(
+        np.diag([1.0, 1.0, 0.0]) + np.outer(slope, slope) + np.outer(row, row)
+    )
+    rng = np.random.default_rng(13)
+    x = covariance @ row * 0.5 + rng.normal(size=(4, 500, 3)) @ np.linalg.cholesky(covariance).T
+    idata = posterior_tree(a=x[..., :2], b=x[..., 2])
+    found = pmt.savage_dickey(idata, model, null={"a[0]": 0.0, "b": 0.0}, random_seed=1)
+    exact = stats.norm.logpdf(0.5, 0.0, 10.0**0.5) - stats.norm.logpdf(0.5, 0.0, 2.0**0.5)
+    assert abs(found.log_bf - exact) < 4.0 * found.mcse < 0.2
+
+
+def test_another_stored_density_leaves_no_error():
+    model, idata = with_delta()
+    tree = idata.copy()
+    lp = np.random.default_rng(14).normal(size=(4, 500))
+    tree["sample_stats"] = xr.DataTree(xr.Dataset({"lp": (("chain", "draw"), lp)}))
+    with pytest.warns(TemperingWarning, match="differ by .* nats from draw to draw"):
+        assert pmt.savage_dickey(tree, model, null={"delta": 0.0}).mcse == np.inf
 
 
 def test_a_prior_without_its_constant_is_refused():

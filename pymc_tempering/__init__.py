@@ -16,6 +16,7 @@ from pymc_tempering.exceptions import (
     ModelError,
     NormalizerError,
     NotTemperedError,
+    NullError,
     PriorDrawsError,
     SolverError,
     StuckChainError,
@@ -38,13 +39,15 @@ if TYPE_CHECKING:
         thermodynamic_integration,
     )
     from pymc_tempering.bridge import bridge_sampling, importance_sampling
-    from pymc_tempering.comparison import bayes_factor, compare, log_marginal_likelihood
+    from pymc_tempering.comparison import average, log_marginal_likelihood
+    from pymc_tempering.comparison.compare import bayes_factor, compare
     from pymc_tempering.crosscheck import CrossCheck
     from pymc_tempering.crosscheck.cross_check import cross_check
     from pymc_tempering.evidence import (
         BayesFactor,
         Bracket,
         Evidence,
+        PosteriorOdds,
         bracket,
         expectation,
         overlap,
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
         StepKernel,
     )
     from pymc_tempering.model.handle import CompiledModel
+    from pymc_tempering.nested import SavageDickey, savage_dickey
     from pymc_tempering.plots import (
         plot_evidence,
         plot_ladder,
@@ -99,13 +103,15 @@ _HOMES = {
         "thermodynamic_integration",
     ),
     "bridge": ("bridge_sampling", "importance_sampling"),
-    "comparison": ("bayes_factor", "compare", "log_marginal_likelihood"),
+    "comparison": ("average", "log_marginal_likelihood"),
+    "comparison.compare": ("bayes_factor", "compare"),
     "crosscheck": ("CrossCheck",),
     "crosscheck.cross_check": ("cross_check",),
     "evidence": (
         "BayesFactor",
         "Bracket",
         "Evidence",
+        "PosteriorOdds",
         "bracket",
         "expectation",
         "overlap",
@@ -124,6 +130,7 @@ _HOMES = {
         "StepKernel",
     ),
     "model.handle": ("CompiledModel",),
+    "nested": ("SavageDickey", "savage_dickey"),
     "plots": ("plot_evidence", "plot_ladder", "plot_log_z", "plot_temperature_trace"),
     "sampling.precompile": ("compile",),
     "sampling.sample": ("sample",),
@@ -153,6 +160,7 @@ _MODULES = (
     "evidence",
     "kernels",
     "model",
+    "nested",
     "plots",
     "references",
     "sampling",
@@ -186,10 +194,13 @@ __all__ = [
     "ModelError",
     "NormalizerError",
     "NotTemperedError",
+    "NullError",
     "PartitionTracker",
+    "PosteriorOdds",
     "PriorDrawsError",
     "RandomWalkMetropolis",
     "Sandwich",
+    "SavageDickey",
     "SimulatedTempering",
     "Slice",
     "SolverError",
@@ -201,6 +212,7 @@ __all__ = [
     "TemperingError",
     "TemperingWarning",
     "ais",
+    "average",
     "bayes_factor",
     "bracket",
     "bridge_sampling",
@@ -228,6 +240,7 @@ __all__ = [
     "reverse_ais",
     "sample",
     "sandwich",
+    "savage_dickey",
     "smc",
     "testsystems",
     "thermodynamic_integration",

@@ -74,6 +74,10 @@ class DataMismatchError(TemperingError):
     """Models that are compared have different observed data."""
 
 
+class NullError(TemperingError, ValueError):
+    """A point null that the model does not have, or that the draws can say nothing about."""
+
+
 class SolverError(TemperingError):
     """The equations of an estimator could not be solved to the accuracy that it needs."""
 

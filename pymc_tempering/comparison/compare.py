@@ -9,23 +9,17 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.comparison.evidence_of import Extras, evidence_of
 from pymc_tempering.comparison.same_data import check_same_data
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.result import BayesFactor, Evidence, emit_warnings
+from pymc_tempering.evidence.factor import SCALES, BayesFactor, factor_of
+from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.exceptions import TemperingError
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
 
 type ModelLike = pm.Model | CompiledModel | None
-
-_CATEGORIES = (
-    (2.0, "not worth more than a bare mention"),
-    (6.0, "positive"),
-    (10.0, "strong"),
-    (np.inf, "very strong"),
-)
 
 
 def bayes_factor(
@@ -33,6 +27,7 @@ def bayes_factor(
     b: Any,
     *,
     models: Sequence[ModelLike] | None = None,
+    scale: str = "kass_raftery",
     check_data: bool = True,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
@@ -41,7 +36,7 @@ def bayes_factor(
     """Return the log Bayes factor of model ``a`` over model ``b``.
 
     log BF = log Z_a - log Z_b with mcse sqrt(mcse_a^2 + mcse_b^2), in words by the categories of
-    Kass & Raftery (1995, section 3.2) on 2 log BF.
+    Kass & Raftery (1995, section 3.2) on 2 log BF, or by the grades of Jeffreys (1961).
 
     Parameters
     ----------
@@ -50,6 +45,8 @@ def bayes_factor(
     models : pair of pymc.Model or CompiledModel, optional
         The models of ``a`` and ``b``. Posterior draws of other samplers need them; None stands for
         one that is not needed. A model on the context stack is not used.
+    scale : {"kass_raftery", "jeffreys"}, default "kass_raftery"
+        Whose words :attr:`BayesFactor.words` are.
     check_data : bool, default True
         Raise an error if the observed data of DataTrees, fits or models differ. An ``Evidence``
         holds no data.
@@ -74,7 +71,7 @@ def bayes_factor(
     TemperingError
         As :func:`log_marginal_likelihood`.
     ValueError
-        If ``models`` are not two.
+        If ``models`` are not two, or ``scale`` is not known.
 
     Warns
     -----
@@ -89,20 +86,22 @@ def bayes_factor(
     >>> bf = pmt.bayes_factor(gaussian_run(400, toy=near), gaussian_run(400, toy=far))
     >>> bf.words
     'positive evidence in favor of the first model'
+    >>> bf.in_words("jeffreys")
+    'substantial evidence in favor of the first model'
+    >>> round(bf.posterior_odds(prior_odds=0.5).probability, 1)
+    0.8
     """
+    check_choice("scale", scale, SCALES)
     runs = {"the first model": a, "the second model": b}
     if models is not None and len(models) != 2:
         raise ValueError(f"models must be the two models of a and b, not {len(models)}")
     pair = dict(zip(runs, models, strict=True)) if models is not None else {}
     extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar)
     first, second = _all_evidence(runs, pair, check_data, extras)
-    log_bf = first.log_z - second.log_z
     mcse = float(np.hypot(first.mcse, second.mcse))
-    half = 1.959963984540054 * mcse
     sentences = [f"First model: {s}" for s in first.warnings]
     sentences += [f"Second model: {s}" for s in second.warnings]
-    interval = (log_bf - half, log_bf + half)
-    return BayesFactor(log_bf, mcse, interval, _words(log_bf, interval), tuple(sentences))
+    return factor_of(first.log_z - second.log_z, mcse, tuple(sentences), scale=scale)
 
 
 def compare(
@@ -237,26 +236,6 @@ def _all_evidence(
         if evidence is not run:
             emit_warnings(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel=4)
     return result
-
-
-def _words(log_bf: float, interval: tuple[float, float]) -> str:
-    if not np.all(np.isfinite(interval)):
-        return "nothing can be said: the standard error is not finite"
-    side = "first" if log_bf > 0 else "second"
-    low, high = sorted(_category(end) for end in interval)
-    if interval[0] * interval[1] < 0.0:
-        low = 0
-    kind = _CATEGORIES[_category(log_bf)][1]
-    text = f"{kind} evidence in favor of the {side} model"
-    if kind == _CATEGORIES[0][1]:
-        text = f"{kind}, in favor of the {side} model"
-    if low != high:
-        text += f" (95 % interval: '{_CATEGORIES[low][1]}' to '{_CATEGORIES[high][1]}')"
-    return text
-
-
-def _category(log_bf: float) -> int:
-    return next(i for i, (bound, _) in enumerate(_CATEGORIES) if 2.0 * abs(log_bf) <= bound)
 
 
 def _prior(names: list[str], prior: Mapping[str, float] | None) -> FloatArray:

@@ -36,6 +36,13 @@ FIT_NOTE = (
 """Why an evidence from a fit is unchecked."""
 
 
+MODEL_ALONE = (
+    "a model alone has no draws yet: idata = pymc_tempering.sample(model=model) makes a run "
+    "to pass here"
+)
+"""What helps whoever has but a model."""
+
+
 @dataclass(frozen=True, eq=False)
 class Extras:
     """What goes with the thing.
@@ -107,6 +114,18 @@ def is_tempered(thing: Any) -> bool:
     return bool(names & {*RUNG_STATS, *LADDER_STATS} - {"beta"})
 
 
+def is_fit(thing: Any) -> bool:
+    """Whether something is a fit of ``pmt.fit``, or its report."""
+    report = getattr(thing, "tempering", thing)
+    return hasattr(report, "elbo_history") and hasattr(report, "evidence")
+
+
+def is_model_alone(thing: Any) -> bool:
+    """Whether something is a model of PyMC, in a handle or of Bambi or not."""
+    inner = getattr(getattr(thing, "backend", None), "model", None)
+    return isinstance(thing, CompiledModel) or is_model(thing) or is_model(inner)
+
+
 def _from_run(tree: xr.DataTree, extras: Extras) -> Evidence:
     evidence = estimate_quietly(tree)
     if CHECK_GROUP not in tree.children:
@@ -168,9 +187,9 @@ def _from_posterior(tree: Any, extras: Extras, method: str) -> Evidence:
     if extras.model is None:
         raise NotTemperedError(
             f"this DataTree holds {_drawn_by(tree)} and no tempering run, so that log Z needs the "
-            "model that they were drawn from: pass model= (models= to compare and bayes_factor), "
-            "or call pymc_tempering.bridge_sampling(idata, model). A run of pymc_tempering.sample "
-            "needs none"
+            "model that they were drawn from: pass model= (models= to compare, bayes_factor and "
+            "average), or call pymc_tempering.bridge_sampling(idata, model). A run of "
+            "pymc_tempering.sample needs none"
         )
     from pymc_tempering.bridge import estimate_by_bridge, estimate_by_importance  # slow to import
 
@@ -200,14 +219,7 @@ KINDS = (
         lambda thing: isinstance(thing, CrossCheck),
         lambda thing, _: believed_evidence(thing),
     ),
-    Kind(
-        "a fit of pmt.fit",
-        lambda thing: (
-            hasattr(getattr(thing, "tempering", thing), "elbo_history")
-            and hasattr(getattr(thing, "tempering", thing), "evidence")
-        ),
-        _from_fit,
-    ),
+    Kind("a fit of pmt.fit", is_fit, _from_fit),
     Kind("a run of simulated tempering", is_tempered, _from_run),
     Kind("a stored Evidence", _has(EVIDENCE_GROUP), lambda tree, _: Evidence.from_datatree(tree)),
     Kind(
@@ -228,13 +240,8 @@ KINDS = (
 
 REFUSED: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (
-        lambda thing: (
-            isinstance(thing, CompiledModel)
-            or is_model(thing)
-            or is_model(getattr(getattr(thing, "backend", None), "model", None))
-        ),
-        "a model alone has no draws yet: idata = pymc_tempering.sample(model=model) makes a run "
-        "to pass here, and pymc_tempering.smc(model) estimates log Z without one",
+        is_model_alone,
+        f"{MODEL_ALONE}, and pymc_tempering.smc(model) estimates log Z without one",
     ),
     (
         lambda thing: isinstance(thing, str | PathLike),

@@ -6,6 +6,7 @@ from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import Bracket, backward, bracket, forward
 from pymc_tempering.evidence.estimators import ESTIMATORS, Estimator
 from pymc_tempering.evidence.expectation import expectation
+from pymc_tempering.evidence.factor import BayesFactor, PosteriorOdds
 from pymc_tempering.evidence.mbar import mbar
 from pymc_tempering.evidence.mbar_equations import mbar_log_z
 from pymc_tempering.evidence.overlap import overlap
@@ -14,7 +15,7 @@ from pymc_tempering.evidence.rb_likelihood import (
     maximize_likelihood,
     rb_likelihood,
 )
-from pymc_tempering.evidence.result import BayesFactor, Evidence
+from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts, rts_log_z
 from pymc_tempering.evidence.ti import ti
 from pymc_tempering.evidence.ti_rules import integrate
@@ -29,6 +30,7 @@ __all__ = [
     "CycleStats",
     "Estimator",
     "Evidence",
+    "PosteriorOdds",
     "Run",
     "Tours",
     "backward",

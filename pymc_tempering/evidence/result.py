@@ -1,4 +1,4 @@
-"""Values that estimators return: the evidence of a model, and a Bayes factor."""
+"""The value that estimators return: the evidence of a model, and how results are shown."""
 
 import html
 from dataclasses import dataclass, field
@@ -198,45 +198,6 @@ class Evidence:
 
     def _repr_html_(self) -> str:
         return as_html("Evidence", self._rows(), self.warnings)
-
-
-@dataclass(frozen=True, repr=False)
-class BayesFactor:
-    """Log Bayes factor of one model over another, with its Monte Carlo standard error.
-
-    Attributes
-    ----------
-    log_bf : float
-        log Z_a - log Z_b (nats); positive in favor of the first model.
-    mcse : float
-        Monte Carlo standard error of ``log_bf`` (nats).
-    interval : tuple of float
-        95 % interval of ``log_bf`` under Monte Carlo error (nats).
-    words : str
-        Category of Kass & Raftery (1995) on 2 log BF, and the model it favors.
-    warnings : tuple of str
-        Warnings of the two estimates.
-    """
-
-    log_bf: float
-    mcse: float
-    interval: tuple[float, float]
-    words: str
-    warnings: tuple[str, ...] = ()
-
-    def _rows(self) -> list[tuple[str, str]]:
-        low, high = self.interval
-        return [
-            ("log Bayes factor", f"{plus_minus(self.log_bf, self.mcse)} nats"),
-            ("95 % interval", f"{low:.3f} to {high:.3f}"),
-            ("in words", self.words),
-        ]
-
-    def __repr__(self) -> str:
-        return as_text("BayesFactor", self._rows(), self.warnings)
-
-    def _repr_html_(self) -> str:
-        return as_html("BayesFactor", self._rows(), self.warnings)
 
 
 def plus_minus(value: float, error: float) -> str:

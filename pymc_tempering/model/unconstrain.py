@@ -137,7 +137,7 @@ def _posterior(idata: xr.DataTree) -> xr.Dataset:
         raise DataMismatchError(
             f"expected an xarray.DataTree with the group 'posterior', got "
             f"{type(idata).__name__}{held}: pass what pm.sample, nutpie or pymc_tempering.sample "
-            "returned."
+            "returned, or pymc_tempering.to_datatree(fit) of a fit."
         )
     posterior = idata["posterior"].to_dataset()
     missing = [dim for dim in ("chain", "draw") if not posterior.sizes.get(dim)]

@@ -157,6 +157,32 @@ def save(name, folder):
         same_evidence(pmt.log_marginal_likelihood(read), found)
 
 
+def average(name, folder):
+    pair = {f"scale {s:g}": things(name, s, folder) for s in SCALES}
+    mean = pmt.average(
+        {label: thing.value for label, thing in pair.items()},
+        models={label: thing.model for label, thing in pair.items()},
+        draws=400, random_seed=1,
+    )  # fmt: skip
+    share = 1.0 / (1.0 + np.exp(exact(SCALES[1]) - exact(SCALES[0])))
+    assert abs(mean.attrs["weights"][0] - share) < 4.0 * mean.attrs["weights_mcse"][0] + 1e-3
+    x, model = (mean["posterior"][n].values for n in ("x", "model"))
+    assert (model == "scale 1").sum() == mean.attrs["counts"][0]
+    for label, scale in zip(pair, SCALES, strict=True):  # of a normal mean, |z| < 6 if independent
+        variance = 1.0 / (1.0 / scale**2 + len(Y))
+        own = x[model == label]
+        assert abs(own.mean() - variance * Y.sum()) < 6.0 * np.sqrt(variance / min(own.size, 50))
+
+
+def point_null(name, folder):
+    thing = things(name, SCALES[0], folder)
+    found = pmt.savage_dickey(
+        thing.value, normal_mean(SCALES[0]), null={"x": 0.0}, random_seed=1, progressbar=False
+    )
+    null = stats.norm.logpdf(Y).sum()
+    assert abs(found.log_bf - (exact(SCALES[0]) - null)) < 4.0 * found.mcse + 1e-3 < 0.3
+
+
 def picture(name, folder):
     thing = things(name, SCALES[0], folder)
     if thing.model is None:
@@ -172,6 +198,8 @@ WANTS = {
     "log Z": log_z,
     "compare": compare,
     "factor": factor,
+    "average": average,
+    "point null": point_null,
     "save": save,
     "picture": picture,
 }
@@ -179,6 +207,15 @@ WANTS = {
 SENTENCES = {
     ("model alone", want): r"a model alone has no draws yet.*pymc_tempering\.sample"
     for want in WANTS
+}
+SENTENCES |= {
+    ("evidence", "average"): r"an estimate of log Z holds no draws: pass the run.*in weights=",
+    ("cross_check", "average"): r"an estimate of log Z holds no draws: pass the run.*in weights=",
+    ("fit", "average"): r"pymc_tempering\.to_datatree\(fit\) makes a DataTree",
+}
+SENTENCES |= {
+    (name, "point null"): r"expected .* 'posterior', got .*to_datatree\(fit\) of a fit"
+    for name in ("evidence", "cross_check", "fit", "model alone")
 }
 """What cannot work, and the sentence that names what does."""
 
@@ -194,7 +231,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.*rests on draws around the fit:pymc_tempering.TemperingWarning"
+    "ignore:.*rests on draws around the fit:pymc_tempering.TemperingWarning",
+    "ignore:There is one chain:pymc_tempering.TemperingWarning",  # that of a stored fit
 )
 @pytest.mark.parametrize("want", WANTS)
 @pytest.mark.parametrize("name", THINGS)

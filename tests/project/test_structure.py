@@ -32,6 +32,7 @@ IMPORTS = {
     "sampling": {"core", "model", "references", "evidence", "kernels", "chain", "warmup"},
     "annealed": {"core", "model", "references", "evidence", "kernels", "chain", "warmup"},
     "bridge": {"core", "model", "references", "evidence"},
+    "nested": {"core", "model", "references", "evidence", "bridge"},
     "crosscheck": {"core", "model", "evidence", "annealed", "bridge"},
     "comparison": {"core", "model", "evidence", "bridge", "crosscheck"},
     "plots": {"core", "evidence", "crosscheck", "comparison"},

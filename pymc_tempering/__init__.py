@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from pymc_tempering.evidence.datatree import convert
     from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
+    from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
     from pymc_tempering.evidence.tracker import PartitionTracker
     from pymc_tempering.kernels import (
         HMC,
@@ -68,11 +69,13 @@ if TYPE_CHECKING:
         plot_evidence,
         plot_ladder,
         plot_log_z,
+        plot_prior_sensitivity,
         plot_temperature_trace,
     )
     from pymc_tempering.sampling.precompile import compile
     from pymc_tempering.sampling.sample import sample
     from pymc_tempering.sampling.step_method import SimulatedTempering
+    from pymc_tempering.sensitivity.prior_sensitivity import prior_sensitivity
     from pymc_tempering.variational import (
         LogPartition,
         TemperedFit,
@@ -115,6 +118,7 @@ _HOMES = {
     ),
     "evidence.datatree": ("convert",),
     "evidence.diagnostics": ("Diagnosis", "diagnose"),
+    "evidence.prior_curves": ("PriorSensitivity", "SensitivityCurve"),
     "evidence.tracker": ("PartitionTracker",),
     "kernels": (
         "HMC",
@@ -127,10 +131,17 @@ _HOMES = {
         "StepKernel",
     ),
     "model.handle": ("CompiledModel",),
-    "plots": ("plot_evidence", "plot_ladder", "plot_log_z", "plot_temperature_trace"),
+    "plots": (
+        "plot_evidence",
+        "plot_ladder",
+        "plot_log_z",
+        "plot_prior_sensitivity",
+        "plot_temperature_trace",
+    ),
     "sampling.precompile": ("compile",),
     "sampling.sample": ("sample",),
     "sampling.step_method": ("SimulatedTempering",),
+    "sensitivity.prior_sensitivity": ("prior_sensitivity",),
     "variational": (
         "LogPartition",
         "TemperedFit",
@@ -158,6 +169,7 @@ _MODULES = (
     "plots",
     "references",
     "sampling",
+    "sensitivity",
     "testsystems",
     "variational",
     "warmup",
@@ -189,8 +201,10 @@ __all__ = [
     "NotTemperedError",
     "PartitionTracker",
     "PriorDrawsError",
+    "PriorSensitivity",
     "RandomWalkMetropolis",
     "Sandwich",
+    "SensitivityCurve",
     "SimulatedTempering",
     "Slice",
     "SolverError",
@@ -223,7 +237,9 @@ __all__ = [
     "plot_evidence",
     "plot_ladder",
     "plot_log_z",
+    "plot_prior_sensitivity",
     "plot_temperature_trace",
+    "prior_sensitivity",
     "raise_",
     "refine",
     "reverse_ais",

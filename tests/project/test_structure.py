@@ -33,6 +33,7 @@ IMPORTS = {
     "annealed": {"core", "model", "references", "evidence", "kernels", "chain", "warmup"},
     "bridge": {"core", "model", "references", "evidence"},
     "crosscheck": {"core", "model", "evidence", "annealed", "bridge"},
+    "sensitivity": {"core", "model", "evidence", "sampling"},
     "plots": {"core", "evidence", "crosscheck"},
     "variational": {
         *("core", "model", "evidence", "plots", "variational.normalizers", "variational.conjugate"),

@@ -85,7 +85,7 @@ def reweight(draws: WeightedDraws, change: FloatArray, evidence: Evidence) -> Re
     E[r_v] = sum_i w_i r_v(x_i) / sum_i w_i. A tour b moves the two parts, to first order, by
     (C_bK / C_K - C_b1 / C_1), its Rao-Blackwell weights of the last and the first rung, and by
     (A_b / A - B_b / B), its sums of w r_v and of w. Both come from the same tours, so the error of
-    log Z_v is that of the sum of the two (delta method).
+    log Z_v is that of the sum of the two (delta method), and of :func:`unseen_tail`.
 
     Parameters
     ----------
@@ -122,13 +122,26 @@ def reweight(draws: WeightedDraws, change: FloatArray, evidence: Evidence) -> Re
         -np.inf if still else pareto_khat(log_weight + column)
         for still, column in zip(same, change.T, strict=True)
     ]
+    khat = np.array(khats)
+    beyond = unseen_tail(share.max(axis=0), khat)
     return Reweighted(
         log_ratio=np.where(same, 0.0, log_ratio),
-        log_ratio_mcse=np.where(same, 0.0, np.where(unknown, np.inf, alone)),
-        mcse=np.where(unknown, np.inf, np.sqrt(joint**2 + extra)),
+        log_ratio_mcse=np.where(same, 0.0, np.where(unknown, np.inf, np.hypot(alone, beyond))),
+        mcse=np.where(unknown, np.inf, np.sqrt(joint**2 + extra + beyond**2)),
         ess=kish(share),
-        khat=np.array(khats),
+        khat=khat,
     )
+
+
+def unseen_tail(largest: FloatArray, khat: FloatArray) -> FloatArray:
+    """Return what a Pareto tail is expected to hold beyond the largest weight, as a share.
+
+    One weight in n lies beyond the largest of n, by the mean excess k / (1 - k) times itself. That
+    share is not in the sums, so no scatter between tours shows it. Infinite from k = 1 on.
+    """
+    k = np.maximum(khat, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(k < 1.0, largest * k / (1.0 - k), np.inf))
 
 
 def shares(weight: FloatArray, change: FloatArray) -> tuple[FloatArray, FloatArray]:

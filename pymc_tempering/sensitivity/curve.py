@@ -9,6 +9,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT
 from pymc_tempering.evidence.prior_curves import SensitivityCurve
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.reweight import moments, reweight
@@ -149,6 +150,20 @@ def short_warning(curve: SensitivityCurve, short: np.ndarray) -> list[str]:
         f"The draws of the default run do not reach {curve.name} at {values} (k-hat above "
         f"{curve.khat_limit:.2f}, few tours, or another range of a variable), so the mcse there is "
         "infinite: pass rerun=True."
+    ]
+
+
+def rough_warning(curve: SensitivityCurve) -> list[str]:
+    """Say at which values the error of reweighted draws is rough."""
+    fresh = np.array(curve.source) == "rerun"
+    rough = ~fresh & (curve.khat > FINITE_VARIANCE_KHAT) & np.isfinite(curve.mcse)
+    if not rough.any():
+        return []
+    values = ", ".join(f"{x:.3g}" for x in curve.coordinate[rough])
+    return [
+        f"The k-hat of {curve.name} at {values} is above {FINITE_VARIANCE_KHAT}, so the mcse there "
+        "is rough and log Z more likely too low: sample the default run with keep='states', or "
+        "with more draws."
     ]
 
 

@@ -22,6 +22,7 @@ from pymc_tempering.sensitivity.curve import (
     Default,
     Reruns,
     reweighted_curve,
+    rough_warning,
     short_warning,
     with_reruns,
 )
@@ -151,7 +152,7 @@ def prior_sensitivity(
                 reruns = Reruns(settings, rng, report)
                 curve, said = with_reruns(curve, short, change, default, reruns)
             curves.append(curve)
-            sentences += said
+            sentences += [*said, *rough_warning(curve)]
     if not quiet:
         for sentence in sentences:
             warnings.warn(sentence, TemperingWarning, stacklevel=2)

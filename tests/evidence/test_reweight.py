@@ -17,7 +17,13 @@ from pymc_tempering.core.weighting import khat_limit
 from pymc_tempering.evidence import reweight as module
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.kept_states import read_states
-from pymc_tempering.evidence.reweight import WeightedDraws, moments, posterior_draws, reweight
+from pymc_tempering.evidence.reweight import (
+    WeightedDraws,
+    moments,
+    posterior_draws,
+    reweight,
+    unseen_tail,
+)
 from pymc_tempering.evidence.rts import rts
 
 FACTORS = np.array([0.5, 0.7, 1.0, 2.0, 4.0])
@@ -165,3 +171,13 @@ def test_draws_without_density_count_as_zero():
     assert found.log_ratio[0] == pytest.approx(np.log(np.mean(x > 1.5)))
     none = module.shares(draws.weight, np.full((x.size, 1), -np.inf))
     assert none[1][0] == -np.inf
+
+
+def test_the_unseen_tail_is_that_of_a_pareto_law():
+    """E[max(w - largest, 0)] of a Pareto law, by its quantiles, is largest k / (1 - k) / n."""
+    k, n = 0.6, 1000
+    largest = n**k  # the quantile 1 - 1 / n of the law with P(w > x) = x^(-1 / k)
+    mean = 1.0 / (1.0 - k)
+    beyond = largest / (1.0 / k - 1.0) / n  # the integral of the tail
+    found = unseen_tail(np.array([largest / (n * mean)] * 3), np.array([k, -0.2, 1.2]))
+    np.testing.assert_allclose(found, [beyond / mean, 0.0, np.inf])

@@ -84,6 +84,17 @@ def test_without_fresh_runs_a_far_value_has_no_error_and_a_warning(regression, r
     assert np.isinf(found["coef"].log_bf_mcse).tolist() == [True, False]
 
 
+def test_a_khat_without_finite_variance_is_a_warning():
+    system = testsystems.jzs_t_test()
+    idata = pmt.sample(300, model=system.model, random_seed=2, quiet=True)
+    found = pmt.prior_sensitivity(idata, system.model, {"delta": np.geomspace(0.1, 1, 9)}, **QUIET)
+    curve = found["delta"]
+    rough = (curve.khat > 0.5) & (np.array(curve.source) == "reweighted")
+    assert rough.any()
+    [sentence] = [text for text in found.warnings if "rough" in text]
+    assert all(f"{value:.3g}" in sentence for value in curve.values[rough])
+
+
 def test_a_khat_that_is_ignored_is_found(regression, run, monkeypatch):
     """Planted: reweighted draws are used however uneven their weights are."""
     reweight = curve_module.reweight

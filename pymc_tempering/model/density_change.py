@@ -114,16 +114,14 @@ def _depends(graphs: Sequence[Variable], data: Variable, model: pm.Model) -> boo
 def _moves_support(model: pm.Model, rv: Variable, data: Variable) -> bool:
     """Whether the range of a variable depends on the data.
 
-    The default transform maps the range of a continuous variable to the line. The ranges of
-    discrete ones are not known, so theirs count as dependent unless they are observed.
+    Its transform, and that of its law, map the range of a continuous variable to the line. The
+    ranges of discrete ones are not known: theirs count as dependent unless they are observed.
     """
     if is_discrete(rv):
         return rv in model.free_RVs
-    transform = _default_transform(rv.owner.op, rv)
-    if transform is None:
-        return False
-    mapped = transform.forward(rv.type(), *rv.owner.inputs)
-    return _depends([mapped], data, model)
+    transforms = {_default_transform(rv.owner.op, rv), model.rvs_to_transforms[rv]} - {None}
+    mapped = [transform.forward(rv.type(), *rv.owner.inputs) for transform in transforms]
+    return _depends(mapped, data, model)
 
 
 def _compile(

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
     from pymc_tempering.evidence.datatree import convert
     from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
+    from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
     from pymc_tempering.evidence.tracker import PartitionTracker
     from pymc_tempering.kernels import (
         HMC,
@@ -71,11 +72,13 @@ if TYPE_CHECKING:
         plot_evidence,
         plot_ladder,
         plot_log_z,
+        plot_prior_sensitivity,
         plot_temperature_trace,
     )
     from pymc_tempering.sampling.precompile import compile
     from pymc_tempering.sampling.sample import sample
     from pymc_tempering.sampling.step_method import SimulatedTempering
+    from pymc_tempering.sensitivity.prior_sensitivity import prior_sensitivity
     from pymc_tempering.variational import (
         LogPartition,
         TemperedFit,
@@ -118,6 +121,7 @@ _HOMES = {
     ),
     "evidence.datatree": ("convert",),
     "evidence.diagnostics": ("Diagnosis", "diagnose"),
+    "evidence.prior_curves": ("PriorSensitivity", "SensitivityCurve"),
     "evidence.tracker": ("PartitionTracker",),
     "kernels": (
         "HMC",
@@ -131,10 +135,17 @@ _HOMES = {
     ),
     "model.handle": ("CompiledModel",),
     "nested": ("SavageDickey", "savage_dickey"),
-    "plots": ("plot_evidence", "plot_ladder", "plot_log_z", "plot_temperature_trace"),
+    "plots": (
+        "plot_evidence",
+        "plot_ladder",
+        "plot_log_z",
+        "plot_prior_sensitivity",
+        "plot_temperature_trace",
+    ),
     "sampling.precompile": ("compile",),
     "sampling.sample": ("sample",),
     "sampling.step_method": ("SimulatedTempering",),
+    "sensitivity.prior_sensitivity": ("prior_sensitivity",),
     "variational": (
         "LogPartition",
         "TemperedFit",
@@ -164,6 +175,7 @@ _MODULES = (
     "plots",
     "references",
     "sampling",
+    "sensitivity",
     "testsystems",
     "variational",
     "warmup",
@@ -198,9 +210,11 @@ __all__ = [
     "PartitionTracker",
     "PosteriorOdds",
     "PriorDrawsError",
+    "PriorSensitivity",
     "RandomWalkMetropolis",
     "Sandwich",
     "SavageDickey",
+    "SensitivityCurve",
     "SimulatedTempering",
     "Slice",
     "SolverError",
@@ -234,7 +248,9 @@ __all__ = [
     "plot_evidence",
     "plot_ladder",
     "plot_log_z",
+    "plot_prior_sensitivity",
     "plot_temperature_trace",
+    "prior_sensitivity",
     "raise_",
     "refine",
     "reverse_ais",

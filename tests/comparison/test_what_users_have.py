@@ -183,6 +183,16 @@ def point_null(name, folder):
     assert abs(found.log_bf - (exact(SCALES[0]) - null)) < 4.0 * found.mcse + 1e-3 < 0.3
 
 
+def sensitivity(name, folder):
+    thing = things(name, SCALES[0], folder)
+    found = pmt.prior_sensitivity(
+        thing.value, normal_mean(SCALES[0]), {"x": SCALES}, rerun=False, progressbar=False
+    )["x"]
+    off = found.log_z - [exact(s) for s in SCALES]
+    assert np.all(np.abs(off) < 4.0 * found.mcse + 1e-3)
+    assert np.all(found.mcse < 0.1)
+
+
 def picture(name, folder):
     thing = things(name, SCALES[0], folder)
     if thing.model is None:
@@ -200,6 +210,7 @@ WANTS = {
     "factor": factor,
     "average": average,
     "point null": point_null,
+    "sensitivity": sensitivity,
     "save": save,
     "picture": picture,
 }
@@ -216,6 +227,10 @@ SENTENCES |= {
 SENTENCES |= {
     (name, "point null"): r"expected .* 'posterior', got .*to_datatree\(fit\) of a fit"
     for name in ("evidence", "cross_check", "fit", "model alone")
+}
+SENTENCES |= {
+    (name, "sensitivity"): r"tempering run.*sample with pymc_tempering\.sample\(\)"
+    for name in ("nuts", "smc", "fit", "stored fit", "evidence", "cross_check", "model alone")
 }
 """What cannot work, and the sentence that names what does."""
 

@@ -20,7 +20,7 @@ LONG = (
     *("sample", "SimulatedTempering", "ais", "hais", "reverse_ais", "sandwich", "smc", "raise_"),
     *("linked_importance_sampling", "thermodynamic_integration", "bridge_sampling"),
     *("importance_sampling", "cross_check", "log_marginal_likelihood", "bayes_factor", "compare"),
-    *("average", "savage_dickey"),
+    *("average", "savage_dickey", "prior_sensitivity"),
 )
 """What may take longer than a second on the threads of this package."""
 ON_ONE_THREAD = ("fit", "refine", "compile")
@@ -81,6 +81,14 @@ def tempered_fit():
     )  # fmt: skip
 
 
+def sensitivity():
+    one = np.ones(1)
+    curve = pmt.SensitivityCurve(
+        "x", "scale", one, np.ones(()), one, one, one, one, one, one, 0.7, ("reweighted",)
+    )
+    return pmt.PriorSensitivity(-3.0, 0.1, "ok", (curve,), warnings=("<be careful>",))
+
+
 def results():
     """One of each public result."""
     run = gaussian_run(400)
@@ -92,6 +100,7 @@ def results():
         "BayesFactor": pmt.bayes_factor(LOW, HIGH),
         "PosteriorOdds": pmt.bayes_factor(LOW, HIGH).posterior_odds(),
         "SavageDickey": pmt.SavageDickey(-0.1, 0.1, (-0.3, 0.1), "none", null={"x": np.zeros(1)}),
+        "PriorSensitivity": sensitivity(),
         "Bracket": Bracket(LOW, HIGH),
         "Sandwich": join_bounds(LOW, HIGH),
         "CrossCheck": check,

@@ -292,6 +292,16 @@ def test_models_of_other_runs_are_refused(models, message):
         pmt.average([marked(1), marked(2)], models=models)
 
 
+def test_data_of_models_are_compared_where_the_draws_hold_none():
+    models = []
+    for y in (0.5, 1.5):
+        with pm.Model() as model:
+            pm.Normal("y", pm.Normal("x"), 1.0, observed=y)
+        models.append(model)
+    with pytest.raises(DataMismatchError, match=r"model '0' and model '1'.*'y'"):
+        pmt.average([marked(1), marked(2)], [1, 1], models=models)
+
+
 def test_cross_checks_are_weights():
     check = assemble(
         [Entry(name, pmt.Evidence(0.0, 0.1, name, "ok")) for name in ("rts", "ais")], [1.0, 1.0], {}

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pymc_tempering.exceptions import (
+    ArgumentError,
     DataError,
     DataMismatchError,
     DiscreteVariableError,
@@ -15,6 +16,7 @@ from pymc_tempering.exceptions import (
     ModelError,
     NormalizerError,
     NotTemperedError,
+    NullError,
     PriorDrawsError,
     SolverError,
     StuckChainError,
@@ -37,21 +39,22 @@ if TYPE_CHECKING:
         thermodynamic_integration,
     )
     from pymc_tempering.bridge import bridge_sampling, importance_sampling
+    from pymc_tempering.comparison import average, log_marginal_likelihood
+    from pymc_tempering.comparison.compare import bayes_factor, compare
     from pymc_tempering.crosscheck import CrossCheck
     from pymc_tempering.crosscheck.cross_check import cross_check
     from pymc_tempering.evidence import (
         BayesFactor,
         Bracket,
         Evidence,
-        bayes_factor,
+        PosteriorOdds,
         bracket,
-        compare,
         expectation,
-        log_marginal_likelihood,
         overlap,
     )
     from pymc_tempering.evidence.datatree import convert
     from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
+    from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
     from pymc_tempering.evidence.tracker import PartitionTracker
     from pymc_tempering.kernels import (
         HMC,
@@ -64,15 +67,18 @@ if TYPE_CHECKING:
         StepKernel,
     )
     from pymc_tempering.model.handle import CompiledModel
+    from pymc_tempering.nested import SavageDickey, savage_dickey
     from pymc_tempering.plots import (
         plot_evidence,
         plot_ladder,
         plot_log_z,
+        plot_prior_sensitivity,
         plot_temperature_trace,
     )
     from pymc_tempering.sampling.precompile import compile
     from pymc_tempering.sampling.sample import sample
     from pymc_tempering.sampling.step_method import SimulatedTempering
+    from pymc_tempering.sensitivity.prior_sensitivity import prior_sensitivity
     from pymc_tempering.variational import (
         LogPartition,
         TemperedFit,
@@ -100,21 +106,22 @@ _HOMES = {
         "thermodynamic_integration",
     ),
     "bridge": ("bridge_sampling", "importance_sampling"),
+    "comparison": ("average", "log_marginal_likelihood"),
+    "comparison.compare": ("bayes_factor", "compare"),
     "crosscheck": ("CrossCheck",),
     "crosscheck.cross_check": ("cross_check",),
     "evidence": (
         "BayesFactor",
         "Bracket",
         "Evidence",
-        "bayes_factor",
+        "PosteriorOdds",
         "bracket",
-        "compare",
         "expectation",
-        "log_marginal_likelihood",
         "overlap",
     ),
     "evidence.datatree": ("convert",),
     "evidence.diagnostics": ("Diagnosis", "diagnose"),
+    "evidence.prior_curves": ("PriorSensitivity", "SensitivityCurve"),
     "evidence.tracker": ("PartitionTracker",),
     "kernels": (
         "HMC",
@@ -127,10 +134,18 @@ _HOMES = {
         "StepKernel",
     ),
     "model.handle": ("CompiledModel",),
-    "plots": ("plot_evidence", "plot_ladder", "plot_log_z", "plot_temperature_trace"),
+    "nested": ("SavageDickey", "savage_dickey"),
+    "plots": (
+        "plot_evidence",
+        "plot_ladder",
+        "plot_log_z",
+        "plot_prior_sensitivity",
+        "plot_temperature_trace",
+    ),
     "sampling.precompile": ("compile",),
     "sampling.sample": ("sample",),
     "sampling.step_method": ("SimulatedTempering",),
+    "sensitivity.prior_sensitivity": ("prior_sensitivity",),
     "variational": (
         "LogPartition",
         "TemperedFit",
@@ -150,14 +165,17 @@ _MODULES = (
     "arguments",
     "bridge",
     "chain",
+    "comparison",
     "core",
     "crosscheck",
     "evidence",
     "kernels",
     "model",
+    "nested",
     "plots",
     "references",
     "sampling",
+    "sensitivity",
     "testsystems",
     "variational",
     "warmup",
@@ -166,6 +184,7 @@ _MODULES = (
 __all__ = [
     "HMC",
     "NUTS",
+    "ArgumentError",
     "BayesFactor",
     "Bracket",
     "CompiledModel",
@@ -187,10 +206,15 @@ __all__ = [
     "ModelError",
     "NormalizerError",
     "NotTemperedError",
+    "NullError",
     "PartitionTracker",
+    "PosteriorOdds",
     "PriorDrawsError",
+    "PriorSensitivity",
     "RandomWalkMetropolis",
     "Sandwich",
+    "SavageDickey",
+    "SensitivityCurve",
     "SimulatedTempering",
     "Slice",
     "SolverError",
@@ -202,6 +226,7 @@ __all__ = [
     "TemperingError",
     "TemperingWarning",
     "ais",
+    "average",
     "bayes_factor",
     "bracket",
     "bridge_sampling",
@@ -223,12 +248,15 @@ __all__ = [
     "plot_evidence",
     "plot_ladder",
     "plot_log_z",
+    "plot_prior_sensitivity",
     "plot_temperature_trace",
+    "prior_sensitivity",
     "raise_",
     "refine",
     "reverse_ais",
     "sample",
     "sandwich",
+    "savage_dickey",
     "smc",
     "testsystems",
     "thermodynamic_integration",

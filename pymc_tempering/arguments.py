@@ -22,3 +22,10 @@ def check_whole(least: int, **values: int | None) -> None:
             continue
         if not (whole and value is not None and value >= least):
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def as_seed(random_seed: int | np.random.Generator | None) -> int | None:
+    """Return a seed for code that takes no generator, drawn from it if one is given."""
+    if isinstance(random_seed, np.random.Generator):
+        return int(random_seed.integers(2**31))
+    return random_seed

@@ -74,8 +74,16 @@ class DataMismatchError(TemperingError):
     """Models that are compared have different observed data."""
 
 
+class NullError(TemperingError, ValueError):
+    """A point null that the model does not have, or that the draws can say nothing about."""
+
+
 class SolverError(TemperingError):
     """The equations of an estimator could not be solved to the accuracy that it needs."""
+
+
+class ArgumentError(TemperingError, TypeError):
+    """An argument that a function does not take; the message says why, or what stands in for it."""
 
 
 class StuckChainError(TemperingError):

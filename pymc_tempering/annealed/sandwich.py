@@ -20,6 +20,7 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
+from pymc_tempering.core.notebook import text_as_html
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings, plus_minus
@@ -75,6 +76,9 @@ class Sandwich:
         ]
         lines = [f"  {label:<12} {text}" for label, text in rows]
         return "\n".join(["Sandwich (nats)", *lines, f"  {self.words}"])
+
+    def _repr_html_(self) -> str:
+        return text_as_html(self)
 
 
 def sandwich(

@@ -20,6 +20,7 @@ from pymc_tempering.evidence import Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.alarms import disagreement_warning
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 
 MAX_PVALUE = 1e-3
@@ -37,6 +38,7 @@ def bridge_sampling(
     draws: int | None = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
 ) -> Evidence:
     """Estimate the evidence from posterior draws of any sampler by bridge sampling.
 
@@ -68,6 +70,8 @@ def bridge_sampling(
         Threads that evaluate the model; all cores by default.
     random_seed : int or numpy.random.Generator, optional
         Seed of the proposal's draws.
+    progressbar : bool, default True
+        Whether to show a line of progress.
 
     Returns
     -------
@@ -77,7 +81,9 @@ def bridge_sampling(
         scatter between chains, or halves of the draws, that disagree ("disagreed"). It is infinite
         ("unchecked") where the densities hardly overlap, where the draws are worth fewer than 10
         independent ones, where draws of the proposal find a region that the posterior draws
-        missed, and where the sampler stored another log density than the model's.
+        missed, and where the sampler stored another log density than the model's. With one chain,
+        or chains that have not mixed (R-hat above 1.01), the error is stated and the verdict is
+        "unchecked" too.
 
     Raises
     ------
@@ -110,19 +116,21 @@ def bridge_sampling(
     ...     y = pm.Normal("y", x, observed=1.0)  # the posterior is N(1/2, 1/2)
     >>> x = np.random.default_rng(1).normal(0.5, 0.5**0.5, size=(4, 500))
     >>> idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw"), x)})})
-    >>> evidence = pmt.bridge_sampling(idata, model, random_seed=1)
+    >>> evidence = pmt.bridge_sampling(idata, model, random_seed=1, progressbar=False)
     >>> exact = -0.5 * (np.log(4 * np.pi) + 0.5)
     >>> bool(abs(evidence.log_z - exact) < 4 * evidence.mcse < 0.05)
     True
     """
-    evidence = estimate_by_bridge(
-        idata,
-        find_model(model),
-        proposal=proposal,
-        draws=draws,
-        cores=cores,
-        rng=np.random.default_rng(random_seed),
-    )
+    with compiling_status(progressbar) as report:
+        report("Bridge sampling")
+        evidence = estimate_by_bridge(
+            idata,
+            find_model(model),
+            proposal=proposal,
+            draws=draws,
+            cores=cores,
+            rng=np.random.default_rng(random_seed),
+        )
     return emit_warnings(evidence)
 
 
@@ -179,7 +187,10 @@ def bridge_states(
     )
     messages = mismatch + draw_alarms.bridge_alarms(list(pair))
     verdict, mcse = _judge(pair, at_draws, messages)
-    messages += draw_alarms.mixing_warnings(states, target.path.layout.label)
+    unmixed = draw_alarms.mixing_warnings(states, target.path.layout.label)
+    if unmixed and verdict == "ok":
+        verdict = "unchecked"
+    messages += unmixed
     messages += draw_alarms.size_warnings(sum(one.ess for one in pair))
     messages += draw_alarms.lost_warnings(lost)
     shared = sum(one.proposal_variance for one in pair) / 4

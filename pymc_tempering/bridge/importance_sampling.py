@@ -21,6 +21,7 @@ from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MAX_KHAT, MIN_ES
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
@@ -38,6 +39,7 @@ def importance_sampling(
     draws: int = 10_000,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
 ) -> Evidence:
     """Estimate the evidence by importance sampling from a density fitted to posterior draws.
 
@@ -62,6 +64,8 @@ def importance_sampling(
         Threads that evaluate the model; all cores by default.
     random_seed : int or numpy.random.Generator, optional
         Seed of the proposal's draws.
+    progressbar : bool, default True
+        Whether to show a line of progress.
 
     Returns
     -------
@@ -101,19 +105,21 @@ def importance_sampling(
     ...     y = pm.Normal("y", x, observed=1.0)  # the posterior is N(1/2, 1/2)
     >>> x = np.random.default_rng(1).normal(0.5, 0.5**0.5, size=(4, 500))
     >>> idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw"), x)})})
-    >>> evidence = pmt.importance_sampling(idata, model, random_seed=1)
+    >>> evidence = pmt.importance_sampling(idata, model, random_seed=1, progressbar=False)
     >>> exact = -0.5 * (np.log(4 * np.pi) + 0.5)
     >>> bool(abs(evidence.log_z - exact) < 4 * evidence.mcse < 0.05)
     True
     """
-    evidence = estimate_by_importance(
-        idata,
-        find_model(model),
-        proposal=proposal,
-        draws=draws,
-        cores=cores,
-        rng=np.random.default_rng(random_seed),
-    )
+    with compiling_status(progressbar) as report:
+        report("Importance sampling")
+        evidence = estimate_by_importance(
+            idata,
+            find_model(model),
+            proposal=proposal,
+            draws=draws,
+            cores=cores,
+            rng=np.random.default_rng(random_seed),
+        )
     return emit_warnings(evidence)
 
 

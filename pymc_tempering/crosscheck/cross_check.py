@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.crosscheck.judge import Entry, judge
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
 from pymc_tempering.crosscheck.store import GROUP, CrossCheck, make_table, to_dataset
@@ -15,8 +16,9 @@ from pymc_tempering.crosscheck.words import put_in_words
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import MODEL, RUN, lists_estimators
 from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.exceptions import ModelError, TemperingError, TemperingWarning
-from pymc_tempering.model.check import find_model
+from pymc_tempering.exceptions import TemperingError, TemperingWarning
+from pymc_tempering.model.check import find_model_if_any
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 
 
@@ -28,6 +30,8 @@ def cross_check(
     *,
     others: Mapping[str, Evidence] | None = None,
     random_seed: int | np.random.Generator | None = None,
+    cores: int | None = None,
+    progressbar: bool = True,
     extend_inferencedata: bool = True,
 ) -> CrossCheck:
     """Estimate the evidence by several methods, and test whether they agree.
@@ -60,6 +64,10 @@ def cross_check(
         (``{"psis_vi": approx.tempering.evidence}``), or from another run.
     random_seed : int or numpy.random.Generator, optional
         Seed of the methods that draw random numbers.
+    cores : int, optional
+        Threads of the methods that evaluate the model; all cores by default.
+    progressbar : bool, default True
+        Whether to show which method is at work.
     extend_inferencedata : bool, default True
         Store the result in ``idata`` as group ``cross_check``, and replace an earlier one.
 
@@ -92,31 +100,34 @@ def cross_check(
     >>> x = np.random.default_rng(1).normal(0.5, 0.5**0.5, size=(4, 500))
     >>> idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw"), x)})})
     >>> methods = ["bridge_sampling", "importance_sampling"]
-    >>> check = pmt.cross_check(idata, model, methods, random_seed=1)
+    >>> check = pmt.cross_check(idata, model, methods, random_seed=1, progressbar=False)
     >>> check.verdict, list(check.table.index)
     ('agree', ['bridge_sampling', 'importance_sampling'])
     """
-    model = _model(model)
+    check_whole(1, cores=cores)
+    model = find_model_if_any(model)
     chosen = _chosen(methods, model)
     _check_others(others or {}, chosen)
     rng = np.random.default_rng(random_seed)
     entries: list[Entry] = []
     seconds: list[float] = []
     left_out: dict[str, str] = {}
-    for name in chosen:
-        started = perf_counter()
-        try:
-            found, draws = _run(name, idata, model, rng)
-        except (TemperingError, ImportError) as error:
-            if methods is not None:
-                raise
-            left_out[name] = str(error)
-            continue
-        took = perf_counter() - started
-        for label, evidence in found.items():
-            entries.append(Entry(label, evidence, draws))
-            own = evidence.seconds
-            seconds.append(own if np.isfinite(own) else took)
+    with compiling_status(progressbar) as report:
+        for n, name in enumerate(chosen, 1):
+            report(f"Cross-check, method {n} of {len(chosen)}: {name}")
+            started = perf_counter()
+            try:
+                found, draws = _run(name, idata, model, rng, cores)
+            except (TemperingError, ImportError) as error:
+                if methods is not None:
+                    raise
+                left_out[name] = str(error)
+                continue
+            took = perf_counter() - started
+            for label, evidence in found.items():
+                entries.append(Entry(label, evidence, draws))
+                own = evidence.seconds
+                seconds.append(own if np.isfinite(own) else took)
     for label, evidence in (others or {}).items():
         entries.append(Entry(label, evidence))
         seconds.append(evidence.seconds)
@@ -168,13 +179,6 @@ def assemble(
     )
 
 
-def _model(model: pm.Model | CompiledModel | None) -> pm.Model | None:
-    try:
-        return find_model(model)
-    except ModelError:
-        return None
-
-
 def _chosen(methods: Sequence[str] | None, model: pm.Model | None) -> list[str]:
     """Return the names of the methods to run, and check them before any of them runs."""
     if methods is None:
@@ -207,7 +211,11 @@ def _check_others(others: Mapping[str, Evidence], chosen: Sequence[str]) -> None
 
 
 def _run(
-    name: str, idata: xr.DataTree, model: pm.Model | None, rng: np.random.Generator
+    name: str,
+    idata: xr.DataTree,
+    model: pm.Model | None,
+    rng: np.random.Generator,
+    cores: int | None,
 ) -> tuple[Mapping[str, Evidence], str]:
     """Run one method and emit no warnings; they are in what it returns."""
     row = ALL_ESTIMATORS[name]
@@ -215,5 +223,5 @@ def _run(
         return {name: estimate_quietly(idata, name)}, row.draws
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemperingWarning)
-        found = row.estimate(idata, model, rng.spawn(1)[0])
+        found = row.estimate(idata, model, rng.spawn(1)[0], cores)
     return (found if isinstance(found, Mapping) else {name: found}), row.draws

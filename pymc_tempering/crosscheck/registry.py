@@ -19,34 +19,38 @@ def _independent(
     """Return the row of an estimator that makes runs of its own over the path."""
     return Estimator(
         MODEL,
-        lambda idata, model, rng: run(model, random_seed=rng, progressbar=False),
+        lambda idata, model, rng, cores: run(
+            model, random_seed=rng, cores=cores, progressbar=False
+        ),
         summary,
         OWN,
         by_default,
     )
 
 
-def _reverse_ais(idata: xr.DataTree, model: pm.Model, rng: np.random.Generator) -> Evidence:
-    return annealed.reverse_ais(idata, model, random_seed=rng, progressbar=False)
+def _reverse_ais(
+    idata: xr.DataTree, model: pm.Model, rng: np.random.Generator, cores: int | None
+) -> Evidence:
+    return annealed.reverse_ais(idata, model, random_seed=rng, cores=cores, progressbar=False)
 
 
 def _sandwich(
-    idata: xr.DataTree, model: pm.Model, rng: np.random.Generator
+    idata: xr.DataTree, model: pm.Model, rng: np.random.Generator, cores: int | None
 ) -> Mapping[str, Evidence]:
-    both = annealed.sandwich(idata, model, random_seed=rng, progressbar=False)
+    both = annealed.sandwich(idata, model, random_seed=rng, cores=cores, progressbar=False)
     return {"sandwich lower": both.lower, "sandwich upper": both.upper}
 
 
 MODEL_ESTIMATORS: dict[str, Estimator] = {
     "bridge_sampling": Estimator(
         MODEL,
-        lambda idata, model, rng: estimate_by_bridge(idata, model, rng=rng),
+        lambda idata, model, rng, cores: estimate_by_bridge(idata, model, rng=rng, cores=cores),
         "Bridge between the posterior draws and a fitted density, Meng & Wong (1996).",
         POSTERIOR,
     ),
     "importance_sampling": Estimator(
         MODEL,
-        lambda idata, model, rng: estimate_by_importance(idata, model, rng=rng),
+        lambda idata, model, rng, cores: estimate_by_importance(idata, model, rng=rng, cores=cores),
         "Draws from a density fitted to the posterior draws, equation (18.44) of Goodfellow et "
         "al. (2016).",
         POSTERIOR,

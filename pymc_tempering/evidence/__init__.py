@@ -1,13 +1,12 @@
-"""Evidence of a model from its tempering run, and comparison of models by it."""
+"""Evidence of a model from its tempering run."""
 
 from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence.agreement import homogeneity_pvalue
 from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import Bracket, backward, bracket, forward
-from pymc_tempering.evidence.compare import bayes_factor, compare
 from pymc_tempering.evidence.estimators import ESTIMATORS, Estimator
 from pymc_tempering.evidence.expectation import expectation
-from pymc_tempering.evidence.front import log_marginal_likelihood
+from pymc_tempering.evidence.factor import BayesFactor, PosteriorOdds
 from pymc_tempering.evidence.mbar import mbar
 from pymc_tempering.evidence.mbar_equations import mbar_log_z
 from pymc_tempering.evidence.overlap import overlap
@@ -16,7 +15,7 @@ from pymc_tempering.evidence.rb_likelihood import (
     maximize_likelihood,
     rb_likelihood,
 )
-from pymc_tempering.evidence.result import BayesFactor, Evidence
+from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts, rts_log_z
 from pymc_tempering.evidence.ti import ti
 from pymc_tempering.evidence.ti_rules import integrate
@@ -31,20 +30,18 @@ __all__ = [
     "CycleStats",
     "Estimator",
     "Evidence",
+    "PosteriorOdds",
     "Run",
     "Tours",
     "backward",
     "bar",
-    "bayes_factor",
     "bracket",
-    "compare",
     "counts",
     "expectation",
     "forward",
     "homogeneity_pvalue",
     "integrate",
     "log_likelihood",
-    "log_marginal_likelihood",
     "maximize_likelihood",
     "mbar",
     "mbar_log_z",

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
+from pymc_tempering.core.notebook import text_as_html
 from pymc_tempering.core.weighting import MIN_ESS, kish
 from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.pieces import cycle_pieces, finite_chains
@@ -44,7 +45,15 @@ class Bracket:
 
     def __repr__(self) -> str:
         low, high = (plus_minus(e.log_z, e.mcse) for e in (self.lower, self.upper))
+        if self.gap < 0.0:  # "from -3.1 to -3.2" would be no interval
+            return (
+                f"Bracket: lower bound {low}, upper bound {high} nats, crossed by {-self.gap:.3f} "
+                "(noise, if that is within their errors)"
+            )
         return f"Bracket: log Z from {low} to {high} nats (gap {self.gap:.3f})"
+
+    def _repr_html_(self) -> str:
+        return text_as_html(self)
 
 
 def forward(run: Run, *, reference_visits: int | None = None) -> Evidence:

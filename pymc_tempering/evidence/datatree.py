@@ -52,6 +52,11 @@ def read_cycles(idata: xr.DataTree) -> CycleStats:
     """
     stats = _stats_group(idata)
     missing = [n for n in (*LADDER_STATS, *RUNG_STATS, *SCALAR_STATS) if n not in stats]
+    if missing and not any(name in stats for name in (*RUNG_STATS, *SCALAR_STATS)):
+        raise NotTemperedError(
+            f"this DataTree does not hold a tempering run: {ADVICE}. For log Z from draws of "
+            "another sampler use pymc_tempering.log_marginal_likelihood(idata, model)"
+        )
     if missing:
         raise NotTemperedError(
             f"this DataTree does not hold a tempering run: its sample_stats lack {missing}; "

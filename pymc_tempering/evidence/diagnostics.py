@@ -1,5 +1,6 @@
 """Diagnose a tempering run: a table by rung, and one line that says what is wrong."""
 
+import html
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,20 +61,25 @@ class Diagnosis:
 
     def __repr__(self) -> str:
         table = self.table.to_string(float_format=lambda value: f"{value:.3g}", na_rep="-")
+        return "\n".join([table, *self._lines()])
+
+    def _repr_html_(self) -> str:
+        table = self.table.to_html(float_format=lambda value: f"{value:.3g}", na_rep="-")
+        lines = "".join(f"<p>{html.escape(line)}</p>" for line in self._lines())
+        return f"<div>{table}{lines}</div>"
+
+    def _lines(self) -> list[str]:
         trips = ", ".join(str(n) for n in self.round_trips)
         first, second = self.halves
         check = self.evidence.check
-        return "\n".join(
-            [
-                table,
-                f"barrier {self.barrier:.2f} on {len(self.table)} rungs; round trips {trips}; "
-                f"divergences {self.divergences}",
-                f"log Z {plus_minus(self.evidence.log_z, self.evidence.mcse)} nats; "
-                f"first half {first:.3f}, second half {second:.3f}",
-                *([] if check is None else [f"fitted reference, {check}"]),
-                self.verdict,
-            ]
-        )
+        return [
+            f"barrier {self.barrier:.2f} on {len(self.table)} rungs; round trips {trips}; "
+            f"divergences {self.divergences}",
+            f"log Z {plus_minus(self.evidence.log_z, self.evidence.mcse)} nats; "
+            f"first half {first:.3f}, second half {second:.3f}",
+            *([] if check is None else [f"fitted reference, {check}"]),
+            self.verdict,
+        ]
 
 
 def diagnose(idata: xr.DataTree) -> Diagnosis:

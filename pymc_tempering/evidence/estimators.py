@@ -42,7 +42,8 @@ class Estimator:
     reads : {"cycles", "parts", "trace", "model"}
         What ``estimate`` takes. "cycles": the statistics of every draw, a ``CycleStats``.
         "parts": a list of these, one for each log Z-hat. "trace": every iteration, a ``Run``.
-        "model": ``(idata, model, rng)``, a DataTree, a PyMC model and a random generator.
+        "model": ``(idata, model, rng, cores)``, a DataTree, a PyMC model, a random generator, and
+        the number of threads or None for all cores.
     estimate : callable
         Returns an ``Evidence``, or several by name (two bounds). What it warns about is in
         ``Evidence.warnings``.

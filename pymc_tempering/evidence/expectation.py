@@ -10,9 +10,10 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, kish
 from pymc_tempering.evidence.fit_run import errors
 from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.kept_states import read_states
 from pymc_tempering.evidence.standard_errors import sum_by
-from pymc_tempering.evidence.trace import Run, probabilities_of, read_run
-from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
+from pymc_tempering.evidence.trace import Run
+from pymc_tempering.exceptions import TemperingWarning
 
 METRICS = ("mean", "sd", "mcse", "ess")
 
@@ -76,22 +77,12 @@ def expectation(
     >>> bool(abs(mean - 2.76) < 4 * mcse)
     True
     """
-    if not isinstance(idata, xr.DataTree) or "tempering_states" not in idata.children:
-        raise NotTemperedError(
-            "this DataTree has no group 'tempering_states', which holds the states of all rungs: "
-            'sample with pymc_tempering.sample(keep="states")'
-        )
-    run = read_run(idata)
-    states = idata["tempering_states"].to_dataset()
-    place, keep = _places(run, states["iteration"].transpose("chain", "state").values)
-    probability = states["keep_probability"].transpose("chain", "state").values[keep]
-    weight = probabilities_of(run.stats, run.trace.log_ratio[place])[:, -1] / probability
-    draws = states.drop_vars(["iteration", "keep_probability"])
-    values = _values(draws, functions, var_names)
+    states = read_states(idata)
+    run, keep, weight, piece = states.run, states.keep, states.weight, states.piece
+    values = _values(states.variables, functions, var_names)
 
     evidence = estimate_quietly(idata)
     sentences = list(evidence.warnings)
-    piece = run.piece[place]
     tours = sum_by(run.pieces.tour, run.sum_table(weight[:, None], piece))
     known = np.isfinite(evidence.mcse) and kish(tours)[0] >= MIN_ESS
     if not known and not sentences:
@@ -118,30 +109,6 @@ def expectation(
         "n_tours": evidence.n_tours,
     }
     return xr.Dataset(result, {"metric": list(METRICS)}, attrs)
-
-
-def _places(run: Run, iteration: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the states in the flat trace (n,), and a mask of them (chain, state).
-
-    The mask leaves out padding, states outside the recorded cycles, and those of the first ascent
-    of a fresh chain, which no estimator counts.
-    """
-    n_chains, n_draws = run.stats.n_chains, run.stats.n_draws
-    if len(iteration) != n_chains:
-        raise NotTemperedError(
-            f"tempering_states has {len(iteration)} chains and sample_stats {n_chains}: pass the "
-            "DataTree as the sampler returned it"
-        )
-    bounds = np.searchsorted(run.trace.cycle, np.arange(n_chains + 1) * n_draws)
-    place = np.full(iteration.shape, -1)
-    for chain in range(n_chains):
-        begin, end = bounds[chain], bounds[chain + 1]
-        where = begin + iteration[chain] - run.trace.iteration[begin]
-        inside = (iteration[chain] >= 0) & (where >= begin) & (where < end)
-        place[chain, inside] = where[inside]
-    keep = place >= 0
-    keep[keep] = run.pieces.counted[run.piece[place[keep]]]
-    return place[keep], keep
 
 
 def _values(

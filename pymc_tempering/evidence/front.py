@@ -1,4 +1,4 @@
-"""Front door of the evidence estimators: from a DataTree to an ``Evidence``, with warnings."""
+"""Front of the estimators that read a run: from its DataTree to an ``Evidence``."""
 
 from dataclasses import replace
 
@@ -7,31 +7,22 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.evidence.datatree import read_check, read_cycles, read_prior
-from pymc_tempering.evidence.estimators import ESTIMATORS, READERS, lists_estimators
+from pymc_tempering.evidence.estimators import ESTIMATORS, READERS
 from pymc_tempering.evidence.normalized_prior import over_prior
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
-from pymc_tempering.evidence.result import Evidence, emit_warnings
+from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 
 
-@lists_estimators(ESTIMATORS)
-def log_marginal_likelihood(idata: xr.DataTree, method: str = "rts") -> Evidence:
-    """Estimate the log marginal likelihood of a model from its tempering run.
+def estimate_quietly(idata: xr.DataTree, method: str = "rts") -> Evidence:
+    """Estimate the evidence of a tempering run; the warnings stay in the result.
 
     Parameters
     ----------
     idata : DataTree
         A run of simulated tempering, converted or not.
     method : str, default "rts"
-        A name in ``pymc_tempering.evidence.ESTIMATORS``. Those marked (trace) read the flat
-        trace, which ``keep="log_ratio"`` keeps.
-
-        {estimators}
-
-    Returns
-    -------
-    Evidence
-        log Z and its Monte Carlo standard error, in nats.
+        A name in ``ESTIMATORS``.
 
     Raises
     ------
@@ -45,24 +36,7 @@ def log_marginal_likelihood(idata: xr.DataTree, method: str = "rts") -> Evidence
         If "mbar" is asked for without pymbar.
     ValueError
         If ``method`` is not known.
-
-    Warns
-    -----
-    TemperingWarning
-        Once for each entry of ``Evidence.warnings``.
-
-    Examples
-    --------
-    >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pmt.log_marginal_likelihood(gaussian_run(draws=400)).verdict
-    'ok'
     """
-    return emit_warnings(estimate_quietly(idata, method))
-
-
-def estimate_quietly(idata: xr.DataTree, method: str = "rts") -> Evidence:
-    """Do as :func:`log_marginal_likelihood`, but keep the warnings in the result alone."""
     check_choice("method", method, sorted(ESTIMATORS))
     estimator = ESTIMATORS[method]
     evidence = estimator.estimate(READERS[estimator.reads](idata))

@@ -1,12 +1,15 @@
-"""Values that estimators return: the evidence of a model, and a Bayes factor."""
+"""The value that estimators return: the evidence of a model, and how results are shown."""
 
 import html
 from dataclasses import dataclass, field
+from typing import Self
 from warnings import warn
 
 import numpy as np
+import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.evidence import storage
 from pymc_tempering.exceptions import TemperingWarning
 
 
@@ -132,6 +135,33 @@ class Evidence:
     details: dict[str, float] = field(default_factory=dict)
     prior_term: tuple[float, float] | None = None
 
+    def to_json(self) -> str:
+        """Return all fields as one JSON text."""
+        return storage.as_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Make the ``Evidence`` that :meth:`to_json` wrote; a ``TemperingError`` for others."""
+        found = storage.read_json(text)
+        storage.check_names(cls, found)
+        for name in ("per_chain", "per_chain_mcse", "log_z_curve", "log_z_curve_mcse", "betas"):
+            found[name] = np.array(found.get(name, []), dtype=float)
+        for name in ("round_trips", "halves", "warnings", "prior_term"):
+            if found.get(name) is not None:
+                found[name] = tuple(found[name])
+        if (check := found.get("check")) is not None:
+            found["check"] = LookCheck(**check | {"reasons": tuple(check["reasons"])})
+        return cls(**found)
+
+    def to_datatree(self) -> xr.DataTree:
+        """Put it into a DataTree, as the group ``evidence``."""
+        return storage.as_datatree(self)
+
+    @classmethod
+    def from_datatree(cls, tree: xr.DataTree) -> Self:
+        """Read the group ``evidence``; a ``TemperingError`` if there is none."""
+        return cls.from_json(storage.stored_text(tree))
+
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
             ("log marginal likelihood", f"{plus_minus(self.log_z, self.mcse)} nats"),
@@ -164,49 +194,10 @@ class Evidence:
         return rows
 
     def __repr__(self) -> str:
-        return _as_text("Evidence", self._rows(), self.warnings)
+        return as_text("Evidence", self._rows(), self.warnings)
 
     def _repr_html_(self) -> str:
-        return _as_html("Evidence", self._rows(), self.warnings)
-
-
-@dataclass(frozen=True, repr=False)
-class BayesFactor:
-    """Log Bayes factor of one model over another, with its Monte Carlo standard error.
-
-    Attributes
-    ----------
-    log_bf : float
-        log Z_a - log Z_b (nats); positive in favor of the first model.
-    mcse : float
-        Monte Carlo standard error of ``log_bf`` (nats).
-    interval : tuple of float
-        95 % interval of ``log_bf`` under Monte Carlo error (nats).
-    words : str
-        Category of Kass & Raftery (1995) on 2 log BF, and the model it favors.
-    warnings : tuple of str
-        Warnings of the two estimates.
-    """
-
-    log_bf: float
-    mcse: float
-    interval: tuple[float, float]
-    words: str
-    warnings: tuple[str, ...] = ()
-
-    def _rows(self) -> list[tuple[str, str]]:
-        low, high = self.interval
-        return [
-            ("log Bayes factor", f"{plus_minus(self.log_bf, self.mcse)} nats"),
-            ("95 % interval", f"{low:.3f} to {high:.3f}"),
-            ("in words", self.words),
-        ]
-
-    def __repr__(self) -> str:
-        return _as_text("BayesFactor", self._rows(), self.warnings)
-
-    def _repr_html_(self) -> str:
-        return _as_html("BayesFactor", self._rows(), self.warnings)
+        return as_html("Evidence", self._rows(), self.warnings)
 
 
 def plus_minus(value: float, error: float) -> str:
@@ -217,13 +208,15 @@ def plus_minus(value: float, error: float) -> str:
     return f"{value:.{places}f} ± {error:.{places}f}"
 
 
-def _as_text(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...]) -> str:
+def as_text(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...]) -> str:
+    """Lay out a result as text: title, rows of a label and a text, and one line a warning."""
     width = max(len(label) for label, _ in rows)
     lines = [title, *(f"  {label:<{width}}  {text}" for label, text in rows)]
     return "\n".join([*lines, *(f"  ! {sentence}" for sentence in warnings)])
 
 
-def _as_html(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...]) -> str:
+def as_html(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...]) -> str:
+    """Lay out the same as a table for notebooks."""
     cells = "".join(
         f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
         f"<td style='text-align:left'>{html.escape(text)}</td></tr>"

@@ -1,6 +1,7 @@
 """Which model a call means, and whether it has an evidence at all."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pymc as pm
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
@@ -14,14 +15,51 @@ from pymc_tempering.model.handle import CompiledModel
 NO_EVIDENCE = "The evidence of a model with pm.Flat or pm.HalfFlat"
 
 
-def find_model(model: pm.Model | CompiledModel | None) -> pm.Model:
-    """Return the given model, that of the given handle, or the one on the context stack."""
+def is_model(thing: Any) -> bool:
+    """Whether something is a model of PyMC, be it frozen (which is no ``pymc.Model``)."""
+    return isinstance(thing, pm.Model) or hasattr(thing, "rvs_to_values")
+
+
+def find_model(model: Any) -> pm.Model:
+    """Return the given model, that inside a handle or a Bambi model, or the one on the stack.
+
+    Raises
+    ------
+    ModelError
+        There is none, or what was given is no model of PyMC.
+    """
     if isinstance(model, CompiledModel):
         return model.model
+    if model is None:
+        try:
+            return pm.modelcontext(None)
+        except TypeError as error:
+            raise ModelError(
+                "No model: call this inside `with model:`, or pass `model=`."
+            ) from error
+    inner = getattr(getattr(model, "backend", None), "model", None)  # as Bambi keeps it
+    for found in (model, inner):
+        if is_model(found):
+            kept: pm.Model = found
+            return kept
+    if callable(getattr(model, "build", None)):
+        raise ModelError(
+            f"The {type(model).__name__} holds no PyMC model yet: call its build() first."
+        )
+    raise ModelError(
+        f"model must be a pymc.Model, a handle of pymc_tempering.compile, or a built Bambi model, "
+        f"not {type(model).__name__}."
+    )
+
+
+def find_model_if_any(model: Any) -> pm.Model | None:
+    """Do as :func:`find_model`, but return None where none is given and none is on the stack."""
     try:
-        return pm.modelcontext(model)
-    except TypeError as error:
-        raise ModelError("No model: call this inside `with model:`, or pass `model=`.") from error
+        return find_model(model)
+    except ModelError:
+        if model is None:
+            return None
+        raise
 
 
 def check_model(model: pm.Model) -> None:

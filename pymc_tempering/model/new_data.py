@@ -37,10 +37,10 @@ def copy_with_data(model: pm.Model, data: Mapping[str, Any]) -> pm.Model:
         if old is None:
             known = ", ".join(map(repr, [*containers, *observed])) or "none"
             raise DataMismatchError(f"The model has no data named {name!r}; its data: {known}.")
-        values[name] = _checked(name, given, _value_of(name, old))
-    copy = clone_model(_without_initial_values(model))
+        values[name] = checked_value(name, given, _value_of(name, old))
+    copy = clone_model(without_initial_values(model))
     copy.check_bounds = model.check_bounds
-    _order_like(copy, model)
+    order_like(copy, model)
     for name, value in values.items():
         if name in containers:
             copy[name].set_value(value)
@@ -53,10 +53,13 @@ def copy_with_data(model: pm.Model, data: Mapping[str, Any]) -> pm.Model:
     return copy
 
 
-def _order_like(copy: pm.Model, model: pm.Model) -> None:
-    """Put the variables of a copy in the order of the model, which its raveled vector has."""
+def order_like(copy: pm.Model, model: pm.Model, first: tuple[str, ...] = ()) -> None:
+    """Put the variables of a copy in the order of the model, which its raveled vector has.
+
+    Those named `first`, which the model does not have, come before all others.
+    """
     for kind in ("free_RVs", "observed_RVs", "potentials", "deterministics", "data_vars"):
-        names = [variable.name for variable in getattr(model, kind)]
+        names = [*first, *(variable.name for variable in getattr(model, kind))]
         getattr(copy, kind).sort(key=lambda variable, names=names: names.index(variable.name))
 
 
@@ -71,7 +74,7 @@ def _value_of(name: str, variable: Variable) -> np.ndarray:
     raise DataMismatchError(f"The values of {name!r} are computed from others{advice}.")
 
 
-def _checked(name: str, given: Any, old: np.ndarray) -> np.ndarray:
+def checked_value(name: str, given: Any, old: np.ndarray) -> np.ndarray:
     """Return new values in the type of the old ones.
 
     Raises
@@ -97,7 +100,7 @@ def _checked(name: str, given: Any, old: np.ndarray) -> np.ndarray:
     return new
 
 
-def _without_initial_values(model: pm.Model) -> pm.Model:
+def without_initial_values(model: pm.Model) -> pm.Model:
     """Return a view of a model without initial values, which PyMC would refuse to copy.
 
     Chains start at draws from the prior, so that initial values do not matter.

@@ -47,18 +47,7 @@ def unconstrained_draws(idata: xr.DataTree, model: pm.Model, layout: Layout) -> 
         another shape there; a draw has no finite unconstrained value; or the stored observed data
         are not those of the model.
     """
-    posterior = _posterior(idata)
-    check_observed(idata, model)
-    draws: dict[str, np.ndarray] = {}
-    rebuilt = []
-    for rv, name, shape in zip(model.free_RVs, layout.names, layout.shapes, strict=True):
-        groups = [idata[group].to_dataset() for group in SAVED_IN if group in idata.children]
-        saved = next((group[name] for group in groups if name in group), None)
-        if saved is None:
-            rebuilt.append(rv)
-        else:
-            draws[name] = _values(saved, shape)
-    draws |= _rebuild(posterior, model, rebuilt)
+    draws = unconstrained_values(idata, model, layout, model.free_RVs)
     flat = [draws[name].reshape(*draws[name].shape[:2], -1) for name in layout.names]
     result = np.concatenate(flat, axis=2).astype(float)
     bad = ~np.isfinite(result)
@@ -71,6 +60,37 @@ def unconstrained_draws(idata: xr.DataTree, model: pm.Model, layout: Layout) -> 
             "store_unconstrained=True of nutpie."
         )
     return np.ascontiguousarray(result)
+
+
+def unconstrained_values(
+    idata: xr.DataTree, model: pm.Model, layout: Layout, rvs: Sequence[Variable]
+) -> dict[str, np.ndarray]:
+    """Return posterior draws of some free variables in their unconstrained spaces.
+
+    Returns
+    -------
+    dict of str to ndarray, shape (chain, draw, ...)
+        By name of the value variable; not finite where a draw is at the edge of its support.
+
+    Raises
+    ------
+    DataMismatchError
+        As :func:`unconstrained_draws`, for variables that are needed.
+    """
+    posterior = _posterior(idata)
+    check_observed(idata, model)
+    shapes = dict(zip(layout.names, layout.shapes, strict=True))
+    draws: dict[str, np.ndarray] = {}
+    rebuilt = []
+    for rv in rvs:
+        name = model.rvs_to_values[rv].name
+        groups = [idata[group].to_dataset() for group in SAVED_IN if group in idata.children]
+        saved = next((group[name] for group in groups if name in group), None)
+        if saved is None:
+            rebuilt.append(rv)
+        else:
+            draws[name] = _values(saved, shapes[name])
+    return draws | _rebuild(posterior, model, rebuilt)
 
 
 def check_observed(idata: xr.DataTree, model: pm.Model) -> None:
@@ -137,7 +157,7 @@ def _posterior(idata: xr.DataTree) -> xr.Dataset:
         raise DataMismatchError(
             f"expected an xarray.DataTree with the group 'posterior', got "
             f"{type(idata).__name__}{held}: pass what pm.sample, nutpie or pymc_tempering.sample "
-            "returned."
+            "returned, or pymc_tempering.to_datatree(fit) of a fit."
         )
     posterior = idata["posterior"].to_dataset()
     missing = [dim for dim in ("chain", "draw") if not posterior.sizes.get(dim)]

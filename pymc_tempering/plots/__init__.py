@@ -4,6 +4,7 @@ from pymc_tempering.plots.axes import BLUE, GRAY, GREEN, ORANGE
 from pymc_tempering.plots.evidence_forest import plot_evidence
 from pymc_tempering.plots.ladder_panels import plot_ladder
 from pymc_tempering.plots.log_z_curve import plot_log_z
+from pymc_tempering.plots.prior_sensitivity_curve import plot_prior_sensitivity
 from pymc_tempering.plots.temperature_trace import plot_temperature_trace
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "plot_evidence",
     "plot_ladder",
     "plot_log_z",
+    "plot_prior_sensitivity",
     "plot_temperature_trace",
 ]

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pymc_tempering.comparison import log_marginal_likelihood
 from pymc_tempering.crosscheck import CrossCheck, Entry, read_cross_check
 from pymc_tempering.crosscheck.cross_check import assemble
-from pymc_tempering.evidence import Evidence
+from pymc_tempering.crosscheck.store import COLUMNS, GROUP, make_table
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.axes import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE, new_axes
@@ -17,8 +18,16 @@ from pymc_tempering.plots.axes import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE, new
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLORS = {RUN: BLUE, POSTERIOR: ORANGE, OWN: GREEN}
-LABELS = {RUN: "from the run", POSTERIOR: "from posterior draws", OWN: "from own draws"}
+MODELS = "models"
+"""What the rows of a table of ``compare`` rest on: each on a model of its own."""
+
+COLORS = {RUN: BLUE, POSTERIOR: ORANGE, OWN: GREEN, MODELS: BLUE}
+LABELS = {
+    RUN: "from the run",
+    POSTERIOR: "from posterior draws",
+    OWN: "from own draws",
+    MODELS: "a model each",
+}
 ARROW = 0.06
 """Length of the arrow of a bound, as a share of the axis."""
 FAR = 0.5
@@ -26,14 +35,14 @@ FAR = 0.5
 
 
 def plot_evidence(
-    check: CrossCheck | xr.DataTree | Mapping[str, Evidence],
+    check: Any,
     *,
     exact: float | None = None,
     ax: Any = None,
     figsize: tuple[float, float] | None = None,
     backend_kwargs: dict[str, Any] | None = None,
 ) -> "Axes":
-    """Draw estimates of one evidence as a forest.
+    """Draw estimates of one evidence, or those of several models, as a forest.
 
     Each estimate is a dot with its 95 % interval. A bound has an arrow toward the side on which
     log Z lies. An estimate without an error is hollow, and one that disagrees with the reference
@@ -42,8 +51,11 @@ def plot_evidence(
 
     Parameters
     ----------
-    check : CrossCheck, DataTree or mapping of str to Evidence
-        A cross-check, a DataTree that holds one, or estimates by name.
+    check : CrossCheck, DataTree, DataFrame, Evidence or mapping
+        A cross-check; a DataTree that holds one; the table of :func:`compare`, whose rows are
+        models and are not held against each other; or what :func:`log_marginal_likelihood` takes,
+        alone or several by name, all of one model. A model on the context stack is used for
+        posterior draws.
     exact : float, optional
         The true log Z (nats), drawn as a line.
     ax : Axes, optional
@@ -60,12 +72,17 @@ def plot_evidence(
 
     Raises
     ------
-    TemperingError
-        If a DataTree holds no cross-check.
+    NotTemperedError, TemperingError
+        If no evidence can be had from what was passed; the message names what can help.
     ImportError
         If Matplotlib is not installed.
     ValueError
-        If there are no estimates.
+        If there are no estimates, or a DataFrame is not one of :func:`compare`.
+
+    Warns
+    -----
+    TemperingWarning
+        What an estimate that is made here warns about.
 
     Examples
     --------
@@ -113,15 +130,35 @@ def plot_evidence(
     return axes
 
 
-def _as_cross_check(check: CrossCheck | xr.DataTree | Mapping[str, Evidence]) -> CrossCheck:
+def _as_cross_check(check: Any) -> CrossCheck:
+    """Bring whatever is to be drawn into the form of a cross-check."""
     if isinstance(check, CrossCheck):
         return check
-    if isinstance(check, Mapping) and not isinstance(check, xr.DataTree):
-        entries = [
-            Entry(name, value, RUN if value.round_trips else OWN) for name, value in check.items()
-        ]
-        return assemble(entries, [value.seconds for value in check.values()], {})
-    return read_cross_check(check)
+    if isinstance(check, pd.DataFrame):
+        return _of_models(check)
+    if isinstance(check, xr.DataTree) and GROUP in check.children:
+        return read_cross_check(check)
+    if isinstance(check, xr.DataTree) or not isinstance(check, Mapping):
+        evidence = log_marginal_likelihood(check)
+        check = {evidence.method: evidence}
+    found = {name: log_marginal_likelihood(value) for name, value in check.items()}
+    entries = [
+        Entry(name, value, RUN if value.round_trips else OWN) for name, value in found.items()
+    ]
+    return assemble(entries, [value.seconds for value in found.values()], {})
+
+
+def _of_models(table: pd.DataFrame) -> CrossCheck:
+    """Rows of ``compare``, none of which is to be believed or agrees with another."""
+    needed = ("log_z", "mcse", "bias_direction", "verdict")
+    if missing := [name for name in needed if name not in table]:
+        raise ValueError(f"the DataFrame is not a table of compare: it lacks {missing}")
+    n = len(table)
+    empty = {"n_evaluations": np.full(n, np.nan), "seconds": np.full(n, np.nan)}
+    columns = {name: table[name].tolist() for name in needed} | empty
+    columns |= {"agrees": [None] * n, "draws": [MODELS] * n}
+    rows = make_table([str(name) for name in table.index], {c: columns[c] for c in COLUMNS})
+    return CrossCheck(rows, "unchecked", "", None, None, {})
 
 
 def _draw_row(ax: Any, place: float, row: Any) -> None:

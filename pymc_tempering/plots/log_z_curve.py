@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.evidence import Evidence, log_marginal_likelihood
-from pymc_tempering.evidence.result import plus_minus
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.result import emit_warnings, plus_minus
 from pymc_tempering.plots.axes import BLUE, GRAY, HALF_WIDTH, ORANGE, new_axes
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def plot_log_z(
     >>> ax.get_ylabel()
     'log Z (nats)'
     """
-    evidence = idata if isinstance(idata, Evidence) else log_marginal_likelihood(idata, method)
+    evidence = idata
+    if not isinstance(idata, Evidence):
+        evidence = emit_warnings(estimate_quietly(idata, method))
     if evidence.log_z_curve.size < 2:
         raise ValueError(
             f"the estimate by {evidence.method!r} has no curve of log Z along a ladder: pass a "

@@ -14,6 +14,7 @@ from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import FreshLooks
 from pymc_tempering.core.deadline import PAST
+from pymc_tempering.core.laps import laps
 from pymc_tempering.core.time_left import annealing_lines
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
@@ -63,6 +64,8 @@ class ChosenPlan:
         Whether Ctrl-C ended the search; what was known by then stands.
     work : dict
         Density evaluations of each stage.
+    seconds : dict
+        Time of each stage of `core.laps.STAGES` that there was.
     """
 
     plan: Plan
@@ -76,6 +79,7 @@ class ChosenPlan:
     fits: int = 0
     interrupted: bool = False
     work: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def fitted(self) -> Fitted | None:
@@ -103,22 +107,16 @@ class ChosenPlan:
 def choose_plan(job: Job) -> ChosenPlan:
     """Find the plan for a run of a compiled model."""
     prior, kernel, options, rng = job.prior, job.kernel, job.options, job.rng
-    if options.reference == "fitted" and not can_fit(prior, kernel):
-        raise ValueError(
-            "reference='fitted' is not for this model: "
-            + (
-                f"the kernel {kernel.name!r} only knows the path from the prior."
-                if kernel.prior_only
-                else "it has discrete or circular variables, for which no mixture of t's is fitted."
-            )
-            + " Use reference='prior', or 'auto'."
-        )
+    if options.reference == "fitted":
+        _check_can_fit(prior, kernel)
     if options.reference == "prior" or not can_fit(prior, kernel):
-        return _from_prior(job, {})
+        return _from_prior(job, {}, {})
+    lap = laps()
     annealed = anneal(
         prior, kernel, rng, n_particles=N_PARTICLES, report=annealing_lines(job.report),
         deadline=job.deadline,
     )  # fmt: skip
+    seconds = {"annealed_pass": lap()}
     work = {"prior_warmup": annealed.n_evaluations}
     particles = annealed.particles
     first = fit_mixture(
@@ -128,6 +126,7 @@ def choose_plan(job: Job) -> ChosenPlan:
     try:
         fit = fit_reference(job, first, particles)
         work["fit"] = fit.n_evaluations
+        seconds["fit"] = lap()
         if options.reference == "auto" and annealed.complete:
             found = search(job, annealed, fit)
     except KeyboardInterrupt:
@@ -144,12 +143,13 @@ def choose_plan(job: Job) -> ChosenPlan:
             TemperingWarning,
             stacklevel=3,
         )
-        return _from_prior(job, work)
+        return _from_prior(job, work, seconds)
+    seconds["search" if "fit" in seconds else "fit"] = lap()
     if found is not None and found.interrupted:
         fit, interrupted = found.fit, True
         work = _with_work(work, found)
     elif found is not None:
-        return _after(job, found, annealed, work)
+        return _after(job, found, annealed, work, seconds)
     if interrupted:
         job.report("Ctrl-C: a short run with what is known; once more to stop")
         job = replace(job, deadline=PAST)
@@ -158,12 +158,28 @@ def choose_plan(job: Job) -> ChosenPlan:
     return ChosenPlan(
         warmup.plan, warmup, annealed, fit,
         needed=options.check_looks, fits=1, interrupted=interrupted, work=work,
+        seconds=seconds | {"weights": lap()},
     )  # fmt: skip
 
 
 def can_fit(prior: Prior, kernel: Compound) -> bool:
     """Whether a fitted reference may stand in for the prior."""
     return prior.path.fittable and not kernel.prior_only
+
+
+def _check_can_fit(prior: Prior, kernel: Compound) -> None:
+    """Refuse a fitted reference where none can be had."""
+    if can_fit(prior, kernel):
+        return
+    raise ValueError(
+        "reference='fitted' is not for this model: "
+        + (
+            f"the kernel {kernel.name!r} only knows the path from the prior."
+            if kernel.prior_only
+            else "it has discrete or circular variables, for which no mixture of t's is fitted."
+        )
+        + " Use reference='prior', or 'auto'."
+    )
 
 
 def search_again(job: Job, chosen: ChosenPlan, draws: np.ndarray) -> ChosenPlan:
@@ -178,7 +194,7 @@ def search_again(job: Job, chosen: ChosenPlan, draws: np.ndarray) -> ChosenPlan:
     assert fitted is not None
     assert old is not None
     assert annealed is not None
-    work = dict(chosen.work)
+    work, lap = dict(chosen.work), laps()
     seen = np.concatenate([old.draws.xs, draws])
     scores = target_scores(job)
     first = fit_mixture(seen, job.rng, fitted.components, job.prior.sample, scores, rough=True)
@@ -187,7 +203,8 @@ def search_again(job: Job, chosen: ChosenPlan, draws: np.ndarray) -> ChosenPlan:
     found = search(job, annealed, fit)
     if found.interrupted:
         raise KeyboardInterrupt("Interrupted while the reference was fitted again.")
-    again = _after(job, found, annealed, work)
+    searched = chosen.seconds.get("search", 0.0) + lap()
+    again = _after(job, found, annealed, work, chosen.seconds | {"search": searched})
     return replace(again, fits=chosen.fits + again.fits)
 
 
@@ -208,7 +225,13 @@ def more_looks(job: Job, chosen: ChosenPlan, budget: int) -> ChosenPlan:
     return replace(chosen, last=last, work=work)
 
 
-def _after(job: Job, found: Search, annealed: AnnealedPass, work: dict[str, int]) -> ChosenPlan:
+def _after(
+    job: Job,
+    found: Search,
+    annealed: AnnealedPass,
+    work: dict[str, int],
+    seconds: dict[str, float],
+) -> ChosenPlan:
     """Freeze the plan of a search that settled; without an end, stay with the prior."""
     work = _with_work(work, found)
     if not (found.settled or job.deadline.late):
@@ -219,15 +242,17 @@ def _after(job: Job, found: Search, annealed: AnnealedPass, work: dict[str, int]
             TemperingWarning,
             stacklevel=4,
         )
-        return _from_prior(job, work)
+        return _from_prior(job, work, seconds)
     job.report("Learning the weights")
+    lap = laps()
     warmup, steps = found.fit.warm_up(job)
+    seconds = seconds | {"weights": seconds.get("weights", 0.0) + lap()}
     work["fit"] += steps
     # A search that the deadline has ended in the middle is as good as none.
     last = found.last if found.settled else None
     return ChosenPlan(
         warmup.plan, warmup, annealed, found.fit, last, found.scouts, tuple(found.let_go),
-        job.options.check_looks, found.rounds, False, work,
+        job.options.check_looks, found.rounds, False, work, seconds,
     )  # fmt: skip
 
 
@@ -236,9 +261,13 @@ def _with_work(work: dict[str, int], found: Search) -> dict[str, int]:
     return work | {name: work.get(name, 0) + n for name, n in found.n_evaluations.items()}
 
 
-def _from_prior(job: Job, work: dict[str, int]) -> ChosenPlan:
+def _from_prior(job: Job, work: dict[str, int], seconds: dict[str, float]) -> ChosenPlan:
     """Warm up from the prior."""
+    lap = laps()
     warmup = warm_up_prior(job)
+    took, annealing = lap(), warmup.seconds_annealing
+    own = {"annealed_pass": annealing, "weights": max(0.0, took - annealing)}
+    seconds = seconds | {name: seconds.get(name, 0.0) + own[name] for name in own}
     before = work.get("prior_warmup", 0)
     work = work | {"prior_warmup": before + warmup.annealed.n_evaluations}
-    return ChosenPlan(warmup.plan, warmup, work=work)
+    return ChosenPlan(warmup.plan, warmup, work=work, seconds=seconds)

@@ -1,6 +1,7 @@
 """From recorded chains to a DataTree, by the same road as `pm.sample`."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -19,12 +20,16 @@ from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.rounds import Outcome, Round
 from pymc_tempering.warmup.warm_up import WarmupRound
 
+LIBRARY = "pymc_tempering"
+DRAWN = ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
+"""Groups that the sampler fills."""
+
 
 def build_datatree(
     outcome: Outcome,
     *,
     tune: int,
-    seconds: float,
+    seconds: dict[str, float],
     var_names: Sequence[str] | None,
     discard_tuned_samples: bool,
     idata_kwargs: dict[str, Any],
@@ -32,7 +37,7 @@ def build_datatree(
     """Put the draws and statistics of all chains into the groups of `pm.sample`, and our own.
 
     Chains of unequal length (after an interrupt) are cut to the length that keeps most draws,
-    as PyMC does.
+    as PyMC does. The sampling time is that of all stages, `seconds`, but compiling.
     """
     chosen, runs = outcome.chosen, outcome.runs
     plan, warmup = chosen.plan, chosen.warmup
@@ -46,7 +51,7 @@ def build_datatree(
         trace = trace[n_tune:]
     trace.report._n_tune = n_tune
     trace.report._n_draws = max(0, length - n_tune)
-    trace.report._t_sampling = seconds
+    trace.report._t_sampling = sum(seconds.values()) - seconds.get("compiling", 0.0)
     options = {"save_warmup": not discard_tuned_samples, **idata_kwargs}
     idata = convert(pm.to_inference_data(trace, model=path.model, **options))
     idata["tempering"].dataset = idata["tempering"].to_dataset().assign(_history(outcome))
@@ -59,7 +64,8 @@ def build_datatree(
         "annealing_log_z": float(warmup.annealed.log_z[-1]),
         "annealing_seconds": warmup.seconds_annealing,
         "warmup_seconds": sum(r.seconds for r in warmup.rounds),
-        "sampling_seconds": seconds,
+        "sampling_seconds": seconds["run"],
+        "seconds": json.dumps(seconds),
         "fits": chosen.fits,
         "evaluations": json.dumps(chosen.work),
     }
@@ -72,7 +78,19 @@ def build_datatree(
         skip = n_tune if discard_tuned_samples else 0
         states = _hot_states(kept, chosen, constrain, skip, idata_kwargs)
         idata["tempering_states"] = xr.DataTree(states)
+    _sign(idata)
     return idata
+
+
+def _sign(idata: xr.DataTree) -> None:
+    """Name this package, and not PyMC, as what drew the draws."""
+    release = sys.modules[LIBRARY].__version__  # the front, which no module here imports
+    for name in DRAWN:
+        if name in idata.children:
+            idata[name].attrs |= {
+                "inference_library": LIBRARY,
+                "inference_library_version": release,
+            }
 
 
 def _traces(

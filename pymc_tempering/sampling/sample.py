@@ -1,8 +1,8 @@
 """`sample`: simulated tempering with the whole chain in compiled code, chains on threads."""
 
+import inspect
 import logging
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -11,13 +11,11 @@ from typing import Any, Literal
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pymc.stats.convergence import log_warnings, run_convergence_checks
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.core.deadline import Deadline, deadline_in
-from pymc_tempering.evidence.diagnostics import diagnose
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.core.laps import laps
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.kernels.kernel_registry import document_kernels
@@ -27,10 +25,12 @@ from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
+from pymc_tempering.sampling.closing import close, warn_of_run
 from pymc_tempering.sampling.compile_loops import compile_loops
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.prior_constant import with_prior_constant
-from pymc_tempering.sampling.rounds import Goal, Outcome, run_rounds
+from pymc_tempering.sampling.pymc_arguments import refuse
+from pymc_tempering.sampling.rounds import Goal, run_rounds
 from pymc_tempering.sampling.setup import Job, Options, looks_of
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
@@ -69,6 +69,7 @@ def sample(
     discard_tuned_samples: bool = True,
     compute_convergence_checks: bool = True,
     idata_kwargs: dict[str, Any] | None = None,
+    **unknown: Any,
 ) -> xr.DataTree:
     """Draw from the posterior by simulated tempering, and learn its evidence on the way.
 
@@ -94,7 +95,7 @@ def sample(
         As in `pm.sample`.
     progressbar_theme : rich.theme.Theme, optional
     quiet : bool, default False
-        Neither progress nor messages.
+        Neither progress nor messages; warnings are given all the same.
     kernel : str, Kernel or dict, optional
         What moves the variables at each temperature: a kernel, or its name, for all variables that
         it can move; or a mapping from the names of variables to kernels or their names. A step
@@ -155,6 +156,9 @@ def sample(
         PyMC's R-hat and effective sample size checks of the draws.
     idata_kwargs : dict, optional
         For `pm.to_inference_data`.
+    **unknown
+        Nothing else is taken. Arguments of `pm.sample` that mean nothing here (`step`, `initvals`,
+        `nuts_sampler`, ...) are refused, each with the reason.
 
     Returns
     -------
@@ -168,8 +172,16 @@ def sample(
         The model cannot be tempered; the message says why and what to do.
     StuckChainError
         A chain did not come back to beta = 1 before its first draw.
+    ArgumentError
+        An argument that is not taken.
     ValueError
         An argument out of its range.
+
+    Warns
+    -----
+    TemperingWarning
+        If the verdict on log Z is not "ok", a chain was stuck, the run was cut short, or a goal
+        was not met.
 
     Examples
     --------
@@ -181,6 +193,7 @@ def sample(
     >>> idata.posterior["mu"].shape
     (4, 500)
     """
+    refuse(unknown, "sample", inspect.signature(sample).parameters)
     check_whole(1, draws=draws, chains=chains, cores=cores)
     check_whole(0, tune=tune)
     if keep not in ("log_ratio", "states", None):
@@ -193,19 +206,21 @@ def sample(
         _check_names(model, var_names)
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
-    show = bool(progressbar) and not quiet
+    show, lap = bool(progressbar) and not quiet, laps()
     with compiling_status(show) as report:
         prior, compound = compile_with_kernels(
             model, kernel, target_accept, report, terms=find_terms(model, tempered)
         )
         report("Compiling the loops")
         compile_loops(prior.path, compound, options)
+        seconds = {"compiling": lap()}
         deadline = deadline_in(max_time)
         job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE))
         job = with_prior_constant(job, model, kernel, target_accept, draws=draws, chains=chains)
+        seconds["prior_constant"] = lap()
         chosen = choose_plan(job)
     n_draws = draws + tune
-    started = perf_counter()
+    lap()
     deadline = _run_deadline(deadline, chosen, max_time)
     job = replace(job, deadline=deadline, report=(lambda line: None) if quiet else logger.info)
 
@@ -217,8 +232,10 @@ def sample(
         job, chosen, goal, draws=n_draws, chains=chains,
         keep_trace=keep is not None, keep_hot=keep == "states", watch=watch,
     )  # fmt: skip
-    seconds = perf_counter() - started
-    _warn_of(outcome, tune, n_draws)
+    # What a second search took in between is told as its own.
+    again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())
+    seconds |= outcome.chosen.seconds | {"run": lap() - again}
+    warn_of_run(outcome, tune, n_draws)
     idata = build_datatree(
         outcome,
         tune=tune,
@@ -227,8 +244,7 @@ def sample(
         discard_tuned_samples=discard_tuned_samples,
         idata_kwargs=idata_kwargs or {},
     )
-    if not quiet:
-        _report(idata, model, compute_convergence_checks)
+    close(idata, model, seconds, quiet=quiet, convergence_checks=compute_convergence_checks)
     return idata
 
 
@@ -239,49 +255,6 @@ def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None
     if max_time is None:
         return deadline
     return deadline.after(0.5 * (1.0 - PLAN_SHARE) * max_time)
-
-
-def _report(idata: xr.DataTree, model: pm.Model, convergence_checks: bool) -> None:
-    """Log PyMC's checks of the draws, if wanted, and the verdict."""
-    if convergence_checks:
-        log_warnings(run_convergence_checks(idata, model))
-    with warnings.catch_warnings():  # the verdict says the same
-        warnings.simplefilter("ignore", TemperingWarning)
-        logger.info(diagnose(idata).verdict)
-
-
-def _warn_of(outcome: Outcome, tune: int, n_draws: int) -> None:
-    """Warn of chains that got stuck, a goal that was missed, and a run that was cut short.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Ctrl-C came before the first draw.
-    """
-    runs = outcome.runs
-    for message in {run.stuck for run in runs if run.stuck}:
-        warnings.warn(message, TemperingWarning, stacklevel=3)
-    if outcome.unmet:
-        warnings.warn(
-            f"The budget ended before the goal was met: {outcome.unmet}.",
-            TemperingWarning,
-            stacklevel=3,
-        )
-    if outcome.interrupted and max(run.state.n_draws for run in runs) <= tune:
-        raise KeyboardInterrupt("Interrupted before the first draw.")
-    least = min(run.state.n_draws for run in runs)
-    if outcome.interrupted or (least < n_draws and len(outcome.rounds) <= 1):
-        cause = "max_time is over"
-        if outcome.interrupted:
-            cause = "Interrupted"
-        if outcome.chosen.interrupted:
-            cause = "Interrupted before the search for unknown modes was over"
-        warnings.warn(
-            f"{cause}: the chains had drawn at least {least} of {n_draws} draws; estimates "
-            "use these alone.",
-            TemperingWarning,
-            stacklevel=3,
-        )
 
 
 def _check_names(model: pm.Model, var_names: Sequence[str]) -> None:

@@ -111,6 +111,10 @@ class SimulatedTempering(BlockedStep):
         Threads of the warm-up.
     random_seed : int or numpy.random.Generator, optional
         Seed of the warm-up; the seed of `pm.sample` is that of the chains.
+    progressbar : bool, default True
+        Whether to show a line of progress of the warm-up.
+    quiet : bool, default False
+        No progress, as in :func:`sample`; warnings are given all the same.
     rng : numpy.random.Generator, optional
         Generator of the chains when the step method is used without `pm.sample`.
     blocked : bool, default True
@@ -163,6 +167,8 @@ class SimulatedTempering(BlockedStep):
         check_looks: int = 100,
         cores: int = 1,
         random_seed: int | np.random.Generator | None = None,
+        progressbar: bool = True,
+        quiet: bool = False,
         rng: Any = None,
         blocked: bool = True,
         check_tours: int | None = None,
@@ -181,7 +187,8 @@ class SimulatedTempering(BlockedStep):
         )
         warmup_rng = np.random.default_rng(random_seed)
         terms = find_terms(self.model, tempered)
-        with compiling_status(logger.isEnabledFor(logging.INFO)) as report:
+        show = progressbar and not quiet and logger.isEnabledFor(logging.INFO)
+        with compiling_status(show) as report:
             prior, compound = compile_with_kernels(
                 self.model, kernel, target_accept, report, terms=terms
             )

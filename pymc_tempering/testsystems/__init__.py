@@ -12,10 +12,16 @@ from pymc_tempering.testsystems.linear import (
 )
 from pymc_tempering.testsystems.local_scales import funnel, scale_mixture
 from pymc_tempering.testsystems.logistic import logistic_regression
+from pymc_tempering.testsystems.scaled_priors import (
+    ScaledSystem,
+    jzs_t_test,
+    scaled_regression,
+)
 from pymc_tempering.testsystems.system import TestSystem
 from pymc_tempering.testsystems.varying_intercepts import varying_intercepts
 
 __all__ = [
+    "ScaledSystem",
     "TestSystem",
     "beta_binomial",
     "conjugate_regression",
@@ -27,9 +33,11 @@ __all__ = [
     "gaussian_posterior",
     "gaussian_shells",
     "hierarchical_normal",
+    "jzs_t_test",
     "logistic_regression",
     "normal_inverse_gamma_regression",
     "scale_mixture",
+    "scaled_regression",
     "spike",
     "twenty_modes",
     "unidentifiable_binomial",

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from pymc.variational.opvi import Approximation
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import as_seed, check_whole
 from pymc_tempering.variational.tempered_fit import TemperedFit
 
 
@@ -28,7 +28,10 @@ def tempering_of(approx: Approximation, function: str) -> TemperedFit:
 
 
 def to_datatree(
-    approx: Approximation, draws: int = 1000, *, random_seed: int | None = None
+    approx: Approximation,
+    draws: int = 1000,
+    *,
+    random_seed: int | np.random.Generator | None = None,
 ) -> xr.DataTree:
     """Put a fit into a DataTree: draws, ELBO and temperature history.
 
@@ -38,7 +41,7 @@ def to_datatree(
         From :func:`pymc_tempering.fit`.
     draws : int, default 1000
         Independent draws from the approximation, at T = 1.
-    random_seed : int, optional
+    random_seed : int or numpy.random.Generator, optional
         Seed of the draws.
 
     Returns
@@ -74,7 +77,7 @@ def to_datatree(
     """
     report = tempering_of(approx, "to_datatree")
     check_whole(1, draws=draws)
-    idata = approx.sample(draws, random_seed=random_seed)
+    idata = approx.sample(draws, random_seed=as_seed(random_seed))
     idata["variational"] = xr.DataTree(_history(approx, report))
     return idata
 

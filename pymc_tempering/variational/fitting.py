@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 from pymc.variational.opvi import Approximation
 
-from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arguments import as_seed, check_choice, check_whole
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError, TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
@@ -44,7 +44,7 @@ def fit(
     total_grad_norm_constraint: float | None = None,
     start: dict[str, Any] | None = None,
     start_sigma: dict[str, Any] | None = None,
-    random_seed: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     backend: str | None = None,
     compile_kwargs: dict[str, Any] | None = None,
@@ -110,7 +110,7 @@ def fit(
         Initial values of variables, as for ``pm.fit``.
     start_sigma : dict, optional
         Initial standard deviations (unconstrained space), by value variable; meanfield only.
-    random_seed : int, optional
+    random_seed : int or numpy.random.Generator, optional
         Seed.
     progressbar : bool, default True
         Whether to show progress.
@@ -175,8 +175,9 @@ def fit(
     )
     if obj_n_mc > 1 and has_minibatch(model):
         raise ValueError(f"obj_n_mc must be 1 with pm.Minibatch, got {obj_n_mc}")
-    fitted = _first_approximation(model, approx, start, start_sigma, random_seed)
-    partition_seed, rng_seed = np.random.SeedSequence(random_seed).spawn(2)
+    seed = as_seed(random_seed)
+    fitted = _first_approximation(model, approx, start, start_sigma, seed)
+    partition_seed, rng_seed = np.random.SeedSequence(seed).spawn(2)
     plan = METHODS[method](request, fitted, int(partition_seed.generate_state(1)[0]))
     step = compile_step(
         fitted,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.core.notebook import text_as_html
 from pymc_tempering.evidence.result import Evidence, plus_minus
 from pymc_tempering.variational.convergence import Drift
 
@@ -45,6 +46,9 @@ class TemperedOptimum:
             f"TemperedOptimum({state} after {self.iteration} iterations at "
             f"E[1/T] = {self.inverse_temperature:.3g})"
         )
+
+    def _repr_html_(self) -> str:
+        return text_as_html(self)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -145,3 +149,6 @@ class TemperedFit:
         width = max(len(label) for label, _ in rows)
         lines = ["TemperedFit", *(f"  {label:<{width}}  {text}" for label, text in rows)]
         return "\n".join([*lines, *(f"  ! {sentence}" for sentence in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        return text_as_html(self)

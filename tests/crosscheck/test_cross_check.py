@@ -173,7 +173,7 @@ def conjugate():
 
 
 def fake(log_z, mcse=0.01, draws=OWN, **more):
-    def estimate(idata, model, rng):
+    def estimate(idata, model, rng, cores):
         warnings.warn("from inside", pmt.TemperingWarning, stacklevel=1)
         return Evidence(log_z + mcse * rng.standard_normal(), mcse, "fake", "ok", **more)
 
@@ -198,7 +198,7 @@ def test_every_registered_method_is_run_once_and_what_fails_is_named(conjugate):
         "low": Evidence(exact - 1.0, 0.01, "low", "ok", bias_direction="below", seconds=3.0),
         "high": Evidence(exact + 1.0, 0.01, "high", "ok", bias_direction="above"),
     }
-    bracket = Estimator(MODEL, lambda idata, model, rng: bounds, "Two bounds.", OWN)
+    bracket = Estimator(MODEL, lambda idata, model, rng, cores: bounds, "Two bounds.", OWN)
     extra = {"fake": fake(exact, n_evaluations=7), "bracket": bracket}
     with patch.dict(MODEL_ESTIMATORS, extra), model:
         check = pmt.cross_check(idata, random_seed=1)

@@ -45,7 +45,9 @@ def model():
 def estimates(name, seed):
     """What an estimator returns for exact posterior draws, its own seed being the same."""
     x = np.random.default_rng(seed).normal(0.5, 0.5**0.5, size=(4, 500))
-    found = MODEL_ESTIMATORS[name].estimate(posterior_tree(x=x), model(), np.random.default_rng(1))
+    found = MODEL_ESTIMATORS[name].estimate(
+        posterior_tree(x=x), model(), np.random.default_rng(1), 1
+    )
     return [found] if isinstance(found, Evidence) else list(found.values())
 
 

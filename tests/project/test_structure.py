@@ -32,8 +32,11 @@ IMPORTS = {
     "sampling": {"core", "model", "references", "evidence", "kernels", "chain", "warmup"},
     "annealed": {"core", "model", "references", "evidence", "kernels", "chain", "warmup"},
     "bridge": {"core", "model", "references", "evidence"},
+    "nested": {"core", "model", "references", "evidence", "bridge"},
     "crosscheck": {"core", "model", "evidence", "annealed", "bridge"},
-    "plots": {"core", "evidence", "crosscheck"},
+    "comparison": {"core", "model", "evidence", "bridge", "crosscheck"},
+    "sensitivity": {"core", "model", "evidence", "sampling", "comparison"},
+    "plots": {"core", "evidence", "crosscheck", "comparison"},
     "variational": {
         *("core", "model", "evidence", "plots", "variational.normalizers", "variational.conjugate"),
     },

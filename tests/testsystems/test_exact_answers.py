@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import logsumexp, ndtri
 from support.integration_points import (
     Density,
@@ -370,3 +371,24 @@ def test_no_moments_where_they_diverge():
 def test_bad_settings_are_refused(make):
     with pytest.raises(ValueError, match=r".+"):
         make()
+
+
+SCALED = {
+    "regression": (ts.scaled_regression(dim=2, n=6), stats.norm, 2.0, (12.0, 12.0)),
+    "t test": (ts.jzs_t_test(), stats.cauchy, 2.0**-0.5, (6.0, 4.0)),
+}
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("name", SCALED)
+def test_log_z_of_scaled_priors_is_that_of_the_model(name, factor):
+    """A lattice over the density that PyMC compiles, times the ratio of the priors."""
+    system, law, scale, reach = SCALED[name]
+    axes = [np.linspace(-end, end, 801) for end in reach]
+    x = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    log_prior, log_likelihood, values = Density(system.model)(x)
+    scaled = values[system.variable].reshape(len(x), -1)
+    change = law.logpdf(scaled, 0.0, factor * scale) - law.logpdf(scaled, 0.0, scale)
+    total = logsumexp(log_prior + log_likelihood + change.sum(axis=1))
+    step = np.log([axis[1] - axis[0] for axis in axes]).sum()
+    assert system.log_z(factor) == pytest.approx(float(total + step), abs=1e-6)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pymc_tempering.core.notebook import text_as_html
 from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals
 
 
@@ -128,3 +129,6 @@ class Fit:
         if self.n_tempered:
             steps += f", {self.n_tempered} of them tempered"
         return f"Fit({self.model.name}, {self.method}: ELBO {self.elbo:.6g} nats at T = 1, {steps})"
+
+    def _repr_html_(self) -> str:
+        return text_as_html(self)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pymc as pm
 
+from pymc_tempering.arguments import as_seed
+from pymc_tempering.core.notebook import text_as_html
 from pymc_tempering.exceptions import NormalizerError, TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
@@ -31,7 +33,7 @@ SEARCH_DRAWS = 1000
 """Prior draws that say where the prior's bulk is."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LogPartition:
     """The tempered partition function at several temperatures.
 
@@ -56,13 +58,23 @@ class LogPartition:
     ess: np.ndarray
     method: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        columns = zip(self.temperatures, self.log_c, self.mcse, self.method, strict=True)
+        lines = [
+            f"  {t:<8.4g} {value:<12.6g} {error:<10.2g} {how}" for t, value, error, how in columns
+        ]
+        return "\n".join(["LogPartition", "  T        log C(T)     mcse       method", *lines])
+
+    def _repr_html_(self) -> str:
+        return text_as_html(self)
+
 
 def log_partition(
     model: pm.Model | CompiledModel | None = None,
     temperatures: Sequence[float] | np.ndarray = (1.0,),
     *,
     draws: int = 4000,
-    random_seed: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
 ) -> LogPartition:
     r"""Log of the tempered partition function of a model.
 
@@ -84,7 +96,7 @@ def log_partition(
         Increasing, none below 1.
     draws : int, default 4000
         Particles of the annealing, in 16 independent populations.
-    random_seed : int, optional
+    random_seed : int or numpy.random.Generator, optional
         Seed of the prior draws and the particles.
 
     Returns
@@ -119,7 +131,7 @@ def log_partition(
     grid = check_temperatures(temperatures)
     if draws < 10 * N_POPULATIONS:
         raise ValueError(f"draws must be at least {10 * N_POPULATIONS}, not {draws}.")
-    seeds = np.random.SeedSequence(random_seed)
+    seeds = np.random.SeedSequence(as_seed(random_seed))
     rng = np.random.default_rng(seeds)
     constants, groups = build_groups(model)
     hot = grid[grid > 1.0]

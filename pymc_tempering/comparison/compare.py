@@ -1,0 +1,261 @@
+"""Compare models by their evidence: Bayes factors and posterior model probabilities."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
+
+from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.comparison.evidence_of import Extras, evidence_of
+from pymc_tempering.comparison.same_data import check_same_data
+from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.evidence.factor import SCALES, BayesFactor, factor_of
+from pymc_tempering.evidence.result import Evidence, emit_warnings
+from pymc_tempering.exceptions import TemperingError
+from pymc_tempering.model.check import find_model
+from pymc_tempering.model.handle import CompiledModel
+
+type ModelLike = pm.Model | CompiledModel | None
+
+
+def bayes_factor(
+    a: Any,
+    b: Any,
+    *,
+    models: Sequence[ModelLike] | None = None,
+    scale: str = "kass_raftery",
+    check_data: bool = True,
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> BayesFactor:
+    """Return the log Bayes factor of model ``a`` over model ``b``.
+
+    log BF = log Z_a - log Z_b with mcse sqrt(mcse_a^2 + mcse_b^2), in words by the categories of
+    Kass & Raftery (1995, section 3.2) on 2 log BF, or by the grades of Jeffreys (1961).
+
+    Parameters
+    ----------
+    a, b : DataTree, Evidence, CrossCheck or Approximation
+        What there is of the two models: whatever :func:`log_marginal_likelihood` takes.
+    models : pair of pymc.Model or CompiledModel, optional
+        The models of ``a`` and ``b``. Posterior draws of other samplers need them; None stands for
+        one that is not needed. A model on the context stack is not used.
+    scale : {"kass_raftery", "jeffreys"}, default "kass_raftery"
+        Whose words :attr:`BayesFactor.words` are.
+    check_data : bool, default True
+        Raise an error if the observed data of DataTrees, fits or models differ. An ``Evidence``
+        holds no data.
+    cores : int, optional
+        Threads that evaluate the models; all cores by default.
+    random_seed : int or numpy.random.Generator, optional
+        Seed of the methods that draw random numbers: those that take a model.
+    progressbar : bool, default True
+        Whether to show a line of progress where a model is evaluated.
+
+    Returns
+    -------
+    BayesFactor
+        In nats, positive in favor of ``a``.
+
+    Raises
+    ------
+    DataMismatchError
+        If the stored observed data differ.
+    NotTemperedError
+        If no evidence can be had from one of them; the message names what can help.
+    TemperingError
+        As :func:`log_marginal_likelihood`.
+    ValueError
+        If ``models`` are not two, or ``scale`` is not known.
+
+    Warns
+    -----
+    TemperingWarning
+        For each warning of an estimate that is made here.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
+    >>> near, far = GaussianToy(y=3.0, sigma=2.0), GaussianToy(y=3.0, sigma=0.5)
+    >>> bf = pmt.bayes_factor(gaussian_run(400, toy=near), gaussian_run(400, toy=far))
+    >>> bf.words
+    'positive evidence in favor of the first model'
+    >>> bf.in_words("jeffreys")
+    'substantial evidence in favor of the first model'
+    >>> round(bf.posterior_odds(prior_odds=0.5).probability, 1)
+    0.8
+    """
+    check_choice("scale", scale, SCALES)
+    runs = {"the first model": a, "the second model": b}
+    if models is not None and len(models) != 2:
+        raise ValueError(f"models must be the two models of a and b, not {len(models)}")
+    pair = dict(zip(runs, models, strict=True)) if models is not None else {}
+    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar)
+    first, second = _all_evidence(runs, pair, check_data, extras)
+    mcse = float(np.hypot(first.mcse, second.mcse))
+    sentences = [f"First model: {s}" for s in first.warnings]
+    sentences += [f"Second model: {s}" for s in second.warnings]
+    return factor_of(first.log_z - second.log_z, mcse, tuple(sentences), scale=scale)
+
+
+def compare(
+    runs: Mapping[str, Any],
+    *,
+    models: Mapping[str, ModelLike] | None = None,
+    prior: Mapping[str, float] | None = None,
+    check_data: bool = True,
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> pd.DataFrame:
+    """Compare models by evidence and posterior model probability.
+
+    p(M_i | y) is proportional to prior_i Z_i. Its error is that of the delta method:
+    var p_i = p_i^2 sum_j (1[i = j] - p_j)^2 mcse_j^2.
+
+    Parameters
+    ----------
+    runs : mapping of str to DataTree, Evidence, CrossCheck or Approximation
+        What there is of each model, by its name: whatever :func:`log_marginal_likelihood` takes,
+        of different kinds if need be.
+    models : mapping of str to pymc.Model or CompiledModel, optional
+        The models by the same names, for those whose posterior draws are of another sampler. A
+        model on the context stack is not used.
+    prior : mapping of str to float, optional
+        Prior probability of each model; they are normalized. Uniform by default.
+    check_data : bool, default True
+        Raise an error if the observed data of DataTrees, fits or models differ. An ``Evidence``
+        holds no data.
+    cores : int, optional
+        Threads that evaluate the models; all cores by default.
+    random_seed : int or numpy.random.Generator, optional
+        Seed of the methods that draw random numbers: those that take a model.
+    progressbar : bool, default True
+        Whether to show a line of progress where a model is evaluated.
+
+    Returns
+    -------
+    DataFrame
+        One row a model, highest ``log_z`` first, with columns ``log_z``, ``mcse`` (nats),
+        ``log_bf`` (against the first row, nats), ``prior``, ``n_tours`` (missing for methods
+        without tours), ``bias_direction`` ("below" or "above" log Z for a bound), ``method``,
+        ``p_mcse`` (the error of the probability), ``probability`` and ``verdict``. If any ``mcse``
+        is infinite, every ``p_mcse`` is.
+
+    Raises
+    ------
+    DataMismatchError
+        If the stored observed data differ.
+    NotTemperedError
+        If no evidence can be had from one of them; the message names what can help.
+    TemperingError
+        As :func:`log_marginal_likelihood`.
+    ValueError
+        If there are no runs, ``models`` has other names, or ``prior`` does not give each a finite
+        probability >= 0.
+
+    Warns
+    -----
+    TemperingWarning
+        For each warning of an estimate that is made here, with the name of the model.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
+    >>> runs = {str(s): gaussian_run(400, toy=GaussianToy(2.0, s)) for s in (0.5, 1.0, 2.0)}
+    >>> pmt.compare(runs)["probability"].round(1).to_dict()
+    {'2.0': 0.4, '1.0': 0.4, '0.5': 0.2}
+    """
+    if not isinstance(runs, Mapping) or isinstance(runs, xr.DataTree):
+        raise ValueError(
+            f"compare takes a dict of name to run, not {type(runs).__name__}: "
+            "compare({'a': idata_a, 'b': idata_b})"
+        )
+    if not runs:
+        raise ValueError("compare needs at least one model")
+    weight = _prior(list(runs), prior)
+    unknown = sorted(set(models or {}) - set(runs))
+    if unknown:
+        raise ValueError(f"models has names that runs lacks: {unknown}; runs has {list(runs)}")
+    labels = {name: f"model {name!r}" for name in runs}
+    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar)
+    evidence = _all_evidence(
+        {labels[name]: run for name, run in runs.items()},
+        {labels[name]: model for name, model in (models or {}).items()},
+        check_data,
+        extras,
+    )
+    log_z = np.array([e.log_z for e in evidence])
+    mcse = np.array([e.mcse for e in evidence])
+    probability, error = _probabilities(log_z, mcse, weight)
+    # A narrow terminal shows as many of the first columns as of the last ones.
+    table = pd.DataFrame(
+        {
+            "log_z": log_z,
+            "mcse": mcse,
+            "log_bf": log_z - log_z.max(),
+            "prior": weight,
+            "n_tours": pd.array([e.n_tours if e.round_trips else pd.NA for e in evidence], "Int64"),
+            "bias_direction": [e.bias_direction for e in evidence],
+            "method": [e.method for e in evidence],
+            "p_mcse": error,
+            "probability": probability,
+            "verdict": [e.verdict for e in evidence],
+        },
+        index=pd.Index(list(runs), name="model"),
+    )
+    return table.sort_values("log_z", ascending=False, kind="stable")
+
+
+def _all_evidence(
+    runs: Mapping[str, Any],
+    models: Mapping[str, ModelLike],
+    check_data: bool,
+    extras: Extras,
+) -> list[Evidence]:
+    """Estimate each evidence, and warn with the name of the model for the caller's caller."""
+    check_whole(1, cores=extras.cores)
+    found = {name: None if m is None else find_model(m) for name, m in models.items()}
+    if check_data:
+        check_same_data(runs, found)
+    result = []
+    for (name, run), rng in zip(runs.items(), extras.rng.spawn(len(runs)), strict=True):
+        try:
+            evidence = evidence_of(run, replace(extras, model=found.get(name), rng=rng))
+        except TemperingError as error:
+            error.add_note(f"This was {name}.")
+            raise
+        result.append(evidence)
+        if evidence is not run:
+            emit_warnings(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel=4)
+    return result
+
+
+def _prior(names: list[str], prior: Mapping[str, float] | None) -> FloatArray:
+    if prior is None:
+        return np.full(len(names), 1.0 / len(names))
+    if set(prior) != set(names):
+        raise ValueError(f"prior must name the models {names}, got {list(prior)}")
+    weight = np.array([prior[name] for name in names], dtype=float)
+    if not np.all(np.isfinite(weight)) or np.any(weight < 0.0) or weight.sum() == 0.0:
+        raise ValueError(f"prior probabilities must be finite and not negative, got {dict(prior)}")
+    return np.asarray(weight / weight.sum())
+
+
+def _probabilities(
+    log_z: FloatArray, mcse: FloatArray, prior: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    with np.errstate(divide="ignore"):
+        log_p = log_z + np.log(prior)
+    p = np.exp(log_p - np.logaddexp.reduce(log_p))
+    if not np.all(np.isfinite(mcse)):
+        return p, np.full(p.size, np.inf)
+    jacobian = p[:, None] * (np.eye(p.size) - p)
+    return p, np.sqrt(np.sum((jacobian * mcse) ** 2, axis=1))

@@ -1,0 +1,311 @@
+"""A Bayes factor as it is reported: its logarithm and error, the number, odds, and words."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from warnings import warn
+
+import numpy as np
+
+from pymc_tempering.arguments import check_choice
+from pymc_tempering.evidence.result import as_html, as_text, plus_minus
+from pymc_tempering.exceptions import TemperingWarning
+
+BARE_MENTION = "not worth more than a bare mention"
+QUANTILE_95 = 1.959963984540054
+
+SCALES: dict[str, Sequence[tuple[float, str]]] = {
+    "kass_raftery": (
+        (2.0 / 2.0, BARE_MENTION),
+        (6.0 / 2.0, "positive"),
+        (10.0 / 2.0, "strong"),
+        (math.inf, "very strong"),
+    ),
+    "jeffreys": (
+        (0.5 * math.log(10.0), BARE_MENTION),
+        (1.0 * math.log(10.0), "substantial"),
+        (1.5 * math.log(10.0), "strong"),
+        (2.0 * math.log(10.0), "very strong"),
+        (math.inf, "decisive"),
+    ),
+}
+"""Words by the largest |log BF| (nats) that they are for. Kass & Raftery (1995, section 3.2) state
+theirs for 2 log BF, Jeffreys (1961, appendix B) for log10 BF."""
+
+
+def exp_or_warn(log_value: float, name: str, instead: str, stacklevel: int = 3) -> float:
+    """Return exp of a logarithm, and warn where a floating-point number cannot hold it."""
+    with np.errstate(over="ignore", under="ignore"):
+        value = float(np.exp(log_value))
+    if np.isfinite(log_value) and (value == 0.0 or value == np.inf):
+        warn(
+            f"{name} is exp({log_value:.6g}), which a floating-point number cannot hold, so it "
+            f"is given as {value:g}: report {instead}.",
+            TemperingWarning,
+            stacklevel=stacklevel,
+        )
+    return value
+
+
+def _checked_odds(prior_odds: float) -> float:
+    try:
+        odds = float(prior_odds)
+    except (TypeError, ValueError):
+        odds = math.nan
+    if not 0.0 < odds < math.inf:
+        raise ValueError(
+            "prior_odds must be a finite number above 0, the prior probability of the first model "
+            f"over that of the second, not {prior_odds!r}."
+        )
+    return odds
+
+
+@dataclass(frozen=True, repr=False)
+class PosteriorOdds:
+    """Posterior odds of one model over another: prior odds times Bayes factor.
+
+    Attributes
+    ----------
+    log_odds : float
+        Log of the posterior odds (nats).
+    mcse : float
+        Monte Carlo standard error of ``log_odds`` (nats), that of the log Bayes factor.
+    prior_odds : float
+        Prior probability of the first model over that of the second.
+    odds : float
+        Posterior odds.
+    probability : float
+        Posterior probability of the first model if these two are all there are.
+    probability_interval : tuple of float
+        95 % interval of ``probability`` under Monte Carlo error.
+    sides : tuple of str, default ("the first model", "the second model")
+        Names of the models.
+    """
+
+    log_odds: float
+    mcse: float
+    prior_odds: float
+    sides: tuple[str, str] = ("the first model", "the second model")
+
+    def __post_init__(self) -> None:
+        _checked_odds(self.prior_odds)
+
+    @property
+    def odds(self) -> float:
+        """Posterior odds; a TemperingWarning where they overflow, or fall to 0."""
+        return exp_or_warn(self.log_odds, "odds", "log_odds")
+
+    @property
+    def probability(self) -> float:
+        """Posterior probability of the first model of the two."""
+        return _logistic(self.log_odds)
+
+    @property
+    def probability_interval(self) -> tuple[float, float]:
+        """95 % interval of the probability under Monte Carlo error."""
+        half = QUANTILE_95 * self.mcse
+        if not np.isfinite(half):
+            return 0.0, 1.0
+        return _logistic(self.log_odds - half), _logistic(self.log_odds + half)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        low, high = self.probability_interval
+        probability = f"{self.probability:.6g} (95 % interval {low:.6g} to {high:.6g})"
+        return [
+            ("prior odds", f"{self.prior_odds:g}"),
+            ("log posterior odds", f"{plus_minus(self.log_odds, self.mcse)} nats"),
+            (f"probability of {self.sides[0]}", probability),
+        ]
+
+    def __repr__(self) -> str:
+        return as_text("PosteriorOdds", self._rows(), ())
+
+    def _repr_html_(self) -> str:
+        return as_html("PosteriorOdds", self._rows(), ())
+
+
+@dataclass(frozen=True, repr=False)
+class BayesFactor:
+    """Log Bayes factor of one model over another, with its Monte Carlo standard error.
+
+    Attributes
+    ----------
+    log_bf : float
+        log Z_a - log Z_b (nats); positive in favor of the first model.
+    mcse : float
+        Monte Carlo standard error of ``log_bf`` (nats).
+    interval : tuple of float
+        95 % interval of ``log_bf`` under Monte Carlo error (nats).
+    words : str
+        Category of Kass & Raftery (1995) or of Jeffreys (1961), and the model it favors.
+    warnings : tuple of str
+        Warnings of the two estimates.
+    scale : {"kass_raftery", "jeffreys"}, default "kass_raftery"
+        Whose words they are.
+    sides : tuple of str, default ("the first model", "the second model")
+        Names of the models.
+    log10_bf : float
+        The factor's logarithm to base 10.
+    bf : float
+        The factor itself. Where ``exp(log_bf)`` is more than a floating-point number holds, it is
+        ``inf``, or 0, and a ``TemperingWarning`` says so.
+    bf_interval : tuple of float
+        95 % interval of ``bf``, which does not lie symmetrically around it.
+    """
+
+    log_bf: float
+    mcse: float
+    interval: tuple[float, float]
+    words: str
+    warnings: tuple[str, ...] = ()
+    scale: str = "kass_raftery"
+    sides: tuple[str, str] = ("the first model", "the second model")
+
+    def __post_init__(self) -> None:
+        check_choice("scale", self.scale, SCALES)
+        if self.mcse < 0.0:
+            raise ValueError(f"mcse must not be negative, got {self.mcse}.")
+
+    @property
+    def log10_bf(self) -> float:
+        """log_bf / log(10)."""
+        return self.log_bf / math.log(10.0)
+
+    @property
+    def bf(self) -> float:
+        """exp(log_bf); a TemperingWarning where it overflows, or falls to 0."""
+        return exp_or_warn(self.log_bf, "bf", "log_bf or log10_bf")
+
+    @property
+    def bf_interval(self) -> tuple[float, float]:
+        """Both ends of ``interval`` through exp; a TemperingWarning where one overflows."""
+        low, high = self.interval
+        advice = "interval, which is in nats"
+        return (
+            exp_or_warn(low, "bf_interval[0]", advice),
+            exp_or_warn(high, "bf_interval[1]", advice),
+        )
+
+    def posterior_odds(self, prior_odds: float = 1.0) -> PosteriorOdds:
+        """Posterior odds of the first model over the second: prior odds times Bayes factor.
+
+        Parameters
+        ----------
+        prior_odds : float, default 1.0
+            Prior probability of the first model over that of the second.
+
+        Returns
+        -------
+        PosteriorOdds
+            The prior odds are taken as exact, so the error is that of the factor.
+
+        Raises
+        ------
+        ValueError
+            If ``prior_odds`` is not a finite number above 0.
+        """
+        odds = _checked_odds(prior_odds)
+        return PosteriorOdds(self.log_bf + math.log(odds), self.mcse, odds, self.sides)
+
+    def in_words(self, scale: str = "kass_raftery") -> str:
+        """Category of the factor, the model it favors, and what the interval leaves open.
+
+        Parameters
+        ----------
+        scale : {"kass_raftery", "jeffreys"}, default "kass_raftery"
+            Kass & Raftery (1995, section 3.2): 2 log BF up to 2, 6, 10 and above. Jeffreys (1961,
+            appendix B): log10 BF up to 1/2, 1, 3/2, 2 and above.
+
+        Raises
+        ------
+        ValueError
+            If ``scale`` is not known.
+        """
+        check_choice("scale", scale, SCALES)
+        return _words(self.log_bf, self.interval, scale, self.sides)
+
+    def reverse(self) -> "BayesFactor":
+        """Return the factor of the second model over the first, a plain ``BayesFactor``."""
+        sides = (self.sides[1], self.sides[0])
+        return factor_of(-self.log_bf, self.mcse, self.warnings, scale=self.scale, sides=sides)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        low, high = self.interval
+        return [
+            ("log Bayes factor", f"{plus_minus(self.log_bf, self.mcse)} nats"),
+            ("95 % interval", f"{low:.3f} to {high:.3f}"),
+            ("log10, factor", f"{self.log10_bf:.3f}, {_shown(self.log_bf)}"),
+            ("in words", self.words),
+        ]
+
+    def __repr__(self) -> str:
+        return as_text(type(self).__name__, self._rows(), self.warnings)
+
+    def _repr_html_(self) -> str:
+        return as_html(type(self).__name__, self._rows(), self.warnings)
+
+
+def factor_of(
+    log_bf: float,
+    mcse: float,
+    warnings: tuple[str, ...] = (),
+    *,
+    scale: str = "kass_raftery",
+    sides: tuple[str, str] = ("the first model", "the second model"),
+) -> BayesFactor:
+    """Make a Bayes factor with its interval and words."""
+    return BayesFactor(**factor_fields(log_bf, mcse, warnings, scale, sides))
+
+
+def factor_fields(
+    log_bf: float, mcse: float, warnings: tuple[str, ...], scale: str, sides: tuple[str, str]
+) -> dict[str, Any]:
+    """Fields of a Bayes factor, by name, of which two follow from the others."""
+    check_choice("scale", scale, SCALES)
+    half = QUANTILE_95 * mcse
+    interval = (log_bf - half, log_bf + half)
+    return {
+        "log_bf": log_bf,
+        "mcse": mcse,
+        "interval": interval,
+        "words": _words(log_bf, interval, scale, sides),
+        "warnings": warnings,
+        "scale": scale,
+        "sides": sides,
+    }
+
+
+def _words(log_bf: float, interval: tuple[float, float], scale: str, sides: tuple[str, str]) -> str:
+    if not np.all(np.isfinite(interval)):
+        return "nothing can be said: the standard error is not finite"
+    side = sides[0] if log_bf > 0 else sides[1]
+    categories = SCALES[scale]
+    low, high = sorted(_category(end, categories) for end in interval)
+    if interval[0] * interval[1] < 0.0:
+        low = 0
+    kind = categories[_category(log_bf, categories)][1]
+    text = f"{kind} evidence in favor of {side}"
+    if kind == BARE_MENTION:
+        text = f"{kind}, in favor of {side}"
+    if low != high:
+        text += f" (95 % interval: '{categories[low][1]}' to '{categories[high][1]}')"
+    return text
+
+
+def _category(log_bf: float, categories: Sequence[tuple[float, str]]) -> int:
+    return next(i for i, (bound, _) in enumerate(categories) if abs(log_bf) <= bound)
+
+
+def _logistic(log_odds: float) -> float:
+    return float(np.exp(-np.logaddexp(0.0, -log_odds)))
+
+
+def _shown(log_bf: float) -> str:
+    """Show a factor, also one that no floating-point number holds."""
+    exponent = log_bf / math.log(10.0)
+    if not np.isfinite(exponent):
+        return f"{np.exp(log_bf):g}"
+    if -4.0 <= exponent < 6.0:
+        return f"{np.exp(log_bf):.4g}"
+    return f"{10.0 ** (exponent - math.floor(exponent)):.2f}e{math.floor(exponent):+d}"

@@ -1,0 +1,187 @@
+"""The evidence of a changed model from the weighted draws of a run, with one error for both."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_tempering.core.cycles import CycleStats, FloatArray
+from pymc_tempering.core.weighting import MIN_ESS, khat_limit, kish, pareto_khat
+from pymc_tempering.evidence.fit_run import errors
+from pymc_tempering.evidence.pieces import Pieces, split_pieces, split_weights
+from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.standard_errors import influence, sum_by
+
+ROUNDING = 1e-9
+"""Nats by which densities that are the same may differ."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedDraws:
+    """Weighted draws from a posterior, and where in the run they are.
+
+    Attributes
+    ----------
+    stats : CycleStats
+        Statistics of the run.
+    pieces : Pieces
+        Cycles, each cut where a tour starts.
+    weight : ndarray, shape (n,)
+    piece : ndarray of int, shape (n,)
+        Piece of each draw; it does not decrease. All of these pieces count.
+    """
+
+    stats: CycleStats
+    pieces: Pieces
+    weight: FloatArray
+    piece: NDArray[np.intp]
+
+    @property
+    def khat_limit(self) -> float:
+        """Largest k-hat for which the draws suffice, by Kish's number of them."""
+        return khat_limit(max(int(kish(self.weight)), 2))
+
+
+@dataclass(frozen=True, eq=False)
+class Reweighted:
+    """Evidence of V changed models; all logs and errors in nats.
+
+    Attributes
+    ----------
+    log_ratio, log_ratio_mcse : ndarray, shape (V,)
+        log Z of each over that of the run's model, and its error.
+    mcse : ndarray, shape (V,)
+        Error of log Z itself, with the covariance of its two parts.
+    ess : ndarray, shape (V,)
+        Kish's effective number of the weighted draws.
+    khat : ndarray, shape (V,)
+        Shape of the Pareto tail of the weights.
+    """
+
+    log_ratio: FloatArray
+    log_ratio_mcse: FloatArray
+    mcse: FloatArray
+    ess: FloatArray
+    khat: FloatArray
+
+
+def posterior_draws(stats: CycleStats) -> tuple[WeightedDraws, NDArray[np.bool_]]:
+    """Return the draws of a run as weighted ones, and a mask (chain, draw) of those that count.
+
+    A draw ends its cycle, so it belongs to the tour that starts within the cycle, if one does.
+    """
+    pieces = split_pieces(stats)
+    shape = stats.tour_start.shape
+    piece = 2 * np.arange(stats.tour_start.size) + 1
+    keep = pieces.used[piece]
+    draws = WeightedDraws(stats, pieces, np.ones(int(keep.sum())), piece[keep])
+    return draws, keep.reshape(shape)
+
+
+def reweight(draws: WeightedDraws, change: FloatArray, evidence: Evidence) -> Reweighted:
+    """Estimate the evidence of changed models from the draws of one run.
+
+    With r_v the ratio of the joint densities, log Z_v = log Z + log E[r_v] and
+    E[r_v] = sum_i w_i r_v(x_i) / sum_i w_i. A tour b moves the two parts, to first order, by
+    (C_bK / C_K - C_b1 / C_1), its Rao-Blackwell weights of the last and the first rung, and by
+    (A_b / A - B_b / B), its sums of w r_v and of w. Both come from the same tours, so the error of
+    log Z_v is that of the sum of the two (delta method), and of :func:`unseen_tail`.
+
+    Parameters
+    ----------
+    draws : WeightedDraws
+    change : ndarray, shape (n, V)
+        log r_v of the draws (nats); minus infinity where the changed model has no density.
+    evidence : Evidence
+        Of the run by RTS. What its error has beyond that of the tours is added.
+
+    Returns
+    -------
+    Reweighted
+        Errors are infinite where that of the evidence is, and where few tours hold the weight
+        (effective number below 10).
+    """
+    pieces, used = draws.pieces, draws.pieces.used
+    share, log_ratio = shares(draws.weight, change)
+    base = draws.weight / draws.weight.sum()
+    effects = _by_piece(draws, share - base[:, None])[used]
+    rung_effects = influence(split_weights(draws.stats)[used])[:, -1:]
+    own = errors(rung_effects, pieces, used)
+    alone = errors(effects, pieces, used)
+    joint = errors(effects + rung_effects, pieces, used)
+    tours = sum_by(pieces.tour[used], _by_piece(draws, share)[used])
+    few = ~(kish(tours) >= MIN_ESS)
+    if evidence.verdict == "disagreed":
+        alone = np.fmax(alone, _scatter_of_chains(draws, change))
+    extra = max(evidence.mcse**2 - float(own[0]) ** 2, 0.0)  # infinite without an error
+    unknown = few | ~np.isfinite(evidence.mcse)
+    same = np.all(np.abs(change) < ROUNDING, axis=0)
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(draws.weight)
+    khats = [
+        -np.inf if still else pareto_khat(log_weight + column)
+        for still, column in zip(same, change.T, strict=True)
+    ]
+    khat = np.array(khats)
+    beyond = unseen_tail(share.max(axis=0), khat)
+    return Reweighted(
+        log_ratio=np.where(same, 0.0, log_ratio),
+        log_ratio_mcse=np.where(same, 0.0, np.where(unknown, np.inf, np.hypot(alone, beyond))),
+        mcse=np.where(unknown, np.inf, np.sqrt(joint**2 + extra + beyond**2)),
+        ess=kish(share),
+        khat=khat,
+    )
+
+
+def unseen_tail(largest: FloatArray, khat: FloatArray) -> FloatArray:
+    """Return what a Pareto tail is expected to hold beyond the largest weight, as a share.
+
+    One weight in n lies beyond the largest of n, by the mean excess k / (1 - k) times itself. That
+    share is not in the sums, so no scatter between tours shows it. Infinite from k = 1 on.
+    """
+    k = np.maximum(khat, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(k < 1.0, largest * k / (1.0 - k), np.inf))
+
+
+def shares(weight: FloatArray, change: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return each draw's share of the changed weights (n, V), and the log of E[r_v] (V,)."""
+    highest = change.max(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shift = np.where(np.isfinite(highest), highest, 0.0)
+        changed = weight[:, None] * np.exp(change - shift)
+        total = changed.sum(axis=0)
+        log_ratio = shift + np.log(total) - np.log(weight.sum())
+        return np.where(total > 0.0, changed / total, 0.0), log_ratio
+
+
+def moments(draws: WeightedDraws, change: FloatArray, values: FloatArray) -> FloatArray:
+    """Return mean, sd and mcse of numbers of the draws (n, M) under each change, (3, V, M)."""
+    used = draws.pieces.used
+    share, _ = shares(draws.weight, change)
+    result = np.empty((3, share.shape[1], values.shape[1]))
+    for v, column in enumerate(share.T):
+        mean = column @ values
+        off = values - mean
+        effects = _by_piece(draws, column[:, None] * off)[used]
+        result[:, v] = mean, np.sqrt(column @ off**2), errors(effects, draws.pieces, used)
+    return result
+
+
+def _scatter_of_chains(draws: WeightedDraws, change: FloatArray) -> FloatArray:
+    """Return the standard error of the mean of the chains' own log ratios, shape (V,)."""
+    chain = draws.pieces.chain[draws.piece]
+    names = np.unique(chain)
+    if names.size < 2:
+        return np.full(change.shape[1], np.inf)
+    own = np.array([shares(draws.weight[chain == c], change[chain == c])[1] for c in names])
+    with np.errstate(invalid="ignore"):
+        return np.asarray(own.std(axis=0, ddof=1) / np.sqrt(names.size))
+
+
+def _by_piece(draws: WeightedDraws, values: FloatArray) -> FloatArray:
+    """Sum numbers of the draws (n, V) by piece, shape (P, V)."""
+    result = np.zeros((draws.pieces.chain.size, values.shape[1]))
+    if len(draws.piece):
+        result[np.unique(draws.piece)] = sum_by(draws.piece, values)
+    return result

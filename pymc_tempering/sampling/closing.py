@@ -1,0 +1,100 @@
+"""The end of a run: warnings of what went wrong, the verdict, and a line that sums it up."""
+
+import logging
+import warnings
+from collections.abc import Mapping
+
+import pymc as pm
+import xarray as xr
+from pymc.stats.convergence import log_warnings, run_convergence_checks
+
+from pymc_tempering.core.laps import in_words
+from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
+from pymc_tempering.evidence.result import plus_minus
+from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.sampling.rounds import Outcome
+
+logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+
+def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
+    """Warn of chains that got stuck, a goal that was missed, and a run that was cut short.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C came before the first draw.
+    """
+    runs = outcome.runs
+    for message in {run.stuck for run in runs if run.stuck}:
+        warnings.warn(message, TemperingWarning, stacklevel=3)
+    if outcome.unmet:
+        warnings.warn(
+            f"The budget ended before the goal was met: {outcome.unmet}.",
+            TemperingWarning,
+            stacklevel=3,
+        )
+    if outcome.interrupted and max(run.state.n_draws for run in runs) <= tune:
+        raise KeyboardInterrupt("Interrupted before the first draw.")
+    least = min(run.state.n_draws for run in runs)
+    if outcome.interrupted or (least < n_draws and len(outcome.rounds) <= 1):
+        cause = "max_time is over"
+        if outcome.interrupted:
+            cause = "Interrupted"
+        if outcome.chosen.interrupted:
+            cause = "Interrupted before the search for unknown modes was over"
+        warnings.warn(
+            f"{cause}: the chains had drawn at least {least} of {n_draws} draws; estimates "
+            "use these alone.",
+            TemperingWarning,
+            stacklevel=3,
+        )
+
+
+def close(
+    idata: xr.DataTree,
+    model: pm.Model,
+    seconds: Mapping[str, float],
+    *,
+    quiet: bool,
+    convergence_checks: bool,
+) -> None:
+    """Warn of a verdict other than "ok", and log PyMC's checks and a line that sums the run up.
+
+    The warning comes also where `quiet` keeps everything else away.
+    """
+    found = diagnose(idata)
+    verdict = found.evidence.verdict
+    if verdict != "ok":
+        warnings.warn(
+            f"The verdict of this run is {verdict!r}: {_cause(found)}",
+            TemperingWarning,
+            stacklevel=3,
+        )
+    if quiet:
+        return
+    if convergence_checks:
+        log_warnings(run_convergence_checks(idata, model))
+    if verdict == "ok" and not found.verdict.startswith("ok:"):
+        logger.info(found.verdict)
+    logger.info(summary(idata, found, seconds))
+
+
+def _cause(found: Diagnosis) -> str:
+    """Sentences that say why the verdict is not "ok"."""
+    if found.verdict.startswith(("few tours: ", "alarm: ")):
+        return found.verdict.partition(": ")[2]
+    if found.verdict.startswith(("bad kernel", "bad ladder")):
+        return found.verdict
+    return " ".join(found.evidence.warnings) or found.verdict
+
+
+def summary(idata: xr.DataTree, found: Diagnosis, seconds: Mapping[str, float]) -> str:
+    """Return one line: draws, log Z and its error, the verdict, and where the time went."""
+    sizes = idata["sample_stats"].sizes
+    evidence = found.evidence
+    return (
+        f"{sizes['chain']} x {sizes['draw']} draws, log Z = "
+        f"{plus_minus(evidence.log_z, evidence.mcse)} nats ({evidence.verdict}, "
+        f"{evidence.n_tours} tours), {in_words(seconds)}"
+    )

@@ -1,0 +1,225 @@
+"""`prior_sensitivity`: log Z and Bayes factors along the values of a prior's number."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from pymc_tempering.comparison.compare import compare
+from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.prior_curves import PriorSensitivity
+from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.exceptions import ModelError, TemperingWarning
+from pymc_tempering.model.check import find_model
+from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.sensitivity.changes import change_of_data, change_of_scale
+from pymc_tempering.sensitivity.curve import (
+    Default,
+    Reruns,
+    reweighted_curve,
+    rough_warning,
+    short_warning,
+    with_reruns,
+)
+from pymc_tempering.sensitivity.reruns import settings_of
+from pymc_tempering.sensitivity.run_draws import RunDraws, check_same_model, read_draws
+
+
+def prior_sensitivity(
+    idata: xr.DataTree,
+    model: pm.Model | CompiledModel | None = None,
+    scale: Mapping[str, ArrayLike] | None = None,
+    *,
+    data: Mapping[str, ArrayLike] | None = None,
+    against: Any = None,
+    var_names: Sequence[str] | None = None,
+    rerun: bool = True,
+    cores: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+    quiet: bool = False,
+    sample_kwargs: Mapping[str, Any] | None = None,
+) -> PriorSensitivity:
+    """Compute how the evidence depends on the priors of a model.
+
+    The run's draws are reweighted by the ratio of the changed prior to that of the model, all
+    states of all rungs where ``keep="states"`` kept them. Where the weights are too uneven for
+    that, a fresh run takes their place. Each name is changed alone, with all others as they are.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of simulated tempering.
+    model : pymc.Model or CompiledModel, optional
+        The model that it was made with; the one on the context stack by default.
+    scale : mapping of str to array_like, optional
+        Positive factors by which the scale of a variable's prior is multiplied, by the name of
+        the variable. With the factor c its prior is the law of location + c (b - location), where
+        b has the prior of the model: of a normal, ``sigma`` times c; of a gamma or an exponential,
+        the rate over c; of a lognormal, the median times c.
+    data : mapping of str to array_like, optional
+        Values of a ``pm.Data`` that priors depend on, by its name; the first dimension is that of
+        the values.
+    against : DataTree, Evidence, CrossCheck or Approximation, optional
+        Another model of the same data: whatever :func:`log_marginal_likelihood` takes and needs no
+        model for. The Bayes factor of each value's model over it is added.
+    var_names : sequence of str, optional
+        Variables whose posterior means and standard deviations are computed along the curve.
+    rerun : bool, default True
+        Make a fresh run where the Pareto k-hat of the weights is above its limit,
+        min(1 - 1 / log10(S), 0.7) for S draws, where few tours hold the weight, or where the range
+        of a variable depends on the value. If not, such values have an infinite error.
+    cores : int, optional
+        Threads of fresh runs.
+    random_seed : int or numpy.random.Generator, optional
+        Seed of the fresh runs; each value has its own part of it.
+    progressbar : bool, default True
+        Whether to show a line of progress.
+    quiet : bool, default False
+        Neither progress nor warnings; these are in the result.
+    sample_kwargs : mapping, optional
+        Arguments of :func:`sample` for fresh runs; ``draws`` and ``chains`` are as in ``idata`` by
+        default.
+
+    Returns
+    -------
+    PriorSensitivity
+        In nats: log Z along each curve, and the log Bayes factor against the default. Their errors
+        are over tours, and that of log Z has the covariance of the run's own log Z with the ratio,
+        since both come from the same draws.
+
+    Raises
+    ------
+    ModelError
+        A name is unknown, or the prior has no scale.
+    ImproperPriorError
+        A prior is flat.
+    DataMismatchError
+        The model is not the one that the run was made with, or has no such ``pm.Data``.
+    NotTemperedError, LadderError
+        ``idata`` holds no complete tempering run.
+    ValueError
+        A factor is not positive and finite, or nothing is to be changed.
+
+    Warns
+    -----
+    TemperingWarning
+        Once for each entry of ``PriorSensitivity.warnings``.
+
+    Notes
+    -----
+    Z(c) / Z = E[p_c(b) / p(b)] under the posterior (Geyer & Thompson 1995; Vehtari et al. 2024 for
+    k-hat).
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_tempering as pmt
+    >>> with pm.Model() as model:
+    ...     b = pm.Normal("b", 0, 1)
+    ...     y = pm.Normal("y", b, 1, observed=1.5)
+    ...     idata = pmt.sample(500, random_seed=1, quiet=True)
+    >>> found = pmt.prior_sensitivity(idata, model, {"b": [0.5, 1.0, 2.0]}, quiet=True)
+    >>> exact = -0.5 * (np.log(2 * np.pi * (1 + 2.0**2)) + 1.5**2 / (1 + 2.0**2))
+    >>> bool(abs(found["b"].log_z[2] - exact) < 4 * found["b"].mcse[2] < 0.2)
+    True
+    """
+    chosen = find_model(model)
+    evidence = _evidence(idata)
+    changes = [change_of_scale(chosen, *item) for item in (scale or {}).items()]
+    changes += [change_of_data(chosen, *item) for item in (data or {}).items()]
+    _check_names([change.name for change in changes])
+    check_same_model(idata, chosen)
+    run = read_draws(idata)
+    default = Default(chosen, run, evidence, _summary_names(run, var_names))
+    settings = settings_of(idata, cores, sample_kwargs or {})
+    sentences = [f"The default run: {sentence}" for sentence in evidence.warnings]
+    other = None
+    if against is not None:
+        other, said = _other(idata, against)
+        sentences += said
+    curves = []
+    seeds = np.random.default_rng(random_seed).spawn(len(changes))
+    with compiling_status(progressbar and not quiet) as report:
+        for change, rng in zip(changes, seeds, strict=True):
+            report(f"Reweighting the draws along {change.name}")
+            curve, short = reweighted_curve(change, default)
+            said = short_warning(curve, short)
+            if rerun:
+                reruns = Reruns(settings, rng, report)
+                curve, said = with_reruns(curve, short, change, default, reruns)
+            curves.append(curve)
+            sentences += [*said, *rough_warning(curve)]
+    if not quiet:
+        for sentence in sentences:
+            warnings.warn(sentence, TemperingWarning, stacklevel=2)
+    return PriorSensitivity(
+        evidence.log_z, evidence.mcse, evidence.verdict, tuple(curves), other, tuple(sentences)
+    )
+
+
+def _evidence(idata: xr.DataTree) -> Evidence:
+    """Estimate the evidence of the default run.
+
+    Raises
+    ------
+    ModelError
+        The evidence is over the constant of a prior that is not normalized.
+    """
+    evidence = estimate_quietly(idata)
+    if evidence.prior_term is not None:
+        raise ModelError(
+            "The evidence of this run is divided by the normalizing constant of its prior (because "
+            "of tempered=, or of a prior without random draws), which changes with the prior, too: "
+            "call pmt.sample for each value, with pmt.compile(model).with_data(...)."
+        )
+    return evidence
+
+
+def _other(idata: xr.DataTree, against: Any) -> tuple[tuple[float, float], list[str]]:
+    """Return log Z of the other model with its error, and its warnings.
+
+    Raises
+    ------
+    DataMismatchError
+        Its observed data are others.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        row = compare({"this": idata, "against": against}).loc["against"]
+    said = [str(one.message) for one in caught if "Model 'against'" in str(one.message)]
+    return (float(row["log_z"]), float(row["mcse"])), said
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Raise an error if nothing is changed, or a name comes twice."""
+    if not names:
+        raise ValueError(
+            "Nothing to change: pass scale={'b': factors} for the scale of the prior of b, or "
+            "data={'sigma_b': values} for a pm.Data."
+        )
+    if len(set(names)) < len(names):
+        raise ValueError(f"scale and data name the same: {', '.join(sorted(names))}")
+
+
+def _summary_names(run: RunDraws, var_names: Sequence[str] | None) -> tuple[str, ...]:
+    """Names of the variables that are summed up.
+
+    Raises
+    ------
+    ValueError
+        A name is unknown.
+    """
+    known = [str(name) for name in run.variables.data_vars]
+    names = [] if var_names is None else [var_names] if isinstance(var_names, str) else var_names
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(
+            f"var_names {', '.join(map(repr, unknown))} are not among the posterior's variables: "
+            f"{', '.join(known)}"
+        )
+    return tuple(names)

@@ -1,14 +1,17 @@
 """Real models: tempering beside NUTS and bridge sampling, each run in a fresh process.
 
 Half of the models were there while the package was worked on; the others were written after it was
-frozen and never tuned to ("half" in the table). Truths are computed apart, by `real_truths.py`.
+frozen and never tuned to ("half" in the table). With `--truths` the long runs are made that the
+others are held against, by formula or by two methods, into `real_models_truths.csv`.
+
 Every run is written to `real_models_runs.csv` as soon as it is there. A benchmark that was cut
-short goes on where it was; `--restart` forgets what there is. A run that takes more than
+short goes on where it was; `--restart` forgets the runs that are named. A run that takes more than
 `--limit` CPU seconds after compiling is ended, and its row says where it was.
 """
 
 import argparse
 import csv
+import hashlib
 import json
 import os
 import re
@@ -16,28 +19,29 @@ import subprocess
 import sys
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
+from common import save
 from real_models_list import all_models
+from real_models_table import NOTES, Line, judge, read_runs, table
+from real_truth_methods import truths_of
 
-METHODS = ("tempering",)
+METHODS = ("tempering", "nuts_bridge")
 COLUMNS = (
     "model", "method", "seed", "status", "log_z", "mcse", "verdict", "cpu", "ess", "rhat", "draws",
-    "reference", "rungs", "evaluations", "seconds", "warnings", "wall",
+    "reference", "rungs", "evaluations", "seconds", "warnings", "wall", "code",
 )  # fmt: skip
-RUNS = "real_models_runs.csv"
+RUNS, TRUTHS = "real_models_runs.csv", "real_models_truths.csv"
 RESULTS = Path(__file__).parent / "results"
+PACKAGE = Path(__file__).parents[1] / "pymc_tempering"
 CHILD = Path(__file__).parent / "real_models_child.py"
 PATIENCE = 3.0
 """Wall seconds to CPU seconds, at which a process that does not use its core is ended."""
-
-type Line = dict[str, Any]
 
 
 def fresh_run(method: str, name: str, seed: int, limit: float) -> Line:
     """Run a method on a model in a new process, and say what came of it."""
     command = [sys.executable, str(CHILD), method, name, str(seed), str(limit)]
-    line: Line = {"model": name, "method": method, "seed": seed}
+    line: Line = {"model": name, "method": method, "seed": seed, "code": code_of(PACKAGE)}
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     started = perf_counter()
     try:
@@ -56,6 +60,12 @@ def fresh_run(method: str, name: str, seed: int, limit: float) -> Line:
     return line | {"status": f"failed: {done.stderr.strip().splitlines()[-1][:300]}"}
 
 
+def code_of(package: Path) -> str:
+    """Return a short hash of the sources of the package, the same wherever it lies."""
+    parts = [path.read_bytes() for path in sorted(package.rglob("*.py"))]
+    return hashlib.sha1(b"".join(parts), usedforsecurity=False).hexdigest()[:8]
+
+
 def place_of(stack: str) -> str:
     """Name the functions of the package on the first stack that was printed, outermost first."""
     first = stack.split("Current thread", 2)[1] if "Current thread" in stack else stack
@@ -63,14 +73,6 @@ def place_of(stack: str) -> str:
     if not inside:
         inside = re.findall(r'/(\w+)\.py", line (\d+) in (\w+)', first)[:4]
     return " < ".join(f"{file}:{function}" for file, _, function in reversed(inside[-6:])) or "?"
-
-
-def read_runs(path: Path) -> list[Line]:
-    """Read the runs that earlier calls have left."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def add_run(path: Path, line: Line) -> None:
@@ -87,16 +89,46 @@ def add_run(path: Path, line: Line) -> None:
 
 def run_missing(args: argparse.Namespace, path: Path) -> None:
     """Make the runs that are not in the file yet."""
+    seeds = [args.seed] if args.truths else range(args.seed, args.seed + args.repeats)
     done = {(run["model"], run["method"], int(run["seed"])) for run in read_runs(path)}
     for name in args.models:
-        for seed in range(args.seed, args.seed + args.repeats):
-            for method in args.methods:
+        methods = truths_of(name) if args.truths else args.methods
+        for seed in seeds:
+            for method in methods:
                 if (name, method, seed) in done:
                     continue
                 line = fresh_run(method, name, seed, args.limit)
                 add_run(path, line)
                 shown = {k: line.get(k) for k in ("status", "log_z", "mcse", "verdict", "cpu")}
                 print(name, method, seed, shown, flush=True)
+
+
+def forget(path: Path, args: argparse.Namespace) -> None:
+    """Take the runs of some models and methods out of the file."""
+    runs = read_runs(path)
+    path.unlink(missing_ok=True)
+    for run in runs:
+        named = run["model"] in args.models and (args.truths or run["method"] in args.methods)
+        if not named:
+            add_run(path, run)
+
+
+def write_table(out: Path, limit: float) -> None:
+    """Write the table of all runs that are there, and the judgment."""
+    runs, truths = read_runs(out / RUNS), read_runs(out / TRUTHS)
+    if not runs:
+        return
+    rows = table(runs, truths)
+    seeds = sorted({int(run["seed"]) for run in runs})
+    settings = {
+        **judge(runs, truths),
+        "seeds": f"{', '.join(map(str, seeds))}; runs: {RUNS}; truths: {TRUTHS}",
+        "limit": f"{limit:.0f} CPU seconds a run",
+        "hash of the package's sources": ", ".join(sorted({run["code"] for run in runs})),
+        "load average at the end": f"{os.getloadavg()[0]:.2f}",
+        **NOTES,
+    }
+    save("real_models", rows, out, f"{len(rows)} real models", settings)
 
 
 def main() -> None:
@@ -108,12 +140,16 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=1, help="first of the consecutive seeds")
     arguments.add_argument("--limit", type=float, default=600.0, help="CPU seconds of a run")
     arguments.add_argument("--out", type=Path, default=RESULTS, help="folder of the tables")
+    arguments.add_argument("--truths", action="store_true", help="the long runs")
     arguments.add_argument("--restart", action="store_true", help="forget earlier runs")
+    arguments.add_argument("--table", action="store_true", help="only the table of what is there")
     args = arguments.parse_args()
-    path = args.out / RUNS
+    path = args.out / (TRUTHS if args.truths else RUNS)
     if args.restart:
-        path.unlink(missing_ok=True)
-    run_missing(args, path)
+        forget(path, args)
+    if not args.table:
+        run_missing(args, path)
+    write_table(args.out, args.limit)
 
 
 if __name__ == "__main__":

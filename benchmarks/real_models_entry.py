@@ -27,6 +27,8 @@ class RealModel:
         Gives log Z and its error (nats) by conjugacy, sums or quadrature.
     half : {"tuned", "unseen"}
         Whether the model was known while the package was worked on.
+    dear : bool
+        Whether the density is too dear for the longest of the long runs.
     several : bool
         Whether the posterior has several modes that draws must share rightly (label switching).
     """
@@ -37,6 +39,7 @@ class RealModel:
     data: str
     exact: Callable[[], tuple[float, float]] | None = None
     half: str = "tuned"
+    dear: bool = False
     several: bool = False
 
     def __post_init__(self) -> None:

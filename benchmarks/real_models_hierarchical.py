@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 from real_models_entry import RealModel
 from real_models_exact import NormalSum, half_cauchy, half_normal, over_scales
+from real_models_integrals import poisson_with_effects
 
 SCHOOLS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 SCHOOL_ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
@@ -107,23 +108,29 @@ def exact_batches() -> tuple[float, float]:
     return over_scales(log_joint, [(1e-10, 100.0), (0.1, 100.0)], 200)
 
 
-def seizures() -> pm.Model:
-    """Build a Poisson regression with an effect for each of 59 patients (Breslow & Clayton 1993).
-
-    Design and size of the epilepsy trial's last visit; the counts are simulated.
-    """
+@cache
+def seizures_data() -> tuple[np.ndarray, np.ndarray]:
+    """Counts of 59 patients: the design of the epilepsy trial, simulated counts."""
     rng = np.random.default_rng(59)
     base = rng.normal(size=59)
     treated = (np.arange(59) >= 28).astype(float)
-    age = rng.normal(size=59)
-    X = np.column_stack([np.ones(59), base, treated, age])
-    counts = rng.poisson(np.exp(X @ [1.6, 0.9, -0.3, 0.1] + 0.5 * rng.normal(size=59)))
+    X = np.column_stack([np.ones(59), base, treated, rng.normal(size=59)])
+    return X, rng.poisson(np.exp(X @ [1.6, 0.9, -0.3, 0.1] + 0.5 * rng.normal(size=59)))
+
+
+def seizures() -> pm.Model:
+    """Build a Poisson regression with an effect for each patient (Breslow & Clayton 1993)."""
+    X, counts = seizures_data()
     with pm.Model() as model:
         b = pm.Normal("b", 0, 2.5, shape=4)
         s = pm.HalfNormal("s", 1)
         e = pm.Normal("e", 0, s, shape=59)
         pm.Poisson("y", pm.math.exp(X @ b + e), observed=counts)
     return model
+
+
+def exact_seizures() -> tuple[float, float]:
+    return poisson_with_effects(*seizures_data(), slope_sd=2.5, scale_sd=1.0)
 
 
 def irt() -> pm.Model:
@@ -156,7 +163,7 @@ MODELS = {
     "radon_centered": RealModel(partial(radon, centered=True), 89, 919, COUNTIES, exact_radon),
     "radon": RealModel(partial(radon, centered=False), 89, 919, COUNTIES, exact_radon),
     "batches": RealModel(batches, 22, batches_data()[1].size, "simulated", exact_batches),
-    "seizures": RealModel(seizures, 64, 59, "simulated to the published design"),
+    "seizures": RealModel(seizures, 64, 59, "simulated to the published design", exact_seizures),
     "irt": RealModel(irt, 144, 2000, "simulated to the published design"),
 }
 """Models by name."""

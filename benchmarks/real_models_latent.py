@@ -1,12 +1,13 @@
 """Real models with something hidden: mixtures, a switch, volatility, states, an orbit, a GP."""
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from real_models_entry import RealModel
+from real_models_integrals import poisson_field, random_walk_volatility
 from scipy.special import gammaln, logsumexp
 
 GALAXIES = np.array([
@@ -72,17 +73,22 @@ def exact_coal() -> tuple[float, float]:
     return float(logsumexp(parts) - np.log(COAL.size)), 1e-9
 
 
-def volatility() -> pm.Model:
-    """Build the random walk of a log volatility with Student-t returns, 150 days."""
+@cache
+def volatility_data() -> np.ndarray:
+    """Return 150 returns."""
     rng = np.random.default_rng(150)
     walk = -4.5 + np.cumsum(0.15 * rng.normal(size=150))
-    returns = np.exp(walk) * rng.standard_t(8, size=150)
+    return np.exp(walk) * rng.standard_t(8, size=150)
+
+
+def volatility() -> pm.Model:
+    """Build the random walk of a log volatility with Student-t returns, 150 days."""
     with pm.Model() as model:
         step = pm.Exponential("step", 10)
         nu = pm.Exponential("nu", 0.1)
         start = pm.Normal.dist(-4, 2)
         h = pm.GaussianRandomWalk("h", sigma=step, init_dist=start, steps=149)
-        pm.StudentT("y", nu=nu, sigma=pt.exp(h), observed=returns)
+        pm.StudentT("y", nu=nu, sigma=pt.exp(h), observed=volatility_data())
     return model
 
 
@@ -145,11 +151,17 @@ def hares(steps: int = 10) -> pm.Model:
     return model
 
 
-def field() -> pm.Model:
-    """Build a latent Gaussian process with Poisson counts at 40 points: 43 parameters."""
+@cache
+def field_data() -> tuple[np.ndarray, np.ndarray]:
+    """Places and counts."""
     rng = np.random.default_rng(40)
     x = np.linspace(0.0, 10.0, 40)
-    counts = rng.poisson(np.exp(1.0 + np.sin(x) + 0.5 * np.cos(2.3 * x)))
+    return x, rng.poisson(np.exp(1.0 + np.sin(x) + 0.5 * np.cos(2.3 * x)))
+
+
+def field() -> pm.Model:
+    """Build a latent Gaussian process with Poisson counts at 40 points: 43 parameters."""
+    x, counts = field_data()
     with pm.Model() as model:
         length = pm.InverseGamma("length", 5, 5)
         height = pm.HalfNormal("height", 2)
@@ -164,9 +176,11 @@ MODELS = {
     "galaxies3": RealModel(partial(galaxies, 3), 8, 82, "published (Roeder 1990)", several=True),
     "galaxies4": RealModel(partial(galaxies, 4), 11, 82, "published (Roeder 1990)", several=True),
     "coal": RealModel(coal, 3, 112, "published (Jarrett 1979)", exact_coal),
-    "volatility": RealModel(volatility, 152, 150, "simulated"),
+    "volatility": RealModel(
+        volatility, 152, 150, "simulated", lambda: random_walk_volatility(volatility_data())
+    ),
     "hidden_states": RealModel(hidden_states, 6, 100, "simulated"),
-    "hares": RealModel(hares, 8, 21, "published (Howard 2009)"),
-    "field": RealModel(field, 43, 40, "simulated"),
+    "hares": RealModel(hares, 8, 21, "published (Howard 2009)", dear=True),
+    "field": RealModel(field, 43, 40, "simulated", lambda: poisson_field(*field_data())),
 }
 """Models by name."""

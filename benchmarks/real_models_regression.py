@@ -177,7 +177,7 @@ DESIGN = "simulated to the published design"
 
 MODELS = {
     "diamonds": RealModel(diamonds, 26, 5000, DESIGN, exact_diamonds),
-    "wells": RealModel(wells, 9, 3020, DESIGN),
+    "wells": RealModel(wells, 9, 3020, DESIGN, dear=True),
     "children": RealModel(children, 5, 434, DESIGN, exact_children),
     "horseshoe": RealModel(horseshoe, 133, 100, "simulated"),
     "outliers": RealModel(outliers, 5, 120, "simulated"),

@@ -18,46 +18,58 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 from common import save
 from real_models_list import all_models
 from real_models_table import NOTES, Line, judge, read_runs, table
-from real_truth_methods import truths_of
+from real_truth_methods import TRUTHS, truths_of
 
 METHODS = ("tempering", "nuts_bridge")
 COLUMNS = (
     "model", "method", "seed", "status", "log_z", "mcse", "verdict", "cpu", "ess", "rhat", "draws",
     "reference", "rungs", "evaluations", "seconds", "warnings", "wall", "code",
 )  # fmt: skip
-RUNS, TRUTHS = "real_models_runs.csv", "real_models_truths.csv"
+RUNS, LONG_RUNS = "real_models_runs.csv", "real_models_truths.csv"
 RESULTS = Path(__file__).parent / "results"
 PACKAGE = Path(__file__).parents[1] / "pymc_tempering"
 CHILD = Path(__file__).parent / "real_models_child.py"
-PATIENCE = 3.0
-"""Wall seconds to CPU seconds, at which a process that does not use its core is ended."""
+PATIENCE, TO_COMPILE = 6.0, 1200.0
+"""Wall seconds to CPU seconds, and seconds to compile, at which a process that hangs is ended."""
 
 
 def fresh_run(method: str, name: str, seed: int, limit: float) -> Line:
     """Run a method on a model in a new process, and say what came of it."""
     command = [sys.executable, str(CHILD), method, name, str(seed), str(limit)]
     line: Line = {"model": name, "method": method, "seed": seed, "code": code_of(PACKAGE)}
+    patience = PATIENCE * limit + TO_COMPILE
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     started = perf_counter()
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env=environment,
-            timeout=PATIENCE * 2.0 * limit,
+            timeout=patience,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return line | {"status": f"hung for {PATIENCE * 2.0 * limit:.0f} wall s"}
+        return line | {"status": f"hung for {patience:.0f} wall s"}
     line["wall"] = round(perf_counter() - started, 1)
     if done.returncode == 0:
         found = json.loads(done.stdout.splitlines()[-1])
         return line | {"status": "done"} | found
+    where = place_of(done.stderr)
     if done.returncode < 0:
-        return line | {"status": f"over {limit:.0f} CPU s in {place_of(done.stderr)}"}
-    return line | {"status": f"failed: {done.stderr.strip().splitlines()[-1][:300]}"}
+        return line | {"status": f"over {limit:.0f} CPU s in {where}"}
+    said = done.stderr.strip().splitlines()[-1][:300]
+    return line | {"status": f"failed: {said}" + (f" (in {where})" if where else "")}
+
+
+def by_formula(name: str, seed: int) -> Line:
+    """Take the truth of a model from its formula, here and now."""
+    started, cpu = perf_counter(), process_time()
+    line: Line = {"model": name, "method": "exact", "seed": seed, "code": code_of(PACKAGE)}
+    found = TRUTHS["exact"](name, seed)
+    times = {"cpu": process_time() - cpu, "wall": round(perf_counter() - started, 1)}
+    return line | {"status": "done"} | found | times
 
 
 def code_of(package: Path) -> str:
@@ -67,12 +79,16 @@ def code_of(package: Path) -> str:
 
 
 def place_of(stack: str) -> str:
-    """Name the functions of the package on the first stack that was printed, outermost first."""
-    first = stack.split("Current thread", 2)[1] if "Current thread" in stack else stack
-    inside = re.findall(r'pymc_tempering/([\w/]+)\.py", line (\d+) in (\w+)', first)
-    if not inside:
-        inside = re.findall(r'/(\w+)\.py", line (\d+) in (\w+)', first)[:4]
-    return " < ".join(f"{file}:{function}" for file, _, function in reversed(inside[-6:])) or "?"
+    """Name the functions of the package on the first stack that was printed, innermost first.
+
+    That of a signal names the innermost first, that of an exception last.
+    """
+    first = stack.split("Current thread")[1] if "Current thread" in stack else stack
+    inside = re.findall(r'pymc_tempering/([\w/]+)\.py", line \d+(,?) in (\w+)', first)
+    names = [f"{file}:{function}" for file, _, function in inside]
+    if any(comma for _, comma, _ in inside):
+        names.reverse()
+    return " < ".join(names[:6])
 
 
 def add_run(path: Path, line: Line) -> None:
@@ -97,7 +113,10 @@ def run_missing(args: argparse.Namespace, path: Path) -> None:
             for method in methods:
                 if (name, method, seed) in done:
                     continue
-                line = fresh_run(method, name, seed, args.limit)
+                if method == "exact":
+                    line = by_formula(name, seed)
+                else:
+                    line = fresh_run(method, name, seed, args.limit)
                 add_run(path, line)
                 shown = {k: line.get(k) for k in ("status", "log_z", "mcse", "verdict", "cpu")}
                 print(name, method, seed, shown, flush=True)
@@ -115,14 +134,14 @@ def forget(path: Path, args: argparse.Namespace) -> None:
 
 def write_table(out: Path, limit: float) -> None:
     """Write the table of all runs that are there, and the judgment."""
-    runs, truths = read_runs(out / RUNS), read_runs(out / TRUTHS)
+    runs, truths = read_runs(out / RUNS), read_runs(out / LONG_RUNS)
     if not runs:
         return
     rows = table(runs, truths)
     seeds = sorted({int(run["seed"]) for run in runs})
     settings = {
         **judge(runs, truths),
-        "seeds": f"{', '.join(map(str, seeds))}; runs: {RUNS}; truths: {TRUTHS}",
+        "seeds": f"{', '.join(map(str, seeds))}; runs: {RUNS}; truths: {LONG_RUNS}",
         "limit": f"{limit:.0f} CPU seconds a run",
         "hash of the package's sources": ", ".join(sorted({run["code"] for run in runs})),
         "load average at the end": f"{os.getloadavg()[0]:.2f}",
@@ -144,7 +163,7 @@ def main() -> None:
     arguments.add_argument("--restart", action="store_true", help="forget earlier runs")
     arguments.add_argument("--table", action="store_true", help="only the table of what is there")
     args = arguments.parse_args()
-    path = args.out / (TRUTHS if args.truths else RUNS)
+    path = args.out / (LONG_RUNS if args.truths else RUNS)
     if args.restart:
         forget(path, args)
     if not args.table:

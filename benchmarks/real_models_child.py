@@ -29,6 +29,8 @@ import pymc_tempering as pmt
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.layout import model_layout
 
+COMPILING = 600.0
+"""CPU seconds that compiling may take."""
 QUICK = 10.0
 """CPU seconds below which a run is repeated, so that nothing that is compiled late is counted."""
 
@@ -163,7 +165,7 @@ METHODS: dict[str, Callable[[str, int, float], Found]] = {
 def main() -> None:
     method, name, seed, seconds = sys.argv[1:]
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    limit_cpu(float(seconds))  # for compiling alone; sampling starts a new one
+    limit_cpu(max(COMPILING, float(seconds)))  # for compiling alone; sampling starts a new one
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", pmt.TemperingWarning)
         found = METHODS[method](name, int(seed), float(seconds))

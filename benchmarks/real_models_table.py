@@ -27,8 +27,8 @@ NOTES = {
     "truth": "by formula, or the more precise of two long runs, which differ by at most "
     f"{FAR:.0f} errors unless marked with ?; error in nats",
     "z": "largest |log Z - truth| over both errors joined, of the seeds",
-    "ratio": "CPU seconds of tempering over those of the bridge; times the ratio of squared mcse "
-    f"where tempering's is more than {LESS_PRECISE:.0f} times the bridge's",
+    "ratio": "CPU seconds of tempering over those of the bridge; where its mcse is more than "
+    f"{LESS_PRECISE:.0f} times the bridge's, times the squared factor that is beyond it",
     "due": "whether the ratio is to be held: R-hat at most "
     f"{MIXED}, a verdict of the bridge of ok, and its answer right, at most of the seeds",
     "verdicts": "of tempering, by seed",
@@ -82,6 +82,19 @@ def warned(run: Line) -> bool:
     return run["verdict"] != "ok" or bool(json.loads(run["warnings"] or "[]"))
 
 
+def short(status: str) -> str:
+    """Shorten what is said of a run that did not return: the kind of error, or the time."""
+    said = status.removeprefix("failed: ")
+    if said == status:
+        return status.split(" < ")[0]
+    return said.split(":")[0].rpartition(".")[2]
+
+
+def shown(value: float, form: str = "{:.4g}") -> str:
+    """Format a number; nothing where there is none."""
+    return "" if np.isnan(value) else form.format(value)
+
+
 def median(runs: Sequence[Line], name: str) -> float:
     """Median of a number over runs that have it."""
     values = [number(run, name) for run in runs]
@@ -99,10 +112,10 @@ def is_due(bridge: Sequence[Line], truth: float, error: float) -> bool:
 
 
 def ratio_of(ours: Sequence[Line], bridge: Sequence[Line]) -> float:
-    """CPU seconds of tempering over the bridge's, for errors that may be twice as large."""
+    """CPU seconds of tempering over the bridge's, until its mcse is at most twice the bridge's."""
     ratio = median(ours, "cpu") / median(bridge, "cpu")
     worse = median(ours, "mcse") / median(bridge, "mcse")
-    return float(ratio * worse**2) if worse > LESS_PRECISE else ratio
+    return float(ratio * (worse / LESS_PRECISE) ** 2) if worse > LESS_PRECISE else ratio
 
 
 def one_row(name: str, runs: Sequence[Line], truths: Sequence[Line]) -> Row:
@@ -112,7 +125,9 @@ def one_row(name: str, runs: Sequence[Line], truths: Sequence[Line]) -> Row:
     mine = [run for run in runs if run["model"] == name]
     ours = [r for r in mine if r["method"] == "tempering" and r["status"] == "done"]
     bridge = [r for r in mine if r["method"] == "nuts_bridge" and r["status"] == "done"]
-    lost = [r["status"] for r in mine if r["method"] == "tempering" and r["status"] != "done"]
+    lost = [
+        short(r["status"]) for r in mine if r["method"] == "tempering" and r["status"] != "done"
+    ]
     zs = np.abs(z_scores(ours, truth, error))
     words = [r["verdict"] + ("" if r["verdict"] != "ok" or not warned(r) else "!") for r in ours]
     return {
@@ -120,19 +135,19 @@ def one_row(name: str, runs: Sequence[Line], truths: Sequence[Line]) -> Row:
         "half": entry.half,
         "d": entry.dim,
         "rows": entry.rows,
-        "truth": f"{truth:.4f} ± {error:.2g}",
+        "truth": f"{truth:.4f} ± {error:.1g}" if how != "none" else "",
         "by": how,
-        "log Z": f"{median(ours, 'log_z'):.3f}",
-        "mcse": median(ours, "mcse"),
-        "z": float(zs.max()) if zs.size else float("nan"),
+        "log Z": shown(median(ours, "log_z"), "{:.3f}"),
+        "mcse": shown(median(ours, "mcse"), "{:.2g}"),
+        "z": shown(float(zs.max()) if zs.size else float("nan"), "{:.1f}"),
         "verdicts": ", ".join([*words, *lost]),
-        "CPU s": median(ours, "cpu"),
-        "ESS": round(median(ours, "ess")) if ours else "",
-        "bridge log Z": f"{median(bridge, 'log_z'):.3f}" if bridge else "",
-        "bridge mcse": median(bridge, "mcse"),
-        "bridge CPU s": median(bridge, "cpu"),
-        "R-hat": f"{median(bridge, 'rhat'):.3f}" if bridge else "",
-        "ratio": ratio_of(ours, bridge),
+        "CPU s": shown(median(ours, "cpu"), "{:.3g}"),
+        "ESS": shown(median(ours, "ess"), "{:.0f}"),
+        "bridge log Z": shown(median(bridge, "log_z"), "{:.3f}"),
+        "bridge mcse": shown(median(bridge, "mcse"), "{:.2g}"),
+        "bridge CPU s": shown(median(bridge, "cpu"), "{:.3g}"),
+        "R-hat": shown(median(bridge, "rhat"), "{:.3f}"),
+        "ratio": shown(ratio_of(ours, bridge), "{:.3g}"),
         "due": "yes" if is_due(bridge, truth, error) else "no",
     }
 
@@ -159,8 +174,8 @@ def _judge_half(runs: Sequence[Line], truths: Sequence[Line]) -> dict[str, str]:
     ours = [run for run in runs if run["method"] == "tempering"]
     back = [run for run in ours if run["status"] == "done"]
     rows = table(runs, truths)
-    slow = [f"{r['model']} ({r['ratio']:.3g})" for r in rows
-            if r["due"] == "yes" and not float(r["ratio"]) <= SLOWER]  # fmt: skip
+    slow = [f"{r['model']} ({r['ratio'] or 'no answer'})" for r in rows
+            if r["due"] == "yes" and not float(r["ratio"] or "inf") <= SLOWER]  # fmt: skip
     right, false_alarms, far = 0, [], []
     for run in back:
         truth, error, _ = chosen_truth([t for t in truths if t["model"] == run["model"]])

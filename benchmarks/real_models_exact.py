@@ -63,8 +63,8 @@ def over_scales(
 ) -> tuple[float, float]:
     """Integrate over positive scales by the trapezoidal rule in their logs.
 
-    The box, given in the scales themselves, shrinks twice to where the integrand matters; the
-    error is the difference to every other point.
+    The box, given in the scales themselves, shrinks twice to where the integrand matters. The
+    error is the difference to every other point, and what lies at the edges of the box.
     """
     edges = np.log(np.array(bounds, dtype=float))
     for _ in range(2):
@@ -72,7 +72,7 @@ def over_scales(
         edges = _where_it_matters(axes, values)
     axes, values = _tabulate(log_joint, edges, n + 1)
     fine, coarse = _trapezoid(axes, values, 1), _trapezoid(axes, values, 2)
-    return fine, max(abs(fine - coarse), 1e-9)
+    return fine, max(abs(fine - coarse), 1e-9) + _at_the_edges(values)
 
 
 def _tabulate(
@@ -94,6 +94,12 @@ def _where_it_matters(axes: list[np.ndarray], values: np.ndarray) -> np.ndarray:
         used = np.flatnonzero(near.any(axis=others))
         edges.append((axis[max(used[0] - 1, 0)], axis[min(used[-1] + 1, len(axis) - 1)]))
     return np.array(edges)
+
+
+def _at_the_edges(values: np.ndarray) -> float:
+    """Share of the outermost points in the sum of all: what may lie outside."""
+    inside = values[tuple(slice(1, -1) for _ in range(values.ndim))]
+    return float(-np.expm1(logsumexp(inside) - logsumexp(values)))
 
 
 def _trapezoid(axes: list[np.ndarray], values: np.ndarray, step: int) -> float:

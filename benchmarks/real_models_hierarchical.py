@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 from real_models_entry import RealModel
 from real_models_exact import NormalSum, half_cauchy, half_normal, over_scales
-from real_models_integrals import poisson_with_effects
+from real_models_integrals import item_responses, poisson_with_effects
 
 SCHOOLS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 SCHOOL_ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
@@ -133,13 +133,18 @@ def exact_seizures() -> tuple[float, float]:
     return poisson_with_effects(*seizures_data(), slope_sd=2.5, scale_sd=1.0)
 
 
-def irt() -> pm.Model:
-    """Build a two-parameter item response model: 100 persons, 20 items, 144 parameters."""
+@cache
+def irt_data() -> np.ndarray:
+    """Return answers of 100 persons (columns) to 20 items (rows)."""
     rng = np.random.default_rng(2)
     theta, a = 1.2 * rng.normal(size=100), np.exp(0.5 * rng.normal(size=20))
     b = 0.3 + 1.1 * rng.normal(size=20)
     p = 1.0 / (1.0 + np.exp(-a[:, None] * (theta - b[:, None])))
-    y = (rng.random(p.shape) < p).astype(int)
+    return (rng.random(p.shape) < p).astype(int)
+
+
+def irt() -> pm.Model:
+    """Build a two-parameter item response model: 144 parameters."""
     with pm.Model() as model:
         sigma_theta = pm.HalfCauchy("sigma_theta", 2)
         theta = pm.Normal("theta", 0, sigma_theta, shape=100)
@@ -148,7 +153,7 @@ def irt() -> pm.Model:
         mu_b = pm.Normal("mu_b", 0, 5)
         sigma_b = pm.HalfCauchy("sigma_b", 2)
         b = pm.Normal("b", mu_b, sigma_b, shape=20)
-        pm.Bernoulli("y", logit_p=a[:, None] * (theta - b[:, None]), observed=y)
+        pm.Bernoulli("y", logit_p=a[:, None] * (theta - b[:, None]), observed=irt_data())
     return model
 
 
@@ -164,6 +169,8 @@ MODELS = {
     "radon": RealModel(partial(radon, centered=False), 89, 919, COUNTIES, exact_radon),
     "batches": RealModel(batches, 22, batches_data()[1].size, "simulated", exact_batches),
     "seizures": RealModel(seizures, 64, 59, "simulated to the published design", exact_seizures),
-    "irt": RealModel(irt, 144, 2000, "simulated to the published design"),
+    "irt": RealModel(
+        irt, 144, 2000, "simulated to the published design", lambda: item_responses(irt_data())
+    ),
 }
 """Models by name."""

@@ -8,18 +8,28 @@ from scipy.optimize import minimize
 from scipy.special import gammaln, logsumexp
 from scipy.stats import invgamma, multivariate_t, norm, t
 
-DOF, WIDER = 6.0, 1.4
-"""Degrees of freedom of the proposal, and what its scale matrix is multiplied with."""
+STAGES = 8
+"""Rounds in which the proposal learns."""
+LEARNING = 20_000
+"""Draws of each round, at most."""
+EFFECTIVE = 10.0
+"""Effective draws for each dimension from which it learns at least; weights are tempered for it."""
 
 type Values = Callable[[np.ndarray], np.ndarray]
 
 
 def by_importance(
-    smooth: Values, start: np.ndarray, n: int, seed: int = 1, noisy: Values | None = None
+    smooth: Values,
+    start: np.ndarray,
+    n: int,
+    noisy: Values | None = None,
+    held: tuple[int, ...] = (),
+    seed: int = 1,
 ) -> tuple[float, float]:
     """Integrate exp of a function over R^d by draws of a t, with a standard error.
 
-    The t lies around the mode at first, and takes mean and covariance of weighted draws twice.
+    The t lies around the mode at first, and takes mean and covariance of weighted draws, round by
+    round; weights that are too uneven for it are tempered.
 
     Parameters
     ----------
@@ -27,18 +37,24 @@ def by_importance(
         Log of the integrand at points (n, d), for the mode and the covariance.
     noisy : callable, optional
         Log of an unbiased estimate of the integrand, which takes its place in the sum.
+    held : tuple of int, optional
+        Coordinates that stay at `start` while the mode is sought: scales of effects that can all be
+        zero, where the density has no bound.
     """
+    free = np.setdiff1d(np.arange(start.size), held)
 
     def down(x: np.ndarray) -> float:
         return -float(smooth(x[None])[0])
 
+    def of_free(z: np.ndarray) -> float:
+        return down(_with(start, free, z))
+
     rng = np.random.default_rng(seed)
-    mean = minimize(down, start, method="Nelder-Mead", options={"maxiter": 4000}).x
-    mean = minimize(down, mean, method="BFGS").x
+    mean = _with(start, free, minimize(of_free, start[free], method="BFGS").x)
     scale = np.linalg.inv(_curvature(down, mean))
-    for _ in range(2):
-        x, log_w = _weigh(smooth, mean, scale, n // 4, rng)
-        w = np.exp(log_w - logsumexp(log_w))
+    for _ in range(STAGES):
+        x, log_w = _weigh(smooth, mean, scale, min(n // 4, LEARNING), rng)
+        w = _tempered(log_w, EFFECTIVE * start.size)
         mean = w @ x
         scale = (w[:, None] * (x - mean)).T @ (x - mean)
     _, log_w = _weigh(noisy or smooth, mean, scale, n, rng)
@@ -46,11 +62,29 @@ def by_importance(
     return log_z, float(np.exp(log_w - log_z).std() / np.sqrt(n))
 
 
+def _with(x: np.ndarray, at: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return a copy with some coordinates changed."""
+    x = x.copy()
+    x[at] = values
+    return x
+
+
+def _tempered(log_w: np.ndarray, least: float) -> np.ndarray:
+    """Return normalized weights to the largest power of 1, 1/2, ... with enough effective draws."""
+    power = 1.0
+    while True:
+        w = np.exp(power * log_w - logsumexp(power * log_w))
+        if 1.0 / (w**2).sum() >= least or power < 1e-3:
+            return w
+        power /= 2.0
+
+
 def _weigh(
     values: Values, mean: np.ndarray, scale: np.ndarray, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws of a t, and the logs of their weights."""
-    law = multivariate_t(mean, WIDER * scale, df=DOF, seed=rng)
+    """Draws of a t, wider and with fewer degrees of freedom in few dimensions; log weights."""
+    dim = mean.size
+    law = multivariate_t(mean, (1.0 + 2.0 / dim) * scale, df=4.0 + dim / 2.0, seed=rng)
     x = law.rvs(n).reshape(n, -1)
     return x, values(x) - law.logpdf(x)
 
@@ -114,6 +148,43 @@ def random_walk_volatility(y: np.ndarray) -> tuple[float, float]:
     return over_scales(log_joint, [(0.025, 1.0), (0.7, 200.0)], 32)
 
 
+def item_responses(y: np.ndarray) -> tuple[float, float]:
+    """Integrate `irt`: persons one by one over a grid, the items by importance sampling.
+
+    Parameters
+    ----------
+    y : array, shape (item, person)
+        Zeros and ones.
+    """
+    items = y.shape[0]
+    nodes = np.linspace(-7.0, 7.0, 57)
+    log_node = norm.logpdf(nodes) + np.log(nodes[1] - nodes[0])
+
+    def log_half_cauchy(log_x: np.ndarray) -> np.ndarray:
+        """With scale 2, as a density of the log."""
+        return np.log(1.0 / np.pi) - np.log1p(np.exp(2.0 * log_x) / 4.0) + log_x
+
+    def block(points: np.ndarray) -> np.ndarray:
+        (log_theta, log_a_sd, log_b_sd, mean), slopes, places = (
+            points[:, :4].T, points[:, 4 : 4 + items], points[:, 4 + items :],
+        )  # fmt: skip
+        theta = np.exp(log_theta)[:, None] * nodes
+        eta = np.exp(slopes)[:, None] * (theta[..., None] - places[:, None])
+        log_p = eta @ y - np.logaddexp(0.0, eta).sum(axis=2)[..., None]
+        log_p = logsumexp(log_p + log_node[:, None], axis=1).sum(axis=1)
+        scales = sum(map(log_half_cauchy, (log_theta, log_a_sd, log_b_sd)))
+        log_slopes = norm.logpdf(slopes, 0, np.exp(log_a_sd)[:, None]).sum(axis=1)
+        log_places = norm.logpdf(places, mean[:, None], np.exp(log_b_sd)[:, None]).sum(axis=1)
+        return log_p + scales + log_slopes + log_places + norm.logpdf(mean, 0, 5)
+
+    def values(points: np.ndarray) -> np.ndarray:
+        parts = np.array_split(points, len(points) // 100 + 1)
+        return np.concatenate([block(part) for part in parts])
+
+    start = np.r_[0.0, -0.7, 0.0, np.zeros(1 + 2 * items)]
+    return by_importance(values, start, 200_000, held=(1, 2))
+
+
 def poisson_field(x: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
     """Integrate counts whose log rate is a level and a Gaussian process.
 
@@ -132,7 +203,7 @@ def poisson_field(x: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
     return by_importance(
         lambda points: np.array([at(point, 0) for point in points]),
         np.zeros(2),
-        8000,
+        4000,
         noisy=lambda points: np.array([at(point, 40) for point in points]),
     )
 

@@ -108,11 +108,11 @@ def annealed_smc(name: str, seed: int) -> Found:
 
 
 def pymc_smc(name: str, seed: int) -> Found:
-    """Run `pm.sample_smc` with many particles, its density and moves PyMC's own."""
+    """Run `pm.sample_smc` with many particles and slow steps; density and moves are PyMC's own."""
     with all_models()[name].build():
         idata = pm.sample_smc(
-            4000, chains=8, cores=1, random_seed=seed, progressbar=False,
-            compute_convergence_checks=False,
+            2000, kernel=pm.smc.MH, chains=8, cores=1, random_seed=seed, progressbar=False,
+            compute_convergence_checks=False, threshold=0.8,
         )  # fmt: skip
     stages = np.atleast_1d(idata["sample_stats"]["log_marginal_likelihood"].values)
     log_zs = np.array([_last(chain) for chain in stages])

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -57,9 +58,9 @@ def fresh_run(method: str, name: str, seed: int, limit: float) -> Line:
         found = json.loads(done.stdout.splitlines()[-1])
         return line | {"status": "done"} | found
     where = place_of(done.stderr)
-    if done.returncode < 0:
+    if done.returncode == -signal.SIGXCPU:
         return line | {"status": f"over {limit:.0f} CPU s in {where}"}
-    said = done.stderr.strip().splitlines()[-1][:300]
+    said = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1][:300]
     return line | {"status": f"failed: {said}" + (f" (in {where})" if where else "")}
 
 

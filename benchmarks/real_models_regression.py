@@ -53,6 +53,35 @@ def exact_diamonds() -> tuple[float, float]:
     return over_scales(log_joint, [(0.01, 100.0)], 400)
 
 
+@cache
+def collinear_data() -> tuple[np.ndarray, np.ndarray]:
+    """Return 5,000 rows of 26 covariates, each pair of correlation .99."""
+    rng = np.random.default_rng(26)
+    X = np.sqrt(0.99) * rng.normal(size=(5000, 1)) + 0.1 * rng.normal(size=(5000, 26))
+    return X, 3.0 + X @ rng.normal(size=26) + 2.0 * rng.normal(size=5000)
+
+
+def collinear() -> pm.Model:
+    """Build a regression on covariates that are nearly the same, with wide priors."""
+    X, y = collinear_data()
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 10, shape=26)
+        intercept = pm.Normal("intercept", 0, 10)
+        sigma = pm.HalfCauchy("sigma", 5)
+        pm.Normal("y", intercept + X @ b, sigma, observed=y)
+    return model
+
+
+def exact_collinear() -> tuple[float, float]:
+    X, y = collinear_data()
+    law = NormalSum.of(np.column_stack([np.ones(y.size), X]), y)
+
+    def log_joint(sigma: float) -> float:
+        return law.log_density(np.full(27, 10.0), sigma) + half_cauchy(sigma, 5.0)
+
+    return over_scales(log_joint, [(0.01, 100.0)], 400)
+
+
 def wells() -> pm.Model:
     """Build a logistic regression of 3,020 households on 9 terms; design as published.
 
@@ -177,6 +206,7 @@ DESIGN = "simulated to the published design"
 
 MODELS = {
     "diamonds": RealModel(diamonds, 26, 5000, DESIGN, exact_diamonds),
+    "collinear": RealModel(collinear, 28, 5000, "simulated", exact_collinear),
     "wells": RealModel(wells, 9, 3020, DESIGN, dear=True),
     "children": RealModel(children, 5, 434, DESIGN, exact_children),
     "horseshoe": RealModel(horseshoe, 133, 100, "simulated"),

@@ -20,11 +20,14 @@ from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated
-from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit, fit_reference
-from pymc_tempering.sampling.gradients import target_scores
+from pymc_tempering.sampling.fit_reference import (
+    ReferenceFit,
+    first_fit,
+    fit_reference,
+    fit_to,
+)
 from pymc_tempering.sampling.looks import add_looks, take_looks
 from pymc_tempering.sampling.search import Search, SearchRound, search, strangers
 from pymc_tempering.sampling.setup import Job, warm_up_prior
@@ -119,13 +122,11 @@ def choose_plan(job: Job) -> ChosenPlan:
     seconds = {"annealed_pass": lap()}
     work = {"prior_warmup": annealed.n_evaluations}
     particles = annealed.particles
-    first = fit_mixture(
-        particles, rng, prior_draws=prior.sample, scores=target_scores(job), rough=True
-    )
+    first, gradients = fit_to(job, particles, rough=True)
     interrupted, found = False, None
     try:
         fit = fit_reference(job, first, particles)
-        work["fit"] = fit.n_evaluations
+        work["fit"] = gradients + fit.n_evaluations
         seconds["fit"] = lap()
         if options.reference == "auto" and annealed.complete:
             found = search(job, annealed, fit)
@@ -133,7 +134,7 @@ def choose_plan(job: Job) -> ChosenPlan:
         interrupted = True
         if "fit" not in work:
             fit = first_fit(prior, first, particles)
-            work["fit"] = fit.n_evaluations
+            work["fit"] = gradients + fit.n_evaluations
     except StuckChainError:
         if options.reference == "fitted":
             raise
@@ -196,10 +197,9 @@ def search_again(job: Job, chosen: ChosenPlan, draws: np.ndarray) -> ChosenPlan:
     assert annealed is not None
     work, lap = dict(chosen.work), laps()
     seen = np.concatenate([old.draws.xs, draws])
-    scores = target_scores(job)
-    first = fit_mixture(seen, job.rng, fitted.components, job.prior.sample, scores, rough=True)
+    first, gradients = fit_to(job, seen, fitted.components, rough=True)
     fit = fit_reference(job, first, seen)
-    work["fit"] = work.get("fit", 0) + fit.n_evaluations
+    work["fit"] = work.get("fit", 0) + gradients + fit.n_evaluations
     found = search(job, annealed, fit)
     if found.interrupted:
         raise KeyboardInterrupt("Interrupted while the reference was fitted again.")

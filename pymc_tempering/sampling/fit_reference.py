@@ -12,7 +12,7 @@ import numpy as np
 from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
+from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture, n_scored
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.gradients import target_scores
@@ -99,26 +99,37 @@ def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceF
     """
     prior, rng = job.prior, job.rng
     parts: list[Evaluated] = []
-    log_z = -np.inf
+    log_z, evaluations = -np.inf, 0
     for attempt in range(1, MAX_PROPOSALS + 1):
         job.report(f"Fitting the reference to {attempt} of {MAX_PROPOSALS} rounds of draws")
         reference = Fitted(prior, components)
         states = evaluate_states(prior, reference.draw(N_PROPOSED, reference.spawn(rng)))
+        evaluations += N_PROPOSED
         log_w = states.log_ratio(components)
         weight = effective_number(log_w)
         if weight < MIN_WEIGHT:
             fit = _by_trials(job, components, seen)
-            return replace(fit, n_evaluations=attempt * N_PROPOSED + fit.n_evaluations)
+            return replace(fit, n_evaluations=evaluations + fit.n_evaluations)
         log_z = log_mean(log_w)
         w = np.exp(log_w - log_w.max())
         parts.append(states.at(rng.choice(N_PROPOSED, int(weight), p=w / w.sum())))
         draws = join(parts)
         few = draws.n < draws_needed(components)
         xs = np.concatenate([seen, draws.xs]) if few else draws.xs
-        components = fit_mixture(xs, rng, components, prior.sample, target_scores(job))
+        components, gradients = fit_to(job, xs, components)
+        evaluations += gradients
         if len(parts) > 1 and draws.n >= draws_needed(components):
             break
-    return ReferenceFit(Fitted(prior, components), draws, log_z, True, attempt * N_PROPOSED)
+    return ReferenceFit(Fitted(prior, components), draws, log_z, True, evaluations)
+
+
+def fit_to(
+    job: Job, draws: np.ndarray, start: Mixture | None = None, *, rough: bool = False
+) -> tuple[Mixture, int]:
+    """Fit a mixture to draws (n, d); returns it, and the gradients that it took."""
+    scores = target_scores(job)
+    components = fit_mixture(draws, job.rng, start, job.prior.sample, scores, rough)
+    return components, 0 if scores is None else n_scored(draws)
 
 
 def first_fit(prior: Prior, components: Mixture, seen: np.ndarray) -> ReferenceFit:
@@ -147,10 +158,9 @@ def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
         log_z = trial.evidence.log_z
         if not last and not deadline.late:
             both = np.concatenate([seen, drawn])
-            scores = target_scores(job)
-            components = fit_mixture(both, rng, components, prior.sample, scores, rough=True)
-            warmup = None
-            seen = drawn
+            components, gradients = fit_to(job, both, components, rough=True)
+            evaluations += gradients
+            warmup, seen = None, drawn
     fit = first_fit(prior, components, drawn)
     evaluations += fit.n_evaluations
     return replace(fit, log_z=log_z, n_evaluations=evaluations, trial=warmup)

@@ -70,7 +70,7 @@ def bias_in_errors(runs, exact):
 def test_annealed_errors_are_the_real_ones(name, transition):
     """200 repeats of 200 particles; E[Z-hat] = Z at |z| < 4."""
     plan, _ = frozen(name, 12, transition)
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(4)
     runs = [annealed_up("ais", prior(name), plan, 200, rng, 1, Clock()) for _ in range(200)]
     exact = system(name).log_evidence
     assert not list(calibration_faults(z_scores(runs, exact)))

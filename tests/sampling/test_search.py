@@ -139,7 +139,6 @@ def forget(monkeypatch, system, until_looks):
         return take_looks(*args, **kwargs)
 
     monkeypatch.setattr(fitting, "fit_mixture", robbed)
-    monkeypatch.setattr(auto, "fit_mixture", robbed)
     monkeypatch.setattr(searching, "take_looks", watched)
     return looked
 

@@ -9,7 +9,7 @@ import pymc_tempering as pmt
 from pymc_tempering import testsystems
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import scouts as scouting
+from pymc_tempering.sampling import gradients
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling import suspects as suspecting
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
@@ -50,7 +50,7 @@ def test_a_flat_top_is_no_wider_than_the_prior():
 
     of, scale = prior("gaussian"), np.array([2.0, 0.5])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scouting, "evaluate_rows", flat)
+        patch.setattr(gradients, "evaluate_rows", flat)
         peak = suspecting._peak_at(of.path, np.zeros(2), 1.5, scale)
     np.testing.assert_allclose(peak.cholesky, np.diag(scale), rtol=1e-9)
     assert peak.log_mass == pytest.approx(1.5 + np.log(2 * np.pi))  # and scales of product 1

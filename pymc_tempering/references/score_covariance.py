@@ -107,7 +107,8 @@ def refine_normals(
     means, covariances = means.copy(), covariances.copy()
     for j in range(len(means)):
         draws = ScoredDraws(xs[rows], counts * shares[rows, j], at, scores)
-        found = normal_by_scores(draws)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found = normal_by_scores(draws)
         if found is not None:
             means[j], covariances[j] = found
     return means, covariances
@@ -147,7 +148,11 @@ def normal_by_scores(draws: ScoredDraws) -> tuple[np.ndarray, np.ndarray] | None
     mean = _mean(draws.xs, draws.weights)
     z = _whitened(target.cholesky, draws.xs - mean)
     shrunk = (1.0 - share) * _second_moment(z, draws.weights) + share * np.eye(dim)
-    covariance = widened(target.cholesky @ shrunk @ target.cholesky.T, draws.xs - mean, draws)
+    try:
+        covariance = widened(target.cholesky @ shrunk @ target.cholesky.T, draws.xs - mean, draws)
+        np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return None
     return mean + share * target.shift, covariance
 
 

@@ -117,6 +117,20 @@ def test_too_few_draws_and_bad_scores():
     np.testing.assert_allclose(found[1], np.cov(xs.T), atol=0.2)
 
 
+def test_components_without_draws_or_of_equal_draws_stay_as_they_are():
+    rng = np.random.default_rng(9)
+    xs = rng.normal(size=(300, 2))
+    xs[:, 1] = xs[:, 0]  # singular
+    none = np.zeros(300)
+    early = np.where(np.arange(300) < 15, 1.0, 0.0)  # all in the blocks of one fold
+    shares = np.column_stack([none, early, np.ones(300)])
+    given = np.zeros((3, 2)), np.tile(np.eye(2), (3, 1, 1))
+    means, covariances = refine_normals(xs, shares, np.arange(300), -xs, *given)
+    np.testing.assert_array_equal(means[:2], given[0][:2])
+    np.testing.assert_array_equal(covariances[:2], given[1][:2])
+    assert np.isfinite(np.linalg.cholesky(covariances)).all()
+
+
 def test_a_fit_with_scores_is_near_where_one_without_is_far():
     dim = 80
     mean, covariance = correlated(dim, seed=7)

@@ -44,6 +44,10 @@ HOME_SWEEPS, MAX_HOME_ROUNDS = 40, 10
 most, as long as each time some suspect has come home. In many dimensions the particles of the
 annealed pass can end far from where the posterior has its mass, and be long on their way to it."""
 
+HOME_STAGES = (1.0, 0.75, 0.5, 0.25)
+"""Places on the annealed path whose tuning these transitions have, one after the other. Far from
+its mass the posterior looks as it did at a hotter stage, where the metric had a longer reach."""
+
 NO_SHARE = 1e-3
 """A peak with a smaller share of the draws than this is let go."""
 
@@ -198,9 +202,12 @@ def strangers(
     if at.size == 0:
         return strange, 0
     particles = place(job.prior, job.kernel, states.xs[at], job.rng)
-    params, evaluations = annealed.tuning.pack(job.kernel)[-1], at.size
+    evaluations, tuned = at.size, annealed.tuning.pack(job.kernel)
+    stages = [round(place * (len(tuned) - 1)) for place in HOME_STAGES]
     for _ in range(MAX_HOME_ROUNDS):
-        at, before = _still_away(particles, at, params, fit), at.size
+        before = at.size
+        for stage in stages:
+            at = _still_away(particles, at, tuned[stage], fit)
         if at.size in (0, before):
             break
     strange[:] = False
@@ -213,12 +220,12 @@ def _still_away(
 ) -> np.ndarray:
     """Move particles at beta = 1 until they are home; keep the others, and their part of `at`."""
     for _ in range(HOME_SWEEPS):
+        if at.size == 0:
+            break
         sweep(particles, 1.0, params)
         away = np.flatnonzero(~fit.known.home(states_of(particles)))
         particles.select(away)
         at = at[away]
-        if at.size == 0:
-            break
     return at
 
 

@@ -224,3 +224,22 @@ def test_further_looks_are_added_and_judged():
     assert more.fresh.n_looks == more.last.looks.n
     assert more.work["looks"] > chosen.work["looks"]
     assert more.plan is chosen.plan
+
+
+def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
+    """With the metric of the posterior, or in forty transitions, they do not: the planted bugs."""
+    system = testsystems.hierarchical_normal(30, 14, 1.7, 0.0, 30.0, 2.0, seed=1)
+    of, rng = compile_model(system.model), np.random.default_rng(1)
+    job = Job(of, on_all(HMC(), of.path.dim), Options(), rng)
+    path = anneal(of, job.kernel, rng, n_particles=256)
+    first, _ = fitting.fit_to(job, path.particles, rough=True)
+    fit = fitting.fit_reference(job, first, path.particles)
+    far = np.tile(fit.draws.xs.mean(axis=0), (6, 1))
+    far[:, 0] += 45.0 * np.sign(rng.normal(size=6))  # mu
+    far[:, 1] = 3.9  # log tau
+    states = evaluate_states(of, far)
+    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
+    assert not searching.strangers(job, states, fit, path)[0].any()
+    monkeypatch.setattr(searching, "HOME_STAGES", (1.0,))
+    monkeypatch.setattr(searching, "MAX_HOME_ROUNDS", 1)
+    assert searching.strangers(job, states, fit, path)[0].all()

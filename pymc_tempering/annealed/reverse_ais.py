@@ -112,7 +112,8 @@ def reverse_ais(
     >>> import pymc_tempering as pmt
     >>> system = pmt.testsystems.gaussian(dim=1)
     >>> idata = pmt.sample(200, model=system.model, random_seed=1, quiet=True)
-    >>> evidence = pmt.reverse_ais(idata, system.model, n_particles=200, progressbar=False)
+    >>> settings = {"n_particles": 200, "random_seed": 1, "progressbar": False}
+    >>> evidence = pmt.reverse_ais(idata, system.model, **settings)
     >>> evidence.bias_direction
     'above'
     """

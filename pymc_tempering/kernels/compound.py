@@ -145,8 +145,8 @@ class Compound:
 
     def densified(self) -> "Compound":
         """Compound with a dense metric for each kernel that can have one."""
-        forms = [kernel.dense_form or (lambda kernel=kernel: kernel) for kernel in self.kernels]
-        return Compound(tuple(form() for form in forms), self.blocks)
+        kernels = (k if k.dense_form is None else k.dense_form() for k in self.kernels)
+        return Compound(tuple(kernels), self.blocks)
 
     @property
     def targets(self) -> np.ndarray:

@@ -108,9 +108,7 @@ class Mixture:
         if self.warp is not None or not isinstance(modes.scales, FullScales):
             return None
         spread = np.where(modes.dofs > 2.0, modes.dofs / np.maximum(modes.dofs - 2.0, 1e-9), 1.0)
-        factors = modes.scales.cholesky
-        within: np.ndarray = np.einsum("j,jik,jlk->il", modes.weights * spread, factors, factors)
-        return within
+        return modes.scales.mean(modes.weights * spread)
 
     @property
     def log_constants(self) -> np.ndarray:

@@ -129,14 +129,9 @@ def fit_mixture(
 def _scored(draws: np.ndarray, scores: Scores) -> Scored:
     """Take gradients at distinct draws, from the first to the last; the rows of these."""
     rows, _ = distinct_rows(draws)
-    some = rows[np.linspace(0, len(rows) - 1, n_scored(draws)).astype(int)]
+    n = min(len(rows), max(SCORED_DRAWS, SCORED_BY_DIM * draws.shape[1]))
+    some = rows[np.linspace(0, len(rows) - 1, n).astype(int)]
     return some, scores(draws[some])
-
-
-def n_scored(draws: np.ndarray) -> int:
-    """Gradients that a fit to draws (n, d) takes, where there are any."""
-    n_distinct = len(distinct_rows(draws)[0])
-    return min(n_distinct, MAX_FIT_DRAWS, max(SCORED_DRAWS, SCORED_BY_DIM * draws.shape[1]))
 
 
 def _criterion(mixture: Mixture, draws: np.ndarray) -> float:

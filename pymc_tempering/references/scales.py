@@ -57,10 +57,14 @@ class FullScales:
         """Scale matrices of the first n components."""
         return FullScales(self.cholesky[:n])
 
+    def mean(self, weights: np.ndarray) -> np.ndarray:
+        """Sum of the scale matrices times their weights, shape (d, d)."""
+        total: np.ndarray = np.einsum("j,jik,jlk->il", weights, self.cholesky, self.cholesky)
+        return total
+
     def with_hull(self, weights: np.ndarray, offsets: np.ndarray) -> "FullScales":
         """Append the scale matrix of the mixture; `offsets` (J, d): the centered means."""
-        within = np.einsum("j,jik,jlk->il", weights, self.cholesky, self.cholesky)
-        whole = within + np.einsum("j,ji,jk->ik", weights, offsets, offsets)
+        whole = self.mean(weights) + np.einsum("j,ji,jk->ik", weights, offsets, offsets)
         return FullScales(np.concatenate([self.cholesky, np.linalg.cholesky(whole)[None]]))
 
     def with_cluster(self, draws: np.ndarray) -> "FullScales":

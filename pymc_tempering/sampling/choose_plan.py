@@ -123,7 +123,7 @@ def choose_plan(job: Job) -> ChosenPlan:
     work = {"prior_warmup": annealed.n_evaluations}
     particles = annealed.particles
     first, gradients = fit_to(job, particles, rough=True)
-    interrupted, found = False, None
+    interrupted, stuck, found = False, False, None
     try:
         fit = fit_reference(job, first, particles)
         work["fit"] = gradients + fit.n_evaluations
@@ -138,6 +138,9 @@ def choose_plan(job: Job) -> ChosenPlan:
     except StuckChainError:
         if options.reference == "fitted":
             raise
+        stuck = True
+    seconds["search" if "fit" in seconds else "fit"] = lap()
+    if stuck:
         warnings.warn(
             "A trial run from a fitted reference hung, so the run uses the prior as reference, and "
             "its error is larger: sample more draws.",
@@ -145,7 +148,6 @@ def choose_plan(job: Job) -> ChosenPlan:
             stacklevel=3,
         )
         return _from_prior(job, work, seconds)
-    seconds["search" if "fit" in seconds else "fit"] = lap()
     if found is not None and found.interrupted:
         fit, interrupted = found.fit, True
         work = _with_work(work, found)

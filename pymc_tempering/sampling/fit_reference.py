@@ -12,7 +12,7 @@ import numpy as np
 from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture, n_scored
+from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.gradients import target_scores
@@ -127,9 +127,17 @@ def fit_to(
     job: Job, draws: np.ndarray, start: Mixture | None = None, *, rough: bool = False
 ) -> tuple[Mixture, int]:
     """Fit a mixture to draws (n, d); returns it, and the gradients that it took."""
-    scores = target_scores(job)
-    components = fit_mixture(draws, job.rng, start, job.prior.sample, scores, rough)
-    return components, 0 if scores is None else n_scored(draws)
+    scores, taken = target_scores(job), [0]
+
+    def counted(xs: np.ndarray) -> np.ndarray:
+        assert scores is not None
+        taken.append(len(xs))
+        return scores(xs)
+
+    components = fit_mixture(
+        draws, job.rng, start, job.prior.sample, None if scores is None else counted, rough
+    )
+    return components, sum(taken)
 
 
 def first_fit(prior: Prior, components: Mixture, seen: np.ndarray) -> ReferenceFit:

@@ -18,11 +18,20 @@ def can_climb(job: Job) -> bool:
 
 
 def target_scores(job: Job) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Gradients of the log target at states, both of shape (n, d); None where there are none."""
+    """Gradients of the log target at states, both of shape (n, d); None where there are none.
+
+    They are NaN where the target or its gradient is not finite.
+    """
     if not can_climb(job):
         return None
     path = job.prior.path
-    return lambda xs: slopes_at(path, xs, np.ones(path.dim))[1]
+
+    def scores(xs: np.ndarray) -> np.ndarray:
+        values, slopes = slopes_at(path, xs, np.ones(path.dim))
+        slopes[~np.isfinite(values).all(axis=1)] = np.nan
+        return slopes
+
+    return scores
 
 
 def slopes_at(path: Path, xs: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

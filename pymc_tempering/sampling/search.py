@@ -203,7 +203,7 @@ def strangers(
         return strange, 0
     particles = place(job.prior, job.kernel, states.xs[at], job.rng)
     evaluations, tuned = at.size, annealed.tuning.pack(job.kernel)
-    stages = [round(place * (len(tuned) - 1)) for place in HOME_STAGES]
+    stages = [round(share * (len(tuned) - 1)) for share in HOME_STAGES]
     for _ in range(MAX_HOME_ROUNDS):
         before = at.size
         for stage in stages:

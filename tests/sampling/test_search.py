@@ -22,6 +22,7 @@ from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.scales import FullScales
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
+from pymc_tempering.sampling import gradients
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit
@@ -243,3 +244,29 @@ def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     monkeypatch.setattr(searching, "HOME_STAGES", (1.0,))
     monkeypatch.setattr(searching, "MAX_HOME_ROUNDS", 1)
     assert searching.strangers(job, states, fit, path)[0].all()
+
+
+def test_a_trial_run_that_hangs_ends_in_an_answer_from_the_prior(monkeypatch):
+    """The planted fault: each fit meets a chain that does not come back."""
+
+    def hangs(*args):
+        raise pmt.StuckChainError("A chain has not come back to beta = 1.")
+
+    monkeypatch.setattr(auto, "fit_reference", hangs)
+    idata, evidence, said = sample(needle().model, 1)
+    assert idata["tempering"].attrs["reference"] == "prior"
+    assert any("trial run from a fitted reference hung" in each for each in said)
+    assert not is_off(evidence, needle().log_evidence)
+    seconds = json.loads(idata["tempering"].attrs["seconds"])
+    assert seconds["fit"] > 0.0
+    with pytest.raises(pmt.StuckChainError):
+        pmt.sample(100, model=needle().model, reference="fitted", quiet=True, random_seed=1)
+
+
+def test_gradients_that_are_not_finite_are_no_scores():
+    of = compiled("gaussian")
+    job = Job(of, on_all(HMC(), 2), Options(), np.random.default_rng(1))
+    xs = np.array([[0.0, 0.0], [np.nan, 0.0], [1.0, 2.0]])
+    scores = gradients.target_scores(job)(xs)
+    assert np.isnan(scores[1]).all()
+    assert np.isfinite(scores[[0, 2]]).all()

@@ -4,6 +4,7 @@ Every function takes arrays and returns a list of sentences.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.core.weighting import MIN_ESS
@@ -19,6 +20,8 @@ MAX_WEIGHT_EXCESS = 7.0
 """The largest of n tours may weigh log(n) + 7 means; a share of e^-7 of the runs exceeds this."""
 MIN_LONE_EXCESS, MIN_LONE_DRAWS = 2.0, 3
 """One tour is an alarm if it surpasses all others by 2 nats, in 3 draws."""
+LARGEST_TOURS, MIN_LONE_PVALUE = 20, np.exp(-7.0)
+"""The largest so many tours show the scale of the tail; a lone one is beyond what it explains."""
 MAX_REJECTION = 0.7
 """Rejection rate between neighboring rungs above which the ladder has a gap."""
 MAX_LOG_OCCUPANCY = 1.5
@@ -86,27 +89,54 @@ def lone_tour_warnings(
     """
     if top_weight.size < 2:
         return []
-    # Weights of tours have exponential tails: the largest of n is about log(n) means.
+    # Weights of tours have exponential tails: the largest of n is about log(n) means. Where slow
+    # tails of the posterior have a larger scale of their own, the largest tours show it.
     largest = float(top_weight.max() / top_weight.mean())
-    if largest > np.log(top_weight.size) + MAX_WEIGHT_EXCESS:
+    if largest > np.log(top_weight.size) + MAX_WEIGHT_EXCESS and _stands_out(top_weight):
         return [
             f"One tour holds {largest:.0f} times the mean weight at beta = 1, so the mcse is "
             "infinite: it met a region that others do not find, or cannot leave; sample many more "
             "draws, or use more rungs."
         ]
-    tour = tour_labels(tour_start)
-    best = tour.ravel()[np.argmax(cold_log_ratio)]
-    others = cold_log_ratio[tour != best]
+    tour = tour_labels(tour_start).ravel()
+    log_ratio = cold_log_ratio.ravel()
+    best = tour[np.argmax(log_ratio)]
+    others = log_ratio[tour != best]
     if others.size == 0:
         return []
-    above = int(np.sum(cold_log_ratio > others.max() + MIN_LONE_EXCESS))
-    if above < MIN_LONE_DRAWS:
+    above = int(np.sum(log_ratio > others.max() + MIN_LONE_EXCESS))
+    if above < MIN_LONE_DRAWS or not _stands_out(_maxima(log_ratio, tour)):
         return []
     return [
         f"One tour alone found {above} draws whose log_ratio exceeds that of all others by more "
         f"than {MIN_LONE_EXCESS:.0f} nats, so the mcse is infinite: how often that region is found "
         "cannot be told from one tour; sample many more draws."
     ]
+
+
+def _stands_out(values: FloatArray) -> bool:
+    """Whether the largest of i.i.d. values is beyond what an exponential tail explains.
+
+    Of k ordered values in such a tail, w_1 the largest, the j (w_j - w_(j+1)) are independent and
+    exponential with one scale (Renyi 1953). So with S the sum of those from j = 2 on,
+    (w_1 - w_2) / S is larger than c with probability (1 + c)^-(k - 2).
+    """
+    tail = np.sort(values)[::-1][:LARGEST_TOURS]
+    if tail.size < 3:
+        return True
+    spacings = np.arange(1, tail.size) * -np.diff(tail)
+    total = float(spacings[1:].sum())
+    if not 0.0 < total < np.inf:
+        return bool(spacings[0] > 0.0)
+    return bool((1.0 + spacings[0] / total) ** (2.0 - tail.size) < MIN_LONE_PVALUE)
+
+
+def _maxima(values: FloatArray, group: NDArray[np.intp]) -> FloatArray:
+    """Return the largest value of each group, shape (number of groups,)."""
+    _, place = np.unique(group, return_inverse=True)
+    largest = np.full(int(place.max()) + 1, -np.inf)
+    np.maximum.at(largest, place, values)
+    return largest
 
 
 def disagreement_warning(pvalue: float) -> str:

@@ -9,8 +9,8 @@ import warnings
 
 import numpy as np
 from scipy.special import logsumexp
-from threadpoolctl import threadpool_limits
 
+from pymc_tempering.core.one_thread import one_thread
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.scales import LowRankScales
 
@@ -52,7 +52,7 @@ def low_rank_mixture(
     n_used = len(xs) - int(HELD_OUT * len(xs))
     used, held = xs[:n_used], xs[n_used:]
     labels = np.zeros(len(xs), dtype=int)
-    with warnings.catch_warnings(), threadpool_limits(1):
+    with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")  # of convergence: the held-out likelihood judges
         rank, highest = _best_rank(used, held)
         for k in CLUSTERS[1:]:

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
-from threadpoolctl import threadpool_limits
 
+from pymc_tempering.core.one_thread import one_thread
 from pymc_tempering.references.low_rank import low_rank_mixture
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.scales import FullScales, LowRankScales
@@ -221,8 +221,7 @@ def _full(
     n, dim = some.shape
     best, lowest, risen = None, np.inf, 0
     least = 1 if start is None else start.n_components
-    # One thread: at this size, thread pools cost far more than they save.
-    with warnings.catch_warnings(), threadpool_limits(1):
+    with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for k in [least, *(k for k in COMPONENTS if k > least)]:
             if best is not None and n < 5 * k * (dim + 1):
@@ -252,7 +251,7 @@ def _full(
         covariances[j] = (1 - shrink) * covariances[j] + shrink * diagonal
     means = best.means_
     if scored is not None:
-        with threadpool_limits(1):
+        with one_thread():
             shares = best.predict_proba(xs)
             means, covariances = refine_normals(xs, shares, *scored, means, covariances)
     scales = FullScales(np.linalg.cholesky(covariances))

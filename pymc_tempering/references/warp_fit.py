@@ -7,8 +7,8 @@ coordinates that follow a scale are warped, or none is.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from pymc_tempering.core.one_thread import one_thread
 from pymc_tempering.references.conditional_fit import fit_conditionals
 from pymc_tempering.references.warp import FunnelWarp, log_scale
 from pymc_tempering.references.warp_rows import (
@@ -82,7 +82,7 @@ def fit_warp(
         return None
     if len(xs) > MAX_DRAWS:
         xs = xs[np.linspace(0, len(xs) - 1, MAX_DRAWS).astype(int)]
-    with threadpool_limits(1), np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    with one_thread(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
         rows = _followers(prior, xs, prior_effects(prior), start)
         return _fit_rows(xs, rows, start) if rows else None
 

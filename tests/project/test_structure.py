@@ -23,7 +23,7 @@ IMPORTS = {
     "core": set(),
     "model": {"core"},
     "testsystems": set(),
-    "references": {"model"},
+    "references": {"core", "model"},
     "evidence": {"core"},
     "evidence.tracker": {"core"},
     "kernels": {"model", "references"},

@@ -1,0 +1,195 @@
+"""Fisher scoring of the likelihood part of one warped coordinate after another, compiled."""
+
+import numpy as np
+from numba import types
+
+from pymc_tempering.model.compiled import MATRIX, VECTOR
+from pymc_tempering.model.jit import borrowing, njit
+
+MAX_STEPS, TOLERANCE = 30, 0.005
+"""Steps of Fisher scoring at most, and the gain of log likelihood that ends it (nats)."""
+
+RIDGE = 0.01
+"""Pull of log v and log kappa to their starting values."""
+
+MAX_SHIFT, MAX_STEP = 25.0, 4.0
+"""Largest distance of log v and log kappa from their starting values, and largest step."""
+
+FIRST_DAMPING, LEAST_DAMPING, MAX_DAMPING = 1e-3, 1e-6, 1e4
+"""Damping of the steps: where it starts, its least value, and where scoring gives up."""
+
+X, S, PRIOR, A, SCALE, DECAY = range(6)
+"""Rows of what is known of a coordinate; the last two are made of s."""
+
+CUBE = types.float64[:, :, ::1]
+
+
+@borrowing
+def evaluate(known, design, center, parameters, row, gradient, information):  # type: ignore[no-untyped-def]
+    """Return log likelihood less the ridge; write its gradient and the expected information.
+
+    `known` has rows x, s, the precision and the mean of the prior part, exp(s), and what it decays
+    by (exp(-f s)); `row` is scratch. All are zero, and the value is -inf, where something is not
+    finite.
+    """
+    n, width = design.shape
+    size = width + 2
+    v, kappa = np.exp(parameters[0]), np.exp(parameters[1])
+    gradient[:] = 0.0
+    information[:] = 0.0
+    total = 0.0
+    for i in range(n):
+        squared, decay = known[SCALE, i] * known[SCALE, i], known[DECAY, i]
+        variance = v + kappa * squared
+        likelihood = 1.0 / (variance * decay * decay)
+        precision = known[PRIOR, i] + likelihood
+        root, w = np.sqrt(precision), likelihood / precision
+        b = 0.0
+        for j in range(width):
+            b += design[i, j] * parameters[2 + j]
+        b *= decay
+        a = known[A, i]
+        r = (known[X, i] - (1.0 - w) * a - w * b) * root
+        total += 0.5 * np.log(precision) - 0.5 * r * r
+        share = v / variance  # of v in the variance
+        shift, log_sd = -w * (1.0 - w) * (b - a) * root, 0.5 * w  # by log V
+        row[0], row[1] = shift * share, shift * (1.0 - share)
+        slope = w * decay * root
+        for j in range(width):
+            row[2 + j] = slope * design[i, j]
+        for j in range(size):
+            gradient[j] += r * row[j]
+            for k in range(j + 1):
+                information[j, k] += row[j] * row[k]
+        of_v, of_kappa = log_sd * share, log_sd * (1.0 - share)
+        gradient[0] += (r * r - 1.0) * of_v
+        gradient[1] += (r * r - 1.0) * of_kappa
+        information[0, 0] += 2.0 * of_v * of_v
+        information[1, 0] += 2.0 * of_v * of_kappa
+        information[1, 1] += 2.0 * of_kappa * of_kappa
+    sound = np.isfinite(total)
+    for j in range(2):
+        off = parameters[j] - center[j]
+        total -= RIDGE * off * off
+        gradient[j] -= 2.0 * RIDGE * off
+        information[j, j] += 2.0 * RIDGE
+    for j in range(size):
+        sound = sound and np.isfinite(gradient[j])
+        for k in range(j + 1):
+            sound = sound and np.isfinite(information[j, k])
+            information[k, j] = information[j, k]
+    if not sound:  # beyond the range of numbers
+        total = -np.inf
+        gradient[:] = 0.0
+        information[:] = 0.0
+    return total
+
+
+@borrowing
+def damped_step(gradient, information, damping, factor, last, step):  # type: ignore[no-untyped-def]
+    """Write the damped step; parameters that nothing depends on stay. Both before it are scratch."""
+    size = gradient.size
+    for j in range(size):
+        step[j] = np.sqrt(max(information[j, j], 1e-30))
+    for j in range(size):  # Cholesky factor of the scaled and damped information
+        for k in range(j + 1):
+            value = information[j, k] / (step[j] * step[k])
+            if j == k:
+                value += damping[j] + 1e-9
+            for m in range(k):
+                value -= factor[j, m] * factor[k, m]
+            factor[j, k] = np.sqrt(max(value, 1e-12)) if j == k else value / factor[k, k]
+    for j in range(size):
+        step[j] = 1.0 / step[j]
+    for j in range(size):
+        value = gradient[j] * step[j]
+        for m in range(j):
+            value -= factor[j, m] * last[m]
+        last[j] = value / factor[j, j]
+    for j in range(size - 1, -1, -1):
+        value = last[j]
+        for m in range(j + 1, size):
+            value -= factor[m, j] * last[m]
+        last[j] = value / factor[j, j]
+    for j in range(size):
+        step[j] *= last[j]
+    for j in range(2):
+        step[j] = min(max(step[j], -MAX_STEP), MAX_STEP)
+
+
+@njit(error_model="numpy", no_cfunc_wrapper=True)
+def score_one(known, design, center, parameters, vectors, matrices):  # type: ignore[no-untyped-def]
+    """Fisher scoring with damping from `parameters`, which are written over; the log likelihood."""
+    gradient, new_gradient, step = vectors[0], vectors[1], vectors[2]
+    trial, damping, row = vectors[3], vectors[4], vectors[5]
+    size = parameters.size
+    information, new_information, factor = matrices[0], matrices[1], matrices[2]
+    value = evaluate(known, design, center, parameters, row, gradient, information)
+    # log v and log kappa stay in the first step, in which the rest is linear.
+    damping[:] = 0.0
+    damping[0], damping[1] = 1e12, 1e12
+    damped_step(gradient, information, damping, factor, row, step)
+    for j in range(size):
+        parameters[j] += step[j]
+    value = evaluate(known, design, center, parameters, row, gradient, information)
+    damp = FIRST_DAMPING
+    for _ in range(MAX_STEPS):
+        damping[:] = damp
+        damped_step(gradient, information, damping, factor, row, step)
+        for j in range(size):
+            trial[j] = parameters[j] + step[j]
+        for j in range(2):
+            low, high = center[j] - MAX_SHIFT, center[j] + MAX_SHIFT
+            trial[j] = min(max(trial[j], low), high)
+        new = evaluate(known, design, center, trial, row, new_gradient, new_information)
+        if not new > value:
+            damp *= 8.0
+            if damp > MAX_DAMPING:
+                break
+            continue
+        gain, value = new - value, new
+        for j in range(size):
+            parameters[j] = trial[j]
+        gradient, new_gradient = new_gradient, gradient
+        information, new_information = new_information, information
+        damp = max(0.2 * damp, LEAST_DAMPING)
+        if gain < TOLERANCE:
+            break
+    return value
+
+
+@njit(types.void(CUBE, VECTOR, CUBE, MATRIX, CUBE, MATRIX, MATRIX), error_model="numpy")
+def score_all(known, falls, design, center, starts, parameters, likelihoods):  # type: ignore[no-untyped-def]
+    """Write the parameters of each coordinate that are likeliest of the fits from its starts.
+
+    Parameters
+    ----------
+    known : array, shape (W, 4, n)
+        x, s, and the precision and mean of the prior part.
+    falls : array, shape (W,)
+    design : array, shape (W, n, 1 + R)
+    center : array, shape (W, 2)
+        log v and log kappa that the ridge pulls to.
+    starts : array, shape (W, m, 2)
+    parameters : array, shape (W, 3 + R)
+    likelihoods : array, shape (W, 1)
+        Both are written.
+    """
+    size, n = parameters.shape[1], known.shape[2]
+    own = np.empty((6, n))
+    vectors, matrices = np.zeros((6, size)), np.zeros((3, size, size))
+    found = np.empty(size)
+    for k in range(known.shape[0]):
+        for i in range(n):
+            for j in range(SCALE):
+                own[j, i] = known[k, j, i]
+            own[SCALE, i] = np.exp(known[k, S, i])
+            own[DECAY, i] = 1.0 / own[SCALE, i] if falls[k] > 0.0 else 1.0
+        likelihoods[k, 0] = -np.inf
+        for m in range(starts.shape[1]):
+            found[:] = 0.0
+            found[0], found[1] = starts[k, m, 0], starts[k, m, 1]
+            value = score_one(own, design[k], center[k], found, vectors, matrices)
+            if value > likelihoods[k, 0] or m == 0:
+                likelihoods[k, 0] = value
+                parameters[k] = found

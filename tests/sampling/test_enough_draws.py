@@ -13,6 +13,7 @@ from support.small_models import mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence.bulk_ess import bulk_ess
+from pymc_tempering.evidence.result import LookCheck
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.sampling import closing, rounds
 from pymc_tempering.sampling.enough_draws import LeastEss, least_ess, scalar_name
@@ -178,7 +179,9 @@ def test_neither_log_z_nor_its_error_decides(told, monkeypatch):
 
     def scatter(chosen, runs):
         found = original(chosen, runs)
+        check = LookCheck(0.0, 0.1, 100, 100, 9, 1e6, "disagreed", ("far off",))
         bad = {"log_z": 1e6, "mcse": np.inf, "verdict": "disagreed", "halves": (0.0, 1e9)}
+        bad["check"] = check
         return type(found)(**vars(found) | bad)
 
     def never(*args, **kwargs):

@@ -102,7 +102,7 @@ def write_runs(path: Path, runs: dict[str, list[Run]]) -> None:
 
 def main() -> None:
     arguments = parser(__doc__, 500, DEFAULT_MODELS)
-    arguments.add_argument("--draws", type=int, default=1000)
+    arguments.add_argument("--draws", type=int, help="by default as many as suffice")
     arguments.add_argument("--chains", type=int, default=4)
     arguments.add_argument("--workers", type=int, default=2, help="processes, one core each")
     arguments.add_argument("--runs", type=Path, help="file for a line of CSV a run")

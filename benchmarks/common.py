@@ -27,7 +27,8 @@ from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.rounds import Goal, Outcome, estimate, run_rounds
+from pymc_tempering.sampling.goal import Outcome, goal_of
+from pymc_tempering.sampling.rounds import estimate, run_rounds
 from pymc_tempering.sampling.setup import REFERENCES, Job, Options
 from pymc_tempering.testsystems import TestSystem
 
@@ -167,7 +168,7 @@ class Run:
 
 
 def run_tempering(
-    name: str, seed: int, draws: int, chains: int, reference: str, cores: int = 1
+    name: str, seed: int, draws: int | None, chains: int, reference: str, cores: int = 1
 ) -> Outcome:
     """Do what `pmt.sample(draws, chains=chains, random_seed=seed)` does once it has compiled."""
     options = Options(reference=reference)
@@ -177,14 +178,15 @@ def run_tempering(
     job = Job(compiled, kernel, options, rng, cores)
     chosen = choose_plan(job)
     no_progress: Any = nullcontext(SimpleNamespace(update=lambda: None))
+    first, goal = goal_of(draws)
     return run_rounds(
-        job, chosen, Goal(), draws=draws, chains=chains, keep_trace=True,
+        job, chosen, goal, draws=first, chains=chains, keep_trace=True,
         watch=lambda *_: no_progress,
     )  # fmt: skip
 
 
 def run_and_keep(
-    name: str, seed: int, draws: int = 1000, chains: int = 4, reference: str = "auto"
+    name: str, seed: int, draws: int | None = None, chains: int = 4, reference: str = "auto"
 ) -> tuple[Run, Outcome]:
     """Run from warm-up to evidence on one core; also what it was made of."""
     prior(name)
@@ -210,7 +212,7 @@ def run_and_keep(
 
 
 def run_once(
-    name: str, seed: int, draws: int = 1000, chains: int = 4, reference: str = "auto"
+    name: str, seed: int, draws: int | None = None, chains: int = 4, reference: str = "auto"
 ) -> Run:
     """Run from warm-up to evidence on one core."""
     return run_and_keep(name, seed, draws, chains, reference)[0]

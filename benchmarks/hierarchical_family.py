@@ -262,7 +262,7 @@ def main() -> None:
     rows = [summarize(index, runs[index]) for index in sorted(runs)]
     settings = {
         "seeds": f"{seeds.start} to {seeds.stop - 1}, of each model; family seed {FAMILY_SEED}",
-        "run": "pmt.sample by default: 4 chains of 1,000 draws, one core",
+        "run": "pmt.sample by default: 4 chains, one core",
         "z": "(log Z - exact) / mcse",
         "seen, unseen": "models that were looked at while the sampler was worked on, and models "
         "that were run once it was frozen",

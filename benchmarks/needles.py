@@ -77,7 +77,7 @@ ROWS = {
 MODELS.update({name: needle.build for name, needle in ROWS.items()})
 
 NOTES = {
-    "tempering": "pmt.sample() and pmt.log_marginal_likelihood() by default: 4 chains, 1000 draws",
+    "tempering": "pmt.sample() and pmt.log_marginal_likelihood() by default: 4 chains",
     "smc": "pm.sample_smc(chains=4) by default: 2000 draws; log of the mean over chains of Z; the "
     "stated error is that of this mean from the scatter of the four",
     "found": "runs with more than a quarter of the needle's share among their draws (weighted, for "

@@ -40,7 +40,7 @@ FAR = 4.0
 """Stated errors that a run may be off by."""
 
 NOTES = {
-    "tempering": "pmt.sample() and pmt.log_marginal_likelihood() by default: 4 chains, 1000 draws",
+    "tempering": "pmt.sample() and pmt.log_marginal_likelihood() by default: 4 chains",
     "prior": "the same with reference='prior'",
     "smc": "pm.sample_smc(chains=4) by default: 2000 draws; log of the mean over chains of Z; the "
     "stated error is that of this mean from the scatter of the four",

@@ -28,7 +28,7 @@ class Deadline:
         return self.at - perf_counter()
 
     def part(self, share: float) -> "Deadline":
-        """Return the deadline of a first part of the work."""
+        """Return the deadline of a first part of the work; above 1, of more than all of it."""
         return Deadline(self.began, self.began + share * (self.at - self.began))
 
     def after(self, seconds: float) -> "Deadline":

@@ -12,9 +12,13 @@ from pymc_tempering.core.laps import in_words
 from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.sampling.rounds import Outcome
+from pymc_tempering.sampling.enough_draws import LeastEss
+from pymc_tempering.sampling.goal import Outcome
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+PYMC_ESS = "effective sample size per chain"
+"""Words of PyMC's warning of few effective draws."""
 
 
 def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
@@ -34,6 +38,8 @@ def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
             TemperingWarning,
             stacklevel=3,
         )
+    if outcome.least is not None and outcome.least.short:
+        warnings.warn(_of_few_draws(outcome.least), TemperingWarning, stacklevel=3)
     if outcome.interrupted and max(run.state.n_draws for run in runs) <= tune:
         raise KeyboardInterrupt("Interrupted before the first draw.")
     least = min(run.state.n_draws for run in runs)
@@ -51,6 +57,15 @@ def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
         )
 
 
+def _of_few_draws(least: LeastEss) -> str:
+    """Sentence about draws that do not suffice."""
+    return (
+        f"The draws tell too little of {least.name!r}: its effective sample size is "
+        f"{least.ess:.0f}, and {least.target:.0f} were wanted. Sample longer, with draws= or "
+        "max_time=, or look at pmt.diagnose for what slows the chains."
+    )
+
+
 def close(
     idata: xr.DataTree,
     model: pm.Model,
@@ -58,10 +73,12 @@ def close(
     *,
     quiet: bool,
     convergence_checks: bool,
+    least: LeastEss | None = None,
 ) -> None:
     """Warn of a verdict other than "ok", and log PyMC's checks and a line that sums the run up.
 
-    The warning comes also where `quiet` keeps everything else away.
+    The warning comes also where `quiet` keeps everything else away. Where draws had to suffice,
+    `least` has been judged, in place of PyMC's check of effective sample sizes.
     """
     found = diagnose(idata)
     verdict = found.evidence.verdict
@@ -74,10 +91,12 @@ def close(
     if quiet:
         return
     if convergence_checks:
-        log_warnings(run_convergence_checks(idata, model))
+        found_by_pymc = run_convergence_checks(idata, model)
+        judged = least is not None
+        log_warnings([w for w in found_by_pymc if not (judged and PYMC_ESS in w.message)])
     if verdict == "ok" and not found.verdict.startswith("ok:"):
         logger.info(found.verdict)
-    logger.info(summary(idata, found, seconds))
+    logger.info(summary(idata, found, seconds, least))
 
 
 def _cause(found: Diagnosis) -> str:
@@ -89,12 +108,21 @@ def _cause(found: Diagnosis) -> str:
     return " ".join(found.evidence.warnings) or found.verdict
 
 
-def summary(idata: xr.DataTree, found: Diagnosis, seconds: Mapping[str, float]) -> str:
-    """Return one line: draws, log Z and its error, the verdict, and where the time went."""
+def summary(
+    idata: xr.DataTree,
+    found: Diagnosis,
+    seconds: Mapping[str, float],
+    least: LeastEss | None = None,
+) -> str:
+    """Return one line: draws, log Z and its error, the verdict, and where the time went.
+
+    Where draws had to suffice and do not, it says so too.
+    """
     sizes = idata["sample_stats"].sizes
     evidence = found.evidence
+    few = f", {least}" if least is not None and least.short else ""
     return (
         f"{sizes['chain']} x {sizes['draw']} draws, log Z = "
         f"{plus_minus(evidence.log_z, evidence.mcse)} nats ({evidence.verdict}, "
-        f"{evidence.n_tours} tours), {in_words(seconds)}"
+        f"{evidence.n_tours} tours){few}, {in_words(seconds)}"
     )

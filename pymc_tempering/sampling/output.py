@@ -17,7 +17,7 @@ from pymc_tempering.evidence.datatree import convert
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.sampling.array_trace import ArrayTrace
 from pymc_tempering.sampling.choose_plan import ChosenPlan
-from pymc_tempering.sampling.rounds import Outcome, Round
+from pymc_tempering.sampling.goal import Outcome, Round
 from pymc_tempering.warmup.warm_up import WarmupRound
 
 LIBRARY = "pymc_tempering"
@@ -69,6 +69,11 @@ def build_datatree(
         "fits": chosen.fits,
         "evaluations": json.dumps(chosen.work),
     }
+    if outcome.least is not None:
+        least = outcome.least
+        idata["tempering"].attrs |= {
+            "target_ess": least.target, "least_ess": least.ess, "least_ess_of": least.name,
+        }  # fmt: skip
     if chosen.last is not None:
         idata["tempering_check"] = xr.DataTree(_looks(chosen))
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in long_enough]

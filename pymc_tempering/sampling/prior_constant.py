@@ -12,7 +12,8 @@ from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.rounds import Goal, estimate, run_rounds
+from pymc_tempering.sampling.goal import Goal
+from pymc_tempering.sampling.rounds import estimate, run_rounds
 from pymc_tempering.sampling.setup import Job
 
 TIME_SHARE = 0.5

@@ -1,12 +1,14 @@
-"""Rounds of doubling length, until the evidence is as precise as asked and its parts agree.
+"""Rounds of doubling length, until draws suffice and the evidence is as precise as asked.
 
 Everything is frozen before the first round, and the lengths are fixed before they begin, so that
-all draws since then count, and stopping at a small error causes almost no bias. If the check finds
-fault with the fitted reference, the reference is fitted again and the rounds start anew.
+all draws since then count, and stopping at a small error causes almost no bias. Where draws have to
+suffice and no more is asked, their effective sample size decides, and log Z is not looked at. If
+the check finds fault with the fitted reference, the reference is fitted again and the rounds start
+anew.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -22,98 +24,14 @@ from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
+from pymc_tempering.sampling.enough_draws import LeastEss, least_ess
+from pymc_tempering.sampling.goal import MAX_ROUNDS, Goal, Outcome, Round
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.side_runs import cycles_of
 
 FIRST_PART, PART_GROWTH = 50, 1.25
 """Draws of the first part of a round before a deadline where chains wait for cores, and how many
 times as many there are after each further part."""
-
-MAX_ROUNDS = 12
-"""Rounds at most, where no budget is given."""
-
-
-@dataclass(frozen=True)
-class Goal:
-    """When to stop.
-
-    Attributes
-    ----------
-    target_mcse : float, optional
-        Error of log Z, in nats.
-    max_time : float, optional
-        Seconds, compiling apart, after which the chains stop.
-    max_steps : int, optional
-        Density evaluations, likewise.
-    """
-
-    target_mcse: float | None = None
-    max_time: float | None = None
-    max_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("target_mcse", "max_time", "max_steps"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} must be positive, not {value!r}.")
-
-    def spent(self, steps: int) -> bool:
-        """Whether so many density evaluations are enough."""
-        return self.max_steps is not None and steps >= self.max_steps
-
-    @property
-    def single(self) -> bool:
-        """Whether one round of the asked length is all that is wanted."""
-        return self.target_mcse is None and self.max_time is None and self.max_steps is None
-
-    def unmet(self, evidence: Evidence) -> str:
-        """Say what is missing; empty if nothing is."""
-        if evidence.verdict != "ok":
-            return f"the verdict is {evidence.verdict!r}"
-        first, second = evidence.halves
-        if abs(first - second) > 4 * 2 * evidence.mcse:
-            return "the first and the second half disagree"
-        if self.target_mcse is not None and evidence.mcse > self.target_mcse:
-            return f"the mcse is {evidence.mcse:.2g}, not {self.target_mcse:.2g}"
-        return ""
-
-
-@dataclass(frozen=True)
-class Round:
-    """One line of the report: what was known after a round.
-
-    `barrier` is Lambda, the sum of the rejection rates of neighbors; `acceptance` is the kernel's,
-    over all rungs but the first.
-    """
-
-    draws: int
-    tours: int
-    barrier: float
-    acceptance: float
-    log_z: float
-    mcse: float
-    check_log_z: float
-    check_mcse: float
-    seconds: float
-
-    def __str__(self) -> str:
-        check = f", check {self.check_log_z:.2f} ± {self.check_mcse:.2g}"
-        return (
-            f"{self.draws} draws, {self.tours} tours: log Z {self.log_z:.3f} ± {self.mcse:.2g}"
-            f"{check if np.isfinite(self.check_log_z) else ''}, Lambda {self.barrier:.2f}, "
-            f"acceptance {self.acceptance:.2f} ({self.seconds:.1f} s)"
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The runs of the last plan, and how it came to them."""
-
-    chosen: ChosenPlan
-    runs: list[ChainRun]
-    rounds: tuple[Round, ...]
-    interrupted: bool
-    unmet: str
 
 
 def estimate(chosen: ChosenPlan, runs: list[ChainRun]) -> Evidence:
@@ -135,6 +53,7 @@ def run_rounds(
     keep_trace: bool,
     watch: Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager],
     keep_hot: bool = False,
+    tune: int = 0,
 ) -> Outcome:
     """Run the chains for `draws` draws each, and on in doubling rounds while the goal is unmet.
 
@@ -151,6 +70,8 @@ def run_rounds(
         `watch(chosen, runs, n_draws)` gives a progress bar for that round.
     keep_hot : bool, default False
         Whether to keep states of all rungs beside the trace.
+    tune : int, default 0
+        How many of the draws are thrown away in the end.
     """
     rounds: list[Round] = []
     deadline, silent = job.deadline, replace(job, report=lambda line: None)
@@ -166,28 +87,33 @@ def run_rounds(
             interrupted = _run_to(job, total, chosen, runs, progress.update)
             progress.update()
         if interrupted or chosen.interrupted:
-            return Outcome(chosen, runs, tuple(rounds), True, "")
+            return Outcome(chosen, runs, tuple(rounds), True)
         enough = deadline.left > perf_counter() - begun
         repeat = bool(repeats_left) and enough and _outgrown(chosen, runs)
         if goal.single and not repeat:
-            return Outcome(chosen, runs, tuple(rounds), False, "")
+            return Outcome(chosen, runs, tuple(rounds), False)
         try:
             if repeat:
                 job.report("The run met a region that its reference hardly covers: fitting again")
                 repeats_left -= 1
             else:
-                if not deadline.late:
+                least = _least(goal, chosen, runs, tune)
+                more = goal.goes_on_for(least, total / draws)
+                if goal.ess_alone and not (more or rounds):
+                    return Outcome(chosen, runs, (), False, least=least)
+                if not (goal.ess_alone or deadline.late):
                     chosen = more_looks(silent, chosen, _steps(runs) // 2)
                 evidence = estimate(chosen, runs)
-                rounds.append(_line(chosen, runs, evidence, perf_counter() - deadline.began))
+                seconds = perf_counter() - deadline.began
+                rounds.append(_line(chosen, runs, evidence, least, seconds))
                 job.report(str(rounds[-1]))
-                unmet = goal.unmet(evidence)
+                unmet = "" if goal.ess_alone else goal.unmet(evidence)
                 steps = sum(chosen.work.values()) + _steps(runs)
                 over = deadline.late or goal.spent(steps) or len(rounds) >= MAX_ROUNDS
                 # Without a target the whole budget is used.
-                if over or (not unmet and goal.target_mcse is not None):
-                    return Outcome(chosen, runs, tuple(rounds), False, unmet)
-                repeat = bool(fits_left) and _contradicted(evidence)
+                if over or not (more or unmet or goal.uses_all):
+                    return Outcome(chosen, runs, tuple(rounds), False, unmet, least)
+                repeat = not goal.ess_alone and bool(fits_left) and _contradicted(evidence)
                 fits_left -= repeat
             if repeat:
                 own = _steps(runs)
@@ -197,9 +123,16 @@ def run_rounds(
                 runs = start(chosen.plan, total)
                 continue
         except KeyboardInterrupt:
-            return Outcome(chosen, runs, tuple(rounds), True, "")
+            return Outcome(chosen, runs, tuple(rounds), True)
         total *= 2
         extend_runs(runs, total)
+
+
+def _least(goal: Goal, chosen: ChosenPlan, runs: list[ChainRun], tune: int) -> LeastEss | None:
+    """Least effective sample size, where draws have to suffice."""
+    if goal.target_ess is None:
+        return None
+    return least_ess(chosen.plan.reference.path, runs, tune, goal.target_ess)
 
 
 def _run_to(
@@ -252,7 +185,13 @@ def _contradicted(evidence: Evidence) -> bool:
     return evidence.check is not None and evidence.check.verdict == "disagreed"
 
 
-def _line(chosen: ChosenPlan, runs: list[ChainRun], evidence: Evidence, seconds: float) -> Round:
+def _line(
+    chosen: ChosenPlan,
+    runs: list[ChainRun],
+    evidence: Evidence,
+    least: LeastEss | None,
+    seconds: float,
+) -> Round:
     """Line of the report after a round."""
     check, cycles = evidence.check, cycles_of(chosen.plan, runs)
     return Round(
@@ -264,5 +203,6 @@ def _line(chosen: ChosenPlan, runs: list[ChainRun], evidence: Evidence, seconds:
         mcse=evidence.mcse,
         check_log_z=np.nan if check is None else check.log_z,
         check_mcse=np.nan if check is None else check.mcse,
+        least_ess=np.nan if least is None else least.ess,
         seconds=seconds,
     )

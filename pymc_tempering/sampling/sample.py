@@ -27,10 +27,11 @@ from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.closing import close, warn_of_run
 from pymc_tempering.sampling.compile_loops import compile_loops
+from pymc_tempering.sampling.goal import goal_of
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.prior_constant import with_prior_constant
 from pymc_tempering.sampling.pymc_arguments import refuse
-from pymc_tempering.sampling.rounds import Goal, run_rounds
+from pymc_tempering.sampling.rounds import run_rounds
 from pymc_tempering.sampling.setup import Job, Options, looks_of
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
@@ -41,7 +42,7 @@ PLAN_SHARE = 0.6
 
 @document_kernels
 def sample(
-    draws: int = 1000,
+    draws: int | None = None,
     *,
     tune: int = 0,
     chains: int = 4,
@@ -61,6 +62,7 @@ def sample(
     rungs_per_barrier: float = 1.5,
     check_looks: int = 100,
     target_mcse: float | None = None,
+    target_ess: float | None = None,
     max_time: float | None = None,
     max_steps: int | None = None,
     keep: Literal["log_ratio", "states"] | None = "log_ratio",
@@ -79,8 +81,10 @@ def sample(
 
     Parameters
     ----------
-    draws : int, default 1000
-        Draws of each chain; in the first round, where there are several.
+    draws : int, optional
+        Draws of each chain; in the first round, where a target or a budget asks for several.
+        Where it is left open the first round has 1,000, and rounds of doubling length go on until
+        the least bulk effective sample size of all free scalars is 400, or a chain has 8,000.
     tune : int, default 0
         Draws of each chain to throw away. The warm-up is automatic and comes before; chains
         start at a fresh reference draw with everything frozen, so that none is needed.
@@ -138,9 +142,12 @@ def sample(
     target_mcse : float, optional
         Go on in rounds of doubling length until log Z has this error (nats) and looks,
         chains and halves agree.
+    target_ess : float, optional
+        Go on in rounds of doubling length until the least bulk effective sample size of all free
+        scalars, unconstrained, is this. By default it is 400 where `draws` is left open.
     max_time : float, optional
         Seconds, compiling apart, after which the chains stop, be it in their first round. Without
-        `target_mcse` they are used up.
+        `target_mcse` or `target_ess` they are used up.
     max_steps : int, optional
         Density evaluations after which no further round starts; likewise.
     keep : {"log_ratio", "states"} or None, default "log_ratio"
@@ -180,8 +187,8 @@ def sample(
     Warns
     -----
     TemperingWarning
-        If the verdict on log Z is not "ok", a chain was stuck, the run was cut short, or a goal
-        was not met.
+        If the verdict on log Z is not "ok", the draws do not suffice (see `draws`), a chain was
+        stuck, the run was cut short, or a goal was not met.
 
     Examples
     --------
@@ -194,11 +201,11 @@ def sample(
     (4, 500)
     """
     refuse(unknown, "sample", inspect.signature(sample).parameters)
+    draws, goal = goal_of(draws, target_ess, target_mcse, max_time, max_steps)
     check_whole(1, draws=draws, chains=chains, cores=cores)
     check_whole(0, tune=tune)
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
-    goal = Goal(target_mcse, max_time, max_steps)
     looks = looks_of(check_looks, check_tours)
     options = Options(ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation)
     model = find_model(model)
@@ -230,7 +237,7 @@ def sample(
 
     outcome = run_rounds(
         job, chosen, goal, draws=n_draws, chains=chains,
-        keep_trace=keep is not None, keep_hot=keep == "states", watch=watch,
+        keep_trace=keep is not None, keep_hot=keep == "states", watch=watch, tune=tune,
     )  # fmt: skip
     # What a second search took in between is told as its own.
     again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())
@@ -244,7 +251,10 @@ def sample(
         discard_tuned_samples=discard_tuned_samples,
         idata_kwargs=idata_kwargs or {},
     )
-    close(idata, model, seconds, quiet=quiet, convergence_checks=compute_convergence_checks)
+    close(
+        idata, model, seconds, quiet=quiet, convergence_checks=compute_convergence_checks,
+        least=outcome.least,
+    )  # fmt: skip
     return idata
 
 

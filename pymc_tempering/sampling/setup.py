@@ -19,6 +19,10 @@ from pymc_tempering.references.prior import Prior
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
+LATE_CESS = 0.1
+"""Conditional effective sample size of the steps of an annealed pass that is late; usually 0.5.
+The pass then takes about half as many evaluations, and its ladder still serves."""
+
 REFERENCES = ("auto", "prior", "fitted")
 
 
@@ -90,9 +94,11 @@ def looks_of(check_looks: int, check_tours: int | None) -> int:
 
 
 def warm_up_prior(job: Job) -> Warmup:
-    """Run the warm-up from the prior, whatever the deadline; warn if it did not settle.
+    """Run the warm-up from the prior; warn if it did not settle.
 
-    Chains on a ladder whose annealed pass was cut short seldom come back to beta = 1.
+    Chains on a ladder whose annealed pass went the rest of its way in one step seldom come back to
+    beta = 1. So at the deadline it hurries first, and the one step comes when twice the time is
+    over.
     """
     options = job.options
     warmup = warm_up(
@@ -104,6 +110,8 @@ def warm_up_prior(job: Job) -> Warmup:
         betas=None if options.betas is None else check_betas(options.betas),
         rungs_per_barrier=options.rungs_per_barrier,
         cores=job.cores,
+        deadline=job.deadline,
+        late_cess=LATE_CESS,
         report=job.report,
     )
     if not warmup.converged:

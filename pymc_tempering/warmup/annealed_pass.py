@@ -25,6 +25,8 @@ from pymc_tempering.warmup.trajectory_lengths import choose_lengths
 
 MAX_STAGES = 2000
 MIN_SWEEPS, MAX_SWEEPS, MAX_TUNING = 2, 12, 10
+OVERTIME = 2.0
+"""How many times its time a pass takes at most that hurries at the deadline."""
 ACCEPT_TOLERANCE = 0.1
 """A stage sweeps until its acceptance is this near to the target, within these bounds."""
 
@@ -108,6 +110,7 @@ def anneal(
     keep_states: bool = False,
     other: Compound | None = None,
     deadline: Deadline = NEVER,
+    late_cess: float = 0.0,
 ) -> AnnealedPass:
     """Carry particles from the reference to the target.
 
@@ -128,6 +131,9 @@ def anneal(
         themselves.
     deadline : Deadline, optional
         After which one step goes all the rest of the way, however few particles survive it.
+    late_cess : float, default 0.0
+        Conditional effective sample size of steps after the deadline, each with as few sweeps as
+        can be; the one step comes when twice the time is over. With 0 it comes at the deadline.
 
     Returns
     -------
@@ -158,14 +164,17 @@ def anneal(
                 f"The annealed pass is at beta = {beta:.2g} after {MAX_STAGES} stages: the prior "
                 "is too far from the posterior for this path. Use a tighter prior."
             )
-        new = next_beta(particles.log_ratio, beta, cess)
-        if new < 1.0 and deadline.late:
-            new, complete = 1.0, False
+        late = deadline.late
+        hurried = late and late_cess > 0.0 and not deadline.part(OVERTIME).late
+        new = next_beta(particles.log_ratio, beta, late_cess if hurried else cess)
+        if late and new < 1.0:
+            new, complete = new if hurried else 1.0, False
         log_w = (new - beta) * particles.log_ratio
         log_z += float(logsumexp(log_w) - np.log(n_particles))
         beta = new
         particles.select(systematic_resampling(log_w, rng))
-        stages.append(_move_and_tune(reference, particles, beta, stages[-1]))
+        most = MIN_SWEEPS if hurried else MAX_SWEEPS
+        stages.append(_move_and_tune(reference, particles, beta, stages[-1], most))
         if other is not None:
             beside = particles.moved_by(other)
             others.append(_tune(beside, beta, others[-1], stages[-1]))
@@ -185,18 +194,21 @@ def anneal(
     )  # fmt: skip
 
 
-def _move_and_tune(reference: Reference, particles: Particles, beta: float, last: _Stage) -> _Stage:
-    """Sweep until the acceptance of all kernels is near its target; step sizes follow it.
+def _move_and_tune(
+    reference: Reference, particles: Particles, beta: float, last: _Stage, most: int
+) -> _Stage:
+    """Sweep until the acceptance of all kernels is near its target, `most` times at most.
 
-    Each trajectory length has a part of the particles, and another part in the next sweep.
+    Step sizes follow it. Each trajectory length has a part of the particles, and another part in
+    the next sweep.
     """
     kernel, n = particles.kernel, particles.n
     options, targets = kernel.options, kernel.targets
     steps = last.steps
     scale, cov = metric_of(reference, particles, beta, last.scale)
     parts = np.array_split(np.arange(n), len(options))
-    jump, cost = np.zeros((2, MAX_SWEEPS, len(options)))
-    for i in range(MAX_SWEEPS):
+    jump, cost = np.zeros((2, most, len(options)))
+    for i in range(most):
         before, accepted = particles.log_ratio.copy(), particles.accepted
         for c, lengths in enumerate(options):
             part = parts[(i + c) % len(options)]

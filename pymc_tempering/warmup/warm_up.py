@@ -113,6 +113,7 @@ def warm_up(
     n_particles: int = 512,
     max_rounds: int = 8,
     deadline: Deadline = NEVER,
+    late_cess: float = 0.0,
     report: Callable[[str], None] = lambda line: None,
 ) -> Warmup:
     """Find ladder, log Z-hat and kernel tuning, and freeze them.
@@ -138,7 +139,9 @@ def warm_up(
     max_rounds : int, default 8
         Bound on these rounds.
     deadline : Deadline, optional
-        After which the annealed pass ends in one step, and no further round starts.
+        After which the annealed pass hurries, and no further round starts.
+    late_cess : float, default 0.0
+        How it hurries, as in `anneal`.
     report : callable, optional
         Called with a line of progress.
 
@@ -149,6 +152,7 @@ def warm_up(
     started = perf_counter()
     annealed = anneal(
         reference, kernel, rng, n_particles=n_particles, deadline=deadline,
+        late_cess=late_cess,
         report=annealing_lines(report),
     )  # fmt: skip
     seconds_annealing = perf_counter() - started

@@ -10,10 +10,12 @@ from time import perf_counter
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.core.laps import STAGES, in_words
+from pymc_tempering.sampling.closing import close
 from pymc_tempering.sampling.pymc_arguments import REFUSED, refuse
 
 PLAIN = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False}
@@ -57,6 +59,20 @@ def test_a_budget_that_ends_says_the_verdict_and_what_was_missing():
     assert len(found) == len(set(found)) == 2
     assert found[0].startswith("The budget ended before the goal was met: the verdict is")
     assert found[1].startswith("The verdict of this run is 'unchecked'")
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_divergences_of_hot_rungs_bring_no_advice_on_target_accept(caplog, cold):
+    idata, _ = run(draws=300, quiet=True)
+    stats = idata["sample_stats"].to_dataset()
+    stats["n_divergences"] = stats["n_divergences"] + 3
+    stats["diverging"] = stats["diverging"] | cold
+    idata["sample_stats"] = xr.DataTree(stats)
+    with caplog.at_level(logging.INFO):
+        close(idata, mean_only(), {"run": 1.0}, quiet=False, convergence_checks=True)
+    said = [line for line in caplog.messages if "target_accept" in line]
+    assert len(said) == cold
+    assert pmt.diagnose(idata).divergences >= 3 * 2 * 300  # told there, from all rungs
 
 
 LINE = re.compile(

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -15,12 +16,13 @@ from support.compiled_systems import prior, system
 
 import pymc_tempering as pmt
 from pymc_tempering import HMC
-from pymc_tempering.core.deadline import NEVER, PAST, deadline_in
+from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
 from pymc_tempering.kernels import on_all
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import rounds
 from pymc_tempering.sampling import sample as front
 from pymc_tempering.sampling.setup import Job, Options, warm_up_prior
+from pymc_tempering.sampling.side_runs import run_beside
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 GENEROUS = 20.0
@@ -159,16 +161,40 @@ def test_where_the_plan_has_eaten_all_the_time_each_chain_still_has_draws(monkey
     assert idata.posterior.sizes["draw"] >= 4
 
 
-def test_a_warm_up_from_the_prior_is_never_cut_short():
+def warm_up_until(deadline, seed=1):
     of, kernel = prior("two_modes"), on_all(HMC(), 10)
-    whole, late = (
-        warm_up_prior(Job(of, kernel, Options(), np.random.default_rng(1), deadline=deadline))
-        for deadline in (NEVER, PAST)
-    )
-    assert late.annealed.complete
-    assert late.converged
-    assert late.annealed.n_evaluations == whole.annealed.n_evaluations
-    assert len(late.rounds) == len(whole.rounds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pmt.TemperingWarning)
+        return warm_up_prior(
+            Job(of, kernel, Options(), np.random.default_rng(seed), deadline=deadline)
+        )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_warm_up_from_the_prior_that_is_late_hurries_and_still_serves(seed):
+    now = perf_counter()
+    whole, late = (warm_up_until(by, seed) for by in (NEVER, Deadline(now - 1e6, now)))
+    assert whole.annealed.complete
+    assert not late.annealed.complete
+    assert late.annealed.n_evaluations < 0.75 * whole.annealed.n_evaluations
+    assert len(late.rounds) == 1
+    leg = run_beside(late.plan, np.random.default_rng(seed), n_chains=4, n_draws=500, cores=1)
+    evidence = leg.evidence
+    assert evidence.verdict == "ok"
+    assert abs(evidence.log_z - system("two_modes").log_evidence) < 4 * evidence.mcse < 1.2
+
+
+def test_a_warm_up_from_the_prior_ends_at_twice_its_time():
+    late = warm_up_until(PAST)
+    assert not late.annealed.complete
+    assert late.annealed.betas.tolist() == [0.0, 1.0]
+    assert len(late.rounds) == 1
+
+
+def test_a_warm_up_from_the_prior_in_good_time_is_as_without_a_limit():
+    whole, timely = (warm_up_until(deadline) for deadline in (NEVER, deadline_in(600.0)))
+    np.testing.assert_array_equal(timely.plan.ladder.log_z, whole.plan.ladder.log_z)
+    assert timely.annealed.complete
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0])

@@ -1,0 +1,162 @@
+"""When the rounds of a run are over, and what is told of each."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_tempering.chain.chains import ChainRun
+from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.sampling.choose_plan import ChosenPlan
+from pymc_tempering.sampling.enough_draws import LeastEss
+
+DRAWS, TARGET_ESS, MOST_GROWTH = 1000, 400.0, 8
+"""Where the number of draws is left open: the first length of a chain, the least effective sample
+size that rounds go on for, and how many times the first length a chain has at most for that."""
+
+MAX_ROUNDS = 12
+"""Rounds at most, where no budget is given."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When to stop.
+
+    Attributes
+    ----------
+    target_mcse : float, optional
+        Error of log Z, in nats.
+    max_time : float, optional
+        Seconds, compiling apart, after which the chains stop.
+    max_steps : int, optional
+        Density evaluations, likewise.
+    target_ess : float, optional
+        Least bulk effective sample size of all free scalars.
+    by_default : bool, default False
+        Whether nobody asked for this `target_ess`, so that it is given up at `MOST_GROWTH`.
+    """
+
+    target_mcse: float | None = None
+    max_time: float | None = None
+    max_steps: int | None = None
+    target_ess: float | None = None
+    by_default: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("target_mcse", "max_time", "max_steps", "target_ess"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive, not {value!r}.")
+
+    def spent(self, steps: int) -> bool:
+        """Whether so many density evaluations are enough."""
+        return self.max_steps is not None and steps >= self.max_steps
+
+    @property
+    def single(self) -> bool:
+        """Whether one round of the asked length is all that is wanted."""
+        return self == Goal()
+
+    @property
+    def uses_all(self) -> bool:
+        """Whether a budget is to be used up, since nothing else was asked for."""
+        asked = self.target_mcse is not None or self.asks_ess
+        return not asked and (self.max_time is not None or self.max_steps is not None)
+
+    @property
+    def asks_ess(self) -> bool:
+        """Whether the user has given a `target_ess`."""
+        return self.target_ess is not None and not self.by_default
+
+    @property
+    def ess_alone(self) -> bool:
+        """Whether the effective sample size decides alone; neither log Z nor its error then do."""
+        return self.target_ess is not None and self.target_mcse is None and not self.uses_all
+
+    def goes_on_for(self, least: LeastEss | None, growth: float) -> bool:
+        """Whether the draws are too few, with chains that are `growth` times the first length."""
+        return least is not None and least.short and not (self.by_default and growth >= MOST_GROWTH)
+
+    def unmet(self, evidence: Evidence) -> str:
+        """Say what is missing of log Z; empty if nothing is."""
+        if evidence.verdict != "ok":
+            return f"the verdict is {evidence.verdict!r}"
+        first, second = evidence.halves
+        if abs(first - second) > 4 * 2 * evidence.mcse:
+            return "the first and the second half disagree"
+        if self.target_mcse is not None and evidence.mcse > self.target_mcse:
+            return f"the mcse is {evidence.mcse:.2g}, not {self.target_mcse:.2g}"
+        return ""
+
+
+def goal_of(
+    draws: int | None,
+    target_ess: float | None = None,
+    target_mcse: float | None = None,
+    max_time: float | None = None,
+    max_steps: int | None = None,
+) -> tuple[int, Goal]:
+    """Return the first length of a chain and the goal, of the arguments of a call.
+
+    Who asks for a number of draws gets it; where it is left open, draws have to suffice.
+    """
+    by_default = draws is None and target_ess is None
+    goal = Goal(
+        target_mcse, max_time, max_steps, TARGET_ESS if by_default else target_ess, by_default
+    )
+    return DRAWS if draws is None else draws, goal
+
+
+@dataclass(frozen=True)
+class Round:
+    """One line of the report: what was known after a round.
+
+    `barrier` is Lambda, the sum of the rejection rates of neighbors; `acceptance` is the kernel's,
+    over all rungs but the first; `least_ess` is not a number where it was not asked for.
+    """
+
+    draws: int
+    tours: int
+    barrier: float
+    acceptance: float
+    log_z: float
+    mcse: float
+    check_log_z: float
+    check_mcse: float
+    least_ess: float
+    seconds: float
+
+    def __str__(self) -> str:
+        check = f", check {self.check_log_z:.2f} ± {self.check_mcse:.2g}"
+        ess = f", least ESS {self.least_ess:.0f}"
+        return (
+            f"{self.draws} draws, {self.tours} tours: log Z {self.log_z:.3f} ± {self.mcse:.2g}"
+            f"{check if np.isfinite(self.check_log_z) else ''}"
+            f"{ess if np.isfinite(self.least_ess) else ''}, Lambda {self.barrier:.2f}, "
+            f"acceptance {self.acceptance:.2f} ({self.seconds:.1f} s)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The runs of the last plan, and how it came to them.
+
+    Attributes
+    ----------
+    chosen : ChosenPlan
+    runs : list of ChainRun
+    rounds : tuple of Round
+        Empty for a single one.
+    interrupted : bool
+        Whether Ctrl-C ended it.
+    unmet : str
+        What is missing of log Z; empty if nothing is, or nothing was asked for.
+    least : LeastEss, optional
+        Where draws had to suffice.
+    """
+
+    chosen: ChosenPlan
+    runs: list[ChainRun]
+    rounds: tuple[Round, ...]
+    interrupted: bool
+    unmet: str = ""
+    least: LeastEss | None = None

@@ -214,14 +214,19 @@ def _annealed(
 
 
 def ais_with_ends(
-    movers: Movers, rng: np.random.Generator, cores: int | None, report: Report
+    movers: Movers,
+    rng: np.random.Generator,
+    cores: int | None,
+    report: Report,
+    most: int | None = None,
 ) -> tuple[Evidence, WeightedEnds]:
     """Do as :func:`ais` by default, and keep where the particles ended, each a group of its own.
 
+    With `most` a model whose schedule would need more rungs than that is refused (LadderError).
     No warnings are emitted; they are in the evidence.
     """
     clock = Clock()
-    schedule, _ = make_schedule(movers, None, rng, cores=cores, report=report)
+    schedule, _ = make_schedule(movers, None, rng, cores=cores, report=report, most=most)
     evidence, done = _upward(
         "ais", movers.reference, schedule, N_PARTICLES, rng, cores, clock, report
     )

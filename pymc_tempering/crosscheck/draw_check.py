@@ -12,6 +12,9 @@ import numpy as np
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, error_of_influence, kish
 
+ALPHA_DRAWS = 0.002
+"""Chance that draws are said to leave something out though they do not."""
+
 LEVELS = (0.95, 0.99, 0.999)
 """Quantiles of the run's ratios beyond which the looks are counted."""
 
@@ -57,6 +60,11 @@ class DrawCheck:
         """Share of the posterior that the run seems to lack: that of the looks, less its own."""
         return max(self.share - (1.0 - self.level), 0.0)
 
+    @property
+    def shortfall(self) -> float:
+        """Nats by which log Z falls short if the run lacks that share."""
+        return float(-np.log1p(-min(self.missing, 0.99)))
+
 
 def compare_draws(
     own: FloatArray,
@@ -64,7 +72,7 @@ def compare_draws(
     log_w: FloatArray,
     group: FloatArray,
     *,
-    alpha: float,
+    alpha: float = ALPHA_DRAWS,
     method: str = "",
 ) -> DrawCheck:
     """Test whether more of the looks lies beyond quantiles of a run than beyond the run itself.
@@ -82,7 +90,7 @@ def compare_draws(
         Log ratio at the looks, and their log weights (nats).
     group : ndarray of int, shape (n,)
         Looks of one group may depend on each other.
-    alpha : float
+    alpha : float, default 0.002
         Chance of a false alarm.
     method : str, default ""
         Whose particles the looks are.

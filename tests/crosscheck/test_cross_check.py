@@ -12,7 +12,7 @@ from support.exact_posteriors import mode_draws, posterior_tree, two_modes
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import MODEL_ESTIMATORS, Entry, judge, read_cross_check
-from pymc_tempering.crosscheck.cross_check import assemble
+from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.judge import ALPHA, pair_pvalue
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
 from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, RUN

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import Entry
-from pymc_tempering.crosscheck.cross_check import assemble
+from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import read_cycles

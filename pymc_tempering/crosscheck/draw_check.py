@@ -15,8 +15,11 @@ from pymc_tempering.core.weighting import MIN_ESS, error_of_influence, kish
 ALPHA_DRAWS = 0.002
 """Chance that draws are said to leave something out though they do not."""
 
-LEVELS = (0.95, 0.99, 0.999)
+LEVELS = (0.95, 0.99, 0.995)
 """Quantiles of the run's ratios beyond which the looks are counted."""
+
+MANY = 1e6
+"""Looks that are as good as any number of them."""
 
 MIN_BEYOND = 4.0
 """Looks that have to lie beyond a quantile, as an effective number: fewer may be one that came
@@ -77,10 +80,13 @@ def compare_draws(
 ) -> DrawCheck:
     """Test whether more of the looks lies beyond quantiles of a run than beyond the run itself.
 
-    For each quantile the share of the looks' weight beyond it is held against 1 - level by a
-    one-sided t test. Its error is that of the looks over their independent groups (the delta
-    method for a ratio of sums), and that of the quantile, from the effective number of draws for
-    the share beyond it. The p-values are multiplied by the number of quantiles.
+    For each quantile the share of the looks' weight beyond it is held against 1 - level. The error
+    of the share is that over independent groups (the delta method for a ratio of sums), and both
+    are taken for counts: the looks for as many as give that error, the draws for those beyond the
+    quantile, times effective over actual number. Under one law the ratio of the shares is then
+    about that of two independent gamma variables over their means, which has an F distribution. A
+    normal law would not do: few draws lie beyond the quantile, and it is the lower tail of their
+    number that makes false alarms. The p-values are multiplied by the number of quantiles.
 
     Parameters
     ----------
@@ -128,10 +134,10 @@ def _beyond(
     size = float(array_stats.ess((own > cut).astype(float), chain_axis=0, draw_axis=1,
                                  method="mean"))  # fmt: skip
     size = size if np.isfinite(size) and size > 1.0 else 1.0
-    total = float(np.hypot(error, np.sqrt(mean * (1.0 - mean) / min(size, own.size))))
+    drawn = mean * min(size, own.size)
+    total = float(np.hypot(error, mean / np.sqrt(drawn)))
     if share <= mean or float(kish(weight[beyond])) < MIN_BEYOND:
         return 1.0, share, total, level
-    df = max(groups - 1.0, 1.0)
-    if error > 0.0:
-        df *= (total / error) ** 4
-    return float(sps.t.sf((share - mean) / total, df)), share, total, level
+    looked = (share / error) ** 2 * (groups - 1.0) / (groups + 1.0) if error > 0.0 else np.inf
+    pvalue = float(sps.f.sf(share / mean, 2.0 * min(looked, MANY), 2.0 * drawn))
+    return pvalue, share, total, level

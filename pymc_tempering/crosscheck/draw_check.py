@@ -8,6 +8,7 @@ large, so that a region that the run lacks lies beyond the quantiles of its own 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import fdtrc
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, error_of_influence, kish
@@ -124,7 +125,6 @@ def _beyond(
 ) -> tuple[float, float, float, float]:
     """Return the one-sided p-value at a quantile, the share, its error, and the level."""
     from arviz_stats.base import array_stats  # slow to import
-    from scipy import stats as sps  # slow to import
 
     cut = np.quantile(own, level)
     beyond = looks > cut
@@ -139,5 +139,5 @@ def _beyond(
     if share <= mean or float(kish(weight[beyond])) < MIN_BEYOND:
         return 1.0, share, total, level
     looked = (share / error) ** 2 * (groups - 1.0) / (groups + 1.0) if error > 0.0 else np.inf
-    pvalue = float(sps.f.sf(share / mean, 2.0 * min(looked, MANY), 2.0 * drawn))
+    pvalue = float(fdtrc(2.0 * min(looked, MANY), 2.0 * drawn, share / mean))
     return pvalue, share, total, level

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtr
 
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import OWN
@@ -68,8 +69,6 @@ class Entry:
 
 def pair_pvalue(a: Entry, b: Entry) -> float:
     """Return the p-value of a difference between two estimates, one-sided for bounds."""
-    from scipy import stats as sps  # slow to import
-
     one, other = a.evidence, b.evidence
     independent = OWN in (a.draws, b.draws)
     error = float(np.hypot(a.error, b.error)) if independent else a.error + b.error
@@ -87,7 +86,7 @@ def pair_pvalue(a: Entry, b: Entry) -> float:
         return 0.0
     share = np.array([a.error, b.error]) / error
     df = 1.0 / float(np.sum(share**4 / np.array([a.df, b.df])))
-    tail = float(sps.t.sf(abs(difference) / error, df))
+    tail = float(stdtr(df, -abs(difference) / error))
     return tail if sides else 2.0 * tail
 
 

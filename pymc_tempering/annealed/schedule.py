@@ -255,16 +255,11 @@ def make_schedule(
     density : float, default 4.0
         Rungs of the first trial, over the square of the path's length.
     most : int, optional
-        Rungs at most, else an error.
+        Rungs at most, else a LadderError.
 
     Returns
     -------
     BetaSchedule, AnnealedPass
-
-    Raises
-    ------
-    LadderError
-        With `most` rungs the weights would still be uneven.
     """
     path = learn_path(movers, rng, report)
     if betas is not None:

@@ -11,7 +11,7 @@ from pymc_tempering.arguments import check_whole
 from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.entry import Entry
 from pymc_tempering.crosscheck.method_progress import method_progress
-from pymc_tempering.crosscheck.method_runs import Found, Task, run_methods
+from pymc_tempering.crosscheck.method_runs import CheckTask, Found, run_methods
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
 from pymc_tempering.crosscheck.store import GROUP, CrossCheck, to_dataset
 from pymc_tempering.evidence import Evidence
@@ -124,7 +124,7 @@ def cross_check(
     model = find_model_if_any(model)
     chosen = _chosen(methods, model)
     _check_others(others or {}, chosen)
-    task = Task(idata, model, np.random.default_rng(random_seed), cores, methods is not None)
+    task = CheckTask(idata, model, np.random.default_rng(random_seed), cores, methods is not None)
     with method_progress(progressbar and not quiet, len(chosen)) as steps:
         found = run_methods(task, chosen, steps)
     check = assemble(*_with_others(found, others or {}), found.left_out, found.draws)

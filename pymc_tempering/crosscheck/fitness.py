@@ -29,7 +29,7 @@ def unfit_for_run(idata: xr.DataTree) -> Mapping[str, str]:
     -------
     dict of str to str
     """
-    if not is_tempered(idata):
+    if not _is_tempered(idata):
         return {}
     upper = 'the run has an upper bound of its own, "backward", which takes no new evaluations'
     unfit = {"reverse_ais": upper}
@@ -43,7 +43,7 @@ def unfit_for_run(idata: xr.DataTree) -> Mapping[str, str]:
     return unfit | (dict.fromkeys(OF_RUNGS, _heavy(khat)) if khat > FINITE_VARIANCE_KHAT else {})
 
 
-def is_tempered(idata: xr.DataTree) -> bool:
+def _is_tempered(idata: xr.DataTree) -> bool:
     """Whether a DataTree holds the statistics of a tempering run."""
     return "sample_stats" in idata.children and "rb_weight" in idata["sample_stats"].data_vars
 

@@ -31,7 +31,7 @@ DRAWS = "draws"
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class CheckTask:
     """What methods work on.
 
     Attributes
@@ -70,7 +70,7 @@ class Found:
     draws: DrawCheck | None
 
 
-def run_methods(task: Task, chosen: Sequence[str], steps: Steps) -> Found:
+def run_methods(task: CheckTask, chosen: Sequence[str], steps: Steps) -> Found:
     """Run methods, and compare draws with those of the first one that has looks.
 
     Each method has a generator of its own, so that what one draws does not depend on others that
@@ -116,7 +116,7 @@ def run_methods(task: Task, chosen: Sequence[str], steps: Steps) -> Found:
     return Found(entries, seconds, left_out, draws)
 
 
-def _unfit(task: Task, chosen: Sequence[str], rng: np.random.Generator) -> dict[str, str]:
+def _unfit(task: CheckTask, chosen: Sequence[str], rng: np.random.Generator) -> dict[str, str]:
     """Say which of the chosen methods do not suit the run or the model, and why."""
     unfit = dict(unfit_for_run(task.idata))
     if task.model is not None and "thermodynamic_integration" in chosen:
@@ -126,7 +126,7 @@ def _unfit(task: Task, chosen: Sequence[str], rng: np.random.Generator) -> dict[
 
 
 def _run(
-    name: str, task: Task, rng: np.random.Generator, steps: Steps
+    name: str, task: CheckTask, rng: np.random.Generator, steps: Steps
 ) -> tuple[Mapping[str, Evidence], WeightedEnds | None]:
     """Run one method and emit no warnings; they are in what it returns."""
     row, model = ALL_ESTIMATORS[name], task.model

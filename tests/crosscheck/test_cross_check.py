@@ -154,9 +154,17 @@ def test_words_say_what_to_believe():
         rts, lower, upper
     )
     meet = replace(lower, evidence=replace(lower.evidence, log_z=-4.985))
-    assert "bounds meet within their errors" in words(rts, meet, upper)
+    crossing = words(rts, meet, upper)
+    assert "cross by 0.005 ± 0.014 nats, which their errors allow" in crossing
+    assert "disagree" not in crossing
+    near = replace(lower, evidence=replace(lower.evidence, log_z=-4.995))
+    assert "bounds meet within their errors" in words(rts, near, upper)
     crossed = replace(lower, evidence=replace(lower.evidence, log_z=-4.9))
-    assert "the lower one lies above the upper one" in words(rts, crossed, upper)
+    assert "The estimates disagree: reverse_ais says" in words(rts, crossed, upper)
+    assert (
+        "cross beyond their errors: the lower one, -4.900 ± 0.010 (ais), lies 0.090 ± 0.014 nats "
+        "above the upper one, -4.990 ± 0.010 (reverse_ais)"
+    ) in words(rts, crossed, upper)
     # the best bound by its safe end, not by its noise
     noisy = entry("forward", -4.9, 0.5, RUN, bias_direction="below")
     assert "between -5.020 ± 0.010 (ais)" in words(rts, noisy, lower, upper)
@@ -206,8 +214,13 @@ def test_every_registered_method_is_run_once_and_what_fails_is_named(conjugate):
         check = pmt.cross_check(idata, random_seed=1)
     run = [name for name, entry in MODEL_ESTIMATORS.items() if entry.by_default]
     names = [*run, "fake", "low", "high"]
-    assert list(check.table.index)[-len(names) :] == names
-    assert set(ESTIMATORS) <= set(check.left_out) | set(check.table.index)
+    assert sorted(set(check.table.index) | (set(check.left_out) - set(ESTIMATORS))) == sorted(names)
+    assert set(ESTIMATORS) <= set(check.left_out)
+    order = [OWN, POSTERIOR]  # the reference first, then what is independent
+    assert [order.index(draws) for draws in check.table["draws"][1:]] == sorted(
+        order.index(draws) for draws in check.table["draws"][1:]
+    )
+    assert check.draws.verdict == "agree"
     assert "'sample_stats'" in check.left_out["rts"]
     assert check.verdict == "agree"
     assert bool(check.table["agrees"].all())

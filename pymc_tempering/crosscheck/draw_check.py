@@ -8,6 +8,7 @@ large, so that a region that the run lacks lies beyond the quantiles of its own 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from pymc_tempering.core.cycles import FloatArray
@@ -74,7 +75,7 @@ def compare_draws(
     own: FloatArray,
     looks: FloatArray,
     log_w: FloatArray,
-    group: FloatArray,
+    group: NDArray[np.intp],
     *,
     alpha: float = ALPHA_DRAWS,
     method: str = "",
@@ -119,7 +120,7 @@ def _beyond(
     own: FloatArray,
     looks: FloatArray,
     weight: FloatArray,
-    group: FloatArray,
+    group: NDArray[np.intp],
     groups: float,
     level: float,
 ) -> tuple[float, float, float, float]:
@@ -130,7 +131,8 @@ def _beyond(
     beyond = looks > cut
     share, mean = float(weight[beyond].sum()), 1.0 - level
     effects = np.bincount(group, weights=weight * (beyond - share))
-    error = float(error_of_influence(effects[np.bincount(group) > 0, None])[0])
+    there = np.bincount(group) > 0
+    error = float(error_of_influence(effects[there].reshape(-1, 1))[0])
     size = float(array_stats.ess((own > cut).astype(float), chain_axis=0, draw_axis=1,
                                  method="mean"))  # fmt: skip
     size = size if np.isfinite(size) and size > 1.0 else 1.0

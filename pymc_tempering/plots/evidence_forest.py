@@ -10,6 +10,7 @@ import xarray as xr
 from pymc_tempering.comparison import log_marginal_likelihood
 from pymc_tempering.crosscheck import CrossCheck, Entry, read_cross_check
 from pymc_tempering.crosscheck.assemble import assemble
+from pymc_tempering.crosscheck.judge import TOO_WIDE
 from pymc_tempering.crosscheck.store import COLUMNS, GROUP, make_table
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
@@ -187,9 +188,9 @@ def _draw_row(ax: Any, place: float, row: Any) -> None:
 
 
 def _limit(ax: Any, table: pd.DataFrame, exact: float | None) -> None:
-    """Set the limits to hold all estimates with an error that are no bounds."""
+    """Set the limits to hold all estimates with an error that are no bounds, nor too wide."""
     known = np.isfinite(table["log_z"]) & np.isfinite(table["mcse"])
-    plain = table[known & (table["bias_direction"] == "")]
+    plain = table[known & (table["bias_direction"] == "") & (table["agreement"] != TOO_WIDE)]
     if not len(plain):
         return
     half = HALF_WIDTH * plain["mcse"]

@@ -73,20 +73,26 @@ def test_what_is_made_of_the_sums_of_rts_is_no_check_of_it():
     }  # fmt: skip
 
 
-def planted_run():
-    """A run whose Rao-Blackwellized sums of log_ratio are 5 nats off."""
+def planted_run(nats):
+    """A run whose Rao-Blackwellized sums of log_ratio are so many nats off."""
     run = gaussian_run(400, random_seed=2)
     stats = run["sample_stats"].to_dataset()
-    added = 5.0 * stats["rb_weight"].values
+    added = nats * stats["rb_weight"].values
     sums = stats["rb_log_ratio_sum"]
     run["sample_stats"].dataset = stats.assign(rb_log_ratio_sum=(sums.dims, sums.values + added))
     return run
 
 
-def test_five_nats_planted_in_the_sums_do_not_agree():
-    check = pmt.cross_check(planted_run(), methods=["rts", "counts", "bar", "ti_rb"])
-    assert check.table.loc["ti_rb", "mcse"] > 4.0
+@pytest.mark.parametrize("nats", [0.5, 5.0])
+def test_nats_planted_in_the_sums_do_not_agree(nats):
+    methods = ["rts", "counts", "bar", "ti_rb"]
+    check = pmt.cross_check(planted_run(nats), methods=methods)
+    assert check.table.loc["ti_rb", "mcse"] > nats - 0.3  # the rule itself is off by -0.24
     assert check.table.loc["ti_rb", "agreement"] == "as rts"
+    # The planted bug: a row that does not say whose sums they are.
+    with patch.dict(ESTIMATORS, ti_rb=replace(ESTIMATORS["ti_rb"], repeats="")):
+        blind = pmt.cross_check(planted_run(nats), methods=methods)
+    assert blind.table.loc["ti_rb", "agreement"] == ("yes" if nats < 1.0 else "too wide")
     assert check.table["agrees"].isna().tolist() == [False, False, False, True]
     assert "4 estimates" not in check.words
 
@@ -100,6 +106,8 @@ def test_bounds_that_cross_beyond_their_errors_disagree():
     bounds = [entry("lower", 0.025, 0.01, **LOW), entry("upper", -0.025, 0.0102, POSTERIOR, **HIGH)]
     found = judge([RTS, *many, *bounds])
     assert (found.verdict, found.worst[:2]) == ("disagree", ("lower", "upper"))
+    with patch("pymc_tempering.crosscheck.judge.ALPHA_BOUNDS", 0.0):  # the planted bug
+        assert judge([RTS, *many, *bounds]).verdict == "agree"
     words = assemble([RTS, *many, *bounds], [0.0] * 23, {}).words
     assert "meet" not in words
     assert "cross beyond their errors" in words

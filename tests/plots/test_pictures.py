@@ -164,7 +164,9 @@ def test_forest_holds_values_errors_bounds_and_the_exact_value():
     crossed = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "x"]
     assert crossed == [-5.43]
     arrows = [text for text in ax.texts if text.arrow_patch is not None]
-    assert [np.sign(a.xy[0] - a.xyann[0]) for a in arrows] == [-1.0, 1.0]
+    sides = {"below": 1.0, "above": -1.0}
+    wanted = [sides[side] for side in drawn["bias_direction"] if side]
+    assert [np.sign(a.xy[0] - a.xyann[0]) for a in arrows] == wanted
     assert [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"] == [-5.01]
     assert "no value" in [text.get_text() for text in ax.texts]
 
@@ -175,8 +177,9 @@ def test_forest_is_not_stretched_by_a_far_bound():
         Entry("ais", Evidence(-5.1, 0.05, "ais", "ok")),
         Entry("ti", Evidence(-90.0, 1.0, "ti", "ok", bias_direction="below"), RUN),
         Entry("smc", Evidence(7.0, np.inf, "smc", "unchecked")),
+        Entry("wide", Evidence(40.0, 1000.0, "wide", "ok")),
     ]
-    ax = pmt.plot_evidence(assemble(entries, [0.1] * 4, {}))
+    ax = pmt.plot_evidence(assemble(entries, [0.1] * 5, {}))
     low, high = ax.get_xlim()
     assert -6.0 < low < -5.2 < -4.9 < high < -4.0
     assert {"\N{LEFTWARDS ARROW} -90", "7 \N{RIGHTWARDS ARROW}"} <= {t.get_text() for t in ax.texts}

@@ -67,11 +67,16 @@ class Entry:
         return max(ess - 1.0, 1.0) if np.isfinite(ess) else LARGE_DF
 
 
+def joint_error(a: Entry, b: Entry) -> float:
+    """Error of a difference (nats): the sum of both where they share draws, as large as can be."""
+    independent = OWN in (a.draws, b.draws)
+    return float(np.hypot(a.error, b.error)) if independent else a.error + b.error
+
+
 def pair_pvalue(a: Entry, b: Entry) -> float:
     """Return the p-value of a difference between two estimates, one-sided for bounds."""
     one, other = a.evidence, b.evidence
-    independent = OWN in (a.draws, b.draws)
-    error = float(np.hypot(a.error, b.error)) if independent else a.error + b.error
+    error = joint_error(a, b)
     difference = one.log_z - other.log_z
     sides = {one.bias_direction, _opposite(other.bias_direction)} - {""}
     if len(sides) == 2:

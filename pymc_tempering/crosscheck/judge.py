@@ -18,8 +18,8 @@ ALPHA_PAIRS, ALPHA_HOMOGENEITY = 0.004, 0.003
 ALPHA = ALPHA_PAIRS + ALPHA_HOMOGENEITY + ALPHA_BOUNDS + ALPHA_DRAWS
 """Largest chance that a cross-check finds a disagreement though all stated errors are right."""
 
-YES, NO, TOO_WIDE, NO_ERROR = "yes", "NO", "too wide", "no error"
-"""What a row of the table says of its agreement with the reference."""
+YES, NO, TOO_WIDE, NO_ERROR, AS = "yes", "NO", "too wide", "no error", "as "
+"""What a row of the table says of its agreement with the reference; a name follows the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ def _agreement(
     if not entry.known:
         return NO_ERROR
     if entry.repeats in names:
-        return f"as {entry.repeats}"
+        return AS + entry.repeats
     if reference is None or entry is reference:
         return TOO_WIDE if entry.wide else ""
     pair = (entry.method, reference.method)

@@ -52,5 +52,7 @@ def check_draws(
     density = PROPOSALS["mixture"](target)(first.reshape(-1, dim), rng)
     own, _ = density.log_ratio(target, second)
     looks, _ = density.log_ratio(target, target.wrap(ends.states))
+    if not np.isfinite(ends.log_w).any():
+        raise TemperingError(f"all looks by {method} have weight zero")
     log_w = np.where(np.isfinite(ends.states).all(axis=1), ends.log_w, -np.inf)
     return compare_draws(own.reshape(chains, -1), looks, log_w, ends.group, method=method)

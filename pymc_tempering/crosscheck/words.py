@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from pymc_tempering.crosscheck.best_bounds import bounds, crossed_bounds, spread
 from pymc_tempering.crosscheck.draw_check import DrawCheck
-from pymc_tempering.crosscheck.entry import Entry
-from pymc_tempering.crosscheck.judge import NO_ERROR, TOO_WIDE, Judgment
+from pymc_tempering.crosscheck.entry import Entry, joint_error
+from pymc_tempering.crosscheck.judge import AS, NO_ERROR, TOO_WIDE, Judgment
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR
 from pymc_tempering.evidence.result import plus_minus
 
@@ -23,7 +23,7 @@ def put_in_words(entries: Sequence[Entry], found: Judgment, left_out: Mapping[st
     )
     if found.draws is not None:
         sentences += _draws(found.draws)
-    sentences += _bounds(entries)
+    sentences += _bounds([e for e in entries if not found.agreement[e.method].startswith(AS)])
     for text, said in _SILENT.items():
         names = [name for name, agreement in found.agreement.items() if agreement == text]
         if names:
@@ -139,7 +139,7 @@ def _bounds(entries: Sequence[Entry]) -> list[str]:
     if lower is None or upper is None:
         return []
     gap = upper.evidence.log_z - lower.evidence.log_z
-    noise = float((lower.error**2 + upper.error**2) ** 0.5)
+    noise = joint_error(lower, upper)
     apart = f"{plus_minus(abs(gap), noise)} nats"
     both = f"{_value(lower)} ({lower.method}) and {_value(upper)} ({upper.method})"
     if crossed:

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pymc as pm
 
+from pymc_tempering.annealed.islands import WeightedEnds
 from pymc_tempering.annealed.particle_weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.annealed.schedule import (
     Betas,
     BetaSchedule,
+    CarriedParticles,
     Clock,
     Report,
     anneal_blocks,
@@ -17,7 +19,7 @@ from pymc_tempering.annealed.schedule import (
     prior_blocks,
     run_warnings,
 )
-from pymc_tempering.annealed.transitions import check_continuous, compile_movers
+from pymc_tempering.annealed.transitions import Movers, check_continuous, compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
@@ -27,13 +29,14 @@ from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.references.prior import Reference
 
-MIN_PARTICLES = 20
+MIN_PARTICLES, N_PARTICLES = 20, 1000
+"""Least number of particles, and the default."""
 
 
 def ais(
     model: pm.Model | CompiledModel | None = None,
     *,
-    n_particles: int = 1000,
+    n_particles: int = N_PARTICLES,
     betas: int | Sequence[float] | None = None,
     transition: KernelChoice = None,
     cores: int | None = None,
@@ -114,7 +117,7 @@ def ais(
 def hais(
     model: pm.Model | CompiledModel | None = None,
     *,
-    n_particles: int = 1000,
+    n_particles: int = N_PARTICLES,
     betas: int | Sequence[float] | None = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
@@ -210,6 +213,26 @@ def _annealed(
     return emit_warnings(evidence, stacklevel=4)
 
 
+def ais_with_ends(
+    movers: Movers,
+    rng: np.random.Generator,
+    cores: int | None,
+    report: Report,
+    most: int | None = None,
+) -> tuple[Evidence, WeightedEnds]:
+    """Do as :func:`ais` by default, and keep where the particles ended, each a group of its own.
+
+    With `most` a model whose schedule would need more rungs than that is refused (LadderError).
+    No warnings are emitted; they are in the evidence.
+    """
+    clock = Clock()
+    schedule, _ = make_schedule(movers, None, rng, cores=cores, report=report, most=most)
+    evidence, done = _upward(
+        "ais", movers.reference, schedule, N_PARTICLES, rng, cores, clock, report
+    )
+    return evidence, WeightedEnds(done.states, done.log_w, done.index)
+
+
 def annealed_up(
     method: str,
     reference: Reference,
@@ -221,9 +244,22 @@ def annealed_up(
     report: Report = lambda line: None,
 ) -> Evidence:
     """Carry particles from the reference to the target along a frozen schedule."""
+    return _upward(method, reference, schedule, n_particles, rng, cores, clock, report)[0]
+
+
+def _upward(
+    method: str,
+    reference: Reference,
+    schedule: BetaSchedule,
+    n_particles: int,
+    rng: np.random.Generator,
+    cores: int | None,
+    clock: Clock,
+    report: Report,
+) -> tuple[Evidence, CarriedParticles]:
     starts = prior_blocks(reference, n_particles, rng)
     done = anneal_blocks(starts, schedule, cores, report=report)
-    return evidence_of_weights(
+    evidence = evidence_of_weights(
         done.log_w, rng,
         method=method,
         curve=curve_from_sums(schedule.betas, done.sums, done.log_w.size),
@@ -231,3 +267,4 @@ def annealed_up(
         seconds=clock(),
         warnings=run_warnings(done, n_particles),
     )  # fmt: skip
+    return evidence, done

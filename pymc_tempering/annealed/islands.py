@@ -1,6 +1,7 @@
 """The numbers of annealed SMC: the mean of Z-hat over islands, its error, and genealogies."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,26 @@ MIN_ISLAND_ESS = 0.3
 
 type Island = tuple[np.ndarray, float, float, int]
 """log Z at each rung, relative variance by genealogy, effective ancestors, evaluations."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedEnds:
+    """Particles from the prior at the end of the path: weighted posterior draws.
+
+    Groups are independent of each other; within one the particles may share ancestors.
+
+    Attributes
+    ----------
+    states : array, shape (n, d)
+        Unconstrained.
+    log_w : array, shape (n,)
+        Log weights (nats), such that the mean of the weights estimates Z.
+    group : array of int, shape (n,)
+    """
+
+    states: np.ndarray
+    log_w: np.ndarray
+    group: np.ndarray
 
 
 def combine(

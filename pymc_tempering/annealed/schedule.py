@@ -236,6 +236,7 @@ def make_schedule(
     report: Report = lambda line: None,
     run: Callable[[BetaSchedule, int], CarriedParticles] | None = None,
     density: float = 4.0,
+    most: int | None = None,
 ) -> tuple[BetaSchedule, AnnealedPass]:
     """Find a schedule by a pilot, and freeze it.
 
@@ -253,6 +254,8 @@ def make_schedule(
         Runs n particles along a schedule; by default they are annealed upward.
     density : float, default 4.0
         Rungs of the first trial, over the square of the path's length.
+    most : int, optional
+        Rungs at most, else a LadderError.
 
     Returns
     -------
@@ -267,7 +270,7 @@ def make_schedule(
 
     run = upward if run is None else run
     barrier, evaluations = barrier_of(path.alive), path.n_evaluations
-    max_rungs = MAX_CHEAP_RUNGS if movers.cheap else MAX_RUNGS
+    max_rungs = most or (MAX_CHEAP_RUNGS if movers.cheap else MAX_RUNGS)
     n_rungs = int(np.clip(density * barrier[1][-1] ** 2, MIN_RUNGS, max_rungs))
     for _ in range(MAX_TRIALS):
         schedule = freeze(movers, path, space_betas(barrier, n_rungs))
@@ -281,6 +284,11 @@ def make_schedule(
         if spread < MAX_LOG_SPREAD or n_rungs >= max_rungs:
             break
         growth = min(MAX_GROWTH, 1.3 * spread / MAX_LOG_SPREAD)
+        if most is not None and growth * n_rungs > most:
+            raise LadderError(
+                f"it would take about {growth * n_rungs:,.0f} rungs, more than {most}, for weights "
+                'that are nearly equal; "smc" goes the same way at less cost'
+            )
         n_rungs = min(max_rungs, int(np.ceil(growth * n_rungs)))
     return replace(schedule, n_evaluations=evaluations), path
 

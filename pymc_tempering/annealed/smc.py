@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.annealed.islands import Island, combine, genealogy_variance
+from pymc_tempering.annealed.islands import Island, WeightedEnds, combine, genealogy_variance
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     Clock,
+    Report,
     check_schedule,
     freeze,
     given_betas,
@@ -31,6 +32,12 @@ from pymc_tempering.warmup.annealed_pass import anneal
 
 MIN_ISLANDS, MIN_ISLAND_PARTICLES = 10, 50
 
+N_PARTICLES, N_ISLANDS, N_MOVES = 250, 20, 3
+"""Defaults of `smc`."""
+
+type IslandRun = tuple[Island, tuple[np.ndarray, np.ndarray] | None]
+"""What an island gives, and its particles with their log weights, if they are kept."""
+
 
 class _Stopped(Exception):
     """An island was told to stop."""
@@ -39,9 +46,9 @@ class _Stopped(Exception):
 def smc(
     model: pm.Model | CompiledModel | None = None,
     *,
-    n_particles: int = 250,
-    islands: int = 20,
-    n_moves: int = 3,
+    n_particles: int = N_PARTICLES,
+    islands: int = N_ISLANDS,
+    n_moves: int = N_MOVES,
     betas: int | Sequence[float] | None = None,
     adaptive: bool = False,
     resampling: str = "systematic",
@@ -141,20 +148,53 @@ def smc(
                 _frozen(movers.reference, schedule, n_particles, n_moves, resampling, own)
                 for own in rng.spawn(islands)
             ]
-        results, interrupted = run_tasks(
-            tasks, cores, lambda done: report(f"Islands: {done} of {islands}")
-        )
-        if len(results) < MIN_ISLANDS:
-            raise KeyboardInterrupt(f"Interrupted before {MIN_ISLANDS} islands were finished.")
-        said = (
-            (f"Interrupted: {len(results)} of {islands} islands were finished.",)
-            if interrupted
-            else ()
-        )
+        results, said = _finish(tasks, cores, report)
         evidence = combine(
-            results, rungs, evaluations, clock(), unbiased=not adaptive, warnings=said
-        )
+            [island for island, _ in results],
+            rungs, evaluations, clock(), unbiased=not adaptive, warnings=said,
+        )  # fmt: skip
     return emit_warnings(evidence)
+
+
+def smc_with_ends(
+    movers: Movers, rng: np.random.Generator, cores: int | None, report: Report
+) -> tuple[Evidence, WeightedEnds]:
+    """Do as :func:`smc` by default, and keep where the particles of all islands ended.
+
+    A group of the ends is an island. No warnings are emitted; they are in the evidence.
+    """
+    clock = Clock()
+    path = learn_path(movers, rng, report)
+    schedule = freeze(movers, path, path.betas)
+    tasks = [
+        _frozen(movers.reference, schedule, N_PARTICLES, N_MOVES, "systematic", own, keep=True)
+        for own in rng.spawn(N_ISLANDS)
+    ]
+    results, said = _finish(tasks, cores, report)
+    evidence = combine(
+        [island for island, _ in results],
+        path.betas, path.n_evaluations, clock(), unbiased=True, warnings=said,
+    )  # fmt: skip
+    ends = [kept for _, kept in results if kept is not None]
+    group = np.repeat(np.arange(len(ends)), [log_w.size for _, log_w in ends])
+    return evidence, WeightedEnds(
+        np.concatenate([states for states, _ in ends]),
+        np.concatenate([log_w for _, log_w in ends]),
+        group,
+    )
+
+
+def _finish(
+    tasks: Sequence[Task[IslandRun]], cores: int | None, report: Report
+) -> tuple[list[IslandRun], tuple[str, ...]]:
+    """Run the islands; what Ctrl-C has left of them is enough, or it is raised."""
+    n = len(tasks)
+    results, interrupted = run_tasks(tasks, cores, lambda done: report(f"Islands: {done} of {n}"))
+    if len(results) < MIN_ISLANDS:
+        raise KeyboardInterrupt(f"Interrupted before {MIN_ISLANDS} islands were finished.")
+    if not interrupted:
+        return results, ()
+    return results, (f"Interrupted: {len(results)} of {n} islands were finished.",)
 
 
 def _frozen(
@@ -164,12 +204,13 @@ def _frozen(
     n_moves: int,
     resampling: str,
     rng: np.random.Generator,
-) -> Task:
+    keep: bool = False,
+) -> Task[IslandRun]:
     """Task that runs one island along a frozen schedule."""
     resample: Callable[[np.ndarray, np.random.Generator], np.ndarray] = RESAMPLING[resampling]
     multinomial = resampling == "multinomial"
 
-    def run(stop: threading.Event) -> Island | None:
+    def run(stop: threading.Event) -> IslandRun | None:
         particles = draw_particles(reference, schedule.kernel, n, rng)
         params = schedule.params
         root, curve = np.arange(n), np.zeros(schedule.betas.size)
@@ -192,15 +233,18 @@ def _frozen(
             variance = genealogy_variance(log_w, root, schedule.betas.size - 2)
             families = np.bincount(root, weights=np.exp(log_w - log_w.max()))
             roots = float(kish(families))
-        return curve, variance, roots, n + particles.n_evaluations
+        # The mean of the last weights is the step of the curve that they have made.
+        before = curve[-1] - log_mean(log_w) if curve[-1] > -np.inf else 0.0
+        kept = (particles.xs, before + log_w) if keep else None
+        return (curve, variance, roots, n + particles.n_evaluations), kept
 
     return run
 
 
-def _adaptive(movers: Movers, n: int, rng: np.random.Generator) -> Task:
+def _adaptive(movers: Movers, n: int, rng: np.random.Generator) -> Task[IslandRun]:
     """Task that runs one island which finds its schedule as it goes."""
 
-    def run(stop: threading.Event) -> Island | None:
+    def run(stop: threading.Event) -> IslandRun | None:
         def check(beta: float) -> None:
             if stop.is_set():
                 raise _Stopped
@@ -209,6 +253,6 @@ def _adaptive(movers: Movers, n: int, rng: np.random.Generator) -> Task:
             path = anneal(movers.reference, movers.mixing, rng, n_particles=n, report=check)
         except _Stopped:
             return None
-        return path.log_z, np.nan, 0.0, path.n_evaluations
+        return (path.log_z, np.nan, 0.0, path.n_evaluations), None
 
     return run

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pymc_tempering.crosscheck.entry import MAX_ERROR
 from pymc_tempering.crosscheck.store import CrossCheck
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.exceptions import TemperingError
@@ -61,8 +62,11 @@ def _with_words(evidence: Evidence, check: CrossCheck) -> Evidence:
     if check.verdict == "disagree":
         table = check.table
         known = np.isfinite(table["mcse"]) & (table["bias_direction"] == "")
-        values = table["log_z"][known]
+        narrow = known & (table["mcse"] <= MAX_ERROR)
+        values = table["log_z"][narrow if narrow.any() else known]
         if len(values):
             mcse = max(mcse, float(values.max() - values.min()))
+        if check.draws is not None and check.draws.verdict == "disagree":
+            mcse = max(mcse, check.draws.shortfall)
     warning = f"The cross-check says: {check.words}"
     return replace(evidence, mcse=mcse, warnings=(*evidence.warnings, warning))

@@ -1,7 +1,9 @@
 """The same evidence by several estimators, side by side, with a verdict."""
 
 from pymc_tempering.crosscheck.cross_check import cross_check
-from pymc_tempering.crosscheck.judge import Entry, judge
+from pymc_tempering.crosscheck.draw_check import DrawCheck
+from pymc_tempering.crosscheck.entry import Entry
+from pymc_tempering.crosscheck.judge import judge
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS, MODEL_ESTIMATORS
 from pymc_tempering.crosscheck.store import CrossCheck, read_cross_check
 
@@ -9,6 +11,7 @@ __all__ = [
     "ALL_ESTIMATORS",
     "MODEL_ESTIMATORS",
     "CrossCheck",
+    "DrawCheck",
     "Entry",
     "cross_check",
     "judge",

@@ -2,23 +2,22 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from time import perf_counter
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.crosscheck.judge import Entry, judge
+from pymc_tempering.crosscheck.assemble import assemble
+from pymc_tempering.crosscheck.entry import Entry
+from pymc_tempering.crosscheck.method_progress import method_progress
+from pymc_tempering.crosscheck.method_runs import CheckTask, Found, run_methods
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
-from pymc_tempering.crosscheck.store import GROUP, CrossCheck, make_table, to_dataset
-from pymc_tempering.crosscheck.words import put_in_words
+from pymc_tempering.crosscheck.store import GROUP, CrossCheck, to_dataset
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.estimators import MODEL, RUN, lists_estimators
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import MODEL, lists_estimators
 from pymc_tempering.exceptions import TemperingError, TemperingWarning
 from pymc_tempering.model.check import find_model_if_any
-from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 
 
@@ -32,6 +31,7 @@ def cross_check(
     random_seed: int | np.random.Generator | None = None,
     cores: int | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
     extend_inferencedata: bool = True,
 ) -> CrossCheck:
     """Estimate the evidence by several methods, and test whether they agree.
@@ -39,12 +39,18 @@ def cross_check(
     Methods that read the tempering run need no model and no new evaluations, but they share their
     draws. If they agree, the run was analyzed well, but it may still have missed a mode. Methods
     with a model are bridge and importance sampling from the posterior draws, which also work on
-    plain NUTS draws, and methods that make new runs.
+    plain NUTS draws, and methods that make new runs from the prior.
 
-    Two methods disagree if their difference is larger than their errors allow, at a level of 1 %
-    for the whole table. The errors of independent methods are added in quadrature. Those of methods
-    that share draws are added up, since their correlation is not known. Bounds are tested on the
-    side that they bound.
+    Two methods disagree if their difference is larger than their errors allow. The errors of
+    independent methods are added in quadrature. Those of methods that share draws are added up,
+    since their correlation is not known. Bounds are tested on the side that they bound; a lower
+    one above an upper one, beyond their errors, is a disagreement. An error above a nat confirms
+    nothing, and a method that is made of another one's sums is no check of it.
+
+    Draws are compared too. The particles of "smc" (or "ais") are looks: weighted posterior draws
+    that come from the prior. Where more of them lie beyond the quantiles of the run's
+    `log_ratio`, taken to a density that is fitted to half of its draws, the run lacks a region.
+    With all tests together the chance of a false alarm is 1 % (see Notes).
 
     Parameters
     ----------
@@ -54,8 +60,10 @@ def cross_check(
         The model that it was drawn from; the one on the context stack, if any. Without a model
         only the methods that read the run are used.
     methods : sequence of str, optional
-        By default all that apply, but for those that repeat others. Those marked (trace) read the
-        flat trace of a run, those marked (model) evaluate the model.
+        By default all that are fit for the run and the model; ``left_out`` says why others are
+        not. Those that are named run in any case. Those marked (trace) read the flat trace of a
+        run, those marked (model) evaluate the model. Draws are compared if "smc" or "ais" is among
+        them.
 
         {estimators}
 
@@ -67,14 +75,17 @@ def cross_check(
     cores : int, optional
         Threads of the methods that evaluate the model; all cores by default.
     progressbar : bool, default True
-        Whether to show which method is at work.
+        Whether to show which method is at work, and what it is doing.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
     extend_inferencedata : bool, default True
         Store the result in ``idata`` as group ``cross_check``, and replace an earlier one.
 
     Returns
     -------
     CrossCheck
-        ``table`` with one row a method (nats), ``verdict`` and ``words``.
+        ``table`` with one row a method (nats), independent ones first, ``verdict``, ``words``, and
+        the comparison of draws.
 
     Raises
     ------
@@ -87,8 +98,13 @@ def cross_check(
     Warns
     -----
     TemperingWarning
-        If the methods disagree, or fewer than two have an error. The warnings of the methods are
-        in ``CrossCheck.warnings``.
+        If the methods or the draws disagree, or fewer than two methods have an error of at most a
+        nat. The warnings of the methods are in ``CrossCheck.warnings``.
+
+    Notes
+    -----
+    The 1 % are made of four tests: all pairs of estimates by Bonferroni (0.4 %), the homogeneity
+    of the independent ones (0.3 %), bounds that cross (0.1 %), and the draws (0.2 %).
 
     Examples
     --------
@@ -108,33 +124,10 @@ def cross_check(
     model = find_model_if_any(model)
     chosen = _chosen(methods, model)
     _check_others(others or {}, chosen)
-    rng = np.random.default_rng(random_seed)
-    entries: list[Entry] = []
-    seconds: list[float] = []
-    left_out: dict[str, str] = {}
-    with compiling_status(progressbar) as report:
-        for n, name in enumerate(chosen, 1):
-            report(f"Cross-check, method {n} of {len(chosen)}: {name}")
-            started = perf_counter()
-            try:
-                found, draws = _run(name, idata, model, rng, cores)
-            except (TemperingError, ImportError) as error:
-                if methods is not None:
-                    raise
-                left_out[name] = str(error)
-                continue
-            took = perf_counter() - started
-            for label, evidence in found.items():
-                entries.append(Entry(label, evidence, draws))
-                own = evidence.seconds
-                seconds.append(own if np.isfinite(own) else took)
-    for label, evidence in (others or {}).items():
-        entries.append(Entry(label, evidence))
-        seconds.append(evidence.seconds)
-    if not entries:
-        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        raise TemperingError(f"no method can estimate the evidence from this DataTree ({reasons})")
-    check = assemble(entries, seconds, left_out)
+    task = CheckTask(idata, model, np.random.default_rng(random_seed), cores, methods is not None)
+    with method_progress(progressbar and not quiet, len(chosen)) as steps:
+        found = run_methods(task, chosen, steps)
+    check = assemble(*_with_others(found, others or {}), found.left_out, found.draws)
     if extend_inferencedata:
         idata[GROUP] = xr.DataTree(to_dataset(check))
     if check.verdict != "agree":
@@ -142,41 +135,13 @@ def cross_check(
     return check
 
 
-def assemble(
-    entries: Sequence[Entry], seconds: Sequence[float], left_out: Mapping[str, str]
-) -> CrossCheck:
-    """Judge estimates and put everything into a ``CrossCheck``."""
-    found = judge(entries)
-    evidence = [entry.evidence for entry in entries]
-    # Reading a run needs no new evaluations.
-    evaluations = [
-        float(0 if entry.draws == RUN else np.nan)
-        if entry.evidence.n_evaluations is None
-        else float(entry.evidence.n_evaluations)
-        for entry in entries
-    ]
-    table = make_table(
-        [entry.method for entry in entries],
-        {
-            "log_z": [e.log_z for e in evidence],
-            "mcse": [e.mcse for e in evidence],
-            "bias_direction": [e.bias_direction for e in evidence],
-            "n_evaluations": evaluations,
-            "seconds": list(seconds),
-            "agrees": [found.agrees[entry.method] for entry in entries],
-            "draws": [entry.draws for entry in entries],
-            "verdict": [e.verdict for e in evidence],
-        },
-    )
-    return CrossCheck(
-        table=table,
-        verdict=found.verdict,
-        words=put_in_words(entries, found, left_out),
-        believe=found.believe,
-        reference=found.reference,
-        left_out=dict(left_out),
-        warnings=tuple(f"{e.method}: {text}" for e in entries for text in e.evidence.warnings),
-    )
+def _with_others(found: Found, others: Mapping[str, Evidence]) -> tuple[list[Entry], list[float]]:
+    """Put results at hand beside those that were found; an error if there are none."""
+    entries = [*found.entries, *(Entry(label, evidence) for label, evidence in others.items())]
+    if not entries:
+        reasons = "; ".join(f"{name}: {why}" for name, why in found.left_out.items())
+        raise TemperingError(f"no method can estimate the evidence from this DataTree ({reasons})")
+    return entries, [*found.seconds, *(evidence.seconds for evidence in others.values())]
 
 
 def _chosen(methods: Sequence[str] | None, model: pm.Model | None) -> list[str]:
@@ -208,20 +173,3 @@ def _check_others(others: Mapping[str, Evidence], chosen: Sequence[str]) -> None
             )
         if name in chosen:
             raise ValueError(f"others has the name of a method that runs here: {name!r}; rename it")
-
-
-def _run(
-    name: str,
-    idata: xr.DataTree,
-    model: pm.Model | None,
-    rng: np.random.Generator,
-    cores: int | None,
-) -> tuple[Mapping[str, Evidence], str]:
-    """Run one method and emit no warnings; they are in what it returns."""
-    row = ALL_ESTIMATORS[name]
-    if row.reads != MODEL:
-        return {name: estimate_quietly(idata, name)}, row.draws
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TemperingWarning)
-        found = row.estimate(idata, model, rng.spawn(1)[0], cores)
-    return (found if isinstance(found, Mapping) else {name: found}), row.draws

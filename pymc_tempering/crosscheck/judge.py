@@ -1,53 +1,25 @@
 """Whether several estimates of one log Z agree within their errors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
 
-from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence import Evidence, homogeneity_pvalue
+from pymc_tempering.crosscheck.best_bounds import ALPHA_BOUNDS
+from pymc_tempering.crosscheck.draw_check import ALPHA_DRAWS, DrawCheck
+from pymc_tempering.crosscheck.entry import Entry, pair_pvalue
+from pymc_tempering.evidence import homogeneity_pvalue
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 
-ALPHA = 0.01
+ALPHA_PAIRS, ALPHA_HOMOGENEITY = 0.004, 0.003
+"""Levels of the tests of all pairs, and of the independent estimates together."""
+
+ALPHA = ALPHA_PAIRS + ALPHA_HOMOGENEITY + ALPHA_BOUNDS + ALPHA_DRAWS
 """Largest chance that a cross-check finds a disagreement though all stated errors are right."""
 
-LARGE_DF = 1e6
-"""Degrees of freedom of an error of unknown precision."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One estimate.
-
-    Attributes
-    ----------
-    method : str
-    evidence : Evidence
-    draws : {"own", "posterior", "run"}
-        Estimates from ``own`` draws are independent of all others; the rest share draws.
-    """
-
-    method: str
-    evidence: Evidence
-    draws: str = OWN
-
-    @property
-    def known(self) -> bool:
-        """Whether it states a value and an error."""
-        return bool(np.isfinite(self.evidence.log_z) and np.isfinite(self.evidence.mcse))
-
-    @property
-    def bound(self) -> bool:
-        """Whether it is a bound: its expectation lies on one side of log Z."""
-        return self.evidence.bias_direction != ""
-
-    @property
-    def df(self) -> float:
-        """Degrees of freedom of its error."""
-        ess = self.evidence.ess
-        return max(ess - 1.0, 1.0) if np.isfinite(ess) else LARGE_DF
+YES, NO, TOO_WIDE, NO_ERROR, AS = "yes", "NO", "too wide", "no error", "as "
+"""What a row of the table says of its agreement with the reference; a name follows the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +29,13 @@ class Judgment:
     Attributes
     ----------
     verdict : {"agree", "disagree", "unchecked"}
-        "unchecked": fewer than two estimates state an error.
+        "unchecked": fewer than two estimates have an error of at most a nat.
     reference : str or None
         Method with which the others are compared.
     agrees : dict of str to (bool or None)
-        Whether each agrees with the reference; None where one of the two states no error.
+        Whether each agrees with the reference; None where nothing can be said.
+    agreement : dict of str to str
+        The same in words: "yes", "NO", "too wide", "no error", "as rts".
     worst : tuple or None
         The pair of methods with the smallest p-value, and this p-value divided by the level of
         the test.
@@ -69,6 +43,8 @@ class Judgment:
         Method whose estimate to use.
     pvalue : float
         Of the test of homogeneity of the independent estimates that are no bounds.
+    draws : DrawCheck or None
+        The comparison of draws.
     """
 
     verdict: str
@@ -77,141 +53,131 @@ class Judgment:
     worst: tuple[str, str, float] | None
     believe: str | None
     pvalue: float
+    agreement: dict[str, str] = field(default_factory=dict)
+    draws: DrawCheck | None = None
 
 
-def judge(entries: Sequence[Entry]) -> Judgment:
+def judge(entries: Sequence[Entry], draws: DrawCheck | None = None) -> Judgment:
     """Compare estimates of one log Z, with a chance of a false alarm of at most ``ALPHA``.
 
-    There are two tests, each at half of this level. One compares the difference of every pair with
-    its error, by Bonferroni over all pairs. The other is the chi-square test for homogeneity of the
-    independent estimates. Estimates that share draws have errors with an unknown correlation. So
-    the error of their difference is taken as the *sum* of the two errors, which is the largest
-    possible, and only one of them enters the test of homogeneity. Bounds are tested on the side
-    that they bound. A stated bias is subtracted from the difference.
+    One test compares the difference of every pair with its error, by Bonferroni over all pairs;
+    pairs of a lower and an upper bound have a level of their own beside that. Another is the
+    chi-square test for homogeneity of the independent estimates. Estimates that share draws have
+    errors with an unknown correlation. So the error of their difference is taken as the *sum* of
+    the two errors, which is the largest possible, and only one of them enters the test of
+    homogeneity. Bounds are tested on the side that they bound. A stated bias counts once, in
+    quadrature with the sampling error. An estimate that repeats another one's sums is not tested.
     """
     known = [entry for entry in entries if entry.known]
-    reference = _reference(known)
-    pairs = list(combinations(known, 2))
-    level = ALPHA / 2.0 / max(len(pairs), 1)
-    pvalues = {(a.method, b.method): pair_pvalue(a, b) for a, b in pairs}
-    pvalue = _homogeneity(known, reference)
-    agrees: dict[str, bool | None] = {entry.method: None for entry in entries}
-    if reference is not None and len(known) > 1:
-        for (a, b), p in pvalues.items():
-            if reference.method in (a, b):
-                agrees[b if a == reference.method else a] = p >= level
-        agrees[reference.method] = any(v for v in agrees.values())
+    names = {entry.method for entry in known}
+    tested = [entry for entry in known if entry.repeats not in names]
+    reference = _reference(tested)
+    ratios = _pair_ratios(tested)
+    pvalue = _homogeneity(tested, reference)
+    agreement = {entry.method: _agreement(entry, names, reference, ratios) for entry in entries}
+    if reference is not None and not reference.wide:
+        agreement[reference.method] = _of_reference(reference.method, agreement)
     worst = None
-    if pvalues:
-        (a, b), smallest = min(pvalues.items(), key=lambda item: item[1])
-        worst = (a, b, smallest / level)
+    if ratios:
+        (a, b), smallest = min(ratios.items(), key=lambda item: item[1])
+        worst = (a, b, smallest)
     verdict = "agree"
-    if len(known) < 2:
+    if sum(not entry.wide for entry in tested) < 2:
         verdict = "unchecked"
-    elif (worst is not None and worst[2] < 1.0) or pvalue < ALPHA / 2.0:
+    beyond = draws is not None and draws.verdict == "disagree"
+    if (worst is not None and worst[2] < 1.0) or pvalue < ALPHA_HOMOGENEITY or beyond:
         verdict = "disagree"
     return Judgment(
         verdict=verdict,
         reference=None if reference is None else reference.method,
-        agrees=agrees,
+        agrees={name: {YES: True, NO: False}.get(text) for name, text in agreement.items()},
         worst=worst,
-        believe=_believe(known, reference, verdict),
+        believe=_believe(tested, reference, verdict),
         pvalue=pvalue,
+        agreement=agreement,
+        draws=draws,
     )
 
 
-def pair_pvalue(a: Entry, b: Entry) -> float:
-    """Return the p-value of a difference between two estimates, one-sided for bounds."""
-    from scipy import stats as sps  # slow to import
-
-    one, other = a.evidence, b.evidence
-    independent = OWN in (a.draws, b.draws)
-    error = np.hypot(one.mcse, other.mcse) if independent else one.mcse + other.mcse
-    difference = one.log_z - other.log_z
-    sides = {one.bias_direction, _opposite(other.bias_direction)} - {""}
-    if len(sides) == 2:
-        return 1.0  # two bounds from the same side may differ by any amount
-    if sides == {"below"}:  # the first should be the lower one
-        difference = max(difference, 0.0)
-    elif sides == {"above"}:
-        difference = min(difference, 0.0)
-    allowed = sum(abs(e.bias) for e in (one, other) if np.isfinite(e.bias))
-    excess = max(abs(difference) - allowed, 0.0)
-    if excess == 0.0:
-        return 1.0
-    if error == 0.0:
-        return 0.0
-    share = np.array([one.mcse, other.mcse]) / error
-    df = 1.0 / float(np.sum(share**4 / np.array([a.df, b.df])))
-    tail = float(sps.t.sf(excess / error, df))
-    return tail if sides else 2.0 * tail
+def _pair_ratios(tested: Sequence[Entry]) -> dict[tuple[str, str], float]:
+    """P-value of each pair over the level that it is tested at."""
+    pairs = list(combinations(tested, 2))
+    opposite = [{a.evidence.bias_direction, b.evidence.bias_direction} == {"below", "above"}
+                for a, b in pairs]  # fmt: skip
+    level = ALPHA_PAIRS / max(len(pairs), 1)
+    of_bounds = max(level, ALPHA_BOUNDS / max(sum(opposite), 1))
+    return {
+        (a.method, b.method): pair_pvalue(a, b) / (of_bounds if both else level)
+        for (a, b), both in zip(pairs, opposite, strict=True)
+    }
 
 
-def bounds(entries: Sequence[Entry]) -> tuple[Entry | None, Entry | None]:
-    """Return the best lower and the best upper bound.
+def _agreement(
+    entry: Entry,
+    names: set[str],
+    reference: Entry | None,
+    ratios: dict[tuple[str, str], float],
+) -> str:
+    """Say of an estimate whether it agrees with the reference; nothing where it stands alone."""
+    if not entry.known:
+        return NO_ERROR
+    if entry.repeats in names:
+        return AS + entry.repeats
+    if reference is None or entry is reference:
+        return TOO_WIDE if entry.wide else ""
+    pair = (entry.method, reference.method)
+    ratio = ratios[pair] if pair in ratios else ratios[pair[::-1]]
+    if ratio < 1.0:
+        return NO
+    return TOO_WIDE if entry.wide or reference.wide else YES
 
-    They are ranked by the value two errors below a lower and above an upper bound. By the value
-    itself, the noisiest bound would often be the best.
-    """
-    known = [entry for entry in entries if entry.known]
-    lower = [entry for entry in known if entry.evidence.bias_direction == "below"]
-    upper = [entry for entry in known if entry.evidence.bias_direction == "above"]
-    return (
-        max(lower, key=lambda e: e.evidence.log_z - 2.0 * e.evidence.mcse, default=None),
-        min(upper, key=lambda e: e.evidence.log_z + 2.0 * e.evidence.mcse, default=None),
-    )
+
+def _of_reference(name: str, agreement: dict[str, str]) -> str:
+    """Say of the reference whether any other agrees with it."""
+    others = [text for method, text in agreement.items() if method != name]
+    return YES if YES in others else NO if NO in others else ""
 
 
-def _opposite(side: str) -> str:
-    return {"below": "above", "above": "below"}.get(side, "")
-
-
-def _homogeneity(known: Sequence[Entry], reference: Entry | None) -> float:
-    """Test the independent estimates that are no bounds, and one of those that share draws.
-
-    A stated bias is added to the error.
-    """
-    shared = [e for e in known if e.draws != OWN and not e.bound]
+def _homogeneity(tested: Sequence[Entry], reference: Entry | None) -> float:
+    """Test the independent estimates that are no bounds, and one of those that share draws."""
+    shared = [e for e in tested if e.draws != OWN and not e.bound]
     one = shared[:1]
     if reference is not None and reference.draws != OWN and not reference.bound:
         one = [reference]
-    independent = [*one, *(e for e in known if e.draws == OWN and not e.bound)]
+    independent = [*one, *(e for e in tested if e.draws == OWN and not e.bound)]
     if len(independent) < 2:
         return 1.0
-    bias = np.nan_to_num([e.evidence.bias for e in independent])
     return homogeneity_pvalue(
         np.array([e.evidence.log_z for e in independent]),
-        np.hypot([e.evidence.mcse for e in independent], bias),
+        np.array([e.error for e in independent]),
         np.array([e.df for e in independent]),
     )
 
 
-def _rank(entry: Entry) -> tuple[bool, bool, int, bool]:
-    """Order of preference: no alarm, no bound, draws of a run from the prior, RTS."""
+def _rank(entry: Entry) -> tuple[bool, bool, bool, int, bool]:
+    """Order of preference: a small error, no alarm, no bound, draws of a run, RTS."""
     order = {RUN: 0, OWN: 1, POSTERIOR: 2}
     sound = entry.evidence.verdict == "ok"
-    return (not sound, entry.bound, order[entry.draws], entry.method != "rts")
+    return (entry.wide, not sound, entry.bound, order[entry.draws], entry.method != "rts")
 
 
-def _reference(known: Sequence[Entry]) -> Entry | None:
-    return min(known, key=_rank, default=None)
+def _reference(tested: Sequence[Entry]) -> Entry | None:
+    return min(tested, key=_rank, default=None)
 
 
-def _believe(known: Sequence[Entry], reference: Entry | None, verdict: str) -> str | None:
+def _believe(tested: Sequence[Entry], reference: Entry | None, verdict: str) -> str | None:
     """Return the method to believe: the most precise one if all agree, otherwise the highest.
 
-    If they do not agree, the smallest error is often that of a method that missed a mode.
+    If they do not agree, the smallest error is often that of a method that missed a mode. Then a
+    lower bound from draws of its own counts too: log Z is at least that, up to its error.
     """
-    plain = [e for e in known if not e.bound and e.evidence.verdict == "ok"]
-    plain = plain or [e for e in known if not e.bound]
+    plain = [e for e in tested if not e.bound and e.evidence.verdict == "ok"]
+    plain = plain or [e for e in tested if not e.bound]
     if not plain:
         return None if reference is None else reference.method
-    if verdict == "disagree":
-        return max(plain, key=lambda entry: entry.evidence.log_z).method
-    return min(plain, key=lambda entry: entry.evidence.mcse).method
-
-
-def spread(entries: Sequence[Entry]) -> FloatArray:
-    """Return the lowest and the highest value of estimates with an error that are no bounds."""
-    values = [e.evidence.log_z for e in entries if e.known and not e.bound]
-    return np.array([min(values), max(values)]) if values else np.full(2, np.nan)
+    plain = [e for e in plain if not e.wide] or plain
+    if verdict != "disagree":
+        return min(plain, key=lambda entry: entry.error).method
+    own = [e for e in tested if e.draws == OWN and e.evidence.bias_direction == "below"
+           and e.evidence.verdict == "ok" and not e.wide]  # fmt: skip
+    return max([*plain, *own], key=lambda entry: entry.evidence.log_z).method

@@ -1,22 +1,24 @@
 """A cross-check in a DataTree: written to a group and read back."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_tempering.evidence.result import plus_minus
+from pymc_tempering.crosscheck.check_text import html_of, text_of
+from pymc_tempering.crosscheck.draw_check import DrawCheck
+from pymc_tempering.crosscheck.judge import NO, YES
 from pymc_tempering.exceptions import TemperingError
 
 GROUP = "cross_check"
 COLUMNS = (
     *("log_z", "mcse", "bias_direction", "n_evaluations"),
-    *("seconds", "agrees", "draws", "verdict"),
+    *("seconds", "agrees", "draws", "verdict", "agreement"),
 )
 """Columns of the table, in order."""
-TEXT = ("bias_direction", "draws", "verdict")
+TEXT = ("bias_direction", "draws", "verdict", "agreement")
 """Those that hold text."""
 NUMBERS = ("log_z", "mcse", "n_evaluations", "seconds")
 """Those that hold numbers."""
@@ -33,9 +35,12 @@ class CrossCheck:
         for a bound; ``n_evaluations`` of the model's density, 0 for methods that read the run;
         ``seconds``; ``agrees`` with the reference method (missing where no error is stated);
         ``draws``, the draws that it rests on: "run", "posterior", or "own" (independent of all
-        other methods); the method's ``verdict``.
+        other methods); the method's ``verdict``; ``agreement``, which says in words what
+        ``agrees`` cannot: "yes", "NO", "too wide" (an error above a nat confirms nothing),
+        "no error", or "as rts" (made of its sums, so no check of it). The reference comes first,
+        then what is independent of it.
     verdict : {"agree", "disagree", "unchecked"}
-        "unchecked": fewer than two estimates state an error.
+        "unchecked": fewer than two estimates have an error of at most a nat.
     words : str
         Whether they agree within their errors, whether the bounds hold log Z between them, which
         method to believe and why.
@@ -47,6 +52,9 @@ class CrossCheck:
         Methods that could not be used, and why.
     warnings : tuple of str
         What the estimates warn about, each with the name of its method.
+    draws : DrawCheck, optional
+        Shares of looks from the prior beyond the quantiles of the run; None where draws were not
+        compared.
     """
 
     table: pd.DataFrame
@@ -56,31 +64,17 @@ class CrossCheck:
     reference: str | None
     left_out: dict[str, str]
     warnings: tuple[str, ...] = ()
+    draws: DrawCheck | None = None
 
-    def _shown(self) -> pd.DataFrame:
-        table = self.table
-        errors = table["mcse"].map(lambda value: f"{value:.2g}")
-        pairs = zip(table["log_z"], table["mcse"], strict=True)
-        evaluations = ["-" if pd.isna(n) else f"{n:,}" for n in table["n_evaluations"]]
-        return table.assign(
-            log_z=[plus_minus(z, error).split(" ")[0] for z, error in pairs],
-            mcse=errors,
-            n_evaluations=evaluations,
-            seconds=table["seconds"].map(lambda value: f"{value:.2g}"),
-            agrees=table["agrees"].map({True: "yes", False: "NO"}).fillna("-"),
-        )
+    @property
+    def _kept(self) -> tuple[str | None, str | None]:
+        return self.reference, self.believe
 
     def __repr__(self) -> str:
-        table = self._shown().to_string()
-        return "\n".join([table, self.words, *(f"! {sentence}" for sentence in self.warnings)])
+        return text_of(self.table, self._kept, self.words, self.warnings)
 
     def _repr_html_(self) -> str:
-        import html
-
-        table = self._shown().to_html()
-        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.warnings)
-        notes = f"<ul>{items}</ul>" if items else ""
-        return f"<div>{table}<p>{html.escape(self.words)}</p>{notes}</div>"
+        return html_of(self.table, self._kept, self.words, self.warnings)
 
 
 def to_dataset(check: CrossCheck) -> xr.Dataset:
@@ -106,6 +100,7 @@ def to_dataset(check: CrossCheck) -> xr.Dataset:
         "texts": json.dumps({name: list(table[name]) for name in TEXT}),
         "left_out": json.dumps(check.left_out),
         "warnings": json.dumps(check.warnings),
+        "looks": "" if check.draws is None else json.dumps(asdict(check.draws)),
     }
     return xr.Dataset(data, {"method_index": np.arange(len(table))}, attrs)
 
@@ -140,11 +135,18 @@ def read_cross_check(idata: xr.DataTree) -> CrossCheck:
         reference=attrs["reference"] or None,
         left_out=json.loads(attrs["left_out"]),
         warnings=tuple(json.loads(attrs["warnings"])),
+        draws=DrawCheck(**json.loads(looks)) if (looks := attrs.get("looks")) else None,
     )
 
 
 def make_table(methods: list[str], columns: dict) -> pd.DataFrame:
-    """Return the table of a cross-check, with ordered columns of the right types."""
+    """Return the table of a cross-check, with ordered columns of the right types.
+
+    What was stored before there was a column ``agreement`` gets it from ``agrees``.
+    """
+    if "agreement" not in columns:
+        said = {True: YES, False: NO}
+        columns = columns | {"agreement": [said.get(value, "") for value in columns["agrees"]]}
     table = pd.DataFrame(
         {name: columns[name] for name in COLUMNS}, index=pd.Index(methods, name="method")
     )

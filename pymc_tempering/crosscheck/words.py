@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from pymc_tempering.crosscheck.judge import Entry, Judgment, bounds, spread
+from pymc_tempering.crosscheck.best_bounds import bounds, crossed_bounds, spread
+from pymc_tempering.crosscheck.draw_check import DrawCheck
+from pymc_tempering.crosscheck.entry import Entry, joint_error
+from pymc_tempering.crosscheck.judge import AS, NO_ERROR, TOO_WIDE, Judgment
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR
 from pymc_tempering.evidence.result import plus_minus
 
-CROSSED = 3.0
-"""Standard errors above the upper bound from which a lower bound is said to cross it."""
+_SILENT = {
+    TOO_WIDE: "An error above a nat confirms nothing: {}.",
+    NO_ERROR: "No error could be stated by {}: see their warnings.",
+}
 
 
 def put_in_words(entries: Sequence[Entry], found: Judgment, left_out: Mapping[str, str]) -> str:
@@ -16,17 +21,20 @@ def put_in_words(entries: Sequence[Entry], found: Judgment, left_out: Mapping[st
     sentences = {"agree": _agree, "disagree": _disagree, "unchecked": _unchecked}[found.verdict](
         by_name, found
     )
-    sentences += _bounds(entries)
-    silent = [entry.method for entry in entries if not entry.known]
-    if silent:
-        sentences.append(f"No error could be stated by {', '.join(silent)}: see their warnings.")
+    if found.draws is not None:
+        sentences += _draws(found.draws)
+    sentences += _bounds([e for e in entries if not found.agreement[e.method].startswith(AS)])
+    for text, said in _SILENT.items():
+        names = [name for name, agreement in found.agreement.items() if agreement == text]
+        if names:
+            sentences.append(said.format(", ".join(names)))
     if left_out:
         sentences.append(f"Left out: {_grouped(left_out)}.")
     return " ".join(sentences)
 
 
 def _agree(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
-    known = [entry for entry in by_name.values() if entry.known]
+    known = [by_name[name] for name, agrees in found.agrees.items() if agrees]
     independent = sum(entry.draws == OWN for entry in known)
     shared = sum(entry.draws != OWN for entry in known)
     sentences = [f"The {len(known)} estimates agree within their errors."]
@@ -50,6 +58,7 @@ def _disagree(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
     known = [entry for entry in by_name.values() if entry.known]
     low: Entry | None = None
     high: Entry | None = None
+    beyond = found.draws is not None and found.draws.verdict == "disagree"
     if found.worst is not None and found.worst[2] < 1.0:
         a, b = (by_name[name] for name in found.worst[:2])
         low, high = sorted((a, b), key=lambda entry: entry.evidence.log_z)
@@ -58,6 +67,8 @@ def _disagree(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
             f"The estimates disagree: {low.method} says {_value(low)} and {high.method} "
             f"{_value(high)}, {_nats(difference)} nats apart."
         ]
+    elif beyond:
+        sentences = ["The draws disagree, though the estimates agree within their errors."]
     else:
         sentences = [
             "The estimates disagree: the independent ones scatter more than their errors allow "
@@ -65,14 +76,37 @@ def _disagree(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
         ]
     if found.believe is not None:
         lowest, highest = spread(known)
+        error = highest - lowest
+        if found.draws is not None and beyond:
+            error = max(error, found.draws.shortfall)
         sentences.append(
             f"Until that is resolved take {_value(by_name[found.believe])} ({found.believe}) with "
-            f"an error of at least {_nats(highest - lowest)}: an estimator that misses a part of "
+            f"an error of at least {_nats(error)}: an estimator that misses a part of "
             "the posterior falls short, so the highest is the likeliest."
         )
     if low is not None and high is not None:
         sentences.append(_cause(low, high))
     return sentences
+
+
+def _draws(draws: DrawCheck) -> list[str]:
+    if draws.verdict == "unchecked":
+        return [
+            f"The looks from the prior by {draws.method} have weights too uneven to compare draws."
+        ]
+    found = (
+        f"{draws.share:.2%} ± {draws.mcse:.2%} of {draws.n_looks:,} looks from "
+        f"the prior (weighted, by {draws.method}) lie beyond the {draws.level:.1%} quantile of "
+        "log_ratio of the run's draws"
+    )
+    if draws.verdict == "agree":
+        return [f"The draws are where looks from the prior end: {found}."]
+    return [
+        f"The draws lack a region that looks from the prior have found: {found}. About "
+        f"{draws.missing:.1%} of the posterior may be missing, and {_nats(draws.shortfall)} nats "
+        "of log Z: sample again with another random seed, more looks (check_looks) or "
+        "reference='prior'."
+    ]
 
 
 def _cause(low: Entry, high: Entry) -> str:
@@ -100,20 +134,24 @@ def _unchecked(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
 
 
 def _bounds(entries: Sequence[Entry]) -> list[str]:
-    lower, upper = bounds(entries)
+    crossed = crossed_bounds(entries)
+    lower, upper = crossed or bounds(entries)
     if lower is None or upper is None:
         return []
     gap = upper.evidence.log_z - lower.evidence.log_z
-    noise = float((lower.evidence.mcse**2 + upper.evidence.mcse**2) ** 0.5)
-    found = (
-        f"{_value(lower)} ({lower.method}) and {_value(upper)} ({upper.method}), a gap of "
-        f"{plus_minus(gap, noise)} nats"
-    )
-    if gap < -CROSSED * noise:
-        return [f"The bounds are crossed, the lower one lies above the upper one: {found}."]
+    noise = joint_error(lower, upper)
+    apart = f"{plus_minus(abs(gap), noise)} nats"
+    both = f"{_value(lower)} ({lower.method}) and {_value(upper)} ({upper.method})"
+    if crossed:
+        return [
+            f"The bounds cross beyond their errors: the lower one, {_value(lower)} "
+            f"({lower.method}), lies {apart} above the upper one, {_value(upper)} ({upper.method})."
+        ]
+    if gap < 0.0:
+        return [f"The bounds {both} cross by {apart}, which their errors allow."]
     if gap < noise:
-        return [f"The bounds meet within their errors: {found}."]
-    return [f"The bounds bracket log Z between {found}."]
+        return [f"The bounds meet within their errors: {both}, a gap of {apart}."]
+    return [f"The bounds bracket log Z between {both}, a gap of {apart}."]
 
 
 def _value(entry: Entry) -> str:

@@ -54,6 +54,8 @@ class Estimator:
         its own, which make it independent of all others.
     by_default : bool, default True
         Whether a cross-check without ``methods`` runs it.
+    repeats : str, default ""
+        Estimator from whose sums it is made or corrected, so that it is no check of that one.
     """
 
     reads: str
@@ -61,6 +63,7 @@ class Estimator:
     summary: str
     draws: str = RUN
     by_default: bool = True
+    repeats: str = ""
 
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -101,12 +104,14 @@ ESTIMATORS: dict[str, Estimator] = {
         "cycles",
         partial(ti, rao_blackwell=True),
         'As "ti", with Rao-Blackwellized means, equation (21) of Carlson et al. (2016).',
+        repeats="rts",
     ),
     "ti_corrected_rb": Estimator(
         "cycles",
         partial(ti, rule="corrected", rao_blackwell=True),
         'As "ti_corrected", with Rao-Blackwellized moments, Friel et al. (2014) and equation (21) '
         "of Carlson et al. (2016).",
+        repeats="rts",
     ),
     "bar": Estimator(
         "trace",
@@ -129,6 +134,7 @@ ESTIMATORS: dict[str, Estimator] = {
         rb_likelihood,
         "Maximum of the Rao-Blackwellized likelihood, for chains with different log Z-hat, "
         "equation (14) of Carlson et al. (2016).",
+        repeats="rts",
     ),
     "forward": Estimator(
         "trace",

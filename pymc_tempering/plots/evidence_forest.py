@@ -9,7 +9,8 @@ import xarray as xr
 
 from pymc_tempering.comparison import log_marginal_likelihood
 from pymc_tempering.crosscheck import CrossCheck, Entry, read_cross_check
-from pymc_tempering.crosscheck.cross_check import assemble
+from pymc_tempering.crosscheck.assemble import assemble
+from pymc_tempering.crosscheck.judge import TOO_WIDE
 from pymc_tempering.crosscheck.store import COLUMNS, GROUP, make_table
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
@@ -157,7 +158,9 @@ def _of_models(table: pd.DataFrame) -> CrossCheck:
     empty = {"n_evaluations": np.full(n, np.nan), "seconds": np.full(n, np.nan)}
     columns = {name: table[name].tolist() for name in needed} | empty
     columns |= {"agrees": [None] * n, "draws": [MODELS] * n}
-    rows = make_table([str(name) for name in table.index], {c: columns[c] for c in COLUMNS})
+    rows = make_table(
+        [str(name) for name in table.index], {c: columns[c] for c in COLUMNS if c in columns}
+    )
     return CrossCheck(rows, "unchecked", "", None, None, {})
 
 
@@ -185,9 +188,9 @@ def _draw_row(ax: Any, place: float, row: Any) -> None:
 
 
 def _limit(ax: Any, table: pd.DataFrame, exact: float | None) -> None:
-    """Set the limits to hold all estimates with an error that are no bounds."""
+    """Set the limits to hold all estimates with an error that are no bounds, nor too wide."""
     known = np.isfinite(table["log_z"]) & np.isfinite(table["mcse"])
-    plain = table[known & (table["bias_direction"] == "")]
+    plain = table[known & (table["bias_direction"] == "") & (table["agreement"] != TOO_WIDE)]
     if not len(plain):
         return
     half = HALF_WIDTH * plain["mcse"]

@@ -12,7 +12,7 @@ from support.small_models import mean_only
 import pymc_tempering as pmt
 from pymc_tempering.comparison import shared_draws
 from pymc_tempering.crosscheck import Entry
-from pymc_tempering.crosscheck.cross_check import assemble
+from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import DataMismatchError, NotTemperedError, TemperingWarning
 

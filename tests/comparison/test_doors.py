@@ -17,7 +17,7 @@ from support.small_models import mean_only
 import pymc_tempering as pmt
 from pymc_tempering.comparison import smc_runs
 from pymc_tempering.crosscheck import Entry
-from pymc_tempering.crosscheck.cross_check import assemble
+from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.store import to_dataset
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import OWN

@@ -12,8 +12,9 @@ from support.exact_posteriors import mode_draws, posterior_tree, two_modes
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import MODEL_ESTIMATORS, Entry, judge, read_cross_check
-from pymc_tempering.crosscheck.cross_check import assemble
-from pymc_tempering.crosscheck.judge import ALPHA, pair_pvalue
+from pymc_tempering.crosscheck.assemble import assemble
+from pymc_tempering.crosscheck.entry import pair_pvalue
+from pymc_tempering.crosscheck.judge import ALPHA, ALPHA_HOMOGENEITY, ALPHA_PAIRS
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
 from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.synthetic import gaussian_run
@@ -69,7 +70,8 @@ def test_false_alarms_are_at_most_as_many_as_stated(arguments):
 
 def test_the_stated_rate_is_nearly_used_up_by_independent_estimates():
     share = alarms(errors=INDEPENDENT)
-    assert 0.3 * ALPHA < share <= ALPHA + 4 * np.sqrt(ALPHA * (1 - ALPHA) / REPEATS)
+    used = ALPHA_PAIRS + ALPHA_HOMOGENEITY  # no bounds here, and no draws
+    assert 0.3 * used < share <= ALPHA + 4 * np.sqrt(ALPHA * (1 - ALPHA) / REPEATS)
 
 
 def test_too_many_false_alarms_are_seen():
@@ -152,9 +154,17 @@ def test_words_say_what_to_believe():
         rts, lower, upper
     )
     meet = replace(lower, evidence=replace(lower.evidence, log_z=-4.985))
-    assert "bounds meet within their errors" in words(rts, meet, upper)
+    crossing = words(rts, meet, upper)
+    assert "cross by 0.005 ± 0.014 nats, which their errors allow" in crossing
+    assert "disagree" not in crossing
+    near = replace(lower, evidence=replace(lower.evidence, log_z=-4.995))
+    assert "bounds meet within their errors" in words(rts, near, upper)
     crossed = replace(lower, evidence=replace(lower.evidence, log_z=-4.9))
-    assert "the lower one lies above the upper one" in words(rts, crossed, upper)
+    assert "The estimates disagree: reverse_ais says" in words(rts, crossed, upper)
+    assert (
+        "cross beyond their errors: the lower one, -4.900 ± 0.010 (ais), lies 0.090 ± 0.014 nats "
+        "above the upper one, -4.990 ± 0.010 (reverse_ais)"
+    ) in words(rts, crossed, upper)
     # the best bound by its safe end, not by its noise
     noisy = entry("forward", -4.9, 0.5, RUN, bias_direction="below")
     assert "between -5.020 ± 0.010 (ais)" in words(rts, noisy, lower, upper)
@@ -204,14 +214,19 @@ def test_every_registered_method_is_run_once_and_what_fails_is_named(conjugate):
         check = pmt.cross_check(idata, random_seed=1)
     run = [name for name, entry in MODEL_ESTIMATORS.items() if entry.by_default]
     names = [*run, "fake", "low", "high"]
-    assert list(check.table.index)[-len(names) :] == names
-    assert set(ESTIMATORS) <= set(check.left_out) | set(check.table.index)
+    assert sorted(set(check.table.index) | (set(check.left_out) - set(ESTIMATORS))) == sorted(names)
+    assert set(ESTIMATORS) <= set(check.left_out)
+    order = [OWN, POSTERIOR]  # the reference first, then what is independent
+    assert [order.index(draws) for draws in check.table["draws"][1:]] == sorted(
+        order.index(draws) for draws in check.table["draws"][1:]
+    )
+    assert check.draws.verdict == "agree"
     assert "'sample_stats'" in check.left_out["rts"]
     assert check.verdict == "agree"
     assert bool(check.table["agrees"].all())
     assert check.table.loc["fake", "n_evaluations"] == 7
     assert check.table.loc["low", "seconds"] == 3.0
-    assert check.table["n_evaluations"].isna().tolist()[-2:] == [True, True]
+    assert check.table.loc[["low", "high"], "n_evaluations"].isna().all()
     assert "has no group 'sample_stats'" in check.words
     assert "agrees" in check._repr_html_()
 

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import Entry
-from pymc_tempering.crosscheck.cross_check import assemble
+from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import read_cycles
@@ -153,15 +153,20 @@ def test_forest_holds_values_errors_bounds_and_the_exact_value():
     ax.figure.canvas.draw()
     assert [text.get_text() for text in ax.get_yticklabels()] == list(check.table.index)
     dots = [line for line in ax.lines if line.get_marker() == "o" and len(line.get_xdata())]
-    np.testing.assert_array_equal([d.get_xdata()[0] for d in dots], check.table["log_z"][:5])
+    drawn = check.table[np.isfinite(check.table["log_z"])]
+    np.testing.assert_array_equal([d.get_xdata()[0] for d in dots], drawn["log_z"])
     hollow = [to_hex(d.get_markerfacecolor()) == "#ffffff" for d in dots]
-    assert hollow == [False, False, False, True, False]
+    assert hollow == list(~np.isfinite(drawn["mcse"]))
+    assert sum(hollow) == 1
     bars = [np.ptp(line.get_xdata()) for line in ax.lines if line.get_linewidth() == 2.0]
-    np.testing.assert_allclose(bars, 2 * 1.96 * np.array([0.05, 0.06, 0.004, 0.03]), rtol=1e-3)
+    errors = drawn["mcse"][np.isfinite(drawn["mcse"])]
+    np.testing.assert_allclose(bars, 2 * 1.96 * errors, rtol=1e-3)
     crossed = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "x"]
     assert crossed == [-5.43]
     arrows = [text for text in ax.texts if text.arrow_patch is not None]
-    assert [np.sign(a.xy[0] - a.xyann[0]) for a in arrows] == [-1.0, 1.0]
+    sides = {"below": 1.0, "above": -1.0}
+    wanted = [sides[side] for side in drawn["bias_direction"] if side]
+    assert [np.sign(a.xy[0] - a.xyann[0]) for a in arrows] == wanted
     assert [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"] == [-5.01]
     assert "no value" in [text.get_text() for text in ax.texts]
 
@@ -172,8 +177,9 @@ def test_forest_is_not_stretched_by_a_far_bound():
         Entry("ais", Evidence(-5.1, 0.05, "ais", "ok")),
         Entry("ti", Evidence(-90.0, 1.0, "ti", "ok", bias_direction="below"), RUN),
         Entry("smc", Evidence(7.0, np.inf, "smc", "unchecked")),
+        Entry("wide", Evidence(40.0, 1000.0, "wide", "ok")),
     ]
-    ax = pmt.plot_evidence(assemble(entries, [0.1] * 4, {}))
+    ax = pmt.plot_evidence(assemble(entries, [0.1] * 5, {}))
     low, high = ax.get_xlim()
     assert -6.0 < low < -5.2 < -4.9 < high < -4.0
     assert {"\N{LEFTWARDS ARROW} -90", "7 \N{RIGHTWARDS ARROW}"} <= {t.get_text() for t in ax.texts}

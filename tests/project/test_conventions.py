@@ -101,6 +101,7 @@ def results():
         "PosteriorOdds": pmt.bayes_factor(LOW, HIGH).posterior_odds(),
         "SavageDickey": pmt.SavageDickey(-0.1, 0.1, (-0.3, 0.1), "none", null={"x": np.zeros(1)}),
         "PriorSensitivity": sensitivity(),
+        "SensitivityCurve": sensitivity()["x"],
         "Bracket": Bracket(LOW, HIGH),
         "Sandwich": join_bounds(LOW, HIGH),
         "CrossCheck": check,

@@ -56,6 +56,7 @@ def bridge_sampling(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Estimate the evidence from posterior draws of any sampler by bridge sampling.
 
@@ -89,6 +90,8 @@ def bridge_sampling(
         Seed of the proposal's draws.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -138,7 +141,7 @@ def bridge_sampling(
     >>> bool(abs(evidence.log_z - exact) < 4 * evidence.mcse < 0.05)
     True
     """
-    with compiling_status(progressbar) as report:
+    with compiling_status(progressbar and not quiet) as report:
         report("Bridge sampling")
         evidence = estimate_by_bridge(
             idata,

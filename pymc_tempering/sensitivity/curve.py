@@ -132,7 +132,7 @@ def with_reruns(
             own = _summary(run, np.zeros((len(run.draws.weight), 1)), default.var_names)
             assert own is not None
             for name in default.var_names:
-                summary[name][i] = own[name][0]
+                summary[name][i] = own[name].values[0]  # dimensions may have other names
     return replace(curve, **numbers, source=tuple(source), posterior=summary), sentences
 
 

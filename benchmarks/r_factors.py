@@ -5,6 +5,8 @@ they are by default, with three seeds. Beside stands the exact factor by quadrat
 """
 
 import warnings
+from collections import Counter
+from collections.abc import Sequence
 from time import process_time
 
 import numpy as np
@@ -57,6 +59,7 @@ def row_of(of: data.Published, seed: int, runs: Runs) -> Row:
     ours = pmt.bayes_factor(upper, lower)
     published, exact, error = np.log(of.factor), exact_log_bf(of), r_error(of)
     z = (ours.log_bf - published) / np.hypot(ours.mcse, error)
+    known = bool(np.isfinite(ours.mcse))
     verdict = "agrees" if abs(z) < MAX_Z else "differs"
     return {
         "data": of.data,
@@ -68,9 +71,9 @@ def row_of(of: data.Published, seed: int, runs: Runs) -> Row:
         "seed": seed,
         "ours": f"{ours.log_bf:.4f}",
         "mcse": ours.mcse,
-        "z to R": float(z),
-        "z to exact": float((ours.log_bf - exact) / ours.mcse),
-        "verdict": verdict if np.isfinite(ours.mcse) else "no error",
+        "z to R": float(z) if known else "-",
+        "z to exact": float((ours.log_bf - exact) / ours.mcse) if known else "-",
+        "verdict": verdict if known else "no error",
         "of the runs": "ok" if upper.verdict == lower.verdict == "ok" else "not ok",
         "CPU s": first + second,
     }
@@ -82,27 +85,32 @@ def main() -> None:
     seeds = range(args.seed, args.seed + args.repeats)
     runs = run(seeds)
     rows = [row_of(of, seed, runs) for of in data.PUBLISHED for seed in seeds]
-    z = np.array([row["z to exact"] for row in rows], dtype=float)
+    title = "Published Bayes factors of R's packages"
+    save("r_factors", rows, args.out, title, notes(rows, seeds))
+
+
+def notes(rows: Sequence[Row], seeds: range) -> dict[str, str]:
+    """What stands below the table."""
+    z = np.array([row["z to exact"] for row in rows if row["verdict"] != "no error"], dtype=float)
+    count = Counter(row["verdict"] for row in rows)
     off = [
         (np.log(of.factor) - exact_log_bf(of)) / r_error(of)
         for of in data.PUBLISHED
         if np.isfinite(of.error) and of.error
     ]
-    settings = {
+    return {
         "seeds": ", ".join(map(str, seeds)),
         "R, exact, ours": "log Bayes factors (nats) of the model over the other",
         "R's error": "relative, as R prints it; - where it prints 0 % or none",
-        "z": f"difference in joint errors; {sum(r['verdict'] == 'agrees' for r in rows)} of "
-        f"{len(rows)} are below {MAX_Z:g} beside R's figure; sd of z to exact {z.std():.2f}, "
-        f"largest {np.abs(z).max():.2f}",
+        "z": f"difference in joint errors, agrees below {MAX_Z:g}; sd of z to exact "
+        f"{z.std():.2f}, largest {np.abs(z).max():.2f}",
+        "verdicts": ", ".join(f"{count[v]} of {len(rows)} {v}" for v in sorted(count)),
         "R beside the exact factors": "largest difference in R's stated errors "
         f"{np.abs(off).max():.2f}, of {len(off)} figures that have one",
         "runs": "pmt.sample() and pmt.bayes_factor() with default settings",
         "CPU s": "both runs, with the compilation of their models in the first seed",
         **{f"source {i}": text for i, text in enumerate(dict.fromkeys(sources()), 1)},
     }
-    title = "Published Bayes factors of R's packages"
-    save("r_factors", rows, args.out, title, settings)
 
 
 def sources() -> list[str]:

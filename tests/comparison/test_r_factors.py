@@ -34,6 +34,5 @@ def test_the_factor_of_the_sleep_data_is_that_of_r():
     ]
     found = pmt.bayes_factor(*runs)
     assert abs(found.log_bf - np.log(17.25888)) < 4.5 * found.mcse < 0.3
-    positive = pmt.sample(300, model=MODELS["sleep", "positive"](), random_seed=1, quiet=True)
-    other = pmt.bayes_factor(positive, runs[1])  # another model is found: its factor is twice it
-    assert abs(other.log_bf - np.log(17.25888)) > 4.5 * other.mcse
+    # Planted: that of the one-sided test, about twice as large, would be found.
+    assert abs(found.log_bf - np.log(34.41694)) > 4.5 * found.mcse

@@ -6,13 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.core.weighting import (
-    FINITE_VARIANCE_KHAT,
-    MIN_ESS,
-    effective_size,
-    khat_limit,
-    kish,
-)
+from pymc_tempering.core.weighting import MIN_ESS, effective_size, khat_limit, kish
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +43,8 @@ class ChainDraws:
 
     @property
     def khat_limit(self) -> float:
-        """Largest k-hat for which as many independent draws suffice, at most 0.5.
-
-        Above that weights have no variance, and so no effective sample size that an error could
-        rest on.
-        """
-        enough = khat_limit(max(int(min(self.ess, self.log_z_effects.size)), 2))
-        return min(enough, FINITE_VARIANCE_KHAT)
+        """Largest k-hat for which as many independent draws suffice."""
+        return khat_limit(max(int(min(self.ess, self.log_z_effects.size)), 2))
 
     @property
     def copies(self) -> float:

@@ -74,9 +74,8 @@ def prior_sensitivity(
         Variables whose posterior means and standard deviations are computed along the curve.
     rerun : bool, default True
         Make a fresh run where the Pareto k-hat of the weights is above its limit,
-        min(1 - 1 / log10(S), 0.7) for S draws and at most 0.5 for those of other samplers, where
-        few tours or draws hold the weight, or where the range of a variable depends on the value.
-        If not, such values have an infinite error.
+        min(1 - 1 / log10(S), 0.7) for S draws, where few tours hold the weight, or where the range
+        of a variable depends on the value. If not, such values have an infinite error.
     cores : int, optional
         Threads of fresh runs, and of bridge sampling.
     random_seed : int or numpy.random.Generator, optional

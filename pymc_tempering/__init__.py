@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     )
     from pymc_tempering.evidence.datatree import convert
     from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
-    from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
+    from pymc_tempering.evidence.prior_curves import PriorSensitivity
+    from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
     from pymc_tempering.evidence.tracker import PartitionTracker
     from pymc_tempering.kernels import (
         HMC,
@@ -121,7 +122,8 @@ _HOMES = {
     ),
     "evidence.datatree": ("convert",),
     "evidence.diagnostics": ("Diagnosis", "diagnose"),
-    "evidence.prior_curves": ("PriorSensitivity", "SensitivityCurve"),
+    "evidence.prior_curves": ("PriorSensitivity",),
+    "evidence.sensitivity_curve": ("SensitivityCurve",),
     "evidence.tracker": ("PartitionTracker",),
     "kernels": (
         "HMC",

@@ -42,6 +42,7 @@ def ais(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Estimate the log marginal likelihood by annealed importance sampling.
 
@@ -72,6 +73,8 @@ def ais(
         Same seeds give the same estimate, whatever `cores` is.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -111,7 +114,9 @@ def ais(
     >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
     True
     """
-    return _annealed("ais", model, n_particles, betas, transition, cores, random_seed, progressbar)
+    return _annealed(
+        "ais", model, n_particles, betas, transition, cores, random_seed, progressbar and not quiet
+    )
 
 
 def hais(
@@ -122,6 +127,7 @@ def hais(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Estimate the log marginal likelihood by Hamiltonian annealed importance sampling.
 
@@ -147,6 +153,8 @@ def hais(
         Same seeds give the same estimate, whatever `cores` is.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -182,7 +190,14 @@ def hais(
     True
     """
     return _annealed(
-        "hais", model, n_particles, betas, "persistent", cores, random_seed, progressbar
+        "hais",
+        model,
+        n_particles,
+        betas,
+        "persistent",
+        cores,
+        random_seed,
+        progressbar and not quiet,
     )
 
 

@@ -35,6 +35,7 @@ def linked_importance_sampling(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Estimate the log marginal likelihood by linked importance sampling.
 
@@ -65,6 +66,8 @@ def linked_importance_sampling(
         Same seeds give the same estimate, whatever `cores` is.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -105,7 +108,7 @@ def linked_importance_sampling(
     check_whole(1, chain_length=chain_length, cores=cores)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
-    with compiling_status(progressbar) as report:
+    with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report, reversal=True, carried=False)
         clock = Clock()
 

@@ -54,6 +54,7 @@ def raise_(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Bound the log likelihood of data under an undirected model from below, by reverse AIS.
 
@@ -89,6 +90,8 @@ def raise_(
         Same seeds give the same estimate, whatever `cores` is.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -141,7 +144,7 @@ def raise_(
     values = {name: as_values_of(found[name], value) for name, value in data.items()}
     rng = np.random.default_rng(random_seed)
     clamped = observe(model, values)
-    with compiling_status(progressbar) as report:
+    with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report, reversal=True)
         reference = movers.reference
         inner = compile_movers(clamped, transition, report) if clamped.free_RVs else None

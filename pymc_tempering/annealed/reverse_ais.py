@@ -42,6 +42,7 @@ def reverse_ais(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Estimate the log marginal likelihood by annealing posterior draws down to the prior.
 
@@ -73,6 +74,8 @@ def reverse_ais(
         Same seeds give the same estimate, whatever `cores` is.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -121,7 +124,7 @@ def reverse_ais(
     check_whole(1, cores=cores)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
-    with compiling_status(progressbar) as report:
+    with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report, reversal=True)
         reference = movers.reference
         states = checked_states(idata, reference, n_particles)

@@ -91,6 +91,7 @@ def sandwich(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Sandwich:
     """Bracket the log marginal likelihood between two stochastic bounds.
 
@@ -116,6 +117,8 @@ def sandwich(
         Same seeds give the same bounds, whatever `cores` is.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -158,7 +161,7 @@ def sandwich(
     check_whole(1, cores=cores)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
-    with compiling_status(progressbar) as report:
+    with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report, reversal=True)
         reference = movers.reference
         states = checked_states(idata, reference, n_particles)

@@ -56,6 +56,7 @@ def smc(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Estimate the log marginal likelihood by annealed sequential Monte Carlo.
 
@@ -91,6 +92,8 @@ def smc(
         Same seeds give the same estimate, whatever `cores` is.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -134,7 +137,7 @@ def smc(
     if adaptive and (betas is not None or resampling != "systematic"):
         raise ValueError("adaptive=True finds its own betas and resamples systematically.")
     rng = np.random.default_rng(random_seed)
-    with compiling_status(progressbar) as report:
+    with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report)
         clock = Clock()
         evaluations, rungs = 0, np.array([0.0, 1.0])

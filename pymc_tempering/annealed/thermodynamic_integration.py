@@ -44,6 +44,7 @@ def thermodynamic_integration(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Estimate the log marginal likelihood by thermodynamic integration.
 
@@ -76,6 +77,8 @@ def thermodynamic_integration(
         Same seeds give the same estimate, whatever `cores` is.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -119,7 +122,7 @@ def thermodynamic_integration(
     check_schedule(betas)
     check_choice("rule", rule, CHAIN_RULES)
     rng = np.random.default_rng(random_seed)
-    with compiling_status(progressbar) as report:
+    with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report)
         clock = Clock()
         path = learn_path(movers, rng, report, keep_states=True)

@@ -1,5 +1,6 @@
 """Bridge sampling: the evidence from the posterior draws of any sampler, with its error."""
 
+from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
@@ -8,7 +9,8 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.bridge import draw_alarms
-from pymc_tempering.bridge.optimal_bridge import Bridge, fit_bridge, fit_correlation
+from pymc_tempering.bridge.bridge_verdict import chain_estimates, chain_variances, judge_bridges
+from pymc_tempering.bridge.optimal_bridge import Bridge, draw_effects, fit_bridge
 from pymc_tempering.bridge.proposals import PROPOSALS, Fit
 from pymc_tempering.bridge.target import (
     Target,
@@ -16,18 +18,33 @@ from pymc_tempering.bridge.target import (
     find_target,
     stored_density_warnings,
 )
-from pymc_tempering.evidence import Evidence, homogeneity_pvalue
-from pymc_tempering.evidence.alarms import disagreement_warning
+from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 
-MAX_PVALUE = 1e-3
-"""p-value of the homogeneity test below which the chains disagree."""
-
 MIN_DRAWS = 20
 """Least number of draws of the proposal."""
+
+
+@dataclass(frozen=True, eq=False)
+class BridgedDraws:
+    """An evidence by bridge sampling, and what each posterior draw did to it.
+
+    Attributes
+    ----------
+    evidence : Evidence
+    effects : ndarray, shape (chain, draw)
+        First-order effect of each draw on log Z (nats); they sum to zero.
+    proposal_variance : float
+        The part of the variance of log Z that comes from the draws of the proposals.
+    """
+
+    evidence: Evidence
+    effects: FloatArray
+    proposal_variance: float
 
 
 def bridge_sampling(
@@ -39,6 +56,7 @@ def bridge_sampling(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Estimate the evidence from posterior draws of any sampler by bridge sampling.
 
@@ -72,6 +90,8 @@ def bridge_sampling(
         Seed of the proposal's draws.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -121,7 +141,7 @@ def bridge_sampling(
     >>> bool(abs(evidence.log_z - exact) < 4 * evidence.mcse < 0.05)
     True
     """
-    with compiling_status(progressbar) as report:
+    with compiling_status(progressbar and not quiet) as report:
         report("Bridge sampling")
         evidence = estimate_by_bridge(
             idata,
@@ -149,6 +169,14 @@ def estimate_by_bridge(
     return bridge_states(target, states, rng=rng, proposal=proposal, draws=draws, idata=idata)
 
 
+def bridge_draws(
+    idata: xr.DataTree, model: pm.Model, *, rng: np.random.Generator, cores: int | None = None
+) -> BridgedDraws:
+    """Do as :func:`estimate_by_bridge`, and say what each draw did to the estimate."""
+    target, states = find_target(idata, model, cores)
+    return _bridge(target, states, rng=rng, idata=idata)
+
+
 def check_proposal(proposal: str, draws: int | None) -> None:
     """Raise an error for an unknown proposal, or too few draws of it.
 
@@ -174,6 +202,19 @@ def bridge_states(
 
     ``idata`` is the DataTree that they came from, to compare the log density stored there.
     """
+    return _bridge(target, states, rng=rng, proposal=proposal, draws=draws, idata=idata).evidence
+
+
+def _bridge(
+    target: Target,
+    states: np.ndarray,
+    *,
+    rng: np.random.Generator,
+    proposal: str = "t",
+    draws: int | None = None,
+    idata: xr.DataTree | None = None,
+) -> BridgedDraws:
+    """Do as :func:`bridge_states`, with the effects of the draws."""
     fit = PROPOSALS[proposal](target)
     started = perf_counter()
     n_chains, n_draws, dim = states.shape
@@ -186,7 +227,7 @@ def bridge_states(
         target, states, log_target, fit, rng, draws
     )
     messages = mismatch + draw_alarms.bridge_alarms(list(pair))
-    verdict, mcse = _judge(pair, at_draws, messages)
+    verdict, mcse = judge_bridges(pair, at_draws, messages)
     unmixed = draw_alarms.mixing_warnings(states, target.path.layout.label)
     if unmixed and verdict == "ok":
         verdict = "unchecked"
@@ -194,20 +235,21 @@ def bridge_states(
     messages += draw_alarms.size_warnings(sum(one.ess for one in pair))
     messages += draw_alarms.lost_warnings(lost)
     shared = sum(one.proposal_variance for one in pair) / 4
-    return Evidence(
+    evidence = Evidence(
         log_z=(pair[0].log_z + pair[1].log_z) / 2.0,
         mcse=mcse,
         method="bridge_sampling",
         verdict=verdict,
         ess=sum(one.ess for one in pair),
-        per_chain=_chains(pair),
-        per_chain_mcse=np.sqrt(_chain_variance(pair) + shared),
+        per_chain=chain_estimates(pair),
+        per_chain_mcse=np.sqrt(chain_variances(pair) + shared),
         # Each is the estimate by one half of the draws; its proposal was fitted to the other.
         halves=(pair[1].log_z, pair[0].log_z),
         warnings=tuple(messages),
         n_evaluations=n_evaluations,
         seconds=perf_counter() - started,
     )
+    return BridgedDraws(evidence, draw_effects(pair, at_draws), shared)
 
 
 def _bridge_both_ways(
@@ -242,44 +284,3 @@ def _bridge_both_ways(
         lost.append(share)
         n_evaluations += n * density.evaluations[0] + ratio.size * density.evaluations[1]
     return (bridges[0], bridges[1]), (ratios[0], ratios[1]), max(lost), n_evaluations
-
-
-def _judge(
-    bridges: tuple[Bridge, Bridge], ratios: tuple[np.ndarray, np.ndarray], messages: list[str]
-) -> tuple[str, float]:
-    """Return verdict and error of the mean of two bridges.
-
-    Any entry of `messages` is an alarm, so that no error is stated. New warnings are appended.
-    """
-    if messages or not all(np.isfinite(one.variance) for one in bridges):
-        return "unchecked", np.inf
-    own = sum(one.variance for one in bridges)
-    both = (
-        2.0
-        * fit_correlation(bridges, ratios)
-        * np.sqrt(np.prod([one.variance - one.proposal_variance for one in bridges]))
-    )
-    verdict, mcse = "ok", float(np.sqrt(own + both) / 2.0)
-    chains = _chains(bridges)
-    df = np.full(chains.size, sum(one.ess for one in bridges) / chains.size - 1.0)
-    # Chains of equal length have the same error, so the mean over chains is less noisy.
-    error = np.full(chains.size, np.sqrt(_chain_variance(bridges).mean()))
-    pvalue = homogeneity_pvalue(chains, error, df)
-    if pvalue < MAX_PVALUE:
-        verdict = "disagreed"
-        messages.append(disagreement_warning(pvalue))
-        mcse = max(mcse, float(chains.std(ddof=1) / np.sqrt(chains.size)))
-    difference = bridges[1].log_z - bridges[0].log_z
-    if apart := draw_alarms.halves_warning(difference, float(np.sqrt(own))):
-        verdict = "disagreed"
-        messages += apart
-        mcse = max(mcse, abs(difference))  # both may be off in the same direction
-    return verdict, mcse
-
-
-def _chains(bridges: tuple[Bridge, Bridge]) -> np.ndarray:
-    return np.asarray((bridges[0].per_chain + bridges[1].per_chain) / 2.0)
-
-
-def _chain_variance(bridges: tuple[Bridge, Bridge]) -> np.ndarray:
-    return np.asarray(sum(one.per_chain_variance for one in bridges) / 4.0)

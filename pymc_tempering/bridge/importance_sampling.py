@@ -40,6 +40,7 @@ def importance_sampling(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Estimate the evidence by importance sampling from a density fitted to posterior draws.
 
@@ -66,6 +67,8 @@ def importance_sampling(
         Seed of the proposal's draws.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -110,7 +113,7 @@ def importance_sampling(
     >>> bool(abs(evidence.log_z - exact) < 4 * evidence.mcse < 0.05)
     True
     """
-    with compiling_status(progressbar) as report:
+    with compiling_status(progressbar and not quiet) as report:
         report("Importance sampling")
         evidence = estimate_by_importance(
             idata,

@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.core.weighting import kish
+from pymc_tempering.core.weighting import effective_size, kish
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,30 @@ def fit_correlation(
     return float(np.clip((one - other).var() / total, 0.0, 1.0)) if total > 0.0 else 1.0
 
 
-def effective_size(values: FloatArray) -> float:
-    """Effective number of draws for the mean of a scalar, shape (chain, draw); at least 1."""
-    from arviz_stats.base import array_stats  # slow to import
+def draw_effects(
+    bridges: tuple[Bridge, Bridge], log_ratios: tuple[FloatArray, FloatArray]
+) -> FloatArray:
+    """Return the effect of each posterior draw on the mean of two bridges, shape (chain, draw).
 
-    size = float(array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean"))
-    return max(size, 1.0) if np.isfinite(size) else 1.0
+    To first order a bridge moves by -f2(x_i) / (n sum_i f2(x_i) / n) with the draws that it
+    averages over, as if Z in f2 were known: the terms that its iteration adds cancel. Which
+    density is fitted to the other half moves it in second order only. The effects sum to zero.
+
+    Parameters
+    ----------
+    bridges : tuple of Bridge
+        The first one averages over the second half of each chain, the other over the first.
+    log_ratios : tuple of ndarray, shape (chain, draw)
+        Log of target over each bridge's proposal at all posterior draws.
+    """
+    middle = log_ratios[0].shape[1] // 2
+    result = np.empty(log_ratios[0].shape)
+    halves = (slice(middle, None), slice(0, middle))
+    for bridge, log_ratio, half in zip(bridges, log_ratios, halves, strict=True):
+        f = _averaged(log_ratio[:, half], np.zeros(1), bridge.share, bridge.log_z)[1]
+        mean = f.mean()  # zero where the two densities do not overlap at all
+        result[:, half] = (1.0 - f / mean) / (2.0 * f.size) if mean > 0.0 else 0.0
+    return result
 
 
 def _averaged(

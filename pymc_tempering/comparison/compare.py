@@ -32,6 +32,7 @@ def bayes_factor(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> BayesFactor:
     """Return the log Bayes factor of model ``a`` over model ``b``.
 
@@ -56,6 +57,8 @@ def bayes_factor(
         Seed of the methods that draw random numbers: those that take a model.
     progressbar : bool, default True
         Whether to show a line of progress where a model is evaluated.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -96,7 +99,7 @@ def bayes_factor(
     if models is not None and len(models) != 2:
         raise ValueError(f"models must be the two models of a and b, not {len(models)}")
     pair = dict(zip(runs, models, strict=True)) if models is not None else {}
-    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar)
+    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar and not quiet)
     first, second = _all_evidence(runs, pair, check_data, extras)
     mcse = float(np.hypot(first.mcse, second.mcse))
     sentences = [f"First model: {s}" for s in first.warnings]
@@ -113,6 +116,7 @@ def compare(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> pd.DataFrame:
     """Compare models by evidence and posterior model probability.
 
@@ -138,6 +142,8 @@ def compare(
         Seed of the methods that draw random numbers: those that take a model.
     progressbar : bool, default True
         Whether to show a line of progress where a model is evaluated.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -185,7 +191,7 @@ def compare(
     if unknown:
         raise ValueError(f"models has names that runs lacks: {unknown}; runs has {list(runs)}")
     labels = {name: f"model {name!r}" for name in runs}
-    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar)
+    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar and not quiet)
     evidence = _all_evidence(
         {labels[name]: run for name, run in runs.items()},
         {labels[name]: model for name, model in (models or {}).items()},

@@ -24,6 +24,7 @@ def log_marginal_likelihood(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> Evidence:
     """Estimate the log marginal likelihood of a model from whatever there is of it.
 
@@ -63,6 +64,8 @@ def log_marginal_likelihood(
         Seed of the methods that draw random numbers: those that take a model.
     progressbar : bool, default True
         Whether to show a line of progress where a model is evaluated.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -112,7 +115,10 @@ def log_marginal_likelihood(
     if isinstance(model, str):
         raise ModelError(f"model is no text: give the method by name, as method={model!r}.")
     extras = Extras(
-        find_model_if_any(model), np.random.default_rng(random_seed), cores, progressbar
+        find_model_if_any(model),
+        np.random.default_rng(random_seed),
+        cores,
+        progressbar and not quiet,
     )
     evidence = evidence_of(idata, extras, method)
     return evidence if evidence is idata else emit_warnings(evidence)

@@ -46,6 +46,7 @@ def average(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> xr.DataTree:
     """Average models: posterior and predictive draws in the shares of their probabilities.
 
@@ -85,6 +86,8 @@ def average(
         Seed of the resampling, and of the methods that take a model.
     progressbar : bool, default True
         Whether to show a line of progress where a model is evaluated.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -132,7 +135,9 @@ def average(
         known = {label[name]: model for name, model in found.items()}
         check_same_data({label[name]: tree for name, tree in named.items()}, known)
     groups = shared_groups(named, var_names)
-    shares = _shares(named, weights, found, prior, Extras(None, rng, cores, progressbar))
+    shares = _shares(
+        named, weights, found, prior, Extras(None, rng, cores, progressbar and not quiet)
+    )
     picked = pick_draws(groups["posterior"], shares.probability, draws, rng)
     tree = {group: join_group(list(named), sets, picked) for group, sets in groups.items()}
     first = next(iter(named.values()))

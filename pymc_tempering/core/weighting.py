@@ -35,6 +35,14 @@ def kish(weight: FloatArray) -> FloatArray:
         return np.asarray(np.where(square > 0.0, np.sum(weight, axis=0) ** 2 / square, 0.0))
 
 
+def effective_size(values: FloatArray) -> float:
+    """Effective number of draws for the mean of a scalar, shape (chain, draw); at least 1."""
+    from arviz_stats.base import array_stats  # slow to import
+
+    size = float(array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean"))
+    return max(size, 1.0) if np.isfinite(size) else 1.0
+
+
 def effective_number(log_w: FloatArray) -> float:
     """Kish's effective number of weights, from their logarithms, shape (n,); 0 if all are zero."""
     if not np.any(log_w > -np.inf):

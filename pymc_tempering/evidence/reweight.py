@@ -1,6 +1,7 @@
 """The evidence of a changed model from the weighted draws of a run, with one error for both."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,45 @@ ROUNDING = 1e-9
 """Nats by which densities that are the same may differ."""
 
 
+class Draws(Protocol):
+    """Weighted draws from a posterior, and how errors of averages over them are found."""
+
+    @property
+    def weight(self) -> FloatArray:
+        """Of each draw, shape (n,)."""
+        ...
+
+    @property
+    def chain(self) -> NDArray[np.intp]:
+        """Of each draw, shape (n,)."""
+        ...
+
+    @property
+    def khat_limit(self) -> float:
+        """Largest k-hat for which the draws suffice."""
+        ...
+
+    @property
+    def copies(self) -> float:
+        """How many draws are worth one independent draw."""
+        ...
+
+    def errors(self, effects: FloatArray) -> FloatArray:
+        """Errors (V,) of numbers that each draw moves by its effects (n, V)."""
+        ...
+
+    def errors_with_log_z(self, effects: FloatArray) -> FloatArray:
+        """Errors (V,) of the sums of such numbers and log Z, from the same draws."""
+        ...
+
+    def few(self, share: FloatArray) -> NDArray[np.bool_]:
+        """Whether shares (n, V) rest on too few independent parts of the run, (V,)."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class WeightedDraws:
-    """Weighted draws from a posterior, and where in the run they are.
+    """Weighted draws of a run of simulated tempering, and where in the run they are.
 
     Attributes
     ----------
@@ -29,17 +66,42 @@ class WeightedDraws:
     weight : ndarray, shape (n,)
     piece : ndarray of int, shape (n,)
         Piece of each draw; it does not decrease. All of these pieces count.
+    copies : float
+        How many draws are worth one independent draw: they are a cycle apart.
     """
 
     stats: CycleStats
     pieces: Pieces
     weight: FloatArray
     piece: NDArray[np.intp]
+    copies: float = 1.0
+
+    @property
+    def chain(self) -> NDArray[np.intp]:
+        """Chain of each draw, shape (n,)."""
+        return self.pieces.chain[self.piece]
 
     @property
     def khat_limit(self) -> float:
         """Largest k-hat for which the draws suffice, by Kish's number of them."""
         return khat_limit(max(int(kish(self.weight)), 2))
+
+    def errors(self, effects: FloatArray) -> FloatArray:
+        """Errors over tours, and at least those over batches of draws."""
+        used = self.pieces.used
+        return errors(_by_piece(self, effects)[used], self.pieces, used)
+
+    def errors_with_log_z(self, effects: FloatArray) -> FloatArray:
+        """Errors of the sums with log Z, whose effects are those of the Rao-Blackwell weights."""
+        used = self.pieces.used
+        own = influence(split_weights(self.stats)[used])[:, -1:]
+        return errors(_by_piece(self, effects)[used] + own, self.pieces, used)
+
+    def few(self, share: FloatArray) -> NDArray[np.bool_]:
+        """Whether few tours hold the weight."""
+        used = self.pieces.used
+        tours = sum_by(self.pieces.tour[used], _by_piece(self, share)[used])
+        return np.asarray(~(kish(tours) >= MIN_ESS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,43 +140,39 @@ def posterior_draws(stats: CycleStats) -> tuple[WeightedDraws, NDArray[np.bool_]
     return draws, keep.reshape(shape)
 
 
-def reweight(draws: WeightedDraws, change: FloatArray, evidence: Evidence) -> Reweighted:
+def reweight(draws: Draws, change: FloatArray, evidence: Evidence) -> Reweighted:
     """Estimate the evidence of changed models from the draws of one run.
 
     With r_v the ratio of the joint densities, log Z_v = log Z + log E[r_v] and
-    E[r_v] = sum_i w_i r_v(x_i) / sum_i w_i. A tour b moves the two parts, to first order, by
-    (C_bK / C_K - C_b1 / C_1), its Rao-Blackwell weights of the last and the first rung, and by
-    (A_b / A - B_b / B), its sums of w r_v and of w. Both come from the same tours, so the error of
-    log Z_v is that of the sum of the two (delta method), and of :func:`unseen_tail`.
+    E[r_v] = sum_i w_i r_v(x_i) / sum_i w_i. A part b of the run moves the two, to first order, by
+    its effect on log Z (for a tour C_bK / C_K - C_b1 / C_1, its Rao-Blackwell weights of the last
+    and the first rung), and by A_b / A - B_b / B, its sums of w r_v and of w. Both come from the
+    same draws, so the error of log Z_v is that of the sum of the two (delta method), and of
+    :func:`unseen_tail`.
 
     Parameters
     ----------
-    draws : WeightedDraws
+    draws : Draws
     change : ndarray, shape (n, V)
         log r_v of the draws (nats); minus infinity where the changed model has no density.
     evidence : Evidence
-        Of the run by RTS. What its error has beyond that of the tours is added.
+        Of the same draws. What its error has beyond that of their scatter is added.
 
     Returns
     -------
     Reweighted
-        Errors are infinite where that of the evidence is, and where few tours hold the weight
-        (effective number below 10).
+        Errors are infinite where that of the evidence is, and where few tours or draws hold the
+        weight (effective number below 10).
     """
-    pieces, used = draws.pieces, draws.pieces.used
     share, log_ratio = shares(draws.weight, change)
     base = draws.weight / draws.weight.sum()
-    effects = _by_piece(draws, share - base[:, None])[used]
-    rung_effects = influence(split_weights(draws.stats)[used])[:, -1:]
-    own = errors(rung_effects, pieces, used)
-    alone = errors(effects, pieces, used)
-    joint = errors(effects + rung_effects, pieces, used)
-    tours = sum_by(pieces.tour[used], _by_piece(draws, share)[used])
-    few = ~(kish(tours) >= MIN_ESS)
+    effects = share - base[:, None]
+    own = draws.errors_with_log_z(np.zeros((len(base), 1)))
+    alone, joint = draws.errors(effects), draws.errors_with_log_z(effects)
     if evidence.verdict == "disagreed":
         alone = np.fmax(alone, _scatter_of_chains(draws, change))
     extra = max(evidence.mcse**2 - float(own[0]) ** 2, 0.0)  # infinite without an error
-    unknown = few | ~np.isfinite(evidence.mcse)
+    unknown = draws.few(share) | ~np.isfinite(evidence.mcse)
     same = np.all(np.abs(change) < ROUNDING, axis=0)
     with np.errstate(divide="ignore"):
         log_weight = np.log(draws.weight)
@@ -123,7 +181,7 @@ def reweight(draws: WeightedDraws, change: FloatArray, evidence: Evidence) -> Re
         for still, column in zip(same, change.T, strict=True)
     ]
     khat = np.array(khats)
-    beyond = unseen_tail(share.max(axis=0), khat)
+    beyond = unseen_tail(np.minimum(share.max(axis=0) * draws.copies, 1.0), khat)
     return Reweighted(
         log_ratio=np.where(same, 0.0, log_ratio),
         log_ratio_mcse=np.where(same, 0.0, np.where(unknown, np.inf, np.hypot(alone, beyond))),
@@ -155,22 +213,20 @@ def shares(weight: FloatArray, change: FloatArray) -> tuple[FloatArray, FloatArr
         return np.where(total > 0.0, changed / total, 0.0), log_ratio
 
 
-def moments(draws: WeightedDraws, change: FloatArray, values: FloatArray) -> FloatArray:
+def moments(draws: Draws, change: FloatArray, values: FloatArray) -> FloatArray:
     """Return mean, sd and mcse of numbers of the draws (n, M) under each change, (3, V, M)."""
-    used = draws.pieces.used
     share, _ = shares(draws.weight, change)
     result = np.empty((3, share.shape[1], values.shape[1]))
     for v, column in enumerate(share.T):
         mean = column @ values
         off = values - mean
-        effects = _by_piece(draws, column[:, None] * off)[used]
-        result[:, v] = mean, np.sqrt(column @ off**2), errors(effects, draws.pieces, used)
+        result[:, v] = mean, np.sqrt(column @ off**2), draws.errors(column[:, None] * off)
     return result
 
 
-def _scatter_of_chains(draws: WeightedDraws, change: FloatArray) -> FloatArray:
+def _scatter_of_chains(draws: Draws, change: FloatArray) -> FloatArray:
     """Return the standard error of the mean of the chains' own log ratios, shape (V,)."""
-    chain = draws.pieces.chain[draws.piece]
+    chain = draws.chain
     names = np.unique(chain)
     if names.size < 2:
         return np.full(change.shape[1], np.inf)

@@ -46,6 +46,7 @@ def savage_dickey(
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
 ) -> SavageDickey:
     """Estimate the Bayes factor of a model over a point null inside it.
 
@@ -86,6 +87,8 @@ def savage_dickey(
         Seed of prior draws, needed where the prior of a nulled parameter depends on others.
     progressbar : bool, default True
         Whether to show a line of progress.
+    quiet : bool, default False
+        No progress. Warnings are given all the same.
 
     Returns
     -------
@@ -135,7 +138,7 @@ def savage_dickey(
     check_whole(1, cores=cores)
     full = find_model(model)
     started = perf_counter()
-    with compiling_status(progressbar) as report:
+    with compiling_status(progressbar and not quiet) as report:
         report("Savage-Dickey: the model at the draws")
         target, states = find_target(idata, full, cores)
         point = find_null(full, target.path.layout, null)

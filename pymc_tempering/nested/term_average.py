@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_tempering.bridge.optimal_bridge import effective_size
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import (
     FINITE_VARIANCE_KHAT,
     MAX_KHAT,
     MIN_ESS,
     ROUGH_ESS,
+    effective_size,
     kish,
     log_mean,
     pareto_khat,

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
+from pymc_tempering.evidence.prior_curves import PriorSensitivity
+from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
 from pymc_tempering.plots.axes import BLUE, GRAY, HALF_WIDTH, ORANGE, new_axes
 
 if TYPE_CHECKING:

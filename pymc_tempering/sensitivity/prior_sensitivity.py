@@ -10,10 +10,10 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_tempering.comparison.compare import compare
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.comparison.same_data import check_same_data
 from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.exceptions import ModelError, TemperingWarning
+from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -26,8 +26,8 @@ from pymc_tempering.sensitivity.curve import (
     short_warning,
     with_reruns,
 )
+from pymc_tempering.sensitivity.default_run import check_draws, read_default
 from pymc_tempering.sensitivity.reruns import settings_of
-from pymc_tempering.sensitivity.run_draws import RunDraws, check_same_model, read_draws
 
 
 def prior_sensitivity(
@@ -47,14 +47,16 @@ def prior_sensitivity(
 ) -> PriorSensitivity:
     """Compute how the evidence depends on the priors of a model.
 
-    The run's draws are reweighted by the ratio of the changed prior to that of the model, all
-    states of all rungs where ``keep="states"`` kept them. Where the weights are too uneven for
-    that, a fresh run takes their place. Each name is changed alone, with all others as they are.
+    Posterior draws are reweighted by the ratio of the changed prior to that of the model. They may
+    be of :func:`sample`, all states of all rungs where ``keep="states"`` kept them, or of any other
+    sampler, whose log Z is estimated by :func:`bridge_sampling`. Where the weights are too uneven
+    for that, a fresh run of :func:`sample` takes their place. Each name is changed alone, with all
+    others as they are.
 
     Parameters
     ----------
     idata : DataTree
-        A run of simulated tempering.
+        A run of simulated tempering, or posterior draws of NUTS, nutpie or any other sampler.
     model : pymc.Model or CompiledModel, optional
         The model that it was made with; the one on the context stack by default.
     scale : mapping of str to array_like, optional
@@ -75,9 +77,9 @@ def prior_sensitivity(
         min(1 - 1 / log10(S), 0.7) for S draws, where few tours hold the weight, or where the range
         of a variable depends on the value. If not, such values have an infinite error.
     cores : int, optional
-        Threads of fresh runs.
+        Threads of fresh runs, and of bridge sampling.
     random_seed : int or numpy.random.Generator, optional
-        Seed of the fresh runs; each value has its own part of it.
+        Seed of the fresh runs, where each value has its own part of it, and of bridge sampling.
     progressbar : bool, default True
         Whether to show a line of progress.
     quiet : bool, default False
@@ -90,8 +92,9 @@ def prior_sensitivity(
     -------
     PriorSensitivity
         In nats: log Z along each curve, and the log Bayes factor against the default. Their errors
-        are over tours, and that of log Z has the covariance of the run's own log Z with the ratio,
-        since both come from the same draws.
+        are over tours, or by the autocorrelation of the draws of other samplers, and that of log Z
+        has the covariance of the run's own log Z with the ratio, since both come from the same
+        draws.
 
     Raises
     ------
@@ -102,7 +105,10 @@ def prior_sensitivity(
     DataMismatchError
         The model is not the one that the run was made with, or has no such ``pm.Data``.
     NotTemperedError, LadderError
-        ``idata`` holds no complete tempering run.
+        ``idata`` holds no complete tempering run and no draws of a Markov chain; the message says
+        what to pass. Particles of ``pm.sample_smc`` and draws of a fit are refused.
+    TemperingError
+        Posterior draws are too few, or do not fit the model, as in :func:`bridge_sampling`.
     ValueError
         A factor is not positive and finite, or nothing is to be changed.
 
@@ -129,22 +135,26 @@ def prior_sensitivity(
     True
     """
     chosen = find_model(model)
-    evidence = _evidence(idata)
+    check_draws(idata)
     changes = [change_of_scale(chosen, *item) for item in (scale or {}).items()]
     changes += [change_of_data(chosen, *item) for item in (data or {}).items()]
     _check_names([change.name for change in changes])
-    check_same_model(idata, chosen)
-    run = read_draws(idata)
-    default = Default(chosen, run, evidence, _summary_names(run, var_names))
+    names = _summary_names(idata, var_names)
     settings = settings_of(idata, cores, sample_kwargs or {})
+    seed = np.random.default_rng(random_seed)
+    seeds, own = seed.spawn(len(changes)), seed.spawn(1)[0]
+    show = progressbar and not quiet
+    with compiling_status(show) as report:
+        report("Reading the draws")
+        run, evidence = read_default(idata, chosen, own, cores)
+    default = Default(chosen, run, evidence, names)
     sentences = [f"The default run: {sentence}" for sentence in evidence.warnings]
     other = None
     if against is not None:
-        other, said = _other(idata, against)
+        other, said = _other(idata, chosen, evidence, against)
         sentences += said
     curves = []
-    seeds = np.random.default_rng(random_seed).spawn(len(changes))
-    with compiling_status(progressbar and not quiet) as report:
+    with compiling_status(show) as report:
         for change, rng in zip(changes, seeds, strict=True):
             report(f"Reweighting the draws along {change.name}")
             curve, short = reweighted_curve(change, default)
@@ -162,25 +172,9 @@ def prior_sensitivity(
     )
 
 
-def _evidence(idata: xr.DataTree) -> Evidence:
-    """Estimate the evidence of the default run.
-
-    Raises
-    ------
-    ModelError
-        The evidence is over the constant of a prior that is not normalized.
-    """
-    evidence = estimate_quietly(idata)
-    if evidence.prior_term is not None:
-        raise ModelError(
-            "The evidence of this run is divided by the normalizing constant of its prior (because "
-            "of tempered=, or of a prior without random draws), which changes with the prior, too: "
-            "call pmt.sample for each value, with pmt.compile(model).with_data(...)."
-        )
-    return evidence
-
-
-def _other(idata: xr.DataTree, against: Any) -> tuple[tuple[float, float], list[str]]:
+def _other(
+    idata: xr.DataTree, model: pm.Model, evidence: Evidence, against: Any
+) -> tuple[tuple[float, float], list[str]]:
     """Return log Z of the other model with its error, and its warnings.
 
     Raises
@@ -188,9 +182,11 @@ def _other(idata: xr.DataTree, against: Any) -> tuple[tuple[float, float], list[
     DataMismatchError
         Its observed data are others.
     """
+    check_same_data({"model 'this'": idata, "model 'against'": against}, {"model 'this'": model})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        row = compare({"this": idata, "against": against}).loc["against"]
+        table = compare({"this": evidence, "against": against}, check_data=False)
+    row = table.loc["against"]
     said = [str(one.message) for one in caught if "Model 'against'" in str(one.message)]
     return (float(row["log_z"]), float(row["mcse"])), said
 
@@ -206,7 +202,7 @@ def _check_names(names: Sequence[str]) -> None:
         raise ValueError(f"scale and data name the same: {', '.join(sorted(names))}")
 
 
-def _summary_names(run: RunDraws, var_names: Sequence[str] | None) -> tuple[str, ...]:
+def _summary_names(idata: xr.DataTree, var_names: Sequence[str] | None) -> tuple[str, ...]:
     """Names of the variables that are summed up.
 
     Raises
@@ -214,7 +210,7 @@ def _summary_names(run: RunDraws, var_names: Sequence[str] | None) -> tuple[str,
     ValueError
         A name is unknown.
     """
-    known = [str(name) for name in run.variables.data_vars]
+    known = [str(name) for name in idata["posterior"].data_vars]
     names = [] if var_names is None else [var_names] if isinstance(var_names, str) else var_names
     unknown = [name for name in names if name not in known]
     if unknown:

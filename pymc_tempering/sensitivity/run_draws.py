@@ -11,7 +11,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.kept_states import has_states, read_states
-from pymc_tempering.evidence.reweight import WeightedDraws, posterior_draws
+from pymc_tempering.evidence.reweight import Draws, WeightedDraws, posterior_draws
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.constrain import Point
 from pymc_tempering.model.density_change import DensityChange
@@ -29,11 +29,11 @@ MAX_SCATTER = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class RunDraws:
-    """Draws of a run: all weighted states where they were kept, else those at beta = 1.
+    """Draws of a run: all weighted states where they were kept, else those of the posterior.
 
     Attributes
     ----------
-    draws : WeightedDraws
+    draws : Draws
     keep : ndarray of bool, shape (chain, draw or state)
         Which of the stored draws these n are.
     variables : Dataset
@@ -42,7 +42,7 @@ class RunDraws:
         What they come from, with the group ``posterior``.
     """
 
-    draws: WeightedDraws
+    draws: Draws
     keep: np.ndarray
     variables: xr.Dataset
     idata: xr.DataTree
@@ -102,7 +102,8 @@ def check_same_model(idata: xr.DataTree, model: pm.Model) -> None:
                     "pass the model as it was when it was sampled."
                 )
     posterior = idata["posterior"].to_dataset()
-    if any(rv.name not in posterior for rv in model.free_RVs) or "lp" not in idata["sample_stats"]:
+    stats = idata["sample_stats"].data_vars if "sample_stats" in idata.children else ()
+    if any(rv.name not in posterior for rv in model.free_RVs) or "lp" not in stats:
         return
     few = max(1, N_CHECKED // posterior.sizes["chain"])
     part = idata.isel(draw=np.arange(min(few, posterior.sizes["draw"])))

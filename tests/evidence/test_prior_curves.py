@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
+from pymc_tempering.evidence.prior_curves import PriorSensitivity
+from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
 
 
 def curve(name="b", n=3, **changes):

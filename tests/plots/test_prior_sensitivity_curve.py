@@ -9,7 +9,8 @@ import pytest
 from matplotlib.colors import to_rgb
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
+from pymc_tempering.evidence.prior_curves import PriorSensitivity
+from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
 from pymc_tempering.plots import BLUE, ORANGE
 
 N = 9

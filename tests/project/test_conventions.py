@@ -25,6 +25,8 @@ LONG = (
 """What may take longer than a second on the threads of this package."""
 ON_ONE_THREAD = ("fit", "refine", "compile")
 """What takes as long, in compiled code of others."""
+NOT_QUIET = ("cross_check",)
+"""What has no way yet to leave out its progress but `progressbar`."""
 NO_SEED = ("compile", "refine")
 """What draws nothing, or goes on with the generator of an earlier call."""
 
@@ -33,6 +35,7 @@ NO_SEED = ("compile", "refine")
 def test_what_takes_long_shows_progress_and_takes_a_seed_and_cores(name):
     arguments = inspect.signature(FUNCTIONS[name]).parameters
     wanted = {"progressbar"} | ({"cores"} if name in LONG else set())
+    wanted |= {"quiet"} if name in LONG and name not in NOT_QUIET else set()
     wanted |= set() if name in NO_SEED else {"random_seed"}
     assert wanted <= set(arguments)
     assert arguments["progressbar"].default is True
@@ -101,6 +104,7 @@ def results():
         "PosteriorOdds": pmt.bayes_factor(LOW, HIGH).posterior_odds(),
         "SavageDickey": pmt.SavageDickey(-0.1, 0.1, (-0.3, 0.1), "none", null={"x": np.zeros(1)}),
         "PriorSensitivity": sensitivity(),
+        "SensitivityCurve": sensitivity()["x"],
         "Bracket": Bracket(LOW, HIGH),
         "Sandwich": join_bounds(LOW, HIGH),
         "CrossCheck": check,

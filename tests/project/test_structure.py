@@ -35,7 +35,7 @@ IMPORTS = {
     "nested": {"core", "model", "references", "evidence", "bridge"},
     "crosscheck": {"core", "model", "evidence", "annealed", "bridge"},
     "comparison": {"core", "model", "evidence", "bridge", "crosscheck"},
-    "sensitivity": {"core", "model", "evidence", "sampling", "comparison"},
+    "sensitivity": {"core", "model", "evidence", "sampling", "bridge", "comparison"},
     "plots": {"core", "evidence", "crosscheck", "comparison"},
     "variational": {
         *("core", "model", "evidence", "plots", "variational.normalizers", "variational.conjugate"),

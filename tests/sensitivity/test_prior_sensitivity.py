@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 import pymc as pm
 import pytest
-import xarray as xr
 from scipy import stats
 
 import pymc_tempering as pmt
@@ -241,12 +240,6 @@ def test_a_run_over_a_constant_of_its_prior_is_refused():
     idata = pmt.sample(300, model=model, tempered=["second"], random_seed=1, quiet=True)
     with pytest.raises(pmt.ModelError, match="normalizing constant of its prior"):
         pmt.prior_sensitivity(idata, model, {"b": [2.0]}, **QUIET)
-
-
-def test_a_plain_posterior_is_refused_with_what_to_do(regression, run):
-    plain = xr.DataTree.from_dict({"posterior": run["posterior"].to_dataset()})
-    with pytest.raises(pmt.NotTemperedError, match="sample with pymc_tempering"):
-        pmt.prior_sensitivity(plain, regression.model, {"coef": [2.0]}, **QUIET)
 
 
 def test_the_default_is_passed_as_a_handle_or_on_the_context_stack(regression, run):

@@ -87,7 +87,7 @@ def evaluate(known, design, center, parameters, row, gradient, information):  # 
 
 @borrowing
 def damped_step(gradient, information, damping, factor, last, step):  # type: ignore[no-untyped-def]
-    """Write the damped step; parameters that nothing depends on stay. Both before it are scratch."""
+    """Write the damped step; parameters that nothing depends on stay; `factor`, `last`: scratch."""
     size = gradient.size
     for j in range(size):
         step[j] = np.sqrt(max(information[j, j], 1e-30))

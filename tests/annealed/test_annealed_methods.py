@@ -113,7 +113,8 @@ def test_errors_of_smc_are_the_real_ones(resampling):
     runs = []
     for _ in range(70):
         islands = [
-            _frozen(prior("gaussian"), plan, 80, 1, resampling, own)(NEVER) for own in rng.spawn(20)
+            _frozen(prior("gaussian"), plan, 80, 1, resampling, own)(NEVER)[0]
+            for own in rng.spawn(20)
         ]
         runs.append(combine(islands, plan.betas, 0, 0.0, unbiased=True))
     assert not list(calibration_faults(z_scores(runs, exact), 0.8, 1.32, 0.08))

@@ -25,8 +25,6 @@ LONG = (
 """What may take longer than a second on the threads of this package."""
 ON_ONE_THREAD = ("fit", "refine", "compile")
 """What takes as long, in compiled code of others."""
-NOT_QUIET = ("cross_check",)
-"""What has no way yet to leave out its progress but `progressbar`."""
 NO_SEED = ("compile", "refine")
 """What draws nothing, or goes on with the generator of an earlier call."""
 
@@ -35,7 +33,7 @@ NO_SEED = ("compile", "refine")
 def test_what_takes_long_shows_progress_and_takes_a_seed_and_cores(name):
     arguments = inspect.signature(FUNCTIONS[name]).parameters
     wanted = {"progressbar"} | ({"cores"} if name in LONG else set())
-    wanted |= {"quiet"} if name in LONG and name not in NOT_QUIET else set()
+    wanted |= {"quiet"} if name in LONG else set()
     wanted |= set() if name in NO_SEED else {"random_seed"}
     assert wanted <= set(arguments)
     assert arguments["progressbar"].default is True

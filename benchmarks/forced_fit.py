@@ -19,7 +19,7 @@ from common import LEGS, MODELS, Row, Run, parser, run_once, save, shares, syste
 
 from pymc_tempering import testsystems
 from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.sampling import choose_plan, fit_reference, search
+from pymc_tempering.sampling import fit_reference, search
 from pymc_tempering.sampling.looks import Looks
 
 WEIGHTS = {"mixture_65": (0.65, 0.35), "mixture_90": (0.9, 0.1)}
@@ -54,7 +54,6 @@ def one_mode(name: str, forced: str, seen: set[int]) -> Iterator[None]:
 
     with (
         patch.object(fit_reference, "fit_mixture", robbed),
-        patch.object(choose_plan, "fit_mixture", robbed),
         patch.object(search, "take_looks", watched),
     ):
         yield

@@ -25,7 +25,7 @@ MIN_DRAWS = 50
 """Draws of a chain below which draws are not compared."""
 
 
-def check_draws(
+def check_from_prior(
     idata: xr.DataTree,
     model: pm.Model,
     ends: WeightedEnds,

@@ -15,7 +15,7 @@ from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.crosscheck.draw_check import DrawCheck
 from pymc_tempering.crosscheck.entry import Entry
 from pymc_tempering.crosscheck.fitness import unfit_for_prior, unfit_for_run
-from pymc_tempering.crosscheck.look_runs import LOOKING, check_draws
+from pymc_tempering.crosscheck.look_runs import LOOKING, check_from_prior
 from pymc_tempering.crosscheck.method_progress import Steps
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
 from pymc_tempering.evidence import Evidence
@@ -110,7 +110,7 @@ def run_methods(task: CheckTask, chosen: Sequence[str], steps: Steps) -> Found:
     if looks is not None and task.model is not None:
         steps.begin("draws")
         try:
-            draws = check_draws(task.idata, task.model, looks[1], looks[0], own[1], task.cores)
+            draws = check_from_prior(task.idata, task.model, looks[1], looks[0], own[1], task.cores)
         except TemperingError as error:
             left_out[DRAWS] = str(error)
     return Found(entries, seconds, left_out, draws)

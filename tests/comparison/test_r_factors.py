@@ -8,15 +8,13 @@ import pytest
 
 import pymc_tempering as pmt
 
-BENCHMARKS = str(Path(__file__).resolve().parents[2] / "benchmarks")
-"""On the path for these imports alone: it has modules named as folders of tests are."""
-
-sys.path.append(BENCHMARKS)
+# For these imports alone: it has modules named as folders of tests are.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import r_factors_data as data
 from r_factors import r_error
 from r_factors_models import MODELS, exact_log_bf
 
-sys.path.remove(BENCHMARKS)
+sys.path.pop()
 
 NOT_STATED = 1e-4
 """Relative error of figures that R printed without one."""

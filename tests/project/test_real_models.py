@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-BENCHMARKS = str(Path(__file__).resolve().parents[2] / "benchmarks")
-"""On the path for these imports alone: it has modules named as folders of tests are."""
-
-sys.path.append(BENCHMARKS)
+# For these imports alone: it has modules named as folders of tests are.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import real_models
 import real_models_exact as exact
 import real_models_integrals as integrals
 import real_models_table as tables
 from real_models_list import all_models
 
-sys.path.remove(BENCHMARKS)
+sys.path.pop()
 
 MODELS = all_models()
 

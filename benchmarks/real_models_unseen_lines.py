@@ -3,7 +3,7 @@
 import numpy as np
 from real_models_exact import NormalSum, half_normal, over_scales
 from real_models_integrals import by_importance
-from real_models_unseen_truths import log_half_normal
+from real_models_unseen_truths import in_blocks, log_half_normal
 from scipy.special import logsumexp
 
 LOG_2PI = np.log(2.0 * np.pi)
@@ -60,26 +60,24 @@ def lines_of_equal_design(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     scatter = (found - center).T @ (found - center)
     within, noise = np.linalg.inv(gram), n * (x.size - 2)
 
-    def at(point: np.ndarray) -> float:
-        s, rho, sigma = np.exp(point[:2]), np.tanh(point[2]), np.exp(point[3])
-        D = np.outer(s, s) * np.array([[1.0, rho], [rho, 1.0]])
-        V = D + sigma**2 * within
+    def block(points: np.ndarray) -> np.ndarray:
+        s, rho, log_sigma = np.exp(points[:, :2]), np.tanh(points[:, 2]), points[:, 3]
+        turned = np.zeros((len(points), 2, 2))
+        turned[:, [0, 1], [0, 1]], turned[:, [0, 1], [1, 0]] = 1.0, rho[:, None]
+        V = s[:, :, None] * s[:, None, :] * turned
+        V += np.exp(2.0 * log_sigma)[:, None, None] * within
         M = V / n + np.diag([50.0**2, 3.0**2])
         off = center - [250.0, 6.0]
-        log_p = -0.5 * (2 * n * LOG_2PI + (n - 1) * np.linalg.slogdet(V)[1])
-        log_p -= 0.5 * np.trace(np.linalg.solve(V, scatter)) + np.log(n)
-        log_p -= 0.5 * (np.linalg.slogdet(M)[1] + off @ np.linalg.solve(M, off))
-        log_p -= noise * (0.5 * LOG_2PI + point[3]) + 0.5 * square / sigma**2
+        log_p = -0.5 * (2 * n * LOG_2PI + (n - 1) * np.linalg.slogdet(V)[1]) - np.log(n)
+        log_p -= 0.5 * np.einsum("nij,ji->n", np.linalg.inv(V), scatter)
+        log_p -= 0.5 * (np.linalg.slogdet(M)[1] + np.einsum("i,nij,j", off, np.linalg.inv(M), off))
+        log_p -= noise * (0.5 * LOG_2PI + log_sigma) + 0.5 * square * np.exp(-2.0 * log_sigma)
         log_p -= 0.5 * n * np.linalg.slogdet(gram)[1]
-        prior = log_half_normal(point[0], 30.0) + log_half_normal(point[1], 2.0)
-        prior += np.log(0.75) + 2.0 * np.log1p(-(rho**2)) + log_half_normal(point[3], 20.0)
-        return float(log_p + prior)
+        prior = log_half_normal(points[:, 0], 30.0) + log_half_normal(points[:, 1], 2.0)
+        prior += np.log(0.75) + 2.0 * np.log1p(-(rho**2)) + log_half_normal(log_sigma, 20.0)
+        return log_p + prior
 
-    return by_importance(
-        lambda points: np.array([at(point) for point in points]),
-        np.array([2.5, -0.5, 0.0, 2.0]),
-        40_000,
-    )
+    return by_importance(in_blocks(block, 10_000), np.array([2.5, -0.5, 0.0, 2.0]), 100_000)
 
 
 def lines_of_stores(store: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:

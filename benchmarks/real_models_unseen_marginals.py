@@ -1,5 +1,7 @@
 """Log evidence of the unseen series and regressions: the normal law, then few parameters."""
 
+from itertools import pairwise
+
 import numpy as np
 from real_models_exact import NormalSum, half_normal, over_scales
 from real_models_integrals import by_importance
@@ -34,7 +36,7 @@ def moving_average(y: np.ndarray) -> tuple[float, float]:
         mu, phi, theta, log_sigma = points.T
         error = y[0] - mu - phi * mu
         square = error**2
-        for before, now in zip(y[:-1], y[1:], strict=True):
+        for before, now in pairwise(y):
             error = now - mu - phi * before - theta * error
             square = square + error**2
         log_p = -y.size * (log_sigma + 0.5 * np.log(2.0 * np.pi))

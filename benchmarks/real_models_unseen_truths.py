@@ -22,7 +22,8 @@ def in_blocks(block: Values, size: int) -> Values:
 
 def log_half_normal(log_x: np.ndarray, sd: float) -> np.ndarray:
     """Log density of a half-normal law, as a density of the log."""
-    return np.log(2.0) + norm.logpdf(np.exp(np.minimum(log_x, 300.0)), 0, sd) + log_x
+    square = (np.exp(np.minimum(log_x, 300.0)) / sd) ** 2
+    return 0.5 * (np.log(2.0 / np.pi) - square) - np.log(sd) + log_x
 
 
 def log_half_cauchy(log_x: np.ndarray, scale: float) -> np.ndarray:

@@ -1,5 +1,7 @@
 """Log evidence of the unseen models of lines and curves with normal noise: quadrature over few."""
 
+from collections.abc import Callable
+
 import numpy as np
 from real_models_exact import NormalSum, half_normal, over_scales
 from real_models_integrals import by_importance
@@ -25,9 +27,9 @@ def saturating_growth(age: np.ndarray, length: np.ndarray) -> tuple[float, float
     return _mean_over(values)
 
 
-def bend(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+def bend(x: np.ndarray, y: np.ndarray, n: int = 1200) -> tuple[float, float]:
     """Integrate `stagnant`: level and slopes by the normal law, place and sigma by quadrature."""
-    n, low, high = 1200, -1.3, 1.1
+    low, high = -1.3, 1.1
     places = low + (high - low) * (np.arange(n) + 0.5) / n
 
     def at_place(place: float) -> float:
@@ -80,16 +82,18 @@ def lines_of_equal_design(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return by_importance(in_blocks(block, 10_000), np.array([2.5, -0.5, 0.0, 2.0]), 100_000)
 
 
-def lines_of_stores(store: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Integrate `stores`: all lines and their means by the normal law, three scales over."""
+def law_of_stores(store: np.ndarray, x: np.ndarray, y: np.ndarray) -> Callable[..., float]:
+    """Return the log density of rows around a line of each store, given three scales.
+
+    The lines' means have a normal law of standard deviation 5.
+    """
     n = store.max() + 1
     X = np.column_stack([np.ones(x.size), x])
     gram, cross = np.zeros((n, 2, 2)), np.zeros((n, 2))
     np.add.at(gram, store, X[:, :, None] * X[:, None, :])
     np.add.at(cross, store, X * y[:, None])
 
-    def log_joint(first: float, second: float, sigma: float) -> float:
-        """Log density of lines around their means, as a normal law of 2 + 2 n effects."""
+    def log_density(first: float, second: float, sigma: float) -> float:
         D = np.diag([first**2, second**2])
         A, c = gram / sigma**2, cross / sigma**2
         inner = np.eye(2) + A @ D
@@ -99,7 +103,16 @@ def lines_of_stores(store: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[fl
         log_p += 0.5 * (np.einsum("ni,ij,nj", c, D, pulled) - np.linalg.slogdet(inner)[1].sum())
         P, q = shrunk.sum(axis=0) + np.eye(2) / 25.0, pulled.sum(axis=0)
         log_p += 0.5 * (q @ np.linalg.solve(P, q) - np.linalg.slogdet(P)[1] - 2.0 * np.log(25.0))
-        prior = half_normal(first, 1.0) + half_normal(second, 1.0) + half_normal(sigma, 1.0)
-        return float(log_p + prior)
+        return float(log_p)
+
+    return log_density
+
+
+def lines_of_stores(store: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Integrate `stores`: all lines and their means by the normal law, three scales over."""
+    law = law_of_stores(store, x, y)
+
+    def log_joint(*scales: float) -> float:
+        return law(*scales) + sum(half_normal(scale, 1.0) for scale in scales)
 
     return over_scales(log_joint, [(0.05, 5.0), (0.05, 5.0), (0.1, 2.0)], 24)

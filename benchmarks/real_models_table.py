@@ -26,8 +26,8 @@ NOTES = {
     "bridge": "nutpie, 4 x 1,000 draws after 1,000, and pmt.bridge_sampling; on one core",
     "CPU s": "of the process after compiling, medians over seeds",
     "truth": "exact: by conjugacy, a sum, quadrature, or importance sampling over what a sum "
-    "leaves or over few parameters; else the more precise of two long runs, with a ? where the other is missing or "
-    f"differs by more than {FAR:.0f} errors; error in nats",
+    "leaves or over few parameters; else the more precise of two long runs, with a ? where the "
+    f"other is missing or differs by more than {FAR:.0f} errors; error in nats",
     "z": "largest |log Z - truth| over both errors joined, of the seeds",
     "ratio": "CPU seconds of tempering over those of the bridge; where its mcse is more than "
     f"{LESS_PRECISE:.0f} times the bridge's, times the squared factor that is beyond it",

@@ -114,13 +114,17 @@ def softmax(X: np.ndarray, kind: np.ndarray) -> tuple[float, float]:
 
 
 def ordered_answers(X: np.ndarray, answer: np.ndarray) -> tuple[float, float]:
-    """Integrate `attitudes` by importance sampling: the first cut, logs of the steps, slopes."""
+    """Integrate `attitudes` by importance sampling: the first cut, logs of the steps, slopes.
+
+    The prior of the cuts is the law of four sorted draws, 4! times PyMC's density.
+    """
     cuts = 4
 
     def block(points: np.ndarray) -> np.ndarray:
         steps = np.exp(np.minimum(points[:, 1:cuts], 20.0))
         cut = np.cumsum(np.column_stack([points[:, :1], steps]), axis=1)
         prior = norm.logpdf(cut, 0, 3).sum(axis=1) + points[:, 1:cuts].sum(axis=1)
+        prior += gammaln(cuts + 1.0)
         prior += norm.logpdf(points[:, cuts:]).sum(axis=1)
         ends = np.full((len(points), 1), np.inf)
         edges = np.column_stack([-ends, cut, ends])

@@ -28,6 +28,10 @@ EXPLICIT = {
 """Models whose formula sums nothing out, and the order of its coordinates."""
 
 
+ORDERINGS = {"attitudes": np.log(24.0)}
+"""Log of what normalizes an ordered prior, which PyMC's density leaves out."""
+
+
 class FoundError(Exception):
     """Ends a formula once its integrand is known."""
 
@@ -52,7 +56,7 @@ def test_an_integrand_is_the_density_of_its_model(name, monkeypatch):
         size = np.size(initial[value])
         point[value] = x[at : at + size].reshape(np.shape(initial[value]))
         at += size
-    density = model.compile_logp(mode="FAST_COMPILE")(point)
+    density = model.compile_logp(mode="FAST_COMPILE")(point) + ORDERINGS.get(name, 0.0)
     assert found["f"](x[None])[0] == pytest.approx(float(density), abs=1e-5)
     assert abs(found["f"](x[None] + 1e-3)[0] - float(density)) > 1e-4
 

@@ -198,7 +198,7 @@ def poisson_field(x: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
         K = kernel + 1e-6 * np.eye(x.size) + 4.0  # as PyMC stabilizes it; the level has sd 2
         height = np.log(2) + norm.logpdf(np.exp(point[1]), 0, 2)
         prior = invgamma.logpdf(np.exp(point[0]), 5, scale=5) + height + point.sum()
-        return float(prior + _counts_of_field(K, counts, n, rng))
+        return float(prior + counts_of_field(K, counts, n, rng))
 
     return by_importance(
         lambda points: np.array([at(point, 0) for point in points]),
@@ -208,28 +208,36 @@ def poisson_field(x: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
     )
 
 
-def _counts_of_field(K: np.ndarray, counts: np.ndarray, n: int, rng: np.random.Generator) -> float:
+def counts_of_field(
+    K: np.ndarray,
+    counts: np.ndarray,
+    n: int,
+    rng: np.random.Generator,
+    exposed: np.ndarray | float = 1.0,
+) -> float:
     """Log probability of Poisson counts given the covariance of their log rates.
 
     By `n` draws of Laplace's normal, or by its formula where `n` is 0 (Rasmussen & Williams 2006,
-    algorithm 3.1).
+    algorithm 3.1). Counts are of rates times what is `exposed`.
     """
-    g, one = np.full(counts.size, np.log(counts.mean())), np.eye(counts.size)
+    exposed, one = np.broadcast_to(exposed, counts.shape), np.eye(counts.size)
+    g = np.full(counts.size, np.log(counts.sum() / exposed.sum()))
     for _ in range(60):
-        w, old = np.exp(g), g
+        w, old = exposed * np.exp(g), g
         s = np.sqrt(w)
         right = w * g + counts - w
         inner = one + s[:, None] * K * s
         g = K @ (right - s * np.linalg.solve(inner, s * (K @ right)))
         if np.abs(g - old).max() < 1e-9:
             break
-    s = np.exp(0.5 * g)
+    s = np.sqrt(exposed * np.exp(g))
     inner = one + s[:, None] * K * s
     root = np.linalg.cholesky(K - (K * s) @ np.linalg.solve(inner, s[:, None] * K) + 1e-12 * one)
     low = np.linalg.cholesky(K)
     z = rng.normal(size=(n, counts.size)) if n else np.zeros((1, counts.size))
     values = g + z @ root.T
-    log_p = (counts * values - np.exp(values) - gammaln(counts + 1.0)).sum(axis=1)
+    log_p = counts * (values + np.log(exposed)) - exposed * np.exp(values) - gammaln(counts + 1.0)
+    log_p = log_p.sum(axis=1)
     log_p -= 0.5 * (np.linalg.solve(low, values.T) ** 2).sum(axis=0)
     log_p += 0.5 * (z**2).sum(axis=1) + np.log(np.diag(root)).sum() - np.log(np.diag(low)).sum()
     return float(logsumexp(log_p) - np.log(len(values)))

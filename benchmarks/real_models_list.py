@@ -3,9 +3,21 @@
 import real_models_hierarchical
 import real_models_latent
 import real_models_regression
+import real_models_unseen_counts
+import real_models_unseen_growth
+import real_models_unseen_regression
+import real_models_unseen_series
 from real_models_entry import RealModel
 
-FILES = (real_models_hierarchical, real_models_regression, real_models_latent)
+FILES = (
+    real_models_hierarchical,
+    real_models_regression,
+    real_models_latent,
+    real_models_unseen_counts,
+    real_models_unseen_growth,
+    real_models_unseen_series,
+    real_models_unseen_regression,
+)
 """Files of models, each with a dict `MODELS`."""
 
 

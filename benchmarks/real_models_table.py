@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from common import Row
+from real_models_entry import HALVES
 from real_models_list import all_models
 
 FAR = 4.0
@@ -25,8 +26,8 @@ NOTES = {
     "bridge": "nutpie, 4 x 1,000 draws after 1,000, and pmt.bridge_sampling; on one core",
     "CPU s": "of the process after compiling, medians over seeds",
     "truth": "exact: by conjugacy, a sum, quadrature, or importance sampling over what a sum "
-    "leaves; else the more precise of two long runs, with a ? where the other is missing or "
-    f"differs by more than {FAR:.0f} errors; error in nats",
+    "leaves or over few parameters; else the more precise of two long runs, with a ? where the "
+    f"other is missing or differs by more than {FAR:.0f} errors; error in nats",
     "z": "largest |log Z - truth| over both errors joined, of the seeds",
     "ratio": "CPU seconds of tempering over those of the bridge; where its mcse is more than "
     f"{LESS_PRECISE:.0f} times the bridge's, times the squared factor that is beyond it",
@@ -160,18 +161,22 @@ def table(runs: Sequence[Line], truths: Sequence[Line]) -> list[Row]:
 
 
 def judge(runs: Sequence[Line], truths: Sequence[Line]) -> dict[str, str]:
-    """Say of each promise whether it holds, for each half of the models."""
-    said: dict[str, str] = {}
-    for half in ("tuned", "unseen"):
-        names = [name for name, entry in all_models().items() if entry.half == half]
-        part = [run for run in runs if run["model"] in names]
-        if part:
-            said |= {f"{half}: {k}": v for k, v in _judge_half(part, truths).items()}
-    return said
+    """Say of each promise whether it holds, for each half of the models and for both."""
+    halves = {
+        half: [run for run in runs if all_models()[run["model"]].half == half] for half in HALVES
+    }
+    parts = {half: part for half, part in halves.items() if part}
+    if len(parts) > 1:
+        parts["both"] = list(runs)
+    return {
+        f"{half}: {k}": v
+        for half, part in parts.items()
+        for k, v in _judge_part(part, truths).items()
+    }
 
 
-def _judge_half(runs: Sequence[Line], truths: Sequence[Line]) -> dict[str, str]:
-    """Judge the models of one half."""
+def _judge_part(runs: Sequence[Line], truths: Sequence[Line]) -> dict[str, str]:
+    """Judge some models."""
     ours = [run for run in runs if run["method"] == "tempering"]
     back = [run for run in ours if run["status"] == "done"]
     rows = table(runs, truths)

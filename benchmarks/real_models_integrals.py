@@ -223,14 +223,14 @@ def counts_of_field(
     exposed, one = np.broadcast_to(exposed, counts.shape), np.eye(counts.size)
     g = np.full(counts.size, np.log(counts.sum() / exposed.sum()))
     for _ in range(60):
-        w, old = exposed * np.exp(g), g
+        w, old = exposed * np.exp(np.minimum(g, 300.0)), g
         s = np.sqrt(w)
         right = w * g + counts - w
         inner = one + s[:, None] * K * s
         g = K @ (right - s * np.linalg.solve(inner, s * (K @ right)))
         if np.abs(g - old).max() < 1e-9:
             break
-    s = np.sqrt(exposed * np.exp(g))
+    s = np.sqrt(exposed) * np.exp(0.5 * g)
     inner = one + s[:, None] * K * s
     root = np.linalg.cholesky(K - (K * s) @ np.linalg.solve(inner, s[:, None] * K) + 1e-12 * one)
     low = np.linalg.cholesky(K)

@@ -22,6 +22,8 @@ MIN_LONE_EXCESS, MIN_LONE_DRAWS = 2.0, 3
 """One tour is an alarm if it surpasses all others by 2 nats, in 3 draws."""
 LARGEST_TOURS, MIN_LONE_PVALUE = 20, np.exp(-7.0)
 """The largest so many tours show the scale of the tail; a lone one is beyond what it explains."""
+MAX_LONE_TOURS = 8
+"""So many tours may be alone together: each chain may have met the region, and met it again."""
 MAX_REJECTION = 0.7
 """Rejection rate between neighboring rungs above which the ladder has a gap."""
 MAX_LOG_OCCUPANCY = 1.5
@@ -92,10 +94,10 @@ def lone_tour_warnings(
     # Weights of tours have exponential tails: the largest of n is about log(n) means. Where slow
     # tails of the posterior have a larger scale of their own, the largest tours show it.
     largest = float(top_weight.max() / top_weight.mean())
-    if largest > np.log(top_weight.size) + MAX_WEIGHT_EXCESS and _stands_out(top_weight):
+    if largest > np.log(top_weight.size) + MAX_WEIGHT_EXCESS and lone_pvalue(top_weight) < MIN_LONE_PVALUE:
         return [
             f"One tour holds {largest:.0f} times the mean weight at beta = 1, so the mcse is "
-            "infinite: it met a region that others do not find, or cannot leave; sample many more "
+            "infinite: it met a region that few others find, or cannot leave; sample many more "
             "draws, or use more rungs."
         ]
     tour = tour_labels(tour_start).ravel()
@@ -105,7 +107,7 @@ def lone_tour_warnings(
     if others.size == 0:
         return []
     above = int(np.sum(log_ratio > others.max() + MIN_LONE_EXCESS))
-    if above < MIN_LONE_DRAWS or not _stands_out(_maxima(log_ratio, tour)):
+    if above < MIN_LONE_DRAWS or lone_pvalue(_maxima(log_ratio, tour)) >= MIN_LONE_PVALUE:
         return []
     return [
         f"One tour alone found {above} draws whose log_ratio exceeds that of all others by more "
@@ -114,21 +116,26 @@ def lone_tour_warnings(
     ]
 
 
-def _stands_out(values: FloatArray) -> bool:
-    """Whether the largest of i.i.d. values is beyond what an exponential tail explains.
+def lone_pvalue(values: FloatArray) -> float:
+    """Return the p-value of the largest of i.i.d. values, one or a few, in an exponential tail.
 
     Of k ordered values in such a tail, w_1 the largest, the j (w_j - w_(j+1)) are independent and
-    exponential with one scale (Renyi 1953). So with S the sum of those from j = 2 on,
-    (w_1 - w_2) / S is larger than c with probability (1 + c)^-(k - 2).
+    exponential with one scale (Renyi 1953). So with S the sum of those after the r-th, the r-th
+    over S is larger than c with probability (1 + c)^-(k - 1 - r). Each r up to
+    ``MAX_LONE_TOURS`` is asked, and the least is multiplied by their number: several chains that
+    are caught in one region hide each other from a test of the largest alone.
     """
-    tail = np.sort(values)[::-1][:LARGEST_TOURS]
-    if tail.size < 3:
-        return True
+    tail = np.sort(values[np.isfinite(values)])[::-1][:LARGEST_TOURS]
+    n_gaps = min(MAX_LONE_TOURS, tail.size - 2)
+    if n_gaps < 1:
+        return 0.0
     spacings = np.arange(1, tail.size) * -np.diff(tail)
-    total = float(spacings[1:].sum())
-    if not 0.0 < total < np.inf:
-        return bool(spacings[0] > 0.0)
-    return bool((1.0 + spacings[0] / total) ** (2.0 - tail.size) < MIN_LONE_PVALUE)
+    later = np.cumsum(spacings[::-1])[::-1][1 : n_gaps + 1]
+    apart = spacings[:n_gaps] > 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = np.where(apart, spacings[:n_gaps] / later, 0.0)
+    least = np.min((1.0 + excess) ** -np.arange(tail.size - 2.0, tail.size - 2 - n_gaps, -1))
+    return min(1.0, n_gaps * float(least))
 
 
 def _maxima(values: FloatArray, group: NDArray[np.intp]) -> FloatArray:

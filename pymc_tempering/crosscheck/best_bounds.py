@@ -17,9 +17,10 @@ def bounds(entries: Sequence[Entry]) -> tuple[Entry | None, Entry | None]:
     They are ranked by the value two errors below a lower and above an upper bound. By the value
     itself, the noisiest bound would often be the best. One with an error above a nat is none.
     """
-    known = [entry for entry in entries if entry.known and not entry.wide]
-    lower = [entry for entry in known if entry.evidence.bias_direction == "below"]
-    upper = [entry for entry in known if entry.evidence.bias_direction == "above"]
+    lower, upper = (
+        [entry for entry in entries if _is_bound(entry, side) and not entry.wide]
+        for side in ("below", "above")
+    )
     return (
         max(lower, key=lambda e: e.evidence.log_z - 2.0 * e.evidence.mcse, default=None),
         min(upper, key=lambda e: e.evidence.log_z + 2.0 * e.evidence.mcse, default=None),
@@ -28,14 +29,19 @@ def bounds(entries: Sequence[Entry]) -> tuple[Entry | None, Entry | None]:
 
 def crossed_bounds(entries: Sequence[Entry]) -> tuple[Entry, Entry] | None:
     """Return the lower and the upper bound that cross the furthest beyond their errors, if any."""
-    known = [entry for entry in entries if entry.known]
-    lower = [entry for entry in known if entry.evidence.bias_direction == "below"]
-    upper = [entry for entry in known if entry.evidence.bias_direction == "above"]
+    lower, upper = (
+        [entry for entry in entries if _is_bound(entry, side)] for side in ("below", "above")
+    )
     found = {(i, j): pair_pvalue(a, b) for i, a in enumerate(lower) for j, b in enumerate(upper)}
     if not found:
         return None
     (i, j), smallest = min(found.items(), key=lambda item: item[1])
     return (lower[i], upper[j]) if smallest < ALPHA_BOUNDS / len(found) else None
+
+
+def _is_bound(entry: Entry, side: str) -> bool:
+    """Whether an entry has an error and is a bound from that side."""
+    return entry.known and entry.evidence.bias_direction == side
 
 
 def spread(entries: Sequence[Entry]) -> FloatArray:

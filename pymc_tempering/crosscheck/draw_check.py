@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.core.weighting import MIN_ESS, error_of_influence, kish
+from pymc_tempering.core.weighting import MIN_ESS, effective_size, error_of_influence, kish
 
 ALPHA_DRAWS = 0.002
 """Chance that draws are said to leave something out though they do not."""
@@ -125,17 +125,13 @@ def _beyond(
     level: float,
 ) -> tuple[float, float, float, float]:
     """Return the one-sided p-value at a quantile, the share, its error, and the level."""
-    from arviz_stats.base import array_stats  # slow to import
-
     cut = np.quantile(own, level)
     beyond = looks > cut
     share, mean = float(weight[beyond].sum()), 1.0 - level
     effects = np.bincount(group, weights=weight * (beyond - share))
     there = np.bincount(group) > 0
     error = float(error_of_influence(effects[there].reshape(-1, 1))[0])
-    size = float(array_stats.ess((own > cut).astype(float), chain_axis=0, draw_axis=1,
-                                 method="mean"))  # fmt: skip
-    size = size if np.isfinite(size) and size > 1.0 else 1.0
+    size = effective_size((own > cut).astype(float))
     drawn = mean * min(size, own.size)
     total = float(np.hypot(error, mean / np.sqrt(drawn)))
     if share <= mean or float(kish(weight[beyond])) < MIN_BEYOND:

@@ -94,7 +94,8 @@ def lone_tour_warnings(
     # Weights of tours have exponential tails: the largest of n is about log(n) means. Where slow
     # tails of the posterior have a larger scale of their own, the largest tours show it.
     largest = float(top_weight.max() / top_weight.mean())
-    if largest > np.log(top_weight.size) + MAX_WEIGHT_EXCESS and lone_pvalue(top_weight) < MIN_LONE_PVALUE:
+    usual = np.log(top_weight.size) + MAX_WEIGHT_EXCESS
+    if largest > usual and lone_pvalue(top_weight) < MIN_LONE_PVALUE:
         return [
             f"One tour holds {largest:.0f} times the mean weight at beta = 1, so the mcse is "
             "infinite: it met a region that few others find, or cannot leave; sample many more "

@@ -7,7 +7,6 @@ import numpy as np
 from pymc.util import get_untransformed_name, is_transformed_name
 
 from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.evidence.bulk_ess import bulk_ess
 from pymc_tempering.model.path import Path
 
 
@@ -48,6 +47,18 @@ def least_ess(path: Path, runs: Sequence[ChainRun], tune: int, target: float) ->
     known = np.nan_to_num(ess, nan=0.0)
     worst = int(known.argmin())
     return LeastEss(scalar_name(path, worst), float(known[worst]), target)
+
+
+def bulk_ess(draws: np.ndarray) -> np.ndarray:
+    """Bulk effective sample size of each scalar of draws (chain, draw, d), shape (d,).
+
+    Not a number below 4 draws a chain.
+    """
+    from arviz_stats.base import array_stats  # slow to import
+
+    scalars = np.moveaxis(draws, 2, 0).copy()  # in order, draw after draw
+    ess = [array_stats.ess(scalar, chain_axis=0, draw_axis=1, method="bulk") for scalar in scalars]
+    return np.array(ess, dtype=float)
 
 
 def scalar_name(path: Path, index: int) -> str:

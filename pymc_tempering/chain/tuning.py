@@ -51,6 +51,10 @@ class Tuning:
         """Tuning of the reversed compound, whose kernels stand in reverse order."""
         return replace(self, step_sizes=self.step_sizes[:, ::-1], lengths=self.lengths[:, ::-1])
 
+    def with_steps(self, factor: float) -> "Tuning":
+        """Tuning with all step sizes multiplied."""
+        return replace(self, step_sizes=factor * self.step_sizes)
+
     def pack(self, kernel: Compound) -> np.ndarray:
         """Tuning numbers of a compound at each inverse temperature, shape (S, P)."""
         covs = [None] * self.betas.size if self.covs is None else self.covs

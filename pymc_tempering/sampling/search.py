@@ -48,6 +48,11 @@ HOME_STAGES = (1.0, 0.75, 0.5, 0.25)
 """Places on the annealed path whose tuning these transitions have, one after the other. Far from
 its mass the posterior looks as it did at a hotter stage, where the metric had a longer reach."""
 
+HOME_STEPS = (1.0, 0.3, 0.1)
+"""Factors of the tuned step sizes, the next for those that the one before has left away. Outside of
+the posterior's mass it can curve more strongly than where steps were tuned; a trajectory that is
+too coarse for it is rejected again and again, and the state stays where it is."""
+
 NO_SHARE = 1e-3
 """A peak with a smaller share of the draws than this is let go."""
 
@@ -202,14 +207,16 @@ def strangers(
     if at.size == 0:
         return strange, 0
     particles = place(job.prior, job.kernel, states.xs[at], job.rng)
-    evaluations, tuned = at.size, annealed.tuning.pack(job.kernel)
-    stages = [round(share * (len(tuned) - 1)) for share in HOME_STAGES]
-    for _ in range(MAX_HOME_ROUNDS):
-        before = at.size
-        for stage in stages:
-            at = _still_away(particles, at, tuned[stage], fit)
-        if at.size in (0, before):
-            break
+    evaluations = at.size
+    for factor in HOME_STEPS:
+        tuned = annealed.tuning.with_steps(factor).pack(job.kernel)
+        stages = [tuned[round(share * (len(tuned) - 1))] for share in HOME_STAGES]
+        for _ in range(MAX_HOME_ROUNDS):
+            before = at.size
+            for params in stages:
+                at = _still_away(particles, at, params, fit)
+            if at.size in (0, before):
+                break
     strange[:] = False
     strange[at] = True
     return strange, evaluations + particles.n_evaluations

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pymc as pm
 import pytest
 from support.compiled_systems import prior as compiled
 
@@ -243,6 +244,22 @@ def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     assert not searching.strangers(job, states, fit, path)[0].any()
     monkeypatch.setattr(searching, "HOME_STAGES", (1.0,))
     monkeypatch.setattr(searching, "MAX_HOME_ROUNDS", 1)
+    assert searching.strangers(job, states, fit, path)[0].all()
+
+
+def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(monkeypatch):
+    """With the tuned steps alone each trajectory is rejected: the planted bug."""
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Potential("walls", -50.0 * (x**4).sum())
+    of, rng = compile_model(model), np.random.default_rng(1)
+    job = Job(of, on_all(HMC(), 2), Options(), rng)
+    path = anneal(of, job.kernel, rng, n_particles=256)
+    fit = fitting.fit_reference(job, fitting.fit_to(job, path.particles)[0], path.particles)
+    states = evaluate_states(of, np.full((6, 2), 2.0) + 0.1 * rng.normal(size=(6, 2)))
+    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
+    assert not searching.strangers(job, states, fit, path)[0].any()
+    monkeypatch.setattr(searching, "HOME_STEPS", (1.0,))
     assert searching.strangers(job, states, fit, path)[0].all()
 
 

@@ -57,13 +57,14 @@ def exploration_autocorrelation(stats: CycleStats) -> FloatArray:
 
     1 - E[jump^2] / (2 var(log_ratio)), both over the visits to the rung. Near 1 the kernel hardly
     moves, and more rungs do not help. 0 at rung 0, where every draw is fresh; NaN where a rung has
-    fewer than two visits or log_ratio does not vary.
+    fewer than two visits, log_ratio does not vary, or its square is no finite number.
     """
     visits = stats.visits.sum(axis=(0, 1))
     n = np.where(visits > 1, visits, np.nan)
-    mean = stats.log_ratio_sum.sum(axis=(0, 1)) / n
-    variance = stats.log_ratio_sqsum.sum(axis=(0, 1)) / n - mean**2
-    variance[~(variance > 0.0)] = np.nan
-    result = 1.0 - stats.jump_sqsum.sum(axis=(0, 1)) / n / (2.0 * variance)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = stats.log_ratio_sum.sum(axis=(0, 1)) / n
+        variance = stats.log_ratio_sqsum.sum(axis=(0, 1)) / n - mean**2
+        variance[~(variance > 0.0)] = np.nan
+        result = 1.0 - stats.jump_sqsum.sum(axis=(0, 1)) / n / (2.0 * variance)
     result[0] = 0.0
     return np.asarray(result)

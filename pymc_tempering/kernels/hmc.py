@@ -1,14 +1,30 @@
-"""Hamiltonian Monte Carlo with random trajectory length, and a diagonal or a dense metric."""
+"""Hamiltonian Monte Carlo with random trajectory length, and a diagonal or a dense metric.
+
+Where the step of a rung is far too long, as in the neck of a funnel, each trajectory is rejected,
+and the chain would never go there, or never leave. So a rejection beyond hope is followed by a
+trajectory of shorter steps (delayed rejection: Modi, Barnett & Carpenter 2023).
+"""
 
 from functools import partial
 from typing import Literal
 
 import numpy as np
+from numba import float64, types
 
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
+from pymc_tempering.model.compiled import (
+    DENSITY,
+    INDICES,
+    KERNEL_SIGNATURE,
+    LOG_RATIO,
+    LOG_REFERENCE,
+    MATRIX,
+    POINT,
+    RNG,
+    VECTOR,
+)
 from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 
@@ -22,6 +38,103 @@ LENGTHS = (1.2, 0.6)
 """Mean trajectory lengths that the warm-up chooses from, the usual one first."""
 
 
+HOPELESS = 2.0
+"""Error of the energy (nats) above which a rejected trajectory is followed by a shorter one. Where
+the step fits, it is this large about once in ten thousand times."""
+
+SHORTER, SHORTEST = 0.5, 1.0 / 16.0
+"""Factors of the usual step between which that of the second trajectory lies, at random."""
+
+# Rows of the scratch space. Of a kept state there are position and both gradients.
+START, SHORT, MOMENTUM, FIRST_MOMENTUM, FORCE = 0, 3, 6, 7, 8
+
+
+@njit(types.void(POINT, INDICES, MATRIX, types.int64))
+def keep_state(point, block, scratch, row):  # type: ignore[no-untyped-def]
+    """Copy position and gradients to three rows of the scratch space.
+
+    All gradients are kept, those of other blocks too.
+    """
+    for i in range(block.size):
+        scratch[row, i] = point.x[block[i]]
+    copy_numbers(scratch[row + 1], point.grads[LOG_REFERENCE])
+    copy_numbers(scratch[row + 2], point.grads[LOG_RATIO])
+
+
+@njit(types.void(POINT, INDICES, MATRIX, types.int64, float64, float64))
+def put_back(point, block, scratch, row, log_reference, log_ratio):  # type: ignore[no-untyped-def]
+    """Make a kept state the present one."""
+    for i in range(block.size):
+        point.x[block[i]] = scratch[row, i]
+    copy_numbers(point.grads[LOG_REFERENCE], scratch[row + 1])
+    copy_numbers(point.grads[LOG_RATIO], scratch[row + 2])
+    point.values[LOG_REFERENCE] = log_reference
+    point.values[LOG_RATIO] = log_ratio
+
+
+@njit(
+    types.UniTuple(float64, 2)(
+        DENSITY, POINT, float64, INDICES, VECTOR, VECTOR, VECTOR, float64, float64, float64
+    ),
+    error_model="numpy",
+)
+def follow(density, point, beta, block, metric, momentum, force, step, n_steps, energy):  # type: ignore[no-untyped-def]
+    """Make leapfrog steps; return the error of the energy and the steps that were taken.
+
+    A trajectory that diverges ends at once; its error is infinite.
+    """
+    set_force(point, beta, block, metric, force)
+    error = np.inf
+    taken = 0.0
+    for _ in range(int(n_steps)):
+        error = leapfrog_step(density, point, beta, block, metric, momentum, force, step) - energy
+        taken += 1.0
+        # NaN and an infinite density are no numbers either.
+        if not -np.inf < error < MAX_ENERGY_ERROR:
+            return np.inf, taken
+    return error, taken
+
+
+@njit(
+    types.UniTuple(float64, 2)(
+        DENSITY, POINT, float64, INDICES, VECTOR, MATRIX, RNG,
+        float64, float64, float64, float64, float64,
+    ),
+    error_model="numpy",
+)  # fmt: skip
+def second_trajectory(  # type: ignore[no-untyped-def]
+    density, point, beta, block, params, scratch, rng, shorter, step, n_steps, energy, first_error
+):
+    """Follow shorter steps from the start; return whether to stay there, and the steps taken.
+
+    With a the acceptance of a first trajectory, the second from z to z' is accepted with
+    probability min(1, pi(z') (1 - a(z')) / (pi(z) (1 - a(z)))), where a second would have been
+    tried from z' too. So the first trajectory from z', momentum turned round, is followed as well.
+    """
+    metric = params[METRIC:]
+    momentum, force = scratch[MOMENTUM], scratch[FORCE]
+    error, taken = follow(
+        density, point, beta, block, metric, momentum, force, shorter, n_steps, energy
+    )
+    if not error < np.inf:
+        return 0.0, taken
+    log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
+    keep_state(point, block, scratch, SHORT)
+    for i in range(block.size):
+        momentum[i] = -momentum[i]
+    from_there, more = follow(
+        density, point, beta, block, metric, momentum, force, step, n_steps, energy + error
+    )
+    taken += more
+    if from_there <= HOPELESS:
+        return 0.0, taken
+    accepted = np.exp(-error) * np.expm1(-from_there) / np.expm1(-first_error)
+    if rng.random() >= accepted:
+        return 0.0, taken
+    put_back(point, block, scratch, SHORT, log_reference, log_ratio)
+    return 1.0, taken
+
+
 @njit(KERNEL_SIGNATURE, error_model="numpy")
 def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Move the point along a leapfrog trajectory and accept by Metropolis.
@@ -30,43 +143,39 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     length is uniform on (0.5, 1.5) times `PATH_LENGTH`, so that no frequency of the target
     resonates with it.
     """
-    n = block.size
     metric = params[METRIC:]
-    start_x, start_g0, start_g1, momentum, force = (
-        scratch[0], scratch[1], scratch[2], scratch[3], scratch[4],
-    )  # fmt: skip
+    momentum, force = scratch[MOMENTUM], scratch[FORCE]
     log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
-    # All gradients are put back after a rejection, those of other blocks too.
-    copy_numbers(start_g0, point.grads[LOG_REFERENCE])
-    copy_numbers(start_g1, point.grads[LOG_RATIO])
+    keep_state(point, block, scratch, START)
     step = params[STEP] * (0.9 + 0.2 * rng.random())
     n_steps = int(params[PATH_LENGTH] * (0.5 + rng.random()) / step) + 1
     n_steps = min(n_steps, int(params[MAX_STEPS]))
     kinetic = 0.0
-    for i in range(n):
-        start_x[i] = point.x[block[i]]
+    for i in range(block.size):
         momentum[i] = rng.standard_normal()
         kinetic += momentum[i] * momentum[i]
+    copy_numbers(scratch[FIRST_MOMENTUM], momentum)
     energy = 0.5 * kinetic - (log_reference + beta * log_ratio)
-    set_force(point, beta, block, metric, force)
-    error = np.inf
-    taken = 0
-    for _ in range(n_steps):
-        error = leapfrog_step(density, point, beta, block, metric, momentum, force, step) - energy
-        taken += 1
-        if not -np.inf < error < MAX_ENERGY_ERROR:  # NaN too
-            break
+    error, taken = follow(
+        density, point, beta, block, metric, momentum, force, step, n_steps, energy
+    )
     info[N_EVALUATIONS] = taken
-    sound = -np.inf < error < MAX_ENERGY_ERROR  # an infinite density is no number either
-    info[DIVERGED] = 0.0 if sound else 1.0
-    info[ACCEPTANCE] = min(1.0, np.exp(-error)) if sound else 0.0
-    if rng.random() >= info[ACCEPTANCE]:
-        point.values[LOG_REFERENCE] = log_reference
-        point.values[LOG_RATIO] = log_ratio
-        copy_numbers(point.grads[LOG_REFERENCE], start_g0)
-        copy_numbers(point.grads[LOG_RATIO], start_g1)
-        for i in range(n):
-            point.x[block[i]] = start_x[i]
+    info[ACCEPTANCE] = min(1.0, np.exp(-error))
+    info[DIVERGED] = 0.0 if error < np.inf else 1.0
+    if rng.random() < info[ACCEPTANCE]:
+        return
+    put_back(point, block, scratch, START, log_reference, log_ratio)
+    if error > HOPELESS:
+        shorter = step * SHORTER * (SHORTEST / SHORTER) ** rng.random()
+        copy_numbers(momentum, scratch[FIRST_MOMENTUM])
+        accepted, taken = second_trajectory(
+            density, point, beta, block, params, scratch, rng, shorter, step, n_steps, energy, error
+        )
+        info[N_EVALUATIONS] += taken
+        if accepted > 0.0:
+            info[DIVERGED] = 0.0
+        else:
+            put_back(point, block, scratch, START, log_reference, log_ratio)
 
 
 def _pack(
@@ -131,7 +240,7 @@ def HMC(
     return Kernel(
         name="hmc",
         transition=hmc_transition,
-        n_scratch=5,
+        n_scratch=9,
         pack=pack,
         target_accept=target_accept,
         uses_gradient=True,

@@ -1,0 +1,109 @@
+"""HMC's second trajectory, of shorter steps: it keeps the law, and it leaves and enters necks."""
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy import stats
+
+from pymc_tempering import HMC
+from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block
+from pymc_tempering.kernels import hmc as module
+from pymc_tempering.model.compiled import DENSITY_SIGNATURE, new_point
+
+SD = 1.5
+"""Of the log of the funnel's width."""
+
+
+@njit(DENSITY_SIGNATURE)
+def funnel(x, values, grads):
+    """Neal's funnel in two dimensions: v, and an effect of variance exp(v)."""
+    v, effect = x[0], x[1]
+    precision = np.exp(-v)
+    values[0] = -0.5 * v * v / (SD * SD) - 0.5 * effect * effect * precision - 0.5 * v
+    values[1] = 0.0
+    grads[0, 0] = -v / (SD * SD) + 0.5 * effect * effect * precision - 0.5
+    grads[0, 1] = -effect * precision
+    grads[1, :] = 0.0
+
+
+class Walk:
+    """A point of the funnel under HMC of one step size, in units of x."""
+
+    def __init__(self, step, seed, max_steps=16):
+        self.kernel = HMC(path_length=1.2, max_steps=max_steps)
+        self.rng = np.random.default_rng(seed)
+        self.point, self.block = new_point(2), Block.real(2)
+        self.params = self.kernel.pack(step, np.ones(2), self.block)
+        self.scratch, self.info = np.full((self.kernel.n_scratch, 2), np.nan), np.zeros(N_INFO)
+
+    def start(self, x):
+        self.point.x[:] = x
+        funnel(self.point.x, self.point.values, self.point.grads)
+
+    def __call__(self):
+        self.kernel.transition(
+            funnel, self.point, 1.0, self.block.indices, self.params, self.scratch, self.rng,
+            self.info,
+        )  # fmt: skip
+        return self.point.x.copy()
+
+
+@pytest.mark.parametrize("step", [0.7, 2.0])
+def test_exact_draws_of_a_funnel_keep_their_law(step):
+    """False alarm 2e-4 a case. A tenth and a third of the transitions need a second trajectory.
+
+    Planted and seen to fail: the error of the way back left out of the acceptance, a second
+    trajectory that is not refused where the way back is no rejection, momentum not turned round.
+    """
+    n, times = 6000, 5
+    walk, rng = Walk(step, seed=1), np.random.default_rng(2)
+    v = SD * rng.normal(size=n)
+    before = np.column_stack([v, np.exp(0.5 * v) * rng.normal(size=n)])
+    after, seconds = np.empty_like(before), 0
+    for i, x in enumerate(before):
+        walk.start(x)
+        for _ in range(times):
+            after[i] = walk()
+            seconds += walk.info[ACCEPTANCE] < np.exp(-module.HOPELESS)
+    assert seconds > 0.05 * n * times
+    assert stats.kstest(after[:, 0] / SD, "norm").pvalue > 1e-4
+    assert stats.kstest(after[:, 1] * np.exp(-0.5 * after[:, 0]), "norm").pvalue > 1e-4
+
+
+def test_a_chain_leaves_a_neck_that_is_far_too_narrow_for_its_step():
+    """Width .011, step .5: a first trajectory alone is never accepted there."""
+    walk = Walk(0.5, seed=3)
+    walk.start([-9.0, 0.005])
+    firsts, path = 0, []
+    for _ in range(2000):
+        path.append(walk()[0])
+        firsts += path[-1] < -6.0 and walk.info[ACCEPTANCE] > 0.5
+    assert firsts < 10
+    assert max(path) > -1.0
+
+
+def test_values_gradients_and_what_is_told_are_those_of_the_state():
+    walk, fresh = Walk(1.5, seed=4), new_point(2)
+    walk.start([-2.0, 0.1])
+    before, rescued = walk.point.x.copy(), 0
+    for _ in range(500):
+        x = walk()
+        funnel(x, fresh.values, fresh.grads)
+        np.testing.assert_array_equal(walk.point.values, fresh.values)
+        np.testing.assert_array_equal(walk.point.grads, fresh.grads)
+        moved, second = (x != before).any(), walk.info[ACCEPTANCE] < np.exp(-module.HOPELESS)
+        if moved and second and walk.info[ACCEPTANCE] == 0.0:
+            rescued += 1
+            assert walk.info[DIVERGED] == 0.0
+        assert walk.info[N_EVALUATIONS] <= 3 * 16
+        before = x
+    assert rescued > 5
+
+
+def test_where_steps_fit_a_second_trajectory_is_rare():
+    walk, many = Walk(0.5, seed=5), 0
+    for x in np.random.default_rng(6).normal(size=(2000, 2)):
+        walk.start(np.array([3.0, 4.0]) + 0.3 * x)  # a wide place
+        walk()
+        many += walk.info[ACCEPTANCE] < np.exp(-module.HOPELESS)
+    assert many <= 20

@@ -52,8 +52,7 @@ class Walk:
 def test_exact_draws_of_a_funnel_keep_their_law(step):
     """False alarm 2e-4 a case. A tenth and a third of the transitions need a second trajectory.
 
-    Planted and seen to fail: the error of the way back left out of the acceptance, a second
-    trajectory that is not refused where the way back is no rejection, momentum not turned round.
+    Planted and seen to fail: the way back left out of the acceptance of the second trajectory.
     """
     n, times = 6000, 5
     walk, rng = Walk(step, seed=1), np.random.default_rng(2)

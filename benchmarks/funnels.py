@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 import pymc_tempering as pmt
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
+from pymc_tempering.references.warp_screen import PriorDraws
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.varying_intercepts import VaryingIntercepts
@@ -45,7 +46,7 @@ def fits(n_groups: int, centered: bool, seeds: range) -> list[Row]:
         system = VaryingIntercepts(n_groups, centered, GROUPS[n_groups], seed)
         rng = np.random.default_rng(seed)
         draws, tests = np.split(system.posterior_draws(max(DRAWS) + TEST_DRAWS, rng), [max(DRAWS)])
-        prior = system.prior_draws(2000, rng)
+        prior = PriorDraws(system.prior_draws(2000, rng))
         for n in DRAWS:
             plain = ratios(system, tests, fit_mixture(draws[:n], rng))
             began = perf_counter()

@@ -38,7 +38,7 @@ class Layout:
             for end, shape in zip(ends, self.shapes, strict=True)
         )
 
-    @property
+    @cached_property
     def dim(self) -> int:
         """Number of unconstrained dimensions."""
         return int(sum(np.prod(shape) for shape in self.shapes))

@@ -19,6 +19,7 @@ from pymc_tempering.references.score_covariance import distinct_rows, refine_nor
 from pymc_tempering.references.warp import FunnelWarp
 from pymc_tempering.references.warp_fit import fit_warp
 from pymc_tempering.references.warp_scores import warped_scores
+from pymc_tempering.references.warp_screen import PriorDraws
 
 PRIOR_SHARE = 0.05
 """Weight of the prior in the mixture, always: its tails and what the fit missed."""
@@ -81,7 +82,7 @@ def fit_mixture(
     draws: np.ndarray,
     rng: np.random.Generator,
     start: Mixture | None = None,
-    prior_draws: np.ndarray | None = None,
+    prior_draws: PriorDraws | None = None,
     scores: Scores | None = None,
     rough: bool = False,
 ) -> Mixture:
@@ -98,8 +99,8 @@ def fit_mixture(
     rng : numpy.random.Generator
     start : Mixture, optional
         An earlier fit to start from; fewer components are not tried, if its warp is alike.
-    prior_draws : array, shape (m, d), optional
-        Draws from the prior. With them the mixture is warped, if the model has funnels.
+    prior_draws : PriorDraws, optional
+        With them the mixture is warped, if the model has funnels.
     scores : callable, optional
         Gradients of the log posterior at states, both of shape (k, d). With them a component that
         is nearly normal needs few draws for its mean and covariance.

@@ -30,6 +30,7 @@ from pymc_tempering.model.path import Path
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.model.transforms import ordered_transform
 from pymc_tempering.references.compiled_mixture import evaluate_rows
+from pymc_tempering.references.warp_screen import PriorDraws
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
@@ -113,6 +114,11 @@ class Prior:
     def sample(self) -> np.ndarray:
         """Draws that show the shape of the prior, shape (m, d), unconstrained."""
         return self.draw(N_SAMPLE, self.spawn(np.random.default_rng(SAMPLE_SEED)))
+
+    @cached_property
+    def screened(self) -> PriorDraws:
+        """These draws, and the funnels that they show."""
+        return PriorDraws(self.sample)
 
     def residuals(self, xs: np.ndarray) -> np.ndarray:
         """States as they are, because no modes are known."""

@@ -12,6 +12,7 @@ from pymc_tempering.core.one_thread import one_thread
 from pymc_tempering.references.conditional_fit import fit_conditionals
 from pymc_tempering.references.warp import FunnelWarp, log_scale
 from pymc_tempering.references.warp_rows import (
+    Dependence,
     WarpRow,
     conditionals_of,
     starts_of,
@@ -22,7 +23,7 @@ from pymc_tempering.references.warp_screen import (
     KINDS,
     MAX_SCALES,
     Effect,
-    prior_effects,
+    PriorDraws,
     prior_part,
     spread_scores,
     strong_scales,
@@ -61,14 +62,15 @@ class _Claim:
 
 
 def fit_warp(
-    prior_draws: np.ndarray, draws: np.ndarray, start: FunnelWarp | None = None
+    prior_draws: PriorDraws, draws: np.ndarray, start: FunnelWarp | None = None
 ) -> FunnelWarp | None:
     """Find scales and the coordinates that follow them, and fit the warp of these.
 
     Parameters
     ----------
-    prior_draws, draws : array, shape (n, d)
-        From the prior and from the posterior, unconstrained.
+    prior_draws : PriorDraws
+    draws : array, shape (n, d)
+        From the posterior, unconstrained.
     start : FunnelWarp, optional
         An earlier fit: its scales are tried first, and its numbers are where the new fit starts.
 
@@ -77,13 +79,13 @@ def fit_warp(
     FunnelWarp or None
         None if no coordinate follows a scale.
     """
-    prior, xs = (each[np.isfinite(each).all(axis=1)] for each in (prior_draws, draws))
+    prior, xs = prior_draws.finite, draws[np.isfinite(draws).all(axis=1)]
     if min(len(prior), len(xs)) < MIN_DRAWS or xs.shape[1] < 2:
         return None
     if len(xs) > MAX_DRAWS:
         xs = xs[np.linspace(0, len(xs) - 1, MAX_DRAWS).astype(int)]
     with one_thread(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        rows = _followers(prior, xs, prior_effects(prior), start)
+        rows = _followers(prior, xs, prior_draws.effects, start)
         return _fit_rows(xs, rows, start) if rows else None
 
 
@@ -107,14 +109,20 @@ def _followers(
         for i, new in found.items():
             if i not in claims or new.likelihood > claims[i].likelihood:
                 claims[i] = new
-    sides = _settled(prior, xs, [claims[i] for i in claims if i not in scales], own | scales)
+    dependence = Dependence.of(xs)
+    sides = [claims[i] for i in claims if i not in scales]
+    sides = _settled(prior, xs, dependence, sides, own | scales)
     chosen = [claim.row for claim in sides] + [WarpRow(effect, 1.0, 0.0) for effect in effects]
     chosen.sort(key=lambda row: (row.falls, row.centered, row.effect.index))
-    return with_regressors(prior, xs, chosen, own | scales)
+    return with_regressors(prior, dependence, chosen, own | scales)
 
 
 def _settled(
-    prior: np.ndarray, xs: np.ndarray, claims: list[_Claim], barred: set[int]
+    prior: np.ndarray,
+    xs: np.ndarray,
+    dependence: Dependence,
+    claims: list[_Claim],
+    barred: set[int],
 ) -> list[_Claim]:
     """Claims in which c and f that were not clear are chosen with regressors, which are clear."""
     clear = [claim for claim in claims if claim.margin > CLEAR]
@@ -123,8 +131,8 @@ def _settled(
         return claims
     barred = barred | {claim.row.effect.index for claim in doubtful}
     barred |= {claim.row.effect.index for claim in clear if claim.row.falls}
-    rows = [replace(c.row, falls=falls) for c in doubtful for falls in (0.0, 1.0)]
-    rows = [with_regressors(prior, xs, [row], barred)[0] for row in rows]
+    filled = [with_regressors(prior, dependence, [claim.row], barred)[0] for claim in doubtful]
+    rows = [replace(row, falls=falls) for row in filled for falls in (0.0, 1.0)]
     few = xs[:: max(1, len(xs) // QUICK_DRAWS)]
     _, flat, _ = fit_conditionals(conditionals_of(few, rows))
     falls = flat.reshape(-1, 2).argmax(axis=1)

@@ -18,19 +18,40 @@ class WarpRow:
     falls: float
 
 
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """How strongly coordinates depend on each other in posterior draws.
+
+    Attributes
+    ----------
+    sizes : array, shape (d, d)
+        Absolute correlations.
+    least : float
+        Size from which one counts.
+    """
+
+    sizes: np.ndarray
+    least: float
+
+    @classmethod
+    def of(cls, xs: np.ndarray) -> "Dependence":
+        """Take it from draws (n, d)."""
+        spread = xs.std(axis=0)
+        standard = (xs - xs.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        return cls(np.abs(standard.T @ standard) / len(xs), 3 / np.sqrt(len(xs)))
+
+
 def with_regressors(
-    prior: np.ndarray, xs: np.ndarray, rows: list[WarpRow], barred: set[int]
+    prior: np.ndarray, dependence: Dependence, rows: list[WarpRow], barred: set[int]
 ) -> list[WarpRow]:
     """Give rows the regressors that correlate most: the unwarped, and globals of earlier rows."""
-    spread = xs.std(axis=0)
-    standard = (xs - xs.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    correlations = np.abs(standard.T @ standard) / len(xs)
+    correlations = dependence.sizes
     warped = {row.effect.index for row in rows}
-    usable = [i for i in range(xs.shape[1]) if i not in warped | barred]
+    usable = [i for i in range(len(correlations)) if i not in warped | barred]
     filled = []
     for row in rows:
         effect, i = row.effect, row.effect.index
-        others = [j for j in usable if correlations[i, j] > 3 / np.sqrt(len(xs))]
+        others = [j for j in usable if correlations[i, j] > dependence.least]
         others.sort(key=(-correlations[i]).__getitem__)
         extra = [j for j in others if j not in effect.regressors]
         regressors = (*effect.regressors, *extra)[:MAX_REGRESSORS]

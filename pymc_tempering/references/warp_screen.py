@@ -1,6 +1,7 @@
 """Which coordinates are scales of which others: from draws of the prior and of the posterior."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -55,6 +56,23 @@ class Effect:
     log_sd: float
     regressors: tuple[int, ...]
     mean: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class PriorDraws:
+    """Draws from the prior, unconstrained, shape (n, d), and what they show once and for all."""
+
+    xs: np.ndarray
+
+    @cached_property
+    def finite(self) -> np.ndarray:
+        """The draws that are all finite numbers."""
+        return self.xs[np.isfinite(self.xs).all(axis=1)]
+
+    @cached_property
+    def effects(self) -> list[Effect]:
+        """Centered effects of the prior."""
+        return prior_effects(self.finite)
 
 
 def spread_scores(xs: np.ndarray, *, ordered: bool = False) -> np.ndarray:

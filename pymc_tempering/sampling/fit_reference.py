@@ -135,7 +135,7 @@ def fit_to(
         return scores(xs)
 
     components = fit_mixture(
-        draws, job.rng, start, job.prior.sample, None if scores is None else counted, rough
+        draws, job.rng, start, job.prior.screened, None if scores is None else counted, rough
     )
     return components, sum(taken)
 

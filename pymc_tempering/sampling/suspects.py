@@ -25,6 +25,9 @@ MAX_PEAKS, MAX_STEPS, MAX_CLIMBING = 8, 60, 10_000
 CHAIN_STATES, CHAIN_SWEEPS = 64, 50
 """Without gradients, the states that start at a suspect, and the transitions of each."""
 
+MAX_BATCH = 32
+"""Suspects that climb together, at most."""
+
 LEAST_MASS = 1e-4
 """Share of the evidence below which a peak is let go."""
 
@@ -112,8 +115,9 @@ def find_peaks(
         left[best] = False
         climb = ascend(path, suspects.xs[best], scale, home, MAX_STEPS)
         evaluations += climb.n_evaluations
-        # Most suspects come home, which is soon told of many at a time; climbs to a peak are long.
-        batch = 2 * batch if climb.ends.n == 0 else 1
+        # One by one at first, since one peak may be that of many suspects. Then more at a time,
+        # which climb together at hardly more than the cost of one.
+        batch = min(2 * batch, MAX_BATCH)
         ends = climb.ends
         while ends.n and len(peaks) < MAX_PEAKS:
             top = int(ends.log_target.argmax())

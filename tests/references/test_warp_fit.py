@@ -11,6 +11,7 @@ from pymc_tempering.references import mixture_fit
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.warp import FunnelWarp
 from pymc_tempering.references.warp_fit import fit_warp
+from pymc_tempering.references.warp_screen import PriorDraws
 
 N = 2000
 
@@ -27,7 +28,7 @@ def test_effects_are_found_centered_or_not(n_groups, n):
         rng = np.random.default_rng(seed)
         for centered in (True, False):
             own = system(n_groups, centered, seed)
-            warp = fit_warp(own.prior_draws(N, rng), own.posterior_draws(n, rng))
+            warp = fit_warp(PriorDraws(own.prior_draws(N, rng)), own.posterior_draws(n, rng))
             effects = np.isin(warp.index, np.arange(4, 4 + n_groups))
             assert effects.sum() == n_groups
             assert (warp.scale == 3).all()
@@ -69,7 +70,7 @@ def walk(rng, n):
 )
 def test_kind_of_the_scale_is_read_from_the_prior(draw, kind):
     rng = np.random.default_rng(1)
-    warp = fit_warp(draw(rng, N), draw(rng, N))
+    warp = fit_warp(PriorDraws(draw(rng, N)), draw(rng, N))
     assert (warp.centered == 1).all()
     assert (warp.scale == 0).all()
     assert set(zip(warp.gamma, warp.bounded, strict=True)) == {kind}
@@ -112,7 +113,7 @@ def test_no_warp_without_a_funnel(draw):
         rng = np.random.default_rng(seed)
         draws = draw(rng, 1000)
         prior = 5 * rng.normal(size=(N, draws.shape[1]))
-        assert fit_warp(prior, draws) is None
+        assert fit_warp(PriorDraws(prior), draws) is None
 
 
 @pytest.mark.parametrize("draw", [correlated, two_modes])
@@ -122,7 +123,7 @@ def test_without_a_warp_the_fit_is_that_without_prior_draws(draw):
         draws = draw(np.random.default_rng(seed), 1000)
         prior = 5 * np.random.default_rng(seed + 100).normal(size=(N, draws.shape[1]))
         first, second = np.random.default_rng(1), np.random.default_rng(1)
-        plain, fit = fit_mixture(draws, first), fit_mixture(draws, second, None, prior)
+        plain, fit = fit_mixture(draws, first), fit_mixture(draws, second, None, PriorDraws(prior))
         assert fit.warp is None
         np.testing.assert_array_equal(plain.pack(), fit.pack())
         assert first.random() == second.random()
@@ -146,7 +147,7 @@ def test_reference_covers_the_posterior(n_groups, centered, seed):
     """Below 3 and 7 with the warp. Without it the mean is above 20 (the largest term decides)."""
     own, rng = system(n_groups, centered, seed), np.random.default_rng(1)
     draws, prior = own.posterior_draws(1500, rng), own.prior_draws(N, rng)
-    mean, largest = largest_ratios(own, fit_mixture(draws, rng, None, prior))
+    mean, largest = largest_ratios(own, fit_mixture(draws, rng, None, PriorDraws(prior)))
     assert mean < 3
     assert largest < 7
     mean, largest = largest_ratios(own, fit_mixture(draws, rng))
@@ -166,16 +167,16 @@ def test_effects_that_do_not_fall_are_seen(monkeypatch):
     own, rng = system(3, False, 1), np.random.default_rng(1)
     draws, prior = own.posterior_draws(1500, rng), own.prior_draws(N, rng)
     monkeypatch.setattr(mixture_fit, "MIN_WARP_GAIN", -np.inf)
-    assert largest_ratios(own, fit_mixture(draws, rng, None, prior))[0] > 6
+    assert largest_ratios(own, fit_mixture(draws, rng, None, PriorDraws(prior)))[0] > 6
 
 
 def test_fit_starts_from_an_earlier_one():
     own, rng = system(8, False), np.random.default_rng(2)
     draws, prior = own.posterior_draws(N, rng), own.prior_draws(N, rng)
-    first = fit_mixture(draws[:500], rng, None, prior)
-    second = fit_mixture(draws, rng, first, prior)
+    first = fit_mixture(draws[:500], rng, None, PriorDraws(prior))
+    second = fit_mixture(draws, rng, first, PriorDraws(prior))
     assert second.warp.alike(first.warp)
-    none = fit_mixture(rng.normal(size=(N, 12)), rng, first, rng.normal(size=(N, 12)))
+    none = fit_mixture(rng.normal(size=(N, 12)), rng, first, PriorDraws(rng.normal(size=(N, 12))))
     assert none.warp is not None  # an earlier warp is kept
 
 
@@ -184,7 +185,7 @@ def test_degenerate_columns_are_survived():
     draws, prior = own.posterior_draws(500, rng), own.prior_draws(N, rng)
     double = lambda xs: np.column_stack([xs[:, :2], xs[:, :1], 0 * xs[:, :1], xs[:, 2:]])  # noqa: E731
     prior[7, 0] = np.nan
-    warp = fit_warp(double(prior), double(draws))
+    warp = fit_warp(PriorDraws(double(prior)), double(draws))
     assert (warp.scale == 5).all()
     for name in ("log_sd", "log_v", "log_kappa", "prior_mean", "likelihood_mean"):
         assert np.isfinite(getattr(warp, name)).all()

@@ -110,7 +110,7 @@ class Case:
 
     make: Callable[[], ts.TestSystem]
     points: Callable
-    betas: tuple[float, ...] = (0.07, 0.5, 1.0)
+    betas: tuple[float, ...] = (0.07, 1.0)
     tolerance: float = 1e-6
 
 
@@ -138,12 +138,12 @@ CASES = {
     ),
     "mixture_10": Case(ts.gaussian_mixture, tempered_components((0.5, 0.5), 5.0)),
     "spike": Case(ts.spike, tempered_components((1.0, 0.05), 3.0), (0.07, 0.5, 0.85, 1.0)),
-    "twenty_modes": Case(ts.twenty_modes, square(100, 5)),
-    "shells_2": Case(partial(ts.gaussian_shells, 2, **ASYMMETRIC_SHELLS), square(100, 5)),
+    "twenty_modes": Case(ts.twenty_modes, square(50, 6)),
+    "shells_2": Case(partial(ts.gaussian_shells, 2, **ASYMMETRIC_SHELLS), square(50, 6)),
     "shells_10": Case(
         partial(ts.gaussian_shells, 10), on_shells((2.0, 2.0), (0.1, 0.1)), (0.5, 1.0)
     ),
-    "eggbox": Case(ts.eggbox, square(120, 6)),
+    "eggbox": Case(ts.eggbox, square(90, 6)),
     "hierarchical_normal": Case(
         ts.hierarchical_normal,
         group_proposal(prior_mean=1.0, prior_sd=5.0, centered=True),

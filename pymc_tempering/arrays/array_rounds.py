@@ -77,13 +77,14 @@ def learn_rounds(
     sweeps: int,
     max_rounds: int,
     redraw: bool,
+    min_rounds: int = 1,
     ladder_move: str = LADDER_MOVES[0],
     rao_blackwell: bool = True,
 ) -> LearnedRounds:
     """Run rounds with log Z-hat frozen, and equation (12) after each, until a rule passes."""
     history, settled = [ladder.log_z], False
     seen: list[FloatArray] = []
-    while not settled and len(seen) < max_rounds:
+    while len(seen) < min_rounds or (not settled and len(seen) < max_rounds):
         if redraw and seen:
             chains = redraw_rungs(chains, ladder, rng)
         chains, trace = run_sweeps(density, ladder, chains, sweeps, rng, ladder_move=ladder_move)

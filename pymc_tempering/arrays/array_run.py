@@ -172,6 +172,7 @@ def temper(
     log_weights: LogWeights = None,
     rungs_per_barrier: float = 1.5,
     round_sweeps: int = 50,
+    min_rounds: int = 4,
     max_rounds: int = 10,
     ladder_move: str = "metropolized_gibbs",
     keep_cold: bool = True,
@@ -200,8 +201,10 @@ def temper(
         Intervals per unit of the barrier, where ``betas`` is left out.
     round_sweeps : int, default 50
         Sweeps of each round of the warm-up.
+    min_rounds : int, default 4
+        Rounds of the warm-up at least: chains that start where particles died out need some time.
     max_rounds : int, default 10
-        Rounds of the warm-up at most.
+        Rounds of the warm-up at most, where occupancies are not right.
     ladder_move : {"metropolized_gibbs", "gibbs"}, default "metropolized_gibbs"
         How chains move on the ladder; "gibbs" is that of the paper.
     keep_cold : bool, default True
@@ -239,7 +242,9 @@ def temper(
     ('ok', 'ok')
     """
     check_whole(MIN_CHAINS, chains=chains)
-    check_whole(1, sweeps=sweeps, round_sweeps=round_sweeps, max_rounds=max_rounds)
+    check_whole(
+        1, sweeps=sweeps, round_sweeps=round_sweeps, min_rounds=min_rounds, max_rounds=max_rounds
+    )
     check_choice("ladder_move", ladder_move, LADDER_MOVES)
     if isinstance(betas, int | np.integer):
         check_whole(2, betas=int(betas))
@@ -252,7 +257,8 @@ def temper(
     ladder = Ladder(rungs, found.sample.log_z_at(rungs), weights_at(rungs, log_weights))
     learned = learn_rounds(
         density, ladder, found.chains(ladder, rng), rng, occupancies_are_right,
-        sweeps=round_sweeps, max_rounds=max_rounds, redraw=False, ladder_move=ladder_move,
+        sweeps=round_sweeps, min_rounds=min_rounds, max_rounds=max_rounds, redraw=False,
+        ladder_move=ladder_move,
     )  # fmt: skip
     if not learned.settled:
         warnings.warn(

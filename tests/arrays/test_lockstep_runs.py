@@ -47,7 +47,9 @@ def repeated_z(density, repeats, sweeps=120, chains=40):
     with warnings.catch_warnings():  # one test of homogeneity in a thousand rejects
         warnings.simplefilter("ignore", pmt.TemperingWarning)
         for _ in range(repeats):
-            found.append(temper(density, sweeps, chains=chains, random_seed=rng).evidence())
+            found.append(
+                temper(density, sweeps, chains=chains, round_sweeps=15, random_seed=rng).evidence()
+            )
     return np.array([(each.log_z - LOG_Z) / each.mcse for each in found])
 
 

@@ -123,8 +123,8 @@ PIECES = (
         "rts_figure1",
         "Figure 1: initial iterations",
         ("--updates", "5000", "--rounds", "10"),
-        "The curve with Rao-Blackwellization comes to the exact one within some rounds of 50 sweeps "
-        "from Z-hat = 1; that of counts does not.",
+        "The curve with Rao-Blackwellization comes to the exact one within some rounds of 50 "
+        "sweeps from Z-hat = 1; that of counts does not.",
         judge_figure1,
     ),
     Piece(

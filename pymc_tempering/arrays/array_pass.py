@@ -52,13 +52,13 @@ class ArrayPass:
         """The particles of some density as a sample over the whole path."""
         return alive_sample(self.betas, self.log_z, self.log_ratio)
 
-    def chains(self, ladder: Ladder, rng: np.random.Generator) -> LockstepChains:
-        """Start a chain for each particle: a rung by r, a state of the stage next below."""
-        n = self.log_ratio.shape[1]
+    def chains(self, ladder: Ladder, n: int, rng: np.random.Generator) -> LockstepChains:
+        """Start n chains: a rung by r, and a particle, each another, of the stage next below."""
         rung = rng.choice(ladder.n_rungs, size=n, p=np.exp(ladder.log_weights))
         stage = np.searchsorted(self.betas, ladder.betas[rung], side="right") - 1
-        states = np.array([self.states[s][i] for i, s in enumerate(stage)])
-        ratio = self.log_ratio[stage, np.arange(n)]
+        particle = rng.permutation(self.log_ratio.shape[1])[:n]
+        states = np.array([self.states[s][i] for s, i in zip(stage, particle, strict=True)])
+        ratio = self.log_ratio[stage, particle]
         return LockstepChains(states, ratio, np.where(ratio > -np.inf, rung, 0), np.zeros(n, bool))
 
 

@@ -43,6 +43,9 @@ from pymc_tempering.exceptions import TemperingWarning
 MAX_LOG_OFF = 0.7
 """|log(c_k / r_k)| up to which the weights of the ladder are taken for learned."""
 
+PARTICLES = 2
+"""Particles of the annealed pass for each chain."""
+
 MIN_CHAINS = 20
 """Fewest chains: a run's error, and the occupancies' in its warm-up, are between them."""
 
@@ -61,7 +64,7 @@ class ArrayRun:
     learned : LearnedRounds
         The warm-up's rounds.
     warm_sweeps : int
-        Sweeps of each chain before the run, the annealed pass included.
+        Sweeps of all chains before the run that cost as much as the warm-up did.
     seconds : float
         Of the sweeps that count.
     """
@@ -171,8 +174,9 @@ def temper(
     betas: Betas = None,
     log_weights: LogWeights = None,
     rungs_per_barrier: float = 1.5,
-    round_sweeps: int = 50,
-    min_rounds: int = 4,
+    n_particles: int | None = None,
+    round_sweeps: int = 200,
+    min_rounds: int = 2,
     max_rounds: int = 10,
     ladder_move: str = "metropolized_gibbs",
     keep_cold: bool = True,
@@ -180,7 +184,7 @@ def temper(
 ) -> ArrayRun:
     """Sample a density over arrays by simulated tempering, all chains in lockstep.
 
-    A short annealed pass, with as many particles as chains, finds rungs and log Z-hat. Rounds of
+    A short annealed pass, with more particles than chains, finds rungs and log Z-hat. Rounds of
     sweeps then correct log Z-hat by RTS, until all occupancies are right within a factor 2 or
     two standard errors. All of it is frozen before the sweeps that count.
 
@@ -199,9 +203,12 @@ def temper(
         where states at beta = 1 feed a gradient. Even by default.
     rungs_per_barrier : float, default 1.5
         Intervals per unit of the barrier, where ``betas`` is left out.
-    round_sweeps : int, default 50
+    n_particles : int, optional
+        Of the annealed pass, at least one a chain; by default two. Chains that start where few
+        particles came from carry their error for as long as they mix.
+    round_sweeps : int, default 200
         Sweeps of each round of the warm-up.
-    min_rounds : int, default 4
+    min_rounds : int, default 2
         Rounds of the warm-up at least: chains that start where particles died out need some time.
     max_rounds : int, default 10
         Rounds of the warm-up at most, where occupancies are not right.
@@ -245,6 +252,8 @@ def temper(
     check_whole(
         1, sweeps=sweeps, round_sweeps=round_sweeps, min_rounds=min_rounds, max_rounds=max_rounds
     )
+    if n_particles is not None:
+        check_whole(chains, n_particles=n_particles)
     check_choice("ladder_move", ladder_move, LADDER_MOVES)
     if isinstance(betas, int | np.integer):
         check_whole(2, betas=int(betas))
@@ -252,11 +261,11 @@ def temper(
         check_betas(betas)
     rng = np.random.default_rng(random_seed)
     check_density(density, rng)
-    found = anneal_arrays(density, chains, rng)
+    found = anneal_arrays(density, n_particles or PARTICLES * chains, rng)
     rungs = rungs_on(found.sample, betas, rungs_per_barrier)
     ladder = Ladder(rungs, found.sample.log_z_at(rungs), weights_at(rungs, log_weights))
     learned = learn_rounds(
-        density, ladder, found.chains(ladder, rng), rng, occupancies_are_right,
+        density, ladder, found.chains(ladder, chains, rng), rng, occupancies_are_right,
         sweeps=round_sweeps, min_rounds=min_rounds, max_rounds=max_rounds, redraw=False,
         ladder_move=ladder_move,
     )  # fmt: skip
@@ -272,7 +281,7 @@ def temper(
         density, learned.ladder, learned.chains, sweeps, rng,
         ladder_move=ladder_move, keep_cold=keep_cold,
     )  # fmt: skip
-    warm = found.n_moves + learned.n_rounds * round_sweeps
+    warm = found.n_moves * found.log_ratio.shape[1] // chains + learned.n_rounds * round_sweeps
     return ArrayRun(trace, end, learned, warm, perf_counter() - started)
 
 

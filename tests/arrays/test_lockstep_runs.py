@@ -11,6 +11,7 @@ from pymc_tempering.arrays.lockstep import LockstepChains, SweepTrace, run_sweep
 from pymc_tempering.arrays.sweep_rows import cut_rows, rows_of_trace, tour_starts
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.estimators import ESTIMATORS
+from pymc_tempering.evidence.trace import read_run
 
 # A |z| above 5 comes by chance in one of two million tests of a right estimate.
 MAX_Z = 5.0
@@ -154,6 +155,21 @@ def test_a_run_goes_into_diagnose_and_cross_check(run):
     )
     assert check.verdict == "agree"
     assert set(check.table.index) == {"rts", "ti", "bar", "ais", "reverse"}
+
+
+def test_many_chains_are_shown_by_the_least_and_the_largest(run):
+    text = repr(run.evidence())
+    assert "in 60 chains" in text
+    assert max(map(len, text.splitlines())) < 120
+    assert "in 60 chains" in repr(run.diagnose())
+
+
+def test_a_trace_that_is_not_that_of_the_rows_is_refused(run):
+    tree = run.to_datatree()
+    assert np.array_equal(read_run(tree).trace.cycle, rows_of_trace(run.trace)[1].cycle)
+    tree["tempering_trace"]["row"].values[0, 0] += 1
+    with pytest.raises(pmt.NotTemperedError, match="not that of the rows"):
+        read_run(tree)
 
 
 # ---- rows -------------------------------------------------------------------------------------

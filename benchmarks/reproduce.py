@@ -1,4 +1,4 @@
-"""Reproduce the figures of the RTS paper at small size, and write docs/reproduction.md.
+"""Reproduce the figures of the RTS paper at small size, and write docs/reproduction.md with them.
 
 Each script runs with small settings; its table stands in the page beside that of the largest run,
 which `benchmarks/results` keeps. What is said to hold is computed from the tables.

@@ -65,10 +65,13 @@ def summary(values: list[float], truth: float) -> Row:
     rng = np.random.default_rng(0)
     again = off[rng.integers(len(off), size=(2000, len(off)))]
     low, high = np.quantile(np.sqrt(np.mean(again**2, axis=1)), [0.05, 0.95])
+    error = float(np.std(off, ddof=1) / np.sqrt(len(off))) if len(off) > 1 else float("nan")
+    if len(off) == 1:
+        low = high = np.nan
     return {
         "repeats": len(values),
         "mean": float(np.mean(values)),
-        "se of the mean": float(np.std(off, ddof=1) / np.sqrt(len(off))) if len(off) > 1 else 0.0,
+        "se of the mean": error,
         "RMSE": float(np.sqrt(np.mean(off**2))),
         "RMSE from": float(low),
         "RMSE to": float(high),
@@ -140,7 +143,10 @@ def long_truth(rbm: RBM, reference: BernoulliReference, sweeps: int) -> float:
 
 def rows_of_log(path: Path) -> list[Row]:
     """Rows that a call printed before it was cut short."""
-    return [ast.literal_eval(line) for line in path.read_text().splitlines() if line[:1] == "{"]
+    lines = path.read_text().replace(": nan", ": None").splitlines()
+    rows = [ast.literal_eval(line) for line in lines if line[:1] == "{"]
+    unknown = ("se of the mean", "RMSE from", "RMSE to")
+    return [row | (dict.fromkeys(unknown, np.nan) if row["repeats"] == 1 else {}) for row in rows]
 
 
 def picture(rows: list[Row], path: Path) -> None:

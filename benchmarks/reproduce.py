@@ -130,7 +130,7 @@ PIECES = (
     Piece(
         "rts_figure3",
         "Figure 3: RTS, AIS and RAISE against sweeps",
-        ("--repeats", "4", "--ais-repeats", "2", "--long-repeats", "0", "--longest", "1000",
+        ("--repeats", "3", "--ais-repeats", "2", "--long-repeats", "0", "--longest", "1000",
          "--updates", "2000"),
         "The bias of RTS falls faster than that of AIS and RAISE, and AIS needs ten times the "
         "sweeps for the same RMSE.",
@@ -139,7 +139,7 @@ PIECES = (
     Piece(
         "rts_figure4",
         "Figure 4: number of rungs",
-        ("--rungs", "10", "30", "100", "--sweeps", "300", "--repeats", "3"),
+        ("--rungs", "10", "30", "100", "--sweeps", "300", "--repeats", "2"),
         "RTS does not depend on the number of rungs once they are enough.",
         judge_figure4,
     ),

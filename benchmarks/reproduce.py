@@ -28,13 +28,14 @@ type Table = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class Piece:
-    """One figure: its script's small settings, what the paper says, and what a table says of it."""
+    """One figure: its script's small settings, the claim, what a table says of it, and why."""
 
     name: str
     title: str
     small: tuple[str, ...]
     claim: str
     judge: Callable[[Table], str]
+    why: str = ""
     picture: bool = True
 
 
@@ -58,7 +59,7 @@ def judge_figure1(rows: Table) -> str:
         f"after {last['counts']['round']} rounds log Z-hat is {rb:.2f} nats off with "
         f"Rao-Blackwellization and {counts:.1f} by counts"
     )
-    return _says(rb < 2.0 < 5.0 * rb < counts, text)
+    return _says(rb < 2.0 and counts > 10.0, text)
 
 
 def judge_figure3(rows: Table) -> str:
@@ -135,6 +136,11 @@ PIECES = (
         "The bias of RTS falls faster than that of AIS and RAISE, and AIS needs ten times the "
         "sweeps for the same RMSE.",
         judge_figure3,
+        "RTS has less bias and a third of the RMSE of AIS at 1,000 sweeps, as the paper finds, "
+        "but AIS at 10,000 is better here. Chains at beta = 1 seldom leave their mode, so that "
+        "1,000 sweeps hold few independent visits, and the start still shows. The paper's number "
+        "of repeats was not reached (12 of RTS, 4 of AIS, 2 of RAISE); RTS beyond 1,000 sweeps has "
+        "one, RAISE beyond 1,000 none, and 784 x 100 was run at small size alone.",
     ),
     Piece(
         "rts_figure4",
@@ -142,6 +148,8 @@ PIECES = (
         ("--rungs", "10", "30", "100", "--sweeps", "300", "--repeats", "2"),
         "RTS does not depend on the number of rungs once they are enough.",
         judge_figure4,
+        "Only the small run was made: 300 and 1,000 rungs are missing, so that nothing is known "
+        "of the factor.",
     ),
     Piece(
         "rts_figure5",
@@ -149,6 +157,8 @@ PIECES = (
         ("--updates", "100", "--checkpoints", "10", "--ais-rungs", "1000"),
         "Tracked log likelihoods follow those of AIS.",
         judge_figure5,
+        "Fewer chains, sweeps and updates than the paper's 2,000 x 25 and 8,000, and plain "
+        "gradient ascent in place of RMSspectral.",
     ),
 )  # fmt: skip
 
@@ -173,6 +183,7 @@ def section(piece: Piece, small: Path, seconds: float) -> list[str]:
             shutil.copy(RESULTS / name, DOCS / "reproduction" / name)
             lines += [f"![{piece.title}](reproduction/{name})", ""]
         lines += _body(largest.with_suffix(".md"))
+    lines += [piece.why, ""] if piece.why else []
     said = piece.judge(read(small / f"{piece.name}.csv"))
     options = " ".join(piece.small)
     lines += [f"Small run (`{piece.name}.py {options}`, {seconds:.0f} seconds): {said}.", ""]

@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help example test lint format docs bench clean
+.PHONY: help example test lint format docs bench reproduce clean
 
 help:
 	@echo "make example   install the package and run examples/quickstart.py"
@@ -20,6 +20,7 @@ help:
 	@echo "make format    ruff's fixes and formatting, written to the files"
 	@echo "make docs      build docs/_build/html, warnings are errors"
 	@echo "make bench     calibration of the error bars, and the comparison with peers (long)"
+	@echo "make reproduce figures of the RTS paper at small size, docs/reproduction.md (10 minutes)"
 	@echo "make clean     remove .venv, caches and builds"
 
 example: $(VENV)/.stamp-examples
@@ -44,6 +45,10 @@ docs: $(VENV)/.stamp-docs
 bench: $(VENV)/.stamp-examples
 	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/peers.py
+
+# BLAS on one thread: the speed is stated for it.
+reproduce: $(VENV)/.stamp-examples
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/reproduce.py
 
 clean:
 	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -26,9 +26,8 @@ from pymc_tempering.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from pymc_tempering import testsystems, variational
+    from pymc_tempering import arrays, testsystems, variational
     from pymc_tempering.annealed import (
-        Sandwich,
         ais,
         hais,
         linked_importance_sampling,
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
     from pymc_tempering.evidence.prior_curves import PriorSensitivity
     from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
+    from pymc_tempering.evidence.stochastic_bounds import Sandwich
     from pymc_tempering.evidence.tracker import PartitionTracker
     from pymc_tempering.kernels import (
         HMC,
@@ -96,7 +96,6 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "annealed": (
-        "Sandwich",
         "ais",
         "hais",
         "linked_importance_sampling",
@@ -124,6 +123,7 @@ _HOMES = {
     "evidence.diagnostics": ("Diagnosis", "diagnose"),
     "evidence.prior_curves": ("PriorSensitivity",),
     "evidence.sensitivity_curve": ("SensitivityCurve",),
+    "evidence.stochastic_bounds": ("Sandwich",),
     "evidence.tracker": ("PartitionTracker",),
     "kernels": (
         "HMC",
@@ -165,6 +165,7 @@ _HOMES = {
 _MODULES = (
     "annealed",
     "arguments",
+    "arrays",
     "bridge",
     "chain",
     "comparison",
@@ -228,6 +229,7 @@ __all__ = [
     "TemperingError",
     "TemperingWarning",
     "ais",
+    "arrays",
     "average",
     "bayes_factor",
     "bracket",

@@ -4,12 +4,11 @@ from pymc_tempering.annealed.ais import ais, hais
 from pymc_tempering.annealed.linked import linked_importance_sampling
 from pymc_tempering.annealed.raise_ import raise_
 from pymc_tempering.annealed.reverse_ais import reverse_ais
-from pymc_tempering.annealed.sandwich import Sandwich, sandwich
+from pymc_tempering.annealed.sandwich import sandwich
 from pymc_tempering.annealed.smc import smc
 from pymc_tempering.annealed.thermodynamic_integration import thermodynamic_integration
 
 __all__ = [
-    "Sandwich",
     "ais",
     "hais",
     "linked_importance_sampling",

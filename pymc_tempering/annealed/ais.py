@@ -6,7 +6,6 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.annealed.islands import WeightedEnds
-from pymc_tempering.annealed.particle_weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.annealed.schedule import (
     Betas,
     BetaSchedule,
@@ -22,6 +21,7 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.annealed.transitions import Movers, check_continuous, compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.particle_weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model

@@ -7,7 +7,6 @@ import pymc as pm
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.linked_chains import link_blocks
-from pymc_tempering.annealed.particle_weights import evidence_of_weights
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     CarriedParticles,
@@ -19,6 +18,7 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status

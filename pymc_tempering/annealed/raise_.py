@@ -11,7 +11,6 @@ from pymc.pytensorf import compile as pymc_compile
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES
-from pymc_tempering.annealed.particle_weights import evidence_of_weights
 from pymc_tempering.annealed.prior_share import N_SHARE, log_share_alive
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
@@ -31,6 +30,7 @@ from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.kernels.assign import KernelChoice

@@ -8,7 +8,6 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.annealed.particle_weights import merge_sums
 from pymc_tempering.annealed.transitions import Movers
 from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import Particles, draw_particles, place
@@ -16,6 +15,7 @@ from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.ladder import barrier_of, check_betas, space_betas
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.core.weighting import effective_number
+from pymc_tempering.evidence.particle_weights import merge_sums
 from pymc_tempering.exceptions import LadderError
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference

@@ -1,7 +1,8 @@
 """The statistics of tempering cycles as plain arrays: what every estimator reads.
 
 Each row is one *cycle*: all iterations after the previous visit to beta = 1, up to and including
-the next one, which gives the recorded draw. ``docs/data_layout.md`` defines every field.
+the next one, which gives the recorded draw. ``docs/data_layout.md`` defines every field. (Rows of
+chains over arrays are pieces of another cut: they end after any sweep, and each tour begins a row.)
 """
 
 from dataclasses import dataclass
@@ -117,6 +118,17 @@ accept_sum, up_accept_sum : ndarray, shape (C, N, K)
     def n_draws(self) -> int:
         """Number of recorded draws in each chain, N."""
         return int(self.tour_start.shape[1])
+
+
+def cold_log_ratio(stats: CycleStats) -> FloatArray:
+    """Return the mean log_ratio (nats) of the visits to beta = 1 in each row, shape (C, N).
+
+    That of its draw for a cycle; minus infinity where a row of another cut has no such visit.
+    """
+    visits, total = stats.visits[..., -1], stats.log_ratio_sum[..., -1]
+    result = np.full(total.shape, -np.inf)
+    np.divide(total, visits, out=result, where=visits > 0.0)
+    return result
 
 
 @dataclass(frozen=True, eq=False)

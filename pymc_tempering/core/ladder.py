@@ -116,6 +116,19 @@ class PathSample:
         return 1.0 - np.minimum(weights[1:], weights[:-1]).sum(axis=1)
 
 
+def alive_sample(betas: np.ndarray, log_z: np.ndarray, log_ratio: np.ndarray) -> PathSample:
+    """Make a sample over the whole path of the particles (S, n) of S stages that have a density.
+
+    Reference draws of zero likelihood are out at any beta above 0. What is left at beta = 0 is the
+    reference on the rest, whose normalizing constant is the rest's share: otherwise a jump at beta
+    = 0 would count as length, and draw all rungs to it.
+    """
+    alive = log_ratio > -np.inf
+    counts = alive.sum(axis=1)
+    log_z = np.where(betas == 0.0, np.log(counts / alive.shape[1]), log_z)
+    return PathSample(log_ratio[alive], betas, log_z, counts)
+
+
 N_FINE = 8
 """Points that each interval of the mixture is refined into, to measure the barrier."""
 

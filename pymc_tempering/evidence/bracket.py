@@ -19,7 +19,7 @@ from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.pieces import cycle_pieces, finite_chains
 from pymc_tempering.evidence.result import Evidence, plus_minus
 from pymc_tempering.evidence.trace import Run, probabilities_of, read_run
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
 
 SHARE_OF_OTHERS = 0.5
 """Visits of a chain to beta = 0 that are counted, as a share of the fewest of any other chain."""
@@ -182,7 +182,17 @@ def backward(stats: CycleStats) -> Evidence:
     -------
     Evidence
         Method "backward", everything in nats; tours are cut at draws, as in :func:`counts`.
+
+    Raises
+    ------
+    NotTemperedError
+        If the rows are no cycles that end at beta = 1: those of chains over arrays.
     """
+    if np.any(stats.visits[..., -1] != 1.0):
+        raise NotTemperedError(
+            '"backward" needs cycles, which end with a draw at beta = 1 each, and these chains '
+            "stopped after a number of sweeps: use reverse annealing for an upper bound."
+        )
     hot = stats.rb_weight[:, :, 0].reshape(-1)
 
     def fit(part: BoolArray) -> PartFit:

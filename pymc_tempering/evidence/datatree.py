@@ -112,8 +112,33 @@ def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
             "pass the DataTree as the sampler returned it"
         )
     log_ratio, rung = trace["log_ratio"].values, trace["rung"].values
+    if "row" in trace:  # chains over arrays
+        return stats, _rows_of_trace(stats, log_ratio, rung, trace["row"].values)
     parts = [_cycles_of_trace(stats, c, log_ratio[c], rung[c], skip) for c in range(len(rung))]
     return stats, FlatTrace(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _rows_of_trace(
+    stats: CycleStats, log_ratio: FloatArray, rung: np.ndarray, row: np.ndarray
+) -> FlatTrace:
+    """Put a trace that names the row of each iteration behind each other, and check it."""
+    n_rungs, n_rows = stats.beta.size, stats.n_draws
+    chain = np.arange(len(rung))[:, None]
+    place = ((chain * n_rows + row) * n_rungs + rung).ravel()
+    size = len(rung) * n_rows * n_rungs
+    if not np.array_equal(np.bincount(place, minlength=size), stats.visits.ravel()):
+        raise NotTemperedError(
+            "tempering_trace is not that of the rows of sample_stats: pass the DataTree as "
+            "ArrayRun.to_datatree() returned it"
+        )
+    iteration = np.broadcast_to(np.arange(rung.shape[1]), rung.shape)
+    return FlatTrace(
+        log_ratio.ravel().astype(float),
+        rung.ravel().astype(np.intp),
+        (chain * n_rows + row).ravel().astype(np.intp),
+        np.zeros(rung.size, dtype=bool),
+        iteration.ravel(),
+    )
 
 
 def _cycles_of_trace(

@@ -12,7 +12,7 @@ from pymc_tempering.evidence import rungs
 from pymc_tempering.evidence.alarms import MAX_REJECTION
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.evidence.result import Evidence, plus_minus
+from pymc_tempering.evidence.result import Evidence, in_few_words, plus_minus
 
 MAX_AUTOCORRELATION = 0.9
 """Largest autocorrelation of log_ratio across one exploration of a good kernel."""
@@ -69,7 +69,7 @@ class Diagnosis:
         return f"<div>{table}{lines}</div>"
 
     def _lines(self) -> list[str]:
-        trips = ", ".join(str(n) for n in self.round_trips)
+        trips = in_few_words([str(n) for n in self.round_trips], self.round_trips)
         first, second = self.halves
         check = self.evidence.check
         return [

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
+from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray, cold_log_ratio
 from pymc_tempering.core.weighting import error_of_influence
 from pymc_tempering.evidence import alarms as checks
 from pymc_tempering.evidence.pieces import Pieces, finite_chains, finite_tours
@@ -195,8 +195,7 @@ def _run_warnings(
     for stats, finite, own in zip(parts, sound, tours, strict=True):
         alarms += checks.chain_alarms(stats, finite)
         if finite.any():
-            # Every cycle visits beta = 1 once, with its draw.
-            cold = stats.log_ratio_sum[finite, :, -1]
+            cold = cold_log_ratio(stats)[finite]
             alarms += checks.lone_tour_warnings(own.sums[:, -1], cold, stats.tour_start[finite])
         if check_occupancy:
             notes += checks.occupancy_warnings(stats, own)

@@ -1,6 +1,7 @@
 """The value that estimators return: the evidence of a model, and how results are shown."""
 
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 from warnings import warn
@@ -11,6 +12,9 @@ import xarray as xr
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import storage
 from pymc_tempering.exceptions import TemperingWarning
+
+MAX_LISTED = 12
+"""Chains up to which each is shown."""
 
 
 @dataclass(frozen=True)
@@ -168,14 +172,15 @@ class Evidence:
             ("method, verdict", f"{self.method}, {self.verdict}"),
         ]
         if self.round_trips:
-            trips = ", ".join(str(n) for n in self.round_trips)
+            trips = in_few_words([str(n) for n in self.round_trips], self.round_trips)
             text = f"{self.n_tours} (effective {self.ess:.1f}; per chain {trips})"
             rows.append(("tours", text))
         elif not np.isnan(self.ess):
             rows.append(("effective draws", f"{self.ess:.1f}"))
         if self.per_chain.size:
             pairs = zip(self.per_chain, self.per_chain_mcse, strict=True)
-            rows.append(("per chain", ", ".join(plus_minus(v, error) for v, error in pairs)))
+            texts = [plus_minus(v, error) for v, error in pairs]
+            rows.append(("per chain", in_few_words(texts, self.per_chain)))
         if not np.isnan(self.halves).all():
             rows.append(("first, second half", ", ".join(f"{v:.3f}" for v in self.halves)))
         if self.check is not None:
@@ -206,6 +211,15 @@ def plus_minus(value: float, error: float) -> str:
         return f"{value:.3f} ± {error:.3g}"
     places = int(np.clip(1 - np.floor(np.log10(error)), 0, 8))
     return f"{value:.{places}f} ± {error:.{places}f}"
+
+
+def in_few_words(texts: Sequence[str], values: Sequence[float] | FloatArray) -> str:
+    """List what chains gave, or the least and the largest of it where chains are many."""
+    if len(texts) <= MAX_LISTED:
+        return ", ".join(texts)
+    known = [i for i, value in enumerate(values) if not np.isnan(value)]
+    low, high = (pick(known, key=lambda i: values[i], default=0) for pick in (min, max))
+    return f"{texts[low]} to {texts[high]} in {len(texts)} chains"
 
 
 def as_text(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...]) -> str:

@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.ladder import PathSample
+from pymc_tempering.core.ladder import PathSample, alive_sample
 from pymc_tempering.core.population import next_beta, systematic_resampling
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.kernels import Compound
@@ -76,16 +76,8 @@ class AnnealedPass:
 
     @property
     def alive(self) -> PathSample:
-        """The particles of some likelihood as a sample over the whole path.
-
-        Reference draws of zero likelihood are out at any beta above 0. What is left at beta = 0 is
-        the reference on the rest, whose normalizing constant is the rest's share: otherwise a jump
-        at beta = 0 would count as length, and draw all rungs to it.
-        """
-        alive = self.log_ratio > -np.inf
-        counts = alive.sum(axis=1)
-        log_z = np.where(self.betas == 0.0, np.log(counts / alive.shape[1]), self.log_z)
-        return PathSample(self.log_ratio[alive], self.betas, log_z, counts)
+        """The particles of some likelihood as a sample over the whole path."""
+        return alive_sample(self.betas, self.log_z, self.log_ratio)
 
 
 @dataclass(frozen=True)

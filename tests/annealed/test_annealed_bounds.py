@@ -16,7 +16,6 @@ import pymc_tempering as pmt
 from pymc_tempering.annealed import schedule as setup
 from pymc_tempering.annealed.raise_ import whole_states
 from pymc_tempering.annealed.reverse_ais import annealed_down, checked_states
-from pymc_tempering.annealed.sandwich import join_bounds
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     Clock,
@@ -34,6 +33,7 @@ from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.threads import paced, run_tasks
+from pymc_tempering.evidence.stochastic_bounds import join_bounds
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.references.compile import compile_model

@@ -26,6 +26,7 @@ IMPORTS = {
     "references": {"core", "model"},
     "evidence": {"core"},
     "evidence.tracker": {"core"},
+    "arrays": {"core", "evidence", "evidence.tracker"},
     "kernels": {"model", "references"},
     "chain": {"core", "model", "references", "kernels"},
     "warmup": {"core", "model", "references", "kernels", "chain"},
@@ -44,7 +45,7 @@ IMPORTS = {
     "variational.conjugate": {"core", "model"},
 }
 
-ARRAY_LAYER = {"core", "evidence", "evidence.tracker"}
+ARRAY_LAYER = {"core", "evidence", "evidence.tracker", "arrays"}
 """Numbers in, numbers out: these know neither PyMC nor a compiler, nor whoever does."""
 NOT_ARRAYS = {"pymc", "pytensor", "numba"}
 

@@ -17,7 +17,7 @@ from pymc_tempering.core.weighting import (
     log_mean,
     pareto_khat,
 )
-from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.result import Evidence
 
 MAX_SHARE = 0.25
 """Share of all weight in one particle above which no error is stated."""

@@ -1,0 +1,27 @@
+"""Tempering of densities over arrays: many chains in lockstep, given by functions of arrays."""
+
+from pymc_tempering.arrays.array_annealing import ArrayAnnealing, DataBounds, annealing
+from pymc_tempering.arrays.array_density import ArrayDensity
+from pymc_tempering.arrays.array_rounds import LearnedRounds, initial_iterations
+from pymc_tempering.arrays.array_run import ArrayRun, temper
+from pymc_tempering.arrays.rbm import RBM
+from pymc_tempering.arrays.rbm_training import TrainingStep, train, train_tracked
+from pymc_tempering.arrays.reference_laws import BernoulliReference, data_marginals, uniform_bits
+
+__all__ = [
+    "RBM",
+    "ArrayAnnealing",
+    "ArrayDensity",
+    "ArrayRun",
+    "BernoulliReference",
+    "DataBounds",
+    "LearnedRounds",
+    "TrainingStep",
+    "annealing",
+    "data_marginals",
+    "initial_iterations",
+    "temper",
+    "train",
+    "train_tracked",
+    "uniform_bits",
+]

@@ -1,0 +1,294 @@
+"""Simulated tempering over arrays: from a density to a run that every estimator reads."""
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arrays.array_density import ArrayDensity, States, check_density
+from pymc_tempering.arrays.array_pass import Betas, anneal_arrays, rungs_on
+from pymc_tempering.arrays.array_rounds import (
+    LearnedRounds,
+    LogWeights,
+    learn_rounds,
+    weights_at,
+)
+from pymc_tempering.arrays.lockstep import (
+    LADDER_MOVES,
+    LockstepChains,
+    SweepTrace,
+    run_sweeps,
+)
+from pymc_tempering.arrays.sweep_rows import rows_of_trace
+from pymc_tempering.core.cycles import (
+    LADDER_STATS,
+    RUNG_STATS,
+    SCALAR_STATS,
+    CycleStats,
+    FlatTrace,
+    FloatArray,
+)
+from pymc_tempering.core.ladder import Ladder, check_betas
+from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
+from pymc_tempering.evidence.estimators import ESTIMATORS
+from pymc_tempering.evidence.result import Evidence, emit_warnings
+from pymc_tempering.evidence.trace import Run
+from pymc_tempering.exceptions import TemperingWarning
+
+MAX_LOG_OFF = 0.7
+"""|log(c_k / r_k)| up to which the weights of the ladder are taken for learned."""
+
+PARTICLES = 2
+"""Particles of the annealed pass for each chain."""
+
+MIN_CHAINS = 20
+"""Fewest chains: a run's error, and the occupancies' in its warm-up, are between them."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRun:
+    """A run of chains over arrays.
+
+    Attributes
+    ----------
+    trace : SweepTrace
+        log_ratio and rung after each sweep of each chain; ``cold_states``, shape (n, ...), are
+        posterior draws, in the order of time, and ``cold_chain``, shape (n,), says whose.
+    chains : LockstepChains
+        Where they are afterwards, to go on from.
+    learned : LearnedRounds
+        The warm-up's rounds.
+    warm_sweeps : int
+        Sweeps of all chains before the run that cost as much as the warm-up did.
+    seconds : float
+        Of the sweeps that count.
+    """
+
+    trace: SweepTrace
+    chains: LockstepChains
+    learned: LearnedRounds
+    warm_sweeps: int
+    seconds: float
+
+    @property
+    def ladder(self) -> Ladder:
+        """The frozen ladder."""
+        return self.trace.ladder
+
+    @cached_property
+    def _rows(self) -> tuple[CycleStats, FlatTrace]:
+        return rows_of_trace(self.trace)
+
+    @property
+    def stats(self) -> CycleStats:
+        """Sums over the rows of each chain, which the estimators read."""
+        return self._rows[0]
+
+    def evidence(self, method: str = "rts") -> Evidence:
+        """Estimate log Z (nats) by any estimator that reads a run.
+
+        Parameters
+        ----------
+        method : str, default "rts"
+            As in :func:`pymc_tempering.log_marginal_likelihood`. "backward" needs cycles, which
+            chains that stop after a number of sweeps do not have.
+
+        Returns
+        -------
+        Evidence
+
+        Raises
+        ------
+        ValueError
+            The method is not known.
+        NotTemperedError
+            It is "backward".
+
+        Warns
+        -----
+        TemperingWarning
+            What the estimate warns about: too few tours for an error, for instance.
+        """
+        check_choice("method", method, sorted(ESTIMATORS))
+        stats, flat = self._rows
+        inputs = {"cycles": stats, "parts": [stats], "trace": Run(stats, flat)}
+        estimator = ESTIMATORS[method]
+        found = estimator.estimate(inputs[estimator.reads])
+        assert isinstance(found, Evidence)
+        n_moves = self.trace.rung.shape[1] * (self.trace.n_sweeps + self.warm_sweeps)
+        return emit_warnings(replace(found, n_evaluations=n_moves, seconds=self.seconds))
+
+    def diagnose(self) -> Diagnosis:
+        """Diagnose the run, as :func:`pymc_tempering.diagnose` does."""
+        return diagnose(self.to_datatree())
+
+    def to_datatree(self) -> xr.DataTree:
+        """Return the run as a DataTree, for ``cross_check``, ``diagnose`` and saving.
+
+        Groups ``sample_stats``, with a row of sweeps in the place of a draw, and
+        ``tempering_trace``. Estimates from runs of their own go to ``cross_check`` as ``others``.
+        """
+        stats, flat = self._rows
+        dims = ("chain", "draw")
+        n_chains, n_sweeps = stats.n_chains, self.trace.n_sweeps
+        whole = (n_chains, stats.n_draws, stats.beta.size)
+        data: dict[str, tuple[tuple[str, ...], Any]] = {
+            name: (dims, getattr(stats, name)) for name in SCALAR_STATS
+        }
+        data["n_zero_likelihood"] = (dims, stats.n_zero_likelihood)
+        names = {"beta": stats.beta, "log_z_ladder": stats.log_z_ladder}
+        names["log_weight"] = stats.log_weight
+        for name in LADDER_STATS:
+            data[name] = ((*dims, "rung"), np.broadcast_to(names[name], whole).copy())
+        data |= {name: ((*dims, "rung"), getattr(stats, name)) for name in RUNG_STATS}
+        coords = {"chain": np.arange(n_chains), "draw": np.arange(stats.n_draws)}
+        row = (flat.cycle % stats.n_draws).reshape(n_chains, n_sweeps)
+        each = {"log_ratio": flat.log_ratio, "rung": flat.rung, "row": row}
+        trace = {
+            name: (("chain", "iteration"), values.reshape(n_chains, n_sweeps))
+            for name, values in each.items()
+        }
+        return xr.DataTree.from_dict(
+            {
+                "sample_stats": xr.Dataset(data, coords),
+                "tempering_trace": xr.Dataset(trace, {"chain": np.arange(n_chains)}),
+            }
+        )
+
+    def cold_states(self) -> tuple[States, np.ndarray]:
+        """Return the posterior draws (n, ...), one chain after another, and their chains (n,)."""
+        order = np.argsort(self.trace.cold_chain, kind="stable")
+        return self.trace.cold_states[order], self.trace.cold_chain[order]
+
+
+def temper(
+    density: ArrayDensity,
+    sweeps: int = 1000,
+    *,
+    chains: int = 100,
+    betas: Betas = None,
+    log_weights: LogWeights = None,
+    rungs_per_barrier: float = 1.5,
+    n_particles: int | None = None,
+    round_sweeps: int = 200,
+    min_rounds: int = 2,
+    max_rounds: int = 10,
+    ladder_move: str = "metropolized_gibbs",
+    keep_cold: bool = True,
+    random_seed: int | np.random.Generator | None = None,
+) -> ArrayRun:
+    """Sample a density over arrays by simulated tempering, all chains in lockstep.
+
+    A short annealed pass, with more particles than chains, finds rungs and log Z-hat. Rounds of
+    sweeps then correct log Z-hat by RTS, until all occupancies are right within a factor 2 or
+    two standard errors. All of it is frozen before the sweeps that count.
+
+    Parameters
+    ----------
+    density : ArrayDensity
+    sweeps : int, default 1000
+        Sweeps of each chain that count. Their number is fixed, and not that of visits to beta = 1.
+    chains : int, default 100
+        At least 20.
+    betas : int or sequence of float, optional
+        Number of rungs, at equal distances along the path, or the inverse temperatures from 0 to
+        1. By default as many as the path needs.
+    log_weights : array of shape (K,) or callable, optional
+        log r_k, or a function of the betas: ``lambda betas: 2 * betas`` is the paper's choice
+        where states at beta = 1 feed a gradient. Even by default.
+    rungs_per_barrier : float, default 1.5
+        Intervals per unit of the barrier, where ``betas`` is left out.
+    n_particles : int, optional
+        Of the annealed pass, at least one a chain; by default two. Chains that start where few
+        particles came from carry their error for as long as they mix.
+    round_sweeps : int, default 200
+        Sweeps of each round of the warm-up.
+    min_rounds : int, default 2
+        Rounds of the warm-up at least: chains that start where particles died out need some time.
+    max_rounds : int, default 10
+        Rounds of the warm-up at most, where occupancies are not right.
+    ladder_move : {"metropolized_gibbs", "gibbs"}, default "metropolized_gibbs"
+        How chains move on the ladder; "gibbs" is that of the paper.
+    keep_cold : bool, default True
+        Whether to keep the states at beta = 1: posterior draws.
+    random_seed : int or numpy.random.Generator, optional
+        Same seeds give the same run.
+
+    Returns
+    -------
+    ArrayRun
+
+    Raises
+    ------
+    KernelError, LikelihoodError, ModelError
+        The functions of the density do not hold what they promise; the message says which.
+    LadderError
+        ``betas`` do not increase from 0 to 1.
+    ValueError
+        An argument out of its range.
+
+    Warns
+    -----
+    TemperingWarning
+        log Z-hat did not settle in the warm-up.
+
+    Notes
+    -----
+    Every visit to beta = 0 draws afresh from the reference. Carlson et al. (2016), Algorithm 1.
+
+    Examples
+    --------
+    >>> rbm = pmt.arrays.RBM(np.full((4, 3), 0.5), np.zeros(4), np.zeros(3))
+    >>> run = pmt.arrays.temper(rbm.density(), 300, chains=50, random_seed=1)
+    >>> run.evidence().verdict, run.diagnose().verdict[:2]
+    ('ok', 'ok')
+    """
+    check_whole(MIN_CHAINS, chains=chains)
+    check_whole(
+        1, sweeps=sweeps, round_sweeps=round_sweeps, min_rounds=min_rounds, max_rounds=max_rounds
+    )
+    if n_particles is not None:
+        check_whole(chains, n_particles=n_particles)
+    check_choice("ladder_move", ladder_move, LADDER_MOVES)
+    if isinstance(betas, int | np.integer):
+        check_whole(2, betas=int(betas))
+    elif betas is not None:
+        check_betas(betas)
+    rng = np.random.default_rng(random_seed)
+    check_density(density, rng)
+    found = anneal_arrays(density, n_particles or PARTICLES * chains, rng)
+    rungs = rungs_on(found.sample, betas, rungs_per_barrier)
+    ladder = Ladder(rungs, found.sample.log_z_at(rungs), weights_at(rungs, log_weights))
+    learned = learn_rounds(
+        density, ladder, found.chains(ladder, chains, rng), rng, occupancies_are_right,
+        sweeps=round_sweeps, min_rounds=min_rounds, max_rounds=max_rounds, redraw=False,
+        ladder_move=ladder_move,
+    )  # fmt: skip
+    if not learned.settled:
+        warnings.warn(
+            f"log Z-hat did not settle in {max_rounds} rounds of {round_sweeps} sweeps: "
+            "occupancies are still off by more than a factor 2; use more rounds, or longer ones.",
+            TemperingWarning,
+            stacklevel=2,
+        )
+    started = perf_counter()
+    end, trace = run_sweeps(
+        density, learned.ladder, learned.chains, sweeps, rng,
+        ladder_move=ladder_move, keep_cold=keep_cold,
+    )  # fmt: skip
+    warm = found.n_moves * found.log_ratio.shape[1] // chains + learned.n_rounds * round_sweeps
+    return ArrayRun(trace, end, learned, warm, perf_counter() - started)
+
+
+def occupancies_are_right(by_chain: FloatArray, ladder: Ladder) -> bool:
+    """Whether log(c_k / r_k) by chain (C, K) is within 0.7 or two errors for all k."""
+    mean = by_chain.mean(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        off = np.abs(np.log(mean) - ladder.log_weights)
+        error = by_chain.std(axis=0, ddof=1) / np.sqrt(len(by_chain)) / mean
+    return bool(np.all((off < MAX_LOG_OFF) | (off < 2.0 * error)))

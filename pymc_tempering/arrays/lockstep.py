@@ -1,0 +1,241 @@
+"""The lockstep loop: all chains move at once, each at its rung, and write a trace."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pymc_tempering.arrays.array_density import ArrayDensity, States, checked_ratio, move_states
+from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.core.weighting import rung_probabilities
+
+LADDER_MOVES = ("metropolized_gibbs", "gibbs")
+"""How a chain moves on the ladder; the first is the default."""
+
+
+@dataclass(frozen=True, eq=False)
+class LockstepChains:
+    """Where C chains are.
+
+    Attributes
+    ----------
+    states : array, shape (C, ...)
+    log_ratio : array, shape (C,)
+        Of the states, in nats.
+    rung : array of int, shape (C,)
+        Rung that each is to explore next.
+    awaits_tour : array of bool, shape (C,)
+        Whether the next arrival at beta = 0 starts a tour: beta = 1 was visited since the last.
+    """
+
+    states: States
+    log_ratio: np.ndarray
+    rung: np.ndarray
+    awaits_tour: np.ndarray
+
+    @property
+    def n_chains(self) -> int:
+        """Number of chains C."""
+        return self.rung.size
+
+
+@dataclass(frozen=True, eq=False)
+class SweepTrace:
+    """What C chains did in T sweeps on a frozen ladder.
+
+    Attributes
+    ----------
+    ladder : Ladder
+    log_ratio : array, shape (T, C)
+        After each sweep, in nats.
+    rung : array of int, shape (T, C)
+        That was explored.
+    start : LockstepChains
+        Where they were before.
+    cold_states : array, shape (n, ...)
+        States of all visits to beta = 1 in the order of time, if they were to be kept.
+    cold_chain : array of int, shape (n,)
+        Chain of each of them.
+    """
+
+    ladder: Ladder
+    log_ratio: np.ndarray
+    rung: np.ndarray
+    start: LockstepChains
+    cold_states: States
+    cold_chain: np.ndarray
+
+    @property
+    def n_sweeps(self) -> int:
+        """Number of sweeps T."""
+        return len(self.rung)
+
+    def probabilities(self) -> np.ndarray:
+        """Mean of q(beta_k | x) over the sweeps of each chain, shape (C, K)."""
+        ladder = self.ladder
+        rows = [
+            rung_probabilities(own, ladder.betas, ladder.offsets).mean(axis=0)
+            for own in self.log_ratio.T
+        ]
+        return np.array(rows)
+
+
+def start_chains(
+    density: ArrayDensity, chains: int, rung: np.ndarray, rng: np.random.Generator
+) -> LockstepChains:
+    """Start chains at draws of the reference, to explore the given rungs (C,)."""
+    states, ratio = evaluated_draws(density, chains, rng)
+    # A state of zero density is legal at beta = 0 alone.
+    return LockstepChains(states, ratio, np.where(ratio > -np.inf, rung, 0), np.zeros(chains, bool))
+
+
+def redraw_rungs(
+    chains: LockstepChains, ladder: Ladder, rng: np.random.Generator
+) -> LockstepChains:
+    """Draw the rung of each chain anew from r, whatever its state (RTS section 2.4).
+
+    This leaves the law of the chains: sweeps afterwards lead back to it. It is for rounds that
+    learn log Z-hat and count nothing.
+    """
+    rung = rng.choice(ladder.n_rungs, size=chains.n_chains, p=np.exp(ladder.log_weights))
+    rung = np.where(chains.log_ratio > -np.inf, rung, 0)
+    return replace(chains, rung=rung, awaits_tour=np.zeros(chains.n_chains, bool))
+
+
+def run_sweeps(
+    density: ArrayDensity,
+    ladder: Ladder,
+    chains: LockstepChains,
+    n_sweeps: int,
+    rng: np.random.Generator,
+    *,
+    ladder_move: str = LADDER_MOVES[0],
+    keep_cold: bool = False,
+) -> tuple[LockstepChains, SweepTrace]:
+    """Move all chains ``n_sweeps`` times: each state at its rung, then each rung given its state.
+
+    At beta = 0 the state is a fresh draw of the reference. No input is changed.
+
+    Parameters
+    ----------
+    density : ArrayDensity
+    ladder : Ladder
+        Frozen.
+    chains : LockstepChains
+    n_sweeps : int
+    rng : numpy.random.Generator
+    ladder_move : {"metropolized_gibbs", "gibbs"}, default "metropolized_gibbs"
+    keep_cold : bool, default False
+        Whether to keep the states of visits to beta = 1.
+
+    Returns
+    -------
+    chains : LockstepChains
+        Where they are afterwards.
+    trace : SweepTrace
+    """
+    start, top = chains, ladder.n_rungs - 1
+    move_rungs = _metropolized if ladder_move == LADDER_MOVES[0] else _gibbs
+    states, ratio, rung = chains.states, chains.log_ratio, chains.rung
+    awaits = chains.awaits_tour.copy()
+    ratios = np.empty((n_sweeps, chains.n_chains))
+    rungs = np.empty((n_sweeps, chains.n_chains), dtype=np.intp)
+    cold: list[States] = []
+    fresh = FreshDraws(density, chains.n_chains, rng)
+    for t in range(n_sweeps):
+        states, ratio = explore(density, ladder.betas, states, rung, fresh)
+        ratios[t], rungs[t] = ratio, rung
+        awaits = (awaits & (rung != 0)) | (rung == top)
+        if keep_cold:
+            cold.append(states[rung == top])
+        q = rung_probabilities(ratio, ladder.betas, ladder.offsets)
+        rung = move_rungs(q, rung, rng)
+    kept = np.concatenate(cold) if cold else states[:0]
+    where = np.nonzero(rungs == top)[1] if keep_cold else np.empty(0, dtype=np.intp)
+    end = LockstepChains(states, ratio, rung, awaits)
+    return end, SweepTrace(ladder, ratios, rungs, start, kept, where)
+
+
+class FreshDraws:
+    """Draws of the reference with their log_ratio, made in batches, and each used once.
+
+    One evaluation of many states costs little more than one of a few, and few chains are at beta =
+    0 at a time.
+    """
+
+    def __init__(self, density: ArrayDensity, batch: int, rng: np.random.Generator) -> None:
+        self.density, self.batch, self.rng = density, batch, rng
+        self.states, self.log_ratio = evaluated_draws(density, batch, rng)
+        self.used = 0
+
+    def take(self, n: int) -> tuple[States, np.ndarray]:
+        """Return the next n draws, shape (n, ...), and their log_ratio (n,)."""
+        if self.used + n > self.batch:
+            n_new = max(self.batch, n)  # what is left of the batch is thrown away unseen
+            self.states, self.log_ratio = evaluated_draws(self.density, n_new, self.rng)
+            self.used = 0
+        here = slice(self.used, self.used + n)
+        self.used += n
+        return self.states[here], self.log_ratio[here]
+
+
+def evaluated_draws(
+    density: ArrayDensity, n: int, rng: np.random.Generator
+) -> tuple[States, np.ndarray]:
+    """Return n draws of the reference and their log_ratio (n,)."""
+    states = density.reference_draw(n, rng)
+    return states, checked_ratio(density.log_ratio(states), n, "draws of the reference")
+
+
+def explore_once(
+    density: ArrayDensity,
+    betas: np.ndarray,
+    states: States,
+    rung: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[States, np.ndarray]:
+    """Explore once at each chain's rung of ``betas`` (K,), with no draws left over."""
+    fresh = FreshDraws(density, max(1, int(np.sum(rung == 0))), rng)
+    return explore(density, betas, states, rung, fresh)
+
+
+def explore(
+    density: ArrayDensity,
+    betas: np.ndarray,
+    states: States,
+    rung: np.ndarray,
+    fresh: FreshDraws,
+) -> tuple[States, np.ndarray]:
+    """Explore once at each chain's rung; returns new states and their log_ratio (C,)."""
+    zero = np.flatnonzero(rung == 0)
+    if zero.size == 0:
+        return move_states(density, density.move, states, betas[rung], fresh.rng)
+    new, ratio, hot = np.empty_like(states), np.empty(rung.size), np.flatnonzero(rung)
+    new[zero], ratio[zero] = fresh.take(zero.size)
+    if hot.size:
+        new[hot], ratio[hot] = move_states(
+            density, density.move, states[hot], betas[rung[hot]], fresh.rng
+        )
+    return new, ratio
+
+
+def _draw_rows(q: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Draw a column of each row of ``q`` (n, K), which sums to anything, shape (n,)."""
+    below = np.cumsum(q, axis=1)
+    return np.asarray((below[:, :-1] <= (uniform * below[:, -1])[:, None]).sum(axis=1))
+
+
+def _gibbs(q: np.ndarray, rung: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw rungs from q(beta | x), RTS equation (7)."""
+    return _draw_rows(q, rng.random(rung.size))
+
+
+def _metropolized(q: np.ndarray, rung: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Propose another rung by q(beta | x), always, and accept by Metropolis (Liu 1996)."""
+    every = np.arange(rung.size)
+    others = q.copy()
+    others[every, rung] = 0.0
+    rest = others.sum(axis=1)
+    uniform = rng.random((2, rung.size))
+    proposal = _draw_rows(others, uniform[0])
+    accepted = (rest > 0.0) & (uniform[1] * (1.0 - q[every, proposal]) < rest)
+    return np.where(accepted, proposal, rung)

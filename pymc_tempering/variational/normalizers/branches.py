@@ -1,17 +1,18 @@
 """Which way to a tempered normalizer is taken: closed form, sum or quadrature, in this order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytensor.tensor as pt
 from pymc.distributions.censored import CensoredRV
 from pymc.distributions.distribution import PartialObservedRV
-from pymc.distributions.mixture import _BaseMixtureRV
+from pymc.distributions.mixture import MixtureRV, _BaseMixtureRV
 from pymc.distributions.truncated import TruncatedRV
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant, Variable, equal_computations
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random import basic as rvs
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
@@ -58,6 +59,42 @@ def without_draws(graph: Variable) -> Variable:
     return clone_replace([graph], replaced, rebuild_strict=False)[0] if replaced else graph
 
 
+LOCATIONS = {
+    rvs.NormalRV: 0,
+    rvs.LaplaceRV: 0,
+    rvs.LogisticRV: 0,
+    rvs.GumbelRV: 0,
+    rvs.CauchyRV: 0,
+    rvs.StudentTRV: 1,
+}
+"""Which parameter moves a density along the line."""
+
+
+def at_zero(components: Sequence[Variable]) -> list[Variable]:
+    """Return components moved to 0 where they share one location, which no integral depends on.
+
+    A regression with outliers has another line for each datum, but the same normalizer.
+    """
+    if not all(type(component.owner.op) in LOCATIONS for component in components):
+        return list(components)
+    places = [LOCATIONS[type(component.owner.op)] for component in components]
+    params = [list(c.owner.op.dist_params(c.owner)) for c in components]
+    locations = [own[place] for own, place in zip(params, places, strict=True)]
+    if len(components) == 1:
+        [location] = locations
+        shared = location.type.ndim == 0 or location.type.shape[-1] == 1
+    else:
+        shared = all(equal_computations([locations[0]], [other]) for other in locations[1:])
+    if not shared:
+        return list(components)
+    moved = []
+    for component, own, place in zip(components, params, places, strict=True):
+        own[place] = pt.zeros((1,) * own[place].type.ndim, dtype=own[place].type.dtype)
+        rng, size = component.owner.inputs[:2]
+        moved.append(component.owner.op.make_node(rng, size, *own).default_output())
+    return moved
+
+
 def detached(rv: Variable, back: dict[Variable, Variable]) -> Variable:
     """Return the variable with placeholders for its parameters, and record these in `back`.
 
@@ -67,8 +104,11 @@ def detached(rv: Variable, back: dict[Variable, Variable]) -> Variable:
     """
     node = rv.owner
     nested = range(len(node.inputs))[nested_inputs(node.op)]
+    outer = list(node.inputs)
+    if isinstance(node.op, MixtureRV) and node.op.ndim_supp == 0:
+        outer[2:] = at_zero(outer[2:])
     inputs = []
-    for place, value in enumerate(node.inputs):
+    for place, value in enumerate(outer):
         if place in nested:
             inputs.append(detached(value, back))
         elif isinstance(value, Constant) or isinstance(value.type, RandomType | NoneTypeT):

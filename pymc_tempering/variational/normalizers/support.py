@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 from pymc.distributions.continuous import RiceRV, SkewNormalRV, WaldRV
 from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.dist_math import check_parameters, i0e, normal_lcdf
-from pymc.distributions.distribution import support_point
+from pymc.distributions.distribution import DiracDelta, DiracDeltaRV, support_point
 from pymc.distributions.shape_utils import change_dist_size, implicit_size_from_params
 from pymc.distributions.transforms import _default_transform
 from pymc.distributions.truncated import TruncatedRV
@@ -162,6 +162,10 @@ def one_for_all_data(rv: Variable, alone: bool = False) -> Variable:
         if small is base:
             return rv
         return op.rv_op(small, lower, upper, op.max_n_steps)
+    if isinstance(op, DiracDeltaRV):
+        (value,) = op.dist_params(rv.owner)
+        constant = all(n == 1 for n in value.type.shape)
+        return DiracDelta.dist(value, shape=(1,) * rv.type.ndim) if constant else rv
     if not isinstance(op, RandomVariable) or op.ndim_supp != 0:
         return rv
     params = op.dist_params(rv.owner)

@@ -9,6 +9,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc import distributions as every
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 import pymc_tempering as pmt
@@ -249,3 +250,31 @@ def test_free_parameters(name):
 def test_refusals_name_the_reason(name):
     with pytest.raises(pmt.NormalizerError, match=r"'y'.*annealed"):
         normalizer(model_of(REFUSED[name]))
+
+
+def line_with(outliers_at):
+    """Regression with a narrow and a wide normal, the wide one about another line or not."""
+    with pm.Model() as model:
+        slope, sd = pm.Normal("slope"), pm.HalfNormal("sd")
+        line = slope * np.arange(N)
+        other = line + outliers_at if outliers_at else line
+        parts = [pm.Normal.dist(line, sd), pm.Normal.dist(other, 5.0)]
+        pm.Mixture("y", [0.8, 0.2], parts, observed=REALS)
+    return model
+
+
+def test_a_common_location_costs_one_integral_for_all_data():
+    def value(model, slope):
+        total, needed = normalizer(model)
+        graph = graph_replace([total], {model["slope"]: slope, model["sd"]: 0.5}, strict=False)
+        mode = "FAST_COMPILE"
+        return {rv.name for rv in needed}, float(pytensor.function([], graph[0], mode=mode)())
+
+    needed, found = value(line_with(0.0), pt.constant(0.7))
+    assert needed == {"sd"}
+    alone = pm.NormalMixture.dist([0.8, 0.2], [3.0, 3.0], [0.5, 5.0])
+    assert found == pytest.approx(N * float(pmt.log_tempered_normalizer(alone, 2.0).eval()))
+    # two lines: the distance between them matters (planted: as if they were one)
+    needed, apart = value(line_with(4.0), pt.constant(0.7))
+    assert needed == {"slope", "sd"}
+    assert abs(apart - found) > 0.01

@@ -304,6 +304,7 @@ def test_an_annealed_start_leaves_the_mode_that_the_papers_form_stays_in():
     hot, paper = (far_start(first_temperatures=name).tempering for name in ("annealed", "uniform"))
     assert hot.elbo > paper.elbo + 30.0
     assert hot.inverse_temperature[20] < 0.02
+    assert hot.temperature_probability(20)[:35].sum() == 0.0  # below T = 60
     assert paper.inverse_temperature[20] > 0.1
     floor = 1.0 / (100.0 - 99.0 * np.arange(400) / 400.0)  # 80 % of half of the iterations
     assert (hot.inverse_temperature[:400] <= np.repeat(floor[::10], 10) + 1e-9).all()

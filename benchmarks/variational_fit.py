@@ -39,6 +39,7 @@ def one_fit(
     else:
         largest = LARGEST if method == "annealed" else problem.largest
         grid = np.geomspace(1.0, largest, 100)
+        options["first_temperatures"] = "uniform"  # the paper's form
         approx = pmt.fit(n, method, temperatures=grid, max_n=n, **options)
     seconds = process_time() - began
     elbo = assess(approx, target, np.random.default_rng(seed)).elbo

@@ -8,15 +8,21 @@ import numpy as np
 import pymc as pm
 from pymc.variational.opvi import Approximation
 
-from pymc_tempering.arguments import as_seed, check_choice, check_whole
-from pymc_tempering.exceptions import DiscreteVariableError, ModelError, TemperingWarning
+from pymc_tempering.arguments import as_seed, check_whole
+from pymc_tempering.exceptions import LikelihoodError, TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.variational.assess import compile_target, has_minibatch
 from pymc_tempering.variational.fit_loop import FitState
 from pymc_tempering.variational.fit_progress import show_progress
+from pymc_tempering.variational.fit_start import (
+    best_of,
+    check_fittable,
+    first_approximation,
+    fit_starts,
+)
 from pymc_tempering.variational.methods import METHODS, Request
-from pymc_tempering.variational.objective import FAMILIES, compile_step
+from pymc_tempering.variational.objective import compile_step
 from pymc_tempering.variational.session import Session, finish, run_cold, run_tempered
 
 SESSION = "_tempering_session"
@@ -38,6 +44,7 @@ def fit(
     inverse_temperature_prior: tuple[float, float] | None = None,
     update_every: int = 10,
     damping: float = 0.9,
+    first_temperatures: str = "annealed",
     callbacks: Sequence[Callable[..., None]] | None = None,
     obj_optimizer: Callable[..., Any] | None = None,
     obj_n_mc: int = 1,
@@ -48,6 +55,7 @@ def fit(
     progressbar: bool = True,
     backend: str | None = None,
     compile_kwargs: dict[str, Any] | None = None,
+    restarts: int = 1,
 ) -> Approximation:
     """Fit a Gaussian approximation with a likelihood that is hot at first and ends at T = 1.
 
@@ -74,8 +82,8 @@ def fit(
         the grid of each datum, by default 10 from 1 to 10, evenly spaced in 1/T. AVI: the last is
         where the schedule starts, by default 10.
     schedule : str or callable, default "linear"
-        AVI: "linear" (in T), "exponential" (linear in log T), or a function of the share of the
-        annealing, in [0, 1), that gives temperatures of 1 or higher.
+        AVI, and VT's annealed start: "linear" (in T), "exponential" (linear in log T), or a
+        function of the share of the annealing, in [0, 1), that gives temperatures of 1 or higher.
     tA : float, optional
         Length of the tempered stage in effective passes over the data: iterations, or, with
         ``pm.Minibatch``, iterations times minibatch size over total size. By default half of
@@ -96,6 +104,10 @@ def fit(
     damping : float, default 0.9
         Share of the old log q(T) that an update keeps; in [0, 1), and 0 is no damping. LVT updates
         at each iteration, with a damping that amounts to the same.
+    first_temperatures : {"annealed", "uniform"}, default "annealed"
+        VT: "annealed" keeps q(T) above the temperature of ``schedule`` for the first 80 % of the
+        tempered stage; a function may start above the grid, where C(T) is infinite. "uniform" is
+        the paper's form: q(T) starts uniform over the grid, and equation (9) alone moves it.
     callbacks : sequence of callable, optional
         As those of ``pm.fit``: (approx, losses, i) after each iteration. ``StopIteration`` ends
         the stage: a tempered one passes on to T = 1.
@@ -118,11 +130,15 @@ def fit(
         Backend that PyTensor compiles for.
     compile_kwargs : dict, optional
         Further arguments of the compilation.
+    restarts : int, default 1
+        Fits, of which the one with the highest final ELBO is returned. The first begins at
+        ``start``, the others at draws from the prior; C(T) is computed once.
 
     Returns
     -------
     Approximation
-        PyMC's. ``hist`` holds the loss of each iteration, the negative *tempered* ELBO (of LVT
+        PyMC's. With ``restarts``, ``restarts`` holds all of them, each with its ``tempering``.
+        ``hist`` holds the loss of each iteration, the negative *tempered* ELBO (of LVT
         without the terms of q(T) alone), scaled as PyMC does with minibatches; ``tempering`` the
         :class:`TemperedFit`: ELBO at T = 1 (nats), log Z, k-hat, temperatures, and the optimum of
         the tempered model.
@@ -158,7 +174,7 @@ def fit(
     (True, 0.8)
     """
     model = find_model(model)
-    _check_model(model)
+    check_fittable(model)
     request = Request(
         n=n,
         method=method,
@@ -171,29 +187,42 @@ def fit(
         inverse_temperature_prior=inverse_temperature_prior,
         update_every=update_every,
         damping=damping,
+        first_temperatures=first_temperatures,
         obj_n_mc=obj_n_mc,
+        restarts=restarts,
     )
     if obj_n_mc > 1 and has_minibatch(model):
         raise ValueError(f"obj_n_mc must be 1 with pm.Minibatch, got {obj_n_mc}")
     seed = as_seed(random_seed)
-    fitted = _first_approximation(model, approx, start, start_sigma, seed)
-    partition_seed, rng_seed = np.random.SeedSequence(seed).spawn(2)
-    plan = METHODS[method](request, fitted, int(partition_seed.generate_state(1)[0]))
-    step = compile_step(
-        fitted,
-        plan.likelihood,
-        obj_n_mc=obj_n_mc,
-        obj_optimizer=obj_optimizer or pm.adagrad_window,
-        total_grad_norm_constraint=total_grad_norm_constraint,
-        backend=backend,
-        compile_kwargs=compile_kwargs,
-    )
-    run = FitState(fitted, step, plan.likelihood)
-    session = Session(method, run, plan, compile_target(fitted), np.random.default_rng(rng_seed))
-    with show_progress(n, progressbar) as show:
-        run_tempered(session, update_every, callbacks or (), show)
-        run_cold(session, n, request.most, callbacks or (), show)
-    return _attach(session)
+    fits: list[Approximation] = []
+    for first, own in fit_starts(model, start, restarts, seed):
+        fitted = first_approximation(model, approx, first, start_sigma, own)
+        plan = METHODS[method](request, fitted)
+        step = compile_step(
+            fitted,
+            plan.likelihood,
+            obj_n_mc=obj_n_mc,
+            obj_optimizer=obj_optimizer or pm.adagrad_window,
+            total_grad_norm_constraint=total_grad_norm_constraint,
+            backend=backend,
+            compile_kwargs=compile_kwargs,
+        )
+        run = FitState(fitted, step, plan.likelihood)
+        rng = np.random.default_rng(np.random.SeedSequence(own).spawn(2)[1])
+        session = Session(method, run, plan, compile_target(fitted), rng)
+        with show_progress(n, progressbar) as show:
+            run_tempered(session, update_every, callbacks or (), show)
+            run_cold(session, n, request.most, callbacks or (), show)
+        try:
+            fits.append(_attach(session))
+        except LikelihoodError:
+            if not fits:
+                raise
+        if session.run.stopped == "interrupted":
+            break
+    best = best_of(fits, restarts)
+    _warn(best)
+    return best
 
 
 def refine(
@@ -253,7 +282,8 @@ def refine(
     goal = session.run.n + n
     with show_progress(goal, progressbar) as show:
         run_cold(session, goal, goal, callbacks or (), show)
-    return _attach(session)
+    _warn(_attach(session))
+    return approx
 
 
 def _attach(session: Session) -> Approximation:
@@ -262,44 +292,9 @@ def _attach(session: Session) -> Approximation:
     approx.hist = session.run.losses[: session.run.n].copy()
     approx.tempering = report
     setattr(approx, SESSION, session)
-    for sentence in report.warnings:
-        warnings.warn(sentence, TemperingWarning, stacklevel=3)
     return approx
 
 
-def _first_approximation(
-    model: pm.Model,
-    approx: str,
-    start: dict[str, Any] | None,
-    start_sigma: dict[str, Any] | None,
-    random_seed: int | None,
-) -> Approximation:
-    """Check the arguments of an approximation, and make it."""
-    if start_sigma is not None and approx != "meanfield":
-        raise ValueError(f'start_sigma is for approx="meanfield", not {approx!r}')
-    check_choice("approx", approx, FAMILIES)
-    _check_start(model, start)
-    options = {} if start_sigma is None else {"start_sigma": start_sigma}
-    return FAMILIES[approx](model=model, random_seed=random_seed, start=start, **options)
-
-
-def _check_model(model: pm.Model) -> None:
-    if not model.free_RVs:
-        raise ModelError("The model has no free variables to fit.")
-    if not model.observed_RVs and not model.potentials:
-        raise ModelError(
-            "The model has no observed data and no potential: its posterior is its prior. Pass "
-            "`observed=` to a variable, or add a pm.Potential."
-        )
-    discrete = [rv.name for rv in model.free_RVs if rv.dtype not in pm.vartypes.continuous_types]
-    if discrete:
-        raise DiscreteVariableError(
-            f"Discrete free variables cannot be fitted: {', '.join(discrete)}. Marginalize them "
-            "(pm.Mixture, or pmx.marginalize of pymc-extras)."
-        )
-
-
-def _check_start(model: pm.Model, start: dict[str, Any] | None) -> None:
-    known = {rv.name for rv in model.free_RVs} | {value.name for value in model.value_vars}
-    if unknown := sorted(set(start or {}) - known):
-        raise ValueError(f"start names variables that are not free: {unknown}")
+def _warn(approx: Approximation) -> None:
+    for sentence in approx.tempering.warnings:
+        warnings.warn(sentence, TemperingWarning, stacklevel=3)

@@ -32,7 +32,15 @@ from pymc_tempering.variational.temperatures import (
     uniform_posterior,
 )
 
+PARTITION_SEED = 1
+"""C(T) belongs to the model, not to a fit: one seed, so that it is computed once for all fits."""
+
 NORMALIZERS = ("global", "local")
+
+FIRST_TEMPERATURES = ("annealed", "uniform")
+
+ANNEALED_SHARE = 0.8
+"""Share of the tempered stage of VT over which an annealed start bounds q(T) from below."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,9 @@ class Request:
     inverse_temperature_prior: tuple[float, float] | None
     update_every: int
     damping: float
+    first_temperatures: str
     obj_n_mc: int
+    restarts: int = 1
 
     def __post_init__(self) -> None:
         """Raise an error for options that make no sense, alone or together.
@@ -60,10 +70,11 @@ class Request:
         ValueError
             Naming the argument and its value.
         """
-        for name in ("n", "update_every", "obj_n_mc", "normalizer_draws"):
+        for name in ("n", "update_every", "obj_n_mc", "normalizer_draws", "restarts"):
             check_whole(1, **{name: getattr(self, name)})
         check_choice("method", self.method, METHODS)
         check_choice("normalizer", self.normalizer, NORMALIZERS)
+        check_choice("first_temperatures", self.first_temperatures, FIRST_TEMPERATURES)
         if not 0.0 <= self.damping < 1.0:
             raise ValueError(
                 "damping is the share of the old log q(T) that an update keeps: it must be at "
@@ -146,14 +157,14 @@ def tempered_iterations(request: Request, batches: float) -> int:
     return iterations
 
 
-def plan_advi(request: Request, approx: Approximation, seed: int) -> FitPlan:
+def plan_advi(request: Request, approx: Approximation) -> FitPlan:
     """T = 1 from the first iteration on."""
     return FitPlan(
         global_likelihood(approx), None, 0, ColdTemperature(q=np.ones(1)), temperatures=np.ones(1)
     )
 
 
-def plan_annealed(request: Request, approx: Approximation, seed: int) -> FitPlan:
+def plan_annealed(request: Request, approx: Approximation) -> FitPlan:
     """AVI: Section 2.2 of Mandt et al. (2016)."""
     start = LARGEST if request.temperatures is None else float(request.temperatures[-1])
     n_tempered = tempered_iterations(request, batches_per_pass(approx))
@@ -163,7 +174,7 @@ def plan_annealed(request: Request, approx: Approximation, seed: int) -> FitPlan
     )
 
 
-def plan_tempered(request: Request, approx: Approximation, seed: int) -> FitPlan:
+def plan_tempered(request: Request, approx: Approximation) -> FitPlan:
     """VT: Section 2.3 of Mandt et al. (2016), with global or local normalizers."""
     grid = request.temperatures
     temperatures = exponential_grid() if grid is None else check_grid(grid)
@@ -171,18 +182,22 @@ def plan_tempered(request: Request, approx: Approximation, seed: int) -> FitPlan
     n_tempered = tempered_iterations(request, batches)
     posterior, top = uniform_posterior(temperatures), one_hot(temperatures)
     log_c = mcse = np.zeros(temperatures.size)
+    floor = None
+    if request.first_temperatures == "annealed":
+        n_floor = int(ANNEALED_SHARE * n_tempered)
+        floor = annealing_schedule(request.schedule, float(temperatures[-1]), n_floor)
     if request.normalizer == "local":
         likelihood = shared_likelihood(approx, temperatures, request.obj_n_mc)
-        temperature = LearnedTemperature(posterior, log_c, request.damping, True, batches)
+        temperature = LearnedTemperature(posterior, log_c, request.damping, True, batches, floor)
         return FitPlan(
             likelihood, temperature, n_tempered, ColdTemperature(top, top), True, temperatures
         )
     if temperatures.size > 1:
         partition = log_partition(
-            approx.model, temperatures, draws=request.normalizer_draws, random_seed=seed
+            approx.model, temperatures, draws=request.normalizer_draws, random_seed=PARTITION_SEED
         )
         log_c, mcse = partition.log_c, partition.mcse
-    temperature = LearnedTemperature(posterior, log_c, request.damping, False, batches)
+    temperature = LearnedTemperature(posterior, log_c, request.damping, False, batches, floor)
     likelihood = global_likelihood(approx)
     return FitPlan(
         likelihood,
@@ -196,7 +211,7 @@ def plan_tempered(request: Request, approx: Approximation, seed: int) -> FitPlan
     )
 
 
-def plan_local(request: Request, approx: Approximation, seed: int) -> FitPlan:
+def plan_local(request: Request, approx: Approximation) -> FitPlan:
     """LVT: Section 2.4 of Mandt et al. (2016)."""
     if request.inverse_temperature_prior is not None:
         temperatures, prior = beta_grid(*request.inverse_temperature_prior)
@@ -216,7 +231,7 @@ def plan_local(request: Request, approx: Approximation, seed: int) -> FitPlan:
     )
 
 
-METHODS: dict[str, Callable[[Request, Approximation, int], FitPlan]] = {
+METHODS: dict[str, Callable[[Request, Approximation], FitPlan]] = {
     "advi": plan_advi,
     "annealed": plan_annealed,
     "variational_tempering": plan_tempered,

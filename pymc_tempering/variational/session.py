@@ -57,7 +57,8 @@ def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show)
 
     def finished(run: FitState, temperature: StageTemperature, begin: int) -> bool:
         settled = plan.settles and temperature.settled
-        return settled and elbo_drift(-run.losses[begin : run.n]).converged
+        since = begin + temperature.free_from
+        return settled and elbo_drift(-run.losses[since : run.n]).converged
 
     temperature = advance(
         run,

@@ -46,6 +46,10 @@ class StageTemperature(Protocol):
     def settled(self) -> bool:
         """Whether the temperatures have come to rest."""
 
+    @property
+    def free_from(self) -> int:
+        """Iteration of the stage from which on its objective stays the same."""
+
     def setting(self, iteration: int) -> Setting:
         """Return the setting from an iteration of the stage on."""
 
@@ -67,6 +71,7 @@ class ColdTemperature:
     weights: Any = 1.0
     q: FloatArray | None = None
     settled: bool = True
+    free_from: int = 0
 
     def setting(self, iteration: int) -> Setting:
         """T = 1."""
@@ -84,6 +89,7 @@ class AnnealedTemperature:
     schedule: AnnealingSchedule
     q: FloatArray | None = None
     settled: bool = False
+    free_from: int = 0
 
     def setting(self, iteration: int) -> Setting:
         """1/T of the schedule."""
@@ -111,8 +117,14 @@ class LearnedTemperature:
         an energy is the log-likelihood, and the likelihood takes E[1/T].
     scale : float
         What PyMC divides the loss by (total size over minibatch size).
+    floor : AnnealingSchedule, optional
+        Smallest temperature that q(y) may take at an iteration: equation (9) alone settles within
+        some ten iterations at the temperature whose noise would explain the misfit of the start,
+        far below that at which the modes merge.
     recent : tuple of float
         E[1/T] after the last updates.
+    done : int
+        Iterations so far.
     """
 
     posterior: TemperaturePosterior
@@ -120,23 +132,46 @@ class LearnedTemperature:
     damping: float
     by_temperature: bool = False
     scale: float = 1.0
+    floor: AnnealingSchedule | None = None
     recent: tuple[float, ...] = ()
+    done: int = 0
+
+    @property
+    def free_from(self) -> int:
+        """Iteration from which on there is no floor."""
+        return 0 if self.floor is None else self.floor.n_annealing
+
+    @property
+    def lowest(self) -> float:
+        """Smallest temperature that q(y) may take now."""
+        return 1.0 if self.floor is None else 1.0 / self.floor.inverse_temperature(self.done)
+
+    @property
+    def in_force(self) -> TemperaturePosterior:
+        """q(y) above the floor."""
+        return self.posterior.at_least(self.lowest)
+
+    @property
+    def inverse_temperature(self) -> float:
+        """E[1/T] in force; that of the floor where it lies above the grid, which needs no C(T)."""
+        inverse = self.in_force.inverse_temperature
+        return inverse if self.by_temperature else min(inverse, 1.0 / self.lowest)
 
     @property
     def q(self) -> FloatArray:
         """q(T) in force, shape (M,)."""
-        return self.posterior.q
+        return self.in_force.q
 
     @property
     def settled(self) -> bool:
-        """Whether E[1/T] moved by less than 0.01 over the last 20 updates."""
-        return _at_rest(self.recent)
+        """Whether E[1/T] moved by less than 0.01 over the last 20 updates, without a floor."""
+        return self.lowest == 1.0 and _at_rest(self.recent)
 
     def setting(self, iteration: int) -> Setting:
         """E[1/T], or q(y), with the terms of equation (5) that depend on q(y) alone."""
-        inverse = self.posterior.inverse_temperature
-        offset = self.posterior.offset(self.log_c) / self.scale
-        return Setting(self.q if self.by_temperature else inverse, inverse, offset)
+        now, inverse = self.in_force, self.inverse_temperature
+        offset = now.offset(self.log_c) / self.scale
+        return Setting(now.q if self.by_temperature else inverse, inverse, offset)
 
     def after(self, energies: FloatArray) -> "LearnedTemperature":
         """Update q(y) with the mean over a block of iterations."""
@@ -144,8 +179,9 @@ class LearnedTemperature:
         if not self.by_temperature:
             mean = mean[0] / self.posterior.temperatures - self.log_c
         posterior = self.posterior.update(mean, self.damping)
-        recent = (*self.recent, posterior.inverse_temperature)[-N_SETTLED:]
-        return replace(self, posterior=posterior, recent=recent)
+        after = replace(self, posterior=posterior, done=self.done + len(energies))
+        recent = (*self.recent, after.inverse_temperature)[-N_SETTLED:]
+        return replace(after, recent=recent)
 
 
 @dataclass(frozen=True)
@@ -165,6 +201,7 @@ class LearnedLocalTemperatures:
     mean_q: Callable[[], FloatArray]
     weights: float = 1.0
     recent: tuple[float, ...] = ()
+    free_from: int = 0
 
     @property
     def q(self) -> FloatArray:

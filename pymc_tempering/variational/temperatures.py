@@ -163,6 +163,11 @@ class TemperaturePosterior:
         target = energies + self.log_prior
         return replace(self, logits=damping * self.logits + (1.0 - damping) * target)
 
+    def at_least(self, temperature: float) -> "TemperaturePosterior":
+        """Return q(y) given that T is at least so high, or the largest of the grid."""
+        allowed = self.temperatures >= min(temperature, self.temperatures[-1]) * (1.0 - 1e-12)
+        return replace(self, logits=np.where(allowed, self.logits, -np.inf))
+
     def offset(self, log_c: FloatArray) -> float:
         """Terms of the tempered ELBO, equation (5), that depend on q(y) alone (nats)."""
         return float(self.q @ (self.log_prior - log_c) + entr(self.q).sum())

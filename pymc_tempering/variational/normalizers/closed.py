@@ -9,7 +9,9 @@ import pytensor.tensor as pt
 from pymc.distributions.continuous import (
     AsymmetricLaplaceRV,
     BetaRV,
+    FlatRV,
     HalfCauchyRV,
+    HalfFlatRV,
     HalfStudentTRV,
     KumaraswamyRV,
     MoyalRV,
@@ -24,11 +26,16 @@ from pymc.distributions.dist_math import (
     normal_lcdf,
 )
 from pytensor.graph.basic import Variable
+from pytensor.graph.op import Op
 from pytensor.tensor.random import basic as rvs
 
+from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
+    WITHOUT_NORMALIZER,
     finite_below,
     is_unbounded,
+    label_of,
+    log_normalizer,
     register_closed,
     register_limit,
 )
@@ -261,3 +268,15 @@ register_limit(HalfCauchyRV)(lambda beta: pt.constant(2.0))
 register_limit(SkewStudentTRV)(lambda a, b, mu, sigma: 2 * pt.minimum(a, b) + 1)
 register_limit(rvs.InvGammaRV)(lambda alpha, beta: alpha + 1)
 register_limit(rvs.ParetoRV)(lambda alpha, m: alpha + 1)
+
+
+def no_density(op: Op, rv: Variable, temperature: Variable) -> Variable:
+    """Refuse what integrates to infinity at every temperature."""
+    raise NormalizerError(
+        f"No tempered normalizer is known for {label_of(rv)}: it is no density, its integral is "
+        f"infinite. Of the fits, {WITHOUT_NORMALIZER}."
+    )
+
+
+for _improper in (FlatRV, HalfFlatRV):
+    log_normalizer.register(_improper, no_density)

@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 from pymc.data import MinibatchOp
 from pymc.pytensorf import compile as pymc_compile
 from pymc.pytensorf import join_nonshared_inputs
+from pytensor import config
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
@@ -103,7 +104,7 @@ def whole_data(graph: Variable) -> Variable:
     return clone_replace([graph], replaced, rebuild_strict=False)[0] if replaced else graph
 
 
-def _needs(model: pm.Model, graph: Variable, name: str) -> frozenset[Variable]:
+def parameters_needed(model: pm.Model, graph: Variable, name: str) -> frozenset[Variable]:
     """Free variables that a normalizer depends on, hyperparameters included."""
     above = set(ancestors([graph]))
     observed = [rv.name for rv in model.observed_RVs if rv in above]
@@ -135,13 +136,14 @@ def check_free(needed: list[Variable]) -> None:
     check_proper(needed, "The average of the normalizers over it")
 
 
+@config.change_flags(traceback__limit=0)  # a third of the time of a large graph
 def build_groups(model: pm.Model) -> tuple[list[FixedNormalizer], list[NormalizerGroup]]:
     """Split the likelihood terms of a model by the free variables that they depend on."""
     temperature = pt.dscalar("temperature")
     constants: list[FixedNormalizer] = []
     pieces: list[tuple[list[Variable], set[Variable], list[Variable]]] = []
     for rv, total in term_totals(model, temperature):
-        needed = _needs(model, total, rv.name)
+        needed = parameters_needed(model, total, rv.name)
         if not needed:
             constants.append(_compile_constant(rv, total, temperature))
             continue

@@ -11,7 +11,7 @@ TOLERANCE = 1e-10
 MAX_ROUNDS = 60
 """Rounds of halving."""
 
-SPACING = np.sinh(np.linspace(-30.0, 30.0, 601)) * 1e-6
+SPACING = np.sinh(np.linspace(-30.0, 30.0, 301)) * 1e-6
 """Distances around a point on all scales from 1e-7 to 5e6, in standard deviations."""
 
 

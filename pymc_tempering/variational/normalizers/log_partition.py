@@ -1,5 +1,6 @@
 """The tempered partition function C(T) of a PyMC model: the prior average of its normalizers."""
 
+import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,16 +13,27 @@ from pymc_tempering.core.notebook import text_as_html
 from pymc_tempering.exceptions import NormalizerError, TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.memory import remembered
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.groups import (
     FixedNormalizer,
     NormalizerGroup,
     build_groups,
 )
-from pymc_tempering.variational.normalizers.likelihood_terms import check_temperatures
+from pymc_tempering.variational.normalizers.likelihood_terms import (
+    check_temperatures,
+    likelihood_terms,
+)
 from pymc_tempering.variational.normalizers.line_average import line_average
 from pymc_tempering.variational.normalizers.particle_average import N_POPULATIONS, particle_average
+from pymc_tempering.variational.normalizers.partition_nodes import cost_of, nodes_of_temperature
 from pymc_tempering.variational.normalizers.tails import diverges, infinite_error
+from pymc_tempering.variational.normalizers.tempered_normalizer import (
+    check_random,
+    is_slow_to_compile,
+)
+
+logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
 LARGE_ERROR = 0.5
 """Warn above this error, in nats: the delta method no longer holds."""
@@ -74,6 +86,7 @@ def log_partition(
     temperatures: Sequence[float] | np.ndarray = (1.0,),
     *,
     draws: int = 4000,
+    max_time: float = 300.0,
     random_seed: int | np.random.Generator | None = None,
 ) -> LogPartition:
     r"""Log of the tempered partition function of a model.
@@ -88,6 +101,10 @@ def log_partition(
     With `total_size` each datum's normalizer counts as often as its likelihood does, and the data
     behind a `pm.Minibatch` are all used.
 
+    Where an evaluation is slow (mixtures, counts), fewer draws are taken, so that it stays at about
+    half a minute of CPU time; a message of the log says so beforehand, from 5 s on. More than 21
+    temperatures are interpolated. What was compiled and computed is remembered with the model.
+
     Parameters
     ----------
     model : pymc.Model or CompiledModel, optional
@@ -96,6 +113,8 @@ def log_partition(
         Increasing, none below 1.
     draws : int, default 4000
         Particles of the annealing, in 16 independent populations.
+    max_time : float, default 300.0
+        CPU seconds, by an estimate, above which nothing is computed.
     random_seed : int or numpy.random.Generator, optional
         Seed of the prior draws and the particles.
 
@@ -108,7 +127,7 @@ def log_partition(
     ------
     NormalizerError
         A term without a normalizer (a potential, say); C(T) is infinite, which is tested
-        on the tails of the prior before anything is averaged.
+        on the tails of the prior before anything is averaged; it would take too long.
     ModelError
         Nothing observed; a prior that cannot be drawn from; discrete free variables.
     ValueError
@@ -131,34 +150,67 @@ def log_partition(
     grid = check_temperatures(temperatures)
     if draws < 10 * N_POPULATIONS:
         raise ValueError(f"draws must be at least {10 * N_POPULATIONS}, not {draws}.")
-    seeds = np.random.SeedSequence(as_seed(random_seed))
-    rng = np.random.default_rng(seeds)
-    constants, groups = build_groups(model)
+    seed = as_seed(random_seed)
+    if seed is None:
+        partition, sentences = _compute(model, grid, draws, max_time, None)
+    else:
+        partition, sentences = remembered(
+            model,
+            ("log_partition", tuple(grid), draws, max_time, seed),
+            lambda: _compute(model, grid, draws, max_time, seed),
+        )
+    for sentence in sentences:
+        warnings.warn(sentence, TemperingWarning, stacklevel=2)
+    return partition
+
+
+def _groups(model: pm.Model) -> tuple[list[FixedNormalizer], list[NormalizerGroup]]:
+    """Compile the normalizers, and say so beforehand where that takes long."""
+    slow = [rv.name for rv in likelihood_terms(model) if is_slow_to_compile(check_random(rv))]
+    if slow:
+        logger.info(
+            f"Compiling the normalizer of {', '.join(map(repr, slow))}, an integral: about 10 s of "
+            "CPU time, the first time a minute"
+        )
+    return build_groups(model)
+
+
+def _compute(
+    model: pm.Model, grid: np.ndarray, draws: int, max_time: float, seed: int | None
+) -> tuple[LogPartition, list[str]]:
+    """Compute log C(T); returns sentences to warn with, too."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    constants, groups = remembered(model, "normalizer_groups", lambda: _groups(model))
     hot = grid[grid > 1.0]
-    log_c, variance = np.zeros(len(hot)), np.zeros(len(hot))
+    nodes, matrix = nodes_of_temperature(hot)
+    log_c, variance, sentences = np.zeros(len(hot)), np.zeros(len(hot)), []
     for constant in constants:
         log_c += _constant_values(constant, hot)
+    if not hot.size:
+        groups = []
     searched = [_search(group, hot, int(rng.integers(2**31))) for group in groups]
+    costs = [
+        cost_of(group, found, nodes, draws, max_time)
+        for group, found in zip(groups, searched, strict=True)
+    ]
     kind = "exact"
-    for group, found in zip(groups, searched, strict=True):
+    for group, found, cost in zip(groups, searched, costs, strict=True):
         if group.dim == 1:
             kind = "quadrature" if kind == "exact" else kind
-            log_c += [line_average(group, found, T)[0] for T in hot]
+            log_c += matrix @ [line_average(group, found, T)[0] for T in nodes]
             continue
         kind = "annealed"
-        if hot.size:
-            particles = group.sample(draws, int(rng.integers(2**31)))
-            average = particle_average(group, particles, hot, rng)
-            log_c += average.log_c
-            variance += average.mcse**2
-            _warn(group, hot, average.mcse, average.accept)
+        particles = group.sample(cost.draws, int(rng.integers(2**31)))
+        average = particle_average(group, particles, nodes, rng).interpolated(matrix)
+        log_c += average.log_c
+        variance += average.mcse**2
+        sentences += _doubts(group, hot, average.mcse, average.accept)
     n_cold = len(grid) - len(hot)
     mcse = np.r_[np.zeros(n_cold), np.sqrt(variance)]
     with np.errstate(divide="ignore"):
         ess = np.where(mcse > 0.0, 1.0 / (mcse**2 + 1.0 / draws), np.inf)
-    return LogPartition(
-        grid, np.r_[np.zeros(n_cold), log_c], mcse, ess, ("exact",) * n_cold + (kind,) * len(hot)
-    )
+    how = ("exact",) * n_cold + (kind,) * len(hot)
+    return LogPartition(grid, np.r_[np.zeros(n_cold), log_c], mcse, ess, how), sentences
 
 
 def _constant_values(constant: FixedNormalizer, hot: np.ndarray) -> np.ndarray:
@@ -174,8 +226,17 @@ def _constant_values(constant: FixedNormalizer, hot: np.ndarray) -> np.ndarray:
 
 
 def _search(group: NormalizerGroup, hot: np.ndarray, seed: int) -> np.ndarray:
-    """Prior draws of a group, after a check that its average is finite at all temperatures."""
+    """Prior draws of a group, after a check that its average is finite at all temperatures.
+
+    log C is convex in 1 / T (Hoelder), so what is finite at 1 and at the largest T is so between
+    them; the others are looked at if it is not, to say which are.
+    """
     draws = group.sample(SEARCH_DRAWS, seed)
+    top = hot[-1:]
+    if (group.evaluate(draws, top[0])[1] < np.inf).all() and not diverges(
+        group, draws, top[0], seed
+    ):
+        return draws
     for place, T in enumerate(hot):
         log_prior, log_c, _, _ = group.evaluate(draws, T)
         if np.isposinf(log_c).any():
@@ -199,21 +260,19 @@ def _search(group: NormalizerGroup, hot: np.ndarray, seed: int) -> np.ndarray:
     return draws
 
 
-def _warn(group: NormalizerGroup, hot: np.ndarray, mcse: np.ndarray, accept: float) -> None:
-    """Warn if the annealing is not reliable."""
+def _doubts(group: NormalizerGroup, hot: np.ndarray, mcse: np.ndarray, accept: float) -> list[str]:
+    """Sentences that say why the annealing is not reliable."""
+    sentences = []
     if (large := ~(mcse < LARGE_ERROR)).any():
-        warnings.warn(
+        sentences.append(
             f"log C(T) has a standard error of {mcse[large][0]:.2g} nats at T = "
             f"{hot[large][0]:g} (normalizer of {group.label()}). Use more draws or lower "
-            "temperatures.",
-            TemperingWarning,
-            stacklevel=3,
+            "temperatures."
         )
     if accept < LOW_ACCEPTANCE:
-        warnings.warn(
+        sentences.append(
             f"The moves that anneal the normalizer of {group.label()} are accepted only "
             f"{accept:.0%} of the time; the stated error may be too small. Use more draws, or a "
-            "smoother prior.",
-            TemperingWarning,
-            stacklevel=3,
+            "smoother prior."
         )
+    return sentences

@@ -15,12 +15,14 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Variable
+from pytensor.tensor.random import basic as rvs
 
 from pymc_tempering.variational.normalizers.branches import compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import is_unbounded
 from pymc_tempering.variational.normalizers.panels import (
     LARGEST_LOG,
     find_mode,
+    known_shape,
     log_density_on_line,
     log_sum_exp,
     used_nodes,
@@ -33,6 +35,9 @@ NEAR = np.arange(1, 9) * 0.5
 
 BEND = np.array([0.5, 1, 2, 4, 8, 16, 32, 64])
 """Ends of panels around a bend, in lengths over which the difference of logs changes by 1."""
+
+LIGHT_TAILED = (rvs.NormalRV, rvs.LaplaceRV, rvs.LogisticRV, rvs.GumbelRV)
+"""Components on the real line whose tails fall at least exponentially on both sides."""
 
 N_CURTIS = 16
 """Intervals of the Clenshaw-Curtis rule; its check uses every second node."""
@@ -94,7 +99,7 @@ def bends(log_parts: Callable, mode: Variable, width: Variable, limit: float) ->
     From mode i to either side the difference to component j is searched for its first change of
     sign, on four grids, each on a cell of the last.
     """
-    k = mode.shape[0]
+    k = mode.type.shape[0] or mode.shape[0]
     ndim = mode.type.ndim - 1
     side = pt.shape_padright(pt.constant(np.array([-1.0, 1.0])), ndim + 2)  # (2, 1, 1, ...)
     start, scale = mode[None, :, None], width[None, :, None]  # (1, K, 1, ...)
@@ -122,8 +127,15 @@ def bends(log_parts: Callable, mode: Variable, width: Variable, limit: float) ->
     slope = pt.abs(difference((place + nudge)[None])[0] - difference((place - nudge)[None])[0])
     unit = pt.clip(2 * nudge / pt.maximum(slope, 1e-8), 0.0, scale)
     offsets = pt.shape_padright(pt.constant(np.r_[-BEND[::-1], 0.0, BEND]), ndim + 3)
-    ends = place + offsets * unit
-    return ends.reshape((-1, *(ends.shape[axis] for axis in range(4, 4 + ndim))))
+    return stacked(place + offsets * unit, 4)
+
+
+def stacked(values: Variable, n_axes: int) -> Variable:
+    """Array whose first axes are made one."""
+    lengths, batch = values.type.shape[:n_axes], values.type.shape[n_axes:]
+    total = None if None in lengths else int(np.prod(lengths))
+    sizes = (values.shape[n_axes + i] if n is None else n for i, n in enumerate(batch))
+    return known_shape(values.reshape((total or -1, *sizes)), (total, *batch))
 
 
 def power_tail(log_f: Variable, distance: Variable, last: int, before: Variable | int) -> Variable:
@@ -156,6 +168,11 @@ class MixtureOnLine:
     line: Line
     support_ends: list[Variable]
     ndim: int
+
+    @property
+    def light(self) -> bool:
+        """Whether all tails fall at least exponentially, so that nothing is far out."""
+        return all(isinstance(c.owner.op, LIGHT_TAILED) for c in self.components)
 
     @property
     def alone(self) -> bool:
@@ -228,10 +245,10 @@ def modes_and_widths(
 def panel_ends(mix: MixtureOnLine, mode: Variable, width: Variable) -> Variable:
     """Sorted ends of panels along the first axis: around modes and bends, and ends of supports."""
     ndim, limit = mix.ndim, mix.line.limit
-    far = 2.0 ** np.arange(3, 20 if limit < LARGEST_LOG else 46)
+    far = 2.0 ** np.arange(3, 20 if limit < LARGEST_LOG else 11 if mix.light else 46)
     offsets = np.concatenate([-far[::-1], -NEAR[::-1], [0.0], NEAR, far])
     around = mode[None] + width[None] * pt.shape_padright(pt.constant(offsets), ndim + 1)
-    ends = [around.reshape((-1, *(around.shape[axis] for axis in range(2, 2 + ndim))))]
+    ends = [stacked(around, 2)]
     ends.append(bends(lambda y: pt.moveaxis(mix.log_parts(y), -1, 0), mode, width, limit))
     for end in mix.support_ends:
         if mix.alone and end.type.ndim:
@@ -239,7 +256,8 @@ def panel_ends(mix: MixtureOnLine, mode: Variable, width: Variable) -> Variable:
         else:
             end = pt.shape_padleft(end, ndim + 1 - end.type.ndim)
         ends.append(pt.zeros_like(ends[0][:1]) + end)
-    cuts = pt.sort(pt.concatenate(ends, axis=0), axis=0)
+    cuts = pt.concatenate(ends, axis=0)
+    cuts = known_shape(pt.sort(cuts, axis=0), cuts.type.shape)
     return disconnected_grad(pt.clip(cuts, -0.999 * limit, 0.999 * limit))
 
 
@@ -250,16 +268,16 @@ def nodes_of(cuts: Variable, ndim: int) -> PanelNodes:
     coarse_rule[::2] = clenshaw_curtis(N_CURTIS // 2)[1]
     half = 0.5 * (cuts[1:] - cuts[:-1])
     y = 0.5 * (cuts[1:] + cuts[:-1]) + half * pt.shape_padright(pt.constant(nodes), ndim + 1)
-    shape = (-1, *(y.shape[axis] for axis in range(2, 2 + ndim)))
     log_half = pt.log(half)
 
     def log_weights(weights: np.ndarray) -> Variable:
         with np.errstate(divide="ignore"):
             log_w = pt.shape_padright(pt.constant(np.log(weights)), ndim + 1)
-        return pt.broadcast_to(log_half + log_w, y.shape).reshape(shape)
+        return stacked(log_half + log_w, 2)
 
     fine, coarse = log_weights(rule), log_weights(coarse_rule)
-    return PanelNodes(y.reshape(shape), fine, coarse, cuts.shape[0] - 1)
+    n_panels = (cuts.type.shape[0] or cuts.shape[0]) - 1
+    return PanelNodes(stacked(y, 2), fine, coarse, n_panels)
 
 
 def power_tails(log_p: Variable, nodes: PanelNodes, mode: Variable) -> list[Variable]:
@@ -287,7 +305,7 @@ def continuous_mixture(rv: Variable, temperature: Variable) -> Variable:
     coarse = log_sum_exp(pt.switch(used, power + nodes.log_coarse, -np.inf))
     at_one = log_sum_exp(log_p + nodes.log_weight)
     outer = pt.maximum(share[0], share[-1]) - disconnected_grad(total)
-    if mix.line.limit > LARGEST_LOG:
+    if mix.line.limit > LARGEST_LOG and not mix.light:
         tails = power_tails(log_p / temperature, nodes, mode[0])
         total, coarse = (pt.logaddexp(pt.logaddexp(x, tails[0]), tails[1]) for x in (total, coarse))
         outer = pt.full_like(outer, -np.inf)

@@ -69,6 +69,15 @@ def log_density_on_line(op: Op, rv: Variable, line: Line, y: Variable) -> Variab
     return pt.switch(pt.and_(inside, pt.invert(pt.isnan(value))), value, -np.inf)
 
 
+def known_shape(value: Variable, shape: Sequence[int | None]) -> Variable:
+    """Value of a shape that is known (None where it is not).
+
+    PyTensor forgets it in some operations, and then carries the computation of a shape through all
+    that follow: a mixture took minutes to compile.
+    """
+    return value if value.type.shape == tuple(shape) else pt.specify_shape(value, shape)
+
+
 def find_mode(
     op: Op, rv: Variable, line: Line, ndim: int, center: Variable | None = None
 ) -> tuple[Variable, Variable]:
@@ -83,6 +92,7 @@ def find_mode(
         values = log_density_on_line(op, rv, line, grid)
         best = pt.argmax(values, axis=0, keepdims=True)
         start = pt.take_along_axis(pt.broadcast_to(grid, values.shape), best, axis=0)[0]
+        start = known_shape(start, values.type.shape[1:])
         height = pt.max(values, axis=0)
         scale = pt.exp(-pt.clip(height, -60.0, 60.0))
     return disconnected_grad(start), disconnected_grad(scale)
@@ -165,6 +175,8 @@ def integrate_power(
         total = pt.logaddexp(total, log_atom / temperature)
         coarse = pt.logaddexp(coarse, log_atom / temperature)
         at_one = pt.logaddexp(at_one, log_atom)
+    if log_atoms:
+        relative = share - disconnected_grad(total)
     return with_checks(rv, total, coarse, at_one, _edge(relative))
 
 

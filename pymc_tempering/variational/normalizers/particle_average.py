@@ -39,15 +39,28 @@ class ParticleAverage:
 
     Attributes
     ----------
-    log_c, mcse : array, shape (M,)
-        Value and Monte Carlo standard error (nats).
+    by_population : array, shape (M, 16)
+        Log of the average of each population (nats).
     accept : float
         Mean acceptance probability of the moves.
     """
 
-    log_c: np.ndarray
-    mcse: np.ndarray
+    by_population: np.ndarray
     accept: float
+
+    @property
+    def log_c(self) -> np.ndarray:
+        """Value (nats), shape (M,)."""
+        return np.array([log_mean(log_z) for log_z in self.by_population])
+
+    @property
+    def mcse(self) -> np.ndarray:
+        """Monte Carlo standard error (nats), shape (M,)."""
+        return np.array([log_mean_error(log_z) for log_z in self.by_population])
+
+    def interpolated(self, matrix: np.ndarray) -> "ParticleAverage":
+        """Return the populations at other temperatures, each interpolated by itself."""
+        return ParticleAverage(matrix @ self.by_population, self.accept)
 
 
 def moved(particles: Particles, step: float) -> tuple[float, float]:
@@ -74,7 +87,7 @@ def particle_average(
     kernel = Compound((HMC(TARGET_ACCEPT, PATH_LENGTH, MAX_LEAPS),), (Block.real(group.dim),))
     log_z, here, step = np.zeros(N_POPULATIONS), 0.0, 0.5
     log_c = np.zeros(len(xs))
-    values, errors, accepts = [], [], []
+    values, accepts = [], []
     for goal in 1.0 - 1.0 / temperatures:
         ahead = goal - here
         while here < goal:
@@ -87,9 +100,8 @@ def particle_average(
             xs, log_c = particles.xs, particles.log_ratio.copy()
             accepts.append(accept)
             here, ahead = there, 2.0 * (there - here)
-        values.append(log_mean(log_z))
-        errors.append(log_mean_error(log_z))
-    return ParticleAverage(np.array(values), np.array(errors), float(np.mean(accepts)))
+        values.append(log_z)
+    return ParticleAverage(np.array(values), float(np.mean(accepts)))
 
 
 def _next_temperature(

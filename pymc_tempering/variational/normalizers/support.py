@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 from pymc.distributions.continuous import RiceRV, SkewNormalRV, WaldRV
 from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.dist_math import check_parameters, i0e, normal_lcdf
-from pymc.distributions.distribution import support_point
+from pymc.distributions.distribution import DiracDelta, DiracDeltaRV, support_point
 from pymc.distributions.shape_utils import change_dist_size, implicit_size_from_params
 from pymc.distributions.transforms import _default_transform
 from pymc.distributions.truncated import TruncatedRV
@@ -28,6 +28,8 @@ from pymc.logprob.transforms import (
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from pytensor.graph.replace import vectorize_graph
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.type_other import NoneConst
 
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
@@ -145,6 +147,34 @@ def smallest(rv: Variable) -> Variable:
         return change_dist_size(rv, implicit_size_from_params(*params, ndims_params=ndims))
     except (NotImplementedError, TypeError):
         return rv
+
+
+def one_for_all_data(rv: Variable, alone: bool = False) -> Variable:
+    """Return a component or base in the shape of its parameters, with as many axes as it had.
+
+    With `alone` its last axis is that of the components, which has to stay as long as it is.
+    """
+    op = rv.owner.op
+    if isinstance(op, TruncatedRV):
+        *_, lower, upper = rv.owner.inputs
+        base = base_of(rv)
+        small = one_for_all_data(base)
+        if small is base:
+            return rv
+        return op.rv_op(small, lower, upper, op.max_n_steps)
+    if isinstance(op, DiracDeltaRV):
+        (value,) = op.dist_params(rv.owner)
+        constant = all(n == 1 for n in value.type.shape)
+        return DiracDelta.dist(value, shape=(1,) * rv.type.ndim) if constant else rv
+    if not isinstance(op, RandomVariable) or op.ndim_supp != 0:
+        return rv
+    params = op.dist_params(rv.owner)
+    if any(op.ndims_params) or not params:
+        return rv
+    if alone and all(p.type.ndim == 0 or p.type.shape[-1] == 1 for p in params):
+        return rv
+    first = pt.shape_padleft(params[0], rv.type.ndim - params[0].type.ndim)
+    return op.make_node(rv.owner.inputs[0], NoneConst, first, *params[1:]).default_output()
 
 
 @singledispatch

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from pymc.distributions.censored import CensoredRV
+from pymc.distributions.mixture import MixtureRV
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Variable
 
@@ -64,6 +66,14 @@ def normalizer_method(rv: Variable) -> str:
     if branch in (log_normalizer_by_sum, poisson):
         return "sum"
     return "quadrature" if branch is log_normalizer_by_quadrature else "closed form"
+
+
+def is_slow_to_compile(rv: Variable) -> bool:
+    """Whether a variable's normalizer is an integral, with a large graph."""
+    op = rv.owner.op
+    if isinstance(op, MixtureRV | CensoredRV) and np.dtype(rv.dtype).kind == "f":
+        return True
+    return branch_of(rv) is log_normalizer_by_quadrature
 
 
 def batch_shape(rv: Variable) -> tuple[Variable, ...]:

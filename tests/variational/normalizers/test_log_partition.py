@@ -10,6 +10,8 @@ from scipy.special import gammaln
 import pymc_tempering as pmt
 from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.variational import check_temperatures, local_log_normalizer
+from pymc_tempering.variational.normalizers import partition_nodes
+from pymc_tempering.variational.normalizers.partition_nodes import nodes_of_temperature
 from pymc_tempering.variational.normalizers.tails import grows
 
 T = np.array([1.0, 1.5, 3.0, 10.0])
@@ -217,3 +219,46 @@ def test_the_local_form_is_the_sum_over_data_scaled_by_total_size():
     point = {v.name: np.array(0.4) for v in model.value_vars}
     expected = normal_part(300)[2] + 300 * (1 - 1 / 3) * 0.4  # the value is log sigma
     assert float(value(*point.values())) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 30, 1000])
+@pytest.mark.parametrize("largest", [2.0, 10.0, 1000.0])
+def test_fine_grids_are_interpolated_closely(n, largest):
+    """A Bernoulli under a uniform prior and a Normal under a half-normal scale bend near T = 1."""
+    grid = np.geomspace(1.0, largest, 100)[1:]
+
+    def log_c(temperatures):
+        a = n * (1 - 1 / temperatures)
+        half = 0.5 * a * np.log(2) + gammaln((a + 1) / 2) - 0.5 * np.log(np.pi)
+        return half + 0.5 * n * np.log(temperatures) - np.log1p(n * np.log(temperatures))
+
+    nodes, matrix = nodes_of_temperature(grid)
+    assert len(nodes) == 21
+    assert nodes[-1] == grid[-1]
+    np.testing.assert_allclose(matrix @ log_c(nodes), log_c(grid), atol=2e-3)
+    # few temperatures are computed themselves
+    few, same = nodes_of_temperature(grid[:5])
+    np.testing.assert_array_equal(same @ few, grid[:5])
+    # planted: nodes in log T alone miss the bend
+    if n == 1000:
+        place = 0.5 * (1.0 - np.cos(np.pi * np.arange(22) / 21))
+        even = largest**place
+        through = np.polynomial.Chebyshev.fit(np.log(even), np.r_[0.0, log_c(even[1:])], 21)
+        assert np.abs(through(np.log(grid)) - log_c(grid)).max() > 2e-3
+
+
+def test_what_takes_long_is_told_beforehand_or_refused(monkeypatch, caplog):
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma", 1.5, shape=2)
+        pm.Normal("y", 0.0, sigma[np.repeat([0, 1], 5)], observed=np.zeros(10))
+    real = pmt.log_partition(model, [2.0], draws=640, random_seed=1)
+    assert pmt.log_partition(model, [2.0], draws=640, random_seed=1) is real  # remembered
+    assert pmt.log_partition(model, [2.0], draws=640, random_seed=2) is not real
+    assert not caplog.records
+    with pytest.raises(pmt.NormalizerError, match=r"'y'.* minutes of CPU time.*annealed"):
+        pmt.log_partition(model, [2.0], max_time=1e-9)
+    monkeypatch.setattr(partition_nodes, "AIM", 1e-9)
+    monkeypatch.setattr(partition_nodes, "TOLD", 0.0)
+    with caplog.at_level("INFO", logger="pymc.tempering"):
+        pmt.log_partition(model, [2.0], draws=640, random_seed=3)
+    assert "with 320 draws in place of 640" in caplog.text

@@ -170,7 +170,7 @@ FRONT = {
     "smc_adaptive": lambda *a, **k: pmt.smc(*a, adaptive=True, **k),
     "linked": pmt.linked_importance_sampling,
     "thermodynamic": pmt.thermodynamic_integration,
-    "trapezoid": lambda *a, **k: pmt.thermodynamic_integration(*a, rule="trapezoid", **k),
+    "trapezoid": lambda *a, **k: pmt.thermodynamic_integration(*a, rule="trapezoid", betas=33, **k),
 }
 
 

@@ -211,14 +211,14 @@ def full_step(log_z, off, error):
 def test_a_first_round_that_ends_before_the_posterior_does_not_strand_the_chains(
     planted, monkeypatch
 ):
-    # 24 rungs in 100 dimensions: the first round of this seed does not get to the last four.
-    # With the full step of eq. (12) log Z-hat is off by 199 nats in the end, and does not settle.
+    # 24 rungs in 100 dimensions: the first round of this seed does not get to the last ones.
+    # With the full step of eq. (12) log Z-hat is off by 104 nats in the end, and does not settle.
     if planted:
         monkeypatch.setattr("pymc_tempering.warmup.log_z_rounds.updated", full_step)
     wide = testsystems.gaussian_posterior(dim=100)
     reference = compile_model(wide.model)
     kernel = on_all(HMC(), reference.path.dim)
-    rng = np.random.default_rng(17)
+    rng = np.random.default_rng(27)
     run = warm_up(reference, kernel, rng, ladder_move="metropolized_gibbs")
     ladder = run.plan.ladder
     good = run.converged and np.abs(ladder.log_z - wide.log_z(ladder.betas)).max() < 2.0

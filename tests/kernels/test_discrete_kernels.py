@@ -244,13 +244,20 @@ def pvalue_with_gaps(transition):
     params = kernel.pack(1.0, np.ones(1), block)
     point, scratch, info = new_point(1), np.full((2, 1), np.nan), np.zeros(N_INFO)
     p = np.exp(LOG_GAPS)
-    counts = np.zeros(9)
-    for start in rng.choice(9, 40_000, p=p):
-        point.x[0] = start
-        gaps(point.x, point.values, point.grads)
-        for _ in range(10):
-            transition(gaps, point, 1.0, block.indices, params, scratch, rng, info)
-        counts[int(point.x[0])] += 1
+
+    @numba.njit
+    def update_all(starts, density, point, indices, params, scratch, rng, info):
+        counts = np.zeros(9)
+        for start in starts:
+            point.x[0] = start
+            density(point.x, point.values, point.grads)
+            for _ in range(10):
+                transition(density, point, 1.0, indices, params, scratch, rng, info)
+            counts[int(point.x[0])] += 1
+        return counts
+
+    starts = rng.choice(9, 40_000, p=p)
+    counts = update_all(starts, gaps, point, block.indices, params, scratch, rng, info)
     return stats.chisquare(counts, counts.sum() * p).pvalue
 
 

@@ -85,7 +85,7 @@ def test_without_fresh_runs_a_far_value_has_no_error_and_a_warning(regression, r
 
 def test_a_khat_without_finite_variance_is_a_warning():
     system = testsystems.jzs_t_test()
-    idata = pmt.sample(300, model=system.model, random_seed=2, quiet=True)
+    idata = pmt.sample(300, model=system.model, random_seed=5, quiet=True)
     found = pmt.prior_sensitivity(idata, system.model, {"delta": np.geomspace(0.1, 1, 9)}, **QUIET)
     curve = found["delta"]
     rough = (curve.khat > 0.5) & (np.array(curve.source) == "reweighted")
@@ -150,7 +150,7 @@ def exact_of(y, sigma_b, top):
 def test_data_of_the_model_are_set_and_a_moving_range_is_sampled_anew():
     """A larger bound lets in what draws under the smaller one never see."""
     model, y = conditional()
-    idata = pmt.sample(400, model=model, random_seed=3, quiet=True)
+    idata = pmt.sample(400, model=model, random_seed=4, quiet=True)
     values = {"sigma_b": [0.5, 1.5, 3.0], "top": [1.5, 3.0, 6.0]}
     found = pmt.prior_sensitivity(idata, model, data=values, random_seed=1, **QUIET)
     exact = [exact_of(y, value, 3.0) for value in values["sigma_b"]]

@@ -51,7 +51,8 @@ def fit_starts(
     """Return start and seed of each fit: the user's first, then draws from the prior."""
     fits = [(start, seed)]
     if restarts > 1:
-        draws = pm.draw(model.free_RVs, draws=restarts - 1, random_seed=seed, mode="FAST_COMPILE")
+        # One more than is used: of a single draw PyMC drops the first dimension.
+        draws = pm.draw(model.free_RVs, draws=restarts, random_seed=seed, mode="FAST_COMPILE")
         names = [rv.name for rv in model.free_RVs]
         for place in range(restarts - 1):
             own = None

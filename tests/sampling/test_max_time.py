@@ -101,9 +101,9 @@ def test_chains_that_wait_for_a_core_take_turns_in_growing_parts(
 
 def test_a_short_run_in_good_time_is_as_without_it_and_says_nothing():
     kwargs = {"chains": 2, "cores": 1, "reference": "prior"}
-    usual, bounded = run(40, **kwargs), run(40, max_time=600.0, max_steps=1, **kwargs)
+    usual, bounded = run(200, **kwargs), run(200, max_time=600.0, max_steps=1, **kwargs)
     np.testing.assert_array_equal(
-        usual.posterior["x"].values, bounded.posterior["x"].values[:, :40]
+        usual.posterior["x"].values, bounded.posterior["x"].values[:, :200]
     )
 
 

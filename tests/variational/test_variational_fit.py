@@ -312,13 +312,14 @@ def test_an_annealed_start_leaves_the_mode_that_the_papers_form_stays_in():
 
 
 def test_restarts_keep_all_fits_and_return_the_best():
-    best = far_start(500, restarts=2, first_temperatures="uniform")
-    assert len(best.restarts) == 2
+    best = far_start(500, restarts=4, first_temperatures="uniform")
+    assert len(best.restarts) == 4
     elbo = [fit.tempering.elbo for fit in best.restarts]
     assert best.tempering.elbo == max(elbo)
     assert np.ptp(elbo) > 1.0  # they began elsewhere
     alone = far_start(500, first_temperatures="uniform")
     assert alone.tempering.elbo == elbo[0]
+    assert len(far_start(20, restarts=2).restarts) == 2  # one draw of the prior
     with pytest.raises(ValueError, match="restarts"):
         far_start(500, restarts=0)
 

@@ -132,7 +132,7 @@ def initial_iterations(
 
     Z-hat starts at 1 for all rungs. Each round makes a few sweeps of all chains, with rungs drawn
     by Gibbs, and replaces log Z-hat by the RTS estimate of the round. The next one starts from the
-    last states, with each beta drawn anew from r. It ends when max_k |r_k - c_k| < 0.1 / K.
+    last states, with each beta drawn anew from r. It ends when ``max_k |r_k - c_k| < 0.1 / K``.
 
     On hard targets this takes long, and with a perfect Z-hat the rule often fails by noise:
     :func:`temper` starts with an annealed pass instead, and asks occupancies to be right within

@@ -209,6 +209,8 @@ def strangers(
     particles = place(job.prior, job.kernel, states.xs[at], job.rng)
     evaluations = at.size
     for factor in HOME_STEPS:
+        if at.size == 0:
+            break
         tuned = annealed.tuning.with_steps(factor).pack(job.kernel)
         stages = [tuned[round(share * (len(tuned) - 1))] for share in HOME_STAGES]
         for _ in range(MAX_HOME_ROUNDS):

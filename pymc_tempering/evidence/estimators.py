@@ -12,6 +12,7 @@ from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import backward, forward
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.mbar import mbar
+from pymc_tempering.evidence.pooled import pooled
 from pymc_tempering.evidence.rb_likelihood import rb_likelihood, read_parts
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
@@ -71,6 +72,13 @@ ESTIMATORS: dict[str, Estimator] = {
         "cycles",
         rts,
         "Rao-Blackwellized tempered sampling, equation (12) of Carlson et al. (2016).",
+    ),
+    "pooled": Estimator(
+        "trace",
+        pooled,
+        'As "rts", with further draws of the reference: the states of the chains and these draws '
+        "as one sample, by a bridge, Meng & Wong (1996).",
+        repeats="rts",
     ),
     "counts": Estimator(
         "cycles",

@@ -65,6 +65,7 @@ def sample(
     target_ess: float | None = None,
     max_time: float | None = None,
     max_steps: int | None = None,
+    reference_draws: int | None = None,
     keep: Literal["log_ratio", "states"] | None = "log_ratio",
     var_names: Sequence[str] | None = None,
     check_tours: int | None = None,
@@ -150,6 +151,11 @@ def sample(
         `target_mcse` or `target_ess` they are used up.
     max_steps : int, optional
         Density evaluations after which no further round starts; likewise.
+    reference_draws : int, optional
+        Independent draws of the reference beside the chains, which make log Z more precise at the
+        price of one value of the density each; 0 for none. By default their number is that of the
+        evaluations before the run, and five for each draw of a chain, 200,000 at most; none where
+        their weights are too uneven to help. They take a trace, so there are none with `keep=None`.
     keep : {"log_ratio", "states"} or None, default "log_ratio"
         The flat trace of log_ratio and rung of every iteration; with "states" also the states of
         all rungs that `expectation` weights, constrained and with deterministics. Those with
@@ -171,7 +177,9 @@ def sample(
     -------
     xarray.DataTree
         Groups `posterior`, `sample_stats` (one schema for both front doors), `observed_data`,
-        `constant_data`, `tempering`, and `tempering_trace` and `tempering_states` where kept.
+        `constant_data`, `tempering`, `tempering_check` where looks were taken,
+        `tempering_reference` where there are reference draws, and `tempering_trace` and
+        `tempering_states` where kept.
 
     Raises
     ------
@@ -203,7 +211,7 @@ def sample(
     refuse(unknown, "sample", inspect.signature(sample).parameters)
     draws, goal = goal_of(draws, target_ess, target_mcse, max_time, max_steps)
     check_whole(1, draws=draws, chains=chains, cores=cores)
-    check_whole(0, tune=tune)
+    check_whole(0, tune=tune, reference_draws=0 if reference_draws is None else reference_draws)
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     looks = looks_of(check_looks, check_tours)
@@ -238,6 +246,7 @@ def sample(
     outcome = run_rounds(
         job, chosen, goal, draws=n_draws, chains=chains,
         keep_trace=keep is not None, keep_hot=keep == "states", watch=watch, tune=tune,
+        reference_draws=reference_draws,
     )  # fmt: skip
     # What a second search took in between is told as its own.
     again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())

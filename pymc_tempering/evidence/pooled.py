@@ -12,17 +12,14 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import BoolArray, FloatArray
-from pymc_tempering.core.weighting import error_of_influence, kish, tilt
+from pymc_tempering.core.weighting import error_of_influence, tilt
 from pymc_tempering.evidence.fit_run import PartFit, errors, fit_run
 from pymc_tempering.evidence.pieces import split_weights
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts_log_z
-from pymc_tempering.evidence.standard_errors import influence
+from pymc_tempering.evidence.standard_errors import delta_error, sum_by
 from pymc_tempering.evidence.trace import Run, chunks
 from pymc_tempering.exceptions import NotTemperedError
-
-FEW_HOLD = 20.0
-"""Effective number of reference draws, by their effect on log Z, below which a note is given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +41,16 @@ class MixtureShares:
 def pooled(run: Run) -> Evidence:
     """Estimate log Z from a run and from independent draws of its reference, as one sample.
 
-    The states of the N iterations have the density g = sum_k r_k f_k / Z-hat_k up to a constant C,
-    and the n further draws have the normalized reference f_1. With h = N g + n f_1,
+    The states of the iterations have the density g = sum_k r_k f_k / Z-hat_k up to a constant C,
+    and the n further draws have the normalized reference f_1. With N tours and h = N g + n f_1,
 
         C = [mean of g / h over the reference draws] / [mean of f_1 / h over the iterations],
-        Z_k = C sum_iterations f_k / h + sum_draws f_k / h.
+        Z_k = C N [mean of f_k / h over the iterations] + n [mean of f_k / h over the draws].
 
     All these ratios are bounded, whatever the tails of the reference are: where it is too thin, the
     iterations have the weight. N and n in h only decide how the samples share the work; the
-    estimate is consistent for any.
+    estimate is consistent for any. Iterations are correlated and count by their tours: counted one
+    by one, they would decide alone of regions that a run of some thousand draws hardly meets.
 
     The two samples are independent. So the squared error is that of the iterations, over tours as
     in :func:`rts`, plus that of the independent draws. The estimates of each chain and of halves
@@ -98,9 +96,9 @@ def pooled(run: Run) -> Evidence:
     used, stats, weights = run.pieces.used, run.stats, split_weights(run.stats)
 
     def fit(mask: BoolArray) -> PartFit:
-        sums = weights[mask]
+        sums = sum_by(run.pieces.tour[mask], weights[mask])
         curve = rts_log_z(sums.sum(axis=0), stats.log_z_ladder, stats.log_weight)
-        return PartFit(curve, influence(sums))
+        return PartFit(curve, error=delta_error(sums))
 
     if not used.any():
         return fit_run("pooled", stats, run.pieces, fit)
@@ -113,7 +111,6 @@ def pooled(run: Run) -> Evidence:
         whole,
         influence=None,
         error=np.hypot(chain_error, own_error),
-        notes=_few_hold(effects[:, -1], own_error[-1], chain_error[-1]),
         details={"reference_draws": float(len(effects)), **parts},
     )
     return fit_run("pooled", stats, run.pieces, fit, whole=whole)
@@ -125,7 +122,7 @@ def _fit(run: Run, part: BoolArray) -> tuple[PartFit, FloatArray]:
     betas, log_ratio = run.stats.beta, run.trace.log_ratio
     offsets = run.stats.log_weight - run.stats.log_z_ladder
     inside = np.flatnonzero(part[run.piece])
-    sizes = (inside.size, run.reference.size)
+    sizes = (max(1, np.unique(run.pieces.tour[part]).size), run.reference.size)
     by_piece = np.zeros((run.pieces.chain.size, betas.size + 1))
     for rows in chunks(inside.size, betas.size):
         at = inside[rows]
@@ -135,8 +132,8 @@ def _fit(run: Run, part: BoolArray) -> tuple[PartFit, FloatArray]:
     by_piece = by_piece[part]
     own = mixture_shares(run.reference, betas, offsets, *sizes)
     path, total = own.rungs.sum(axis=1), by_piece.sum(axis=0)
-    # Both means of C times N: the sum over iterations, and N times the mean over draws.
-    scale = inside.size * path.mean() / total[-1]
+    # C N over the number of iterations, which the sums over them are divided by in both means.
+    scale = sizes[0] * path.mean() / total[-1]
     from_chains, from_draws = scale * total[:-1], own.rungs.sum(axis=0)
     both = from_chains + from_draws
     with np.errstate(divide="ignore"):
@@ -165,15 +162,3 @@ def mixture_shares(
     path = logsumexp(terms, axis=1) + np.log(n_path)
     mixture = np.logaddexp(path, np.log(n_reference))
     return MixtureShares(np.exp(terms - mixture[:, None]), np.exp(-mixture))
-
-
-def _few_hold(effects: FloatArray, own: float, chain: float) -> tuple[str, ...]:
-    """Note that few reference draws decide the error, where they do."""
-    held = float(kish(effects**2))
-    if not own > chain or held >= FEW_HOLD:
-        return ()
-    return (
-        f"The error of log Z rests on {held:.0f} of {effects.size} reference draws, those with the "
-        "largest weights: the fitted reference is too thin somewhere. Sample more draws, or see "
-        'whether method="rts", which leaves these draws out, agrees.',
-    )

@@ -81,7 +81,9 @@ def test_a_constant_added_to_log_ratio_is_added_to_log_z(method):
 
 
 def test_too_few_tours_have_no_error(method):
-    found = estimate_quietly(gaussian_run(draws=10, chains=2, random_seed=1, reference_draws=200), method)
+    found = estimate_quietly(
+        gaussian_run(draws=10, chains=2, random_seed=1, reference_draws=200), method
+    )
     assert found.n_tours < 20
     assert np.isfinite(found.log_z)
     assert (found.verdict, found.mcse) == ("unchecked", np.inf)

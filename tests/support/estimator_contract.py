@@ -49,7 +49,7 @@ CONTRACT = {
 def estimate_run(method, run):
     """Estimate by a method from a ``Run``."""
     row = ESTIMATORS[method]
-    data = {"cycles": run.stats, "parts": [run.stats], "trace": run}
+    data = {"cycles": run.stats, "parts": [run.stats], "trace": run, "reference": run}
     return row.estimate(data[row.reads])
 
 

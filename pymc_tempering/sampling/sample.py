@@ -15,6 +15,7 @@ import xarray as xr
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.core.deadline import Deadline, deadline_in
+from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.core.laps import laps
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
@@ -60,6 +61,7 @@ def sample(
     reference: str = "auto",
     betas: Sequence[float] | None = None,
     rungs_per_barrier: float = 1.5,
+    rung_weights: RungWeights | None = None,
     check_looks: int = 100,
     target_mcse: float | None = None,
     target_ess: float | None = None,
@@ -135,6 +137,10 @@ def sample(
         rejection rates are equal.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
+    rung_weights : callable or sequence of float, optional
+        Target occupancies r of the rungs, up to a factor: a function of beta, as
+        ``lambda beta: np.exp(2 * beta)`` of Carlson et al. (2016), or with `betas` one number each.
+        By default all are equal, which measured best (`docs/design.md`).
     check_looks : int, default 100
         Looks from the prior that must find nothing which a fitted reference does not cover: single
         trajectories from fresh prior draws to beta = 1, annealed once.
@@ -215,7 +221,9 @@ def sample(
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     looks = looks_of(check_looks, check_tours)
-    options = Options(ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation)
+    options = Options(
+        ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation, rung_weights
+    )
     model = find_model(model)
     if var_names is not None:
         _check_names(model, var_names)

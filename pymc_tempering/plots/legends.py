@@ -20,7 +20,7 @@ def show_legends(sheet: Any) -> None:
 def _sample(sheet: Any, panel: str, settings: dict[str, Any], named: dict[str, Any]) -> None:
     """Draw an entry's line or marker at no place, so that it stands in the legend alone."""
     kind = "scatter" if settings["kind"] == "scatter" else "line"
-    kept = {"color", "alpha", "marker", "facecolor", "edgecolor", "size"}
+    kept = {"color", "alpha", "marker", "facecolor", "edgecolor", "size", "width"}
     if kind == "line":
         kept = {"color", "alpha", "linestyle", "width"}
         if settings["kind"] in ("fill_between_y", "hist"):
@@ -45,20 +45,37 @@ def _matplotlib(axes: Any, number: int) -> None:
 
 def _bokeh(figure: Any, number: int) -> None:
     legend = figure.legend[0]
+    room = (figure.width or 600) - 60
+    widest = max(_width(item.label.value) for item in legend.items)
     legend.update(
-        orientation="horizontal", border_line_color=None, background_fill_alpha=0.0,
-        padding=0, margin=4, spacing=8, label_text_font_size="11px", glyph_width=14,
+        orientation="horizontal", location="top_left", ncols=max(1, int(room // widest)),
+        border_line_color=None, background_fill_alpha=0.0, padding=0, margin=4, spacing=8,
+        label_text_font_size="11px", glyph_width=14,
     )  # fmt: skip
     figure.add_layout(legend, "above")
 
 
 def _plotly(cell: Any, number: int) -> None:
-    panel = cell.figure.get_subplot(cell.row, cell.col)
+    figure = cell.figure
+    panel = figure.get_subplot(cell.row, cell.col)
+    left, right = panel.xaxis.domain
+    name = "legend" if number == 1 else f"legend{number}"
+    texts = [t.name for t in figure.data if t.showlegend and (t.legend or "legend") == name]
     place = {
-        "orientation": "h", "x": panel.xaxis.domain[0], "y": panel.yaxis.domain[1],
-        "xanchor": "left", "yanchor": "bottom", "bgcolor": "rgba(0, 0, 0, 0)", "font": {"size": 11},
+        "y": panel.yaxis.domain[1], "bgcolor": "rgba(255, 255, 255, 0.5)",
+        "font": {"size": 11}, "traceorder": "normal",
     }  # fmt: skip
-    cell.figure.update_layout({"legend" if number == 1 else f"legend{number}": place})
+    room = (right - left) * ((figure.layout.width or 700) - 95)
+    if right > 0.95 or sum(_width(text) + 20 for text in texts) < room:
+        place |= {"orientation": "h", "x": left, "xanchor": "left", "yanchor": "bottom"}
+    else:  # a row of entries would run into the next panel
+        place |= {"x": right, "xanchor": "right", "yanchor": "top"}
+    figure.update_layout({name: place})
+
+
+def _width(text: str) -> float:
+    """Dots that an entry takes, about."""
+    return 6.0 * len(text) + 30.0
 
 
 SHOW: dict[str, Callable[[Any, int], None]] = {

@@ -112,7 +112,7 @@ def _draw_curve(sheet: Sheet, evidence: Evidence, at: FloatArray, exact: FloatAr
     size = 6.0 if rung.size <= 30 else 4.0
     sheet.draw("dots", "curve", "scatter", rung, curve, color=BLUE, size=size, label="log Z(β)")
     if at.size:
-        sheet.draw("exact", "curve", "scatter", at, exact, color=ORANGE, marker="C3", size=9.0,
+        sheet.draw("exact", "curve", "scatter", at, exact, color=ORANGE, marker="C3", size=8.0, width=1.6,
                    label="exact")  # fmt: skip
     sheet.ticks("curve", "x", *rung_ticks(evidence.betas))
     sheet.label("curve", "", "log Z (nats)")
@@ -148,7 +148,7 @@ def draw_residual(
     if at.size:
         here = np.asarray(at, dtype=int)
         sheet.draw("exact", panel, "scatter", at, values - evidence.log_z_curve[here],
-                   color=ORANGE, marker="C3", size=9.0, label="exact")  # fmt: skip
+                   color=ORANGE, marker="C3", size=8.0, width=1.6, label="exact")  # fmt: skip
     sheet.ticks(panel, "x", *rung_ticks(evidence.betas))
 
 

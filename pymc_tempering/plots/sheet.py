@@ -182,6 +182,10 @@ class Sheet:
         for panel in self.collection.data["panel"].values:
             _tidy(self.target(str(panel)), self.backend)
         style = self.visuals.get("title", True)
+        if self.backend == "plotly":
+            self.collection.viz["figure"].item().update_layout(
+                margin={"t": 75 if title else 45, "b": 55, "l": 70, "r": 25}
+            )
         if title and style is not False:
             own = {} if style is True else dict(style)  # type: ignore[arg-type]
             size = {"matplotlib": 11, "bokeh": "14px", "plotly": 15}
@@ -194,6 +198,7 @@ def open_sheet(
     *,
     size: tuple[float, float],
     columns: int = 1,
+    tight: bool = False,
     known: Sequence[str] = (),
     chains: Sequence[Any] | None = None,
     plot_collection: Any = None,
@@ -211,6 +216,8 @@ def open_sheet(
         Inches of a new figure, unless ``figure_kwargs`` say another ``figsize``.
     columns : int, default 1
         Panels beside each other.
+    tight : bool, default False
+        Whether panels have neither legends nor names of the x axis between them.
     known : sequence of str
         Names of the visuals.
     chains : sequence, optional
@@ -236,7 +243,7 @@ def open_sheet(
             raise ValueError(f"plot_collection needs panels {list(panels)}; it lacks {missing}")
         return Sheet(plot_collection, dict(visuals or {}))
     figure = {"figsize": (size[0] * DOTS, size[1] * DOTS), "figsize_units": "dots"}
-    figure |= _spacing(settings, len(panels), columns)
+    figure |= _spacing(settings, len(panels), columns, size[1], tight)
     figure |= dict(pc_kwargs.pop("figure_kwargs", {}))
     if settings == "matplotlib" and figure["figsize_units"] == "dots":
         figure["figsize"] = tuple(length / DOTS for length in figure["figsize"])
@@ -247,7 +254,18 @@ def open_sheet(
     collection = collection_class.wrap(
         data, cols=["panel"], col_wrap=columns, backend=settings, figure_kwargs=figure, **pc_kwargs
     )
-    return Sheet(collection, dict(visuals or {}))
+    sheet = Sheet(collection, dict(visuals or {}))
+    if settings == "bokeh" and "width_ratios" in figure:
+        _widen(sheet, figure, columns)
+    return sheet
+
+
+def _widen(sheet: Sheet, figure: Mapping[str, Any], columns: int) -> None:
+    """Set the widths of Bokeh's panels, which arviz-plots gives to the panel on the right."""
+    ratios = np.asarray(figure["width_ratios"], dtype=float)
+    for k, panel in enumerate(sheet.collection.data["panel"].values):
+        share = ratios[k % columns] / ratios.sum()
+        sheet.target(str(panel)).width = int(share * figure["figsize"][0])
 
 
 def _arviz_plots(backend: str | None, plot_collection: Any) -> tuple[Any, str]:
@@ -267,13 +285,15 @@ def _arviz_plots(backend: str | None, plot_collection: Any) -> tuple[Any, str]:
     return PlotCollection, str(name)
 
 
-def _spacing(backend: str, n: int, columns: int) -> dict[str, Any]:
+def _spacing(backend: str, n: int, columns: int, height: float, tight: bool) -> dict[str, Any]:
     """Room between panels, in the words of each backend."""
     if backend == "matplotlib":
         return {"layout": "constrained"}
     if backend == "plotly":
         rows = -(-n // columns)
-        return {"vertical_spacing": min(0.14, 0.35 / rows), "plot_hspace": 0.35 / (columns + 1.5)}
+        room = (8.0 if tight else 85.0) / (height * DOTS - 110.0)
+        spacing = {"vertical_spacing": min(room, 0.5 / rows)}
+        return spacing | ({"plot_hspace": 0.1} if columns > 1 else {})
     return {}
 
 
@@ -285,11 +305,9 @@ def _marker_size(diameter: float, backend: str) -> float:
 
 
 def _tidy(target: Any, backend: str) -> None:
-    """Remove the frame of a panel in Matplotlib, and Bokeh's buttons."""
+    """Remove the frame of a panel, and lines at zero that mean nothing."""
     if backend == "matplotlib":
         target.spines[["top", "right"]].set_visible(False)
-    elif backend == "bokeh":
-        target.toolbar_location = None
     elif backend == "plotly":
         target.update_xaxes(zeroline=False)
         target.update_yaxes(zeroline=False)

@@ -88,6 +88,7 @@ def plot_temperature_trace(
     sheet = open_sheet(
         panels,
         size=(9.0, 1.1 + height * len(shown)),
+        tight=True,
         known=VISUALS,
         plot_collection=plot_collection,
         backend=backend,

@@ -184,12 +184,14 @@ class Sheet:
         style = self.visuals.get("title", True)
         if self.backend == "plotly":
             self.collection.viz["figure"].item().update_layout(
-                margin={"t": 75 if title else 45, "b": 55, "l": 70, "r": 25}
+                margin={"t": 90 if title else 45, "b": 55, "l": 70, "r": 25}
             )
         if title and style is not False:
             own = {} if style is True else dict(style)  # type: ignore[arg-type]
             size = {"matplotlib": 11, "bokeh": "14px", "plotly": 15}
-            self.collection.add_title(title, **({"size": size.get(self.backend)} | own))
+            place = {"y": 0.98, "yanchor": "top"} if self.backend == "plotly" else {}
+            own = {"size": size.get(self.backend)} | place | own
+            self.collection.add_title(title, **own)
         return self.collection
 
 

@@ -93,12 +93,15 @@ def plot_temperature_trace(
         plot_collection=plot_collection,
         backend=backend,
         visuals=visuals,
-        **({"figure_kwargs": {"sharex": True}} | pc_kwargs),
+        figure_kwargs={"sharex": True} | dict(pc_kwargs.pop("figure_kwargs", {})),
+        **pc_kwargs,
     )
     n = max_iterations or usual_length([paths[k] for k in shown])
     for panel, k in zip(panels, shown, strict=True):
         draw_path(sheet, panel, paths[k], n, stats.beta, 2 if len(shown) > 4 else 3)
         sheet.label(panel, "", panel)
+        if panel != panels[-1]:
+            sheet.drawer.set_ticklabel_visibility(sheet.target(panel), axis="x", visible=False)
     sheet.label(panels[-1], "iteration" if flat else "draw")
     what = "β of the rung" if flat else "β of the hottest rung of the cycle"
     return sheet.finish(f"{what}; triangles: a tour starts")

@@ -10,6 +10,7 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import Evidence, rts_log_z
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import emit_warnings, plus_minus
 from pymc_tempering.plots.marks import BLUE, GRAY, HALF_WIDTH, ORANGE, rung_ticks
 from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
@@ -155,7 +156,10 @@ def draw_residual(
 def _chain_curves(idata: xr.DataTree) -> FloatArray:
     """Return log Z of every rung from each chain alone, shape (chain, K)."""
     stats = read_cycles(idata)
-    weight = np.nansum(stats.rb_weight, axis=1)
+    pieces = cycle_pieces(stats)
+    flat = stats.rb_weight.reshape(-1, stats.beta.size)
+    masks = [pieces.used & (pieces.chain == chain) for chain in range(stats.n_chains)]
+    weight = np.array([flat[mask].sum(axis=0) for mask in masks])
     return np.asarray(rts_log_z(weight, stats.log_z_ladder, stats.log_weight))
 
 

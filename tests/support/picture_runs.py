@@ -60,7 +60,7 @@ def fitted_run(chains=4, draws=200, strange=2):
 
 
 def estimates():
-    """A cross-check with every kind of row: bounds, no error, no value, far ones, a disagreement."""
+    """A cross-check with every kind of row: bounds, no error, no value, far ones, a cross."""
     rows = [
         ("rts", -5.0, 0.05, RUN, ""),
         ("ti_riemann", -4.8, 0.06, RUN, "above"),

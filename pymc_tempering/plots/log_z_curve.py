@@ -80,8 +80,10 @@ def plot_log_z(
     >>> pc.viz["plot"].panel.values.tolist()
     ['curve', 'residual']
     """
-    evidence, chains = idata, None
-    if not isinstance(idata, Evidence):
+    chains = None
+    if isinstance(idata, Evidence):
+        evidence = idata
+    else:
         evidence = emit_warnings(estimate_quietly(idata, method))
         chains = _chain_curves(idata) if method == "rts" else None
     if evidence.log_z_curve.size < 2:
@@ -113,8 +115,8 @@ def _draw_curve(sheet: Sheet, evidence: Evidence, at: FloatArray, exact: FloatAr
     size = 6.0 if rung.size <= 30 else 4.0
     sheet.draw("dots", "curve", "scatter", rung, curve, color=BLUE, size=size, label="log Z(β)")
     if at.size:
-        sheet.draw("exact", "curve", "scatter", at, exact, color=ORANGE, marker="C3", size=8.0, width=1.6,
-                   label="exact")  # fmt: skip
+        sheet.draw("exact", "curve", "scatter", at, exact, color=ORANGE, marker="C3", size=8.0,
+                   width=1.6, label="exact")  # fmt: skip
     sheet.ticks("curve", "x", *rung_ticks(evidence.betas))
     sheet.label("curve", "", "log Z (nats)")
 

@@ -120,7 +120,8 @@ def draw_ridges(
     edges = np.linspace(low, high, GRID + 1)
     middle = 0.5 * (edges[1:] + edges[:-1])
     heights = [_density(values, w, edges) for w in weight.T]
-    x, curve = [], []
+    x: list[float] = []
+    curve: list[float] = []
     for k in reversed(range(len(beta))):
         height = k + OVERLAP * heights[k] / (heights[k].max() or 1.0)
         sheet.draw("ridge", panel, "fill_between_y", middle, np.full(GRID, float(k)), height,

@@ -187,7 +187,7 @@ def log_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
     """Return places (log10) and texts of round numbers between two positive ones."""
     steps = (1.0, 2.0, 5.0) if high / low < 1e3 else (1.0,)
     decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1.0)
-    decades = decades[:: max(1, decades.size // 7)]
+    decades = decades[:: -(-decades.size // 7)]
     round_ones = np.array([step * 10.0**d for d in decades for step in steps])
     kept = round_ones[(round_ones >= 0.99 * low) & (round_ones <= 1.01 * high)]
     return np.log10(kept).tolist(), [f"{value:g}" for value in kept]

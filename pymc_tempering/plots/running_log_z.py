@@ -138,16 +138,16 @@ def draw_running(
     place = 1.04 * last
     if fresh is not None and np.isfinite(fresh.log_z):
         wide = HALF_WIDTH * fresh.mcse if np.isfinite(fresh.mcse) else 0.0
-        mean = fresh.log_z - _shift(idata)
-        sheet.draw("looks", panel, "line", [place, place], [mean - wide, mean + wide],
+        looked = fresh.log_z - _shift(idata)
+        sheet.draw("looks", panel, "line", [place, place], [looked - wide, looked + wide],
                    color=ORANGE, width=2.0)  # fmt: skip
-        sheet.draw("looks_value", panel, "scatter", [place], [mean], color=ORANGE, marker="C5",
+        sheet.draw("looks_value", panel, "scatter", [place], [looked], color=ORANGE, marker="C5",
                    size=8.0, label="looks from the prior")  # fmt: skip
-        shown.append([mean - wide, mean + wide])
+        shown.append(np.array([looked - wide, looked + wide]))
     if exact is not None:
         sheet.draw("exact", panel, "line", [0.0, place], [exact, exact], color="B1", width=1.2,
                    linestyle="C1", label="exact")  # fmt: skip
-        shown.append([exact])
+        shown.append(np.array([exact]))
     ends = np.concatenate(shown)
     if ends.size:  # the first few draws may be far off, and would hide all others
         pad = 0.06 * (np.ptp(ends) or 1.0)

@@ -90,7 +90,7 @@ class Sheet:
         style = self.visuals.get(visual, True)
         if style is False:
             return
-        own = {} if style is True else dict(style)  # type: ignore[arg-type]
+        own = {} if style is True else dict(style)
         if chain is not None and "chain" not in self.collection.data.dims:
             part, chain = str(chain), None
         if chain is not None:
@@ -142,19 +142,19 @@ class Sheet:
     ) -> None:
         """Write several texts, which Matplotlib takes one at a time, as one visual."""
         if self.backend != "matplotlib":
-            at = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-            self.draw(visual, panel, "text", *at, list(strings), part=tag, **properties)
+            places, heights = (np.asarray(v, dtype=float) for v in (x, y))
+            self.draw(visual, panel, "text", places, heights, list(strings), part=tag, **properties)
             return
         for k, (place, height, text) in enumerate(zip(x, y, strings, strict=True)):
-            at = float(place), float(height)
-            self.draw(visual, panel, "text", *at, text, part=f"{tag}_{k}", **properties)
+            at, name = (float(place), float(height)), f"{tag}_{k}"
+            self.draw(visual, panel, "text", *at, text, part=name, **properties)
 
     def label(self, panel: str, x: str = "", y: str = "") -> None:
         """Name the axes of a panel."""
         for visual, text in (("xlabel", x), ("ylabel", y)):
             style = self.visuals.get(visual, True)
             if text and style is not False:
-                own = {} if style is True else dict(style)  # type: ignore[arg-type]
+                own = {} if style is True else dict(style)
                 getattr(self.drawer, visual)(text, self.target(panel), **own)
 
     def ticks(self, panel: str, axis: str, places: Any, texts: Any) -> None:
@@ -187,7 +187,7 @@ class Sheet:
                 margin={"t": 90 if title else 45, "b": 55, "l": 70, "r": 25}
             )
         if title and style is not False:
-            own = {} if style is True else dict(style)  # type: ignore[arg-type]
+            own = {} if style is True else dict(style)
             size = {"matplotlib": 11, "bokeh": "14px", "plotly": 15}
             place = {"y": 0.98, "yanchor": "top"} if self.backend == "plotly" else {}
             own = {"size": size.get(self.backend)} | place | own
@@ -244,7 +244,7 @@ def open_sheet(
         if missing:
             raise ValueError(f"plot_collection needs panels {list(panels)}; it lacks {missing}")
         return Sheet(plot_collection, dict(visuals or {}))
-    figure = {"figsize": (size[0] * DOTS, size[1] * DOTS), "figsize_units": "dots"}
+    figure: dict[str, Any] = {"figsize": (size[0] * DOTS, size[1] * DOTS), "figsize_units": "dots"}
     figure |= _spacing(settings, len(panels), columns, size[1], tight)
     figure |= dict(pc_kwargs.pop("figure_kwargs", {}))
     if settings == "matplotlib" and figure["figsize_units"] == "dots":

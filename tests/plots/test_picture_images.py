@@ -2,8 +2,9 @@
 
 Fonts must not matter, so the images have no texts, no legends, and a layout that makes no room for
 them; test_pictures.py holds the words. The tolerance is a root mean square difference of gray
-levels (0 to 255): two suspects that are left out make 5, dots of half the size 2, another font 0. To store new images: ``pytest tests/plots/test_picture_images.py
---mpl-generate-path=tests/plots/baseline``, and look at each.
+levels (0 to 255): two suspects that are left out make 5, dots of half the size 2, another font 0.
+To store new images, and look at each: ``pytest tests/plots/test_picture_images.py
+--mpl-generate-path=tests/plots/baseline``.
 """
 
 import pytest

@@ -1,8 +1,6 @@
 """Every picture by name, of the made-up runs, for tests of all of them."""
 
 import pymc_tempering as pmt
-from pymc_tempering.plots.sheet import open_sheet
-from pymc_tempering.variational.fit_plots import VISUALS, draw_annealing
 from support import picture_runs
 
 OF_RUNS = {
@@ -19,14 +17,6 @@ OF_RUNS = {
 }
 """Pictures of a run."""
 
-
-def annealing(**settings):
-    """ELBO and temperatures of made-up fits."""
-    sheet = open_sheet(("elbo", "inverse_temperature"), size=(7.0, 5.0), known=VISUALS, **settings)
-    draw_annealing(sheet, picture_runs.fit_reports())
-    return sheet.finish()
-
-
 OF_RESULTS = {
     "evidence": lambda **settings: pmt.plot_evidence(
         picture_runs.estimates(), exact=-5.01, **settings
@@ -35,6 +25,6 @@ OF_RESULTS = {
     "prior_sensitivity": lambda **settings: pmt.plot_prior_sensitivity(
         picture_runs.sensitivity(), **settings
     ),
-    "annealing": annealing,
+    "annealing": lambda **settings: pmt.plot_annealing(picture_runs.fits(), **settings),
 }
 """Pictures of other results."""

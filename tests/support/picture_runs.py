@@ -1,6 +1,6 @@
 """Made-up runs and results that pictures are drawn of: fixed, small, and without a compiler."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +14,7 @@ from pymc_tempering.evidence.datatree import convert
 from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
+from pymc_tempering.variational import TemperedFit
 
 NARROW = GaussianToy(2.0, 0.02)
 """A likelihood far narrower than the prior: a ladder over decades."""
@@ -106,18 +107,20 @@ def sensitivity(against=(-11.0, 0.3), **changes):
     return PriorSensitivity(-10.0, 0.05, "ok", (curve, replace(curve, name="c")), against)
 
 
-def fit_reports():
-    """Histories of two fits as `draw_annealing` reads them: one tempered, one not."""
+def fits():
+    """Two made-up fits, one tempered at first and one not, with the report that pictures read."""
     rng, n = np.random.default_rng(2), 4000
     at = np.arange(n)
-    reports = {}
+    made = {}
     for name, end, inverse in (
-        ("variational_tempering", -20.0, np.clip(0.2 + at / 2000, 0.0, 1.0)),
-        ("none", -24.0, np.ones(n)),
+        ("tempered", -20.0, np.clip(0.2 + at / 2000, 0.0, 1.0)),
+        ("advi", -24.0, np.ones(n)),
     ):
-        elbo = end - 30.0 * np.exp(-at / 500) + rng.normal(0.0, 1.5, n)
-        reports[name] = SimpleNamespace(
-            elbo_history=elbo, inverse_temperature=inverse, method=name, n_iterations=n,
-            n_tempered=int(np.sum(inverse < 1.0)),
-        )  # fmt: skip
-    return reports
+        known = {f.name: None for f in fields(TemperedFit)} | {
+            "elbo_history": end - 30.0 * np.exp(-at / 500) + rng.normal(0.0, 1.5, n),
+            "inverse_temperature": inverse,
+            "method": name,
+            "n_tempered": int(np.sum(inverse < 1.0)),
+        }
+        made[name] = SimpleNamespace(tempering=TemperedFit(**known))
+    return made

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # for estimator_table and picture_directive
 
-# Sphinx lets every logger speak; PyTensor's tells of each option that it reads, ArviZ's of its backend.
+# Sphinx lets every logger speak; these two tell of each option that they read.
 for name in ("pytensor", "arviz"):
     logging.getLogger(name).setLevel(logging.WARNING)
 

@@ -128,8 +128,7 @@ def plot_evidence(
     sheet.texts("numbers", "numbers", [0.0] * len(texts), places, texts, horizontal_align="left")
     sheet.limit("numbers", "x", -0.05, 1.0)
     sheet.limit("numbers", "y", -0.6, len(table) - 0.4)
-    for axis in ("x", "y"):
-        sheet.hide("numbers", axis)
+    sheet.hide("numbers")
     return sheet.finish()
 
 

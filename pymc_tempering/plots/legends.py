@@ -37,9 +37,16 @@ def _named(backend: str, label: str, number: int) -> dict[str, Any]:
 
 
 def _matplotlib(axes: Any, number: int) -> None:
+    place = axes.get_subplotspec()
+    ratios = place.get_gridspec().get_width_ratios()
+    share = ratios[place.colspan.start] / sum(ratios)
+    _, names = axes.get_legend_handles_labels()
+    room = axes.get_figure().get_figwidth() * 100.0 * share - 60.0
+    # More would run over the panel's right edge, and the layout would make the panel narrower.
+    ncols = max(1, int(room // max(_width(name) for name in names)))
     axes.legend(
-        frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, fontsize="small",
-        borderaxespad=0.1, columnspacing=1.2, handlelength=1.6,
+        frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=min(ncols, len(names)),
+        fontsize="small", borderaxespad=0.1, columnspacing=1.2, handlelength=1.6,
     )  # fmt: skip
 
 

@@ -169,11 +169,11 @@ class Sheet:
         """Set the ends of an axis."""
         getattr(self.drawer, f"{axis}lim")((float(low), float(high)), self.target(panel))
 
-    def hide(self, panel: str, axis: str) -> None:
-        """Take an axis away: its line, its ticks and their texts."""
-        self.drawer.remove_axis(self.target(panel), axis=axis)
+    def hide(self, panel: str) -> None:
+        """Take both axes of a panel away: lines, ticks and their texts."""
+        self.drawer.remove_axis(self.target(panel), axis="both")
         if self.backend == "matplotlib":
-            self.target(panel).spines["bottom" if axis == "x" else "left"].set_visible(False)
+            self.target(panel).set_axis_off()
 
     def finish(self, title: str = "") -> Any:
         """Put up the legends and the title, and return the collection."""

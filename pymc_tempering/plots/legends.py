@@ -14,7 +14,15 @@ def show_legends(sheet: Any) -> None:
     for number, (panel, entries) in enumerate(sheet.entries.items(), start=1):
         for label, settings in entries:
             _sample(sheet, panel, settings, _named(sheet.backend, label, number))
-        show(sheet.target(panel), number)
+        show(sheet.target(panel), number, _neighbors(sheet, panel) > 0)
+
+
+def _neighbors(sheet: Any, panel: str) -> int:
+    """Count the panels right of one that have legends too, into which a long one would run."""
+    rows, columns = (sheet.collection.viz[name] for name in ("row_index", "col_index"))
+    own = {"panel": panel}
+    right = (rows == rows.sel(own).item()) & (columns > columns.sel(own).item())
+    return len({str(name) for name in rows["panel"].values[right.values]} & set(sheet.entries))
 
 
 def _sample(sheet: Any, panel: str, settings: dict[str, Any], named: dict[str, Any]) -> None:
@@ -36,7 +44,7 @@ def _named(backend: str, label: str, number: int) -> dict[str, Any]:
     return {"label" if backend == "matplotlib" else "legend_label": label}
 
 
-def _matplotlib(axes: Any, number: int) -> None:
+def _matplotlib(axes: Any, number: int, crowded: bool) -> None:
     place = axes.get_subplotspec()
     ratios = place.get_gridspec().get_width_ratios()
     share = ratios[place.colspan.start] / sum(ratios)
@@ -50,7 +58,7 @@ def _matplotlib(axes: Any, number: int) -> None:
     )  # fmt: skip
 
 
-def _bokeh(figure: Any, number: int) -> None:
+def _bokeh(figure: Any, number: int, crowded: bool) -> None:
     legend = figure.legend[0]
     room = (figure.width or 600) - 60
     widest = max(_width(item.label.value) for item in legend.items)
@@ -62,7 +70,7 @@ def _bokeh(figure: Any, number: int) -> None:
     figure.add_layout(legend, "above")
 
 
-def _plotly(cell: Any, number: int) -> None:
+def _plotly(cell: Any, number: int, crowded: bool) -> None:
     figure = cell.figure
     panel = figure.get_subplot(cell.row, cell.col)
     left, right = panel.xaxis.domain
@@ -73,7 +81,7 @@ def _plotly(cell: Any, number: int) -> None:
         "font": {"size": 11}, "traceorder": "normal",
     }  # fmt: skip
     room = (right - left) * ((figure.layout.width or 700) - 95)
-    if right > 0.95 or sum(_width(text) + 20 for text in texts) < room:
+    if not crowded or sum(_width(text) + 20 for text in texts) < room:
         place |= {"orientation": "h", "x": left, "xanchor": "left", "yanchor": "bottom"}
     else:  # a row of entries would run into the next panel
         place |= {"x": right, "xanchor": "right", "yanchor": "top"}
@@ -85,7 +93,7 @@ def _width(text: str) -> float:
     return 6.0 * len(text) + 30.0
 
 
-SHOW: dict[str, Callable[[Any, int], None]] = {
+SHOW: dict[str, Callable[[Any, int, bool], None]] = {
     "matplotlib": _matplotlib,
     "bokeh": _bokeh,
     "plotly": _plotly,

@@ -177,6 +177,7 @@ def _draw_errors(
     else:
         sheet.draw("error", panel, "line", [0.0], [np.nan], color=BLUE,
                    label="no error can be stated")  # fmt: skip
+        sheet.limit(panel, "y", 0.0, 1.0)
     if rounds is not None:
         at, error = rounds["round_draws"].values, rounds["round_mcse"].values
         fine = np.isfinite(error)

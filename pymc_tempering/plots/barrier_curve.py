@@ -11,7 +11,7 @@ from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE, along_path, path_ticks
 from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
 
-VISUALS = ("steps", "outline", "barrier", "dots", "rungs")
+VISUALS = ("steps", "outline", "barrier", "dots", "beyond", "rungs")
 LOG_BELOW = 0.1
 """First positive beta below which the axis is that of its log."""
 
@@ -40,7 +40,7 @@ def plot_barrier(
         What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
     visuals : mapping of str to mapping or False, optional
         Properties of the visuals, or False to leave one out: "steps", "outline", "barrier", "dots",
-        "rungs", "xlabel", "ylabel", "legend", "title".
+        "beyond", "rungs", "xlabel", "ylabel", "legend", "title".
     **pc_kwargs
         Passed to ``PlotCollection.wrap``.
 
@@ -105,7 +105,14 @@ def draw_barrier(sheet: Sheet, panel: str, stats: CycleStats, local: FloatArray)
     # d beta / d place: the first beta below it, and beta itself on the log part.
     local = local * np.maximum(stats.beta, first)
     known = np.isfinite(local)
-    top = 1.15 * max(height.max(), _second_largest(local[known]))
+    top = _top(height, local[known])
+    # A reference with a heavy tail may have a lambda far above all others at beta = 0.
+    far = known & (local > top)
+    if far.any():
+        words = [f"◄ λ = {value:.2g}, above" for value in local[far]]
+        sheet.texts("beyond", panel, place[far], [0.94 * top] * len(words), words,
+                    color=BLUE, horizontal_align="left")  # fmt: skip
+    known &= ~far
     sheet.draw("barrier", panel, "line", place[known], local[known], color=BLUE, width=1.4)
     sheet.draw("dots", panel, "scatter", place[known], local[known], color=BLUE, marker="C0",
                size=6.0 if place.size <= 30 else 4.0, label="λ at the rungs")  # fmt: skip
@@ -147,6 +154,8 @@ def local_barrier(idata: xr.DataTree, stats: CycleStats) -> FloatArray:
     return np.asarray(0.5 * apart)
 
 
-def _second_largest(values: FloatArray) -> float:
-    """Return the second largest: at beta = 0 a heavy tail may reach far above all others."""
-    return float(np.sort(values)[-2:][0]) if values.size else 0.0
+def _top(height: FloatArray, local: FloatArray) -> float:
+    """Return the upper end of the axis, which leaves out what is far above all else."""
+    ordered = np.sort(np.concatenate([height, local]))
+    rest = max(height.max(), *ordered[:-1])
+    return 1.15 * float(ordered[-1] if ordered[-1] <= 2.5 * rest else rest)

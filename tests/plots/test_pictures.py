@@ -395,3 +395,14 @@ def test_a_missing_backend_says_what_to_install(run, monkeypatch, backend, modul
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=rf"pip install 'pymc-tempering\[{extra}\]'"):
         pmt.plot_ladder(run, backend=backend)
+
+
+def test_a_reference_with_a_heavy_tail_does_not_flatten_the_barrier(run):
+    heavy = run.copy()
+    trace = heavy["tempering_trace"].to_dataset()
+    tail = trace["log_ratio"] - 1e4 * ((trace["rung"] == 0) & (trace["iteration"] % 7 == 0))
+    heavy["tempering_trace"].dataset = trace.assign(log_ratio=tail)
+    pc = pmt.plot_barrier(heavy, backend="none")
+    assert points(drawn(pc, "dots", "barrier"))[0].size == 4
+    [words] = drawn(pc, "beyond", "barrier", part="text")["string"]
+    assert words.startswith("◄ λ = ")

@@ -30,6 +30,26 @@ def _text_of(log_z: float) -> str:
     return f"{log_z:.2f}" if np.isfinite(log_z) else ""
 
 
+def _with_text_for_speed(backend: Any) -> bool:
+    """Put our text in the place of the speed in PyMC's table, which is 0.00 at first.
+
+    Returns
+    -------
+    bool
+        Whether there is such a table: not in a marimo notebook, nor without progress.
+    """
+    table = getattr(backend, "_progress", None)
+    if table is None:
+        return False
+    table.columns = tuple(
+        TextColumn("{task.fields[speed]}", table_column=column.get_table_column())
+        if "sampling_speed" in getattr(column, "text_format", "")
+        else column
+        for column in table.columns
+    )
+    return True
+
+
 class ChainProgress(ProgressBarManager):
     """Bars with draws, percent, divergences, round trips and the current log Z of each chain.
 
@@ -59,11 +79,14 @@ class ChainProgress(ProgressBarManager):
             "divergences": [0] * n,
             "round_trips": [0] * n,
             "log_z": [""] * n,
+            "speed": [""] * n,
             "marker_pos": [0] * n,
         }
         self._backend = self._create_backend(
             total * n if self.combined_progress else total, columns, stats
         )
+
+        self.in_table = _with_text_for_speed(self._backend)
 
     def __enter__(self) -> Self:
         self.began = perf_counter()
@@ -71,6 +94,11 @@ class ChainProgress(ProgressBarManager):
 
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> Any:
         return self._backend.__exit__(exc_type, exc_val, exc_tb) if self.shows else None
+
+    def _speed(self, draws: int) -> str:
+        """Return draws a second as text; empty while the time is too short to tell."""
+        seconds = perf_counter() - self.began
+        return f"{draws / seconds:,.0f} draws/s" if seconds > 0.2 else ""
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Show how far the chains are."""
@@ -95,8 +123,7 @@ class ChainProgress(ProgressBarManager):
                 }
             if draws > self.shown[i]:
                 last = draws == self.total * len(group)
-                if last and hasattr(self._backend, "progress_stats"):  # PyMC's table leaves it at 0
-                    speed = (draws - self.first[i]) / max(perf_counter() - self.began, 1e-3)
-                    stats |= {"sampling_speed": speed, "speed_unit": "draws/s"}
+                if self.in_table:
+                    stats["speed"] = self._speed(draws - self.first[i])
                 self._backend.update(i, draws - self.shown[i], False, stats, last)
                 self.shown[i] = draws

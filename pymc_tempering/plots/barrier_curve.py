@@ -9,7 +9,8 @@ from pymc_tempering.core.cycles import CycleStats, FloatArray
 from pymc_tempering.evidence import rungs
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE, along_path, path_ticks
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("steps", "outline", "barrier", "dots", "beyond", "rungs")
 LOG_BELOW = 0.1

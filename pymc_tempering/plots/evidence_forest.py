@@ -16,7 +16,8 @@ from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.clipped_values import Span, draw_beyond, span_of
 from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 MODELS = "models"
 """What the rows of a table of ``compare`` rest on: each on a model of its own."""

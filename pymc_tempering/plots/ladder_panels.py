@@ -10,7 +10,8 @@ from pymc_tempering.evidence.alarms import MAX_REJECTION
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.diagnostics import rung_table
 from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE, rung_ticks
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("stem", "rejection", "gap", "limit", "occupancy", "target")
 

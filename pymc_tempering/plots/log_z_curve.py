@@ -13,7 +13,8 @@ from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import emit_warnings, plus_minus
 from pymc_tempering.plots.marks import BLUE, GRAY, HALF_WIDTH, ORANGE, rung_ticks
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("curve", "dots", "band", "chains", "exact", "zero")
 
@@ -21,7 +22,7 @@ VISUALS = ("curve", "dots", "band", "chains", "exact", "zero")
 def plot_log_z(
     idata: xr.DataTree | Evidence,
     *,
-    method: str = "rts",
+    method: str | None = None,
     exact: float | Callable[[np.ndarray], Any] | None = None,
     plot_collection: Any = None,
     backend: str | None = None,
@@ -38,8 +39,8 @@ def plot_log_z(
     ----------
     idata : DataTree or Evidence
         A run of simulated tempering, or an estimate with a curve.
-    method : str, default "rts"
-        Estimator, for a DataTree.
+    method : str, optional
+        Estimator, for a DataTree; by default that of :func:`log_marginal_likelihood`.
     exact : float or callable, optional
         The true log Z (nats), or that of an array of betas.
     plot_collection : PlotCollection, optional
@@ -85,7 +86,7 @@ def plot_log_z(
         evidence = idata
     else:
         evidence = emit_warnings(estimate_quietly(idata, method))
-        chains = _chain_curves(idata) if method == "rts" else None
+        chains = _chain_curves(idata) if evidence.method in ("rts", "pooled") else None
     if evidence.log_z_curve.size < 2:
         raise ValueError(
             f"the estimate by {evidence.method!r} has no curve of log Z along a ladder: pass a "
@@ -156,7 +157,7 @@ def draw_residual(
 
 
 def _chain_curves(idata: xr.DataTree) -> FloatArray:
-    """Return log Z of every rung from each chain alone, shape (chain, K)."""
+    """Return log Z of every rung by RTS from each chain alone, shape (chain, K)."""
     stats = read_cycles(idata)
     pieces = cycle_pieces(stats)
     flat = stats.rb_weight.reshape(-1, stats.beta.size)

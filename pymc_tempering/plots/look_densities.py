@@ -10,7 +10,8 @@ from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("draws", "looks", "ends", "suspects", "limit")
 BINS = 60

@@ -9,7 +9,8 @@ import pandas as pd
 from pymc_tempering.comparison.compare import compare
 from pymc_tempering.plots.clipped_values import Span, draw_beyond, span_of
 from pymc_tempering.plots.marks import BLUE, GRAY, HALF_WIDTH, ORANGE
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("interval", "estimate", "no_error", "grades", "beyond", "probability", "prior")
 GRADES = (-1.0, -3.0, -5.0)

@@ -11,7 +11,8 @@ from pymc_tempering.evidence.kept_states import has_states, read_states
 from pymc_tempering.evidence.trace import probabilities_of, read_trace
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.marks import BLUE, beta_text, spread_over
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("ridge", "outline")
 GRID, OVERLAP = 160, 1.6

@@ -9,7 +9,8 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
 from pymc_tempering.plots.marks import BLUE, GRAY, HALF_WIDTH, ORANGE
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("band", "curve", "bars", "reweighted", "rerun", "default", "zero", "gap")
 SHOWS = {

@@ -8,8 +8,9 @@ import xarray as xr
 from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.plots.marks import BLUE, ORANGE
+from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.rung_paths import chain_names
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("trips", "steady", "names")
 FAR = 4.0

@@ -13,10 +13,11 @@ from pymc_tempering.plots.barrier_curve import draw_barrier, local_barrier
 from pymc_tempering.plots.ladder_panels import draw_rejection
 from pymc_tempering.plots.log_z_curve import residual_of_run
 from pymc_tempering.plots.look_densities import GROUP, draw_looks
+from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.round_trips import draw_round_trips
 from pymc_tempering.plots.rung_paths import chain_names, rung_paths
 from pymc_tempering.plots.running_log_z import rounds_and_running
-from pymc_tempering.plots.sheet import Visuals, open_sheet
+from pymc_tempering.plots.sheet import Visuals
 from pymc_tempering.plots.temperature_trace import draw_path, usual_length
 from pymc_tempering.plots.tour_panels import draw_weights
 
@@ -95,7 +96,7 @@ def plot_summary(
         visuals=visuals,
         **pc_kwargs,
     )
-    rounds_and_running(sheet, "running", idata, stats)
+    rounds_and_running(sheet, "running", idata, stats, evidence)
     residual_of_run(sheet, "residual", idata, evidence)
     draw_rejection(sheet, "rejection", rung_table(stats))
     draw_barrier(sheet, "barrier", stats, local_barrier(idata, stats))

@@ -12,9 +12,20 @@ from pymc_tempering.evidence.datatree import read_check, read_cycles, read_prior
 from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, plus_minus
 from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
-VISUALS = ("running", "band", "looks", "looks_value", "rounds", "exact", "error", "square_root")
+VISUALS = (
+    "running",
+    "band",
+    "looks",
+    "looks_value",
+    "final",
+    "rounds",
+    "exact",
+    "error",
+    "square_root",
+)
 POINTS = 24
 """Numbers of draws at which the estimate is made."""
 
@@ -46,8 +57,8 @@ def plot_running_log_z(
         What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
     visuals : mapping of str to mapping or False, optional
         Properties of the visuals, or False to leave one out: "running", "band", "looks",
-        "looks_value", "rounds", "exact", "error", "square_root", "xlabel", "ylabel", "legend",
-        "title".
+        "looks_value", "final", "rounds", "exact", "error", "square_root", "xlabel", "ylabel",
+        "legend", "title".
     **pc_kwargs
         Passed to ``PlotCollection.wrap``.
 
@@ -67,9 +78,10 @@ def plot_running_log_z(
 
     Notes
     -----
-    Estimates are those of RTS from the first draws of all chains. The diamonds are what the rounds
-    of ``pmt.sample`` reported, where it stored any (docs/data_layout.md); those of draws that were
-    thrown away, for a fit that was repeated, are left out.
+    Running estimates are those of RTS from the first draws of all chains; where the run has
+    reference draws beside them, a triangle shows the estimate from both. The diamonds are what the
+    rounds of ``pmt.sample`` reported, where it stored any (docs/data_layout.md); those of draws
+    that were thrown away, for a fit that was repeated, are left out.
 
     Examples
     --------
@@ -89,12 +101,12 @@ def plot_running_log_z(
         visuals=visuals,
         **pc_kwargs,
     )
+    evidence = estimate_quietly(idata)
     draws, values, errors = running_rts(stats, _shift(idata))
     rounds = _rounds(idata, stats)
-    draw_running(sheet, "log_z", idata, (draws, values, errors), rounds, exact)
+    draw_running(sheet, "log_z", idata, (draws, values, errors), rounds, evidence, exact)
     sheet.label("log_z", "", "log Z (nats)")
     _draw_errors(sheet, "error", draws, errors, rounds)
-    evidence = estimate_quietly(idata)
     return sheet.finish(f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}")
 
 
@@ -114,6 +126,7 @@ def draw_running(
     idata: xr.DataTree,
     running: tuple[FloatArray, FloatArray, FloatArray],
     rounds: xr.Dataset | None,
+    evidence: Evidence,
     exact: float | None = None,
 ) -> None:
     """Draw the running estimate with its band, the looks' value, the rounds, the exact value."""
@@ -128,12 +141,20 @@ def draw_running(
     finite = np.isfinite(values)
     sheet.draw("running", panel, "line", draws[finite], values[finite], color=BLUE, width=1.6,
                label=name)  # fmt: skip
+    shown = [values[finite][finite.sum() // 4 :], (values - half)[known][known.sum() // 4 :],
+             (values + half)[known][known.sum() // 4 :]]  # fmt: skip
+    if evidence.method != "rts" and np.isfinite(evidence.mcse):
+        wide = HALF_WIDTH * evidence.mcse
+        sheet.draw("final", panel, "line", [1.02 * last] * 2,
+                   [evidence.log_z - wide, evidence.log_z + wide], part="interval", color="B1",
+                   width=2.0)  # fmt: skip
+        sheet.draw("final", panel, "scatter", [1.02 * last], [evidence.log_z], color="B1",
+                   marker="C2", size=8.0, label="with reference draws")  # fmt: skip
+        shown.append(np.array([evidence.log_z - wide, evidence.log_z + wide]))
     if rounds is not None:
         at, mean = rounds["round_draws"].values, rounds["round_log_z"].values
         sheet.draw("rounds", panel, "scatter", at, mean, color=GREEN, marker="C4", size=9.0,
                    label="after a round")  # fmt: skip
-    shown = [values[finite][finite.sum() // 4 :], (values - half)[known][known.sum() // 4 :],
-             (values + half)[known][known.sum() // 4 :]]  # fmt: skip
     fresh = read_check(idata)
     place = 1.04 * last
     if fresh is not None and np.isfinite(fresh.log_z):
@@ -156,9 +177,12 @@ def draw_running(
     sheet.label(panel, "draws of each chain", "log Z (nats)")
 
 
-def rounds_and_running(sheet: Sheet, panel: str, idata: xr.DataTree, stats: CycleStats) -> None:
+def rounds_and_running(
+    sheet: Sheet, panel: str, idata: xr.DataTree, stats: CycleStats, evidence: Evidence
+) -> None:
     """Draw the upper panel alone, for a page of several pictures."""
-    draw_running(sheet, panel, idata, running_rts(stats, _shift(idata)), _rounds(idata, stats))
+    running = running_rts(stats, _shift(idata))
+    draw_running(sheet, panel, idata, running, _rounds(idata, stats), evidence)
 
 
 def _draw_errors(

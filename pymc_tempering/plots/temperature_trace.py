@@ -9,8 +9,9 @@ import xarray as xr
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.plots.marks import BLUE, ORANGE, rung_ticks
+from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.rung_paths import RungPath, chain_names, rung_paths
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("path", "starts")
 MOST_CHAINS = 16

@@ -10,8 +10,9 @@ from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.tours import Tours
 from pymc_tempering.plots.marks import BLUE, ORANGE
+from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.round_trips import spaced
-from pymc_tempering.plots.sheet import Sheet, Visuals, open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("tours", "unfinished", "mean", "share", "even", "half")
 MOST_DOTS = 3000

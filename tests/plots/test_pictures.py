@@ -1,12 +1,11 @@
 """Pictures hold the numbers of the run, whatever draws them: told by the "none" backend."""
 
-import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import xarray as xr
-from support import gallery, picture_runs
+from support import picture_runs
 from support.drawn import drawn, ends_of_segments, points
 
 import pymc_tempering as pmt
@@ -181,6 +180,21 @@ def test_running_estimate_shows_looks_and_rounds_that_still_count(fitted):
     assert x.tolist() == [100.0, 200.0]  # the fit was made anew after the first
 
 
+def test_reference_draws_beside_the_chains_have_their_say():
+    run = gaussian_run(150, 3, reference_draws=4000, random_seed=1)
+    evidence = pmt.log_marginal_likelihood(run)
+    assert evidence.method == "pooled"
+    pc = pmt.plot_running_log_z(run, backend="none")
+    assert points(drawn(pc, "final", "log_z"))[1].tolist() == [evidence.log_z]
+    _, values = points(drawn(pc, "running", "log_z"))
+    assert values[-1] == pmt.log_marginal_likelihood(run, method="rts").log_z != evidence.log_z
+    pc = pmt.plot_log_z(run, backend="none")
+    np.testing.assert_array_equal(points(drawn(pc, "curve", "curve"))[1], evidence.log_z_curve)
+    chains = points(drawn(pc, "chains", "residual"))[1].reshape(3, -1)[:, :-1]
+    np.testing.assert_allclose(chains[:, -1], evidence.per_chain - evidence.log_z, atol=1e-9)
+    assert "final" not in pmt.plot_running_log_z(gaussian_run(50, 2), backend="none").viz.children
+
+
 def test_trace_marks_the_starts_of_the_counted_tours(run):
     pc = pmt.plot_temperature_trace(run, max_iterations=10**6, backend="none")
     for chain, trips in enumerate(pmt.diagnose(run).round_trips):
@@ -339,62 +353,6 @@ def test_summary_has_a_panel_for_looks_only_where_there_are_any(run, fitted):
     assert points(drawn(pc, "running", "running"))[1][-1] == pytest.approx(evidence.log_z)
     title = pc.viz["figure_title"].item()["string"]
     assert title.endswith("ok; 4 × 200 draws, 3 rungs")
-
-
-@pytest.mark.parametrize("name", [*gallery.OF_RUNS, *gallery.OF_RESULTS])
-def test_every_picture_draws_into_given_panels(name, fitted):
-    def picture(**settings):
-        if name in gallery.OF_RUNS:
-            return gallery.OF_RUNS[name](fitted, **settings)
-        return gallery.OF_RESULTS[name](**settings)
-
-    pc = picture(backend="none")
-    twin = picture(backend="none", visuals={"legend": False})
-    before = len(twin.viz["plot"].values.flat[0])
-    assert picture(plot_collection=twin) is twin
-    assert len(twin.viz["plot"].values.flat[0]) == 2 * before > 0
-    assert set(twin.viz.children) == set(pc.viz.children)
-    other = pmt.plot_prior_sensitivity(picture_runs.sensitivity(), backend="none")
-    if name != "prior_sensitivity":
-        with pytest.raises(ValueError, match="plot_collection needs panels"):
-            picture(plot_collection=other)
-    with pytest.raises(ValueError, match=r"visuals has \['nonsense'\]"):
-        picture(backend="none", visuals={"nonsense": {}})
-
-
-def test_visuals_are_changed_and_left_out(run):
-    pc = pmt.plot_ladder(
-        run, backend="none", visuals={"target": False, "occupancy": {"color": "C3"}}
-    )
-    assert "target" not in pc.viz.children
-    assert drawn(pc, "occupancy", "occupancy")["facecolor"] == "C3"
-
-
-def test_aesthetics_of_chains_are_those_of_the_collection(run):
-    pc = pmt.plot_round_trips(
-        run, backend="none", aes={"color": ["chain"]}, color=["red", "green", "blue"]
-    )
-    colors = [drawn(pc, "trips", "round_trips", chain=c)["color"] for c in range(3)]
-    assert colors == ["red", "green", "blue"]
-
-
-def test_an_unknown_backend_is_refused(run):
-    with pytest.raises(ValueError, match="backend must be one of"):
-        pmt.plot_ladder(run, backend="gnuplot")
-
-
-@pytest.mark.parametrize(
-    ("backend", "module", "extra"),
-    [
-        ("matplotlib", "matplotlib.pyplot", "plots"),
-        ("bokeh", "arviz_plots.backend.bokeh", "bokeh"),
-        ("plotly", "arviz_plots.backend.plotly", "plotly"),
-    ],
-)
-def test_a_missing_backend_says_what_to_install(run, monkeypatch, backend, module, extra):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf"pip install 'pymc-tempering\[{extra}\]'"):
-        pmt.plot_ladder(run, backend=backend)
 
 
 def test_a_reference_with_a_heavy_tail_does_not_flatten_the_barrier(run):

@@ -5,10 +5,11 @@ import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # for estimator_table
+sys.path.insert(0, str(Path(__file__).parent))  # for estimator_table and picture_directive
 
-# Sphinx lets every logger speak; PyTensor's tells of each option that it reads.
-logging.getLogger("pytensor").setLevel(logging.WARNING)
+# Sphinx lets every logger speak; these two tell of each option that they read.
+for name in ("pytensor", "arviz"):
+    logging.getLogger(name).setLevel(logging.WARNING)
 
 project = "pymc_tempering"
 author = "The pymc_tempering developers"
@@ -19,6 +20,7 @@ extensions = [
     "estimator_table",
     "myst_parser",
     "numpydoc",
+    "picture_directive",
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",

@@ -56,4 +56,5 @@ class CompilationWatch(Listener):
         if not opened:
             return ""
         seconds = self.seconds + perf_counter() - self._began
-        return f", compiling {opened[0]} ({self.count} functions in {seconds:.0f} s so far)"
+        told = f"{self.count} functions in {seconds:.0f} s so far, kept on disk for the next time"
+        return f", compiling {opened[0]} ({told})"

@@ -1,7 +1,7 @@
 """Estimates of one evidence as a forest: errors, bounds, and the exact value if it is known."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,41 +14,46 @@ from pymc_tempering.crosscheck.judge import TOO_WIDE
 from pymc_tempering.crosscheck.store import COLUMNS, GROUP, make_table
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
-from pymc_tempering.plots.axes import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE, new_axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from pymc_tempering.plots.clipped_values import Span, draw_beyond, span_of
+from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
 MODELS = "models"
 """What the rows of a table of ``compare`` rest on: each on a model of its own."""
 
-COLORS = {RUN: BLUE, POSTERIOR: ORANGE, OWN: GREEN, MODELS: BLUE}
-LABELS = {
-    RUN: "from the run",
-    POSTERIOR: "from posterior draws",
-    OWN: "from own draws",
-    MODELS: "a model each",
+KINDS = {
+    OWN: (GREEN, "C4", "from own draws"),
+    POSTERIOR: (ORANGE, "C5", "from posterior draws"),
+    RUN: (BLUE, "C0", "from the run"),
+    MODELS: (BLUE, "C0", "a model each"),
 }
-ARROW = 0.06
+"""Color, marker and name of estimates by their draws, those first that are independent."""
+VISUALS = (
+    *("believed", "exact", "interval", "estimate", "no_error", "disagrees"),
+    *("bound", "beyond", "no_value", "numbers"),
+)
+ARROW = 0.05
 """Length of the arrow of a bound, as a share of the axis."""
-FAR = 0.5
-"""How far beyond the other estimates a bound is still drawn, in ranges of these."""
 
 
 def plot_evidence(
     check: Any,
     *,
     exact: float | None = None,
-    ax: Any = None,
-    figsize: tuple[float, float] | None = None,
-    backend_kwargs: dict[str, Any] | None = None,
-) -> "Axes":
+    plot_collection: Any = None,
+    backend: str | None = None,
+    visuals: Visuals = None,
+    **pc_kwargs: Any,
+) -> Any:
     """Draw estimates of one evidence, or those of several models, as a forest.
 
-    Each estimate is a dot with its 95 % interval. A bound has an arrow toward the side on which
-    log Z lies. An estimate without an error is hollow, and one that disagrees with the reference
-    method is crossed out. The gray band is the interval of the estimate to believe. If a bound or
-    an estimate without an error lies far from the others, its value is written at the edge.
+    How to read it: estimates from draws of their own stand first, since they are independent of
+    the run, and the 95 % intervals of all should overlap the gray band of the one to believe.
+
+    A bound has an arrow toward the side on which log Z lies. An estimate without an error is
+    hollow, and one that disagrees with the reference method has a cross. If an estimate lies far
+    from the others, an arrow at the edge has its value beside it.
 
     Parameters
     ----------
@@ -59,26 +64,32 @@ def plot_evidence(
         posterior draws.
     exact : float, optional
         The true log Z (nats), drawn as a line.
-    ax : Axes, optional
-        Axes to draw into; a new figure by default.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    backend_kwargs : dict, optional
-        Further arguments of ``matplotlib.pyplot.subplots``.
+    plot_collection : PlotCollection, optional
+        With panels "forest" and "numbers" along the dimension ``panel``; new ones by default.
+    backend : {"matplotlib", "bokeh", "plotly"}, optional
+        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
+    visuals : mapping of str to mapping or False, optional
+        Properties of the visuals, or False to leave one out: "believed", "exact", "interval",
+        "estimate", "no_error", "disagrees", "bound", "beyond", "no_value", "numbers", "xlabel",
+        "ylabel", "legend", "title".
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
-    Axes
-        The axes drawn into.
+    PlotCollection
+        With what was drawn in ``viz``, by visual and panel; "interval", "estimate" and
+        "no_error" have the kind of draws appended, as in "estimate_run".
 
     Raises
     ------
     NotTemperedError, TemperingError
         If no evidence can be had from what was passed; the message names what can help.
     ImportError
-        If Matplotlib is not installed.
+        If the backend is not installed.
     ValueError
-        If there are no estimates, or a DataFrame is not one of :func:`compare`.
+        If there are no estimates, a DataFrame is not one of :func:`compare`, the backend or a
+        visual is not known, or ``plot_collection`` lacks a panel.
 
     Warns
     -----
@@ -90,45 +101,127 @@ def plot_evidence(
     >>> import pymc_tempering as pmt
     >>> from pymc_tempering.evidence.synthetic import gaussian_run
     >>> run = gaussian_run(draws=400)
-    >>> ax = pmt.plot_evidence({"rts": pmt.log_marginal_likelihood(run)}, exact=-2.63)
-    >>> ax.get_xlabel()
-    'log Z (nats)'
+    >>> pc = pmt.plot_evidence({"rts": run}, exact=-2.63)
+    >>> pc.viz["plot"].panel.values.tolist()
+    ['forest', 'numbers']
     """
     check = _as_cross_check(check)
-    table = check.table
-    if not len(table):
+    if not len(check.table):
         raise ValueError("plot_evidence needs at least one estimate")
-    if ax is None:
-        ax = new_axes(figsize or (8.0, 1.6 + 0.36 * len(table)), backend_kwargs)
-    places = np.arange(len(table))[::-1]
-    if check.believe is not None:
-        best = table.loc[check.believe]
-        if np.isfinite(best["mcse"]):
-            half = HALF_WIDTH * best["mcse"]
-            ax.axvspan(best["log_z"] - half, best["log_z"] + half, color=GRAY, alpha=0.2, lw=0)
+    order = [*KINDS]
+    table = check.table.sort_values("draws", key=lambda d: d.map(order.index), kind="stable")
+    figure = {"width_ratios": [5.0, 1.3]} | dict(pc_kwargs.pop("figure_kwargs", {}))
+    sheet = open_sheet(
+        ("forest", "numbers"),
+        size=(9.0, 1.3 + 0.34 * len(table)),
+        columns=2,
+        known=VISUALS,
+        plot_collection=plot_collection,
+        backend=backend,
+        visuals=visuals,
+        figure_kwargs=figure,
+        **pc_kwargs,
+    )
+    places = np.arange(len(table))[::-1].astype(float)
+    draw_forest(sheet, "forest", table, places, believe=check.believe, exact=exact)
+    pairs = zip(table["log_z"], table["mcse"], strict=True)
+    texts = [plus_minus(z, e) if np.isfinite(z) else "–" for z, e in pairs]
+    sheet.texts("numbers", "numbers", [0.0] * len(texts), places, texts, horizontal_align="left")
+    sheet.limit("numbers", "x", -0.05, 1.0)
+    sheet.limit("numbers", "y", -0.6, len(table) - 0.4)
+    sheet.hide("numbers")
+    return sheet.finish()
+
+
+def draw_forest(
+    sheet: Sheet,
+    panel: str,
+    table: pd.DataFrame,
+    places: np.ndarray,
+    *,
+    believe: str | None,
+    exact: float | None,
+) -> None:
+    """Draw the rows of a cross-check's table at heights ``places``."""
+    span = _span(table, exact)
+    bottom, top = -0.6, len(table) - 0.4
+    if believe is not None and np.isfinite(table.loc[believe, "mcse"]):
+        value, half = table.loc[believe, "log_z"], HALF_WIDTH * table.loc[believe, "mcse"]
+        sheet.draw("believed", panel, "fill_between_y", [value - half, value + half],
+                   [bottom, bottom], [top, top], color=GRAY, alpha=0.25)  # fmt: skip
     if exact is not None:
-        ax.axvline(exact, color="black", ls="--", lw=1.0, label=f"exact: {exact:.3f}", zorder=1)
-    for place, (_, row) in zip(places, table.iterrows(), strict=True):
-        _draw_row(ax, place, row)
-    _limit(ax, table, exact)
-    _draw_arrows(ax, places, table)
-    for draws in dict.fromkeys(table["draws"]):
-        ax.plot([], [], "o", color=COLORS[draws], label=LABELS[draws])
-    ax.set_yticks(places, table.index)
-    ax.set_ylim(-0.7, len(table) - 0.3)
-    ax.set_xlabel("log Z (nats)")
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", color=GRAY, alpha=0.2, lw=0.6)
-    ax.set_axisbelow(True)
-    right = ax.secondary_yaxis("right")
-    texts = [plus_minus(z, e) for z, e in zip(table["log_z"], table["mcse"], strict=True)]
-    right.set_yticks(places, texts, fontsize="small")
-    right.tick_params(length=0)
-    right.spines["right"].set_visible(False)
-    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
-    axes: Axes = ax
-    return axes
+        sheet.draw("exact", panel, "line", [exact, exact], [bottom, top], color="B1", width=1.2,
+                   linestyle="C1", label=f"exact: {exact:.3f}")  # fmt: skip
+    for kind in KINDS:
+        mine = (table["draws"] == kind).to_numpy()
+        if mine.any():
+            _draw_kind(sheet, panel, table[mine], places[mine], span, kind)
+    told = ~table["agrees"].astype("boolean").fillna(True).to_numpy(dtype=bool)
+    value = table["log_z"].to_numpy(dtype=float)
+    told &= span.holds(value)
+    if told.any():
+        sheet.draw("disagrees", panel, "scatter", value[told], places[told], color="B1",
+                   marker="C3", size=13.0, width=1.6, label="disagrees")  # fmt: skip
+    draw_beyond(sheet, panel, span, value, places)
+    none = ~np.isfinite(value)
+    if none.any():
+        middle = 0.5 * (span.low + span.high)
+        sheet.texts("no_value", panel, [middle] * none.sum(), places[none],
+                    ["no value"] * none.sum(), color=GRAY)  # fmt: skip
+    sheet.limit(panel, "x", span.low, span.high)
+    sheet.limit(panel, "y", bottom, top)
+    sheet.ticks(panel, "y", places, table.index)
+    sheet.label(panel, "log Z (nats)")
+
+
+def _draw_kind(
+    sheet: Sheet, panel: str, table: pd.DataFrame, places: np.ndarray, span: Span, kind: str
+) -> None:
+    """Draw the estimates from one kind of draws: intervals, dots, and the arrows of bounds."""
+    color, marker, name = KINDS[kind]
+    value, error = (table[column].to_numpy(dtype=float) for column in ("log_z", "mcse"))
+    known, shown = np.isfinite(error), span.holds(value)
+    half = np.where(known, HALF_WIDTH * error, 0.0)
+    here = known & shown  # an interval of a value beyond the edge would cross its label
+    low = np.clip(value - half, span.low, span.high)[here]
+    high = np.clip(value + half, span.low, span.high)[here]
+    if here.any():
+        sheet.segments("interval", panel, (low, high), (places[here], places[here]), color=color,
+                       width=2.2, part=kind)  # fmt: skip
+        sheet.draw("estimate", panel, "scatter", value[here], places[here], color=color,
+                   marker=marker, size=8.0, part=kind, label=name)  # fmt: skip
+    bare = shown & ~known
+    if bare.any():
+        sheet.draw("no_error", panel, "scatter", value[bare], places[bare], edgecolor=color,
+                   facecolor="B0", marker=marker, size=8.0, width=1.4, part=kind,
+                   label=f"{name}, no error")  # fmt: skip
+    side = table["bias_direction"].map({"below": 1.0, "above": -1.0}).to_numpy(dtype=float)
+    for sign, align, head in ((1.0, "left", "►"), (-1.0, "right", "◄")):
+        bound = shown & (side == sign)
+        if bound.any():
+            start = np.clip(value + sign * half, span.low, span.high)[bound]
+            tip = start + sign * ARROW * span.width
+            at = places[bound]
+            name = f"{kind}_{align}"
+            sheet.segments("bound", panel, (start, tip), (at, at), color=color, width=1.4,
+                           part=name)  # fmt: skip
+            sheet.texts("bound", panel, tip, at, [head] * at.size, color=color, tag=name)
+
+
+def _span(table: pd.DataFrame, exact: float | None) -> Span:
+    """Return an axis for all estimates with an error that are no bounds, nor too wide."""
+    value, error = (table[column].to_numpy(dtype=float) for column in ("log_z", "mcse"))
+    finite = np.isfinite(value)
+    known = finite & np.isfinite(error)
+    plain = known & (table["bias_direction"] == "").to_numpy()
+    plain &= (table["agreement"] != TOO_WIDE).to_numpy()
+    half = HALF_WIDTH * np.where(known, error, 0.0)
+    if not plain.any():
+        plain = finite
+    ends = np.concatenate([(value - half)[plain], (value + half)[plain]])
+    if exact is not None:
+        ends = np.append(ends, exact)
+    return span_of(ends, value)
 
 
 def _as_cross_check(check: Any) -> CrossCheck:
@@ -162,69 +255,3 @@ def _of_models(table: pd.DataFrame) -> CrossCheck:
         [str(name) for name in table.index], {c: columns[c] for c in COLUMNS if c in columns}
     )
     return CrossCheck(rows, "unchecked", "", None, None, {})
-
-
-def _draw_row(ax: Any, place: float, row: Any) -> None:
-    """Draw one estimate: interval, dot, and a cross if it disagrees."""
-    if not np.isfinite(row["log_z"]):
-        ax.annotate(
-            "no value",
-            (0.5, place),
-            xycoords=("axes fraction", "data"),
-            ha="center",
-            va="center",
-            color=GRAY,
-            fontsize="small",
-        )
-        return
-    color, known = COLORS[row["draws"]], bool(np.isfinite(row["mcse"]))
-    if known:
-        half = HALF_WIDTH * row["mcse"]
-        ax.plot([row["log_z"] - half, row["log_z"] + half], [place, place], color=color, lw=2.0)
-    face = color if known else "white"
-    ax.plot(row["log_z"], place, "o", color=color, mfc=face, ms=7, zorder=3)
-    if not pd.isna(row["agrees"]) and not row["agrees"]:
-        ax.plot(row["log_z"], place, "x", color="black", ms=10, mew=1.6, zorder=4)
-
-
-def _limit(ax: Any, table: pd.DataFrame, exact: float | None) -> None:
-    """Set the limits to hold all estimates with an error that are no bounds, nor too wide."""
-    known = np.isfinite(table["log_z"]) & np.isfinite(table["mcse"])
-    plain = table[known & (table["bias_direction"] == "") & (table["agreement"] != TOO_WIDE)]
-    if not len(plain):
-        return
-    half = HALF_WIDTH * plain["mcse"]
-    ends = [*(plain["log_z"] - half), *(plain["log_z"] + half)] + ([] if exact is None else [exact])
-    low, high = min(ends), max(ends)
-    own_low, own_high = ax.get_xlim()
-    margin = FAR * (high - low)
-    ax.set_xlim(max(own_low, low - margin), min(own_high, high + margin))
-
-
-def _draw_arrows(ax: Any, places: Any, table: pd.DataFrame) -> None:
-    """Draw the arrows of bounds, and write estimates beyond the edge at the edge."""
-    low, high = ax.get_xlim()
-    length = ARROW * (high - low)
-    for place, (_, row) in zip(places, table.iterrows(), strict=True):
-        value, color = row["log_z"], COLORS[row["draws"]]
-        if not np.isfinite(value):
-            continue
-        if not low <= value <= high:
-            left = value < low
-            text = f"← {value:.4g}" if left else f"{value:.4g} →"
-            ax.annotate(
-                text,
-                (0.01 if left else 0.99, place),
-                color=color,
-                va="center",
-                xycoords=("axes fraction", "data"),
-                ha="left" if left else "right",
-                fontsize="small",
-            )
-            continue
-        side = {"below": 1.0, "above": -1.0}.get(row["bias_direction"])
-        if side is not None:
-            half = HALF_WIDTH * row["mcse"] if np.isfinite(row["mcse"]) else 0.0
-            start = value + side * half
-            arrow = {"arrowstyle": "-|>", "color": color, "lw": 1.6, "shrinkA": 0}
-            ax.annotate("", (start + side * length, place), (start, place), arrowprops=arrow)

@@ -1,127 +1,129 @@
-"""The ladder of a tempering run: temperatures, rejection, occupancy, barrier."""
+"""The ladder of a tempering run: rejection between neighbors, and occupancy."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from pymc_tempering.evidence.alarms import MAX_REJECTION
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.diagnostics import rung_table
-from pymc_tempering.plots.axes import BLUE, GRAY, ORANGE, pyplot, tidy
+from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE, rung_ticks
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+VISUALS = ("stem", "rejection", "gap", "limit", "occupancy", "target")
 
 
 def plot_ladder(
     idata: xr.DataTree,
     *,
-    axes: Any = None,
-    figsize: tuple[float, float] | None = None,
-    backend_kwargs: dict[str, Any] | None = None,
-) -> "Figure":
-    """Draw the ladder of a run in four panels.
+    plot_collection: Any = None,
+    backend: str | None = None,
+    visuals: Visuals = None,
+    **pc_kwargs: Any,
+) -> Any:
+    """Draw how often the chains pass from rung to rung, and where they stay.
 
-    Inverse temperature, rejection rate between neighbors (dashed: 0.7, above which the ladder has
-    a gap), occupancy against its target r, and the cumulative barrier.
+    How to read it: the steps between rungs should be of about one height, below the dashed line
+    (an orange square is a gap in the ladder), and each dot of the occupancy should lie near the
+    bar of its target r.
 
     Parameters
     ----------
     idata : DataTree
         A run of simulated tempering, converted or not.
-    axes : array_like of Axes, shape (4,) or (2, 2), optional
-        Axes to draw into; a new figure by default.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    backend_kwargs : dict, optional
-        Further arguments of ``matplotlib.pyplot.subplots``.
+    plot_collection : PlotCollection, optional
+        Panels to draw into, by their names along the dimension ``panel``; new ones by default.
+        Here "rejection" and "occupancy".
+    backend : {"matplotlib", "bokeh", "plotly"}, optional
+        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
+    visuals : mapping of str to mapping or False, optional
+        Properties of the visuals, or False to leave one out: "stem", "rejection", "gap", "limit",
+        "occupancy", "target", and as everywhere "xlabel", "ylabel", "legend" and "title".
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``, for instance ``figure_kwargs={"figsize": (900, 300)}``
+        in dots.
 
     Returns
     -------
-    Figure
-        The figure that holds the four panels.
+    PlotCollection
+        With what was drawn in ``viz``, by visual and panel.
 
     Raises
     ------
     NotTemperedError, LadderError
         As :func:`pymc_tempering.diagnose` does.
     ImportError
-        If Matplotlib is not installed.
+        If the backend is not installed.
     ValueError
-        If ``axes`` are not four.
+        If the backend or a visual is not known, or ``plot_collection`` lacks a panel.
 
     Examples
     --------
     >>> import pymc_tempering as pmt
     >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> figure = pmt.plot_ladder(gaussian_run(draws=100))
-    >>> len(figure.axes)
-    4
-    >>> figure.savefig("ladder.png")  # doctest: +SKIP
+    >>> pc = pmt.plot_ladder(gaussian_run(draws=100))
+    >>> pc.viz["plot"].panel.values.tolist()
+    ['rejection', 'occupancy']
+    >>> pc.savefig("ladder.png")  # doctest: +SKIP
     """
     table = rung_table(read_cycles(idata))
-    if axes is None:
-        settings = {"figsize": figsize or (9.0, 6.5), "layout": "constrained"}
-        _, axes = pyplot().subplots(2, 2, **(settings | (backend_kwargs or {})))
-    panels = np.ravel(np.asarray(axes, dtype=object))
-    if panels.size != 4:
-        raise ValueError(f"plot_ladder draws four panels, got {panels.size} axes")
-    _draw_betas(panels[0], table)
-    _draw_rejection(panels[1], table)
-    _draw_occupancy(panels[2], table)
-    _draw_barrier(panels[3], table)
-    for ax in panels:
-        tidy(ax)
-    figure: Figure = panels[0].figure
-    return figure
-
-
-def _draw_betas(ax: Any, table: "pd.DataFrame") -> None:
-    beta = table["beta"].to_numpy()
-    ax.plot(table.index, beta, "o-", color=BLUE, ms=5, lw=1.2)
-    if beta[1] < 0.1:
-        # Logarithmic down to the first positive beta, and linear from there to zero.
-        ax.set_yscale("symlog", linthresh=beta[1], linscale=0.5)
-        ax.set_ylim(-0.15 * beta[1], 1.6)
-        decades = np.arange(np.ceil(np.log10(beta[1]) - 1e-9), 1.0)
-        powers = 10.0 ** decades[:: -int(-(-decades.size // 7))]
-        ax.set_yticks([0.0, *powers], ["0", *(f"{tick:g}" for tick in powers)])
-        ax.minorticks_off()
-    ax.set(xlabel="rung", ylabel="inverse temperature β")
-
-
-def _draw_rejection(ax: Any, table: "pd.DataFrame") -> None:
-    rate = table["rejection"].to_numpy()[:-1]
-    bad = rate > MAX_REJECTION
-    colors = np.where(bad, ORANGE, BLUE)
-    ax.bar(np.arange(rate.size) + 0.5, rate, width=0.8, color=colors)
-    ax.axhline(MAX_REJECTION, color=GRAY, ls="--", lw=1.0)
-    ax.set(xlabel="rung", ylabel="rejection to next rung", ylim=(0.0, 1.0))
-    ax.set_xlim(-0.5, rate.size + 0.5)
-
-
-def _draw_occupancy(ax: Any, table: "pd.DataFrame") -> None:
-    ax.bar(table.index, table["occupancy"], width=0.8, color=BLUE, label="occupancy c")
-    edges = np.arange(len(table) + 1) - 0.5
-    ax.stairs(table["target"], edges, color=ORANGE, lw=1.8, baseline=None, label="target r")
-    top = max(table["occupancy"].max(), table["target"].max())
-    ax.set(xlabel="rung", ylabel="share of iterations", ylim=(0.0, 1.3 * top))
-    ax.legend(loc="upper center", ncols=2, frameon=False)
-
-
-def _draw_barrier(ax: Any, table: "pd.DataFrame") -> None:
-    barrier = table["barrier"].to_numpy()
-    ax.plot(table.index, barrier, "o-", color=BLUE, ms=5, lw=1.2)
-    ax.plot(
-        [0, len(table) - 1],
-        [0.0, barrier[-1]],
-        color=GRAY,
-        ls="--",
-        lw=1.0,
-        label="equal rejection rates",
+    sheet = open_sheet(
+        ("rejection", "occupancy"),
+        size=(9.0, 2.9),
+        columns=2,
+        known=VISUALS,
+        plot_collection=plot_collection,
+        backend=backend,
+        visuals=visuals,
+        **pc_kwargs,
     )
-    ax.set(xlabel="rung", ylabel=f"cumulative barrier (Λ = {barrier[-1]:.2f})")
-    ax.set_ylim(bottom=0.0)
-    ax.legend(loc="upper left", frameon=False)
+    draw_rejection(sheet, "rejection", table)
+    _draw_occupancy(sheet, "occupancy", table)
+    return sheet.finish()
+
+
+def draw_rejection(sheet: Sheet, panel: str, table: pd.DataFrame) -> None:
+    """Draw the rejection rates between neighbors, with those of gaps marked."""
+    rate = table["rejection"].to_numpy()[:-1]
+    middle = np.arange(rate.size) + 0.5
+    gap = ~(rate <= MAX_REJECTION)  # a rate that is not known is one too
+    shown = np.nan_to_num(rate, nan=1.0)
+    edge = [-0.5, rate.size + 0.5]
+    sheet.draw("limit", panel, "line", edge, [MAX_REJECTION] * 2, color=GRAY, linestyle="C1",
+               width=1.0, label=f"{MAX_REJECTION:g}: a gap")  # fmt: skip
+    sheet.segments("stem", panel, (middle, middle), (0.0 * shown, shown), color=GRAY, width=1.2)
+    for visual, here, color, marker, name in (
+        ("rejection", ~gap, BLUE, "C0", "rejection"),
+        ("gap", gap, ORANGE, "C5", "gap"),
+    ):
+        if here.any():
+            sheet.draw(visual, panel, "scatter", middle[here], shown[here], color=color,
+                       marker=marker, size=_size(rate.size), label=name)  # fmt: skip
+    sheet.limit(panel, "y", 0.0, 1.05)
+    _rung_axis(sheet, panel, table, "rejection to next rung")
+
+
+def _draw_occupancy(sheet: Sheet, panel: str, table: pd.DataFrame) -> None:
+    rung, share = np.arange(len(table)), table["occupancy"].to_numpy()
+    target = table["target"].to_numpy()
+    sheet.segments("stem", panel, (rung, rung), (0.0 * share, share), color=GRAY, width=1.2)
+    sheet.segments("target", panel, (rung - 0.35, rung + 0.35), (target, target), color=ORANGE,
+                   width=2.2, label="target r")  # fmt: skip
+    sheet.draw("occupancy", panel, "scatter", rung, share, color=BLUE, marker="C0",
+               size=_size(rung.size), label="occupancy c")  # fmt: skip
+    sheet.limit(panel, "y", 0.0, 1.15 * max(share.max(), target.max()))
+    _rung_axis(sheet, panel, table, "share of iterations")
+
+
+def _rung_axis(sheet: Sheet, panel: str, table: pd.DataFrame, name: str) -> None:
+    sheet.ticks(panel, "x", *rung_ticks(table["beta"].to_numpy(), 7))
+    sheet.limit(panel, "x", -0.5, len(table) - 0.5)
+    sheet.label(panel, "inverse temperature β, evenly by rung", name)
+
+
+def _size(n: int) -> float:
+    """Diameter of dots that so many rungs leave room for."""
+    return 7.0 if n <= 30 else 4.0

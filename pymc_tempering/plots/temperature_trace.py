@@ -1,124 +1,142 @@
-"""The path of one chain along the ladder, with the starts of its tours."""
+"""The paths of all chains along the ladder, with the starts of their tours."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.arguments import check_whole
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.plots.axes import BLUE, GREEN, new_axes, tidy
+from pymc_tempering.plots.marks import BLUE, ORANGE, rung_ticks
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.rung_paths import RungPath, chain_names, rung_paths
+from pymc_tempering.plots.sheet import Sheet, Visuals
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+VISUALS = ("path", "starts")
+MOST_CHAINS = 16
+FEWEST, MOST, TOURS = 120, 3000, 5
+"""Iterations that are shown by default: so many tours of usual length, between these bounds."""
 
 
 def plot_temperature_trace(
     idata: xr.DataTree,
     *,
-    chain: int = 0,
-    max_iterations: int = 500,
-    ax: Any = None,
-    figsize: tuple[float, float] | None = None,
-    backend_kwargs: dict[str, Any] | None = None,
-) -> "Axes":
-    """Draw the rung of one chain against the iteration, with the starts of its tours marked.
+    coords: Mapping[str, Any] | None = None,
+    max_iterations: int | None = None,
+    plot_collection: Any = None,
+    backend: str | None = None,
+    visuals: Visuals = None,
+    **pc_kwargs: Any,
+) -> Any:
+    """Draw the rung of each chain against the iteration, one panel a chain.
 
-    Between two marks is one round trip: from a fresh reference draw at beta = 0 up to beta = 1
-    and back. For a run without the group ``tempering_trace`` (kept by ``keep="log_ratio"``) the
-    hottest rung of each recorded draw is drawn instead.
+    How to read it: each chain should go up and down all along; between two triangles is one
+    round trip, from a fresh reference draw at beta = 0 to beta = 1 and back, and a chain that
+    stays at one height without a triangle is stuck there.
 
     Parameters
     ----------
     idata : DataTree
-        A run of simulated tempering, converted or not.
-    chain : int, default 0
-        Position of the chain.
-    max_iterations : int, default 500
-        Iterations to show, from the first one on (draws, without ``tempering_trace``).
-    ax : Axes, optional
-        Axes to draw into; a new figure by default.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    backend_kwargs : dict, optional
-        Further arguments of ``matplotlib.pyplot.subplots``.
+        A run of simulated tempering, converted or not. Without the group ``tempering_trace``
+        (kept by ``keep="log_ratio"``) the hottest rung of each recorded draw is drawn instead.
+    coords : mapping, optional
+        ``{"chain": [0, 3]}`` draws these chains alone. All by default, but no more than 16.
+    max_iterations : int, optional
+        Iterations to show, from the first one on (draws, without ``tempering_trace``). By default
+        about five tours, so that a short ladder is no solid block.
+    plot_collection : PlotCollection, optional
+        With one panel a chain, "chain 0" and so on, along the dimension ``panel``; new ones by
+        default.
+    backend : {"matplotlib", "bokeh", "plotly"}, optional
+        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
+    visuals : mapping of str to mapping or False, optional
+        Properties of the visuals, or False to leave one out: "path", "starts", "xlabel",
+        "ylabel", "legend", "title".
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
-    Axes
-        The axes drawn into.
+    PlotCollection
+        With what was drawn in ``viz``, by visual and panel.
 
     Raises
     ------
     NotTemperedError, LadderError
         As :func:`pymc_tempering.diagnose` does.
     ImportError
-        If Matplotlib is not installed.
+        If the backend is not installed.
     ValueError
-        If there is no such chain, or ``max_iterations < 1``.
+        If there is no such chain, ``max_iterations < 1``, the backend or a visual is not known, or
+        ``plot_collection`` lacks a panel.
 
     Examples
     --------
     >>> import pymc_tempering as pmt
     >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> ax = pmt.plot_temperature_trace(gaussian_run(draws=100), chain=1, max_iterations=200)
-    >>> ax.get_xlabel()
-    'iteration'
+    >>> pc = pmt.plot_temperature_trace(gaussian_run(draws=100), coords={"chain": [1, 2]})
+    >>> pc.viz["plot"].panel.values.tolist()
+    ['chain 1', 'chain 2']
     """
+    if max_iterations is not None:
+        check_whole(1, max_iterations=max_iterations)
     stats = read_cycles(idata)
-    if not 0 <= chain < stats.n_chains:
-        raise ValueError(f"chain must be in 0..{stats.n_chains - 1}, got {chain}")
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
-    if ax is None:
-        ax = new_axes(figsize or (10.0, 3.6), backend_kwargs)
-    rung, starts, flat = _trace(idata, stats, chain)
-    rung, starts = rung[:max_iterations], starts[starts < max_iterations]
-    last = stats.beta.size - 1
-    ax.vlines(starts, -0.5, last + 0.5, color=GREEN, lw=0.9, alpha=0.45, zorder=1)
-    ax.step(np.arange(rung.size), rung, where="mid", color=BLUE, lw=0.9, zorder=2)
-    trips = max(starts.size - 1, 0)
-    ax.plot(
-        starts,
-        np.zeros(starts.size),
-        "^",
-        color=GREEN,
-        ms=7,
-        zorder=3,
-        clip_on=False,
-        label=f"start of a tour ({trips} complete round trip{'' if trips == 1 else 's'})",
+    shown, names = _chosen(stats.n_chains, *chain_names(stats, idata, stats.n_chains), coords)
+    paths, flat = rung_paths(idata, stats)
+    panels = [f"chain {name}" for name in names]
+    height = 1.1 if len(shown) <= 4 else 0.75
+    sheet = open_sheet(
+        panels,
+        size=(9.0, 1.1 + height * len(shown)),
+        tight=True,
+        known=VISUALS,
+        plot_collection=plot_collection,
+        backend=backend,
+        visuals=visuals,
+        figure_kwargs={"sharex": True} | dict(pc_kwargs.pop("figure_kwargs", {})),
+        **pc_kwargs,
     )
-    ax.set(
-        xlabel="iteration" if flat else "recorded draw",
-        ylabel="rung" if flat else "hottest rung of the cycle",
-        xlim=(0, max(rung.size - 1, 1)),
-        ylim=(-0.5, last + 0.5),
-    )
-    ax.set_title(f"Chain {chain}", loc="left", fontsize="medium")
-    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, borderaxespad=0.2)
-    _label_betas(ax, stats.beta)
-    tidy(ax, rungs_on="y")
-    axes: Axes = ax
-    return axes
+    n = max_iterations or usual_length([paths[k] for k in shown])
+    for panel, k in zip(panels, shown, strict=True):
+        draw_path(sheet, panel, paths[k], n, stats.beta, 2 if len(shown) > 4 else 3)
+        sheet.label(panel, "", panel)
+        if panel != panels[-1]:
+            sheet.drawer.set_ticklabel_visibility(sheet.target(panel), axis="x", visible=False)
+    sheet.label(panels[-1], "iteration" if flat else "draw")
+    what = "β of the rung" if flat else "β of the hottest rung of the cycle"
+    return sheet.finish(f"{what}; triangles: a tour starts")
 
 
-def _trace(idata: xr.DataTree, stats: CycleStats, chain: int) -> tuple[Any, Any, bool]:
-    """Return rungs, positions of tour starts, and whether these are single iterations."""
-    if "tempering_trace" not in idata.children:
-        rung = np.searchsorted(stats.beta, stats.beta_min[chain] - 1e-12)
-        return rung, np.flatnonzero(stats.tour_start[chain]), False
-    trace = idata["tempering_trace"].to_dataset()["rung"]
-    rung = trace.transpose("chain", "iteration").values[chain].astype(int)
-    rung = rung[rung >= 0]
-    ends = np.flatnonzero((rung == 0) | (rung == stats.beta.size - 1))
-    # A tour starts at the first visit to rung 0 after one to the top, or after the chain's start.
-    fresh = (rung[ends] == 0) & np.concatenate([[True], rung[ends][:-1] > 0])[: ends.size]
-    return rung, ends[fresh], True
+def usual_length(paths: list[RungPath]) -> int:
+    """Return how many iterations hold a few tours."""
+    length = sum(path.rung.size for path in paths) / max(1, sum(p.starts.size for p in paths))
+    return int(min(max(TOURS * length, FEWEST), MOST))
 
 
-def _label_betas(ax: Any, beta: Any) -> None:
-    """Write beta beside a few rungs on the right, as many as there is room for."""
-    shown = np.unique(np.linspace(0, beta.size - 1, min(beta.size, 6)).round().astype(int))
-    right = ax.secondary_yaxis("right")
-    right.set_yticks(shown, [f"{beta[k]:.2g}" for k in shown])
-    right.set_ylabel("β")
+def draw_path(
+    sheet: Sheet, panel: str, path: RungPath, n: int, beta: np.ndarray, ticks: int
+) -> None:
+    """Draw the first iterations of one chain, with beta as labels of the rungs."""
+    rung, starts = path.rung[:n], path.starts[path.starts < n]
+    top = beta.size - 1
+    at = np.repeat(np.arange(rung.size + 1), 2)[1:-1] - 0.5
+    sheet.draw("path", panel, "line", at, np.repeat(rung, 2), color=BLUE, width=1.0)
+    low = -0.16 * top
+    sheet.draw("starts", panel, "scatter", starts, np.full(starts.size, low), color=ORANGE,
+               marker="C2", size=6.0)  # fmt: skip
+    sheet.limit(panel, "y", 2.0 * low, 1.08 * top)
+    sheet.limit(panel, "x", -0.01 * n, 1.01 * min(n, max(rung.size, 2)))
+    sheet.ticks(panel, "y", *rung_ticks(beta, ticks))
+
+
+def _chosen(
+    n: int, places: list[int], names: list[Any], coords: Mapping[str, Any] | None
+) -> tuple[list[int], list[Any]]:
+    """Return positions and names of the chains that were asked for."""
+    wanted = (coords or {}).get("chain", names[:MOST_CHAINS])
+    wanted = list(np.atleast_1d(wanted).tolist())
+    unknown = [name for name in wanted if name not in names]
+    if unknown or not wanted or set(coords or {}) - {"chain"}:
+        raise ValueError(f"coords may choose among {{'chain': {names}}}, got {coords}")
+    return [places[names.index(name)] for name in wanted], wanted

@@ -40,7 +40,7 @@ def compile_model(
     ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
         The model cannot be tempered; see their messages.
     """
-    report("Compiling the model (kept on disk for the next time)")
+    report("Preparing the model")
     prior = compile_prior(compile_path(model, gradient=gradient, values=values, terms=terms))
     if check:
         report("Checking the model at draws from the prior")

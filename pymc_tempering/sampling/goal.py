@@ -79,6 +79,17 @@ class Goal:
         """Whether the draws are too few, with chains that are `growth` times the first length."""
         return least is not None and least.short and not (self.by_default and growth >= MOST_GROWTH)
 
+    def wanted(self) -> str:
+        """Words for the end of a line that tells of a round: what was asked for."""
+        asked = {
+            "mcse": self.target_mcse and f"{self.target_mcse:.2g}",
+            "ESS": self.target_ess and f"{self.target_ess:.0f}",
+            "within": self.max_time and f"{self.max_time:.0f} s",
+            "evaluations": self.max_steps and f"{self.max_steps:,}",
+        }
+        words = [f"{name} {value}" for name, value in asked.items() if value]
+        return f"; wanted: {', '.join(words)}" if words else ""
+
     def unmet(self, evidence: Evidence) -> str:
         """Say what is missing of log Z; empty if nothing is."""
         if evidence.verdict != "ok":

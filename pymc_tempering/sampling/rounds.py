@@ -129,7 +129,7 @@ def run_rounds(
                 evidence = estimate(chosen, runs, beside.log_ratio)
                 seconds = perf_counter() - deadline.began
                 rounds.append(_line(chosen, runs, evidence, least, seconds))
-                job.report(str(rounds[-1]))
+                job.report(f"{rounds[-1]}{goal.wanted()}")
                 unmet = "" if goal.ess_alone else goal.unmet(evidence)
                 steps = sum(chosen.work.values()) + beside.log_ratio.size + _steps(runs)
                 over = deadline.late or goal.spent(steps) or len(rounds) >= MAX_ROUNDS

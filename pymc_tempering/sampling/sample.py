@@ -234,7 +234,7 @@ def sample(
         prior, compound = compile_with_kernels(
             model, kernel, target_accept, report, terms=find_terms(model, tempered)
         )
-        report("Compiling the loops")
+        report("Preparing the loops")
         compile_loops(prior.path, compound, options)
         seconds = {"compiling": lap()}
         deadline = deadline_in(max_time)

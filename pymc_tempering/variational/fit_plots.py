@@ -2,21 +2,23 @@
 
 from collections.abc import Mapping
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pymc.variational.opvi import Approximation
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.plots.axes import BLUE, GRAY, GREEN, ORANGE, pyplot, tidy
+from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, ORANGE
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Visuals
 from pymc_tempering.variational.fit_datatree import tempering_of
 from pymc_tempering.variational.tempered_fit import TemperedFit
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 PURPLE, YELLOW, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 
+VISUALS = ("elbo", "inverse_temperature", "cold")
+LINES = ("C0", "C1", "C2", "C3")
+"""Kinds of line, so that fits can be told apart in gray."""
 POINTS = 200
 """Points of a curve; each is a median over the iterations between them."""
 
@@ -24,11 +26,15 @@ POINTS = 200
 def plot_annealing(
     fits: Approximation | Mapping[str, Approximation],
     *,
-    axes: Any = None,
-    figsize: tuple[float, float] | None = None,
-    backend_kwargs: dict[str, Any] | None = None,
-) -> "Figure":
+    plot_collection: Any = None,
+    backend: str | None = None,
+    visuals: Visuals = None,
+    **pc_kwargs: Any,
+) -> Any:
     """Draw the untempered ELBO and E[1/T] of one or several fits against the iteration.
+
+    How to read it: the ELBO should be flat at the end, and the fit that ends highest is the
+    closest to its posterior; one that ends lower with the same model is in a worse optimum.
 
     The ELBO is that at T = 1 of the approximation at each iteration, whatever the temperature was
     then: medians over short stretches, since each single value is noisy. A dot marks where the
@@ -38,25 +44,29 @@ def plot_annealing(
     ----------
     fits : Approximation or dict of Approximation
         From :func:`pymc_tempering.fit`; a dict gives them names.
-    axes : array_like of Axes, shape (2,), optional
-        Axes to draw into, ELBO first; a new figure by default.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    backend_kwargs : dict, optional
-        Further arguments of ``matplotlib.pyplot.subplots``.
+    plot_collection : PlotCollection, optional
+        With panels "elbo" and "inverse_temperature" along the dimension ``panel``; new ones by
+        default.
+    backend : {"matplotlib", "bokeh", "plotly"}, optional
+        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
+    visuals : mapping of str to mapping or False, optional
+        Properties of the visuals, or False to leave one out: "elbo", "inverse_temperature",
+        "cold", "xlabel", "ylabel", "legend", "title".
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
-    Figure
-        The figure that holds both panels.
+    PlotCollection
+        With what was drawn in ``viz``, by visual and panel; parts have the fit's number appended.
 
     Raises
     ------
     ValueError
-        If there is no fit, one does not come from :func:`pymc_tempering.fit`, or ``axes`` are not
-        two.
+        If there is no fit, one does not come from :func:`pymc_tempering.fit`, the backend or a
+        visual is not known, or ``plot_collection`` lacks a panel.
     ImportError
-        If Matplotlib is not installed.
+        If the backend is not installed.
 
     Examples
     --------
@@ -68,41 +78,52 @@ def plot_annealing(
     ...     y = pm.Normal("y", mu, observed=np.array([1.2, 0.7, 1.1]))
     >>> adam = pm.adam(learning_rate=0.05)
     >>> approx = pmt.fit(2000, model=model, obj_optimizer=adam, random_seed=1, progressbar=False)
-    >>> figure = pmt.plot_annealing(approx)
-    >>> [ax.get_ylabel() for ax in figure.axes]
-    ['ELBO at T = 1 (nats)', 'E[1/T]']
+    >>> pc = pmt.plot_annealing(approx)
+    >>> pc.viz["plot"].panel.values.tolist()
+    ['elbo', 'inverse_temperature']
     """
     named = dict(fits) if isinstance(fits, Mapping) else {"": fits}
     if not named:
         raise ValueError("plot_annealing needs at least one fit")
     reports = {name: tempering_of(approx, "plot_annealing") for name, approx in named.items()}
-    if axes is None:
-        settings = {"figsize": figsize or (7.5, 6.0), "layout": "constrained", "sharex": True}
-        _, axes = pyplot().subplots(2, 1, **(settings | (backend_kwargs or {})))
-    panels = np.ravel(np.asarray(axes, dtype=object))
-    if panels.size != 2:
-        raise ValueError(f"plot_annealing draws two panels, got {panels.size} axes")
+    sheet = open_sheet(
+        ("elbo", "inverse_temperature"),
+        size=(7.0, 5.0),
+        known=VISUALS,
+        plot_collection=plot_collection,
+        backend=backend,
+        visuals=visuals,
+        **pc_kwargs,
+    )
+    draw_annealing(sheet, reports)
+    return sheet.finish()
+
+
+def draw_annealing(sheet: Any, reports: Mapping[str, TemperedFit]) -> None:
+    """Draw both curves of each fit, and where its stage at T = 1 begins."""
     colors = cycle((BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, GRAY))
     lows, highs = [], []
-    for (name, report), color in zip(reports.items(), colors, strict=False):
-        label = name or report.method.replace("_", " ")
+    for k, ((name, report), color) in enumerate(zip(reports.items(), colors, strict=False)):
+        style = {"color": color, "width": 1.6, "linestyle": LINES[k % len(LINES)], "part": str(k)}
         at, elbo = _curve(report.elbo_history)
-        panels[0].plot(at, elbo, color=color, lw=1.4, label=label)
-        at, inverse = _curve(report.inverse_temperature)
-        panels[1].plot(at, inverse, color=color, lw=1.4, label=label)
-        _mark(panels, report, color)
+        label = name or report.method.replace("_", " ")
+        sheet.draw("elbo", "elbo", "line", at, elbo, label=label, **style)
+        at_inverse, inverse = _curve(report.inverse_temperature)
+        sheet.draw("inverse_temperature", "inverse_temperature", "line", at_inverse, inverse,
+                   **style)  # fmt: skip
+        n = report.n_tempered
+        if 0 < n < report.n_iterations:
+            for panel, height in (("elbo", np.interp(n, at, elbo)), ("inverse_temperature", 1.0)):
+                sheet.draw("cold", panel, "scatter", [float(n)], [float(height)], color=color,
+                           part=str(k), size=8.0)  # fmt: skip
         late = elbo[elbo.size // 4 :]
         lows.append(late.min())
         highs.append(elbo.max())
     room = max(max(highs) - min(lows), 1e-6)
-    panels[0].set_ylim(min(lows) - 0.15 * room, max(highs) + 0.1 * room)
-    panels[0].set_ylabel("ELBO at T = 1 (nats)")
-    panels[1].set(xlabel="iteration", ylabel="E[1/T]", ylim=(0.0, 1.05))
-    for ax in panels:
-        tidy(ax)
-    panels[0].legend(loc="lower right", frameon=False)
-    figure: Figure = panels[0].figure
-    return figure
+    sheet.limit("elbo", "y", min(lows) - 0.15 * room, max(highs) + 0.1 * room)
+    sheet.limit("inverse_temperature", "y", 0.0, 1.08)
+    sheet.label("elbo", "", "ELBO at T = 1 (nats)")
+    sheet.label("inverse_temperature", "iteration; dots: T = 1 from here", "E[1/T]")
 
 
 def _curve(history: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -112,12 +133,3 @@ def _curve(history: FloatArray) -> tuple[FloatArray, FloatArray]:
         np.array([part.mean() for part in parts]),
         np.array([np.median(history[part]) for part in parts]),
     )
-
-
-def _mark(panels: Any, report: TemperedFit, color: str) -> None:
-    """Mark the begin of the stage at T = 1."""
-    n = report.n_tempered
-    if 0 < n < report.n_iterations:
-        at, elbo = _curve(report.elbo_history)
-        panels[0].plot(n, np.interp(n, at, elbo), "o", color=color, ms=6)
-        panels[1].plot(n, 1.0, "o", color=color, ms=6)

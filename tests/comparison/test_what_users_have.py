@@ -13,6 +13,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from scipy import stats
+from support.drawn import all_drawn, points
 
 import pymc_tempering as pmt
 
@@ -201,11 +202,16 @@ def sensitivity(name, folder):
 def picture(name, folder):
     thing = things(name, SCALES[0], folder)
     if thing.model is None:
-        ax = pmt.plot_evidence(thing.value)
+        pc = pmt.plot_evidence(thing.value, backend="none")
     else:
         with thing.model:
-            ax = pmt.plot_evidence(thing.value)
-    shown = [x for line in ax.lines if line.get_marker() == "o" for x in line.get_xdata()]
+            pc = pmt.plot_evidence(thing.value, backend="none")
+    shown = [
+        x
+        for (visual, _, _), artist in all_drawn(pc).items()
+        if visual.startswith(("estimate", "no_error"))
+        for x in points(artist)[0]
+    ]
     assert any(abs(x - exact(SCALES[0])) < 0.3 for x in shown)
 
 

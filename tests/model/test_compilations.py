@@ -32,7 +32,10 @@ def test_the_outermost_function_is_named_and_all_are_counted():
     begin(watch, "evaluate")
     end(watch)
     begin(watch, "_move")
-    assert watch.note() == ", compiling run (3 functions in 0 s so far)"
+    assert (
+        watch.note()
+        == ", compiling run (3 functions in 0 s so far, kept on disk for the next time)"
+    )
     end(watch)
     end(watch)
     assert watch.note() == ""
@@ -45,7 +48,10 @@ def test_time_between_functions_does_not_count(monkeypatch):
     begin(watch, "run")
     end(watch)
     begin(watch, "adapt")
-    assert watch.note() == ", compiling adapt (2 functions in 7 s so far)"
+    assert (
+        watch.note()
+        == ", compiling adapt (2 functions in 7 s so far, kept on disk for the next time)"
+    )
 
 
 def test_an_end_without_a_beginning_is_of_another_thread():

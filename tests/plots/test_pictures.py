@@ -1,27 +1,23 @@
-"""The pictures hold the numbers of the diagnosis and mark the tours; looked at by eye besides."""
+"""Pictures hold the numbers of the run, whatever draws them: told by the "none" backend."""
 
-import sys
 from itertools import pairwise
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
+import xarray as xr
+from support import picture_runs
+from support.drawn import drawn, ends_of_segments, points
 
 import pymc_tempering as pmt
-from pymc_tempering.crosscheck import Entry
-from pymc_tempering.crosscheck.assemble import assemble
-from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
-from pymc_tempering.plots import BLUE, ORANGE
+from pymc_tempering.exceptions import NotTemperedError
+from pymc_tempering.plots.marks import along_path, path_ticks, spread_over
+from pymc_tempering.plots.tour_panels import variance_shares
 
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
+HALF = 1.959964
 
 
 @pytest.fixture(scope="module")
@@ -29,203 +25,343 @@ def run():
     return gaussian_run(150, 3, random_seed=1)
 
 
+@pytest.fixture(scope="module")
+def fitted():
+    return picture_runs.fitted_run(4)
+
+
 @pytest.mark.parametrize("converted", [False, True])
-def test_ladder_panels_hold_the_table(run, converted):
+def test_ladder_holds_rejection_occupancy_and_target(run, converted):
     table = pmt.diagnose(run).table
-    figure = pmt.plot_ladder(pmt.convert(run) if converted else run)
-    betas, rejection, occupancy, barrier = figure.axes
-    np.testing.assert_array_equal(betas.lines[0].get_ydata(), table["beta"])
-    heights = [bar.get_height() for bar in rejection.patches]
-    np.testing.assert_allclose(heights, table["rejection"][:-1])
-    # between the two rungs that the rejection belongs to
-    centers = [bar.get_x() + bar.get_width() / 2 for bar in rejection.patches]
-    np.testing.assert_allclose(centers, np.arange(4) + 0.5)
-    shares = [bar.get_height() for bar in occupancy.patches[:5]]
-    np.testing.assert_allclose(shares, table["occupancy"])
-    np.testing.assert_allclose(barrier.lines[0].get_ydata(), table["barrier"])
-    figure.canvas.draw()
+    pc = pmt.plot_ladder(pmt.convert(run) if converted else run, backend="none")
+    x, y = points(drawn(pc, "rejection", "rejection"))
+    np.testing.assert_array_equal(x, np.arange(4) + 0.5)  # between the rungs that it belongs to
+    np.testing.assert_allclose(y, table["rejection"][:-1])
+    np.testing.assert_allclose(points(drawn(pc, "occupancy", "occupancy"))[1], table["occupancy"])
+    places, target = ends_of_segments(drawn(pc, "target", "occupancy"))
+    np.testing.assert_allclose(target, [table["target"]] * 2)
+    np.testing.assert_allclose(places.mean(axis=0), np.arange(5))
 
 
-def test_a_gap_has_another_color():
+def test_a_gap_has_another_mark():
     idata = gaussian_run(100, betas=[0.0, 0.001, 1.0], toy=GaussianToy(2.0, 0.05))
-    rejection = pmt.plot_ladder(idata).axes[1]
-    assert [to_hex(bar.get_facecolor()).upper() for bar in rejection.patches] == [BLUE, ORANGE]
+    pc = pmt.plot_ladder(idata, backend="none")
+    plain, gap = (drawn(pc, name, "rejection") for name in ("rejection", "gap"))
+    assert points(plain)[0].tolist() == [0.5]
+    assert points(gap)[0].tolist() == [1.5]
+    assert plain["marker"] != gap["marker"]
 
 
-def test_ladder_is_drawn_into_given_axes(run):
-    figure, axes = plt.subplots(2, 2)
-    assert pmt.plot_ladder(run, axes=axes) is figure
-    assert all(ax.get_ylabel() for ax in axes.ravel())
-    with pytest.raises(ValueError, match="four panels"):
-        pmt.plot_ladder(run, axes=axes[0])
+def areas(steps):
+    return np.asarray(steps["y"]) * (steps["r_e"] - steps["l_e"])
 
 
-@pytest.mark.parametrize("betas", [[0.0, 1.0], [0.0, 0.5, 1.0], [0.0, 1e-12, 1e-6, 1.0]])
-def test_few_rungs_and_many_decades_are_drawn(betas):
-    figure = pmt.plot_ladder(gaussian_run(50, 2, betas=betas))
-    figure.canvas.draw()
-    ticks = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert 2 <= len(ticks) <= 9
-    assert "0" in ticks or "0.0" in ticks
+@pytest.mark.parametrize("kind", ["prior", "fitted"])
+def test_areas_of_the_barrier_are_rejection_rates(kind, fitted):
+    idata = fitted if kind == "fitted" else picture_runs.prior_run(2)
+    table = pmt.diagnose(idata).table
+    pc = pmt.plot_barrier(idata, backend="none")
+    np.testing.assert_allclose(areas(drawn(pc, "steps", "barrier")), table["rejection"][:-1])
+    first = 1.0 if kind == "fitted" else table["beta"][1]
+    marks, _ = ends_of_segments(drawn(pc, "rungs", "barrier"))
+    np.testing.assert_allclose(marks[0], along_path(table["beta"].to_numpy(), first))
 
 
-def starts_and_line(ax):
-    line, marks = ax.lines
-    return np.asarray(marks.get_xdata()), np.asarray(line.get_ydata())
+def test_the_local_barrier_is_the_slope_of_rejection_on_a_fine_ladder():
+    toy = GaussianToy(2.0, 0.5)
+    betas = np.linspace(0.0, 1.0, 9)
+    pc = pmt.plot_barrier(
+        gaussian_run(6000, 4, toy=toy, betas=betas, random_seed=2), backend="none"
+    )
+    x, local = points(drawn(pc, "dots", "barrier"))
+    # E|V - E V| / 2 of V = -(y - x)^2 / (2 sigma^2) under the exact normal at each beta.
+    grid = np.linspace(-10.0, 10.0, 20001)
+    for beta, value in zip(x, local, strict=True):
+        mean, sd = toy.moments(np.array([beta]))
+        p = np.exp(-0.5 * ((grid - mean) / sd) ** 2)
+        p /= p.sum()
+        v = toy.log_ratio(grid)
+        exact = 0.5 * np.sum(p * np.abs(v - np.sum(p * v)))
+        assert value == pytest.approx(exact, rel=0.06)  # some 5 standard errors
+    steps = drawn(pc, "steps", "barrier")
+    middle = 0.5 * (local[1:] + local[:-1])
+    np.testing.assert_allclose(np.asarray(steps["y"])[3:], middle[3:], rtol=0.12)
+
+
+def test_the_local_barrier_of_normal_ratios_needs_no_trace(run):
+    bare = run.copy()
+    del bare["tempering_trace"]
+    stated, kept = (
+        points(drawn(pmt.plot_barrier(r, backend="none"), "dots", "barrier"))[1]
+        for r in (bare, run)
+    )
+    assert not np.array_equal(stated, kept)
+    np.testing.assert_allclose(stated[-2:], kept[-2:], rtol=0.35)
+
+
+def test_the_axis_of_the_path_is_continuous_and_smooth():
+    first, step = 0.01, 1e-6
+    at = along_path([first - step, first, first + step], first)
+    left, right = np.diff(at) / step
+    assert left == pytest.approx(right, rel=1e-3) == pytest.approx(1 / first, rel=1e-3)
+    places, texts = path_ticks(1e-12)
+    assert texts[0] == "0"
+    assert texts[-1] == "1"
+    assert len(texts) <= 9
+    assert np.all(np.diff(places) > 0.0)
+
+
+@pytest.mark.parametrize(("n", "most"), [(3, 7), (12, 7), (100, 7), (5, 2), (2, 7)])
+def test_shown_rungs_are_evenly_spread(n, most):
+    shown = spread_over(n, most)
+    assert (shown[0], shown[-1]) == (0, n - 1)
+    assert len(shown) <= most + 1
+    steps = np.diff(shown)
+    assert len(set(steps[:-1])) <= 1
+    assert steps[-1] >= steps[0]
+
+
+def test_curve_residual_band_and_exact_value(run):
+    toy, evidence = GaussianToy(), pmt.log_marginal_likelihood(run)
+    pc = pmt.plot_log_z(run, exact=toy.log_z, backend="none")
+    np.testing.assert_array_equal(points(drawn(pc, "curve", "curve"))[1], evidence.log_z_curve)
+    exact = toy.log_z(evidence.betas)
+    np.testing.assert_allclose(points(drawn(pc, "exact", "curve"))[1], exact)
+    rest = points(drawn(pc, "exact", "residual"))[1]
+    np.testing.assert_allclose(rest, exact - evidence.log_z_curve)
+    band = drawn(pc, "band", "residual")
+    np.testing.assert_allclose(band["y_top"], HALF * evidence.log_z_curve_mcse, rtol=1e-6)
+    np.testing.assert_allclose(band["y_bottom"], -np.asarray(band["y_top"]))
+    chains = points(drawn(pc, "chains", "residual"))[1].reshape(3, -1)[:, :-1]
+    np.testing.assert_allclose(chains[:, -1], evidence.per_chain - evidence.log_z, atol=1e-9)
+
+
+def test_a_number_as_exact_value_stands_at_the_top(run):
+    pc = pmt.plot_log_z(run, exact=-2.6, backend="none")
+    x, y = points(drawn(pc, "exact", "curve"))
+    assert (x.tolist(), y.tolist()) == ([4.0], [-2.6])
+    assert "exact" not in pmt.plot_log_z(run, backend="none").viz.children
+
+
+def test_curve_without_error_has_no_band():
+    short = gaussian_run(10, 1, random_seed=1)
+    with pytest.warns(pmt.TemperingWarning):
+        pc = pmt.plot_log_z(short, backend="none")
+    assert drawn(pc, "band", "residual")["function"] == "line"  # an entry of the legend alone
+    assert "chains" not in pc.viz.children
+    with pytest.raises(ValueError, match="'ais' has no curve"):
+        pmt.plot_log_z(Evidence(0.0, 0.1, "ais", "ok"))
+
+
+def test_running_estimate_ends_at_the_whole_and_begins_at_its_part(run):
+    pc = pmt.plot_running_log_z(run, exact=-2.6, backend="none")
+    draws, values = points(drawn(pc, "running", "log_z"))
+    whole = pmt.log_marginal_likelihood(run)
+    assert (draws[-1], values[-1]) == (150, whole.log_z)
+    n = int(draws[draws.size // 2])
+    part = pmt.log_marginal_likelihood(run.isel(draw=slice(0, n)))
+    assert values[draws.size // 2] == pytest.approx(part.log_z)
+    at, errors = points(drawn(pc, "error", "error"))
+    assert errors[at == n] == pytest.approx(part.mcse)
+    assert points(drawn(pc, "exact", "log_z"))[1].tolist() == [-2.6, -2.6]
+    assert not {"looks", "rounds"} & set(pc.viz.children)
+
+
+def test_running_estimate_shows_looks_and_rounds_that_still_count(fitted):
+    pc = pmt.plot_running_log_z(fitted, backend="none")
+    x, y = points(drawn(pc, "rounds", "log_z"))
+    assert (x.tolist(), y.tolist()) == ([50.0, 100.0, 200.0], [-2.68, -2.65, -2.64])
+    ends = points(drawn(pc, "looks", "log_z"))[1]
+    np.testing.assert_allclose(ends, [-2.75 - HALF * 0.06, -2.75 + HALF * 0.06])
+    again = fitted.copy()
+    rounds = again["tempering"].to_dataset().assign(round_draws=("round", [1200, 400, 800]))
+    again["tempering"].dataset = rounds
+    x, _ = points(drawn(pmt.plot_running_log_z(again, backend="none"), "rounds", "log_z"))
+    assert x.tolist() == [100.0, 200.0]  # the fit was made anew after the first
+
+
+def test_reference_draws_beside_the_chains_have_their_say():
+    run = gaussian_run(150, 3, reference_draws=4000, random_seed=1)
+    evidence = pmt.log_marginal_likelihood(run)
+    assert evidence.method == "pooled"
+    pc = pmt.plot_running_log_z(run, backend="none")
+    assert points(drawn(pc, "final", "log_z"))[1].tolist() == [evidence.log_z]
+    _, values = points(drawn(pc, "running", "log_z"))
+    assert values[-1] == pmt.log_marginal_likelihood(run, method="rts").log_z != evidence.log_z
+    pc = pmt.plot_log_z(run, backend="none")
+    np.testing.assert_array_equal(points(drawn(pc, "curve", "curve"))[1], evidence.log_z_curve)
+    chains = points(drawn(pc, "chains", "residual"))[1].reshape(3, -1)[:, :-1]
+    np.testing.assert_allclose(chains[:, -1], evidence.per_chain - evidence.log_z, atol=1e-9)
+    assert "final" not in pmt.plot_running_log_z(gaussian_run(50, 2), backend="none").viz.children
 
 
 def test_trace_marks_the_starts_of_the_counted_tours(run):
+    pc = pmt.plot_temperature_trace(run, max_iterations=10**6, backend="none")
     for chain, trips in enumerate(pmt.diagnose(run).round_trips):
-        ax = pmt.plot_temperature_trace(run, chain=chain, max_iterations=10**6)
-        starts, rung = starts_and_line(ax)
+        starts, _ = points(drawn(pc, "starts", f"chain {chain}"))
         assert starts.size == trips + 1
-        assert set(rung[starts]) == {0}
-        assert np.sum(rung == 4) == 150
-        # between two marks the chain was at beta = 1
-        assert all(4 in rung[a:b] for a, b in pairwise(starts))
-        assert f"{trips} complete round trips" in ax.get_legend().texts[0].get_text()
+        x, rung = points(drawn(pc, "path", f"chain {chain}"))
+        rung = rung[x == np.floor(x) + 0.5][::2]  # one value an iteration
+        trace = run["tempering_trace"]["rung"].values[chain]
+        np.testing.assert_array_equal(rung, trace[trace >= 0])
+        assert np.all(rung[starts.astype(int)] == 0)
+        for a, b in pairwise(starts.astype(int)):
+            assert rung[a:b].max() == 4  # a tour has been at the top
 
 
-def test_trace_is_cut_where_asked(run):
-    _, rung = starts_and_line(pmt.plot_temperature_trace(run, chain=1, max_iterations=40))
-    assert rung.tolist() == run["tempering_trace"]["rung"].values[1, :40].tolist()
+def test_trace_shows_a_few_tours_of_the_chains_that_were_asked_for(run):
+    pc = pmt.plot_temperature_trace(run, coords={"chain": 2}, backend="none")
+    assert pc.viz["plot"].panel.values.tolist() == ["chain 2"]
+    x, _ = points(drawn(pc, "path", "chain 2"))
+    assert 100 < x.max() < 200
+    for wrong in ({"chain": [7]}, {"draw": [0]}, {"chain": []}):
+        with pytest.raises(ValueError, match="coords may choose"):
+            pmt.plot_temperature_trace(run, coords=wrong, backend="none")
+    with pytest.raises(ValueError, match="max_iterations"):
+        pmt.plot_temperature_trace(run, max_iterations=0)
 
 
-def test_without_the_trace_the_hottest_rungs_are_drawn(run):
+def test_trace_without_iterations_shows_the_hottest_rung(run):
     bare = run.copy()
     del bare["tempering_trace"]
+    pc = pmt.plot_temperature_trace(bare, max_iterations=50, backend="none")
+    _, rung = points(drawn(pc, "path", "chain 1"))
     stats = read_cycles(run)
-    ax = pmt.plot_temperature_trace(bare, chain=2)
-    starts, rung = starts_and_line(ax)
-    np.testing.assert_allclose(stats.beta[rung], stats.beta_min[2])
-    np.testing.assert_array_equal(starts, np.flatnonzero(stats.tour_start[2]))
-    assert ax.get_xlabel() == "recorded draw"
+    hottest = np.searchsorted(stats.beta, stats.beta_min[1, :50] - 1e-12)
+    np.testing.assert_array_equal(rung[::2], hottest)
+    np.testing.assert_array_equal(
+        points(drawn(pc, "starts", "chain 1"))[0], np.flatnonzero(stats.tour_start[1, :50])
+    )
 
 
-def test_trace_is_drawn_into_given_axes_and_sizes(run):
-    _, ax = plt.subplots()
-    assert pmt.plot_temperature_trace(run, ax=ax) is ax
-    figure = pmt.plot_temperature_trace(run, figsize=(4, 2), backend_kwargs={"dpi": 50}).figure
-    assert (tuple(figure.get_size_inches()), figure.dpi) == ((4, 2), 50)
+def test_round_trips_end_at_those_of_the_diagnosis(run):
+    pc = pmt.plot_round_trips(run, backend="none")
+    trips = pmt.diagnose(run).round_trips
+    ends = [points(drawn(pc, "trips", "round_trips", chain=c))[1][-1] for c in range(3)]
+    assert ends == list(trips)
+    assert points(drawn(pc, "steady", "round_trips"))[1][-1] == pytest.approx(np.mean(trips))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"), [({"chain": 3}, r"0\.\.2"), ({"max_iterations": 0}, "at least 1")]
-)
-def test_bad_arguments_are_refused(run, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        pmt.plot_temperature_trace(run, **arguments)
+def test_a_chain_that_stays_away_has_another_color(run):
+    odd = run.copy()
+    stats = odd["sample_stats"].to_dataset()
+    start = stats["tour_start"].copy()
+    start[1, 2:] = False
+    odd["sample_stats"].dataset = stats.assign(tour_start=start)
+    pc = pmt.plot_round_trips(odd, backend="none")
+    colors = [drawn(pc, "trips", "round_trips", chain=c)["color"] for c in range(3)]
+    assert colors[0] == colors[2] != colors[1]
 
 
-@pytest.mark.parametrize(
-    "plot", [pmt.plot_ladder, pmt.plot_temperature_trace, pmt.plot_log_z, lambda run: forest(run)]
-)
-def test_missing_matplotlib_says_what_to_install(run, monkeypatch, plot):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"pip install 'pymc-tempering\[plots\]'"):
-        plot(run)
+def test_tours_hold_weights_and_lengths_and_whose_variance_it_is(run):
+    tours = finite_tours(read_cycles(run))
+    pc = pmt.plot_tours(run, backend="none")
+    length, weight = points(drawn(pc, "tours", "weights"))
+    whole = tours.sums[tours.complete]
+    np.testing.assert_allclose(length, whole.sum(axis=1))
+    np.testing.assert_allclose(weight, whole[:, -1] / whole[:, -1].mean())
+    assert points(drawn(pc, "unfinished", "weights"))[0].size == 3
+    share = variance_shares(tours)
+    assert share.sum() == pytest.approx(1.0)
+    _, curve = points(drawn(pc, "share", "variance"))
+    assert curve[1] == pytest.approx(share.max())
+    assert curve[-1] == pytest.approx(1.0)
 
 
-def forest(run):
-    return pmt.plot_evidence({"rts": pmt.log_marginal_likelihood(run)})
+def test_looks_that_found_more_are_marked(fitted):
+    pc = pmt.plot_looks(fitted, backend="none")
+    ends = fitted["tempering_check"]["log_ratio"].values
+    limit = points(drawn(pc, "limit", "looks"))[0][0]
+    suspects = points(drawn(pc, "suspects", "looks"))[0]
+    assert sorted(suspects) == pytest.approx(sorted(ends[ends > limit]))
+    assert suspects.size == 2
+    x, _ = points(drawn(pc, "ends", "looks"))
+    assert x.size == ends.size - 2  # those at minus infinity stand at the left edge
+    assert np.all(np.isfinite(x))
+    densities = drawn(pc, "draws", "looks")
+    assert areas(densities).sum() == pytest.approx(1.0)
+    calm = pmt.plot_looks(picture_runs.fitted_run(1, strange=0), backend="none")
+    assert "suspects" not in calm.viz.children
 
 
-def estimates():
-    """A cross-check with every kind of row: bounds, no error, no value, a disagreement."""
-    rows = [
-        ("rts", -5.0, 0.05, RUN, ""),
-        ("riemann", -4.8, 0.06, RUN, "above"),
-        ("bridge", -5.43, 0.004, POSTERIOR, ""),
-        ("importance", -5.2, np.inf, POSTERIOR, ""),
-        ("ais", -5.05, 0.03, OWN, "below"),
-        ("smc", -np.inf, np.inf, OWN, ""),
-    ]
-    entries = [
-        Entry(name, Evidence(z, e, name, "ok", bias_direction=side), draws)
-        for name, z, e, draws, side in rows
-    ]
-    return assemble(entries, [0.1] * len(entries), {})
+def test_looks_need_a_checked_reference(run):
+    with pytest.raises(NotTemperedError, match="tempering_check"):
+        pmt.plot_looks(run)
 
 
-def test_forest_holds_values_errors_bounds_and_the_exact_value():
-    check = estimates()
-    ax = pmt.plot_evidence(check, exact=-5.01)
-    ax.figure.canvas.draw()
-    assert [text.get_text() for text in ax.get_yticklabels()] == list(check.table.index)
-    dots = [line for line in ax.lines if line.get_marker() == "o" and len(line.get_xdata())]
-    drawn = check.table[np.isfinite(check.table["log_z"])]
-    np.testing.assert_array_equal([d.get_xdata()[0] for d in dots], drawn["log_z"])
-    hollow = [to_hex(d.get_markerfacecolor()) == "#ffffff" for d in dots]
-    assert hollow == list(~np.isfinite(drawn["mcse"]))
-    assert sum(hollow) == 1
-    bars = [np.ptp(line.get_xdata()) for line in ax.lines if line.get_linewidth() == 2.0]
-    errors = drawn["mcse"][np.isfinite(drawn["mcse"])]
-    np.testing.assert_allclose(bars, 2 * 1.96 * errors, rtol=1e-3)
-    crossed = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "x"]
-    assert crossed == [-5.43]
-    arrows = [text for text in ax.texts if text.arrow_patch is not None]
-    sides = {"below": 1.0, "above": -1.0}
-    wanted = [sides[side] for side in drawn["bias_direction"] if side]
-    assert [np.sign(a.xy[0] - a.xyann[0]) for a in arrows] == wanted
-    assert [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"] == [-5.01]
-    assert "no value" in [text.get_text() for text in ax.texts]
-
-
-def test_forest_is_not_stretched_by_a_far_bound():
-    entries = [
-        Entry("rts", Evidence(-5.0, 0.05, "rts", "ok"), RUN),
-        Entry("ais", Evidence(-5.1, 0.05, "ais", "ok")),
-        Entry("ti", Evidence(-90.0, 1.0, "ti", "ok", bias_direction="below"), RUN),
-        Entry("smc", Evidence(7.0, np.inf, "smc", "unchecked")),
-        Entry("wide", Evidence(40.0, 1000.0, "wide", "ok")),
-    ]
-    ax = pmt.plot_evidence(assemble(entries, [0.1] * 5, {}))
-    low, high = ax.get_xlim()
-    assert -6.0 < low < -5.2 < -4.9 < high < -4.0
-    assert {"\N{LEFTWARDS ARROW} -90", "7 \N{RIGHTWARDS ARROW}"} <= {t.get_text() for t in ax.texts}
-
-
-def test_forest_reads_a_datatree_and_takes_estimates(run):
-    idata = run.copy()
-    alone = pmt.plot_evidence(idata)
-    assert [text.get_text() for text in alone.get_yticklabels()] == ["rts"]
-    with pytest.warns(pmt.TemperingWarning, match="nothing confirms it"):
-        pmt.cross_check(idata, methods=["rts"])
-    _, ax = plt.subplots()
-    assert pmt.plot_evidence(idata, ax=ax) is ax
-    same = pmt.plot_evidence({"rts": pmt.log_marginal_likelihood(run)}, figsize=(4, 2))
-    value = pmt.log_marginal_likelihood(run).log_z
-    assert {
-        line.get_xdata()[0]
-        for a in (ax, same)
-        for line in a.lines
-        if line.get_marker() == "o" and len(line.get_xdata())
-    } == {value}
-    with pytest.raises(ValueError, match="at least one"):
-        pmt.plot_evidence({})
-
-
-def test_curve_has_its_band_and_the_exact_one(run):
+def test_ridges_have_the_means_of_the_tempered_densities():
     toy = GaussianToy()
-    ax = pmt.plot_log_z(run, exact=toy.log_z)
-    evidence = pmt.log_marginal_likelihood(run)
-    by_name = {line.get_label(): line.get_ydata() for line in ax.lines}
-    np.testing.assert_array_equal(by_name["rts"], evidence.log_z_curve)
-    np.testing.assert_allclose(by_name["exact"], toy.log_z(evidence.betas))
-    band = ax.collections[0].get_paths()[0].vertices
-    half = 1.96 * evidence.log_z_curve_mcse[-1]
-    at_top = band[band[:, 0] == evidence.betas.size - 1][:, 1]
-    ends = [evidence.log_z - half, evidence.log_z + half]
-    np.testing.assert_allclose([at_top.min(), at_top.max()], ends, rtol=1e-3)
-    labels = [text.get_text() for text in ax.get_xticklabels()]
-    assert (labels[0], labels[-1]) == ("0", "1")
+    pc = pmt.plot_path(gaussian_run(1500, 2, random_seed=4), "x", backend="none")
+    betas = [0.0, 0.03, 0.12, 0.4, 1.0]
+    for k, beta in enumerate(betas):
+        ridge = drawn(pc, "ridge", "path", part=str(k))
+        x, height = np.asarray(ridge["x"]), np.asarray(ridge["y_top"]) - k
+        mean, sd = toy.moments(np.array([beta]))
+        found = np.sum(x * height) / height.sum()
+        assert found == pytest.approx(mean[0], abs=0.12 * sd[0])
+        spread = np.sqrt(np.sum(height * (x - found) ** 2) / height.sum())
+        assert spread == pytest.approx(sd[0], rel=0.2)  # the kernel widens it
+        assert height.max() == pytest.approx(1.6)
 
 
-def test_curve_without_error_says_so():
-    short = gaussian_run(10, 1, random_seed=1)
-    with pytest.warns(pmt.TemperingWarning):
-        ax = pmt.plot_log_z(short)
-    assert not ax.collections
-    assert "no error can be stated" in [text.get_text() for text in ax.get_legend().texts]
-    with pytest.raises(ValueError, match="'ais' has no curve"):
-        pmt.plot_log_z(Evidence(0.0, 0.1, "ais", "ok"))
+def test_path_without_states_draws_log_ratio_and_says_what_to_keep(run):
+    bare = run.copy()
+    del bare["tempering_states"]
+    assert "ridge_4" in pmt.plot_path(bare, backend="none").viz.children
+    with pytest.raises(NotTemperedError, match='keep="states"') as caught:
+        pmt.plot_path(bare, "x", backend="none")
+    assert "log_ratio" in caught.value.__notes__[0]
+    with pytest.raises(ValueError, match="no variable 'z'"):
+        pmt.plot_path(run, "z", backend="none")
+
+
+def test_states_count_by_the_probability_of_being_kept():
+    """Seven of ten states below 1 are left out, the others counted more: the same ridges."""
+    run = gaussian_run(600, 2, random_seed=6)
+    thin = run.copy()
+    states = thin["tempering_states"].to_dataset()
+    probability = states["keep_probability"].where(states["x"] > 1.0, 0.3)
+    kept = np.random.default_rng(3).random(states["iteration"].shape) < probability
+    thin["tempering_states"].dataset = states.assign(
+        iteration=states["iteration"].where(kept, -1), keep_probability=probability
+    )
+    for part in ("0", "4"):
+        means = []
+        for tree in (run, thin):
+            ridge = drawn(pmt.plot_path(tree, "x", backend="none"), "ridge", "path", part=part)
+            means.append(np.average(ridge["x"], weights=np.asarray(ridge["y_top"]) - int(part)))
+        assert means[0] == pytest.approx(means[1], abs=0.12)  # some 4 standard errors
+
+
+def test_elements_of_arrays_can_be_chosen(run):
+    wide = run.copy()
+    states = wide["tempering_states"].to_dataset()
+    both = xr.concat([states["x"], states["x"] + 10.0], dim=xr.IndexVariable("k", ["a", "b"]))
+    wide["tempering_states"].dataset = states.assign(x=both)
+    low, high = (
+        np.mean(drawn(pmt.plot_path(wide, "x", coords=c, backend="none"), "ridge", "path",
+                      part="4")["x"])
+        for c in (None, {"k": "b"})
+    )  # fmt: skip
+    assert high - low == pytest.approx(10.0)
+
+
+def test_summary_has_a_panel_for_looks_only_where_there_are_any(run, fitted):
+    assert pmt.plot_summary(run, backend="none").viz["plot"].sizes["panel"] == 7
+    pc = pmt.plot_summary(fitted, backend="none")
+    assert "looks" in pc.viz["plot"].panel.values
+    evidence = pmt.log_marginal_likelihood(fitted)
+    assert points(drawn(pc, "running", "running"))[1][-1] == pytest.approx(evidence.log_z)
+    title = pc.viz["figure_title"].item()["string"]
+    assert title.endswith("ok; 4 × 200 draws, 3 rungs")
+
+
+def test_a_reference_with_a_heavy_tail_does_not_flatten_the_barrier(run):
+    heavy = run.copy()
+    trace = heavy["tempering_trace"].to_dataset()
+    tail = trace["log_ratio"] - 1e4 * ((trace["rung"] == 0) & (trace["iteration"] % 7 == 0))
+    heavy["tempering_trace"].dataset = trace.assign(log_ratio=tail)
+    pc = pmt.plot_barrier(heavy, backend="none")
+    assert points(drawn(pc, "dots", "barrier"))[0].size == 4
+    [words] = drawn(pc, "beyond", "barrier", part="text")["string"]
+    assert words.startswith("◄ λ = ")

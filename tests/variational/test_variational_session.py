@@ -1,16 +1,15 @@
 """Going on, stopping, bad input, and what a fit leaves: callbacks, DataTree, picture."""
 
-import matplotlib as mpl
 import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
 from support import variational_models as models
+from support.drawn import drawn, points
 
 import pymc_tempering as pmt
 from pymc_tempering.variational import fitting as front
 
-mpl.use("Agg")
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The fit is not at rest"),
     pytest.mark.filterwarnings("ignore:Pareto k-hat"),
@@ -273,17 +272,15 @@ def test_history_of_the_untempered_elbo_is_that_of_the_report(fits):
 
 
 def test_picture_shows_elbo_and_temperature(fits):
-    figure = pmt.plot_annealing(fits)
-    elbo, inverse = figure.axes
-    assert [text.get_text() for text in elbo.get_legend().get_texts()] == list(fits)
-    line = inverse.get_lines()[1]  # annealed: linear in T from 10 to 1
-    np.testing.assert_allclose(line.get_ydata()[0], 0.1, atol=0.01)
-    assert line.get_ydata()[-1] == 1.0
-    low, high = elbo.get_ylim()
+    pc = pmt.plot_annealing(fits, backend="none")
+    _, inverse = points(drawn(pc, "inverse_temperature", "inverse_temperature", part="1"))
+    np.testing.assert_allclose(inverse[0], 0.1, atol=0.01)  # annealed: linear in T from 10 to 1
+    assert inverse[-1] == 1.0
+    calls = pc.viz["plot"].sel(panel="elbo").item()
+    low, high = next(c["lims"] for c in calls if c["function"] == "ylim")
     for approx in fits.values():
         assert low < approx.tempering.elbo < high
-    mpl.pyplot.close(figure)
-    with pytest.raises(ValueError, match="two panels"):
-        pmt.plot_annealing(fits, axes=[None])
+    styles = {drawn(pc, "elbo", "elbo", part=str(k))["linestyle"] for k in range(len(fits))}
+    assert len(styles) == min(len(fits), 4)
     with pytest.raises(ValueError, match="at least one"):
         pmt.plot_annealing({})

@@ -1,0 +1,156 @@
+"""Fitted draws against looks from the prior: whether the fit has missed something."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc_tempering.core.cycles import FloatArray, cold_log_ratio
+from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.reference_check import suspect_above
+from pymc_tempering.exceptions import NotTemperedError
+from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
+
+VISUALS = ("draws", "looks", "ends", "suspects", "limit")
+BINS = 60
+GROUP = "tempering_check"
+
+
+def plot_looks(
+    idata: xr.DataTree,
+    *,
+    plot_collection: Any = None,
+    backend: str | None = None,
+    visuals: Visuals = None,
+    **pc_kwargs: Any,
+) -> Any:
+    """Draw log_ratio of the run's draws beside that of the ends of the looks from the prior.
+
+    How to read it: looks may end left of the draws, where they have not come up yet; looks right
+    of the dashed line (orange squares) have found a region that the fitted reference hardly
+    covers, and so a tail or a mode that the run may lack.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of :func:`pymc_tempering.sample` with a fitted reference that was checked.
+    plot_collection : PlotCollection, optional
+        With a panel "looks" along the dimension ``panel``; a new one by default.
+    backend : {"matplotlib", "bokeh", "plotly"}, optional
+        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
+    visuals : mapping of str to mapping or False, optional
+        Properties of the visuals, or False to leave one out: "draws", "looks", "ends",
+        "suspects", "limit", "xlabel", "ylabel", "legend", "title".
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    PlotCollection
+        With what was drawn in ``viz``, by visual and panel.
+
+    Raises
+    ------
+    NotTemperedError
+        If there is no group ``tempering_check``, or no run.
+    ImportError
+        If the backend is not installed.
+    ValueError
+        If the backend or a visual is not known, or ``plot_collection`` lacks a panel.
+
+    Notes
+    -----
+    log_ratio is log p(x, y) less the log density of the reference, in nats: large where the
+    reference is far too thin. The blue outline is the density of the looks, each by its weight of
+    annealed importance sampling; the dots below are the looks themselves. The dashed line is where
+    :func:`pymc_tempering.sample` begins to suspect a state.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr, pymc_tempering as pmt
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
+    >>> run, ratio = gaussian_run(draws=100), np.random.default_rng(0).normal(-1, 0.3, 50)
+    >>> ends = {"log_ratio": ("look", ratio), "log_weight": ("look", np.zeros(50))}
+    >>> run["tempering_check"] = xr.DataTree(xr.Dataset(ends))
+    >>> pmt.plot_looks(run).viz["plot"].panel.values.tolist()
+    ['looks']
+    """
+    if not isinstance(idata, xr.DataTree) or GROUP not in idata.children:
+        raise NotTemperedError(
+            f"this DataTree has no group {GROUP!r}, which holds the looks from the prior: only a "
+            "run of pymc_tempering.sample with a fitted reference that was checked has one"
+        )
+    sheet = open_sheet(
+        ("looks",),
+        size=(7.0, 3.4),
+        known=VISUALS,
+        plot_collection=plot_collection,
+        backend=backend,
+        visuals=visuals,
+        **pc_kwargs,
+    )
+    draw_looks(sheet, "looks", idata)
+    n = idata[GROUP].sizes["look"]
+    return sheet.finish(f"{n} looks from the prior")
+
+
+def draw_looks(sheet: Sheet, panel: str, idata: xr.DataTree) -> None:
+    """Draw both densities, the looks one by one, and where they become suspect."""
+    draws = cold_log_ratio(read_cycles(idata)).ravel()
+    draws = draws[np.isfinite(draws)]
+    looks = idata[GROUP].to_dataset()
+    ends = looks["log_ratio"].values.astype(float)
+    weight = _weights(looks["log_weight"].values.astype(float))
+    limit = suspect_above(draws)
+    low, high = _range(draws, ends, limit)
+    edges = np.linspace(low, high, BINS + 1)
+    density = np.histogram(draws, edges, density=True)[0]
+    top = 1.1 * density.max()
+    sheet.draw("draws", panel, "hist", density, edges[:-1], edges[1:], color=GRAY, alpha=0.5,
+               edgecolor="none" if sheet.backend == "matplotlib" else GRAY,
+               label=f"{draws.size} draws of the run")  # fmt: skip
+    inside = (ends >= low) & (ends <= high)
+    if weight[inside].sum() > 0.0:
+        rough = np.linspace(low, high, BINS // 3 + 1)
+        mass = np.histogram(ends[inside], rough, weights=weight[inside])[0]
+        outline = mass / np.diff(rough)
+        sheet.draw("looks", panel, "line", np.repeat(rough, 2),
+                   np.concatenate([[0.0], np.repeat(np.minimum(outline, 2.0 * top), 2), [0.0]]),
+                   color=BLUE, width=1.6, label="looks, by weight")  # fmt: skip
+        top = max(top, min(1.1 * outline.max(), 2.0 * top))
+    rows = -top * (0.05 + 0.1 * np.modf(0.618034 * np.arange(ends.size))[0])
+    place = np.clip(np.where(np.isnan(ends), low, ends), low, high)
+    strange = ends > limit
+    beyond = int(np.sum(~(ends >= low)))
+    left = f" ({beyond} further left)" if beyond else ""
+    sheet.draw("ends", panel, "scatter", place[~strange], rows[~strange], color=BLUE, size=4.0,
+               alpha=0.7, label=f"ends of looks{left}")  # fmt: skip
+    if strange.any():
+        sheet.draw("suspects", panel, "scatter", place[strange], rows[strange], color=ORANGE,
+                   marker="C5", size=7.0, label=f"{strange.sum()} suspects")  # fmt: skip
+    sheet.draw("limit", panel, "line", [limit, limit], [-0.17 * top, top], color="B1", width=1.2,
+               linestyle="C1", label="suspect beyond")  # fmt: skip
+    sheet.limit(panel, "y", -0.18 * top, 1.05 * top)
+    sheet.limit(panel, "x", low - 0.02 * (high - low), high + 0.02 * (high - low))
+    sheet.label(panel, "log_ratio: target over reference (nats)", "density")
+
+
+def _weights(log_weight: FloatArray) -> FloatArray:
+    """Return normalized weights; zero where the log weight is minus infinity or unknown."""
+    known = np.isfinite(log_weight)
+    weight = np.zeros(log_weight.size)
+    if known.any():
+        weight[known] = np.exp(log_weight[known] - log_weight[known].max())
+        weight /= weight.sum()
+    return weight
+
+
+def _range(draws: FloatArray, ends: FloatArray, limit: float) -> tuple[float, float]:
+    """Return ends of the axis: all draws but a far tail, and all that may be suspect."""
+    bottom, middle, most = np.quantile(draws, [0.001, 0.5, 1.0])
+    spread = max(most - bottom, 1.0)
+    highest = np.max(ends[np.isfinite(ends)], initial=-np.inf)
+    high = max(most, limit, min(highest, middle + 20.0 * spread))
+    return bottom - 0.75 * spread, high + 0.05 * (high - bottom)

@@ -1,0 +1,242 @@
+"""The estimate of log Z and its error while draws come in."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc_tempering.core.cycles import RUNG_STATS, SCALAR_STATS, CycleStats, FloatArray
+from pymc_tempering.evidence import rts
+from pymc_tempering.evidence.datatree import read_check, read_cycles, read_prior
+from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.result import Evidence, plus_minus
+from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE
+from pymc_tempering.plots.new_sheet import open_sheet
+from pymc_tempering.plots.sheet import Sheet, Visuals
+
+VISUALS = (
+    "running",
+    "band",
+    "looks",
+    "looks_value",
+    "final",
+    "rounds",
+    "exact",
+    "error",
+    "square_root",
+)
+POINTS = 24
+"""Numbers of draws at which the estimate is made."""
+
+
+def plot_running_log_z(
+    idata: xr.DataTree,
+    *,
+    exact: float | None = None,
+    plot_collection: Any = None,
+    backend: str | None = None,
+    visuals: Visuals = None,
+    **pc_kwargs: Any,
+) -> Any:
+    """Draw log Z and its error as they would have been after fewer draws.
+
+    How to read it: a run that has settled keeps within its own 95 % band, and its error falls
+    along the dashed line of one over the square root of the draws; log Z of the looks from the
+    prior may lie below the run's by chance, and is a warning above it.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of simulated tempering, converted or not.
+    exact : float, optional
+        The true log Z (nats).
+    plot_collection : PlotCollection, optional
+        With panels "log_z" and "error" along the dimension ``panel``; new ones by default.
+    backend : {"matplotlib", "bokeh", "plotly"}, optional
+        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
+    visuals : mapping of str to mapping or False, optional
+        Properties of the visuals, or False to leave one out: "running", "band", "looks",
+        "looks_value", "final", "rounds", "exact", "error", "square_root", "xlabel", "ylabel",
+        "legend", "title".
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    PlotCollection
+        With what was drawn in ``viz``, by visual and panel.
+
+    Raises
+    ------
+    NotTemperedError, LadderError
+        As :func:`pymc_tempering.diagnose` does.
+    ImportError
+        If the backend is not installed.
+    ValueError
+        If the backend or a visual is not known, or ``plot_collection`` lacks a panel.
+
+    Notes
+    -----
+    Running estimates are those of RTS from the first draws of all chains; where the run has
+    reference draws beside them, a triangle shows the estimate from both. The diamonds are what the
+    rounds of ``pmt.sample`` reported, where it stored any (docs/data_layout.md); those of draws
+    that were thrown away, for a fit that was repeated, are left out.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> from pymc_tempering.evidence.synthetic import gaussian_run
+    >>> pc = pmt.plot_running_log_z(gaussian_run(draws=100))
+    >>> pc.viz["plot"].panel.values.tolist()
+    ['log_z', 'error']
+    """
+    stats = read_cycles(idata)
+    sheet = open_sheet(
+        ("log_z", "error"),
+        size=(7.0, 5.0),
+        known=VISUALS,
+        plot_collection=plot_collection,
+        backend=backend,
+        visuals=visuals,
+        **pc_kwargs,
+    )
+    evidence = estimate_quietly(idata)
+    draws, values, errors = running_rts(stats, _shift(idata))
+    rounds = _rounds(idata, stats)
+    draw_running(sheet, "log_z", idata, (draws, values, errors), rounds, evidence, exact)
+    sheet.label("log_z", "", "log Z (nats)")
+    _draw_errors(sheet, "error", draws, errors, rounds)
+    return sheet.finish(f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}")
+
+
+def running_rts(stats: CycleStats, shift: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return numbers of draws, and log Z (less ``shift``) with its error after each (nats)."""
+    n = stats.n_draws
+    low = min(n, max(5, n // 50))
+    draws = np.unique(np.linspace(low, n, min(POINTS, n)).round().astype(int))
+    found = [_first_draws(stats, int(k)) for k in draws]
+    values = np.array([e.log_z for e in found]) - shift
+    return draws, values, np.array([e.mcse for e in found])
+
+
+def draw_running(
+    sheet: Sheet,
+    panel: str,
+    idata: xr.DataTree,
+    running: tuple[FloatArray, FloatArray, FloatArray],
+    rounds: xr.Dataset | None,
+    evidence: Evidence,
+    exact: float | None = None,
+) -> None:
+    """Draw the running estimate with its band, the looks' value, the rounds, the exact value."""
+    draws, values, errors = running
+    half = HALF_WIDTH * errors
+    known = np.isfinite(half) & np.isfinite(values)
+    last = draws[-1]
+    if known.any():
+        sheet.draw("band", panel, "fill_between_y", draws[known], (values - half)[known],
+                   (values + half)[known], color=BLUE, alpha=0.25, label="95 % band")  # fmt: skip
+    name = "running log Z" if known.any() else "running log Z, no error can be stated"
+    finite = np.isfinite(values)
+    sheet.draw("running", panel, "line", draws[finite], values[finite], color=BLUE, width=1.6,
+               label=name)  # fmt: skip
+    shown = [values[finite][finite.sum() // 4 :], (values - half)[known][known.sum() // 4 :],
+             (values + half)[known][known.sum() // 4 :]]  # fmt: skip
+    if evidence.method != "rts" and np.isfinite(evidence.mcse):
+        wide = HALF_WIDTH * evidence.mcse
+        sheet.draw("final", panel, "line", [1.02 * last] * 2,
+                   [evidence.log_z - wide, evidence.log_z + wide], part="interval", color="B1",
+                   width=2.0)  # fmt: skip
+        sheet.draw("final", panel, "scatter", [1.02 * last], [evidence.log_z], color="B1",
+                   marker="C2", size=8.0, label="with reference draws")  # fmt: skip
+        shown.append(np.array([evidence.log_z - wide, evidence.log_z + wide]))
+    if rounds is not None:
+        at, mean = rounds["round_draws"].values, rounds["round_log_z"].values
+        sheet.draw("rounds", panel, "scatter", at, mean, color=GREEN, marker="C4", size=9.0,
+                   label="after a round")  # fmt: skip
+    fresh = read_check(idata)
+    place = 1.04 * last
+    if fresh is not None and np.isfinite(fresh.log_z):
+        wide = HALF_WIDTH * fresh.mcse if np.isfinite(fresh.mcse) else 0.0
+        looked = fresh.log_z - _shift(idata)
+        sheet.draw("looks", panel, "line", [place, place], [looked - wide, looked + wide],
+                   color=ORANGE, width=2.0)  # fmt: skip
+        sheet.draw("looks_value", panel, "scatter", [place], [looked], color=ORANGE, marker="C5",
+                   size=8.0, label="looks from the prior")  # fmt: skip
+        shown.append(np.array([looked - wide, looked + wide]))
+    if exact is not None:
+        sheet.draw("exact", panel, "line", [0.0, place], [exact, exact], color="B1", width=1.2,
+                   linestyle="C1", label="exact")  # fmt: skip
+        shown.append(np.array([exact]))
+    ends = np.concatenate(shown)
+    if ends.size:  # the first few draws may be far off, and would hide all others
+        pad = 0.06 * (np.ptp(ends) or 1.0)
+        sheet.limit(panel, "y", ends.min() - pad, ends.max() + pad)
+    sheet.limit(panel, "x", 0.0, 1.08 * last)
+    sheet.label(panel, "draws of each chain", "log Z (nats)")
+
+
+def rounds_and_running(
+    sheet: Sheet, panel: str, idata: xr.DataTree, stats: CycleStats, evidence: Evidence
+) -> None:
+    """Draw the upper panel alone, for a page of several pictures."""
+    running = running_rts(stats, _shift(idata))
+    draw_running(sheet, panel, idata, running, _rounds(idata, stats), evidence)
+
+
+def _draw_errors(
+    sheet: Sheet, panel: str, draws: FloatArray, errors: FloatArray, rounds: xr.Dataset | None
+) -> None:
+    known = np.isfinite(errors)
+    if known.any():
+        at, last = draws[known], errors[known][-1]
+        guide = last * np.sqrt(at[-1] / at)
+        sheet.draw("square_root", panel, "line", at, guide, color=GRAY, width=1.2,
+                   linestyle="C1", label="one over the root of the draws")  # fmt: skip
+        sheet.draw("error", panel, "line", at, errors[known], color=BLUE, width=1.6,
+                   label="error (mcse)")  # fmt: skip
+        top = 1.1 * max(np.quantile(errors[known], 0.9), guide[len(guide) // 4], last)
+        sheet.limit(panel, "y", 0.0, top)
+    else:
+        sheet.draw("error", panel, "line", [0.0], [np.nan], color=BLUE,
+                   label="no error can be stated")  # fmt: skip
+        sheet.limit(panel, "y", 0.0, 1.0)
+    if rounds is not None:
+        at, error = rounds["round_draws"].values, rounds["round_mcse"].values
+        fine = np.isfinite(error)
+        sheet.draw("rounds", panel, "scatter", at[fine], error[fine], color=GREEN, marker="C4",
+                   size=9.0, label="after a round")  # fmt: skip
+    sheet.limit(panel, "x", 0.0, 1.08 * draws[-1])
+    sheet.label(panel, "draws of each chain", "mcse (nats)")
+
+
+def _first_draws(stats: CycleStats, n: int) -> Evidence:
+    """Estimate from the first ``n`` draws of all chains."""
+    names = {f.name for f in fields(stats)} & {*RUNG_STATS, *SCALAR_STATS}
+    return rts(replace(stats, **{name: getattr(stats, name)[:, :n] for name in names},
+                       n_zero_likelihood=None))  # fmt: skip
+
+
+def _shift(idata: xr.DataTree) -> float:
+    """Log Z of a prior that was not normalized, which estimates are less than RTS' by."""
+    prior = read_prior(idata)
+    return 0.0 if prior is None else prior[0]
+
+
+def _rounds(idata: xr.DataTree, stats: CycleStats) -> xr.Dataset | None:
+    """Return what the rounds of the run in hand reported, by draws of each chain."""
+    if "tempering" not in idata.children or "round_draws" not in idata["tempering"].data_vars:
+        return None
+    rounds = idata["tempering"].to_dataset()[["round_draws", "round_log_z", "round_mcse"]]
+    draws = rounds["round_draws"].values
+    # A repeated fit starts the draws anew: what came before it tells of draws that are gone.
+    fall = np.flatnonzero(np.diff(draws) < 0)
+    kept = slice(int(fall[-1]) + 1 if fall.size else 0, None)
+    tuning = 0
+    if "warmup_sample_stats" in idata.children:
+        tuning = idata["warmup_sample_stats"].sizes["draw"]
+    else:
+        tuning = max(0, int(draws[-1]) // stats.n_chains - stats.n_draws)
+    rounds = rounds.isel(round=kept)
+    return rounds.assign(round_draws=rounds["round_draws"] / stats.n_chains - tuning)

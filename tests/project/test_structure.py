@@ -21,6 +21,7 @@ EVERYWHERE = {"exceptions", "arguments"}
 # Folder: the folders that it imports, exactly; from the numbers at the top to the front doors.
 IMPORTS = {
     "core": set(),
+    "executors": {"core"},
     "model": {"core"},
     "testsystems": set(),
     "references": {"core", "model"},
@@ -36,6 +37,7 @@ IMPORTS = {
     "nested": {"core", "model", "references", "evidence", "bridge"},
     "crosscheck": {"core", "model", "evidence", "annealed", "bridge"},
     "comparison": {"core", "model", "evidence", "bridge", "crosscheck"},
+    "many": {"core", "executors", "model", "evidence", "sampling"},
     "sensitivity": {"core", "model", "evidence", "sampling", "bridge", "comparison"},
     "plots": {"core", "evidence", "crosscheck", "comparison"},
     "variational": {

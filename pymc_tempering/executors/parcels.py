@@ -1,7 +1,8 @@
 """What all chunks of a piece of work share: packed once, and opened once by each process."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -33,13 +34,15 @@ class Parcel:
     content: bytes = field(repr=False, compare=False)
 
 
-def pack(what: str, thing: Any) -> Parcel:
-    """Pack something for other processes.
+def pack_made[A, T](what: str, make: Callable[[A], T], thing: A) -> Parcel:
+    """Pack something with the function that each process calls once to make it ready.
 
     Parameters
     ----------
     what : str
-        What it is, for the message.
+        What it is, for messages.
+    make : callable
+        Of a module that the workers can import.
     thing : object
 
     Raises
@@ -47,7 +50,7 @@ def pack(what: str, thing: Any) -> Parcel:
     WorkerError
         It cannot be sent.
     """
-    content = dumped(what, thing)
+    content = dumped(what, (make, thing))
     return Parcel(sha256(content).hexdigest(), content)
 
 
@@ -59,23 +62,31 @@ def dumped(what: str, thing: Any) -> bytes:
     WorkerError
         It cannot be sent.
     """
-    try:
+    with explain_unsendable(what):
         content: bytes = cloudpickle.dumps(thing)
+    return content
+
+
+@contextmanager
+def explain_unsendable(what: str) -> Iterator[None]:
+    """Say what to do where packing fails.
+
+    Raises
+    ------
+    WorkerError
+    """
+    try:
+        yield
     except Exception as error:  # what is inside raises whatever it likes
         raise WorkerError(
             f"{what} cannot be sent to a worker ({type(error).__name__}: {error}): something in it "
             "(an open file, a lock, a connection) belongs to this process. Build it in the worker, "
             "from plain arrays, or leave executor= out."
         ) from error
-    return content
 
 
 def open_once(parcel: Parcel) -> Any:
-    """Return what is in a parcel, made once by each process: the same object each time.
-
-    A parcel that holds a pair of a function and its argument, see :func:`pack_made`, is opened by
-    calling it.
-    """
+    """Return what is in a parcel, made once by each process: the same object each time."""
     with ALONE:
         return _open(parcel)
 
@@ -84,8 +95,3 @@ def open_once(parcel: Parcel) -> Any:
 def _open(parcel: Parcel) -> Any:
     make, thing = cloudpickle.loads(parcel.content)
     return make(thing)
-
-
-def pack_made[A, T](what: str, make: Callable[[A], T], thing: A) -> Parcel:
-    """Pack something with the function that each process calls once to make it ready."""
-    return pack(what, (make, thing))

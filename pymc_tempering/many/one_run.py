@@ -48,7 +48,7 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class Assignment:
     """One run as it is sent: its case, its seed, and how to sample.
 
     Attributes
@@ -86,7 +86,7 @@ class Done:
     tree: xr.DataTree | None = None
 
 
-def run_one(shared: pm.Model | None, task: Task) -> Done:
+def run_one(shared: pm.Model | None, task: Assignment) -> Done:
     """Sample one model; an error becomes a row.
 
     Raises

@@ -20,7 +20,7 @@ from pymc_tempering.executors.once_a_worker import as_it_is
 from pymc_tempering.executors.parcels import pack_made
 from pymc_tempering.many.cases import Case, cases_of, root_seed
 from pymc_tempering.many.folder import Folder, open_folder
-from pymc_tempering.many.one_run import FAILED, Done, Row, Task, run_one
+from pymc_tempering.many.one_run import FAILED, Assignment, Done, Row, run_one
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.sampling.pymc_arguments import refuse
 from pymc_tempering.sampling.sample import sample
@@ -134,7 +134,7 @@ def sample_many(
         rows: dict[str, Row] = {} if folder is None else _finished(folder, cases, shared, report)
         root = fresh if folder is None else folder.root
         keeps = folder is not None and save_draws
-        tasks = [Task(c, root, arguments, keeps) for c in cases if c.name not in rows]
+        tasks = [Assignment(c, root, arguments, keeps) for c in cases if c.name not in rows]
 
         def take(i: int, done: Done) -> None:
             name = tasks[i].case.name
@@ -185,7 +185,7 @@ def _finished(
 def _run(
     executor: Executor | None,
     shared: pm.Model | None,
-    tasks: Sequence[Task],
+    tasks: Sequence[Assignment],
     take: Callable[[int, Done], None],
     tell: Callable[[int], None],
 ) -> Ended:

@@ -17,6 +17,7 @@ from pymc.progress_bar import ProgressBarManager
 from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_STEPS
+from pymc_tempering.chain.sent_chains import send_chains
 from pymc_tempering.core.deadline import NEVER
 from pymc_tempering.evidence.alarms import MIN_TOURS
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
@@ -146,11 +147,15 @@ def _run_to(
         Whether Ctrl-C cut the run short.
     """
     deadline, cores = job.deadline, job.cores
-    whole = deadline == NEVER or cores >= len(runs)
+    whole = deadline == NEVER or (job.crew is None and cores >= len(runs))
     goal = total if whole else FIRST_PART
     while True:
         goal = min(goal, total)
-        if run_chains(chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline):
+        if job.crew is None:
+            cut = run_chains(chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline)
+        else:
+            cut = send_chains(job.crew, chosen.plan, runs, goal, watch=update, deadline=deadline)
+        if cut:
             return True
         if goal == total or deadline.late:
             return False

@@ -31,7 +31,16 @@ IMPORTS = {
     "kernels": {"model", "references"},
     "chain": {"core", "executors", "model", "references", "kernels"},
     "warmup": {"core", "model", "references", "kernels", "chain"},
-    "sampling": {"core", "model", "references", "evidence", "kernels", "chain", "warmup"},
+    "sampling": {
+        "core",
+        "executors",
+        "model",
+        "references",
+        "evidence",
+        "kernels",
+        "chain",
+        "warmup",
+    },
     "annealed": {
         "core",
         "executors",

@@ -68,7 +68,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def processes():
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield pool
 
 

@@ -4,15 +4,15 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import (
-    FIRST_COMPLETED,
     BrokenExecutor,
     CancelledError,
     Executor,
     Future,
     ThreadPoolExecutor,
-    wait,
 )
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import cloudpickle
@@ -144,20 +144,18 @@ def send_chunks[A, T](
     sent = versions_here()
     packed = [dumped(what, argument) for argument in arguments]
     waiting: dict[Future[Any], int] = {}
-    done = 0
+    ended: SimpleQueue[Future[Any]] = SimpleQueue()
     try:
         with sent_once(executor, common) as shared:
             for i, argument in enumerate(packed):
                 future = _submit(executor, do_chunk, sent, function, shared, argument)
                 waiting[future] = i
+                future.add_done_callback(ended.put)
             while waiting:
-                ended, _ = wait(waiting, POLL_SECONDS, return_when=FIRST_COMPLETED)
-                # By index: of several that ended, the same error is raised each time.
-                for future in sorted(ended, key=waiting.__getitem__):
-                    i = waiting.pop(future)
-                    take(i, _result(future, sent))
-                    done += 1
-                report(done)
+                with suppress(Empty):
+                    future = ended.get(timeout=POLL_SECONDS)
+                    take(waiting.pop(future), _result(future, sent))
+                report(len(packed) - len(waiting))
     except KeyboardInterrupt:
         return Ended(interrupted=True)
     except (BrokenExecutor, CancelledError) as error:

@@ -283,7 +283,8 @@ def threads(counts: tuple[int, ...] = (1, 10, 50, 100, 200)) -> list[Row]:
             bare = time.perf_counter() - began
         ideal = TASKS_A_THREAD * SLEEP
         rows.append({
-            "threads": n, "tasks": len(arguments), "seconds": seconds, "Dask alone": bare, "ideal": ideal,
+            "threads": n, "tasks": len(arguments), "seconds": seconds, "Dask alone": bare,
+            "ideal": ideal,
             "of ideal": ideal / seconds,
             "ms beyond, a task": 1000 * (seconds - ideal) / len(arguments),
             "bytes of a small model": len(model),

@@ -23,7 +23,7 @@ from pymc_tempering.executors.once_a_worker import sent_once
 from pymc_tempering.executors.parcels import Parcel, dumped, open_once
 from pymc_tempering.executors.versions import no_package, refusal, versions_here
 
-BROKEN = ("KilledWorker",)
+LOST = ("KilledWorker",)
 """Names of errors for a chunk that is lost for good, beside `BrokenExecutor`."""
 
 
@@ -108,6 +108,7 @@ def send_chunks[A, T](
     *,
     what: str = "A chunk",
     report: Callable[[int], None] = lambda done: None,
+    lose: Callable[[str], T] | None = None,
 ) -> Ended:
     """Have `function(shared, argument)` called for each argument, by the workers of an executor.
 
@@ -128,6 +129,9 @@ def send_chunks[A, T](
         What a chunk is, for messages.
     report : callable, optional
         Called a few times a second with the number of chunks that have ended.
+    lose : callable, optional
+        Makes the result of a chunk that ended several workers, from a sentence that says so;
+        without it such a chunk ends all.
 
     Returns
     -------
@@ -154,14 +158,20 @@ def send_chunks[A, T](
             while waiting:
                 with suppress(Empty):
                     future = ended.get(timeout=POLL_SECONDS)
-                    take(waiting.pop(future), _result(future, sent))
+                    i = waiting.pop(future)
+                    try:
+                        take(i, _result(future, sent))
+                    except Exception as error:
+                        if lose is None or type(error).__name__ not in LOST:
+                            raise
+                        take(i, lose(f"{type(error).__name__}: {error}"))
                 report(len(packed) - len(waiting))
     except KeyboardInterrupt:
         return Ended(interrupted=True)
     except (BrokenExecutor, CancelledError) as error:
         return Ended(broken=_broken(executor, error))
     except Exception as error:
-        if type(error).__name__ in BROKEN:
+        if type(error).__name__ in LOST:
             return Ended(broken=_broken(executor, error))
         raise
     finally:

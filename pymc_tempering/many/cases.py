@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.exceptions import ArgumentError, DataMismatchError, ModelError
-from pymc_tempering.model.check import find_model
+from pymc_tempering.model.check import find_model, is_model
 from pymc_tempering.model.content_hash import content_hash
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.new_data import checked_data, copy_with_data
@@ -34,22 +34,22 @@ class Case:
     model: pm.Model | Builder | None = None
     data: Mapping[str, Any] | None = None
 
+    def with_own_data(self, model: pm.Model) -> pm.Model:
+        """Return the model of this run, given the one without its data."""
+        return model if self.data is None else copy_with_data(model, self.data)
+
+    def content(self, model: pm.Model) -> str:
+        """Hash of the model and its data, the same in each process."""
+        return content_hash(model, self.data)
+
     def build(self, shared: pm.Model | None) -> pm.Model:
-        """Return the model of this run.
+        """Return the model of this run, without data of its own.
 
         Raises
         ------
         ModelError
             A function returned no model.
         """
-        model = self._unchanged(shared)
-        return model if self.data is None else copy_with_data(model, self.data)
-
-    def content(self, shared: pm.Model | None) -> str:
-        """Hash of the model and its data, the same in each process."""
-        return content_hash(self._unchanged(shared), self.data)
-
-    def _unchanged(self, shared: pm.Model | None) -> pm.Model:
         if self.model is None:
             assert shared is not None
             return shared
@@ -58,7 +58,7 @@ class Case:
 
 def _builds(model: Any) -> bool:
     """Whether something is a function that builds a model, and no model itself."""
-    return callable(model) and not isinstance(model, pm.Model | CompiledModel)
+    return callable(model) and not isinstance(model, CompiledModel) and not is_model(model)
 
 
 def cases_of(models: Any, datasets: Any = None) -> tuple[pm.Model | None, list[Case]]:

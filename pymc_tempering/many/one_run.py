@@ -100,8 +100,9 @@ def run_one(shared: pm.Model | None, task: Assignment) -> Done:
     with ALONE, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            content = task.case.content(shared)
-            model = task.case.build(shared)
+            base = task.case.build(shared)
+            content = task.case.content(base)
+            model = task.case.with_own_data(base)
             idata = sample(
                 model=model,
                 random_seed=generator_of(task.root, task.case.name),

@@ -177,7 +177,7 @@ def _finished(
         row = folder.finished(case.name)
         if row is not None:
             report(f"Found {len(rows) + 1} runs of an earlier call")
-            folder.check_content(case.name, case.content(shared))
+            folder.check_content(case.name, case.content(case.build(shared)))
             rows[case.name] = row
     return rows
 
@@ -195,7 +195,9 @@ def _run(
         return Ended()
     if executor is not None:
         common = None if shared is None else pack_made("The model", as_it_is, shared)
-        return send_chunks(executor, run_one, common, tasks, take, what="A model", report=tell)
+        return send_chunks(
+            executor, run_one, common, tasks, take, what="A model", report=tell, lose=_lost
+        )
     try:
         for i, task in enumerate(tasks):
             take(i, run_one(shared, task))
@@ -203,6 +205,11 @@ def _run(
     except KeyboardInterrupt:
         return Ended(interrupted=True)
     return Ended()
+
+
+def _lost(message: str) -> Done:
+    """Row of a run that ended several workers."""
+    return Done(Row(message=message))
 
 
 def _warn(rows: Mapping[str, Row], n: int, ended: Ended) -> None:

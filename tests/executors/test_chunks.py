@@ -135,6 +135,24 @@ def test_a_broken_pool_leaves_what_was_finished():
         crew.run_work([lambda stop: 1, lambda stop: 2], own)
 
 
+class KilledWorker(Exception):
+    """What Dask raises for a task whose workers died."""
+
+
+def test_a_chunk_that_ends_its_workers_is_lost_alone_where_that_can_be_told():
+    def executor():
+        return Inline(lambda n: n != 2, KilledWorker("tried 3 times"))
+
+    found = {}
+    ended = chunks.send_chunks(
+        executor(), late_first, None, [0, 1, 2], found.__setitem__, lose=str.upper
+    )
+    assert not ended.early
+    assert found == {0: 0, 1: "KILLEDWORKER: TRIED 3 TIMES", 2: 4}
+    found, ended = sent(executor(), late_first, [0, 1, 2])
+    assert "tried 3 times" in ended.broken
+
+
 @pytest.mark.parametrize("where", ["here", "in a worker"])
 def test_ctrl_c_keeps_what_was_finished(where):
     executor = Inline(lambda n: where == "here" or n != 2, KeyboardInterrupt())

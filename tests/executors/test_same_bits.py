@@ -15,6 +15,7 @@ from support.small_runs import DATASETS, SHORT, front_doors, mean_of_two, same_n
 import pymc_tempering as pmt
 from pymc_tempering.chain import sent_chains
 from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.executors import once_a_worker
 from pymc_tempering.model.compilations import CompilationWatch
 
 pytestmark = pytest.mark.filterwarnings(
@@ -55,7 +56,7 @@ def alone(doors):
 
 @contextmanager
 def dask():
-    settings = {"threads_per_worker": 1, "dashboard_address": None, "processes": True}
+    settings = {"threads_per_worker": 1, "dashboard_address": ":0", "processes": True}
     with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster) as client:
         yield client
 
@@ -133,8 +134,12 @@ class KillsWhen(Executor):
         self.unfinished = sum(not f.done() for f in self.futures)
 
 
-def test_a_worker_of_dask_that_is_killed_midway(model, client):
-    """Of 20 chunks some are done, and some are not; the worker has one of these, or soon would."""
+def test_a_worker_of_dask_that_is_killed_midway(model, client, monkeypatch):
+    """Of 20 chunks some are done, and some are not; the worker has one of these, or soon would.
+
+    The model goes to each worker once, and the first that had it may be the one that dies.
+    """
+    monkeypatch.setattr(once_a_worker, "MANY_BYTES", 0)
     more = {"n_particles": 640, "betas": 300, "random_seed": 3, "progressbar": False}
     pid = next(iter(client.run(os.getpid).values()))
     executor = KillsWhen(client.get_executor(), pid, 3)

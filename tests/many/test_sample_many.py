@@ -63,6 +63,12 @@ def test_numbers_depend_neither_on_the_order_nor_on_the_others(model, table):
     assert len(set(table.log_z)) == len(NAMES)
 
 
+def test_each_name_and_each_seed_has_a_stream_of_its_own():
+    first = {generator_of(seed, name).random() for seed in (1, 2) for name in ("a", "b", "1")}
+    assert len(first) == 6
+    assert generator_of(1, "a").random() == generator_of(1, "a").random()
+
+
 def test_models_and_functions_that_build_them_give_the_same(table):
     models = {
         "near": mean_of_two(DATASETS["near"]["y"]),

@@ -32,7 +32,7 @@ from pymc_tempering.sampling.rounds import estimate, run_rounds
 from pymc_tempering.sampling.setup import REFERENCES, Job, Options
 from pymc_tempering.testsystems import TestSystem
 
-LEGS = ("prior_warmup", "fit", "looks", "scouts", "run")
+LEGS = ("prior_warmup", "fit", "looks", "scouts", "reference_draws", "run")
 """Parts of a run from a fitted reference, in their order; `work` of a run has those it had."""
 
 RESULTS = Path(__file__).parent / "results"
@@ -146,6 +146,8 @@ class Run:
         Wall seconds, and CPU seconds of the process.
     tail : float
         Share of the draws whose statistic is above its exact quantile `TAIL`; nan without one.
+    details : dict
+        Further numbers of the estimate.
     """
 
     seed: int
@@ -160,6 +162,7 @@ class Run:
     seconds: float
     cpu: float
     tail: float
+    details: dict[str, float]
 
     @property
     def prior_work(self) -> float:
@@ -194,7 +197,7 @@ def run_and_keep(
         warnings.simplefilter("always")
         started = perf_counter(), process_time()
         outcome = run_tempering(name, seed, draws, chains, reference)
-        evidence = estimate(outcome.chosen, outcome.runs)
+        evidence = estimate(outcome.chosen, outcome.runs, outcome.reference)
         seconds, cpu = perf_counter() - started[0], process_time() - started[1]
     said = [str(w.message) for w in caught] + [run.stuck for run in outcome.runs if run.stuck]
     statistic = statistic_of(name)
@@ -206,7 +209,7 @@ def run_and_keep(
     run = Run(
         seed, evidence.log_z, evidence.mcse, evidence.verdict, evidence.n_tours, evidence.ess,
         outcome.chosen.fitted is not None, outcome.chosen.work | {"run": int(own)},
-        (*said, *evidence.warnings), seconds, cpu, tail,
+        (*said, *evidence.warnings), seconds, cpu, tail, evidence.details,
     )  # fmt: skip
     return run, outcome
 

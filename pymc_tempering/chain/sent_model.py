@@ -37,9 +37,14 @@ def workers_of(
     WorkerError
         The model cannot be sent.
     """
+    return crew_of(executor, prior, kernel) or cores
+
+
+def crew_of(executor: Executor | None, prior: Prior, kernel: Compound) -> Crew | None:
+    """Return the workers of an executor, if there is one; see :func:`workers_of`."""
     check_executor(executor)
     if executor is None:
-        return cores
+        return None
     sent = (prior.path.model, kernel, prior.path.terms)
     return Crew(executor, pack_made("The model", _compiled_here, sent), _parts(prior))
 

@@ -15,18 +15,24 @@ import numpy as np
 from pymc.progress_bar import ProgressBarManager
 
 from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
-from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.chain.sent_chains import send_chains
 from pymc_tempering.core.deadline import NEVER
 from pymc_tempering.evidence.alarms import MIN_TOURS
+from pymc_tempering.evidence.pooled import pooled
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.enough_draws import LeastEss, least_ess
-from pymc_tempering.sampling.goal import MAX_ROUNDS, Goal, Outcome, Round
+from pymc_tempering.sampling.goal import MAX_ROUNDS, NO_DRAWS, Goal, Outcome, Round
+from pymc_tempering.sampling.reference_draws import (
+    Beside,
+    begin_beside,
+    draw_beside,
+    traced_run,
+)
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.side_runs import cycles_of
 
@@ -34,14 +40,20 @@ FIRST_PART, PART_GROWTH = 50, 1.25
 """Draws of the first part of a round before a deadline where chains wait for cores, and how many
 times as many there are after each further part."""
 
+type Watch = Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]
 
-def estimate(chosen: ChosenPlan, runs: list[ChainRun]) -> Evidence:
-    """Estimate log Z from recorded runs, with the verdict of the check."""
-    evidence = rts(cycles_of(chosen.plan, runs))
+
+def estimate(
+    chosen: ChosenPlan, runs: list[ChainRun], reference: np.ndarray = NO_DRAWS
+) -> Evidence:
+    """Estimate log Z from recorded runs and reference draws, with the verdict of the check."""
+    leg = evidence = rts(cycles_of(chosen.plan, runs))
+    if reference.size:
+        evidence = pooled(traced_run(chosen.plan, runs, reference))
     fresh = chosen.fresh
     if fresh is None:
         return evidence
-    return with_check(evidence, compare_looks(evidence, fresh))
+    return with_check(evidence, compare_looks(leg, fresh))
 
 
 def run_rounds(
@@ -52,9 +64,10 @@ def run_rounds(
     draws: int,
     chains: int,
     keep_trace: bool,
-    watch: Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager],
+    watch: Watch,
     keep_hot: bool = False,
     tune: int = 0,
+    reference_draws: int | None = None,
 ) -> Outcome:
     """Run the chains for `draws` draws each, and on in doubling rounds while the goal is unmet.
 
@@ -73,26 +86,36 @@ def run_rounds(
         Whether to keep states of all rungs beside the trace.
     tune : int, default 0
         How many of the draws are thrown away in the end.
+    reference_draws : int, optional
+        Further draws of the reference; by default `begin_beside` says how many. Without a trace
+        there are none.
     """
     rounds: list[Round] = []
     deadline, silent = job.deadline, replace(job, report=lambda line: None)
 
-    def start(plan: Plan, n_draws: int) -> list[ChainRun]:
-        return start_runs(plan, n_draws, job.rng.spawn(chains), keep_trace, keep_hot=keep_hot)
+    asked = reference_draws if keep_trace else 0
 
-    runs = start(chosen.plan, draws)
+    def start(chosen: ChosenPlan, n: int) -> tuple[list[ChainRun], Beside]:
+        runs = start_runs(chosen.plan, n, job.rng.spawn(chains), keep_trace, keep_hot=keep_hot)
+        return runs, begin_beside(chosen.plan, asked, sum(chosen.work.values()), job.rng)
+
+    def end(interrupted: bool = False, unmet: str = "", least: LeastEss | None = None) -> Outcome:
+        work = chosen.work | beside.work
+        parts = (runs, tuple(rounds), interrupted, unmet, least, beside.log_ratio)
+        return Outcome(replace(chosen, work=work), *parts)
+
+    runs, beside = start(chosen, draws)
     total, fits_left, repeats_left = draws, 1, 1
     while True:
         begun = perf_counter()
-        with watch(chosen, runs, total) as progress:
-            interrupted = _run_to(job, total, chosen, runs, progress.update)
-            progress.update()
+        beside, interrupted = draw_beside(job, beside, total * chains)
+        interrupted = interrupted or _run_to(job, total, chosen, runs, watch)
         if interrupted or chosen.interrupted:
-            return Outcome(chosen, runs, tuple(rounds), True)
+            return end(interrupted=True)
         enough = deadline.left > perf_counter() - begun
         repeat = bool(repeats_left) and enough and _outgrown(chosen, runs)
         if goal.single and not repeat:
-            return Outcome(chosen, runs, tuple(rounds), False)
+            return end()
         try:
             if repeat:
                 job.report("The run met a region that its reference hardly covers: fitting again")
@@ -101,30 +124,30 @@ def run_rounds(
                 least = _least(goal, chosen, runs, tune)
                 more = goal.goes_on_for(least, total / draws)
                 if goal.ess_alone and not (more or rounds):
-                    return Outcome(chosen, runs, (), False, least=least)
+                    return end(least=least)
                 if not (goal.ess_alone or deadline.late):
                     chosen = more_looks(silent, chosen, _steps(runs) // 2)
-                evidence = estimate(chosen, runs)
+                evidence = estimate(chosen, runs, beside.log_ratio)
                 seconds = perf_counter() - deadline.began
                 rounds.append(_line(chosen, runs, evidence, least, seconds))
                 job.report(str(rounds[-1]))
                 unmet = "" if goal.ess_alone else goal.unmet(evidence)
-                steps = sum(chosen.work.values()) + _steps(runs)
+                steps = sum(chosen.work.values()) + beside.log_ratio.size + _steps(runs)
                 over = deadline.late or goal.spent(steps) or len(rounds) >= MAX_ROUNDS
                 # Without a target the whole budget is used.
                 if over or not (more or unmet or goal.uses_all):
-                    return Outcome(chosen, runs, tuple(rounds), False, unmet, least)
+                    return end(unmet=unmet, least=least)
                 repeat = not goal.ess_alone and bool(fits_left) and _contradicted(evidence)
                 fits_left -= repeat
             if repeat:
-                own = _steps(runs)
+                own = _steps(runs) + beside.log_ratio.size
                 chosen = search_again(job, chosen, _drawn(runs))
                 fit = chosen.work.get("fit", 0) + own
                 chosen = replace(chosen, work=chosen.work | {"fit": fit})
-                runs = start(chosen.plan, total)
+                runs, beside = start(chosen, total)
                 continue
         except KeyboardInterrupt:
-            return Outcome(chosen, runs, tuple(rounds), True)
+            return end(interrupted=True)
         total *= 2
         extend_runs(runs, total)
 
@@ -137,7 +160,11 @@ def _least(goal: Goal, chosen: ChosenPlan, runs: list[ChainRun], tune: int) -> L
 
 
 def _run_to(
-    job: Job, total: int, chosen: ChosenPlan, runs: list[ChainRun], update: Callable[[], None]
+    job: Job,
+    total: int,
+    chosen: ChosenPlan,
+    runs: list[ChainRun],
+    watch: Watch,
 ) -> bool:
     """Run the chains to `total` draws; before a deadline in parts, so that none is far behind.
 
@@ -149,17 +176,21 @@ def _run_to(
     deadline, cores = job.deadline, job.cores
     whole = deadline == NEVER or (job.crew is None and cores >= len(runs))
     goal = total if whole else FIRST_PART
-    while True:
-        goal = min(goal, total)
-        if job.crew is None:
-            cut = run_chains(chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline)
-        else:
-            cut = send_chains(job.crew, chosen.plan, runs, goal, watch=update, deadline=deadline)
-        if cut:
-            return True
-        if goal == total or deadline.late:
-            return False
-        goal = int(PART_GROWTH * goal) + 1
+    with watch(chosen, runs, total) as progress:
+        while True:
+            goal, update = min(goal, total), progress.update
+            if job.crew is None:
+                cut = run_chains(
+                    chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline
+                )
+            else:
+                cut = send_chains(
+                    job.crew, chosen.plan, runs, goal, watch=update, deadline=deadline
+                )
+            if cut or goal == total or deadline.late:
+                update()
+                return cut
+            goal = int(PART_GROWTH * goal) + 1
 
 
 def _steps(runs: list[ChainRun]) -> int:

@@ -15,11 +15,11 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.chain.sent_model import workers_of
+from pymc_tempering.chain.sent_model import crew_of
 from pymc_tempering.core.deadline import Deadline, deadline_in
+from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.core.laps import laps
 from pymc_tempering.executors.chunks import check_executor
-from pymc_tempering.executors.crew import Crew
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.kernels.kernel_registry import document_kernels
@@ -65,11 +65,13 @@ def sample(
     reference: str = "auto",
     betas: Sequence[float] | None = None,
     rungs_per_barrier: float = 1.5,
+    rung_weights: RungWeights | None = None,
     check_looks: int = 100,
     target_mcse: float | None = None,
     target_ess: float | None = None,
     max_time: float | None = None,
     max_steps: int | None = None,
+    reference_draws: int | None = None,
     keep: Literal["log_ratio", "states"] | None = "log_ratio",
     var_names: Sequence[str] | None = None,
     check_tours: int | None = None,
@@ -143,6 +145,10 @@ def sample(
         rejection rates are equal.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
+    rung_weights : callable or sequence of float, optional
+        Target occupancies r of the rungs, up to a factor: a function of beta, as
+        ``lambda beta: np.exp(2 * beta)`` of Carlson et al. (2016), or with `betas` one number each.
+        By default all are equal, which measured best (`docs/design.md`).
     check_looks : int, default 100
         Looks from the prior that must find nothing which a fitted reference does not cover: single
         trajectories from fresh prior draws to beta = 1, annealed once.
@@ -159,6 +165,11 @@ def sample(
         `target_mcse` or `target_ess` they are used up.
     max_steps : int, optional
         Density evaluations after which no further round starts; likewise.
+    reference_draws : int, optional
+        Independent draws of the reference beside the chains, which make log Z more precise at the
+        price of one value of the density each; 0 for none. By default their number is that of the
+        evaluations before the run, and five for each draw of a chain, 200,000 at most; none where
+        their weights are too uneven to help. They take a trace, so there are none with `keep=None`.
     keep : {"log_ratio", "states"} or None, default "log_ratio"
         The flat trace of log_ratio and rung of every iteration; with "states" also the states of
         all rungs that `expectation` weights, constrained and with deterministics. Those with
@@ -180,7 +191,9 @@ def sample(
     -------
     xarray.DataTree
         Groups `posterior`, `sample_stats` (one schema for both front doors), `observed_data`,
-        `constant_data`, `tempering`, and `tempering_trace` and `tempering_states` where kept.
+        `constant_data`, `tempering`, `tempering_check` where looks were taken,
+        `tempering_reference` where there are reference draws, and `tempering_trace` and
+        `tempering_states` where kept.
 
     Raises
     ------
@@ -214,15 +227,16 @@ def sample(
     refuse(unknown, "sample", inspect.signature(sample).parameters)
     draws, goal = goal_of(draws, target_ess, target_mcse, max_time, max_steps)
     check_whole(1, draws=draws, chains=chains, cores=cores)
-    check_whole(0, tune=tune)
+    check_whole(0, tune=tune, reference_draws=0 if reference_draws is None else reference_draws)
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     looks = looks_of(check_looks, check_tours)
-    options = Options(ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation)
+    options = Options(
+        ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation, rung_weights
+    )
     check_executor(executor)
     model = find_model(model)
-    if var_names is not None:
-        _check_names(model, var_names)
+    _check_names(model, var_names or ())
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
     show, lap = bool(progressbar) and not quiet, laps()
@@ -233,8 +247,7 @@ def sample(
         report("Compiling the loops")
         compile_loops(prior.path, compound, options)
         seconds = {"compiling": lap()}
-        workers = workers_of(executor, cores, prior, compound)
-        crew = workers if isinstance(workers, Crew) else None
+        crew = crew_of(executor, prior, compound)
         deadline = deadline_in(max_time)
         job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE), crew)
         job = with_prior_constant(job, model, kernel, target_accept, draws=draws, chains=chains)
@@ -252,6 +265,7 @@ def sample(
     outcome = run_rounds(
         job, chosen, goal, draws=n_draws, chains=chains,
         keep_trace=keep is not None, keep_hot=keep == "states", watch=watch, tune=tune,
+        reference_draws=reference_draws,
     )  # fmt: skip
     # What a second search took in between is told as its own.
     again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())

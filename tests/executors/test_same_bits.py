@@ -13,7 +13,7 @@ from numba.core.event import install_listener
 from support.small_runs import DATASETS, SHORT, front_doors, mean_of_two, same_numbers
 
 import pymc_tempering as pmt
-from pymc_tempering.chain import sent_chains
+from pymc_tempering.chain import chains, sent_chains
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.executors import once_a_worker
 from pymc_tempering.model.compilations import CompilationWatch
@@ -102,17 +102,31 @@ def test_dask_with_one_worker(doors, alone, client):
     assert same_numbers(doors["ais"](client.get_executor(workers=[one])), alone("ais"))
 
 
-def test_pieces_of_a_chain_join_to_the_same_chain(doors, alone, monkeypatch):
-    monkeypatch.setattr(sent_chains, "PIECE_SECONDS", 0.002)
-    monkeypatch.setattr(sent_chains, "LEAST_SECONDS", 0.002)
+class OneChunk:
+    """A time limit that is over after one chunk of iterations."""
+
+    def __init__(self, at):
+        self.asked = 0
+
+    def is_set(self):
+        self.asked += 1
+        return self.asked > 1
+
+
+def test_pieces_of_a_chain_join_to_the_same_chain(model, monkeypatch):
+    """From the prior, where some states weigh so little that a generator decides which are kept."""
+    more = {"keep": "states", "reference": "prior", "chains": 3, "random_seed": 3, "quiet": True}
+    whole = pmt.sample(150, model=model, **more)
+    monkeypatch.setattr(sent_chains, "TimeLimit", OneChunk)
+    monkeypatch.setattr(chains, "FIRST_CHUNK", 50)
     sent = []
     send_tasks = sent_chains.send_tasks
     monkeypatch.setattr(
         sent_chains, "send_tasks", lambda *args: sent.append(len(args[1])) or send_tasks(*args)
     )
     with ThreadPoolExecutor(2) as pool:
-        assert same_numbers(doors["sample"](pool), alone("sample"))
-    assert sum(sent) > 6  # three chains
+        assert same_numbers(pmt.sample(150, model=model, executor=pool, **more), whole)
+    assert sum(sent) >= 9  # three chains
 
 
 class KillsWhen(Executor):

@@ -23,6 +23,7 @@ from pymc_tempering.exceptions import (
     TemperatureError,
     TemperingError,
     TemperingWarning,
+    WorkerError,
 )
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
         Slice,
         StepKernel,
     )
+    from pymc_tempering.many.sample_many import sample_many
     from pymc_tempering.model.handle import CompiledModel
     from pymc_tempering.nested import SavageDickey, savage_dickey
     from pymc_tempering.plots import (
@@ -143,6 +145,7 @@ _HOMES = {
         "Slice",
         "StepKernel",
     ),
+    "many.sample_many": ("sample_many",),
     "model.handle": ("CompiledModel",),
     "nested": ("SavageDickey", "savage_dickey"),
     "plots": (
@@ -188,7 +191,9 @@ _MODULES = (
     "core",
     "crosscheck",
     "evidence",
+    "executors",
     "kernels",
+    "many",
     "model",
     "nested",
     "plots",
@@ -244,6 +249,7 @@ __all__ = [
     "TemperedOptimum",
     "TemperingError",
     "TemperingWarning",
+    "WorkerError",
     "ais",
     "arrays",
     "average",
@@ -283,6 +289,7 @@ __all__ = [
     "refine",
     "reverse_ais",
     "sample",
+    "sample_many",
     "sandwich",
     "savage_dickey",
     "smc",

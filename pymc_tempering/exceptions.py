@@ -90,5 +90,9 @@ class StuckChainError(TemperingError):
     """Before its first draw a chain did not reach beta = 1 within the allowed iterations."""
 
 
+class WorkerError(TemperingError):
+    """The workers of an executor cannot do the work: lost, broken, or of other versions."""
+
+
 class TemperingWarning(UserWarning):
     """A result is usable only with care; the message says what to do about it."""

@@ -1,6 +1,7 @@
 """Annealed importance sampling, with fresh (AIS) or persistent momentum (HAIS)."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 import pymc as pm
@@ -20,9 +21,12 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.annealed.transitions import Movers, check_continuous, compile_movers
 from pymc_tempering.arguments import check_whole
+from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.particle_weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.executors.chunks import check_executor
+from pymc_tempering.executors.crew import Workers
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
@@ -40,6 +44,7 @@ def ais(
     betas: int | Sequence[float] | None = None,
     transition: KernelChoice = None,
     cores: int | None = None,
+    executor: Executor | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     quiet: bool = False,
@@ -69,8 +74,12 @@ def ais(
         schedules of many rungs.
     cores : int, optional
         Threads; by default all cores.
+    executor : concurrent.futures.Executor, optional
+        Who does the work in place of threads: a pool of processes, or ``client.get_executor()``
+        of Dask. Each worker compiles the model once. The pilot runs in this process.
     random_seed : int or numpy.random.Generator, optional
-        Same seeds give the same estimate, whatever `cores` is.
+        Same seeds give the same estimate, whatever `cores` and
+        `executor` are.
     progressbar : bool, default True
         Whether to show a line of progress.
     quiet : bool, default False
@@ -115,8 +124,9 @@ def ais(
     True
     """
     return _annealed(
-        "ais", model, n_particles, betas, transition, cores, random_seed, progressbar and not quiet
-    )
+        "ais", model, n_particles, betas, transition, cores, executor, random_seed,
+        progressbar and not quiet,
+    )  # fmt: skip
 
 
 def hais(
@@ -125,6 +135,7 @@ def hais(
     n_particles: int = N_PARTICLES,
     betas: int | Sequence[float] | None = None,
     cores: int | None = None,
+    executor: Executor | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     quiet: bool = False,
@@ -149,8 +160,12 @@ def hais(
         Number of rungs, or the inverse temperatures from 0 to 1; as in :func:`ais`.
     cores : int, optional
         Threads; by default all cores.
+    executor : concurrent.futures.Executor, optional
+        Who does the work in place of threads: a pool of processes, or ``client.get_executor()``
+        of Dask. Each worker compiles the model once. The pilot runs in this process.
     random_seed : int or numpy.random.Generator, optional
-        Same seeds give the same estimate, whatever `cores` is.
+        Same seeds give the same estimate, whatever `cores` and
+        `executor` are.
     progressbar : bool, default True
         Whether to show a line of progress.
     quiet : bool, default False
@@ -196,6 +211,7 @@ def hais(
         betas,
         "persistent",
         cores,
+        executor,
         random_seed,
         progressbar and not quiet,
     )
@@ -208,11 +224,13 @@ def _annealed(
     betas: Betas,
     transition: KernelChoice,
     cores: int | None,
+    executor: Executor | None,
     random_seed: int | np.random.Generator | None,
     progressbar: bool,
 ) -> Evidence:
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
+    check_executor(executor)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
     model = find_model(model)
@@ -220,10 +238,11 @@ def _annealed(
         check_continuous(model, method)
     with compiling_status(progressbar) as report:
         movers = compile_movers(model, transition, report)
+        workers = workers_of(executor, cores, movers.reference, movers.kernel)
         clock = Clock()
-        schedule, _ = make_schedule(movers, betas, rng, cores=cores, report=report)
+        schedule, _ = make_schedule(movers, betas, rng, cores=workers, report=report)
         evidence = annealed_up(
-            method, movers.reference, schedule, n_particles, rng, cores, clock, report
+            method, movers.reference, schedule, n_particles, rng, workers, clock, report
         )
     return emit_warnings(evidence, stacklevel=4)
 
@@ -231,7 +250,7 @@ def _annealed(
 def ais_with_ends(
     movers: Movers,
     rng: np.random.Generator,
-    cores: int | None,
+    cores: Workers,
     report: Report,
     most: int | None = None,
 ) -> tuple[Evidence, WeightedEnds]:
@@ -254,7 +273,7 @@ def annealed_up(
     schedule: BetaSchedule,
     n_particles: int,
     rng: np.random.Generator,
-    cores: int | None,
+    cores: Workers,
     clock: Clock,
     report: Report = lambda line: None,
 ) -> Evidence:
@@ -268,7 +287,7 @@ def _upward(
     schedule: BetaSchedule,
     n_particles: int,
     rng: np.random.Generator,
-    cores: int | None,
+    cores: Workers,
     clock: Clock,
     report: Report,
 ) -> tuple[Evidence, CarriedParticles]:

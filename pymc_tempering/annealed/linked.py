@@ -1,6 +1,7 @@
 """Linked importance sampling: a Markov chain at each rung, linked to the next by a bridge."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 import pymc as pm
@@ -17,9 +18,11 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
+from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -33,6 +36,7 @@ def linked_importance_sampling(
     betas: int | Sequence[float] | None = None,
     transition: KernelChoice = None,
     cores: int | None = None,
+    executor: Executor | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     quiet: bool = False,
@@ -62,8 +66,12 @@ def linked_importance_sampling(
         is refused.
     cores : int, optional
         Threads; by default all cores.
+    executor : concurrent.futures.Executor, optional
+        Who does the work in place of threads: a pool of processes, or ``client.get_executor()``
+        of Dask. Each worker compiles the model once. The pilot runs in this process.
     random_seed : int or numpy.random.Generator, optional
-        Same seeds give the same estimate, whatever `cores` is.
+        Same seeds give the same estimate, whatever `cores` and
+        `executor` are.
     progressbar : bool, default True
         Whether to show a line of progress.
     quiet : bool, default False
@@ -106,17 +114,19 @@ def linked_importance_sampling(
     """
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, chain_length=chain_length, cores=cores)
+    check_executor(executor)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
     with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report, reversal=True, carried=False)
+        workers = workers_of(executor, cores, movers.reference, movers.kernel)
         clock = Clock()
 
         def link(schedule: BetaSchedule, n: int) -> CarriedParticles:
-            return link_blocks(movers.reference, schedule, n, chain_length, rng, cores, report)
+            return link_blocks(movers.reference, schedule, n, chain_length, rng, workers, report)
 
         schedule, _ = make_schedule(
-            movers, betas, rng, cores=cores, report=report, run=link, density=1.0
+            movers, betas, rng, cores=workers, report=report, run=link, density=1.0
         )
         done = link(schedule, n_particles)
         evidence = evidence_of_weights(

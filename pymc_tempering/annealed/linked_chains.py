@@ -14,7 +14,8 @@ from pymc_tempering.annealed.schedule import (
     block_sizes,
 )
 from pymc_tempering.chain.particles import STATES, Particles, draw_particles, move_state
-from pymc_tempering.core.threads import Task, paced, run_tasks
+from pymc_tempering.core.threads import Task, paced
+from pymc_tempering.executors.crew import Workers, run_work
 from pymc_tempering.model.compiled import (
     DENSITY,
     EXPLORE,
@@ -36,7 +37,7 @@ def link_blocks(
     n: int,
     length: int,
     rng: np.random.Generator,
-    cores: int | None,
+    cores: Workers,
     report: Report = lambda line: None,
 ) -> CarriedParticles:
     """Run n independent particles in blocks, each on a thread; log weights are log r-hat."""
@@ -56,7 +57,7 @@ def link_blocks(
 
     owns = rng.spawn(len(sizes))
     tasks = [task(size, own, i) for i, (size, own) in enumerate(zip(sizes, owns, strict=True))]
-    results, interrupted = run_tasks(
+    results, interrupted = run_work(
         tasks, cores, lambda done: report(f"Linking: {done} of {len(tasks)} blocks of particles")
     )
     if not results:

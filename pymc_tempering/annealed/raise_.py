@@ -1,6 +1,7 @@
 """RAISE: a stochastic lower bound on the likelihood of data under an annealing model."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from pytensor.graph.basic import Variable
 from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.prior_share import N_SHARE, log_share_alive
 from pymc_tempering.annealed.schedule import (
+    Betas,
     BetaSchedule,
     CarriedParticles,
     Clock,
@@ -26,13 +28,16 @@ from pymc_tempering.annealed.schedule import (
     run_warnings,
 )
 from pymc_tempering.annealed.states import check_values, compile_unconstrain
-from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_whole
+from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.executors.chunks import check_executor
+from pymc_tempering.executors.crew import Workers
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
@@ -52,6 +57,7 @@ def raise_(
     betas: int | Sequence[float] | None = None,
     transition: KernelChoice = None,
     cores: int | None = None,
+    executor: Executor | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     quiet: bool = False,
@@ -86,8 +92,12 @@ def raise_(
         As in :func:`ais`, with one more at beta = 1.
     cores : int, optional
         Threads; by default all cores.
+    executor : concurrent.futures.Executor, optional
+        Who does the work in place of threads: a pool of processes, or ``client.get_executor()``
+        of Dask. Each worker compiles the model once. The pilot runs in this process.
     random_seed : int or numpy.random.Generator, optional
-        Same seeds give the same estimate, whatever `cores` is.
+        Same seeds give the same estimate, whatever `cores` and
+        `executor` are.
     progressbar : bool, default True
         Whether to show a line of progress.
     quiet : bool, default False
@@ -136,6 +146,7 @@ def raise_(
     """
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
+    check_executor(executor)
     check_schedule(betas)
     model = found = find_model(model)
     if not data:
@@ -148,8 +159,9 @@ def raise_(
         movers = compile_movers(model, transition, report, reversal=True)
         reference = movers.reference
         inner = compile_movers(clamped, transition, report) if clamped.free_RVs else None
+        workers = workers_of(executor, cores, reference, movers.kernel)
         clock = Clock()
-        schedule, path = make_schedule(movers, betas, rng, cores=cores, report=report)
+        schedule, path = make_schedule(movers, betas, rng, cores=workers, report=report)
         if betas is None:
             n_fine = max(MIN_FINE, FINER * schedule.betas.size)
             fine = freeze(movers, path, space_betas(barrier_of(path.alive), n_fine))
@@ -162,11 +174,8 @@ def raise_(
                 model, reference.path.layout, clamped, None, values, np.empty((n_particles, 0))
             )
         else:
-            inner_schedule, _ = make_schedule(inner, betas, rng, cores=cores, report=report)
-            starts = prior_blocks(inner.reference, n_particles, rng)
-            up = anneal_blocks(starts, inner_schedule, cores, report=report)
-            if up.interrupted:
-                raise KeyboardInterrupt("Interrupted before the path of the whole model.")
+            crew = workers_of(executor, cores, inner.reference, inner.kernel)
+            inner_schedule, up = _up(inner, betas, n_particles, rng, crew, report)
             alive = up.log_w > -np.inf
             log_w = up.log_w[alive]
             latent = inner.reference.path.layout
@@ -181,7 +190,7 @@ def raise_(
                 "outside the support of a prior, or a potential excludes them."
             )
         log_share, share_error = log_share_alive(reference, rng)
-        down = _down(reference, states, schedule, rng, cores, report)
+        down = _down(reference, states, schedule, rng, workers, report)
         # Latent states of weight zero count, but need no path; as many as of those that have one.
         n_dead = (n_particles - len(states)) * len(down.log_w) // len(states)
         total = np.concatenate([log_w[down.index] + down.log_w, np.full(n_dead, -np.inf)])
@@ -213,9 +222,21 @@ def as_values_of(rv: Variable, value: Any) -> np.ndarray:
     return array.astype(rv.type.dtype)
 
 
+def _up(
+    inner: Movers, betas: Betas, n: int, rng: np.random.Generator, workers: Workers, report: Report
+) -> tuple[BetaSchedule, CarriedParticles]:
+    """Carry the latent variables, given the data, up to the whole model."""
+    schedule, _ = make_schedule(inner, betas, rng, cores=workers, report=report)
+    starts = prior_blocks(inner.reference, n, rng)
+    up = anneal_blocks(starts, schedule, workers, report=report)
+    if up.interrupted:
+        raise KeyboardInterrupt("Interrupted before the path of the whole model.")
+    return schedule, up
+
+
 def _down(
     reference: Reference, states: np.ndarray, schedule: BetaSchedule, rng: np.random.Generator,
-    cores: int | None, report: Report,
+    cores: Workers, report: Report,
 ) -> CarriedParticles:  # fmt: skip
     """Carry states of the whole model down to its prior."""
     starts = placed_blocks(reference, states, rng)

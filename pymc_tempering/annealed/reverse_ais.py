@@ -1,6 +1,7 @@
 """Reverse annealed importance sampling: from posterior draws down to the prior."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 import pymc as pm
@@ -22,10 +23,13 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.annealed.states import PosteriorStates, posterior_states
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
+from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.executors.chunks import check_executor
+from pymc_tempering.executors.crew import Workers
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -40,6 +44,7 @@ def reverse_ais(
     betas: int | Sequence[float] | None = None,
     transition: KernelChoice = None,
     cores: int | None = None,
+    executor: Executor | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     quiet: bool = False,
@@ -70,8 +75,12 @@ def reverse_ais(
         refused.
     cores : int, optional
         Threads; by default all cores.
+    executor : concurrent.futures.Executor, optional
+        Who does the work in place of threads: a pool of processes, or ``client.get_executor()``
+        of Dask. Each worker compiles the model once. The pilot runs in this process.
     random_seed : int or numpy.random.Generator, optional
-        Same seeds give the same estimate, whatever `cores` is.
+        Same seeds give the same estimate, whatever `cores` and
+        `executor` are.
     progressbar : bool, default True
         Whether to show a line of progress.
     quiet : bool, default False
@@ -122,16 +131,18 @@ def reverse_ais(
     """
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
+    check_executor(executor)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
     with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report, reversal=True)
         reference = movers.reference
+        workers = workers_of(executor, cores, reference, movers.kernel)
         states = checked_states(idata, reference, n_particles)
         clock = Clock()
-        down = downward(reference, states, rng, cores, report)
-        schedule, _ = make_schedule(movers, betas, rng, cores=cores, report=report, run=down)
-        evidence = annealed_down(reference, schedule, states, rng, cores, clock, report)
+        down = downward(reference, states, rng, workers, report)
+        schedule, _ = make_schedule(movers, betas, rng, cores=workers, report=report, run=down)
+        evidence = annealed_down(reference, schedule, states, rng, workers, clock, report)
     return emit_warnings(evidence)
 
 
@@ -156,7 +167,7 @@ def downward(
     reference: Reference,
     states: PosteriorStates,
     rng: np.random.Generator,
-    cores: int | None,
+    cores: Workers,
     report: Report = lambda line: None,
 ) -> Callable[[BetaSchedule, int], CarriedParticles]:
     """Trial runs for an automatic schedule, from draws at equal distances.
@@ -178,7 +189,7 @@ def annealed_down(
     schedule: BetaSchedule,
     states: PosteriorStates,
     rng: np.random.Generator,
-    cores: int | None,
+    cores: Workers,
     clock: Clock,
     report: Report = lambda line: None,
 ) -> Evidence:

@@ -1,6 +1,7 @@
 """Two stochastic bounds of log Z over one path: annealing up from the prior, down from draws."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 
 import numpy as np
@@ -20,9 +21,11 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
+from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.evidence.stochastic_bounds import Sandwich, join_bounds
+from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -36,6 +39,7 @@ def sandwich(
     betas: int | Sequence[float] | None = None,
     transition: KernelChoice = None,
     cores: int | None = None,
+    executor: Executor | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     quiet: bool = False,
@@ -60,8 +64,12 @@ def sandwich(
         As in :func:`reverse_ais`.
     cores : int, optional
         Threads; by default all cores.
+    executor : concurrent.futures.Executor, optional
+        Who does the work in place of threads: a pool of processes, or ``client.get_executor()``
+        of Dask. Each worker compiles the model once. The pilot runs in this process.
     random_seed : int or numpy.random.Generator, optional
-        Same seeds give the same bounds, whatever `cores` is.
+        Same seeds give the same bounds, whatever `cores` and
+        `executor` are.
     progressbar : bool, default True
         Whether to show a line of progress.
     quiet : bool, default False
@@ -106,17 +114,19 @@ def sandwich(
     """
     check_whole(MIN_PARTICLES, n_particles=n_particles)
     check_whole(1, cores=cores)
+    check_executor(executor)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
     with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report, reversal=True)
         reference = movers.reference
+        workers = workers_of(executor, cores, reference, movers.kernel)
         states = checked_states(idata, reference, n_particles)
         clock = Clock()
-        down = downward(reference, states, rng, cores, report)
+        down = downward(reference, states, rng, workers, report)
 
         def harder(schedule: BetaSchedule, n: int) -> CarriedParticles:
-            up = anneal_blocks(prior_blocks(reference, n, rng), schedule, cores, report=report)
+            up = anneal_blocks(prior_blocks(reference, n, rng), schedule, workers, report=report)
             other = down(schedule, n)
             worse = min(up, other, key=lambda trial: effective_number(trial.log_w))
             return replace(
@@ -125,14 +135,14 @@ def sandwich(
                 interrupted=up.interrupted or other.interrupted,
             )
 
-        schedule, _ = make_schedule(movers, betas, rng, cores=cores, report=report, run=harder)
+        schedule, _ = make_schedule(movers, betas, rng, cores=workers, report=report, run=harder)
         method = "hais" if transition == "persistent" else "ais"
-        lower = annealed_up(method, reference, schedule, n_particles, rng, cores, clock, report)
+        lower = annealed_up(method, reference, schedule, n_particles, rng, workers, clock, report)
         if any(sentence.startswith("Interrupted") for sentence in lower.warnings):
             raise KeyboardInterrupt("Interrupted before the upper bound.")
         clock = Clock()
         shared = replace(schedule, n_evaluations=0)  # the pilot counts once
-        upper = annealed_down(reference, shared, states, rng, cores, clock, report)
+        upper = annealed_down(reference, shared, states, rng, workers, clock, report)
     both = join_bounds(lower, upper)
     for evidence in (lower, upper):
         emit_warnings(evidence)

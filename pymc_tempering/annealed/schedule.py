@@ -13,10 +13,11 @@ from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import Particles, draw_particles, place
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.ladder import barrier_of, check_betas, space_betas
-from pymc_tempering.core.threads import Task, paced, run_tasks
+from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence.particle_weights import merge_sums
 from pymc_tempering.exceptions import LadderError
+from pymc_tempering.executors.crew import Workers, run_work
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
@@ -138,7 +139,7 @@ def given_betas(betas: int | Sequence[float] | np.ndarray, path: AnnealedPass) -
 def anneal_blocks(
     starts: Sequence[Start],
     schedule: BetaSchedule,
-    cores: int | None,
+    cores: Workers,
     *,
     down: bool = False,
     report: Report = lambda line: None,
@@ -150,7 +151,7 @@ def anneal_blocks(
     starts : sequence of callables
         Make the particles of each block for a kernel, with a generator of its own.
     schedule : BetaSchedule
-    cores : int, optional
+    cores : int or Crew, optional
     down : bool, default False
         From beta = 1 to 0, with the reversals of the schedule's kernels.
     report : callable, optional
@@ -183,7 +184,7 @@ def anneal_blocks(
         return run
 
     tasks = [task(start, i) for i, start in enumerate(starts)]
-    results, interrupted = run_tasks(
+    results, interrupted = run_work(
         tasks, cores, lambda done: report(f"Annealing: {done} of {len(tasks)} blocks of particles")
     )
     if not results:
@@ -232,7 +233,7 @@ def make_schedule(
     betas: Betas,
     rng: np.random.Generator,
     *,
-    cores: int | None = None,
+    cores: Workers = None,
     report: Report = lambda line: None,
     run: Callable[[BetaSchedule, int], CarriedParticles] | None = None,
     density: float = 4.0,
@@ -256,10 +257,6 @@ def make_schedule(
         Rungs of the first trial, over the square of the path's length.
     most : int, optional
         Rungs at most, else a LadderError.
-
-    Returns
-    -------
-    BetaSchedule, AnnealedPass
     """
     path = learn_path(movers, rng, report)
     if betas is not None:

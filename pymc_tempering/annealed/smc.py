@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 import pymc as pm
@@ -19,11 +20,14 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.chain.particles import draw_particles, sweep
+from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.core.population import RESAMPLING
-from pymc_tempering.core.threads import Task, run_tasks
+from pymc_tempering.core.threads import Task
 from pymc_tempering.core.weighting import kish, log_mean
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.executors.chunks import check_executor
+from pymc_tempering.executors.crew import Workers, run_work
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -54,6 +58,7 @@ def smc(
     resampling: str = "systematic",
     transition: KernelChoice = None,
     cores: int | None = None,
+    executor: Executor | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     quiet: bool = False,
@@ -88,8 +93,12 @@ def smc(
         What moves the particles, as `kernel` of :func:`pymc_tempering.sample`.
     cores : int, optional
         Threads; by default all cores.
+    executor : concurrent.futures.Executor, optional
+        Who does the work in place of threads: a pool of processes, or ``client.get_executor()``
+        of Dask. Each worker compiles the model once. The pilot runs in this process.
     random_seed : int or numpy.random.Generator, optional
-        Same seeds give the same estimate, whatever `cores` is.
+        Same seeds give the same estimate, whatever `cores` and
+        `executor` are.
     progressbar : bool, default True
         Whether to show a line of progress.
     quiet : bool, default False
@@ -132,6 +141,7 @@ def smc(
     check_whole(MIN_ISLAND_PARTICLES, n_particles=n_particles)
     check_whole(MIN_ISLANDS, islands=islands)
     check_whole(1, n_moves=n_moves, cores=cores)
+    check_executor(executor)
     check_schedule(betas)
     check_choice("resampling", resampling, RESAMPLING)
     if adaptive and (betas is not None or resampling != "systematic"):
@@ -139,6 +149,7 @@ def smc(
     rng = np.random.default_rng(random_seed)
     with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report)
+        workers = workers_of(executor, cores, movers.reference, movers.kernel)
         clock = Clock()
         evaluations, rungs = 0, np.array([0.0, 1.0])
         if adaptive:
@@ -151,7 +162,7 @@ def smc(
                 _frozen(movers.reference, schedule, n_particles, n_moves, resampling, own)
                 for own in rng.spawn(islands)
             ]
-        results, said = _finish(tasks, cores, report)
+        results, said = _finish(tasks, workers, report)
         evidence = combine(
             [island for island, _ in results],
             rungs, evaluations, clock(), unbiased=not adaptive, warnings=said,
@@ -160,7 +171,7 @@ def smc(
 
 
 def smc_with_ends(
-    movers: Movers, rng: np.random.Generator, cores: int | None, report: Report
+    movers: Movers, rng: np.random.Generator, cores: Workers, report: Report
 ) -> tuple[Evidence, WeightedEnds]:
     """Do as :func:`smc` by default, and keep where the particles of all islands ended.
 
@@ -188,11 +199,11 @@ def smc_with_ends(
 
 
 def _finish(
-    tasks: Sequence[Task[IslandRun]], cores: int | None, report: Report
+    tasks: Sequence[Task[IslandRun]], cores: Workers, report: Report
 ) -> tuple[list[IslandRun], tuple[str, ...]]:
     """Run the islands; what Ctrl-C has left of them is enough, or it is raised."""
     n = len(tasks)
-    results, interrupted = run_tasks(tasks, cores, lambda done: report(f"Islands: {done} of {n}"))
+    results, interrupted = run_work(tasks, cores, lambda done: report(f"Islands: {done} of {n}"))
     if len(results) < MIN_ISLANDS:
         raise KeyboardInterrupt(f"Interrupted before {MIN_ISLANDS} islands were finished.")
     if not interrupted:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 import pymc as pm
@@ -18,10 +19,13 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.chain.particles import draw_particles, place, sweep
+from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.core.ladder import barrier_of
-from pymc_tempering.core.threads import Task, paced, run_tasks
+from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.executors.chunks import check_executor
+from pymc_tempering.executors.crew import run_work
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -42,6 +46,7 @@ def thermodynamic_integration(
     rule: str = "corrected",
     transition: KernelChoice = None,
     cores: int | None = None,
+    executor: Executor | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     quiet: bool = False,
@@ -73,8 +78,12 @@ def thermodynamic_integration(
         What moves the chains, as `kernel` of :func:`pymc_tempering.sample`.
     cores : int, optional
         Threads; by default all cores.
+    executor : concurrent.futures.Executor, optional
+        Who does the work in place of threads: a pool of processes, or ``client.get_executor()``
+        of Dask. Each worker compiles the model once. The pilot runs in this process.
     random_seed : int or numpy.random.Generator, optional
-        Same seeds give the same estimate, whatever `cores` is.
+        Same seeds give the same estimate, whatever `cores` and
+        `executor` are.
     progressbar : bool, default True
         Whether to show a line of progress.
     quiet : bool, default False
@@ -119,11 +128,13 @@ def thermodynamic_integration(
     check_whole(MIN_CHAINS, chains=chains)
     check_whole(0, tune=tune)
     check_whole(1, cores=cores)
+    check_executor(executor)
     check_schedule(betas)
     check_choice("rule", rule, CHAIN_RULES)
     rng = np.random.default_rng(random_seed)
     with compiling_status(progressbar and not quiet) as report:
         movers = compile_movers(model, transition, report)
+        workers = workers_of(executor, cores, movers.reference, movers.kernel)
         clock = Clock()
         path = learn_path(movers, rng, report, keep_states=True)
         if betas is None:
@@ -137,8 +148,8 @@ def thermodynamic_integration(
             _chain_task(movers.reference, schedule, path, k, chains, tune, draws, owns[k])
             for k in range(1, rungs.size)
         ]
-        results, interrupted = run_tasks(
-            tasks, cores, lambda done: report(f"Chains: {done} of {rungs.size} rungs")
+        results, interrupted = run_work(
+            tasks, workers, lambda done: report(f"Chains: {done} of {rungs.size} rungs")
         )
         if interrupted:
             raise KeyboardInterrupt("Interrupted before all rungs had their chains.")
@@ -178,9 +189,9 @@ def _chain_task(
 ) -> Task:
     """Task that runs the chains of the rung `k`."""
     beta, params = float(schedule.betas[k]), schedule.params[k]
+    pool = states_near(path, beta)
 
     def run(stop: threading.Event) -> Rung | None:
-        pool = states_near(path, beta)
         starts = pool[rng.choice(len(pool), chains)]
         particles = place(reference, schedule.kernel, starts, rng)
         parts = [

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,13 @@ MIN_DRAWS = 4
 MIN_COLD_WEIGHT = 0.01
 """States are kept if q(beta_K | x) is above this. The others are worth little to a fit, and with a
 long ladder they would fill the memory."""
+
+
+class Stop(Protocol):
+    """What tells a chain to stop."""
+
+    def is_set(self) -> bool:
+        """Whether it is to stop."""
 
 
 @dataclass
@@ -111,8 +119,23 @@ def extend_runs(runs: Sequence[ChainRun], n_draws: int) -> None:
         run.record = new
 
 
-def _work(plan: Plan, run: ChainRun, n_draws: int, stop: threading.Event) -> None:
-    """Run one chain to its last draw, or until it is told to stop."""
+def advance_chain(plan: Plan, run: ChainRun, n_draws: int, stop: Stop, *, drawn: int = 0) -> None:
+    """Run one chain until its record has `n_draws` draws, or until it is told to stop.
+
+    Parameters
+    ----------
+    plan : Plan
+    run : ChainRun
+    n_draws : int
+    stop : Stop
+    drawn : int, default 0
+        Draws of the chain that are in another record.
+
+    Raises
+    ------
+    StuckChainError
+        The chain did not come back to beta = 1 before its first draw.
+    """
     advance = make_runner(plan)
     bound = cycle_bound(plan)
     chunk = FIRST_CHUNK
@@ -140,7 +163,7 @@ def _work(plan: Plan, run: ChainRun, n_draws: int, stop: threading.Event) -> Non
             )
         if run.state.steps_in_cycle > bound:
             run.stuck = stuck_message(plan, run.state.rung)
-            if run.state.n_draws == 0:
+            if drawn + run.state.n_draws == 0:
                 raise StuckChainError(run.stuck)
         seconds = max(perf_counter() - started, 1e-6)
         chunk = int(np.clip(chunk * min(2.0, CHUNK_SECONDS / seconds), 1, MAX_CHUNK))
@@ -187,5 +210,5 @@ def run_chains(
             stop.set()
 
     with ThreadPoolExecutor(cores) as pool:
-        futures = [pool.submit(_work, plan, r, n_draws, stop) for r in runs]
+        futures = [pool.submit(advance_chain, plan, r, n_draws, stop) for r in runs]
         return wait_for(futures, stop, look)

@@ -56,7 +56,13 @@ class Fingerprint:
 
 def fingerprint_of(model: pm.Model) -> Fingerprint:
     """Fingerprint of a model as it is now."""
-    walk = _Walk([], [])
+    walk = GraphWalk([], [])
+    walk_model(model, walk)
+    return Fingerprint(tuple(walk.entries), tuple(walk.alive))
+
+
+def walk_model(model: pm.Model, walk: "GraphWalk") -> None:
+    """Have all that the compiled code of a model depends on met by a walk."""
     for kind in ("free_RVs", "observed_RVs", "potentials", "deterministics", "data_vars"):
         variables = list(getattr(model, kind))
         walk.entries.append((kind, tuple(variable.name for variable in variables)))
@@ -78,7 +84,6 @@ def fingerprint_of(model: pm.Model) -> Fingerprint:
     ))  # fmt: skip
     if written := [rv for rv in model.basic_RVs if _is_users_own(model, rv)]:
         walk.graphs(model.logp(vars=written, sum=False))
-    return Fingerprint(tuple(walk.entries), tuple(walk.alive))
 
 
 def _is_users_own(model: pm.Model, rv: Variable) -> bool:
@@ -103,7 +108,7 @@ def _of_library(thing: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class _Walk:
+class GraphWalk:
     """What a walk through a model has met so far."""
 
     entries: list[Any]
@@ -140,11 +145,13 @@ class _Walk:
         numbers: dict[Variable, Any] = {}
         for count, node in enumerate(toposort(outputs)):
             inputs = tuple(numbers.get(v) or self._leaf(v) for v in node.inputs)
-            self.entries.append((*self._op(node.op), inputs, tuple(v.type for v in node.outputs)))
+            self.entries.append(
+                (*self.operation(node.op), inputs, tuple(v.type for v in node.outputs))
+            )
             numbers |= {v: (count, place) for place, v in enumerate(node.outputs)}
         self.entries.append(tuple(numbers.get(v) or self._leaf(v) for v in outputs))
 
-    def _op(self, op: Any) -> tuple[Any, ...]:
+    def operation(self, op: Any) -> tuple[Any, ...]:
         """Return what to compare of an operation; its hash is that of its present properties."""
         if isinstance(op, HasInnerGraph):
             self.graphs(op.inner_outputs)

@@ -29,6 +29,30 @@ def copy_with_data(model: pm.Model, data: Mapping[str, Any]) -> pm.Model:
     DataMismatchError
         A name is unknown, or values have another shape or kind than those of the model.
     """
+    values = checked_data(model, data)
+    copy = clone_model(without_initial_values(model))
+    copy.check_bounds = model.check_bounds
+    order_like(copy, model)
+    for name, value in values.items():
+        if isinstance(copy[name], SharedVariable):
+            copy[name].set_value(value)
+            continue
+        rv = copy[name]
+        fresh = pt.constant(value, name=copy.rvs_to_values[rv].name)
+        copy.values_to_rvs.pop(copy.rvs_to_values[rv])
+        copy.rvs_to_values[rv] = fresh
+        copy.values_to_rvs[fresh] = rv
+    return copy
+
+
+def checked_data(model: pm.Model, data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return new values of some data of a model, in the types of the old ones.
+
+    Raises
+    ------
+    DataMismatchError
+        A name is unknown, or values have another shape or kind than those of the model.
+    """
     observed = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
     containers = {v.name: v for v in model.data_vars if isinstance(v, SharedVariable)}
     values = {}
@@ -38,19 +62,7 @@ def copy_with_data(model: pm.Model, data: Mapping[str, Any]) -> pm.Model:
             known = ", ".join(map(repr, [*containers, *observed])) or "none"
             raise DataMismatchError(f"The model has no data named {name!r}; its data: {known}.")
         values[name] = checked_value(name, given, _value_of(name, old))
-    copy = clone_model(without_initial_values(model))
-    copy.check_bounds = model.check_bounds
-    order_like(copy, model)
-    for name, value in values.items():
-        if name in containers:
-            copy[name].set_value(value)
-            continue
-        rv = copy[name]
-        fresh = pt.constant(value, name=copy.rvs_to_values[rv].name)
-        copy.values_to_rvs.pop(copy.rvs_to_values[rv])
-        copy.rvs_to_values[rv] = fresh
-        copy.values_to_rvs[fresh] = rv
-    return copy
+    return values
 
 
 def order_like(copy: pm.Model, model: pm.Model, first: tuple[str, ...] = ()) -> None:

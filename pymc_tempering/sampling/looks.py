@@ -13,8 +13,9 @@ import numpy as np
 
 from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep
-from pymc_tempering.core.threads import Task, paced, run_tasks
+from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.time_left import time_left
+from pymc_tempering.executors.crew import run_work
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.sampling.evaluated import Evaluated, join
 from pymc_tempering.sampling.setup import Job
@@ -58,9 +59,11 @@ def take_looks(job: Job, annealed: AnnealedPass, n: int) -> Looks:
     betas, params = annealed.betas, annealed.tuning.pack(job.kernel)
     n_intervals = betas.size - 1
 
+    prior, kernel = job.prior, job.kernel  # a task that is sent holds no more than it needs
+
     def task(size: int, own: np.random.Generator) -> Task[tuple[Particles, np.ndarray]]:
         def run(stop: threading.Event) -> tuple[Particles, np.ndarray] | None:
-            particles = draw_particles(job.prior, job.kernel, size, own)
+            particles = draw_particles(prior, kernel, size, own)
             log_w, sums = np.zeros(size), np.zeros((n_intervals + 1, 3))
             sums[:, 0] = -np.inf
             done = 0
@@ -85,7 +88,7 @@ def take_looks(job: Job, annealed: AnnealedPass, n: int) -> Looks:
         left = time_left(done / len(tasks), began)
         job.report(f"Looks from the prior: {min(BLOCK * done, n)} of {n}{left}")
 
-    results, interrupted = run_tasks(tasks, job.cores, report)
+    results, interrupted = run_work(tasks, job.crew or job.cores, report)
     if interrupted:
         raise KeyboardInterrupt("Interrupted while looks were taken.")
     blocks = [particles for particles, _ in results]

@@ -68,6 +68,7 @@ def build_datatree(
         "seconds": json.dumps(seconds),
         "fits": chosen.fits,
         "evaluations": json.dumps(chosen.work),
+        "interrupted": int(outcome.interrupted),
     }
     if outcome.least is not None:
         least = outcome.least

@@ -49,7 +49,7 @@ def with_prior_constant(
         model, choice, target_accept, job.report, terms=terms.prior_alone()
     )
     own = replace(
-        job, prior=alone, kernel=kernel, deadline=job.deadline.part(TIME_SHARE),
+        job, prior=alone, kernel=kernel, crew=None, deadline=job.deadline.part(TIME_SHARE),
         report=lambda line: job.report(f"Normalizing the prior. {line}"),
     )  # fmt: skip
     chosen = choose_plan(own)

@@ -16,6 +16,7 @@ from pymc.progress_bar import ProgressBarManager
 
 from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
 from pymc_tempering.chain.record import N_STEPS
+from pymc_tempering.chain.sent_chains import send_chains
 from pymc_tempering.core.deadline import NEVER
 from pymc_tempering.evidence.alarms import MIN_TOURS
 from pymc_tempering.evidence.pooled import pooled
@@ -173,17 +174,22 @@ def _run_to(
         Whether Ctrl-C cut the run short.
     """
     deadline, cores = job.deadline, job.cores
-    whole = deadline == NEVER or cores >= len(runs)
+    whole = deadline == NEVER or (job.crew is None and cores >= len(runs))
     goal = total if whole else FIRST_PART
     with watch(chosen, runs, total) as progress:
         while True:
             goal, update = min(goal, total), progress.update
-            if run_chains(chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline):
+            if job.crew is None:
+                cut = run_chains(
+                    chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline
+                )
+            else:
+                cut = send_chains(
+                    job.crew, chosen.plan, runs, goal, watch=update, deadline=deadline
+                )
+            if cut or goal == total or deadline.late:
                 update()
-                return True
-            if goal == total or deadline.late:
-                update()
-                return False
+                return cut
             goal = int(PART_GROWTH * goal) + 1
 
 

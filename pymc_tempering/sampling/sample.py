@@ -4,6 +4,7 @@ import inspect
 import logging
 import os
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Literal
@@ -14,9 +15,11 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun
+from pymc_tempering.chain.sent_model import crew_of
 from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.core.laps import laps
+from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.kernels.kernel_registry import document_kernels
@@ -48,6 +51,7 @@ def sample(
     tune: int = 0,
     chains: int = 4,
     cores: int | None = None,
+    executor: Executor | None = None,
     model: pm.Model | CompiledModel | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool | str = True,
@@ -94,10 +98,14 @@ def sample(
     chains : int, default 4
     cores : int, optional
         Threads; by default as many as there are chains and cores.
+    executor : concurrent.futures.Executor, optional
+        Who runs the chains, and takes looks, in place of threads: a pool of processes, or
+        ``client.get_executor()`` of Dask. Each worker compiles the model once. Fit and warm-up
+        stay in this process.
     model : pymc.Model or CompiledModel, optional
         By default the model on the context stack.
     random_seed : int or numpy.random.Generator, optional
-        Same seeds give the same draws, whatever `cores` is.
+        Same seeds give the same draws, whatever `cores` and `executor` are.
     progressbar : bool or str, default True
         As in `pm.sample`.
     progressbar_theme : rich.theme.Theme, optional
@@ -193,6 +201,8 @@ def sample(
         The model cannot be tempered; the message says why and what to do.
     StuckChainError
         A chain did not come back to beta = 1 before its first draw.
+    WorkerError
+        The executor cannot do the work.
     ArgumentError
         An argument that is not taken.
     ValueError
@@ -224,9 +234,9 @@ def sample(
     options = Options(
         ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation, rung_weights
     )
+    check_executor(executor)
     model = find_model(model)
-    if var_names is not None:
-        _check_names(model, var_names)
+    _check_names(model, var_names or ())
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
     show, lap = bool(progressbar) and not quiet, laps()
@@ -237,8 +247,9 @@ def sample(
         report("Preparing the loops")
         compile_loops(prior.path, compound, options)
         seconds = {"compiling": lap()}
+        crew = crew_of(executor, prior, compound)
         deadline = deadline_in(max_time)
-        job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE))
+        job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE), crew)
         job = with_prior_constant(job, model, kernel, target_accept, draws=draws, chains=chains)
         seconds["prior_constant"] = lap()
         chosen = choose_plan(job)

@@ -14,6 +14,7 @@ from pymc_tempering.exceptions import (
     LadderError,
     TemperingWarning,
 )
+from pymc_tempering.executors.crew import Crew
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
@@ -84,6 +85,8 @@ class Job:
         Called with a line of progress.
     deadline : Deadline
         After which no further stage starts.
+    crew : Crew, optional
+        Workers of an executor, for looks and chains in place of threads.
     """
 
     prior: Prior
@@ -93,6 +96,7 @@ class Job:
     cores: int = 1
     report: Callable[[str], None] = lambda line: None
     deadline: Deadline = NEVER
+    crew: Crew | None = None
 
 
 def looks_of(check_looks: int, check_tours: int | None) -> int:

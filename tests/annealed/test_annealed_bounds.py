@@ -455,19 +455,19 @@ def test_an_error_in_a_thread_is_raised():
 
 
 def test_an_interrupted_run_says_how_many_particles_it_has(monkeypatch):
-    original, calls = setup.run_tasks, []
+    original, calls = setup.run_work, []
 
     def interrupted(tasks, cores, report):
         calls.append(1)
         done, _ = original(tasks[: len(tasks) // 2], cores)
         return done, True
 
-    monkeypatch.setattr(setup, "run_tasks", interrupted)
+    monkeypatch.setattr(setup, "run_work", interrupted)
     with pytest.warns(pmt.TemperingWarning, match="Interrupted: 96 of 200 particles"):
         evidence = pmt.ais(
             system("gaussian").model, betas=60, n_particles=200, random_seed=1, progressbar=False
         )
     assert abs(evidence.log_z - system("gaussian").log_evidence) < 4.0 * evidence.mcse
-    monkeypatch.setattr(setup, "run_tasks", lambda *args: ([], True))
+    monkeypatch.setattr(setup, "run_work", lambda *args: ([], True))
     with pytest.raises(KeyboardInterrupt, match="before the first block"):
         pmt.ais(system("gaussian").model, betas=60, random_seed=1, progressbar=False)

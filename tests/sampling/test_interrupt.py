@@ -103,7 +103,7 @@ def test_an_interrupt_before_the_first_draw_goes_through(monkeypatch):
         stop.wait()
 
     interrupt_at_look(monkeypatch, 1)
-    monkeypatch.setattr("pymc_tempering.chain.chains._work", not_yet)
+    monkeypatch.setattr("pymc_tempering.chain.chains.advance_chain", not_yet)
     with pytest.raises(KeyboardInterrupt, match="before the first draw"):
         long_run()
 

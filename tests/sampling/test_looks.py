@@ -148,6 +148,6 @@ def test_sets_of_looks_are_put_together():
 
 
 def test_an_interrupt_goes_through(monkeypatch):
-    monkeypatch.setattr(looks_module, "run_tasks", lambda *args: ([], True))
+    monkeypatch.setattr(looks_module, "run_work", lambda *args: ([], True))
     with pytest.raises(KeyboardInterrupt, match="looks"):
         looks("gaussian")

@@ -1,0 +1,217 @@
+"""Send chunks of work to an executor, and take their results, each for its chunk."""
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+)
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import cloudpickle
+
+from pymc_tempering.core.threads import POLL_SECONDS
+from pymc_tempering.exceptions import ArgumentError, WorkerError
+from pymc_tempering.executors.once_a_worker import sent_once
+from pymc_tempering.executors.parcels import Parcel, dumped, open_once
+from pymc_tempering.executors.versions import no_package, refusal, versions_here
+
+LOST = ("KilledWorker",)
+"""Names of errors for a chunk that is lost for good, beside `BrokenExecutor`."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker sends back: a result, or the versions for which nothing was computed.
+
+    Attributes
+    ----------
+    result : object
+    versions : dict, optional
+        Of the worker, where they are others than those of the sender.
+    where : str
+        Host and process of such a worker.
+    """
+
+    result: Any
+    versions: dict[str, str] | None = None
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a piece of work ended.
+
+    Attributes
+    ----------
+    interrupted : bool
+        Whether Ctrl-C ended it.
+    broken : str
+        Why the executor can do no more; empty if it can.
+    """
+
+    interrupted: bool = False
+    broken: str = ""
+
+    @property
+    def early(self) -> bool:
+        """Whether chunks are missing."""
+        return self.interrupted or bool(self.broken)
+
+
+def check_executor(executor: Any) -> None:
+    """Refuse what is no executor.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if executor is None or isinstance(executor, Executor):
+        return
+    advice = "a pool of processes, or client.get_executor() of Dask"
+    if hasattr(executor, "get_executor"):
+        advice = "of a client of Dask pass client.get_executor()"
+    elif isinstance(executor, type):
+        advice = f"make one: {executor.__name__}(...)"
+    raise ArgumentError(
+        f"executor must be a concurrent.futures.Executor, not {executor!r}: {advice}."
+    )
+
+
+def do_chunk(
+    sent: dict[str, str],
+    function: Callable[[Any, Any], Any],
+    common: Parcel | None,
+    argument: bytes,
+) -> Answer:
+    """Do one chunk in a worker, if its versions are those of the sender."""
+    found = versions_here()
+    if found != sent:
+        return Answer(None, found, f"{socket.gethostname()}, process {os.getpid()}")
+    shared = None if common is None else open_once(common)
+    return Answer(function(shared, cloudpickle.loads(argument)))
+
+
+def send_chunks[A, T](
+    executor: Executor,
+    function: Callable[[Any, A], T],
+    common: Parcel | None,
+    arguments: Sequence[A],
+    take: Callable[[int, T], None],
+    *,
+    what: str = "A chunk",
+    report: Callable[[int], None] = lambda done: None,
+    lose: Callable[[str], T] | None = None,
+) -> Ended:
+    """Have `function(shared, argument)` called for each argument, by the workers of an executor.
+
+    What comes out depends on the arguments alone: who computes which chunk, and when, decides
+    nothing. The seeds are in the arguments, therefore.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor
+    function : callable
+        Of a module that the workers can import.
+    common : Parcel, optional
+        What all chunks share; a worker opens it once, and `shared` is what is in it.
+    arguments : sequence
+    take : callable
+        Called with the index of a chunk and its result, as each ends.
+    what : str, optional
+        What a chunk is, for messages.
+    report : callable, optional
+        Called a few times a second with the number of chunks that have ended.
+    lose : callable, optional
+        Makes the result of a chunk that ended several workers, from a sentence that says so;
+        without it such a chunk ends all.
+
+    Returns
+    -------
+    Ended
+
+    Raises
+    ------
+    WorkerError
+        A worker has other versions or lacks a package, an argument cannot be sent, or the executor
+        takes no work.
+    Exception
+        What a chunk raised. The others are given up.
+    """
+    sent = versions_here()
+    packed = [dumped(what, argument) for argument in arguments]
+    waiting: dict[Future[Any], int] = {}
+    ended: SimpleQueue[Future[Any]] = SimpleQueue()
+    try:
+        with sent_once(executor, common) as shared:
+            for i, argument in enumerate(packed):
+                future = _submit(executor, do_chunk, sent, function, shared, argument)
+                waiting[future] = i
+                future.add_done_callback(ended.put)
+            while waiting:
+                with suppress(Empty):
+                    future = ended.get(timeout=POLL_SECONDS)
+                    i = waiting.pop(future)
+                    try:
+                        take(i, _result(future, sent))
+                    except Exception as error:
+                        if lose is None or type(error).__name__ not in LOST:
+                            raise
+                        take(i, lose(f"{type(error).__name__}: {error}"))
+                report(len(packed) - len(waiting))
+    except KeyboardInterrupt:
+        return Ended(interrupted=True)
+    except (BrokenExecutor, CancelledError) as error:
+        return Ended(broken=_broken(executor, error))
+    except Exception as error:
+        if type(error).__name__ in LOST:
+            return Ended(broken=_broken(executor, error))
+        raise
+    finally:
+        for future in waiting:
+            future.cancel()
+    return Ended()
+
+
+def _submit(executor: Executor, function: Callable, *arguments: Any) -> Future[Any]:
+    try:
+        return executor.submit(function, *arguments)
+    except BrokenExecutor:
+        raise
+    except RuntimeError as error:
+        raise WorkerError(
+            f"The executor ({type(executor).__name__}) takes no work: {error}. Make a new one, and "
+            "call inside of its `with` block."
+        ) from error
+
+
+def _result(future: Future[Any], sent: dict[str, str]) -> Any:
+    """Return the result of a chunk that has ended."""
+    try:
+        answer = future.result()
+    except ImportError as error:
+        raise no_package(sent, error) from error
+    if answer.versions is not None:
+        raise refusal(sent, answer.versions, answer.where)
+    return answer.result
+
+
+def _broken(executor: Executor, error: BaseException) -> str:
+    """Sentence about an executor that lost its workers."""
+    name = type(executor).__name__
+    if isinstance(executor, ThreadPoolExecutor):
+        return f"The pool of threads broke ({error})."
+    said = f": {error}" if str(error) else ""
+    return (
+        f"The executor {name} lost its workers ({type(error).__name__}{said}). A worker that is "
+        "killed has often run out of memory, or its machine went away; in a script without "
+        '`if __name__ == "__main__":` new processes end at once. A pool of processes that broke '
+        "is broken for good: make a new one, and call again."
+    )

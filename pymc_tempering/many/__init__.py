@@ -1,0 +1,1 @@
+"""Evidences of many models or data sets in one call."""

@@ -1,0 +1,186 @@
+"""Every front door with an executor: the same bits by all engines, and after a lost worker."""
+
+import multiprocessing
+import os
+import signal
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import loky
+import pytest
+from distributed import Client, LocalCluster
+from numba.core.event import install_listener
+from support.small_runs import DATASETS, SHORT, front_doors, mean_of_two, same_numbers
+
+import pymc_tempering as pmt
+from pymc_tempering.chain import chains, sent_chains
+from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.executors import once_a_worker
+from pymc_tempering.model.compilations import CompilationWatch
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pymc_tempering.exceptions.TemperingWarning",
+    # Sockets of a cluster that is being closed, and of the library that reports their number.
+    "ignore::ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+
+NAMES = [*front_doors(None, None)]
+ON_ALL = ("sample_many", "sample", "ais")
+"""Front doors that run on all engines; the others go the same way as `ais`."""
+
+
+@pytest.fixture(scope="module")
+def model():
+    return mean_of_two()
+
+
+@pytest.fixture(scope="module")
+def doors(model):
+    idata = pmt.sample(60, model=model, random_seed=1, quiet=True, reference="prior")
+    return front_doors(model, idata)
+
+
+@pytest.fixture(scope="module")
+def alone(doors):
+    """What each front door gives without an executor, when it is first asked for."""
+    found = {}
+
+    def of(name):
+        if name not in found:
+            found[name] = doors[name](None)
+        return found[name]
+
+    return of
+
+
+@contextmanager
+def dask():
+    settings = {"threads_per_worker": 1, "dashboard_address": ":0", "processes": True}
+    with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    with dask() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_threads(doors, alone, name):
+    with ThreadPoolExecutor(2) as pool:
+        assert same_numbers(doors[name](pool), alone(name))
+
+
+@pytest.mark.parametrize("name", ON_ALL)
+def test_processes(doors, alone, processes, name):
+    assert same_numbers(doors[name](processes), alone(name))
+
+
+@pytest.mark.parametrize("name", ON_ALL)
+def test_loky(doors, alone, name):
+    pool = loky.get_reusable_executor(max_workers=1, timeout=30)
+    assert same_numbers(doors[name](pool), alone(name))
+    if name == ON_ALL[-1]:
+        pool.shutdown()
+
+
+@pytest.mark.parametrize("name", ON_ALL)
+def test_dask(doors, alone, client, name):
+    assert same_numbers(doors[name](client.get_executor()), alone(name))
+
+
+def test_dask_with_one_worker(doors, alone, client):
+    one = next(iter(client.scheduler_info()["workers"]))
+    assert same_numbers(doors["ais"](client.get_executor(workers=[one])), alone("ais"))
+
+
+class OneChunk:
+    """A time limit that is over after one chunk of iterations."""
+
+    def __init__(self, at):
+        self.asked = 0
+
+    def is_set(self):
+        self.asked += 1
+        return self.asked > 1
+
+
+def test_pieces_of_a_chain_join_to_the_same_chain(model, monkeypatch):
+    """From the prior, where some states weigh so little that a generator decides which are kept."""
+    more = {"keep": "states", "reference": "prior", "chains": 3, "random_seed": 3, "quiet": True}
+    whole = pmt.sample(150, model=model, **more)
+    monkeypatch.setattr(sent_chains, "TimeLimit", OneChunk)
+    monkeypatch.setattr(chains, "FIRST_CHUNK", 50)
+    sent = []
+    send_tasks = sent_chains.send_tasks
+    monkeypatch.setattr(
+        sent_chains, "send_tasks", lambda *args: sent.append(len(args[1])) or send_tasks(*args)
+    )
+    with ThreadPoolExecutor(2) as pool:
+        assert same_numbers(pmt.sample(150, model=model, executor=pool, **more), whole)
+    assert sum(sent) >= 9  # three chains
+
+
+class KillsWhen(Executor):
+    """An executor that kills a process as soon as the n-th of its tasks is done."""
+
+    def __init__(self, executor, pid, n):
+        self.executor, self.pid, self.n = executor, pid, n
+        self.futures, self.unfinished = [], 0
+
+    def submit(self, fn, *args):
+        future = self.executor.submit(fn, *args)
+        self.futures.append(future)
+        if len(self.futures) == self.n:
+            future.add_done_callback(self.kill)
+        return future
+
+    def kill(self, future):
+        os.kill(self.pid, signal.SIGKILL)
+        self.unfinished = sum(not f.done() for f in self.futures)
+
+
+def test_a_worker_of_dask_that_is_killed_midway(model, client, monkeypatch):
+    """Of 20 chunks some are done, and some are not; the worker has one of these, or soon would.
+
+    The model goes to each worker once, and the first that had it may be the one that dies.
+    """
+    monkeypatch.setattr(once_a_worker, "MANY_BYTES", 0)
+    more = {"n_particles": 640, "betas": 300, "random_seed": 3, "progressbar": False}
+    pid = next(nanny.pid for nanny in client.cluster.workers.values())
+    executor = KillsWhen(client.get_executor(), pid, 3)
+    assert same_numbers(pmt.ais(model, executor=executor, **more), pmt.ais(model, **more))
+    assert len(executor.futures) == 20
+    assert 5 < executor.unfinished < 20
+
+
+def dies():
+    """Build a model, and end the process meanwhile."""
+    os._exit(1)
+
+
+def test_a_pool_that_broke_leaves_what_was_done(processes, model, tmp_path):
+    settings = {**SHORT, "path": tmp_path / "runs", "save_draws": False}
+    first = pmt.sample_many({"a": model}, executor=processes, **settings)
+    both = {"a": model, "b": dies}
+    with pytest.warns(TemperingWarning, match=r"ProcessPoolExecutor lost its workers.*1 of 2 runs"):
+        second = pmt.sample_many(both, executor=processes, **settings)
+    assert same_numbers(first, second)
+    with pytest.raises(pmt.WorkerError, match=r"ProcessPoolExecutor.*broke is broken for good"):
+        pmt.ais(model, n_particles=40, betas=4, executor=processes, progressbar=False)
+
+
+def test_nothing_is_compiled_for_further_data_sets(model):
+    pmt.sample_many(model, {"first": DATASETS["near"]}, **SHORT)
+    watch = CompilationWatch()
+    with install_listener("numba:compile", watch):
+        pmt.sample_many(model, DATASETS, **SHORT)
+    assert watch.count == 0

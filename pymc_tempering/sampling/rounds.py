@@ -9,12 +9,19 @@ anew.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 from pymc.progress_bar import ProgressBarManager
 
-from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
+from pymc_tempering.chain.chains import (
+    ChainRun,
+    extend_runs,
+    have_few_draws,
+    run_chains,
+    start_runs,
+)
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.core.deadline import NEVER
@@ -26,6 +33,7 @@ from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.enough_draws import LeastEss, least_ess
 from pymc_tempering.sampling.goal import MAX_ROUNDS, Goal, Outcome, Round
+from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.side_runs import cycles_of
 
@@ -54,6 +62,8 @@ def run_rounds(
     watch: Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager],
     keep_hot: bool = False,
     tune: int = 0,
+    recorder: Recorder = NoRecorder(),  # noqa: B008 (frozen, and without content)
+    standing: Standing | None = None,
 ) -> Outcome:
     """Run the chains for `draws` draws each, and on in doubling rounds while the goal is unmet.
 
@@ -72,60 +82,72 @@ def run_rounds(
         Whether to keep states of all rungs beside the trace.
     tune : int, default 0
         How many of the draws are thrown away in the end.
+    recorder : Recorder, optional
+        Told where the run stands: before the first draw, whenever it asks for it, and when chains
+        have stopped.
+    standing : Standing, optional
+        Where an earlier process left the run, which then goes on from there.
     """
-    rounds: list[Round] = []
     deadline, silent = job.deadline, replace(job, report=lambda line: None)
 
     def start(plan: Plan, n_draws: int) -> list[ChainRun]:
         return start_runs(plan, n_draws, job.rng.spawn(chains), keep_trace, keep_hot=keep_hot)
 
-    runs = start(chosen.plan, draws)
-    total, fits_left, repeats_left = draws, 1, 1
+    at = standing or Standing(chosen, start(chosen.plan, draws), draws)
     while True:
-        begun = perf_counter()
-        with watch(chosen, runs, total) as progress:
-            interrupted = _run_to(job, total, chosen, runs, progress.update)
+        chosen, runs, begun = at.chosen, at.runs, perf_counter()
+        with watch(chosen, runs, at.total) as progress:
+            save = partial(recorder.save, job, at)
+            interrupted = _run_to(
+                job, at.total, chosen, runs, progress.update, recorder.due, save
+            )  # fmt: skip
             progress.update()
         if interrupted or chosen.interrupted:
-            return Outcome(chosen, runs, tuple(rounds), True)
+            return Outcome(chosen, runs, at.rounds, True)
         enough = deadline.left > perf_counter() - begun
-        repeat = bool(repeats_left) and enough and _outgrown(chosen, runs)
+        repeat = bool(at.repeats_left) and enough and _outgrown(chosen, runs)
         if goal.single and not repeat:
-            return Outcome(chosen, runs, tuple(rounds), False)
+            return Outcome(chosen, runs, at.rounds, False)
         try:
             if repeat:
                 job.report("The run met a region that its reference hardly covers: fitting again")
-                repeats_left -= 1
+                at = replace(at, repeats_left=at.repeats_left - 1)
             else:
                 least = _least(goal, chosen, runs, tune)
-                more = goal.goes_on_for(least, total / draws)
-                if goal.ess_alone and not (more or rounds):
+                more = goal.goes_on_for(least, at.total / draws)
+                if goal.ess_alone and not (more or at.rounds):
                     return Outcome(chosen, runs, (), False, least=least)
                 if not (goal.ess_alone or deadline.late):
                     chosen = more_looks(silent, chosen, _steps(runs) // 2)
                 evidence = estimate(chosen, runs)
                 seconds = perf_counter() - deadline.began
-                rounds.append(_line(chosen, runs, evidence, least, seconds))
-                job.report(str(rounds[-1]))
+                line = _line(chosen, runs, evidence, least, seconds)
+                at = replace(at, chosen=chosen, rounds=(*at.rounds, line))
+                job.report(str(line))
                 unmet = "" if goal.ess_alone else goal.unmet(evidence)
                 steps = sum(chosen.work.values()) + _steps(runs)
-                over = deadline.late or goal.spent(steps) or len(rounds) >= MAX_ROUNDS
+                over = deadline.late or goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
                 # Without a target the whole budget is used.
                 if over or not (more or unmet or goal.uses_all):
-                    return Outcome(chosen, runs, tuple(rounds), False, unmet, least)
-                repeat = not goal.ess_alone and bool(fits_left) and _contradicted(evidence)
-                fits_left -= repeat
+                    return Outcome(chosen, runs, at.rounds, False, unmet, least)
+                repeat = not goal.ess_alone and bool(at.fits_left) and _contradicted(evidence)
+                at = replace(at, fits_left=at.fits_left - repeat)
             if repeat:
-                own = _steps(runs)
-                chosen = search_again(job, chosen, _drawn(runs))
-                fit = chosen.work.get("fit", 0) + own
-                chosen = replace(chosen, work=chosen.work | {"fit": fit})
-                runs = start(chosen.plan, total)
+                chosen = _fitted_again(job, chosen, runs)
+                at = replace(at, chosen=chosen, runs=start(chosen.plan, at.total))
                 continue
         except KeyboardInterrupt:
-            return Outcome(chosen, runs, tuple(rounds), True)
-        total *= 2
-        extend_runs(runs, total)
+            return Outcome(chosen, runs, at.rounds, True)
+        at = replace(at, total=2 * at.total)
+        extend_runs(runs, at.total)
+
+
+def _fitted_again(job: Job, chosen: ChosenPlan, runs: list[ChainRun]) -> ChosenPlan:
+    """Fit the reference again to the draws of runs, whose work counts to that fit."""
+    own = _steps(runs)
+    chosen = search_again(job, chosen, _drawn(runs))
+    fit = chosen.work.get("fit", 0) + own
+    return replace(chosen, work=chosen.work | {"fit": fit})
 
 
 def _least(goal: Goal, chosen: ChosenPlan, runs: list[ChainRun], tune: int) -> LeastEss | None:
@@ -136,9 +158,18 @@ def _least(goal: Goal, chosen: ChosenPlan, runs: list[ChainRun], tune: int) -> L
 
 
 def _run_to(
-    job: Job, total: int, chosen: ChosenPlan, runs: list[ChainRun], update: Callable[[], None]
+    job: Job,
+    total: int,
+    chosen: ChosenPlan,
+    runs: list[ChainRun],
+    update: Callable[[], None],
+    due: Callable[[], bool] = lambda: False,
+    save: Callable[[], None] = lambda: None,
 ) -> bool:
     """Run the chains to `total` draws; before a deadline in parts, so that none is far behind.
+
+    They pause when a recording is `due`; `save` is called before they start, then, and when they
+    have stopped.
 
     Returns
     -------
@@ -148,13 +179,37 @@ def _run_to(
     deadline, cores = job.deadline, job.cores
     whole = deadline == NEVER or cores >= len(runs)
     goal = total if whole else FIRST_PART
-    while True:
-        goal = min(goal, total)
-        if run_chains(chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline):
-            return True
-        if goal == total or deadline.late:
-            return False
-        goal = int(PART_GROWTH * goal) + 1
+    paused = False
+
+    def pause() -> bool:
+        nonlocal paused
+        paused = paused or due()
+        return paused
+
+    try:
+        save()
+        while not (deadline.late and have_few_draws(runs)):
+            goal, paused = min(goal, total), False
+            interrupted = run_chains(
+                chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline, pause=pause
+            )
+            if interrupted or paused or goal == total or deadline.late:
+                save()
+            if interrupted:
+                return True
+            if paused and not _all_have(runs, goal):
+                continue
+            if goal == total or deadline.late:
+                return False
+            goal = int(PART_GROWTH * goal) + 1
+    except KeyboardInterrupt:  # while it was saved
+        return True
+    return False
+
+
+def _all_have(runs: list[ChainRun], n_draws: int) -> bool:
+    """Whether each chain has as many draws."""
+    return all(run.state.n_draws >= n_draws for run in runs)
 
 
 def _steps(runs: list[ChainRun]) -> int:

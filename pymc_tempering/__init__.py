@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymc_tempering.exceptions import (
     ArgumentError,
+    CheckpointError,
     DataError,
     DataMismatchError,
     DiscreteVariableError,
@@ -76,6 +77,8 @@ if TYPE_CHECKING:
         plot_prior_sensitivity,
         plot_temperature_trace,
     )
+    from pymc_tempering.restart.extend import extend
+    from pymc_tempering.restart.resume import resume
     from pymc_tempering.sampling.precompile import compile
     from pymc_tempering.sampling.sample import sample
     from pymc_tempering.sampling.step_method import SimulatedTempering
@@ -144,6 +147,8 @@ _HOMES = {
         "plot_prior_sensitivity",
         "plot_temperature_trace",
     ),
+    "restart.extend": ("extend",),
+    "restart.resume": ("resume",),
     "sampling.precompile": ("compile",),
     "sampling.sample": ("sample",),
     "sampling.step_method": ("SimulatedTempering",),
@@ -177,8 +182,10 @@ _MODULES = (
     "nested",
     "plots",
     "references",
+    "restart",
     "sampling",
     "sensitivity",
+    "storage",
     "testsystems",
     "variational",
     "warmup",
@@ -190,6 +197,7 @@ __all__ = [
     "ArgumentError",
     "BayesFactor",
     "Bracket",
+    "CheckpointError",
     "CompiledModel",
     "CrossCheck",
     "CustomKernel",
@@ -240,6 +248,7 @@ __all__ = [
     "cross_check",
     "diagnose",
     "expectation",
+    "extend",
     "fit",
     "hais",
     "importance_sampling",
@@ -257,6 +266,7 @@ __all__ = [
     "prior_sensitivity",
     "raise_",
     "refine",
+    "resume",
     "reverse_ais",
     "sample",
     "sandwich",

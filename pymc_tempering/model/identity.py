@@ -1,9 +1,9 @@
 """Which model and data something was made with, as text that is the same in every process.
 
-`model/fingerprint.py` compares objects, and so tells two processes nothing. Here names, shapes, data and
-the operations of the graphs are put into words and digests. What an operation holds beside its
-name and simple properties (a function of the user, say) is not seen; who needs more compares
-densities at some states too.
+`model/fingerprint.py` compares objects, and so tells two processes nothing. Here names, shapes,
+data and the operations of the graphs are put into words and digests. What an operation holds
+beside its name and simple properties (a function of the user, say) is not seen; who needs more
+compares densities at some states too.
 """
 
 from collections.abc import Iterable
@@ -102,7 +102,7 @@ def _content(value: Any) -> Any:
 
 
 def _simple(values: dict[str, Any]) -> Any:
-    """Simple values among named ones, as text; of others only the class."""
+    """Put simple values into words, by name; of others only the class."""
     return sorted((name, _word(value)) for name, value in values.items())
 
 

@@ -1,6 +1,6 @@
 """Progress in PyMC's look: a status line for the warm-up, a bar for each chain."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from rich.table import Column
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import N_DIVERGENCES, RB_WEIGHT, TOUR_START
 from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.sampling.choose_plan import ChosenPlan
 
 
 def running_log_z(runs: Sequence[ChainRun], ladder: Ladder) -> float:
@@ -19,6 +20,17 @@ def running_log_z(runs: Sequence[ChainRun], ladder: Ladder) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.log(sums) - ladder.log_weights
     return float(ladder.log_z[-1] + np.subtract(off[-1], off[0]))
+
+
+def watch_of(
+    shown: Any, theme: Any
+) -> Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]:
+    """Return what makes the bars of each round."""
+
+    def watch(chosen: ChosenPlan, runs: list[ChainRun], total: int) -> ProgressBarManager:
+        return ChainProgress(runs, chosen.plan.ladder, total, shown, theme)
+
+    return watch
 
 
 class ChainProgress(ProgressBarManager):

@@ -1,8 +1,8 @@
 """The folder of a checkpoint: parts, and a small head that names those which belong together.
 
-Two heads take turns. Each is written under another name and renamed, so that the newest one is whole
-whenever the process dies, and the one before it stays as a spare. A part is deleted when neither
-names it any more.
+Two heads take turns. Each is written under another name and renamed, so that the newest one is
+whole whenever the process dies, and the one before it stays as a spare. A part is deleted when
+neither names it any more.
 """
 
 import json
@@ -267,5 +267,3 @@ def said_clearly(root: Path) -> Iterator[None]:
             f"{root} cannot be used ({error.strerror or error}): give another path, or make room "
             "on the disk."
         ) from error
-
-

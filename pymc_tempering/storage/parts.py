@@ -65,7 +65,7 @@ def write_part(root: Path, folder: str, plain: Any, arrays: Mapping[str, np.ndar
     zarr = zarr_module()
     unfinished, final = root / f"{folder}{UNFINISHED}", root / folder
     group = zarr.open_group(unfinished, mode="w", zarr_format=3)
-    group.attrs["value"] = plain
+    group.attrs.update({"value": plain, "arrays": list(arrays)})
     for name, values in arrays.items():
         # Chunks of zeros are written too: one that is left out comes back without its signs.
         group.create_array(
@@ -78,8 +78,8 @@ def write_part(root: Path, folder: str, plain: Any, arrays: Mapping[str, np.ndar
     content = json.dumps(sums, sort_keys=True).encode()
     (unfinished / LIST).write_bytes(content)
     to_disk(unfinished / LIST)
-    for path, _, _ in os.walk(unfinished):
-        to_disk(Path(path))
+    for within, _, _ in os.walk(unfinished):
+        to_disk(Path(within))
     unfinished.rename(final)
     return Part(folder, _sum_of(content))
 
@@ -104,8 +104,9 @@ def check_part(root: Path, part: Part) -> None:
 def read_part(root: Path, part: Part) -> tuple[Any, dict[str, np.ndarray]]:
     """JSON and arrays of a part that was checked."""
     group = zarr_module().open_group(root / part.folder, mode="r")
-    arrays = {name: np.asarray(array[...]) for name, array in group.arrays()}
-    return group.attrs["value"], arrays
+    # By name: a listing would come upon files that are none of zarr's, and warn of them.
+    names = group.attrs["arrays"]
+    return group.attrs["value"], {name: np.asarray(group[name][...]) for name in names}
 
 
 def to_disk(path: Path) -> None:

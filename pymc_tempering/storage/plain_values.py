@@ -110,6 +110,8 @@ class _Writer:
     def _array(self, value: np.ndarray, place: str) -> Any:
         if value.dtype.kind not in "biufU":
             raise TypeError(f"{place} is an array of {value.dtype}: it cannot be stored.")
+        if value.size == 0:  # which not all formats have
+            return {"empty": list(value.shape), "dtype": value.dtype.str}
         name = self.seen.get(id(value))
         if name is None:
             name = self.seen[id(value)] = place or "value"
@@ -142,7 +144,7 @@ class _Reader:
         if name not in self.arrays:
             raise ValueError(f"The array {name!r} is missing.")
         order = "F" if plain["by_columns"] else "C"
-        return np.array(self.arrays[name], dtype=np.dtype(plain["dtype"]), order=order)  # type: ignore[call-overload,no-any-return]
+        return np.array(self.arrays[name], dtype=np.dtype(plain["dtype"]), order=order)  # type: ignore[call-overload]
 
     def _found(self, plain: dict[str, Any]) -> Any:
         for kind, hook in self.codec.hooks.items():
@@ -169,6 +171,7 @@ _READERS: dict[str, Callable[[_Reader, dict[str, Any]], Any]] = {
     "integer": lambda reader, plain: int(plain["integer"]),
     "float": lambda reader, plain: float(plain["float"]),
     "array": _Reader._array,
+    "empty": lambda reader, plain: np.empty(plain["empty"], dtype=np.dtype(plain["dtype"])),
     "generator": lambda reader, plain: generator_from(reader.value(plain["generator"])),
     "found": _Reader._found,
     "is": _Reader._made,

@@ -101,17 +101,17 @@ def extend(
     (4, 800)
     """
     check_whole(1, draws=draws, cores=cores)
-    attributes, arrays = _stored(idata)
+    words, arrays = _stored(idata)
     show, lap = bool(progressbar) and not quiet, laps()
     model = find_model(model)
-    call, seal = _of_call(attributes, arrays)
+    call, seal = _of_call(words, arrays)
     check_identity(model, seal["identity"])
     with compiling_status(show) as report:
         job = compile_again(
-            model, call, kernel, attributes["kernels"], report, rng=np.random.default_rng(0),
+            model, call, kernel, words["kernels"], report, rng=np.random.default_rng(0),
             cores=min(call.chains, cores or os.cpu_count() or 1),
         )  # fmt: skip
-    job, chosen, runs = _chains(idata, attributes, arrays, job, seal, draws)
+    job, chosen, runs = _chains(idata, words, arrays, job, seal, draws)
     lap()
     with watch_of(show and progressbar, progressbar_theme)(chosen, runs, draws) as progress:
         interrupted = run_chains(
@@ -124,7 +124,8 @@ def extend(
         outcome, tune=0, seconds={"run": lap()}, var_names=call.var_names,
         discard_tuned_samples=True, idata_kwargs=call.idata_kwargs,
     )  # fmt: skip
-    with_plan(new, replace(call, tune=0), job, outcome)
+    before = words["draws"]
+    with_plan(new, replace(call, tune=0), job, outcome, before=before)
     whole = join_draws(idata, new)
     close(
         whole, model, {"run": whole["tempering"].attrs["sampling_seconds"]}, quiet=quiet,
@@ -146,29 +147,27 @@ def _stored(idata: xr.DataTree) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             "takes what pymc_tempering.sample returned. Runs of pm.sample, and of step methods as "
             "kernels, have none: sample anew."
         )
-    attributes, arrays = read_plan_group(idata)
-    version = attributes["versions"]["pymc_tempering"]
+    words, arrays = read_plan_group(idata)
+    version = words["versions"]["pymc_tempering"]
     if version != own_version():
         raise CheckpointError(
             f"The run is of pymc_tempering {version}, and this is {own_version()}, where a plan "
             "may mean something else: extend it with that version."
         )
     sizes = idata["posterior"].sizes
-    n_chains = len(attributes["chains"])
-    if (sizes["chain"], sizes["draw"]) != (n_chains, attributes["draws"]):
+    n_chains = len(words["chains"])
+    if (sizes["chain"], sizes["draw"]) != (n_chains, words["draws"]):
         raise NotTemperedError(
             f"This DataTree has {sizes['chain']} chains of {sizes['draw']} draws, and its plan is "
-            f"that of {n_chains} chains after {attributes['draws']}: pass the DataTree as the "
+            f"that of {n_chains} chains after {words['draws']}: pass the DataTree as the "
             "sampler returned it, without a selection."
         )
-    return attributes, arrays
+    return words, arrays
 
 
-def _of_call(
-    attributes: dict[str, Any], arrays: dict[str, np.ndarray]
-) -> tuple[Call, dict[str, Any]]:
+def _of_call(words: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Call, dict[str, Any]]:
     """Return what the run was asked for, and what the model is checked against."""
-    inside, codec = attributes["run"]["dict"], call_codec()
+    inside, codec = words["run"]["dict"], call_codec()
     call: Call = codec.from_plain(inside["call"], arrays)
     seal: dict[str, Any] = codec.from_plain(inside["seal"], arrays)
     return call, seal
@@ -176,24 +175,24 @@ def _of_call(
 
 def _chains(
     idata: xr.DataTree,
-    attributes: dict[str, Any],
+    words: dict[str, Any],
     arrays: dict[str, np.ndarray],
     job: Job,
     seal: dict[str, Any],
     draws: int,
 ) -> tuple[Job, ChosenPlan, list[ChainRun]]:
     """Put the chains where they stopped, with records that begin after the last draw."""
-    constant = call_codec().from_plain(attributes["run"]["dict"]["prior_constant"], {})
+    constant = call_codec().from_plain(words["run"]["dict"]["prior_constant"], {})
     job = with_checked_density(job, seal, constant)
-    stored = plan_codec(job.prior, job.kernel).from_plain(attributes["run"], arrays)
+    stored = plan_codec(job.prior, job.kernel).from_plain(words["run"], arrays)
     chosen: ChosenPlan = stored["chosen"]
     standing = _under("chain.", arrays)
     standing.setdefault("references", np.empty((0, job.prior.path.dim)))
     keep_trace = "tempering_trace" in idata.children
-    runs = restored_chains(chosen.plan, attributes["chains"], standing, keep_trace)
-    ahead = attributes["ahead"]["draws"]
+    runs = restored_chains(chosen.plan, words["chains"], standing, keep_trace)
+    ahead = words["ahead"]["draws"]
     at_the_start(runs, ahead)
-    add_rows(runs, max(draws, *ahead), [(attributes["ahead"], _under("ahead.", arrays))])
+    add_rows(runs, max(draws, *ahead), [(words["ahead"], _under("ahead.", arrays))])
     for run in runs:
         if not (keep_trace and "tempering_states" in idata.children):
             run.hot = None

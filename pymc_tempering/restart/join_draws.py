@@ -62,7 +62,6 @@ def join_draws(old: xr.DataTree, new: xr.DataTree) -> xr.DataTree:
         if "tempering_states" in ours:
             result["tempering_states"] = xr.DataTree(_states(result, new, lengths))
     result["tempering_plan"] = xr.DataTree(new["tempering_plan"].to_dataset())
-    result["tempering_plan"].attrs["draws"] = json.dumps(result["posterior"].sizes["draw"])
     result["tempering"].attrs = _history(old, new)
     _drop(
         result,

@@ -28,7 +28,7 @@ from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.plan_values import call_codec, plan_codec
 from pymc_tempering.sampling.recorder import Standing
 from pymc_tempering.sampling.rounds import run_rounds
-from pymc_tempering.sampling.sample import finish
+from pymc_tempering.sampling.sample import finish_call
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.versions import check_versions
 from pymc_tempering.storage.checkpoint_folder import CheckpointFolder, Head, known_folder
@@ -132,7 +132,7 @@ def resume(
                 watch=watch_of(show and progressbar, progressbar_theme), standing=standing,
             )  # fmt: skip
     seconds |= outcome.chosen.seconds | {"run": lap()}
-    return finish(call, job, outcome, seconds, quiet=quiet)
+    return finish_call(call, job, outcome, seconds, quiet=quiet)
 
 
 @dataclass(frozen=True)

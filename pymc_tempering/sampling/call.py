@@ -114,7 +114,7 @@ def as_names(names: Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def check_names(model: pm.Model, var_names: Sequence[str]) -> None:
+def check_kept_names(model: pm.Model, var_names: Sequence[str]) -> None:
     """Raise an error for names that the posterior does not have."""
     known = [rv.name for rv in model.unobserved_RVs]
     unknown = [name for name in as_names(var_names) if name not in known]

@@ -13,10 +13,13 @@ from pymc_tempering.sampling.plan_values import plan_codec, seal_of, slim
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.versions import versions
 
-PLAN_GROUP = "tempering_plan"
+PLAN_GROUP, WORDS = "tempering_plan", "json"
+"""The group, and its array with the bytes of a JSON text: HDF5 takes no long attributes."""
 
 
-def with_plan(idata: xr.DataTree, call: Call, job: Job, outcome: Outcome) -> None:
+def with_plan(
+    idata: xr.DataTree, call: Call, job: Job, outcome: Outcome, *, before: int = 0
+) -> None:
     """Add to a DataTree what its chains can go on with.
 
     Where chains were cut to one length, it has the draws beyond, and where they end.
@@ -29,6 +32,8 @@ def with_plan(idata: xr.DataTree, call: Call, job: Job, outcome: Outcome) -> Non
     job : Job
     outcome : Outcome
         With all chains of the run, of which the DataTree may have some.
+    before : int, default 0
+        Draws of each chain that another DataTree has.
     """
     drawn = idata["posterior"].to_dataset()
     kept = [outcome.runs[int(i)] for i in drawn["chain"].values]
@@ -48,27 +53,26 @@ def with_plan(idata: xr.DataTree, call: Call, job: Job, outcome: Outcome) -> Non
         | {f"chain.{name}": values for name, values in standing.items() if values.size}
         | {f"ahead.{name}": values for name, values in ahead.items()}
     )
-    attributes: dict[str, Any] = {
+    words = {
         "run": plain,
         "chains": chains,
         "ahead": counts,
-        "draws": drawn.sizes["draw"],
+        "draws": before + drawn.sizes["draw"],
         "kernels": kernels_in_words(job.kernel),
         "versions": versions(),
     }
+    every[WORDS] = np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)
     idata[PLAN_GROUP] = xr.DataTree(
-        xr.Dataset(
-            {name: _variable(name, values) for name, values in every.items()},
-            attrs={name: json.dumps(value) for name, value in attributes.items()},
-        )
+        xr.Dataset({name: _variable(name, values) for name, values in every.items()})
     )
 
 
 def read_plan_group(idata: xr.DataTree) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Attributes and arrays of the group."""
+    """JSON and arrays of the group."""
     group = idata[PLAN_GROUP].to_dataset()
-    attributes = {str(name): json.loads(text) for name, text in group.attrs.items()}
-    return attributes, {str(name): values.values for name, values in group.data_vars.items()}
+    arrays = {str(name): values.values for name, values in group.data_vars.items()}
+    words: dict[str, Any] = json.loads(arrays.pop(WORDS).astype(np.uint8).tobytes())
+    return words, arrays
 
 
 def _variable(name: str, values: np.ndarray) -> tuple[list[str], np.ndarray]:

@@ -22,7 +22,7 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
-from pymc_tempering.sampling.call import Call, as_names, check_names, plain_choice
+from pymc_tempering.sampling.call import Call, as_names, check_kept_names, plain_choice
 from pymc_tempering.sampling.chain_progress import watch_of
 from pymc_tempering.sampling.checkpoint import (
     check_storable,
@@ -227,7 +227,7 @@ def sample(
     options = Options(ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation)
     model = find_model(model)
     if var_names is not None:
-        check_names(model, var_names)
+        check_kept_names(model, var_names)
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
     call = Call(
@@ -265,10 +265,10 @@ def sample(
     # What a second search took in between is told as its own.
     again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())
     seconds |= outcome.chosen.seconds | {"run": lap() - again}
-    return finish(call, job, outcome, seconds, quiet=quiet)
+    return finish_call(call, job, outcome, seconds, quiet=quiet)
 
 
-def finish(
+def finish_call(
     call: Call, job: Job, outcome: Outcome, seconds: dict[str, float], *, quiet: bool
 ) -> xr.DataTree:
     """Put the outcome of a call into a DataTree, and warn and tell of it."""

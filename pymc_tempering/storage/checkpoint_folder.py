@@ -224,8 +224,10 @@ def known_folder(path: str | os.PathLike[str]) -> Iterator[CheckpointFolder]:
 
 
 def _is_ours(root: Path) -> bool:
-    """Whether a folder was made by `new_folder`; a kill may have come right after its making."""
-    if {path.name for path in root.iterdir()} <= {LOCK, GROUP} and (root / LOCK).exists():
+    """Whether a folder was made by `new_folder`; a kill may have come while it was made."""
+    inside = {path.name for path in root.iterdir()}
+    begun = all(name == LOCK or name.startswith("zarr.") for name in inside)  # or a part of it
+    if begun and (LOCK in inside or not inside):
         return True
     if any((root / name).exists() for name in HEADS):
         return True

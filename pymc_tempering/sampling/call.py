@@ -103,6 +103,17 @@ def choice_of(plain: Any, given: KernelChoice = None) -> KernelChoice:
     )
 
 
+def step_method_in(choice: KernelChoice) -> str:
+    """Name of a kernel in a choice that keeps state in Python; empty if none does."""
+    each = choice.values() if isinstance(choice, Mapping) else [choice]
+    for item in each:
+        if isinstance(item, type):
+            return item.__name__
+        if isinstance(item, Kernel) and item.keeps_state:
+            return item.name
+    return ""
+
+
 def kernels_in_words(kernel: Compound) -> list[str]:
     """Kernels with the variables that they move, to compare two compounds by."""
     pairs = zip(kernel.kernels, kernel.blocks, strict=True)

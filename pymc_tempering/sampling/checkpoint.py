@@ -12,7 +12,8 @@ from types import FrameType
 from typing import Any
 
 from pymc_tempering.exceptions import ArgumentError, TemperingWarning
-from pymc_tempering.sampling.call import Call, kernels_in_words
+from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.sampling.call import Call, kernels_in_words, step_method_in
 from pymc_tempering.sampling.chain_values import stored_chains, stored_rows, written_so_far
 from pymc_tempering.sampling.plan_values import call_codec, lasting, plan_codec, seal_of
 from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
@@ -138,7 +139,7 @@ def _state_of(job: Job, standing: Standing) -> tuple[Any, dict[str, Any]]:
 
 @contextmanager
 def recording(
-    path: str | os.PathLike[str] | None, every: float, call: Call, rng: Any
+    path: str | os.PathLike[str] | None, every: float, call: Call, rng: Any, kernel: KernelChoice
 ) -> Iterator[Recorder]:
     """Make the checkpoint of a new run, or nothing where no path is given.
 
@@ -156,27 +157,17 @@ def recording(
     if path is None:
         yield NoRecorder()
         return
+    if name := step_method_in(kernel):
+        raise ArgumentError(
+            f"checkpoint= cannot hold what the step method {name} keeps in Python: choose a kernel "
+            "of this package, or sample without a checkpoint."
+        )
     try:
         call_codec().to_plain([call, rng])
     except TypeError as error:
         raise ArgumentError(f"This call cannot have a checkpoint=. {error}") from error
     with new_folder(path) as folder:
         yield CheckpointRecorder(folder, call, float(every))
-
-
-def check_storable(job: Job, recorder: Recorder) -> None:
-    """Refuse kernels whose state is in Python objects, where there is a checkpoint to write.
-
-    Raises
-    ------
-    ArgumentError
-    """
-    names = [kernel.name for kernel in job.kernel.kernels if kernel.keeps_state]
-    if names and not isinstance(recorder, NoRecorder):
-        raise ArgumentError(
-            f"checkpoint= cannot hold what the step method {names[0]} keeps in Python: choose a "
-            "kernel of this package, or sample without a checkpoint."
-        )
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.call import Call, as_names, check_kept_names, plain_choice
 from pymc_tempering.sampling.chain_progress import watch_of
 from pymc_tempering.sampling.checkpoint import (
-    check_storable,
     ending_by_sigterm,
     recording,
     storable,
@@ -237,7 +236,7 @@ def sample(
         compute_convergence_checks, idata_kwargs or {},
     )  # fmt: skip
     show, lap = bool(progressbar) and not quiet, laps()
-    with recording(checkpoint, checkpoint_every, call, rng) as recorder:
+    with recording(checkpoint, checkpoint_every, call, rng, kernel) as recorder:
         with compiling_status(show) as report:
             prior, compound = compile_with_kernels(
                 model, kernel, target_accept, report, terms=find_terms(model, tempered)
@@ -247,7 +246,6 @@ def sample(
             seconds = {"compiling": lap()}
             deadline = deadline_in(max_time)
             job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE))
-            check_storable(job, recorder)
             job = with_prior_constant(
                 job, model, kernel, target_accept, draws=draws, chains=chains
             )  # fmt: skip

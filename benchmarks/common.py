@@ -32,7 +32,7 @@ from pymc_tempering.sampling.rounds import estimate, run_rounds
 from pymc_tempering.sampling.setup import REFERENCES, Job, Options
 from pymc_tempering.testsystems import TestSystem
 
-LEGS = ("prior_warmup", "fit", "looks", "scouts", "run")
+LEGS = ("prior_warmup", "fit", "looks", "scouts", "reference_draws", "run")
 """Parts of a run from a fitted reference, in their order; `work` of a run has those it had."""
 
 RESULTS = Path(__file__).parent / "results"
@@ -194,7 +194,7 @@ def run_and_keep(
         warnings.simplefilter("always")
         started = perf_counter(), process_time()
         outcome = run_tempering(name, seed, draws, chains, reference)
-        evidence = estimate(outcome.chosen, outcome.runs)
+        evidence = estimate(outcome.chosen, outcome.runs, outcome.reference)
         seconds, cpu = perf_counter() - started[0], process_time() - started[1]
     said = [str(w.message) for w in caught] + [run.stuck for run in outcome.runs if run.stuck]
     statistic = statistic_of(name)

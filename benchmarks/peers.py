@@ -70,6 +70,7 @@ class Answer:
     fit: int = 0
     looks: int = 0
     scouts: int = 0
+    reference_draws: int = 0
     run: int = 0
     n_looks: int = 0
 

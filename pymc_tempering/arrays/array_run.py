@@ -107,7 +107,7 @@ class ArrayRun:
         ValueError
             The method is not known.
         NotTemperedError
-            It is "backward".
+            It is "backward", or "pooled", for which there are no reference draws.
 
         Warns
         -----
@@ -116,7 +116,8 @@ class ArrayRun:
         """
         check_choice("method", method, sorted(ESTIMATORS))
         stats, flat = self._rows
-        inputs = {"cycles": stats, "parts": [stats], "trace": Run(stats, flat)}
+        run = Run(stats, flat)
+        inputs = {"cycles": stats, "parts": [stats], "trace": run, "reference": run}
         estimator = ESTIMATORS[method]
         found = estimator.estimate(inputs[estimator.reads])
         assert isinstance(found, Evidence)

@@ -36,7 +36,8 @@ def log_marginal_likelihood(
     an ``Evidence``                      it is returned
     a ``CrossCheck``                     the estimate that it says to believe, with its verdict
     a fit of :func:`fit`                 its importance-sampled evidence, ``"psis_vi"``
-    a run of :func:`sample`              ``"rts"``; a stored cross-check that disagrees counts
+    a run of :func:`sample`              ``"pooled"`` where it has reference draws, else ``"rts"``;
+                                         a stored cross-check that disagrees counts
     a DataTree with an ``Evidence``      it is read
     a DataTree with a cross-check        as a ``CrossCheck``
     a run of ``pm.sample_smc``           the chains' log Z, with an error from their scatter
@@ -54,7 +55,8 @@ def log_marginal_likelihood(
     method : str, optional
         By default that of the table above. "bridge_sampling" and "importance_sampling" take
         posterior draws and the model. The others read a run of simulated tempering; those marked
-        (trace) its flat trace, which ``keep="log_ratio"`` keeps.
+        (trace) its flat trace, which ``keep="log_ratio"`` keeps, and the one marked (reference) the
+        reference draws beside it too.
 
         {estimators}
 

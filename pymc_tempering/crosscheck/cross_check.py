@@ -15,6 +15,7 @@ from pymc_tempering.crosscheck.method_runs import CheckTask, Found, run_methods
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
 from pymc_tempering.crosscheck.store import GROUP, CrossCheck, to_dataset
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.datatree import REFERENCE_GROUP
 from pymc_tempering.evidence.estimators import MODEL, lists_estimators
 from pymc_tempering.exceptions import TemperingError, TemperingWarning
 from pymc_tempering.model.check import find_model_if_any
@@ -122,7 +123,7 @@ def cross_check(
     """
     check_whole(1, cores=cores)
     model = find_model_if_any(model)
-    chosen = _chosen(methods, model)
+    chosen = _chosen(methods, model, idata)
     _check_others(others or {}, chosen)
     task = CheckTask(idata, model, np.random.default_rng(random_seed), cores, methods is not None)
     with method_progress(progressbar and not quiet, len(chosen)) as steps:
@@ -144,13 +145,15 @@ def _with_others(found: Found, others: Mapping[str, Evidence]) -> tuple[list[Ent
     return entries, [*found.seconds, *(evidence.seconds for evidence in others.values())]
 
 
-def _chosen(methods: Sequence[str] | None, model: pm.Model | None) -> list[str]:
+def _chosen(methods: Sequence[str] | None, model: pm.Model | None, idata: xr.DataTree) -> list[str]:
     """Return the names of the methods to run, and check them before any of them runs."""
     if methods is None:
         return [
             name
             for name, row in ALL_ESTIMATORS.items()
-            if row.by_default and (row.reads != MODEL or model is not None)
+            if row.by_default
+            and (row.reads != MODEL or model is not None)
+            and (row.reads != "reference" or REFERENCE_GROUP in idata.children)
         ]
     if isinstance(methods, str):
         methods = [methods]

@@ -154,11 +154,12 @@ def _homogeneity(tested: Sequence[Entry], reference: Entry | None) -> float:
     )
 
 
-def _rank(entry: Entry) -> tuple[bool, bool, bool, int, bool]:
-    """Order of preference: a small error, no alarm, no bound, draws of a run, RTS."""
+def _rank(entry: Entry) -> tuple[bool, bool, bool, int, int]:
+    """Order of preference: a small error, no alarm, no bound, draws of a run, the default."""
     order = {RUN: 0, OWN: 1, POSTERIOR: 2}
+    default = {"pooled": 0, "rts": 1}.get(entry.method, 2)
     sound = entry.evidence.verdict == "ok"
-    return (entry.wide, not sound, entry.bound, order[entry.draws], entry.method != "rts")
+    return (entry.wide, not sound, entry.bound, order[entry.draws], default)
 
 
 def _reference(tested: Sequence[Entry]) -> Entry | None:

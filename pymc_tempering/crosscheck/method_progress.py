@@ -70,7 +70,7 @@ def method_progress(show: bool, total: int) -> Iterator[Steps]:
 
         def begin(method: str) -> None:
             name[0] = method
-            progress.update(bar, description=method)
+            progress.update(bar, description=method, refresh=True)
 
         yield Steps(
             begin,

@@ -10,6 +10,7 @@ from pymc_tempering.evidence.factor import BayesFactor, PosteriorOdds
 from pymc_tempering.evidence.mbar import mbar
 from pymc_tempering.evidence.mbar_equations import mbar_log_z
 from pymc_tempering.evidence.overlap import overlap
+from pymc_tempering.evidence.pooled import pooled
 from pymc_tempering.evidence.rb_likelihood import (
     log_likelihood,
     maximize_likelihood,
@@ -46,6 +47,7 @@ __all__ = [
     "mbar",
     "mbar_log_z",
     "overlap",
+    "pooled",
     "rb_likelihood",
     "read_run",
     "rts",

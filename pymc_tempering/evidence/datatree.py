@@ -12,13 +12,14 @@ from pymc_tempering.core.cycles import (
     RUNG_STATS,
     SCALAR_STATS,
     CycleStats,
-    FlatTrace,
     FloatArray,
     FreshLooks,
 )
 from pymc_tempering.exceptions import LadderError, NotTemperedError
 
 ADVICE = "sample with pymc_tempering.sample() or pm.sample(step=SimulatedTempering())"
+REFERENCE_GROUP = "tempering_reference"
+"""Group of the further draws of a fitted reference."""
 _STATS_GROUPS = ("sample_stats", "warmup_sample_stats")
 
 
@@ -73,96 +74,17 @@ def read_cycles(idata: xr.DataTree) -> CycleStats:
     return CycleStats(**ladder, **rung, **scalar, tour_start=start, n_zero_likelihood=zero)
 
 
-def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
-    """Read every iteration of the recorded cycles, and the statistics of the cycles.
-
-    Iterations of tuning draws (in ``warmup_sample_stats``) and those after the last recorded draw
-    are left out.
-
-    Parameters
-    ----------
-    idata : DataTree
-        A run of :func:`pymc_tempering.sample` with ``keep="log_ratio"``, its default.
-
-    Returns
-    -------
-    CycleStats, FlatTrace
-
-    Raises
-    ------
-    NotTemperedError
-        If there is no trace, or it does not belong to the draws (some of them were selected).
-    LadderError
-        As in :func:`read_cycles`.
-    """
-    stats = read_cycles(idata)
-    if "tempering_trace" not in idata.children:
+def read_reference(idata: xr.DataTree) -> FloatArray | None:
+    """Read log_ratio (nats) at the further draws of the reference; None where none were made."""
+    if REFERENCE_GROUP not in idata.children:
+        return None
+    log_ratio = _float(idata[REFERENCE_GROUP].to_dataset()["log_ratio"])
+    if log_ratio.ndim != 1 or log_ratio.size == 0 or np.isnan(log_ratio).any():
         raise NotTemperedError(
-            "this DataTree has no group 'tempering_trace', which holds log_ratio and rung of every "
-            'iteration: sample with pymc_tempering.sample(keep="log_ratio"), its default '
-            '(pm.sample cannot keep it; method="rts" does without)'
-        )
-    trace = idata["tempering_trace"].to_dataset().transpose("chain", "iteration")
-    skip = 0
-    if "warmup_sample_stats" in idata.children:
-        skip = idata["warmup_sample_stats"].sizes["draw"]
-    if trace.sizes["chain"] != stats.n_chains:
-        raise NotTemperedError(
-            f"tempering_trace has {trace.sizes['chain']} chains and sample_stats {stats.n_chains}: "
+            f"log_ratio in {REFERENCE_GROUP!r} must be numbers along one dimension, without NaN: "
             "pass the DataTree as the sampler returned it"
         )
-    log_ratio, rung = trace["log_ratio"].values, trace["rung"].values
-    if "row" in trace:  # chains over arrays
-        return stats, _rows_of_trace(stats, log_ratio, rung, trace["row"].values)
-    parts = [_cycles_of_trace(stats, c, log_ratio[c], rung[c], skip) for c in range(len(rung))]
-    return stats, FlatTrace(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def _rows_of_trace(
-    stats: CycleStats, log_ratio: FloatArray, rung: np.ndarray, row: np.ndarray
-) -> FlatTrace:
-    """Put a trace that names the row of each iteration behind each other, and check it."""
-    n_rungs, n_rows = stats.beta.size, stats.n_draws
-    chain = np.arange(len(rung))[:, None]
-    place = ((chain * n_rows + row) * n_rungs + rung).ravel()
-    size = len(rung) * n_rows * n_rungs
-    if not np.array_equal(np.bincount(place, minlength=size), stats.visits.ravel()):
-        raise NotTemperedError(
-            "tempering_trace is not that of the rows of sample_stats: pass the DataTree as "
-            "ArrayRun.to_datatree() returned it"
-        )
-    iteration = np.broadcast_to(np.arange(rung.shape[1]), rung.shape)
-    return FlatTrace(
-        log_ratio.ravel().astype(float),
-        rung.ravel().astype(np.intp),
-        (chain * n_rows + row).ravel().astype(np.intp),
-        np.zeros(rung.size, dtype=bool),
-        iteration.ravel(),
-    )
-
-
-def _cycles_of_trace(
-    stats: CycleStats, chain: int, log_ratio: FloatArray, rung: np.ndarray, skip: int
-) -> tuple[np.ndarray, ...]:
-    """Cut the trace of one chain into cycles, and check that they are the recorded ones."""
-    top, n = stats.beta.size - 1, stats.n_draws
-    ends = np.flatnonzero(rung == top) + 1
-    begin = int(ends[skip - 1]) if skip and ends.size >= skip else 0
-    end = int(ends[skip + n - 1]) if ends.size >= skip + n else 0
-    iteration = np.arange(begin, end)
-    k, ratio = rung[begin:end].astype(np.intp), log_ratio[begin:end].astype(float)
-    cycle = np.searchsorted(ends[skip : skip + n], iteration, side="right")
-    first_zero = np.full(n, end)
-    np.minimum.at(first_zero, cycle[k == 0], iteration[k == 0])
-    visits = np.bincount(k, minlength=top + 1) if k.size else np.zeros(top + 1)
-    same = np.array_equal(visits, stats.visits[chain].sum(axis=0))
-    if not (same and np.array_equal(first_zero < end, stats.tour_start[chain])):
-        raise NotTemperedError(
-            f"the trace of chain {chain} in tempering_trace is not that of its draws (draws were "
-            "selected, or runs joined): pass the DataTree as the sampler returned it"
-        )
-    head = (first_zero[cycle] < end) & (iteration < first_zero[cycle])
-    return ratio, k, cycle + chain * n, head, iteration
+    return log_ratio
 
 
 def read_check(idata: xr.DataTree) -> FreshLooks | None:

@@ -12,6 +12,7 @@ from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import backward, forward
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.mbar import mbar
+from pymc_tempering.evidence.pooled import pooled
 from pymc_tempering.evidence.rb_likelihood import rb_likelihood, read_parts
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
@@ -23,6 +24,7 @@ READERS: dict[str, Callable[[xr.DataTree], Any]] = {
     "cycles": read_cycles,
     "parts": read_parts,
     "trace": read_run,
+    "reference": read_run,
 }
 """How the input of an estimator that reads a run is taken out of a DataTree."""
 
@@ -39,9 +41,10 @@ class Estimator:
 
     Attributes
     ----------
-    reads : {"cycles", "parts", "trace", "model"}
+    reads : {"cycles", "parts", "trace", "reference", "model"}
         What ``estimate`` takes. "cycles": the statistics of every draw, a ``CycleStats``.
         "parts": a list of these, one for each log Z-hat. "trace": every iteration, a ``Run``.
+        "reference": a ``Run`` with reference draws beside it.
         "model": ``(idata, model, rng, cores)``, a DataTree, a PyMC model, a random generator, and
         the number of threads or None for all cores.
     estimate : callable
@@ -71,6 +74,12 @@ ESTIMATORS: dict[str, Estimator] = {
         "cycles",
         rts,
         "Rao-Blackwellized tempered sampling, equation (12) of Carlson et al. (2016).",
+    ),
+    "pooled": Estimator(
+        "reference",
+        pooled,
+        'As "rts", with further draws of the reference: the states of the chains and these draws '
+        "as one sample, by a bridge, Meng & Wong (1996).",
     ),
     "counts": Estimator(
         "cycles",
@@ -173,7 +182,7 @@ def _bullets(rows: Mapping[str, Estimator], indent: str) -> list[str]:
     """Return one bullet a row, in lines of at most 100 characters."""
     lines = []
     for name, row in rows.items():
-        mark = f" ({row.reads})" if row.reads in ("trace", MODEL) else ""
+        mark = f" ({row.reads})" if row.reads in ("trace", "reference", MODEL) else ""
         text = row.summary + ("" if row.by_default else " A cross-check runs it only by name.")
         lines += textwrap.wrap(
             f'- "{name}"{mark}: {text}',

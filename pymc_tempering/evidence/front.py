@@ -6,23 +6,41 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.evidence.datatree import read_check, read_cycles, read_prior
+from pymc_tempering.evidence.datatree import (
+    REFERENCE_GROUP,
+    read_check,
+    read_cycles,
+    read_prior,
+)
 from pymc_tempering.evidence.estimators import ESTIMATORS, READERS
 from pymc_tempering.evidence.normalized_prior import over_prior
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
+from pymc_tempering.evidence.trace import read_run
+from pymc_tempering.exceptions import NotTemperedError
 
 
-def estimate_quietly(idata: xr.DataTree, method: str = "rts") -> Evidence:
+def default_method(idata: xr.DataTree) -> str:
+    """Return "pooled" where a run has further reference draws and its whole trace, else "rts"."""
+    if REFERENCE_GROUP not in idata.children:
+        return "rts"
+    try:
+        read_run(idata)
+    except NotTemperedError:  # draws were selected; what is wrong with others RTS says
+        return "rts"
+    return "pooled"
+
+
+def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
     """Estimate the evidence of a tempering run; the warnings stay in the result.
 
     Parameters
     ----------
     idata : DataTree
         A run of simulated tempering, converted or not.
-    method : str, default "rts"
-        A name in ``ESTIMATORS``.
+    method : str, optional
+        A name in ``ESTIMATORS``; by default :func:`default_method`.
 
     Raises
     ------
@@ -37,6 +55,7 @@ def estimate_quietly(idata: xr.DataTree, method: str = "rts") -> Evidence:
     ValueError
         If ``method`` is not known.
     """
+    method = default_method(idata) if method is None else method
     check_choice("method", method, sorted(ESTIMATORS))
     estimator = ESTIMATORS[method]
     evidence = estimator.estimate(READERS[estimator.reads](idata))

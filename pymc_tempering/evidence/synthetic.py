@@ -210,6 +210,7 @@ def gaussian_run(
     log_weight: FloatArray | None = None,
     rho: float = 0.0,
     ladder_move: str = "gibbs",
+    reference_draws: int = 0,
     random_seed: int = 0,
 ) -> xr.DataTree:
     """Sample the Gaussian toy by simulated tempering into a DataTree as ``pm.sample`` returns it.
@@ -230,13 +231,16 @@ def gaussian_run(
         Autocorrelation of x across one exploration; 0 for exact draws.
     ladder_move : {"gibbs", "nonreversible"}, default "gibbs"
         Move on the ladder.
+    reference_draws : int, default 0
+        Further draws of the reference, beside the chains.
     random_seed : int, default 0
         Seed.
 
     Returns
     -------
     DataTree
-        Groups posterior, sample_stats, observed_data, tempering_trace and tempering_states.
+        Groups posterior, sample_stats, observed_data, tempering_trace and tempering_states, and
+        tempering_reference where there are such draws.
 
     Examples
     --------
@@ -265,7 +269,12 @@ def gaussian_run(
         cycle_sums(toy, betas, log_z_ladder, log_weight, trace, chain, draws)
         for chain in range(chains)
     ]
-    return synthetic_datatree(toy, betas, log_z_ladder, log_weight, runs)
+    tree = synthetic_datatree(toy, betas, log_z_ladder, log_weight, runs)
+    if reference_draws:
+        rng = np.random.default_rng([random_seed, reference_draws])
+        ratio = toy.log_ratio(toy.reference_draw(reference_draws, rng))
+        tree["tempering_reference"] = xr.DataTree(xr.Dataset({"log_ratio": ("draw", ratio)}))
+    return tree
 
 
 def synthetic_datatree(

@@ -49,9 +49,10 @@ class FullScales:
 
     def draw(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw a centered normal for each component in `which`, shape (n, d)."""
-        normal = rng.standard_normal((len(which), self.cholesky.shape[1]))
-        turned: np.ndarray = np.einsum("nij,nj->ni", self.cholesky[which], normal)
-        return turned
+        own = rng.standard_normal((len(which), self.cholesky.shape[1]))
+        for j in np.unique(which):  # the matrices of each draw at once would be n of them
+            own[which == j] = own[which == j] @ self.cholesky[j].T
+        return own
 
     def first(self, n: int) -> "FullScales":
         """Scale matrices of the first n components."""

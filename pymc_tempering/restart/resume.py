@@ -27,6 +27,7 @@ from pymc_tempering.sampling.checkpoint import CheckpointRecorder, ending_by_sig
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.plan_values import call_codec, plan_codec
 from pymc_tempering.sampling.recorder import Standing
+from pymc_tempering.sampling.reference_draws import Beside
 from pymc_tempering.sampling.rounds import run_rounds
 from pymc_tempering.sampling.sample import finish_call
 from pymc_tempering.sampling.setup import Job
@@ -120,7 +121,7 @@ def resume(
         job, standing = _stand(folder, found, job)
         recorder = CheckpointRecorder(
             folder, call, checkpoint_every or found.about["every"], found.head, standing.chosen,
-            standing.runs, written_so_far(standing.runs),
+            standing.beside, standing.runs, written_so_far(standing.runs),
         )  # fmt: skip
         tell = (lambda line: None) if quiet else logger.info
         tell(f"Going on at {min(run.state.n_draws for run in standing.runs)} draws a chain")
@@ -129,6 +130,7 @@ def resume(
                 replace(job, report=tell), standing.chosen, call.goal, draws=call.n_draws,
                 chains=call.chains, keep_trace=call.keep is not None,
                 keep_hot=call.keep == "states", tune=call.tune, recorder=recorder,
+                reference_draws=call.reference_draws,
                 watch=watch_of(show and progressbar, progressbar_theme), standing=standing,
             )  # fmt: skip
     seconds |= outcome.chosen.seconds | {"run": lap()}
@@ -184,7 +186,14 @@ def _stand(folder: CheckpointFolder, found: _Found, job: Job) -> tuple[Job, Stan
         ) from error
     now = perf_counter()
     deadline = Deadline(now - state["seconds"], now + state["seconds_left"])
+    beside = Beside(chosen.plan, **codec.from_plain(*folder.read(parts["beside"][-1])))
     standing = Standing(
-        chosen, runs, state["total"], state["rounds"], state["fits_left"], state["repeats_left"]
+        chosen,
+        runs,
+        beside,
+        state["total"],
+        state["rounds"],
+        state["fits_left"],
+        state["repeats_left"],
     )
     return replace(job, rng=state["rng"], deadline=deadline), standing

@@ -31,6 +31,7 @@ class Call:
         The choice of kernels, see `plain_choice`.
     target_accept : float
     tempered : tuple of str, optional
+    reference_draws : int, optional
     keep : {"log_ratio", "states"} or None
     var_names : tuple of str, optional
     discard_tuned_samples : bool
@@ -46,6 +47,7 @@ class Call:
     kernel: Any
     target_accept: float
     tempered: tuple[str, ...] | None
+    reference_draws: int | None
     keep: Literal["log_ratio", "states"] | None
     var_names: tuple[str, ...] | None
     discard_tuned_samples: bool

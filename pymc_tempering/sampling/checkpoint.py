@@ -6,7 +6,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -17,6 +17,7 @@ from pymc_tempering.sampling.call import Call, kernels_in_words, step_method_in
 from pymc_tempering.sampling.chain_values import stored_chains, stored_rows, written_so_far
 from pymc_tempering.sampling.plan_values import call_codec, lasting, plan_codec, seal_of
 from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
+from pymc_tempering.sampling.reference_draws import Beside
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.versions import versions
 from pymc_tempering.storage.checkpoint_folder import CheckpointFolder, Head, new_folder
@@ -40,8 +41,8 @@ class CheckpointRecorder:
         Seconds between checkpoints.
     head : Head
         The last that was written.
-    plan, runs : object
-        Those that the parts "plan" and "rows" of it are of.
+    plan, beside, runs : object
+        Those that the parts "plan", "beside" and "rows" of it are of.
     written : list
         How many rows of each chain they have.
     """
@@ -51,6 +52,7 @@ class CheckpointRecorder:
     every: float
     head: Head = field(default_factory=lambda: Head(0, {}))
     plan: Any = None
+    beside: Any = None
     runs: Any = None
     written: list[list[int]] = field(default_factory=list)
     last: float = field(default_factory=perf_counter)
@@ -82,6 +84,7 @@ class CheckpointRecorder:
                         stacklevel=2,
                     )
                 self.failed = True
+                self.folder.tidy()
             self.last = perf_counter()
 
     def _save(self, job: Job, standing: Standing) -> None:
@@ -90,6 +93,8 @@ class CheckpointRecorder:
             parts["call"] = [add("call", *self._about(job))]
         if self.plan is not standing.chosen:
             parts["plan"] = [add("plan", *_plan_of(job, standing))]
+        if self.beside is not standing.beside:
+            parts["beside"] = [add("beside", *_beside_of(standing.beside))]
         fresh = self.runs is not standing.runs
         since = [[0, 0, 0] for _ in standing.runs] if fresh else self.written
         now = written_so_far(standing.runs)
@@ -100,7 +105,7 @@ class CheckpointRecorder:
         head = Head(self.head.number + 1, parts)
         self.folder.commit(head)
         self.head, self.plan, self.runs = head, standing.chosen, standing.runs
-        self.written = now
+        self.beside, self.written = standing.beside, now
 
     def _about(self, job: Job) -> tuple[Any, dict[str, Any]]:
         """Return what is checked before anything else is read."""
@@ -120,6 +125,12 @@ def _plan_of(job: Job, standing: Standing) -> tuple[Any, dict[str, Any]]:
         "chosen": lasting(standing.chosen),
     }
     return plan_codec(job.prior, job.kernel).to_plain(stored)
+
+
+def _beside_of(beside: Beside) -> tuple[Any, dict[str, Any]]:
+    """Take reference draws without their plan, which is that of the run."""
+    inside = {f.name: getattr(beside, f.name) for f in fields(beside) if f.name != "plan"}
+    return call_codec().to_plain(inside)
 
 
 def _state_of(job: Job, standing: Standing) -> tuple[Any, dict[str, Any]]:

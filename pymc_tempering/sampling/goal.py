@@ -1,6 +1,6 @@
 """When the rounds of a run are over, and what is told of each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,6 +15,9 @@ size that rounds go on for, and how many times the first length a chain has at m
 
 MAX_ROUNDS = 12
 """Rounds at most, where no budget is given."""
+
+NO_DRAWS = np.empty(0)
+"""Of the reference, beside the chains."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,8 @@ class Outcome:
         What is missing of log Z; empty if nothing is, or nothing was asked for.
     least : LeastEss, optional
         Where draws had to suffice.
+    reference : array, shape (n,)
+        log_ratio (nats) at further draws of the reference.
     """
 
     chosen: ChosenPlan
@@ -160,3 +165,4 @@ class Outcome:
     interrupted: bool
     unmet: str = ""
     least: LeastEss | None = None
+    reference: np.ndarray = field(default_factory=lambda: NO_DRAWS)

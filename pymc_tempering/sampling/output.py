@@ -13,7 +13,7 @@ from pymc.backends.base import MultiTrace, _choose_chains
 
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import STEPS
-from pymc_tempering.evidence.datatree import convert
+from pymc_tempering.evidence.datatree import REFERENCE_GROUP, convert
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.sampling.array_trace import ArrayTrace
 from pymc_tempering.sampling.choose_plan import ChosenPlan
@@ -76,6 +76,8 @@ def build_datatree(
         }  # fmt: skip
     if chosen.last is not None:
         idata["tempering_check"] = xr.DataTree(_looks(chosen))
+    if outcome.reference.size:
+        idata[REFERENCE_GROUP] = xr.DataTree(_reference_draws(outcome.reference))
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in long_enough]
     if any(run.trace for run in kept):
         idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
@@ -165,6 +167,14 @@ def _looks(chosen: ChosenPlan) -> xr.Dataset:
             "log_likelihood": ("look", looks.ends.log_likelihood, nats),
         },
         {"look": np.arange(looks.n)},
+    )
+
+
+def _reference_draws(log_ratio: np.ndarray) -> xr.Dataset:
+    """log_ratio at the further draws of the reference."""
+    return xr.Dataset(
+        {"log_ratio": ("reference_draw", log_ratio, {"units": "nats"})},
+        {"reference_draw": np.arange(log_ratio.size)},
     )
 
 

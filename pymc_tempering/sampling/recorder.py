@@ -6,6 +6,7 @@ from typing import Protocol
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.goal import Round
+from pymc_tempering.sampling.reference_draws import Beside
 from pymc_tempering.sampling.setup import Job
 
 
@@ -18,6 +19,8 @@ class Standing:
     chosen : ChosenPlan
     runs : list of ChainRun
         Where the chains are; they may be short of `total`.
+    beside : Beside
+        The reference draws beside them.
     total : int
         Draws of each chain at the end of the present round.
     rounds : tuple of Round
@@ -29,6 +32,7 @@ class Standing:
 
     chosen: ChosenPlan
     runs: list[ChainRun]
+    beside: Beside
     total: int
     rounds: tuple[Round, ...] = ()
     fits_left: int = 1

@@ -22,18 +22,24 @@ from pymc_tempering.chain.chains import (
     run_chains,
     start_runs,
 )
-from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.core.deadline import NEVER
 from pymc_tempering.evidence.alarms import MIN_TOURS
+from pymc_tempering.evidence.pooled import pooled
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.enough_draws import LeastEss, least_ess
-from pymc_tempering.sampling.goal import MAX_ROUNDS, Goal, Outcome, Round
+from pymc_tempering.sampling.goal import MAX_ROUNDS, NO_DRAWS, Goal, Outcome, Round
 from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
+from pymc_tempering.sampling.reference_draws import (
+    Beside,
+    begin_beside,
+    draw_beside,
+    traced_run,
+)
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.side_runs import cycles_of
 
@@ -41,14 +47,20 @@ FIRST_PART, PART_GROWTH = 50, 1.25
 """Draws of the first part of a round before a deadline where chains wait for cores, and how many
 times as many there are after each further part."""
 
+type Watch = Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]
 
-def estimate(chosen: ChosenPlan, runs: list[ChainRun]) -> Evidence:
-    """Estimate log Z from recorded runs, with the verdict of the check."""
-    evidence = rts(cycles_of(chosen.plan, runs))
+
+def estimate(
+    chosen: ChosenPlan, runs: list[ChainRun], reference: np.ndarray = NO_DRAWS
+) -> Evidence:
+    """Estimate log Z from recorded runs and reference draws, with the verdict of the check."""
+    leg = evidence = rts(cycles_of(chosen.plan, runs))
+    if reference.size:
+        evidence = pooled(traced_run(chosen.plan, runs, reference))
     fresh = chosen.fresh
     if fresh is None:
         return evidence
-    return with_check(evidence, compare_looks(evidence, fresh))
+    return with_check(evidence, compare_looks(leg, fresh))
 
 
 def run_rounds(
@@ -59,9 +71,10 @@ def run_rounds(
     draws: int,
     chains: int,
     keep_trace: bool,
-    watch: Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager],
+    watch: Watch,
     keep_hot: bool = False,
     tune: int = 0,
+    reference_draws: int | None = None,
     recorder: Recorder = NoRecorder(),  # noqa: B008 (frozen, and without content)
     standing: Standing | None = None,
 ) -> Outcome:
@@ -82,6 +95,9 @@ def run_rounds(
         Whether to keep states of all rungs beside the trace.
     tune : int, default 0
         How many of the draws are thrown away in the end.
+    reference_draws : int, optional
+        Further draws of the reference; by default `begin_beside` says how many. Without a trace
+        there are none.
     recorder : Recorder, optional
         Told where the run stands: before the first draw, whenever it asks for it, and when chains
         have stopped.
@@ -89,25 +105,32 @@ def run_rounds(
         Where an earlier process left the run, which then goes on from there.
     """
     deadline, silent = job.deadline, replace(job, report=lambda line: None)
+    asked = reference_draws if keep_trace else 0
 
-    def start(plan: Plan, n_draws: int) -> list[ChainRun]:
-        return start_runs(plan, n_draws, job.rng.spawn(chains), keep_trace, keep_hot=keep_hot)
+    def start(chosen: ChosenPlan, n: int) -> tuple[list[ChainRun], Beside]:
+        runs = start_runs(chosen.plan, n, job.rng.spawn(chains), keep_trace, keep_hot=keep_hot)
+        return runs, begin_beside(chosen.plan, asked, sum(chosen.work.values()), job.rng)
 
-    at = standing or Standing(chosen, start(chosen.plan, draws), draws)
+    def end(interrupted: bool = False, unmet: str = "", least: LeastEss | None = None) -> Outcome:
+        work = at.chosen.work | at.beside.work
+        parts = (at.runs, at.rounds, interrupted, unmet, least, at.beside.log_ratio)
+        return Outcome(replace(at.chosen, work=work), *parts)
+
+    at = standing or Standing(chosen, *start(chosen, draws), draws)
     while True:
         chosen, runs, begun = at.chosen, at.runs, perf_counter()
-        with watch(chosen, runs, at.total) as progress:
-            save = partial(recorder.save, job, at)
-            interrupted = _run_to(
-                job, at.total, chosen, runs, progress.update, recorder.due, save
-            )  # fmt: skip
-            progress.update()
+        beside, interrupted = _draw_beside(job, at, recorder)
+        at = replace(at, beside=beside)
+        save = partial(recorder.save, job, at)
+        interrupted = interrupted or _run_to(
+            job, at.total, chosen, runs, watch, recorder.due, save
+        )  # fmt: skip
         if interrupted or chosen.interrupted:
-            return Outcome(chosen, runs, at.rounds, True)
+            return end(interrupted=True)
         enough = deadline.left > perf_counter() - begun
         repeat = bool(at.repeats_left) and enough and _outgrown(chosen, runs)
         if goal.single and not repeat:
-            return Outcome(chosen, runs, at.rounds, False)
+            return end()
         try:
             if repeat:
                 job.report("The run met a region that its reference hardly covers: fitting again")
@@ -116,35 +139,46 @@ def run_rounds(
                 least = _least(goal, chosen, runs, tune)
                 more = goal.goes_on_for(least, at.total / draws)
                 if goal.ess_alone and not (more or at.rounds):
-                    return Outcome(chosen, runs, (), False, least=least)
+                    return end(least=least)
                 if not (goal.ess_alone or deadline.late):
                     chosen = more_looks(silent, chosen, _steps(runs) // 2)
-                evidence = estimate(chosen, runs)
-                seconds = perf_counter() - deadline.began
-                line = _line(chosen, runs, evidence, least, seconds)
+                evidence = estimate(chosen, runs, beside.log_ratio)
+                line = _line(chosen, runs, evidence, least, perf_counter() - deadline.began)
                 at = replace(at, chosen=chosen, rounds=(*at.rounds, line))
                 job.report(str(line))
                 unmet = "" if goal.ess_alone else goal.unmet(evidence)
-                steps = sum(chosen.work.values()) + _steps(runs)
+                steps = sum(chosen.work.values()) + beside.log_ratio.size + _steps(runs)
                 over = deadline.late or goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
                 # Without a target the whole budget is used.
                 if over or not (more or unmet or goal.uses_all):
-                    return Outcome(chosen, runs, at.rounds, False, unmet, least)
+                    return end(unmet=unmet, least=least)
                 repeat = not goal.ess_alone and bool(at.fits_left) and _contradicted(evidence)
                 at = replace(at, fits_left=at.fits_left - repeat)
             if repeat:
-                chosen = _fitted_again(job, chosen, runs)
-                at = replace(at, chosen=chosen, runs=start(chosen.plan, at.total))
+                chosen = _fitted_again(job, chosen, runs, beside)
+                runs, beside = start(chosen, at.total)
+                at = replace(at, chosen=chosen, runs=runs, beside=beside)
                 continue
         except KeyboardInterrupt:
-            return Outcome(chosen, runs, at.rounds, True)
+            return end(interrupted=True)
         at = replace(at, total=2 * at.total)
         extend_runs(runs, at.total)
 
 
-def _fitted_again(job: Job, chosen: ChosenPlan, runs: list[ChainRun]) -> ChosenPlan:
+def _draw_beside(job: Job, at: Standing, recorder: Recorder) -> tuple[Beside, bool]:
+    """Go on to the reference draws that a round wants; it is kept where that was begun."""
+    draws = at.total * len(at.runs)
+    try:
+        if at.beside.number(draws) > at.beside.log_ratio.size:
+            recorder.save(job, at)
+    except KeyboardInterrupt:
+        return at.beside, True
+    return draw_beside(job, at.beside, draws)
+
+
+def _fitted_again(job: Job, chosen: ChosenPlan, runs: list[ChainRun], beside: Beside) -> ChosenPlan:
     """Fit the reference again to the draws of runs, whose work counts to that fit."""
-    own = _steps(runs)
+    own = _steps(runs) + beside.log_ratio.size
     chosen = search_again(job, chosen, _drawn(runs))
     fit = chosen.work.get("fit", 0) + own
     return replace(chosen, work=chosen.work | {"fit": fit})
@@ -162,7 +196,7 @@ def _run_to(
     total: int,
     chosen: ChosenPlan,
     runs: list[ChainRun],
-    update: Callable[[], None],
+    watch: Watch,
     due: Callable[[], bool] = lambda: False,
     save: Callable[[], None] = lambda: None,
 ) -> bool:
@@ -186,24 +220,28 @@ def _run_to(
         paused = paused or due()
         return paused
 
-    try:
-        save()
-        while not (deadline.late and have_few_draws(runs)):
-            goal, paused = min(goal, total), False
-            interrupted = run_chains(
-                chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline, pause=pause
-            )
-            if interrupted or paused or goal == total or deadline.late:
-                save()
-            if interrupted:
-                return True
-            if paused and not _all_have(runs, goal):
-                continue
-            if goal == total or deadline.late:
-                return False
-            goal = int(PART_GROWTH * goal) + 1
-    except KeyboardInterrupt:  # while it was saved
-        return True
+    with watch(chosen, runs, total) as progress:
+        try:
+            save()
+            while not (deadline.late and have_few_draws(runs)):
+                goal, paused = min(goal, total), False
+                interrupted = run_chains(
+                    chosen.plan, runs, goal, cores=cores, watch=progress.update,
+                    deadline=deadline, pause=pause,
+                )  # fmt: skip
+                over = goal == total or deadline.late
+                if interrupted or paused or over:
+                    progress.update()
+                    save()
+                if interrupted:
+                    return True
+                if paused and not _all_have(runs, goal):
+                    continue
+                if over:
+                    return False
+                goal = int(PART_GROWTH * goal) + 1
+        except KeyboardInterrupt:  # while it was saved
+            return True
     return False
 
 

@@ -71,6 +71,7 @@ def sample(
     target_ess: float | None = None,
     max_time: float | None = None,
     max_steps: int | None = None,
+    reference_draws: int | None = None,
     keep: Literal["log_ratio", "states"] | None = "log_ratio",
     var_names: Sequence[str] | None = None,
     check_tours: int | None = None,
@@ -158,6 +159,11 @@ def sample(
         `target_mcse` or `target_ess` they are used up.
     max_steps : int, optional
         Density evaluations after which no further round starts; likewise.
+    reference_draws : int, optional
+        Independent draws of the reference beside the chains, which make log Z more precise at the
+        price of one value of the density each; 0 for none. By default their number is that of the
+        evaluations before the run, and five for each draw of a chain, 200,000 at most; none where
+        their weights are too uneven to help. They take a trace, so there are none with `keep=None`.
     keep : {"log_ratio", "states"} or None, default "log_ratio"
         The flat trace of log_ratio and rung of every iteration; with "states" also the states of
         all rungs that `expectation` weights, constrained and with deterministics. Those with
@@ -184,8 +190,9 @@ def sample(
     -------
     xarray.DataTree
         Groups `posterior`, `sample_stats` (one schema for both front doors), `observed_data`,
-        `constant_data`, `tempering`, `tempering_plan` (what :func:`extend` goes on with), and
-        `tempering_trace` and `tempering_states` where kept.
+        `constant_data`, `tempering`, `tempering_plan` (what :func:`extend` goes on with),
+        `tempering_check` where looks were taken, `tempering_reference` where there are reference
+        draws, and `tempering_trace` and `tempering_states` where kept.
 
     Raises
     ------
@@ -219,7 +226,7 @@ def sample(
     refuse(unknown, "sample", inspect.signature(sample).parameters)
     draws, goal = goal_of(draws, target_ess, target_mcse, max_time, max_steps)
     check_whole(1, draws=draws, chains=chains, cores=cores)
-    check_whole(0, tune=tune)
+    check_whole(0, tune=tune, reference_draws=0 if reference_draws is None else reference_draws)
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     looks = looks_of(check_looks, check_tours)
@@ -231,7 +238,7 @@ def sample(
     rng = np.random.default_rng(random_seed)
     call = Call(
         draws, tune, chains, goal, options, plain_choice(kernel), target_accept,
-        None if tempered is None else as_names(tempered), keep,
+        None if tempered is None else as_names(tempered), reference_draws, keep,
         None if var_names is None else as_names(var_names), discard_tuned_samples,
         compute_convergence_checks, idata_kwargs or {},
     )  # fmt: skip
@@ -258,7 +265,8 @@ def sample(
             outcome = run_rounds(
                 replace(job, report=report), chosen, goal, draws=call.n_draws, chains=chains,
                 keep_trace=keep is not None, keep_hot=keep == "states", tune=tune,
-                watch=watch_of(show and progressbar, progressbar_theme), recorder=recorder,
+                watch=watch_of(show and progressbar, progressbar_theme),
+                reference_draws=reference_draws, recorder=recorder,
             )  # fmt: skip
     # What a second search took in between is told as its own.
     again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())

@@ -78,7 +78,7 @@ class CheckpointFolder:
         to_disk(new)
         new.replace(path)
         to_disk(self.root)
-        self._delete_unnamed()
+        self.tidy()
 
     def newest(self) -> tuple[Head, str]:
         """Return the newest head whose parts are all whole, and what was wrong with a newer one.
@@ -127,7 +127,8 @@ class CheckpointFolder:
                 faults.append(f"{path} is damaged or cut short ({error}).")
         return heads, faults
 
-    def _delete_unnamed(self) -> None:
+    def tidy(self) -> None:
+        """Delete what no head names: old parts, and those that a full disk has cut short."""
         heads, faults = self._heads()
         if faults:  # it may name what seems to be unnamed
             return

@@ -279,7 +279,7 @@ def test_all_kinds_stand_in_one_table(folder):
         random_seed=1, check_data=False,
     )  # fmt: skip
     assert table["method"].to_dict() == {
-        "tempered": "rts", "file": "rts", "evidence": "rts", "nuts": "bridge_sampling",
+        "tempered": "pooled", "file": "pooled", "evidence": "pooled", "nuts": "bridge_sampling",
         "smc": "pm.sample_smc", "fit": "psis_vi", "stored fit": "psis_vi",
         "cross_check": f"cross_check ({have['cross_check'].value.believe})",
     }  # fmt: skip

@@ -49,7 +49,7 @@ def test_value_and_stated_error_are_the_real_ones(method, toy):
 
 
 def test_the_order_of_chains_does_not_matter(method):
-    idata = gaussian_run(100, 4, random_seed=6)
+    idata = gaussian_run(100, 4, random_seed=6, reference_draws=200)
     found = estimate_quietly(idata, method)
     turned = estimate_quietly(idata.isel(chain=[3, 2, 1, 0]), method)
     assert turned.log_z == pytest.approx(found.log_z, abs=1e-8)
@@ -72,7 +72,7 @@ class ShiftedToy(GaussianToy):
 
 def test_a_constant_added_to_log_ratio_is_added_to_log_z(method):
     """So everything is in nats. The likelihood times exp(3) has Z times exp(3)."""
-    shared = {"draws": 100, "chains": 4, "random_seed": 7, "betas": BETAS}
+    shared = {"draws": 100, "chains": 4, "random_seed": 7, "betas": BETAS, "reference_draws": 200}
     found = estimate_quietly(gaussian_run(**shared, log_z_ladder=LOG_Z_LADDER), method)
     ladder = LOG_Z_LADDER + 3.0 * BETAS
     moved = estimate_quietly(gaussian_run(**shared, toy=ShiftedToy(), log_z_ladder=ladder), method)
@@ -81,7 +81,9 @@ def test_a_constant_added_to_log_ratio_is_added_to_log_z(method):
 
 
 def test_too_few_tours_have_no_error(method):
-    found = estimate_quietly(gaussian_run(draws=10, chains=2, random_seed=1), method)
+    found = estimate_quietly(
+        gaussian_run(draws=10, chains=2, random_seed=1, reference_draws=200), method
+    )
     assert found.n_tours < 20
     assert np.isfinite(found.log_z)
     assert (found.verdict, found.mcse) == ("unchecked", np.inf)

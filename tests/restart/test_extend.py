@@ -15,8 +15,8 @@ import pymc_tempering as pmt
 pytestmark = pytest.mark.filterwarnings("ignore:The draws tell too little")
 
 CASES = {
-    "prior": {"reference": "prior", "keep": "states", "tune": 6},
-    "auto": {"reference": "auto", "keep": "states"},
+    "prior": {"reference": "prior", "keep": "states", "tune": 6, "reference_draws": 0},
+    "auto": {"reference": "auto", "keep": "states", "reference_draws": 2100},
     "warm-up kept": {"keep": None, "tune": 5, "discard_tuned_samples": False, "chains": 2},
 }
 
@@ -128,12 +128,14 @@ def test_chains_of_unequal_length_lose_no_draw(model, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(rounds, "run_chains", stopped)
         with pytest.warns(pmt.TemperingWarning, match="Interrupted: the chains had drawn"):
-            part = run(model, draws=400, reference="prior", keep="states")
+            part = run(model, draws=400, reference="prior", keep="states", reference_draws=0)
     assert part.posterior.sizes["draw"] < 400
     n = part.posterior.sizes["draw"]
     kept = part.posterior["chain"].values
     longer = extend(part, 400 - n, model)
-    whole = run(model, draws=400, reference="prior", keep="states").isel(chain=kept)
+    whole = run(model, draws=400, reference="prior", keep="states", reference_draws=0).isel(
+        chain=kept
+    )
     np.testing.assert_array_equal(longer.posterior["mu"].values, whole.posterior["mu"].values)
     assert pmt.log_marginal_likelihood(longer, method="mbar").log_z == pytest.approx(
         pmt.log_marginal_likelihood(whole, method="mbar").log_z, abs=1e-12
@@ -162,8 +164,8 @@ def poisson():
 
 def test_discrete_models_are_extended_and_resumed(tmp_path):
     model = poisson()
-    long = run(model, tmp_path / "run.zarr", draws=300)
-    longer = extend(run(model, draws=100), 200, model)
+    long = run(model, tmp_path / "run.zarr", draws=300, reference_draws=0)
+    longer = extend(run(model, draws=100, reference_draws=0), 200, model)
     assert_same(long, longer)
     assert_same(long, pmt.resume(tmp_path / "run.zarr", model=model, quiet=True))
 

@@ -1,12 +1,15 @@
 """The contract of the estimators that read a run: one row an estimator, and what it is to give."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
 
 from pymc_tempering.evidence import ESTIMATORS, integrate
 from support.repeated_runs import BETAS, TOYS, ratio_moments, repeated_runs
+
+REFERENCE_DRAWS = 600
+"""Further draws of the reference beside each run."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Row:
 
 CONTRACT = {
     "rts": Row(),
+    "pooled": Row(),
     "counts": Row(),
     "ti": Row(rule="trapezoid"),
     "ti_riemann": Row(rule="riemann"),
@@ -45,14 +49,20 @@ CONTRACT = {
 def estimate_run(method, run):
     """Estimate by a method from a ``Run``."""
     row = ESTIMATORS[method]
-    data = {"cycles": run.stats, "parts": [run.stats], "trace": run}
+    data = {"cycles": run.stats, "parts": [run.stats], "trace": run, "reference": run}
     return row.estimate(data[row.reads])
 
 
 @cache
 def estimates(method, toy, n, **settings):
-    """Estimates from n independent runs."""
-    return [estimate_run(method, run) for run in repeated_runs(n, toy, **settings)]
+    """Estimates from n independent runs, with further draws of the reference beside each."""
+    rng, law = np.random.default_rng(17), TOYS[toy]
+    draws = [law.log_ratio(law.reference_draw(REFERENCE_DRAWS, rng)) for _ in range(n)]
+    runs = repeated_runs(n, toy, **settings)
+    return [
+        estimate_run(method, replace(run, reference=own))
+        for run, own in zip(runs, draws, strict=True)
+    ]
 
 
 def target(method, toy):

@@ -11,7 +11,9 @@ from pymc_tempering.core import threads
 from pymc_tempering.sampling.checkpoint import CheckpointRecorder
 
 DRAWS_BETWEEN = 300
-DRAWN = ("posterior", "sample_stats", "tempering_trace", "tempering_states")
+DRAWN = (
+    *("posterior", "sample_stats", "tempering_trace", "tempering_states", "tempering_reference"),
+)
 
 
 def run(model, path=None, **kwargs):

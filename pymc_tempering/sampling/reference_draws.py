@@ -1,0 +1,139 @@
+"""Further draws of the reference beside the chains: how many, and log_ratio at each of them.
+
+Such a draw costs one value of the density and no gradient, and all are independent. Their number is
+frozen before the chains begin. Whether there are any is decided by draws that do not count.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from pymc_tempering.chain.chains import ChainRun
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.core.deadline import NEVER, deadline_in
+from pymc_tempering.core.threads import Task, run_tasks
+from pymc_tempering.core.weighting import effective_number
+from pymc_tempering.evidence.trace import Run, flat_trace
+from pymc_tempering.references.prior import Reference, evaluate_draws
+from pymc_tempering.sampling.goal import NO_DRAWS
+from pymc_tempering.sampling.setup import Job
+from pymc_tempering.sampling.side_runs import cycles_of
+
+N_TRIAL, MIN_SHARE = 256, 0.05
+"""Draws that decide whether further ones are worth their price, and the least effective share of
+their weights. The trial draws never count."""
+
+PER_DRAW, MOST = 5, 200_000
+"""Reference draws for each draw of a chain, beside one for each evaluation that the plan took; and
+their number at most."""
+
+TIME_SHARE = 0.3
+"""Share of the time before a deadline in which these draws are made."""
+
+CHUNK = 2000
+"""Draws of one generator. More draws go on with further generators."""
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """The reference draws beside the chains of one plan.
+
+    Attributes
+    ----------
+    plan : Plan
+    rng : numpy.random.Generator
+        Of these draws alone.
+    fixed, per_draw, most : int
+        Their number: `fixed` and `per_draw` for each draw of all chains, but at most `most`.
+    log_ratio : array, shape (n,)
+        In nats, at those that there are.
+    """
+
+    plan: Plan
+    rng: np.random.Generator
+    fixed: int
+    per_draw: int
+    most: int
+    log_ratio: np.ndarray = field(default_factory=lambda: NO_DRAWS)
+
+    def number(self, draws: int) -> int:
+        """Return how many there are to be beside so many draws of all chains."""
+        return min(self.fixed + self.per_draw * draws, self.most)
+
+    @property
+    def work(self) -> dict[str, int]:
+        """Density evaluations of these draws, as a stage of a run."""
+        return {"reference_draws": self.log_ratio.size} if self.log_ratio.size else {}
+
+
+def begin_beside(plan: Plan, asked: int | None, spent: int, rng: np.random.Generator) -> Beside:
+    """Choose how many reference draws a run of this plan gets.
+
+    Parameters
+    ----------
+    plan : Plan
+    asked : int, optional
+        What the user wants; by default as many as the plan took evaluations, and some for each
+        draw, if the reference is near enough.
+    spent : int
+        Density evaluations so far.
+    rng : numpy.random.Generator
+        Gives a generator for the trial draws and one for those that count.
+    """
+    trial, own = rng.spawn(2)
+    if asked is not None:
+        return Beside(plan, own, asked, 0, asked)
+    log_ratio = draw_log_ratio(plan.reference, N_TRIAL, trial)
+    near = effective_number(log_ratio) >= MIN_SHARE * N_TRIAL
+    return Beside(plan, own, spent, PER_DRAW, MOST if near else 0)
+
+
+def draw_beside(job: Job, beside: Beside, draws: int) -> tuple[Beside, bool]:
+    """Go on to the number of reference draws beside so many draws of all chains, on threads.
+
+    Before a deadline they get `TIME_SHARE` of the time that is left, as chains use up all of it.
+
+    Returns
+    -------
+    beside : Beside
+        With fewer draws after Ctrl-C or the deadline.
+    interrupted : bool
+        Whether it was Ctrl-C.
+    """
+    missing = beside.number(draws) - beside.log_ratio.size
+    if missing <= 0:
+        return beside, False
+    sizes = [min(CHUNK, missing - start) for start in range(0, missing, CHUNK)]
+    reference, deadline = beside.plan.reference, job.deadline
+    if deadline != NEVER:
+        deadline = deadline_in(TIME_SHARE * max(deadline.left, 0.0))
+
+    def work(size: int, own: np.random.Generator, stop: threading.Event) -> np.ndarray | None:
+        if stop.is_set() or deadline.late:
+            return None
+        return draw_log_ratio(reference, size, own)
+
+    rngs = beside.rng.spawn(len(sizes))
+    tasks: list[Task[np.ndarray]] = [partial(work, *own) for own in zip(sizes, rngs, strict=True)]
+    parts, interrupted = run_tasks(tasks, job.cores)
+    return replace(beside, log_ratio=np.concatenate([beside.log_ratio, *parts])), interrupted
+
+
+def draw_log_ratio(reference: Reference, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return log_ratio (nats) at `n` fresh draws; minus infinity where the target is no number."""
+    xs = reference.draw(n, reference.spawn(rng))
+    log_reference, log_ratio = evaluate_draws(reference.path, xs, reference.mixture)
+    sound = np.isfinite(log_reference) & (log_ratio < np.inf)
+    return np.where(sound, log_ratio, -np.inf)
+
+
+def traced_run(plan: Plan, runs: Sequence[ChainRun], reference: np.ndarray) -> Run:
+    """Return recorded chains that kept their trace, with the reference draws beside them."""
+    stats: CycleStats = cycles_of(plan, runs)
+    log_ratios = [np.concatenate([part[0] for part in run.trace]) for run in runs]
+    rungs = [np.concatenate([part[1] for part in run.trace]) for run in runs]
+    return Run(stats, flat_trace(stats, log_ratios, rungs), reference)

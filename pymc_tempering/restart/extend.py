@@ -50,7 +50,8 @@ def extend(
     draws follow the old ones as they would have in a longer run: from a run of 500 draws and 500
     more come the very draws of a run of 1,000, as long as nothing else was different. All that is
     needed is in the DataTree (group `tempering_plan`), also after `to_netcdf` and `to_zarr`. The
-    search for unknown modes is not made again, and no target is asked for.
+    search for unknown modes is not made again, no reference draws are added to those that there
+    are, and no target is asked for.
 
     Parameters
     ----------

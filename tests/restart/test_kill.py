@@ -11,12 +11,12 @@ from support.kept_checkpoints import assert_same, run
 
 import pymc_tempering as pmt
 
-DRAWS = 60_000
+DRAWS = 30_000
 SCRIPT = (
     "import sys, pymc_tempering as pmt\n"
     "from conftest import make_model\n"
     f"pmt.sample({DRAWS}, model=make_model(), random_seed=1, quiet=True, keep=None, cores=2,\n"
-    "           checkpoint=sys.argv[1], checkpoint_every=0.1)\n"
+    "           checkpoint=sys.argv[1], checkpoint_every=0.05)\n"
 )
 
 
@@ -29,8 +29,7 @@ def wait_until(condition, child, seconds=240):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL there")
-@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM], ids=lambda s: s.name)
-def test_a_killed_run_ends_with_the_draws_of_one_that_was_not(model, tmp_path, ended_by):
+def test_a_killed_run_ends_with_the_draws_of_one_that_was_not(model, tmp_path):
     path = tmp_path / "run.zarr"
     search = os.pathsep.join([os.path.dirname(__file__), *sys.path])
     child = subprocess.Popen(
@@ -40,10 +39,10 @@ def test_a_killed_run_ends_with_the_draws_of_one_that_was_not(model, tmp_path, e
     try:
         # The third checkpoint is under way, or will be soon.
         wait_until(lambda: len(list(path.glob("*-state"))) == 2, child)
-        child.send_signal(ended_by)
+        child.kill()
         code = child.wait(timeout=60)
     finally:
         child.kill()
-    assert code == (-signal.SIGKILL if ended_by == signal.SIGKILL else 143)
+    assert code == -signal.SIGKILL
     again = pmt.resume(path, model=model, quiet=True)
     assert_same(run(model, draws=DRAWS, keep=None), again)

@@ -83,6 +83,6 @@ def test_what_comes_back_is_searched_again_in_the_same_way(chosen):
 
 def test_a_slim_plan_has_its_check(chosen):
     back = there_and_back(slim(chosen), job_of(None))
-    assert back.fresh == chosen.fresh
+    assert repr(back.fresh) == repr(chosen.fresh)  # of which a part may be no number
     assert not list(differences(back.plan, chosen.plan))
     assert back.annealed is back.fit is back.scouts is None

@@ -146,6 +146,8 @@ class Run:
         Wall seconds, and CPU seconds of the process.
     tail : float
         Share of the draws whose statistic is above its exact quantile `TAIL`; nan without one.
+    details : dict
+        Further numbers of the estimate.
     """
 
     seed: int
@@ -160,6 +162,7 @@ class Run:
     seconds: float
     cpu: float
     tail: float
+    details: dict[str, float]
 
     @property
     def prior_work(self) -> float:
@@ -206,7 +209,7 @@ def run_and_keep(
     run = Run(
         seed, evidence.log_z, evidence.mcse, evidence.verdict, evidence.n_tours, evidence.ess,
         outcome.chosen.fitted is not None, outcome.chosen.work | {"run": int(own)},
-        (*said, *evidence.warnings), seconds, cpu, tail,
+        (*said, *evidence.warnings), seconds, cpu, tail, evidence.details,
     )  # fmt: skip
     return run, outcome
 

@@ -5,15 +5,19 @@ the mixture that it was drawn from, gives log Z and the rejection rate between a
 temperatures by reweighting.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
 from pymc_tempering.core.weighting import rung_probabilities, tilt
 from pymc_tempering.exceptions import LadderError
+
+type RungWeights = Callable[[np.ndarray], Any] | Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,24 @@ class Ladder:
     def with_log_z(self, log_z: np.ndarray) -> "Ladder":
         """Ladder with other normalizing constants."""
         return Ladder(self.betas, log_z, self.log_weights)
+
+    def with_weights(self, rung_weights: RungWeights) -> "Ladder":
+        """Ladder with other target occupancies: one positive number a rung, or a function of beta.
+
+        Raises
+        ------
+        LadderError
+            They are not one positive, finite number for each rung.
+        """
+        given = rung_weights(self.betas.copy()) if callable(rung_weights) else rung_weights
+        weights = np.asarray(given, dtype=float)
+        if weights.shape != self.betas.shape or not np.all((weights > 0) & np.isfinite(weights)):
+            raise LadderError(
+                f"rung_weights must give one positive number for each of the {self.n_rungs} rungs, "
+                f"not {weights}. Where the ladder is automatic, pass a function of beta, such as "
+                "lambda beta: np.exp(2 * beta)."
+            )
+        return Ladder(self.betas, self.log_z, np.log(weights))
 
 
 @dataclass(frozen=True)

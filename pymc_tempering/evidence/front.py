@@ -1,6 +1,8 @@
 """Front of the estimators that read a run: from its DataTree to an ``Evidence``."""
 
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -17,19 +19,19 @@ from pymc_tempering.evidence.normalized_prior import over_prior
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
-from pymc_tempering.evidence.trace import read_run
+from pymc_tempering.evidence.trace import Run, read_run
 from pymc_tempering.exceptions import NotTemperedError
 
 
-def default_method(idata: xr.DataTree) -> str:
-    """Return "pooled" where a run has further reference draws and its whole trace, else "rts"."""
-    if REFERENCE_GROUP not in idata.children:
-        return "rts"
-    try:
-        read_run(idata)
-    except NotTemperedError:  # draws were selected; what is wrong with others RTS says
-        return "rts"
-    return "pooled"
+def _default(idata: xr.DataTree) -> tuple[str, Any]:
+    """Return the default estimator of a run and what it reads.
+
+    "pooled" where there are reference draws and the trace of all draws, else "rts".
+    """
+    if REFERENCE_GROUP in idata.children:
+        with suppress(NotTemperedError):  # draws were selected; of anything else RTS complains
+            return "pooled", read_run(idata)
+    return "rts", read_cycles(idata)
 
 
 def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
@@ -40,7 +42,8 @@ def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
     idata : DataTree
         A run of simulated tempering, converted or not.
     method : str, optional
-        A name in ``ESTIMATORS``; by default :func:`default_method`.
+        A name in ``ESTIMATORS``; by default "pooled" where there are reference draws and the
+        trace of all draws, else "rts".
 
     Raises
     ------
@@ -55,15 +58,18 @@ def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
     ValueError
         If ``method`` is not known.
     """
-    method = default_method(idata) if method is None else method
-    check_choice("method", method, sorted(ESTIMATORS))
-    estimator = ESTIMATORS[method]
-    evidence = estimator.estimate(READERS[estimator.reads](idata))
+    if method is None:
+        method, data = _default(idata)
+    else:
+        check_choice("method", method, sorted(ESTIMATORS))
+        data = READERS[ESTIMATORS[method].reads](idata)
+    evidence = ESTIMATORS[method].estimate(data)
     assert isinstance(evidence, Evidence)
     fresh = read_check(idata)
     if fresh is not None:
         # The check is of the run's reference: what a method is off by is no fault of that.
-        leg = evidence if method == "rts" else rts(read_cycles(idata))
+        stats = data.stats if isinstance(data, Run) else read_cycles(idata)
+        leg = evidence if method == "rts" else rts(stats)
         check = compare_looks(leg, fresh)
         if np.isfinite(leg.mcse) and not np.isfinite(evidence.mcse):
             evidence = replace(evidence, check=check)

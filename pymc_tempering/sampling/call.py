@@ -1,7 +1,7 @@
 """The arguments of a call that another process needs to go on with its run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pymc as pm
@@ -73,6 +73,14 @@ def plain_choice(choice: KernelChoice) -> Any:
             return {"make": name, "arguments": list(arguments)}
         return {"given": choice.name}
     return {"given": getattr(choice, "__name__", str(choice))}
+
+
+def plain_options(options: Options) -> Options:
+    """Options without a function of the user's, whose code is not stored.
+
+    The weights of the rungs that it gives are in the frozen ladder.
+    """
+    return replace(options, rung_weights=None) if callable(options.rung_weights) else options
 
 
 def choice_of(plain: Any, given: KernelChoice = None) -> KernelChoice:

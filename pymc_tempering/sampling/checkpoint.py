@@ -18,7 +18,7 @@ from pymc_tempering.sampling.chain_values import stored_chains, stored_rows, wri
 from pymc_tempering.sampling.plan_values import call_codec, lasting, plan_codec, seal_of
 from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
 from pymc_tempering.sampling.reference_draws import Beside
-from pymc_tempering.sampling.setup import Job
+from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.sampling.versions import versions
 from pymc_tempering.storage.checkpoint_folder import CheckpointFolder, Head, new_folder
 from pymc_tempering.storage.parts import Part
@@ -150,7 +150,12 @@ def _state_of(job: Job, standing: Standing) -> tuple[Any, dict[str, Any]]:
 
 @contextmanager
 def recording(
-    path: str | os.PathLike[str] | None, every: float, call: Call, rng: Any, kernel: KernelChoice
+    path: str | os.PathLike[str] | None,
+    every: float,
+    call: Call,
+    rng: Any,
+    kernel: KernelChoice,
+    options: Options,
 ) -> Iterator[Recorder]:
     """Make the checkpoint of a new run, or nothing where no path is given.
 
@@ -172,6 +177,11 @@ def recording(
         raise ArgumentError(
             f"checkpoint= cannot hold what the step method {name} keeps in Python: choose a kernel "
             "of this package, or sample without a checkpoint."
+        )
+    if callable(options.rung_weights):
+        raise ArgumentError(
+            "checkpoint= cannot hold a function as rung_weights, which a second fit of the "
+            "reference would need: give numbers with betas=, or sample without a checkpoint."
         )
     try:
         call_codec().to_plain([call, rng])

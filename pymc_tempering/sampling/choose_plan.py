@@ -109,6 +109,21 @@ class ChosenPlan:
 
 def choose_plan(job: Job) -> ChosenPlan:
     """Find the plan for a run of a compiled model."""
+    return _weighted(job, _choose(job))
+
+
+def _weighted(job: Job, chosen: ChosenPlan) -> ChosenPlan:
+    """Give the rungs the weights that the user wants; they were learned with even ones."""
+    if job.options.rung_weights is None:
+        return chosen
+    plan = chosen.plan
+    return replace(
+        chosen, plan=plan.with_ladder(plan.ladder.with_weights(job.options.rung_weights))
+    )
+
+
+def _choose(job: Job) -> ChosenPlan:
+    """Find the plan, with even weights of the rungs."""
     prior, kernel, options, rng = job.prior, job.kernel, job.options, job.rng
     if options.reference == "fitted":
         _check_can_fit(prior, kernel)
@@ -207,7 +222,7 @@ def search_again(job: Job, chosen: ChosenPlan, draws: np.ndarray) -> ChosenPlan:
         raise KeyboardInterrupt("Interrupted while the reference was fitted again.")
     searched = chosen.seconds.get("search", 0.0) + lap()
     again = _after(job, found, annealed, work, chosen.seconds | {"search": searched})
-    return replace(again, fits=chosen.fits + again.fits)
+    return _weighted(job, replace(again, fits=chosen.fits + again.fits))
 
 
 def more_looks(job: Job, chosen: ChosenPlan, budget: int) -> ChosenPlan:

@@ -14,6 +14,7 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.deadline import Deadline, deadline_in
+from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.core.laps import laps
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
@@ -22,7 +23,13 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
-from pymc_tempering.sampling.call import Call, as_names, check_kept_names, plain_choice
+from pymc_tempering.sampling.call import (
+    Call,
+    as_names,
+    check_kept_names,
+    plain_choice,
+    plain_options,
+)
 from pymc_tempering.sampling.chain_progress import watch_of
 from pymc_tempering.sampling.checkpoint import (
     ending_by_sigterm,
@@ -66,6 +73,7 @@ def sample(
     reference: str = "auto",
     betas: Sequence[float] | None = None,
     rungs_per_barrier: float = 1.5,
+    rung_weights: RungWeights | None = None,
     check_looks: int = 100,
     target_mcse: float | None = None,
     target_ess: float | None = None,
@@ -143,6 +151,10 @@ def sample(
         rejection rates are equal.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
+    rung_weights : callable or sequence of float, optional
+        Target occupancies r of the rungs, up to a factor: a function of beta, as
+        ``lambda beta: np.exp(2 * beta)`` of Carlson et al. (2016), or with `betas` one number each.
+        By default all are equal, which measured best (`docs/design.md`).
     check_looks : int, default 100
         Looks from the prior that must find nothing which a fitted reference does not cover: single
         trajectories from fresh prior draws to beta = 1, annealed once.
@@ -230,20 +242,22 @@ def sample(
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     looks = looks_of(check_looks, check_tours)
-    options = Options(ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation)
+    options = Options(
+        ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation, rung_weights
+    )
     model = find_model(model)
     if var_names is not None:
         check_kept_names(model, var_names)
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
     call = Call(
-        draws, tune, chains, goal, options, plain_choice(kernel), target_accept,
+        draws, tune, chains, goal, plain_options(options), plain_choice(kernel), target_accept,
         None if tempered is None else as_names(tempered), reference_draws, keep,
         None if var_names is None else as_names(var_names), discard_tuned_samples,
         compute_convergence_checks, idata_kwargs or {},
     )  # fmt: skip
     show, lap = bool(progressbar) and not quiet, laps()
-    with recording(checkpoint, checkpoint_every, call, rng, kernel) as recorder:
+    with recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder:
         with compiling_status(show) as report:
             prior, compound = compile_with_kernels(
                 model, kernel, target_accept, report, terms=find_terms(model, tempered)

@@ -9,7 +9,7 @@ import numpy as np
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.chain.loop import LADDER_MOVES
 from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.ladder import check_betas
+from pymc_tempering.core.ladder import Ladder, RungWeights, check_betas
 from pymc_tempering.exceptions import (
     LadderError,
     TemperingWarning,
@@ -36,6 +36,7 @@ class Options:
     rungs_per_barrier: float = 1.5
     check_looks: int = 100
     weight_adaptation: str = "rts"
+    rung_weights: RungWeights | None = None
 
     def __post_init__(self) -> None:
         check_choice("ladder_move", self.ladder_move, LADDER_MOVES)
@@ -43,6 +44,7 @@ class Options:
         check_choice("reference", self.reference, REFERENCES)
         if self.betas is not None:
             check_betas(self.betas)
+        _check_rung_weights(self.rung_weights, self.betas)
         if not self.rungs_per_barrier > 0:
             raise LadderError("rungs_per_barrier must be positive.")
         if self.check_looks < 20:
@@ -51,6 +53,19 @@ class Options:
             raise ValueError(
                 "betas are those of the path from the prior; give reference='prior' with them."
             )
+
+
+def _check_rung_weights(rung_weights: RungWeights | None, betas: Sequence[float] | None) -> None:
+    """Raise a LadderError unless each rung gets a weight; a function is tried on some ladder."""
+    if rung_weights is None:
+        return
+    if betas is None and not callable(rung_weights):
+        raise LadderError(
+            "rung_weights must be a function of beta where betas are not given, since the warm-up "
+            "finds the number of rungs."
+        )
+    tried = np.array([0.0, 0.5, 1.0]) if betas is None else check_betas(betas)
+    Ladder(tried, np.zeros(tried.size), np.zeros(tried.size)).with_weights(rung_weights)
 
 
 @dataclass(frozen=True, eq=False)

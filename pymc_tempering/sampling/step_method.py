@@ -25,6 +25,7 @@ from pymc_tempering.chain.state import (
     start_chain,
 )
 from pymc_tempering.chain.stuck import cycle_bound, stuck_message
+from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_for, compile_with_kernels
@@ -102,6 +103,8 @@ class SimulatedTempering(BlockedStep):
         rejection rates are equal.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
+    rung_weights : callable or sequence of float, optional
+        Target occupancies of the rungs, as in `sample`; by default all are equal.
     check_looks : int, default 100
         Looks from the prior that must find nothing which a fitted reference does not cover: single
         trajectories from fresh prior draws to beta = 1, annealed once.
@@ -164,6 +167,7 @@ class SimulatedTempering(BlockedStep):
         reference: str = "auto",
         betas: Any = None,
         rungs_per_barrier: float = 1.5,
+        rung_weights: RungWeights | None = None,
         check_looks: int = 100,
         cores: int = 1,
         random_seed: int | np.random.Generator | None = None,
@@ -184,6 +188,7 @@ class SimulatedTempering(BlockedStep):
             rungs_per_barrier,
             looks_of(check_looks, check_tours),
             weight_adaptation,
+            rung_weights,
         )
         warmup_rng = np.random.default_rng(random_seed)
         terms = find_terms(self.model, tempered)

@@ -195,6 +195,7 @@ def fit(
         raise ValueError(f"obj_n_mc must be 1 with pm.Minibatch, got {obj_n_mc}")
     seed = as_seed(random_seed)
     fits: list[Approximation] = []
+    failure: LikelihoodError | None = None
     for first, own in fit_starts(model, start, restarts, seed):
         fitted = first_approximation(model, approx, first, start_sigma, own)
         plan = METHODS[method](request, fitted)
@@ -215,11 +216,12 @@ def fit(
             run_cold(session, n, request.most, callbacks or (), show)
         try:
             fits.append(_attach(session))
-        except LikelihoodError:
-            if not fits:
-                raise
+        except LikelihoodError as error:
+            failure = failure or error
         if session.run.stopped == "interrupted":
             break
+    if failure is not None and not fits:
+        raise failure
     best = best_of(fits, restarts)
     _warn(best)
     return best

@@ -26,7 +26,7 @@ from pymc_tempering.bridge.bridge_sampling import bridge_states, estimate_by_bri
 from pymc_tempering.bridge.proposals import fit_normal, fit_t
 from pymc_tempering.bridge.target import Target, find_target
 
-REPEATS = 300
+REPEATS = 200
 # The standard deviation of 300 z-scores is that of a normal within 4 of its errors (6e-5).
 SPREAD = 4.0 / np.sqrt(2 * REPEATS)
 

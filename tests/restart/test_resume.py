@@ -303,6 +303,7 @@ def test_a_run_does_not_write_over_anything(model, tmp_path, make, words):
         ({"checkpoint_every": 0.0}, ValueError, "checkpoint_every must be a positive number"),
         ({"checkpoint_every": -1.0}, ValueError, "checkpoint_every must be a positive number"),
         ({"idata_kwargs": {"coords": object()}}, pmt.ArgumentError, "idata_kwargs.coords is a obj"),
+        ({"rung_weights": np.exp}, pmt.ArgumentError, "a function as rung_weights"),
         ({"kernel": pm.Metropolis}, pmt.ArgumentError, "what the step method Metropolis keeps"),
     ],
 )

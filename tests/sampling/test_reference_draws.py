@@ -13,7 +13,6 @@ import xarray as xr
 
 import pymc_tempering as pmt
 from pymc_tempering.core.deadline import deadline_in
-from pymc_tempering.evidence.front import default_method
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling import reference_draws, rounds
@@ -68,7 +67,7 @@ def test_the_chains_are_the_same_with_and_without(idata, model):
     assert some[GROUP].sizes["reference_draw"] == 2500
     for other in (none, some):
         np.testing.assert_array_equal(other["posterior"]["mu"], idata["posterior"]["mu"])
-    assert default_method(none) == "rts"
+    assert pmt.log_marginal_likelihood(none).method == "rts"
     assert GROUP not in sampled(model, keep=None).children
 
 
@@ -79,7 +78,6 @@ def test_the_draws_do_not_depend_on_cores(idata, model):
 
 def test_selected_draws_fall_back_on_the_run_alone(idata):
     """Of some draws the trace cannot be told; and a NaN among the draws is refused by name."""
-    assert default_method(idata.isel(draw=slice(10, 40))) == "rts"
     assert pmt.log_marginal_likelihood(idata.isel(draw=slice(10, 40))).method == "rts"
     broken = idata.copy(deep=True)
     broken[GROUP]["log_ratio"][3] = np.nan

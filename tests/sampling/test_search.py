@@ -159,9 +159,8 @@ def test_a_mode_that_the_fit_has_lost_comes_back(monkeypatch, weights):
         assert not is_off(evidence, system.log_evidence)
 
 
-@pytest.mark.parametrize("weights", [(0.65, 0.35), (0.9, 0.1)])
-def test_where_every_fit_forgets_the_prior_stays(monkeypatch, weights):
-    system = two_modes(weights)
+def test_where_every_fit_forgets_the_prior_stays(monkeypatch):
+    system = two_modes((0.9, 0.1))
     looked = forget(monkeypatch, system, until_looks=False)
     idata, evidence, said = sample(system.model, 0, draws=1000)
     assert len(looked) == searching.MAX_SEARCHES

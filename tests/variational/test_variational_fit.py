@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from support import variational_models as models
 
 import pymc_tempering as pmt
-from pymc_tempering.variational import methods, objective
+from pymc_tempering.variational import fitting, methods, objective
 
 pytestmark = [
     # Short fits may well not be at rest; what they should warn about has tests of its own.
@@ -309,6 +309,27 @@ def test_an_annealed_start_leaves_the_mode_that_the_papers_form_stays_in():
     floor = 1.0 / (100.0 - 99.0 * np.arange(400) / 400.0)  # 80 % of half of the iterations
     assert (hot.inverse_temperature[:400] <= np.repeat(floor[::10], 10) + 1e-9).all()
     assert hot.inverse_temperature[499] > 0.2  # equation (9) alone by then
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_start_that_fails_ends_the_call_only_where_all_fail(monkeypatch, failing):
+    """The first start, which is the user's, is the one that fails; and then both."""
+    attach, calls = fitting._attach, []
+
+    def fragile(session):
+        calls.append(session)
+        if len(calls) <= failing:
+            raise pmt.LikelihoodError(f"start {len(calls)} is not finite")
+        return attach(session)
+
+    monkeypatch.setattr(fitting, "_attach", fragile)
+    if failing == 2:
+        with pytest.raises(pmt.LikelihoodError, match="start 1"):
+            far_start(20, restarts=2)
+        return
+    with pytest.warns(pmt.TemperingWarning, match="1 of 2 fits are missing"):
+        fit = far_start(20, restarts=2)
+    assert len(fit.restarts) == 1
 
 
 def test_restarts_keep_all_fits_and_return_the_best():

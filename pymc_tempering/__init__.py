@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymc_tempering.exceptions import (
     ArgumentError,
+    CheckpointError,
     DataError,
     DataMismatchError,
     DiscreteVariableError,
@@ -86,6 +87,8 @@ if TYPE_CHECKING:
         plot_temperature_trace,
         plot_tours,
     )
+    from pymc_tempering.restart.extend import extend
+    from pymc_tempering.restart.resume import resume
     from pymc_tempering.sampling.precompile import compile
     from pymc_tempering.sampling.sample import sample
     from pymc_tempering.sampling.step_method import SimulatedTempering
@@ -104,6 +107,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# fmt: off
 _HOMES = {
     "annealed": (
         "ais",
@@ -149,20 +153,12 @@ _HOMES = {
     "model.handle": ("CompiledModel",),
     "nested": ("SavageDickey", "savage_dickey"),
     "plots": (
-        "plot_barrier",
-        "plot_bayes_factors",
-        "plot_evidence",
-        "plot_ladder",
-        "plot_log_z",
-        "plot_looks",
-        "plot_path",
-        "plot_prior_sensitivity",
-        "plot_round_trips",
-        "plot_running_log_z",
-        "plot_summary",
-        "plot_temperature_trace",
-        "plot_tours",
+        "plot_barrier", "plot_bayes_factors", "plot_evidence", "plot_ladder", "plot_log_z",
+        "plot_looks", "plot_path", "plot_prior_sensitivity", "plot_round_trips",
+        "plot_running_log_z", "plot_summary", "plot_temperature_trace", "plot_tours",
     ),
+    "restart.extend": ("extend",),
+    "restart.resume": ("resume",),
     "sampling.precompile": ("compile",),
     "sampling.sample": ("sample",),
     "sampling.step_method": ("SimulatedTempering",),
@@ -179,6 +175,7 @@ _HOMES = {
         "to_datatree",
     ),
 }
+# fmt: on
 """Where the public names are that load when first touched."""
 
 _MODULES = (
@@ -198,8 +195,10 @@ _MODULES = (
     "nested",
     "plots",
     "references",
+    "restart",
     "sampling",
     "sensitivity",
+    "storage",
     "testsystems",
     "variational",
     "warmup",
@@ -211,6 +210,7 @@ __all__ = [
     "ArgumentError",
     "BayesFactor",
     "Bracket",
+    "CheckpointError",
     "CompiledModel",
     "CrossCheck",
     "CustomKernel",
@@ -262,6 +262,7 @@ __all__ = [
     "cross_check",
     "diagnose",
     "expectation",
+    "extend",
     "fit",
     "hais",
     "importance_sampling",
@@ -287,6 +288,7 @@ __all__ = [
     "prior_sensitivity",
     "raise_",
     "refine",
+    "resume",
     "reverse_ais",
     "sample",
     "sample_many",

@@ -86,6 +86,10 @@ class ArgumentError(TemperingError, TypeError):
     """An argument that a function does not take; the message says why, or what stands in for it."""
 
 
+class CheckpointError(TemperingError):
+    """A checkpoint cannot be written or read, or is not one of this model, data and version."""
+
+
 class StuckChainError(TemperingError):
     """Before its first draw a chain did not reach beta = 1 within the allowed iterations."""
 

@@ -169,6 +169,11 @@ def advance_chain(plan: Plan, run: ChainRun, n_draws: int, stop: Stop, *, drawn:
         chunk = int(np.clip(chunk * min(2.0, CHUNK_SECONDS / seconds), 1, MAX_CHUNK))
 
 
+def have_few_draws(runs: Sequence[ChainRun]) -> bool:
+    """Whether each chain has the draws that it makes before a deadline stops it."""
+    return all(run.state.n_draws >= MIN_DRAWS for run in runs)
+
+
 def run_chains(
     plan: Plan,
     runs: Sequence[ChainRun],
@@ -177,6 +182,7 @@ def run_chains(
     cores: int,
     watch: Callable[[], None] = lambda: None,
     deadline: Deadline = NEVER,
+    pause: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Run all chains to `n_draws` draws each.
 
@@ -191,6 +197,8 @@ def run_chains(
         Called from this thread a few times a second.
     deadline : Deadline, optional
         When the chains stop, once each has a few draws.
+    pause : callable, optional
+        Asked as often; the chains stop once it says so, wherever they are.
 
     Returns
     -------
@@ -206,7 +214,7 @@ def run_chains(
 
     def look(done: int) -> None:
         watch()
-        if deadline.late and all(run.state.n_draws >= MIN_DRAWS for run in runs):
+        if pause() or (deadline.late and have_few_draws(runs)):
             stop.set()
 
     with ThreadPoolExecutor(cores) as pool:

@@ -105,6 +105,9 @@ class Kernel:
         Whether its first row of scratch keeps its content between the transitions of one state,
         where a standard normal momentum lies at first. Such a kernel is for annealing: a chain
         that must forget its past when it comes to the reference cannot have it.
+    keeps_state : bool, default False
+        Whether it keeps more from one transition to the next than the chain does, in Python, so
+        that a chain cannot be stored and gone on with.
     rebuild : tuple
         `(function, args)` that makes this kernel again, for pickling: compiled code stays
         where it is.
@@ -125,6 +128,7 @@ class Kernel:
     lengths: tuple[float, ...] = ()
     reversal: Literal["self", "block"] | Callable[[], "Kernel"] | None = None
     carries: bool = False
+    keeps_state: bool = False
 
     def __reduce__(self) -> tuple[Callable[..., "Kernel"], tuple[Any, ...]]:
         return self.rebuild

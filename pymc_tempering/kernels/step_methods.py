@@ -106,6 +106,7 @@ def StepKernel(
         kinds=ALL_KINDS,
         target_accept=TARGET_ACCEPT,
         prior_only=True,
+        keeps_state=True,
         bind=partial(_bind, step_class, reversal, kwargs),
     )
 
@@ -169,6 +170,7 @@ def _bind(
         reversal=reversal,
         target_accept=TARGET_ACCEPT if scaled else None,
         prior_only=True,
+        keeps_state=True,
     )
 
 

@@ -1,6 +1,6 @@
 """Progress in PyMC's look: a status line for the warm-up, a bar for each chain."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from rich.table import Column
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import N_DIVERGENCES, RB_WEIGHT, TOUR_START
 from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.sampling.choose_plan import ChosenPlan
 
 PATIENCE = 0.5
 """Seconds before bars are shown: those of a shorter run would only flash."""
@@ -48,6 +49,17 @@ def _with_text_for_speed(backend: Any) -> bool:
         for column in table.columns
     )
     return True
+
+
+def watch_of(
+    shown: Any, theme: Any
+) -> Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]:
+    """Return what makes the bars of each round."""
+
+    def watch(chosen: ChosenPlan, runs: list[ChainRun], total: int) -> ProgressBarManager:
+        return ChainProgress(runs, chosen.plan.ladder, total, shown, theme)
+
+    return watch
 
 
 class ChainProgress(ProgressBarManager):

@@ -31,15 +31,15 @@ def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
     """
     runs = outcome.runs
     for message in {run.stuck for run in runs if run.stuck}:
-        warnings.warn(message, TemperingWarning, stacklevel=3)
+        warnings.warn(message, TemperingWarning, stacklevel=4)
     if outcome.unmet:
         warnings.warn(
             f"The budget ended before the goal was met: {outcome.unmet}.",
             TemperingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if outcome.least is not None and outcome.least.short:
-        warnings.warn(_of_few_draws(outcome.least), TemperingWarning, stacklevel=3)
+        warnings.warn(_of_few_draws(outcome.least), TemperingWarning, stacklevel=4)
     if outcome.interrupted and max(run.state.n_draws for run in runs) <= tune:
         raise KeyboardInterrupt("Interrupted before the first draw.")
     least = min(run.state.n_draws for run in runs)
@@ -53,7 +53,7 @@ def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
             f"{cause}: the chains had drawn at least {least} of {n_draws} draws; estimates "
             "use these alone.",
             TemperingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -86,7 +86,7 @@ def close(
         warnings.warn(
             f"The verdict of this run is {verdict!r}: {_cause(found)}",
             TemperingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if quiet:
         return

@@ -9,12 +9,20 @@ anew.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 from pymc.progress_bar import ProgressBarManager
 
-from pymc_tempering.chain.chains import ChainRun, extend_runs, run_chains, start_runs
+from pymc_tempering.chain.chains import (
+    ChainRun,
+    extend_runs,
+    have_few_draws,
+    run_chains,
+    start_runs,
+)
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.chain.sent_chains import send_chains
 from pymc_tempering.core.deadline import NEVER
@@ -27,6 +35,7 @@ from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.enough_draws import LeastEss, least_ess
 from pymc_tempering.sampling.goal import MAX_ROUNDS, NO_DRAWS, Goal, Outcome, Round
+from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
 from pymc_tempering.sampling.reference_draws import (
     Beside,
     begin_beside,
@@ -68,6 +77,8 @@ def run_rounds(
     keep_hot: bool = False,
     tune: int = 0,
     reference_draws: int | None = None,
+    recorder: Recorder = NoRecorder(),  # noqa: B008 (frozen, and without content)
+    standing: Standing | None = None,
 ) -> Outcome:
     """Run the chains for `draws` draws each, and on in doubling rounds while the goal is unmet.
 
@@ -89,10 +100,13 @@ def run_rounds(
     reference_draws : int, optional
         Further draws of the reference; by default `begin_beside` says how many. Without a trace
         there are none.
+    recorder : Recorder, optional
+        Told where the run stands: before the first draw, whenever it asks for it, and when chains
+        have stopped.
+    standing : Standing, optional
+        Where an earlier process left the run, which then goes on from there.
     """
-    rounds: list[Round] = []
     deadline, silent = job.deadline, replace(job, report=lambda line: None)
-
     asked = reference_draws if keep_trace else 0
 
     def start(chosen: ChosenPlan, n: int) -> tuple[list[ChainRun], Beside]:
@@ -100,56 +114,76 @@ def run_rounds(
         return runs, begin_beside(chosen.plan, asked, sum(chosen.work.values()), job.rng)
 
     def end(interrupted: bool = False, unmet: str = "", least: LeastEss | None = None) -> Outcome:
-        work = chosen.work | beside.work
-        parts = (runs, tuple(rounds), interrupted, unmet, least, beside.log_ratio)
-        return Outcome(replace(chosen, work=work), *parts)
+        work = at.chosen.work | at.beside.work
+        parts = (at.runs, at.rounds, interrupted, unmet, least, at.beside.log_ratio)
+        return Outcome(replace(at.chosen, work=work), *parts)
 
-    runs, beside = start(chosen, draws)
-    total, fits_left, repeats_left = draws, 1, 1
+    at = standing or Standing(chosen, *start(chosen, draws), draws)
     while True:
-        begun = perf_counter()
-        beside, interrupted = draw_beside(job, beside, total * chains)
-        interrupted = interrupted or _run_to(job, total, chosen, runs, watch)
+        chosen, runs, begun = at.chosen, at.runs, perf_counter()
+        beside, interrupted = _draw_beside(job, at, recorder)
+        at = replace(at, beside=beside)
+        save = partial(recorder.save, job, at)
+        interrupted = interrupted or _run_to(
+            job, at.total, chosen, runs, watch, recorder.due, save
+        )  # fmt: skip
         if interrupted or chosen.interrupted:
             return end(interrupted=True)
         enough = deadline.left > perf_counter() - begun
-        repeat = bool(repeats_left) and enough and _outgrown(chosen, runs)
+        repeat = bool(at.repeats_left) and enough and _outgrown(chosen, runs)
         if goal.single and not repeat:
             return end()
         try:
             if repeat:
                 job.report("The run met a region that its reference hardly covers: fitting again")
-                repeats_left -= 1
+                at = replace(at, repeats_left=at.repeats_left - 1)
             else:
                 least = _least(goal, chosen, runs, tune)
-                more = goal.goes_on_for(least, total / draws)
-                if goal.ess_alone and not (more or rounds):
+                more = goal.goes_on_for(least, at.total / draws)
+                if goal.ess_alone and not (more or at.rounds):
                     return end(least=least)
                 if not (goal.ess_alone or deadline.late):
                     chosen = more_looks(silent, chosen, _steps(runs) // 2)
                 evidence = estimate(chosen, runs, beside.log_ratio)
-                seconds = perf_counter() - deadline.began
-                rounds.append(_line(chosen, runs, evidence, least, seconds))
-                job.report(f"{rounds[-1]}{goal.wanted()}")
+                line = _line(chosen, runs, evidence, least, perf_counter() - deadline.began)
+                at = replace(at, chosen=chosen, rounds=(*at.rounds, line))
+                job.report(f"{line}{goal.wanted()}")
                 unmet = "" if goal.ess_alone else goal.unmet(evidence)
                 steps = sum(chosen.work.values()) + beside.log_ratio.size + _steps(runs)
-                over = deadline.late or goal.spent(steps) or len(rounds) >= MAX_ROUNDS
+                over = deadline.late or goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
                 # Without a target the whole budget is used.
                 if over or not (more or unmet or goal.uses_all):
                     return end(unmet=unmet, least=least)
-                repeat = not goal.ess_alone and bool(fits_left) and _contradicted(evidence)
-                fits_left -= repeat
+                repeat = not goal.ess_alone and bool(at.fits_left) and _contradicted(evidence)
+                at = replace(at, fits_left=at.fits_left - repeat)
             if repeat:
-                own = _steps(runs) + beside.log_ratio.size
-                chosen = search_again(job, chosen, _drawn(runs))
-                fit = chosen.work.get("fit", 0) + own
-                chosen = replace(chosen, work=chosen.work | {"fit": fit})
-                runs, beside = start(chosen, total)
+                chosen = _fitted_again(job, chosen, runs, beside)
+                runs, beside = start(chosen, at.total)
+                at = replace(at, chosen=chosen, runs=runs, beside=beside)
                 continue
         except KeyboardInterrupt:
             return end(interrupted=True)
-        total *= 2
-        extend_runs(runs, total)
+        at = replace(at, total=2 * at.total)
+        extend_runs(runs, at.total)
+
+
+def _draw_beside(job: Job, at: Standing, recorder: Recorder) -> tuple[Beside, bool]:
+    """Go on to the reference draws that a round wants; it is kept where that was begun."""
+    draws = at.total * len(at.runs)
+    try:
+        if at.beside.number(draws) > at.beside.log_ratio.size:
+            recorder.save(job, at)
+    except KeyboardInterrupt:
+        return at.beside, True
+    return draw_beside(job, at.beside, draws)
+
+
+def _fitted_again(job: Job, chosen: ChosenPlan, runs: list[ChainRun], beside: Beside) -> ChosenPlan:
+    """Fit the reference again to the draws of runs, whose work counts to that fit."""
+    own = _steps(runs) + beside.log_ratio.size
+    chosen = search_again(job, chosen, _drawn(runs))
+    fit = chosen.work.get("fit", 0) + own
+    return replace(chosen, work=chosen.work | {"fit": fit})
 
 
 def _least(goal: Goal, chosen: ChosenPlan, runs: list[ChainRun], tune: int) -> LeastEss | None:
@@ -165,8 +199,13 @@ def _run_to(
     chosen: ChosenPlan,
     runs: list[ChainRun],
     watch: Watch,
+    due: Callable[[], bool] = lambda: False,
+    save: Callable[[], None] = lambda: None,
 ) -> bool:
     """Run the chains to `total` draws; before a deadline in parts, so that none is far behind.
+
+    They pause when a recording is `due`; `save` is called before they start, then, and when they
+    have stopped.
 
     Returns
     -------
@@ -176,21 +215,54 @@ def _run_to(
     deadline, cores = job.deadline, job.cores
     whole = deadline == NEVER or (job.crew is None and cores >= len(runs))
     goal = total if whole else FIRST_PART
+    paused = False
+
+    def pause() -> bool:
+        nonlocal paused
+        paused = paused or due()
+        return paused
+
     with watch(chosen, runs, total) as progress:
-        while True:
-            goal, update = min(goal, total), progress.update
-            if job.crew is None:
-                cut = run_chains(
-                    chosen.plan, runs, goal, cores=cores, watch=update, deadline=deadline
-                )
-            else:
-                cut = send_chains(
-                    job.crew, chosen.plan, runs, goal, watch=update, deadline=deadline
-                )
-            if cut or goal == total or deadline.late:
-                update()
-                return cut
-            goal = int(PART_GROWTH * goal) + 1
+        try:
+            save()
+            while not (deadline.late and have_few_draws(runs)):
+                goal, paused = min(goal, total), False
+                interrupted = _advance(job, chosen.plan, runs, goal, progress.update, pause)
+                over = goal == total or deadline.late
+                if interrupted or paused or over:
+                    progress.update()
+                    save()
+                if interrupted:
+                    return True
+                if paused and not _all_have(runs, goal):
+                    continue
+                if over:
+                    return False
+                goal = int(PART_GROWTH * goal) + 1
+        except KeyboardInterrupt:  # while it was saved
+            return True
+    return False
+
+
+def _advance(
+    job: Job,
+    plan: Plan,
+    runs: list[ChainRun],
+    goal: int,
+    update: Callable[[], None],
+    pause: Callable[[], bool],
+) -> bool:
+    """Run the chains here or on the workers, where nothing pauses; whether Ctrl-C cut it short."""
+    if job.crew is not None:
+        return send_chains(job.crew, plan, runs, goal, watch=update, deadline=job.deadline)
+    return run_chains(
+        plan, runs, goal, cores=job.cores, watch=update, deadline=job.deadline, pause=pause
+    )
+
+
+def _all_have(runs: list[ChainRun], n_draws: int) -> bool:
+    """Whether each chain has as many draws."""
+    return all(run.state.n_draws >= n_draws for run in runs)
 
 
 def _steps(runs: list[ChainRun]) -> int:

@@ -14,7 +14,6 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.sent_model import crew_of
 from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.ladder import RungWeights
@@ -27,12 +26,19 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
-from pymc_tempering.sampling.chain_progress import ChainProgress
+from pymc_tempering.sampling.call import (
+    Call,
+    as_names,
+    check_kept_names,
+    plain_choice,
+    plain_options,
+)
+from pymc_tempering.sampling.chain_progress import watch_of
+from pymc_tempering.sampling.checkpoint import ending_by_sigterm, recording
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
-from pymc_tempering.sampling.closing import close, warn_of_run
 from pymc_tempering.sampling.compile_loops import compile_loops
+from pymc_tempering.sampling.finish import finish_call
 from pymc_tempering.sampling.goal import goal_of
-from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.prior_constant import with_prior_constant
 from pymc_tempering.sampling.pymc_arguments import refuse
 from pymc_tempering.sampling.rounds import run_rounds
@@ -78,6 +84,8 @@ def sample(
     discard_tuned_samples: bool = True,
     compute_convergence_checks: bool = True,
     idata_kwargs: dict[str, Any] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 60.0,
     **unknown: Any,
 ) -> xr.DataTree:
     """Draw from the posterior by simulated tempering, and learn its evidence on the way.
@@ -183,6 +191,11 @@ def sample(
         PyMC's R-hat and effective sample size checks of the draws.
     idata_kwargs : dict, optional
         For `pm.to_inference_data`.
+    checkpoint : path, optional
+        Folder to make, where the run is written as it goes, so that :func:`resume` can go on with
+        it whatever ends this process. The first time is when the plan is frozen, before any draw.
+    checkpoint_every : float, default 60.0
+        Seconds between checkpoints, for which the chains pause.
     **unknown
         Nothing else is taken. Arguments of `pm.sample` that mean nothing here (`step`, `initvals`,
         `nuts_sampler`, ...) are refused, each with the reason.
@@ -191,9 +204,9 @@ def sample(
     -------
     xarray.DataTree
         Groups `posterior`, `sample_stats` (one schema for both front doors), `observed_data`,
-        `constant_data`, `tempering`, `tempering_check` where looks were taken,
-        `tempering_reference` where there are reference draws, and `tempering_trace` and
-        `tempering_states` where kept.
+        `constant_data`, `tempering`, `tempering_plan` (what :func:`extend` goes on with),
+        `tempering_check` where looks were taken, `tempering_reference` where there are reference
+        draws, and `tempering_trace` and `tempering_states` where kept.
 
     Raises
     ------
@@ -205,6 +218,8 @@ def sample(
         The executor cannot do the work.
     ArgumentError
         An argument that is not taken.
+    CheckpointError
+        The path of the checkpoint is in use, or cannot be written to.
     ValueError
         An argument out of its range.
 
@@ -235,55 +250,54 @@ def sample(
         ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation, rung_weights
     )
     check_executor(executor)
+    if executor is not None and checkpoint is not None:
+        raise ValueError(
+            "checkpoint= and executor= do not go together: leave out one. A worker that is lost "
+            "costs no more than a few seconds of its chain."
+        )
     model = find_model(model)
-    _check_names(model, var_names or ())
+    if var_names is not None:
+        check_kept_names(model, var_names)
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
-    show, lap = bool(progressbar) and not quiet, laps()
-    with compiling_status(show) as report:
-        prior, compound = compile_with_kernels(
-            model, kernel, target_accept, report, terms=find_terms(model, tempered)
-        )
-        report("Preparing the loops")
-        compile_loops(prior.path, compound, options)
-        seconds = {"compiling": lap()}
-        crew = crew_of(executor, prior, compound)
-        deadline = deadline_in(max_time)
-        job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE), crew)
-        job = with_prior_constant(job, model, kernel, target_accept, draws=draws, chains=chains)
-        seconds["prior_constant"] = lap()
-        chosen = choose_plan(job)
-    n_draws = draws + tune
-    lap()
-    deadline = _run_deadline(deadline, chosen, max_time)
-    job = replace(job, deadline=deadline, report=(lambda line: None) if quiet else logger.info)
-
-    def watch(chosen: ChosenPlan, runs: list[ChainRun], total: int) -> ChainProgress:
-        shown = progressbar if show else False
-        return ChainProgress(runs, chosen.plan.ladder, total, shown, progressbar_theme)
-
-    outcome = run_rounds(
-        job, chosen, goal, draws=n_draws, chains=chains,
-        keep_trace=keep is not None, keep_hot=keep == "states", watch=watch, tune=tune,
-        reference_draws=reference_draws,
+    call = Call(
+        draws, tune, chains, goal, plain_options(options), plain_choice(kernel), target_accept,
+        None if tempered is None else as_names(tempered), reference_draws, keep,
+        None if var_names is None else as_names(var_names), discard_tuned_samples,
+        compute_convergence_checks, idata_kwargs or {},
     )  # fmt: skip
+    show, lap = bool(progressbar) and not quiet, laps()
+    with recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder:
+        with compiling_status(show) as report:
+            prior, compound = compile_with_kernels(
+                model, kernel, target_accept, report, terms=find_terms(model, tempered)
+            )
+            report("Preparing the loops")
+            compile_loops(prior.path, compound, options)
+            seconds = {"compiling": lap()}
+            crew = crew_of(executor, prior, compound)
+            deadline = deadline_in(max_time)
+            until = deadline.part(PLAN_SHARE)
+            job = Job(prior, compound, options, rng, cores, report, until, crew)
+            job = with_prior_constant(
+                job, model, kernel, target_accept, draws=draws, chains=chains
+            )  # fmt: skip
+            seconds["prior_constant"] = lap()
+            chosen = choose_plan(job)
+        lap()
+        job = replace(job, deadline=_run_deadline(deadline, chosen, max_time))
+        report = (lambda line: None) if quiet else logger.info
+        with ending_by_sigterm(recorder):
+            outcome = run_rounds(
+                replace(job, report=report), chosen, goal, draws=call.n_draws, chains=chains,
+                keep_trace=keep is not None, keep_hot=keep == "states", tune=tune,
+                watch=watch_of(show and progressbar, progressbar_theme),
+                reference_draws=reference_draws, recorder=recorder,
+            )  # fmt: skip
     # What a second search took in between is told as its own.
     again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())
     seconds |= outcome.chosen.seconds | {"run": lap() - again}
-    warn_of_run(outcome, tune, n_draws)
-    idata = build_datatree(
-        outcome,
-        tune=tune,
-        seconds=seconds,
-        var_names=var_names,
-        discard_tuned_samples=discard_tuned_samples,
-        idata_kwargs=idata_kwargs or {},
-    )
-    close(
-        idata, model, seconds, quiet=quiet, convergence_checks=compute_convergence_checks,
-        least=outcome.least,
-    )  # fmt: skip
-    return idata
+    return finish_call(call, job, outcome, seconds, quiet=quiet)
 
 
 def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None) -> Deadline:
@@ -293,14 +307,3 @@ def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None
     if max_time is None:
         return deadline
     return deadline.after(0.5 * (1.0 - PLAN_SHARE) * max_time)
-
-
-def _check_names(model: pm.Model, var_names: Sequence[str]) -> None:
-    """Raise an error for names that the posterior does not have."""
-    known = [rv.name for rv in model.unobserved_RVs]
-    unknown = [name for name in var_names if name not in known]
-    if unknown:
-        raise ValueError(
-            f"var_names {', '.join(map(repr, unknown))} are not among the model's unobserved "
-            f"variables: {', '.join(known)}."
-        )

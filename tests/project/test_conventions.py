@@ -20,12 +20,12 @@ LONG = (
     *("sample", "SimulatedTempering", "ais", "hais", "reverse_ais", "sandwich", "smc", "raise_"),
     *("linked_importance_sampling", "thermodynamic_integration", "bridge_sampling"),
     *("importance_sampling", "cross_check", "log_marginal_likelihood", "bayes_factor", "compare"),
-    *("average", "savage_dickey", "prior_sensitivity"),
+    *("average", "savage_dickey", "prior_sensitivity", "resume", "extend"),
 )
 """What may take longer than a second on the threads of this package."""
 ON_ONE_THREAD = ("fit", "refine", "compile")
 """What takes as long, in compiled code of others."""
-NO_SEED = ("compile", "refine")
+NO_SEED = ("compile", "refine", "resume", "extend")
 """What draws nothing, or goes on with the generator of an earlier call."""
 
 

@@ -14,7 +14,9 @@ import pytest
 
 import pymc_tempering as pmt
 
-DEVELOPER_PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "developer").glob("*.md"))
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = [*sorted((DOCS / "developer").glob("*.md")), DOCS / "restart.md"]
+"""Pages whose Python blocks are run, one after the other."""
 NAMESPACE = {"az": az, "np": np, "pm": pm, "pmt": pmt}
 
 
@@ -131,8 +133,9 @@ def test_examples_in_docstrings_run(name):
         assert not result.failed, "".join(report)
 
 
-@pytest.mark.parametrize("page", DEVELOPER_PAGES, ids=lambda page: page.stem)
-def test_skeletons_in_developer_pages_run(page):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_blocks_in_pages_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     namespace = {"__name__": f"docs_{page.stem}"}
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.M):
         exec(compile(block, str(page), "exec"), namespace)

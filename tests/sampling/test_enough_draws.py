@@ -147,8 +147,8 @@ def test_ctrl_c_in_a_later_round_says_so_and_nothing_of_targets(told, monkeypatc
     told.values += [1.0]
     original, calls = rounds._run_to, []
 
-    def second_is_cut_short(job, total, chosen, runs, update):
-        original(job, total - 100 * len(calls), chosen, runs, update)
+    def second_is_cut_short(job, total, chosen, runs, update, *kept):
+        original(job, total - 100 * len(calls), chosen, runs, update, *kept)
         calls.append(total)
         return len(calls) == 2
 

@@ -1,0 +1,1 @@
+"""Going on with runs: from a checkpoint after the process has died, or from a DataTree."""

@@ -2,8 +2,7 @@
 
 import multiprocessing
 import os
-import signal
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 
 import loky
@@ -15,7 +14,6 @@ from support.small_runs import DATASETS, SHORT, front_doors, mean_of_two, same_n
 import pymc_tempering as pmt
 from pymc_tempering.chain import chains, sent_chains
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.executors import once_a_worker
 from pymc_tempering.model.compilations import CompilationWatch
 
 pytestmark = pytest.mark.filterwarnings(
@@ -127,39 +125,6 @@ def test_pieces_of_a_chain_join_to_the_same_chain(model, monkeypatch):
     with ThreadPoolExecutor(2) as pool:
         assert same_numbers(pmt.sample(150, model=model, executor=pool, **more), whole)
     assert sum(sent) >= 9  # three chains
-
-
-class KillsWhen(Executor):
-    """An executor that kills a process as soon as the n-th of its tasks is done."""
-
-    def __init__(self, executor, pid, n):
-        self.executor, self.pid, self.n = executor, pid, n
-        self.futures, self.unfinished = [], 0
-
-    def submit(self, fn, *args):
-        future = self.executor.submit(fn, *args)
-        self.futures.append(future)
-        if len(self.futures) == self.n:
-            future.add_done_callback(self.kill)
-        return future
-
-    def kill(self, future):
-        os.kill(self.pid, signal.SIGKILL)
-        self.unfinished = sum(not f.done() for f in self.futures)
-
-
-def test_a_worker_of_dask_that_is_killed_midway(model, client, monkeypatch):
-    """Of 20 chunks some are done, and some are not; the worker has one of these, or soon would.
-
-    The model goes to each worker once, and the first that had it may be the one that dies.
-    """
-    monkeypatch.setattr(once_a_worker, "MANY_BYTES", 0)
-    more = {"n_particles": 640, "betas": 300, "random_seed": 3, "progressbar": False}
-    pid = next(nanny.pid for nanny in client.cluster.workers.values())
-    executor = KillsWhen(client.get_executor(), pid, 3)
-    assert same_numbers(pmt.ais(model, executor=executor, **more), pmt.ais(model, **more))
-    assert len(executor.futures) == 20
-    assert 5 < executor.unfinished < 20
 
 
 def dies():

@@ -35,6 +35,7 @@ def stored_chains(runs: Sequence[ChainRun]) -> tuple[dict[str, Any], Arrays]:
         **{name: np.array([getattr(c, name) for c in chains]) for name in CYCLE},
         "references": np.concatenate([run.state.references for run in runs]),
     }
+    arrays["counters"][:, N_TRACE] = 0  # a place in the buffer of a chunk, where none is open now
     each = [
         {
             "generator": run.state.rng,

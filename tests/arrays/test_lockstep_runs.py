@@ -85,7 +85,7 @@ def test_a_reference_that_is_not_the_one_drawn_from_is_seen():
         temper(told, 10)
 
 
-@pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"backward"}))
+@pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"backward", "pooled"}))
 def test_every_estimator_reads_a_run(run, method):
     """Integration rules state their bias; all others are within 5 errors."""
     with warnings.catch_warnings():
@@ -100,6 +100,8 @@ def test_every_estimator_reads_a_run(run, method):
 def test_backward_is_refused_in_words(run):
     with pytest.raises(pmt.NotTemperedError, match="stopped after a number of sweeps"):
         run.evidence("backward")
+    with pytest.raises(pmt.NotTemperedError, match="no reference draws"):
+        run.evidence("pooled")
 
 
 def test_same_seeds_same_run():

@@ -58,7 +58,7 @@ def test_block_gibbs_finds_log_z_of_a_boltzmann_machine():
 
 def test_a_kernel_that_forgets_beta_is_wrong():
     # The planted bug. Nothing but the answer can show it: any move may ignore its beta.
-    assert abs(z_of_log_z(forgets_beta)) > 8.0
+    assert abs(z_of_log_z(forgets_beta)) > 6.0
 
 
 def test_a_custom_kernel_beside_others_and_by_the_other_front_door():

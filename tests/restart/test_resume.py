@@ -14,7 +14,7 @@ import pytest
 from support.kept_checkpoints import assert_same, run, run_and_keep_all, short_chunks
 
 import pymc_tempering as pmt
-from pymc_tempering.sampling import chain_values, checkpoint, versions
+from pymc_tempering.sampling import bit_versions, chain_values, checkpoint
 from pymc_tempering.sampling.call import choice_of, plain_choice
 from pymc_tempering.storage import parts
 
@@ -453,6 +453,6 @@ def test_choices_of_kernels_in_words():
 
 
 def test_versions_are_those_installed():
-    versions.check_versions(versions.versions())
+    bit_versions.check_versions(bit_versions.versions())
     with pytest.raises(pmt.CheckpointError, match=r"numpy 1\.0 \(here"):
-        versions.check_versions(versions.versions() | {"numpy": "1.0"})
+        bit_versions.check_versions(bit_versions.versions() | {"numpy": "1.0"})

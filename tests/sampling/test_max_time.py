@@ -20,7 +20,7 @@ from pymc_tempering import HMC
 from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
 from pymc_tempering.kernels import on_all
 from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import rounds
+from pymc_tempering.sampling import finish, rounds
 from pymc_tempering.sampling import sample as front
 from pymc_tempering.sampling.setup import Job, Options, warm_up_prior
 from pymc_tempering.sampling.side_runs import run_beside
@@ -53,13 +53,13 @@ def outcomes(monkeypatch):
 @pytest.fixture
 def seconds(monkeypatch):
     """From the call of `sample` until its chains have stopped; the DataTree takes its own time."""
-    out, begun, original = [], perf_counter(), front.build_datatree
+    out, begun, original = [], perf_counter(), finish.build_datatree
 
     def building(*args, **kwargs):
         out.append(perf_counter() - begun)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(front, "build_datatree", building)
+    monkeypatch.setattr(finish, "build_datatree", building)
     return out
 
 
@@ -91,7 +91,8 @@ def test_chains_that_wait_for_a_core_take_turns_in_growing_parts(
     monkeypatch.setattr(
         rounds, "run_chains", lambda plan, runs, goal, **kwargs: bool(goals.append(goal))
     )
-    chosen, job = SimpleNamespace(plan=None), SimpleNamespace(deadline=deadline, cores=cores)
+    chosen = SimpleNamespace(plan=None)
+    job = SimpleNamespace(deadline=deadline, cores=cores, crew=None)
     bar = nullcontext(SimpleNamespace(update=lambda: None))
     assert not rounds._run_to(job, 10_000, chosen, [None] * 4, lambda *_: bar)
     assert goals[-1] == 10_000
@@ -209,6 +210,7 @@ FIRST_USES = """
 import json
 import pymc as pm, pymc_tempering as pmt
 from pymc_tempering.chain import carry, loop, particles
+from pymc_tempering.sampling import finish
 from pymc_tempering.sampling import sample as front
 from pymc_tempering.warmup import stochastic_approximation
 

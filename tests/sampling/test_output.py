@@ -11,6 +11,7 @@ import pymc_tempering as pmt
 from pymc_tempering.chain.record import SCALAR_STATS
 from pymc_tempering.core.cycles import LOOK_STATS, RUNG_STATS
 from pymc_tempering.evidence.datatree import convert
+from pymc_tempering.sampling import finish
 
 TUNE = 7
 
@@ -37,9 +38,9 @@ def labels():
 def kept(monkeypatch):
     """What the last run handed over to be put into a DataTree."""
     outcomes = []
-    build = pmt.sample.__globals__["build_datatree"]
-    monkeypatch.setitem(
-        pmt.sample.__globals__, "build_datatree",
+    build = finish.build_datatree
+    monkeypatch.setattr(
+        finish, "build_datatree",
         lambda outcome, **options: outcomes.append(outcome) or build(outcome, **options),
     )  # fmt: skip
     return outcomes

@@ -32,7 +32,9 @@ def numbers_of(result):
         return {"names": result.index.values} | {c: result[c].values for c in kept}
     if hasattr(result, "children"):
         groups = [g for g in result.children if g not in ("tempering", "observed_data")]
-        return {f"{g}/{k}": v.values for g in groups for k, v in result[g].data_vars.items()}
+        kept = {f"{g}/{k}": v.values for g in groups for k, v in result[g].data_vars.items()}
+        kept.pop("tempering_plan/json", None)  # it holds times
+        return kept
     return {"log_z": result.log_z, "mcse": result.mcse, "curve": result.log_z_curve}
 
 

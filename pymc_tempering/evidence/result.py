@@ -190,7 +190,7 @@ class Evidence:
         if self.bias_direction:
             rows.append(("in expectation", f"{self.bias_direction} log Z"))
         if self.details:
-            numbers = (f"{name} {value:.4g}" for name, value in self.details.items())
+            numbers = (f"{name} {_short(value)}" for name, value in self.details.items())
             rows.append(("further numbers", ", ".join(numbers)))
         if self.n_evaluations is not None:
             rows.append(("density evaluations", f"{self.n_evaluations:,}"))
@@ -246,3 +246,8 @@ def emit_warnings(evidence: Evidence, prefix: str = "", stacklevel: int = 3) -> 
     for sentence in evidence.warnings:
         warn(prefix + sentence, TemperingWarning, stacklevel=stacklevel)
     return evidence
+
+
+def _short(value: float) -> str:
+    """Return a number in four digits, or all digits of a count."""
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.4g}"

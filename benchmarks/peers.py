@@ -325,9 +325,11 @@ def main() -> None:
     arguments = parser(__doc__, 30, DEFAULT_MODELS)
     arguments.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     arguments.add_argument("--restart", action="store_true", help="forget earlier answers")
+    arguments.add_argument("--suffix", default="", help="of the files' names, as in peers_120")
     args = arguments.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    path = runs_file(args.out / "peers_runs.csv", "model", Answer, restart=args.restart)
+    stem = f"peers{args.suffix}" if args.suffix else "peers"
+    path = runs_file(args.out / f"{stem}_runs.csv", "model", Answer, restart=args.restart)
     answers = read_answers(path)
     seeds = range(args.seed, args.seed + args.repeats)
     for name in args.models:
@@ -349,7 +351,7 @@ def main() -> None:
             "seeds": f"{seeds_of(answers)}; answers: {path.name}",
             **NOTES,
         }
-        save("peers", table(answers), args.out, "Tempering and its peers", settings)
+        save(stem, table(answers), args.out, "Tempering and its peers", settings)
 
 
 if __name__ == "__main__":

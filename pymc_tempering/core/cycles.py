@@ -1,8 +1,9 @@
 """The statistics of tempering cycles as plain arrays: what every estimator reads.
 
 Each row is one *cycle*: all iterations after the previous visit to beta = 1, up to and including
-the next one, which gives the recorded draw. ``docs/data_layout.md`` defines every field. (Rows of
-chains over arrays are pieces of another cut: they end after any sweep, and each tour begins a row.)
+the next one, which gives the recorded draw. ``docs/reference/data_layout.md`` defines every field.
+(Rows of chains over arrays are pieces of another cut: they end after any sweep, and each tour
+begins a row.)
 """
 
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class CycleStats:
         Sums of q(beta_k | x) over a cycle, and over its part before the start of a tour.
     visits, log_ratio_sum, log_ratio_sqsum, rb_log_ratio_sum, rb_log_ratio_sqsum, jump_sqsum, \
 accept_sum, up_accept_sum : ndarray, shape (C, N, K)
-        See ``docs/data_layout.md``; log ratios are in nats.
+        See ``docs/reference/data_layout.md``; log ratios are in nats.
     tempering_steps, beta_min, n_divergences : ndarray, shape (C, N)
         Iterations in the cycle, smallest beta explored, and divergences.
     tour_start : ndarray of bool, shape (C, N)

@@ -41,7 +41,10 @@ class Ladder:
     def __post_init__(self) -> None:
         betas = np.array(self.betas, dtype=float)
         if betas.ndim != 1 or betas.size < 2 or betas[0] != 0 or betas[-1] != 1:
-            raise LadderError("A ladder runs from beta = 0 to beta = 1 and has at least two rungs.")
+            raise LadderError(
+                "A ladder runs from beta = 0 to beta = 1 and has at least two rungs, such as "
+                f"[0, 0.1, 1]; got {np.array2string(betas, threshold=10, precision=4)}."
+            )
         if not np.all(np.diff(betas) > 0):
             raise LadderError("The inverse temperatures of a ladder must increase strictly.")
         for name in ("log_z", "log_weights"):

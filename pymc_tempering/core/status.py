@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +16,18 @@ def no_note() -> str:
     return ""
 
 
+def open_console() -> Console:
+    """Return where progress is shown: standard error, or the page of a notebook.
+
+    rich shows nothing on a page without ipywidgets, and warns of that at each refresh. There the
+    console is one that keeps silent: a page is no terminal, whose last line could be overwritten.
+    """
+    console = Console(stderr=True)
+    if console.is_jupyter and find_spec("ipywidgets") is None:
+        return Console(stderr=True, force_jupyter=False, force_terminal=False)
+    return console
+
+
 @contextmanager
 def status_line(show: bool, note: Callable[[], str] = no_note) -> Iterator[Any]:
     """Give a function `report(line)` that shows the line; without `show` it does nothing.
@@ -24,7 +37,7 @@ def status_line(show: bool, note: Callable[[], str] = no_note) -> Iterator[Any]:
     if not show:
         yield lambda line: None
         return
-    with Status("", console=Console(stderr=True)) as status:
+    with Status("", console=open_console()) as status:
         yield lambda line: status.update(_Noted(line, note))
 
 

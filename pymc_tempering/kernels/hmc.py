@@ -205,7 +205,7 @@ def HMC(
         Mean trajectory length, in units of the rung's own standard deviations. By default the
         warm-up chooses at each rung between 1.2, somewhat less than a quarter of a period of a
         Gaussian, and half of it. It takes the one that changes `log_ratio` more for each gradient,
-        which gives a smaller error of log Z for the same work (docs/kernels.md).
+        which gives a smaller error of log Z for the same work (docs/explanation/kernels.md).
     max_steps : int, default 256
         Largest number of leapfrog steps in one transition.
     metric : {"auto", "diag", "dense"}, default "auto"

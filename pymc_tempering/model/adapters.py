@@ -11,11 +11,12 @@ import numpy as np
 from numba import types, uint8
 from pytensor import config
 from pytensor.compile import Function
-from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key
 
+from pymc_tempering.borrowed import numba_funcify_and_cache_key
 from pymc_tempering.model.bound_density import OPEN_SIGNATURE, BoundDensity
-from pymc_tempering.model.compiled import MATRIX, RNG, compile_source, object_mode
+from pymc_tempering.model.compiled import MATRIX, RNG, compile_source
 from pymc_tempering.model.copying import copy_numbers
+from pymc_tempering.model.exactly import exactly
 from pymc_tempering.model.packed_data import ENVIRONMENT, Packing
 from pymc_tempering.model.sources import hash_text
 
@@ -49,7 +50,7 @@ def _adapt(
     """
     packing, keys, arguments, places = Packing(), [], {}, set()
     environment: dict[str, Any] = dict(ENVIRONMENT) | {"copy_numbers": copy_numbers}
-    with config.change_flags(numba__fastmath=False), object_mode():
+    with exactly():
         for graph_name, function in graphs.items():
             graph, used = packing.open(function)
             jitted, key = numba_funcify_and_cache_key(graph)

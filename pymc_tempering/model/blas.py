@@ -12,9 +12,9 @@ import numpy as np
 from llvmlite import ir
 from llvmlite.binding import add_symbol
 from numba import float64, intp, types, uintp
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from pymc_tempering.borrowed import BLAS, address_for_c, cgutils
 from pymc_tempering.model.jit import compile_now, njit
 
 ITEM = 8
@@ -84,7 +84,7 @@ def _dot(typingctx, n, x, y, out):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         n, *addresses = args
         pointers = [builder.inttoptr(address, _POINTER) for address in addresses]
-        _call(builder, "numba_xxdot", [ir.Constant(_CHARACTER, 0), n, *pointers])
+        _call(builder, BLAS["dot"], [ir.Constant(_CHARACTER, 0), n, *pointers])
         return context.get_dummy_value()
 
     return types.void(intp, uintp, uintp, uintp), codegen
@@ -99,7 +99,7 @@ def _gemv(typingctx, transposed, m, n, a, lead, x, y):  # type: ignore[no-untype
         a, x, y = (builder.inttoptr(address, _POINTER) for address in (a, x, y))
         one, zero = _number(builder, 1.0), _number(builder, 0.0)
         flag = _flag(builder, transposed)
-        _call(builder, "numba_xxgemv", [flag, m, n, one, a, lead, x, zero, y])
+        _call(builder, BLAS["gemv"], [flag, m, n, one, a, lead, x, zero, y])
         return context.get_dummy_value()
 
     return types.void(types.boolean, intp, intp, uintp, intp, uintp, uintp), codegen
@@ -115,7 +115,7 @@ def _gemm(typingctx, turn_a, turn_b, m, n, k, a, lead_a, b, lead_b, c, lead_c): 
         one, zero = _number(builder, 1.0), _number(builder, 0.0)
         flags = [_flag(builder, turn_a), _flag(builder, turn_b)]
         _call(
-            builder, "numba_xxgemm",
+            builder, BLAS["gemm"],
             [*flags, m, n, k, one, a, lead_a, b, lead_b, zero, c, lead_c],
         )  # fmt: skip
         return context.get_dummy_value()
@@ -246,9 +246,7 @@ def make_ready() -> None:
     linked into its callers it would be optimized with each of them anew.
     """
     compile_now(_multiply)
-    found = _multiply.overloads[MULTIPLY.args]
-    address = found.library.get_pointer_to_function(found.fndesc.llvm_cfunc_wrapper_name)
-    add_symbol(SYMBOL, address)
+    add_symbol(SYMBOL, address_for_c(_multiply, MULTIPLY.args))
 
 
 @intrinsic

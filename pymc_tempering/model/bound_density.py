@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
 
+from pymc_tempering.borrowed import address_of, cpu_target, global_compiler_lock
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE
 from pymc_tempering.model.packed_data import ADDRESS
 
@@ -57,8 +56,7 @@ def _bind(compiled: Any, address: int) -> Any:
     An error of the compiled one goes no further; values that it did not write are NaN.
     """
     context = cpu_target.target_context
-    found = compiled.overloads[OPEN_SIGNATURE.args]
-    target = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
+    target = address_of(compiled, OPEN_SIGNATURE.args)
     name = f"bound_density_{target:x}_{address:x}"
     with global_compiler_lock:
         library = context.codegen().create_library(name)

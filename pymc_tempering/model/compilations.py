@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from numba.core.event import Event, Listener, install_listener
-
+from pymc_tempering.borrowed import Event, Listener, install_listener
 from pymc_tempering.core.status import status_line
 
 

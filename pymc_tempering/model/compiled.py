@@ -4,16 +4,14 @@ The chain loop is compiled once for all models: densities and kernels reach it a
 first-class functions, so that a new model compiles its own density and nothing else.
 """
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float64, int64, types
-from pytensor import config
-from pytensor.link.numba.cache import compile_numba_function_src
 
+from pymc_tempering.borrowed import compile_numba_function_src
+from pymc_tempering.model.exactly import exactly
 from pymc_tempering.model.jit import compile_keyed
 
 VECTOR = float64[::1]
@@ -76,17 +74,6 @@ def new_point(dim: int, mixture: np.ndarray = NO_MIXTURE) -> Point:
     return Point(np.zeros(dim), np.zeros(2), np.zeros((2, dim)), mixture.copy())
 
 
-@contextmanager
-def object_mode() -> Iterator[None]:
-    """Let Numba call Python for what it cannot compile, without PyTensor's warning.
-
-    This is the only way for a black-box likelihood and for a few of PyMC's distributions.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Numba will use object mode")
-        yield
-
-
 def compile_source(
     source: str, name: str, environment: dict[str, Any], signature: Any, key: str | None
 ) -> Callable:
@@ -95,6 +82,6 @@ def compile_source(
     # of the key, so that an entry from before the module moved is not tried.
     environment = {"np": np, "__name__": __name__} | environment
     key = None if key is None else f"{key}_{__name__}"
-    with config.change_flags(numba__fastmath=False):
+    with exactly():
         function = compile_numba_function_src(source, name, global_env=environment, cache_key=key)
         return compile_keyed(function, signature, key)

@@ -26,14 +26,18 @@ def content_hash(model: pm.Model, data: Mapping[str, Any] | None = None) -> str:
     data : mapping of str to array_like, optional
         See :func:`~pymc_tempering.model.new_data.copy_with_data`.
     """
-    walk = _LastingWalk([], [])
+    walk = LastingWalk([], [])
     walk_model(model, walk)
     given = {name: digest(np.asarray(values)) for name, values in sorted((data or {}).items())}
-    text = ADDRESS.sub("0x", repr((walk.entries, given)))
-    return sha256(text.encode()).hexdigest()
+    return hash_of((walk.entries, given))
 
 
-class _LastingWalk(GraphWalk):
+def hash_of(entries: Any) -> str:
+    """Hash of what a lasting walk has met, without the addresses in its texts."""
+    return sha256(ADDRESS.sub("0x", repr(entries)).encode()).hexdigest()
+
+
+class LastingWalk(GraphWalk):
     """A walk whose entries mean the same in another process."""
 
     def identity(self, thing: Any) -> int:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-from pymc.distributions.transforms import _default_transform
 from pytensor import In
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 
+from pymc_tempering.borrowed import default_transform
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.constrain import BLOCK, Point
 from pymc_tempering.model.density_graphs import freeze_shared
@@ -119,7 +119,7 @@ def _moves_support(model: pm.Model, rv: Variable, data: Variable) -> bool:
     """
     if is_discrete(rv):
         return rv in model.free_RVs
-    transforms = {_default_transform(rv.owner.op, rv), model.rvs_to_transforms[rv]} - {None}
+    transforms = {default_transform(rv.owner.op, rv), model.rvs_to_transforms[rv]} - {None}
     mapped = [transform.forward(rv.type(), *rv.owner.inputs) for transform in transforms]
     return _depends(mapped, data, model)
 

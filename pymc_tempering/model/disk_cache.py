@@ -6,20 +6,20 @@ entry of. One that does not fit is compiled anew and written over.
 """
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+from pymc_tempering.borrowed import OpenCache, OpenCacheFile, files_being_read, index_path_of
 
 CHECKSUM = 32
 """Bytes of a checksum."""
 
 
-class CheckedCache(FunctionCache):
+class CheckedCache(OpenCache):
     """Numba's cache of a function, stamped by all sources that the function can call.
 
     Numba's own stamp is that of the one file that holds the function: after an edit of a callee
@@ -29,9 +29,8 @@ class CheckedCache(FunctionCache):
 
     def __init__(self, function: Callable, reached: str) -> None:
         super().__init__(function)
-        stamp = (numba.__version__, self._impl.locator.get_source_stamp(), reached)
-        name = f"{self._impl.filename_base}.checked"  # else Numba's own reader could meet it
-        self._cache_file = _CheckedFile(self._cache_path, name, stamp)
+        # With a suffix, since Numba's own reader could meet the file otherwise.
+        self.keep_in(_CheckedFile, "checked", lambda own: (numba.__version__, own, reached))
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write what was compiled, if the disk takes it."""
@@ -41,7 +40,7 @@ class CheckedCache(FunctionCache):
             self.disable()
 
 
-class _CheckedFile(IndexDataCacheFile):
+class _CheckedFile(OpenCacheFile):
     """Index and data of a function's cache, each with a checksum; data say whose they are."""
 
     def save(self, key: Any, data: Any) -> None:
@@ -54,23 +53,27 @@ class _CheckedFile(IndexDataCacheFile):
 
     def _owner(self, key: Any) -> tuple[Any, ...]:
         """Of what function, source and types data are."""
-        return self._index_name, self._source_stamp, key
+        return self.function_name, self.stamp, key
 
-    def _load_index(self) -> dict[Any, str]:
+    def load_index(self) -> dict[Any, str]:
+        """Read the index; empty if it is damaged, or of another source."""
         try:
-            stamp, overloads = self._read(self._index_path)
+            stamp, overloads = self._read(index_path_of(self))
         except (OSError, ValueError):
             return {}
-        return overloads if stamp == self._source_stamp else {}
+        return overloads if stamp == self.stamp else {}
 
-    def _save_index(self, overloads: dict[Any, str]) -> None:
-        self._write(self._index_path, (self._source_stamp, overloads))
+    def save_index(self, overloads: dict[Any, str]) -> None:
+        """Write the index."""
+        self._write(index_path_of(self), (self.stamp, overloads))
 
-    def _load_data(self, name: str) -> Any:
-        return self._read(self._data_path(name))
+    def load_data(self, name: str) -> Any:
+        """Read an entry."""
+        return self._read(self.data_path(name))
 
-    def _save_data(self, name: str, data: Any) -> None:
-        self._write(self._data_path(name), data)
+    def save_data(self, name: str, data: Any) -> None:
+        """Write an entry."""
+        self._write(self.data_path(name), data)
 
     def _read(self, path: str) -> Any:
         content = Path(path).read_bytes()
@@ -80,8 +83,8 @@ class _CheckedFile(IndexDataCacheFile):
         return pickle.loads(body)
 
     def _write(self, path: str, value: Any) -> None:
-        body = self._dump(value)
-        with self._open_for_write(path) as file:
+        body = self.dump(value)
+        with self.open_for_write(path) as file:
             file.write(sha256(body).digest() + body)
 
 
@@ -113,10 +116,10 @@ def forgetting_damage[T](work: Callable[..., T], *args: Any) -> T:
         try:
             return work(*args)
         except Exception as error:
-            damaged = next(_files_being_read(error), None)
+            damaged = next(files_being_read(error), None)
             if damaged is None:
                 raise
-            path = damaged._index_path
+            path = index_path_of(damaged)
             if path in forgotten:
                 raise OSError(f"{path} cannot be read even when emptied: delete it.") from error
             forgotten.add(path)
@@ -125,16 +128,3 @@ def forgetting_damage[T](work: Callable[..., T], *args: Any) -> T:
             except OSError as refusal:
                 message = f"{path} is damaged and cannot be written to: delete it."
                 raise OSError(message) from refusal
-
-
-def _files_being_read(error: BaseException) -> Iterator[IndexDataCacheFile]:
-    """Files of a cache that were being read when an error, or what led to it, was raised."""
-    cause: BaseException | None = error
-    while cause is not None:
-        trace: TracebackType | None = cause.__traceback__
-        while trace is not None:
-            owner = trace.tb_frame.f_locals.get("self")
-            if isinstance(owner, IndexDataCacheFile) and "_load" in trace.tb_frame.f_code.co_name:
-                yield owner
-            trace = trace.tb_next
-        cause = cause.__cause__ or cause.__context__

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.logprob.abstract import _logprob
 from pytensor import config
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
@@ -21,14 +20,16 @@ from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import RandomGeneratorType
 
+from pymc_tempering.borrowed import log_density_of_op
+
 LIBRARIES = ("pymc", "pytensor", "pymc_extras")
 """Packages whose operations never change after they are made, and whose densities no user wrote."""
 
 SIMPLE = (str, bytes, bool, int, float, complex, np.generic)
 """Values that cannot change."""
 
-FLAGS = ("floatX", "mode", "optimizer_excluding", "optimizer_including", "numba__fastmath")
-"""Settings of PyTensor that the compiled code depends on."""
+FLAGS = ("floatX", "mode", "optimizer_excluding", "optimizer_including")
+"""Settings of PyTensor that the compiled code depends on; not fast math, which is always off."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def walk_model(model: pm.Model, walk: "GraphWalk") -> None:
 def _is_users_own(model: pm.Model, rv: Variable) -> bool:
     """Whether code of the user writes a variable's density anew at each compilation."""
     transform = model.rvs_to_transforms.get(rv)
-    logp = _logprob.dispatch(type(rv.owner.op))
+    logp = log_density_of_op.dispatch(type(rv.owner.op))
     makers = [type(rv.owner.op), logp, *_held_by(logp)]
     if transform is not None:
         makers += [type(transform), *filter(callable, vars(transform).values())]

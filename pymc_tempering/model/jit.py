@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numba
-from numba.core.caching import NullCache
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import CPUDispatcher
 
+from pymc_tempering.borrowed import NOT_COUNTED, NullCache, OpenDispatcher, global_compiler_lock
 from pymc_tempering.model.disk_cache import CheckedCache, forgetting_damage
+from pymc_tempering.model.garbage import no_search_for_garbage
 from pymc_tempering.model.sources import hash_of_sources
 
 
@@ -69,9 +68,9 @@ def borrowing(function: Callable) -> Any:
     """Compile a helper of a loop that borrows arrays: it makes none, keeps none, slices none.
 
     Numba counts references to the arrays that a function is given, at each call. In a loop of half
-    a microsecond that costs a tenth of the time; with the counting switched off (Numba's option
-    `_nrt`) the helper is as fast as if it stood in the loop. Numba raises an error while compiling
-    if the helper allocates.
+    a microsecond that costs a tenth of the time; with the counting switched off (`NOT_COUNTED`) the
+    helper is as fast as if it stood in the loop. Numba raises an error while compiling if the
+    helper allocates.
 
     Parameters
     ----------
@@ -82,78 +81,43 @@ def borrowing(function: Callable) -> Any:
     callable
         Compiled at the first call, in NumPy's error model.
     """
-    return njit(_nrt=False, error_model="numpy", no_cfunc_wrapper=True)(function)
+    return njit(**NOT_COUNTED, error_model="numpy", no_cfunc_wrapper=True)(function)
 
 
-class _LazyDispatcher(CPUDispatcher):
-    """Numba's dispatcher, which compiles its one signature, or finds its cache, at the first use.
-
-    The methods below are those by which Numba asks for machine code: for a call from Python that
-    nothing was compiled for, for a call from compiled code, and for a function as an argument.
-    Calls that find their machine code pass by them.
-    """
-
-    _signature: Any = None
-    _cache: Any
+class _LazyDispatcher(OpenDispatcher):
+    """A function with one signature, compiled or found in its cache at the first use."""
 
     @classmethod
     def of(cls, function: Callable, signature: Any, options: dict[str, Any]) -> Self:
         """Make it; without a signature it compiles for the types of each call, as Numba's does."""
         made = cls(function, targetoptions={"nopython": True, "boundscheck": None, **options})
-        made._signature = signature
+        made.signature = signature
         return made
 
     def compile(self, sig: Any) -> Any:
         """Compile or load for the types of a signature."""
-        if isinstance(self._cache, NullCache):
+        if isinstance(self.cache, NullCache):
             file = Path(self.py_func.__code__.co_filename)
             reached = hash_of_sources(file) if file.is_file() else None  # not if it is from a text
             if reached is not None:
                 self.keep_under(reached)
-        return super().compile(sig)
+        with no_search_for_garbage():
+            return super().compile(sig)
 
     def keep_under(self, stamp: str) -> None:
         """Keep what is compiled on disk, with a stamp; not where no folder can be written to."""
         with suppress(RuntimeError):
-            self._cache = CheckedCache(self.py_func, stamp)
+            self.keep_in(CheckedCache(self.py_func, stamp))
 
     def settle(self) -> bool:
         """Compile the signature if there is one, and no other from then on; say if there is.
 
         One thread does it, and the others wait.
         """
-        if self._signature is None:
+        if self.signature is None:
             return False
         with global_compiler_lock:
-            if self._can_compile:
-                self.compile(self._signature)
+            if self.can_compile:
+                self.compile(self.signature)
                 self.disable_compile()
         return True
-
-    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        # Numba calls what it is given. A settled dispatcher converts arguments or refuses them.
-        return self if self.settle() else super()._compile_for_args(*args, **kws)
-
-    def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Say how compiled code calls it."""
-        self.settle()
-        return super().get_call_template(args, kws)
-
-    def get_compile_result(self, sig: Any) -> Any:
-        """Give the machine code for its use as an argument."""
-        self.settle()
-        return super().get_compile_result(sig)
-
-    def get_function_type(self) -> Any:
-        """Give the type that it has as an argument."""
-        self.settle()
-        return super().get_function_type()
-
-    def _reduce_states(self) -> dict[str, Any]:
-        return super()._reduce_states() | {"signature": self._signature}
-
-    @classmethod
-    def _rebuild(cls, signature: Any, **states: Any) -> Self:
-        made = super()._rebuild(**states)
-        made._signature = signature
-        return made

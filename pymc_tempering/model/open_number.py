@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
 
+from pymc_tempering.borrowed import numba_njit, register_funcify_and_cache_key
 from pymc_tempering.model.sources import hash_of_sources
 
 

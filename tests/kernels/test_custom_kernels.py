@@ -1,37 +1,22 @@
 """Kernels of the user's own, and step methods of PyMC, under the tempered density."""
 
-import itertools
 import pickle
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 from pymc.step_methods.compound import BlockedStep
 from sampling.test_discrete_models import MODELS, z_scores
 from scipy.special import expit, logsumexp
+from support.boltzmann_machine import HIDDEN, LOG_Z, VISIBLE, WEIGHTS, machine
 
 import pymc_tempering as pmt
-
-RNG = np.random.default_rng(0)
-WEIGHTS, A, C = RNG.normal(0, 1.0, (8, 5)), RNG.normal(0, 0.5, 8), RNG.normal(0, 0.5, 5)
-
-
-def rbm_with_hidden_units():
-    """Restricted Boltzmann machine from coin flips, with its exact log Z."""
-    with pm.Model() as model:
-        v, h = pm.Bernoulli("v", 0.5, shape=8), pm.Bernoulli("h", 0.5, shape=5)
-        energy = pt.dot(v, A) + pt.dot(h, C) + pt.dot(v, pt.dot(WEIGHTS, h))
-        pm.Potential("energy", energy + 13 * np.log(2.0))  # undo the prior's constant
-    hidden = np.array(list(itertools.product([0, 1], repeat=5)))
-    log_z = hidden @ C + np.log1p(np.exp(A + hidden @ WEIGHTS.T)).sum(axis=1)
-    return model, logsumexp(log_z)
 
 
 def block_gibbs(state, beta, rng):
     """All hidden units given the visible ones, and the other way round."""
-    h = rng.random(5) < expit(beta * (C + state["v"] @ WEIGHTS))
-    v = rng.random(8) < expit(beta * (A + WEIGHTS @ h))
+    h = rng.random(5) < expit(beta * (HIDDEN + state["v"] @ WEIGHTS))
+    v = rng.random(8) < expit(beta * (VISIBLE + WEIGHTS @ h))
     return {"v": v, "h": h}
 
 
@@ -46,9 +31,8 @@ def run(model, kernel, draws=600):
 
 
 def z_of_log_z(move):
-    model, log_z = rbm_with_hidden_units()
-    evidence = pmt.log_marginal_likelihood(run(model, pmt.CustomKernel(move)))
-    return (evidence.log_z - log_z) / evidence.mcse
+    evidence = pmt.log_marginal_likelihood(run(machine(), pmt.CustomKernel(move)))
+    return (evidence.log_z - LOG_Z) / evidence.mcse
 
 
 def test_block_gibbs_finds_log_z_of_a_boltzmann_machine():
@@ -123,10 +107,9 @@ def test_a_move_that_breaks_the_contract_is_named(move, message):
 
 
 def test_a_fitted_reference_is_refused_where_a_kernel_knows_the_prior_only():
-    model, _ = rbm_with_hidden_units()
     with pytest.raises(ValueError, match="'block_gibbs' only knows the path from the prior"):
         pmt.sample(
-            model=model, kernel=pmt.CustomKernel(block_gibbs), reference="fitted", quiet=True
+            model=machine(), kernel=pmt.CustomKernel(block_gibbs), reference="fitted", quiet=True
         )
 
 

@@ -9,7 +9,6 @@ from numba import float64
 from numba.core import caching
 from numba.core.event import install_recorder
 
-from pymc_tempering.model import disk_cache
 from pymc_tempering.model.disk_cache import forgetting_damage
 from pymc_tempering.model.jit import njit
 
@@ -98,7 +97,7 @@ def test_a_full_disk_costs_a_compilation_and_no_more(folder, monkeypatch):
     def full(self, path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(disk_cache.IndexDataCacheFile, "_open_for_write", full)
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_open_for_write", full)
     assert fresh()(X) == 3.0
     assert not entries(folder, ".nbc")
 
@@ -138,7 +137,7 @@ def test_a_damaged_entry_that_cannot_be_emptied_is_named(folder, monkeypatch):
     def refuse(self, path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(disk_cache.IndexDataCacheFile, "_open_for_write", refuse)
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_open_for_write", refuse)
     with pytest.raises(OSError, match=rf"{file.name} is damaged and cannot be written to"):
         forgetting_damage(compile_it)
 

@@ -137,7 +137,7 @@ def test_a_function_of_another_type_is_refused_as_an_argument():
     def apply(function, x):
         return function(x, 2.0)
 
-    with pytest.raises(TypeError, match="not available and compilation disabled"):
+    with pytest.raises(TypeError, match=r"compilation disabled|No matching definition"):
         apply(set_force, X)
 
 

@@ -1,0 +1,41 @@
+"""Settings of the whole process that hold while anything of ours compiles, in any thread."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Lock
+
+from pytensor import config
+
+_LOCK = Lock()
+_HELD: list[ExitStack] = []
+"""What gives the settings back: one entry for each thread that is inside, the first one full."""
+
+
+@contextmanager
+def exactly() -> Iterator[None]:
+    """Compile without fast math, and let Numba call Python for what it cannot compile.
+
+    With fast math the last bits differ between the process that compiles a function and those that
+    load it from the cache on disk. Python is the only way for a black-box likelihood and for a few
+    of PyMC's distributions; PyTensor's warning about it is silenced.
+
+    The settings are those of the whole process. So the first thread that comes in keeps what they
+    were, and the last one that leaves puts it back. If each thread did so for itself, one that came
+    in later would put back what it had found, and the user's setting would be lost.
+    """
+    with _LOCK:
+        settings = ExitStack()
+        if not _HELD:
+            settings.enter_context(config.change_flags(numba__fastmath=False))
+            settings.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", message="Numba will use object mode")
+        _HELD.append(settings)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            first = _HELD[0]
+            _HELD.pop()
+            if not _HELD:
+                first.close()

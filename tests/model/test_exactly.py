@@ -1,0 +1,76 @@
+"""What holds while something compiles ends when the last thread has compiled."""
+
+import threading
+import warnings
+from contextlib import contextmanager
+
+import pymc as pm
+import pytest
+from pytensor import config
+
+from pymc_tempering.model.content_hash import content_hash
+from pymc_tempering.model.exactly import exactly
+
+MESSAGE = "Numba will use object mode to run a test"
+
+
+@contextmanager
+def another_thread_inside():
+    """Have a thread that came in before the body of the block, and leaves before its end."""
+    leave, inside = threading.Event(), threading.Event()
+
+    def compile_something():
+        with exactly():
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=compile_something)
+    thread.start()
+    inside.wait()
+
+    def gone():
+        leave.set()
+        thread.join()
+
+    yield gone
+    gone()
+
+
+@pytest.mark.parametrize("fast_math", [True, False])
+def test_a_thread_that_leaves_first_leaves_the_settings_to_the_other(fast_math):
+    with config.change_flags(numba__fastmath=fast_math):
+        with another_thread_inside() as gone, exactly():
+            gone()
+            assert config.numba__fastmath is False
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.warn(MESSAGE, stacklevel=1)
+            assert not caught
+        assert config.numba__fastmath is fast_math
+    with pytest.warns(UserWarning, match=MESSAGE):
+        warnings.warn(MESSAGE, stacklevel=1)
+
+
+def test_a_thread_that_leaves_last_gives_them_back():
+    with another_thread_inside():
+        with exactly():
+            assert config.numba__fastmath is False
+        assert config.numba__fastmath is False
+    assert config.numba__fastmath is True
+
+
+def test_a_graph_that_does_not_compile_gives_them_back():
+    def fail():
+        with exactly():
+            raise ValueError("no such operation")
+
+    with pytest.raises(ValueError, match="no such operation"):
+        fail()
+    assert config.numba__fastmath is True
+
+
+def test_a_model_is_the_same_while_another_thread_compiles():
+    with pm.Model() as model:
+        pm.Normal("x", pm.Normal("mean"), observed=[1.0, 2.0])
+    before = content_hash(model)
+    with another_thread_inside():
+        assert content_hash(model) == before

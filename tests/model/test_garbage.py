@@ -1,0 +1,50 @@
+"""The search for garbage pauses while a function is compiled, and is as it was afterwards."""
+
+import gc
+
+import pytest
+
+from pymc_tempering.model import jit
+from pymc_tempering.model.garbage import no_search_for_garbage
+
+
+@pytest.fixture(params=[True, False])
+def was_on(request):
+    """Whether the search is on before; it is on again after the test."""
+    if not request.param:
+        gc.disable()
+    yield request.param
+    gc.enable()
+
+
+def test_the_search_is_off_in_between_and_then_as_it_was(was_on):
+    with no_search_for_garbage():
+        assert not gc.isenabled()
+        with no_search_for_garbage():  # a function that another one calls
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled() == was_on
+
+
+def test_an_error_leaves_it_as_it_was(was_on):
+    def pause_and_fail():
+        with no_search_for_garbage():
+            raise ValueError("a graph that does not compile")
+
+    with pytest.raises(ValueError, match="does not compile"):
+        pause_and_fail()
+    assert gc.isenabled() == was_on
+
+
+def test_a_compilation_pauses_it(monkeypatch):
+    seen = []
+    base = jit.OpenDispatcher.compile
+
+    def watched(self, sig):
+        seen.append(gc.isenabled())
+        return base(self, sig)
+
+    monkeypatch.setattr(jit.OpenDispatcher, "compile", watched)
+    assert jit.njit()(lambda x: x + 2.0)(1.0) == 3.0
+    assert seen == [False]
+    assert gc.isenabled()

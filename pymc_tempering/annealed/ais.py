@@ -250,7 +250,8 @@ def _annealed(
 def ais_with_ends(
     movers: Movers,
     rng: np.random.Generator,
-    cores: Workers,
+    cores: int | None,
+    executor: Executor | None,
     report: Report,
     most: int | None = None,
 ) -> tuple[Evidence, WeightedEnds]:
@@ -259,10 +260,11 @@ def ais_with_ends(
     With `most` a model whose schedule would need more rungs than that is refused (LadderError).
     No warnings are emitted; they are in the evidence.
     """
+    workers = workers_of(executor, cores, movers.reference, movers.kernel)
     clock = Clock()
-    schedule, _ = make_schedule(movers, None, rng, cores=cores, report=report, most=most)
+    schedule, _ = make_schedule(movers, None, rng, cores=workers, report=report, most=most)
     evidence, done = _upward(
-        "ais", movers.reference, schedule, N_PARTICLES, rng, cores, clock, report
+        "ais", movers.reference, schedule, N_PARTICLES, rng, workers, clock, report
     )
     return evidence, WeightedEnds(done.states, done.log_w, done.index)
 

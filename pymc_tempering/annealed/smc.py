@@ -171,12 +171,17 @@ def smc(
 
 
 def smc_with_ends(
-    movers: Movers, rng: np.random.Generator, cores: Workers, report: Report
+    movers: Movers,
+    rng: np.random.Generator,
+    cores: int | None,
+    executor: Executor | None,
+    report: Report,
 ) -> tuple[Evidence, WeightedEnds]:
     """Do as :func:`smc` by default, and keep where the particles of all islands ended.
 
     A group of the ends is an island. No warnings are emitted; they are in the evidence.
     """
+    workers = workers_of(executor, cores, movers.reference, movers.kernel)
     clock = Clock()
     path = learn_path(movers, rng, report)
     schedule = freeze(movers, path, path.betas)
@@ -184,7 +189,7 @@ def smc_with_ends(
         _frozen(movers.reference, schedule, N_PARTICLES, N_MOVES, "systematic", own, keep=True)
         for own in rng.spawn(N_ISLANDS)
     ]
-    results, said = _finish(tasks, cores, report)
+    results, said = _finish(tasks, workers, report)
     evidence = combine(
         [island for island, _ in results],
         path.betas, path.n_evaluations, clock(), unbiased=True, warnings=said,

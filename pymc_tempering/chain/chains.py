@@ -26,6 +26,10 @@ MIN_COLD_WEIGHT = 0.01
 """States are kept if q(beta_K | x) is above this. The others are worth little to a fit, and with a
 long ladder they would fill the memory."""
 
+LEAST_KEPT = 0.05
+"""Least probability with which a state of any rung is kept for expectations: a picture of the hot
+rungs needs some of their states, which may all be worth nothing at beta = 1."""
+
 
 class Stop(Protocol):
     """What tells a chain to stop."""
@@ -38,8 +42,8 @@ class Stop(Protocol):
 class HotStates:
     """States of all rungs that are kept for expectations, few where they weigh little.
 
-    A state is kept with probability min(1, q(beta_K | x) / MIN_COLD_WEIGHT), and its weight is
-    divided by that probability, so that no expectation changes.
+    A state is kept with probability min(1, q(beta_K | x) / MIN_COLD_WEIGHT), or LEAST_KEPT where
+    that is less, and its weight is divided by the probability, so that no expectation changes.
 
     Attributes
     ----------
@@ -57,7 +61,7 @@ class HotStates:
 
     def add(self, cold_weight: np.ndarray, x: np.ndarray) -> None:
         """Keep some of the next states, given q(beta_K | x) (n,) and x (n, d)."""
-        probability = np.minimum(1.0, cold_weight / MIN_COLD_WEIGHT)
+        probability = np.clip(cold_weight / MIN_COLD_WEIGHT, LEAST_KEPT, 1.0)
         kept = np.flatnonzero(self.rng.random(len(x)) < probability)
         self.parts.append((self.n_seen + kept, probability[kept], x[kept].copy()))
         self.n_seen += len(x)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from pymc_tempering.chain.chains import MIN_DRAWS, ChainRun, HotStates, Stop, advance_chain
+from pymc_tempering.chain.chains import ChainRun, HotStates, Stop, advance_chain, have_few_draws
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_DRAWS, Record
 from pymc_tempering.chain.state import clear_record, new_record
@@ -13,6 +13,7 @@ from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import Task
 from pymc_tempering.exceptions import TemperingWarning, WorkerError
 from pymc_tempering.executors.crew import Crew, send_tasks
+from pymc_tempering.executors.once_a_worker import sent_once
 
 PIECE_SECONDS, LEAST_SECONDS = 5.0, 0.2
 """How long a worker runs a chain before it tells what it has, and before a deadline at least."""
@@ -37,11 +38,13 @@ def send_chains(
     *,
     watch: Callable[[], None] = lambda: None,
     deadline: Deadline = NEVER,
+    pause: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Run all chains to `n_draws` draws each, as :func:`run_chains`, on the workers of an executor.
 
     Where a piece of a chain ends does not change the chain. The runs hold what has come back,
-    so that no more than a piece is lost with a worker that nobody replaces.
+    so that no more than a piece is lost with a worker that nobody replaces. `pause` is asked when
+    all pieces are back, and the chains stop there once it says so.
 
     Returns
     -------
@@ -61,28 +64,34 @@ def send_chains(
     TemperingWarning
         The executor lost its workers.
     """
-    while True:
-        waiting = [run for run in runs if run.state.n_draws < n_draws]
-        late = deadline.late and all(run.state.n_draws >= MIN_DRAWS for run in runs)
-        if late or not waiting:
-            return False
-        seconds = max(min(PIECE_SECONDS, deadline.left), LEAST_SECONDS)
-        pieces = [_piece(plan, run, n_draws, seconds) for run in waiting]
+    with sent_once(crew.executor, crew.parcel):  # or each set of pieces would send it again
+        while True:
+            waiting = [run for run in runs if run.state.n_draws < n_draws]
+            if not waiting or (deadline.late and have_few_draws(runs)):
+                return False
+            seconds = max(min(PIECE_SECONDS, deadline.left), LEAST_SECONDS)
+            pieces = [_piece(plan, run, n_draws, seconds) for run in waiting]
 
-        def take(i: int, piece: ChainRun, waiting: list[ChainRun] = waiting) -> None:
-            _append(waiting[i], piece)
+            def take(i: int, piece: ChainRun, waiting: list[ChainRun] = waiting) -> None:
+                _append(waiting[i], piece)
 
-        ended = send_tasks(crew, pieces, take, lambda done: watch())
-        if ended.broken:
-            if not any(run.state.n_draws for run in runs):
-                raise WorkerError(f"{ended.broken} No draws had come back.")
-            warnings.warn(
-                f"{ended.broken} The draws that had come back are kept.",
-                TemperingWarning,
-                stacklevel=2,
-            )
-        if ended.early:
-            return True
+            ended = send_tasks(crew, pieces, take, lambda done: watch())
+            if ended.broken:
+                if not any(run.state.n_draws for run in runs):
+                    raise WorkerError(
+                        f"{ended.broken} No draws had come back; with checkpoint= pmt.resume "
+                        "begins with the frozen plan."
+                    )
+                warnings.warn(
+                    f"{ended.broken} The draws that had come back are kept; with checkpoint= "
+                    "pmt.resume goes on from there.",
+                    TemperingWarning,
+                    stacklevel=2,
+                )
+            if ended.early:
+                return True
+            if pause():
+                return False
 
 
 def _piece(plan: Plan, run: ChainRun, n_draws: int, seconds: float) -> Task[ChainRun]:

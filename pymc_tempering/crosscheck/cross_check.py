@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 import pymc as pm
@@ -14,10 +15,12 @@ from pymc_tempering.crosscheck.method_progress import method_progress
 from pymc_tempering.crosscheck.method_runs import CheckTask, Found, run_methods
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
 from pymc_tempering.crosscheck.store import GROUP, CrossCheck, to_dataset
+from pymc_tempering.crosscheck.words import grouped
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import REFERENCE_GROUP
 from pymc_tempering.evidence.estimators import MODEL, lists_estimators
 from pymc_tempering.exceptions import TemperingError, TemperingWarning
+from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.model.check import find_model_if_any
 from pymc_tempering.model.handle import CompiledModel
 
@@ -31,6 +34,7 @@ def cross_check(
     others: Mapping[str, Evidence] | None = None,
     random_seed: int | np.random.Generator | None = None,
     cores: int | None = None,
+    executor: Executor | None = None,
     progressbar: bool = True,
     quiet: bool = False,
     extend_inferencedata: bool = True,
@@ -75,6 +79,10 @@ def cross_check(
         Seed of the methods that draw random numbers.
     cores : int, optional
         Threads of the methods that evaluate the model; all cores by default.
+    executor : concurrent.futures.Executor, optional
+        Who does the work of the methods that make runs of their own, in place of threads: a pool
+        of processes, or ``client.get_executor()`` of Dask. Each worker compiles the model once.
+        Pilots, and bridge and importance sampling, run in this process. The numbers are the same.
     progressbar : bool, default True
         Whether to show which method is at work, and what it is doing.
     quiet : bool, default False
@@ -95,6 +103,10 @@ def cross_check(
         Evidence, or has the name of a method.
     TemperingError
         If no method applies. If ``methods`` are given, the error of the first one that fails.
+    ArgumentError
+        If ``executor`` is none.
+    WorkerError
+        If the workers of the executor cannot do the work.
 
     Warns
     -----
@@ -122,10 +134,12 @@ def cross_check(
     ('agree', ['bridge_sampling', 'importance_sampling'])
     """
     check_whole(1, cores=cores)
+    check_executor(executor)
     model = find_model_if_any(model)
     chosen = _chosen(methods, model, idata)
     _check_others(others or {}, chosen)
-    task = CheckTask(idata, model, np.random.default_rng(random_seed), cores, methods is not None)
+    rng, named = np.random.default_rng(random_seed), methods is not None
+    task = CheckTask(idata, model, rng, cores, executor, named)
     with method_progress(progressbar and not quiet, len(chosen)) as steps:
         found = run_methods(task, chosen, steps)
     check = assemble(*_with_others(found, others or {}), found.left_out, found.draws)
@@ -140,8 +154,8 @@ def _with_others(found: Found, others: Mapping[str, Evidence]) -> tuple[list[Ent
     """Put results at hand beside those that were found; an error if there are none."""
     entries = [*found.entries, *(Entry(label, evidence) for label, evidence in others.items())]
     if not entries:
-        reasons = "; ".join(f"{name}: {why}" for name, why in found.left_out.items())
-        raise TemperingError(f"no method can estimate the evidence from this DataTree ({reasons})")
+        reasons = grouped(found.left_out)
+        raise TemperingError(f"no method can estimate the evidence from this DataTree: {reasons}")
     return entries, [*found.seconds, *(evidence.seconds for evidence in others.values())]
 
 

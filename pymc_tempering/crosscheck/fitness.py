@@ -7,7 +7,7 @@ import xarray as xr
 
 from pymc_tempering.annealed.prior_share import prior_log_ratios
 from pymc_tempering.annealed.transitions import Movers
-from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.core.cycles import RUNG_STATS, SCALAR_STATS, FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MIN_TAIL, pareto_khat
 
 OF_RUNGS = ("ti", "ti_riemann", "ti_corrected", "ti_simpson", "ti_rb", "ti_corrected_rb")
@@ -41,6 +41,12 @@ def unfit_for_run(idata: xr.DataTree) -> Mapping[str, str]:
         return unfit | dict.fromkeys(OF_RUNGS, why)
     khat = _tail_shape(_at_reference(idata))
     return unfit | (dict.fromkeys(OF_RUNGS, _heavy(khat)) if khat > FINITE_VARIANCE_KHAT else {})
+
+
+def is_of_another_sampler(idata: xr.DataTree) -> bool:
+    """Whether a DataTree holds nothing of a tempering run, not even a part of its statistics."""
+    stats = idata["sample_stats"].data_vars if "sample_stats" in idata.children else ()
+    return not any(name in stats for name in (*RUNG_STATS, *SCALAR_STATS))
 
 
 def _is_tempered(idata: xr.DataTree) -> bool:

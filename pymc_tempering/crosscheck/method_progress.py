@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from numba.core.event import install_listener
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,6 +16,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from pymc_tempering.borrowed import install_listener
+from pymc_tempering.core.status import open_console
 from pymc_tempering.model.compilations import CompilationWatch
 
 
@@ -63,7 +63,7 @@ def method_progress(show: bool, total: int) -> Iterator[Steps]:
         SpinnerColumn(), TextColumn("Cross-check: {task.description}", markup=False), BarColumn(20),
         MofNCompleteColumn(), TimeElapsedColumn(), _Note(watch),
     )  # fmt: skip
-    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    progress = Progress(*columns, console=open_console(), transient=True)
     with install_listener("numba:compile", watch), progress:
         bar = progress.add_task("", total=total)
         name = [""]

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
@@ -14,17 +15,20 @@ from pymc_tempering.annealed.islands import WeightedEnds
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.crosscheck.draw_check import DrawCheck
 from pymc_tempering.crosscheck.entry import Entry
-from pymc_tempering.crosscheck.fitness import unfit_for_prior, unfit_for_run
+from pymc_tempering.crosscheck.fitness import is_of_another_sampler, unfit_for_prior, unfit_for_run
 from pymc_tempering.crosscheck.look_runs import LOOKING, check_from_prior
 from pymc_tempering.crosscheck.method_progress import Steps
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import MODEL
 from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.exceptions import TemperingError, TemperingWarning
+from pymc_tempering.exceptions import TemperingError, TemperingWarning, WorkerError
 
 MAX_RUNGS = 400
 """Rungs of a schedule above which annealed importance sampling is left out by default."""
+
+NO_RUN = "they read a tempering run, which these draws are not"
+"""Why methods are left out of the check of draws of another sampler."""
 
 DRAWS = "draws"
 """Name of the comparison of draws among what is left out."""
@@ -40,6 +44,8 @@ class CheckTask:
     model : pymc.Model, optional
     rng : numpy.random.Generator
     cores : int, optional
+    executor : concurrent.futures.Executor, optional
+        In place of threads, for the methods that make runs of their own.
     named : bool
         Whether the methods were asked for by name, so that each of them has to run.
     """
@@ -48,6 +54,7 @@ class CheckTask:
     model: pm.Model | None
     rng: np.random.Generator
     cores: int | None
+    executor: Executor | None
     named: bool
 
 
@@ -80,6 +87,8 @@ def run_methods(task: CheckTask, chosen: Sequence[str], steps: Steps) -> Found:
     ------
     TemperingError
         Of the first method that fails, if they were asked for by name.
+    WorkerError
+        The workers of the executor cannot do the work.
     """
     rngs = dict(zip(chosen, task.rng.spawn(len(chosen)), strict=True))
     own = task.rng.spawn(2)
@@ -94,7 +103,7 @@ def run_methods(task: CheckTask, chosen: Sequence[str], steps: Steps) -> Found:
             try:
                 found, ends = _run(name, task, rngs[name], steps)
             except (TemperingError, ImportError) as error:
-                if task.named:
+                if task.named or isinstance(error, WorkerError):
                     raise
                 left_out[name] = str(error)
             else:
@@ -119,6 +128,8 @@ def run_methods(task: CheckTask, chosen: Sequence[str], steps: Steps) -> Found:
 def _unfit(task: CheckTask, chosen: Sequence[str], rng: np.random.Generator) -> dict[str, str]:
     """Say which of the chosen methods do not suit the run or the model, and why."""
     unfit = dict(unfit_for_run(task.idata))
+    if task.model is not None and is_of_another_sampler(task.idata):
+        unfit |= {name: NO_RUN for name, row in ALL_ESTIMATORS.items() if row.reads != MODEL}
     if task.model is not None and "thermodynamic_integration" in chosen:
         with suppress(TemperingError):  # the method itself says why it does not run
             unfit |= unfit_for_prior(compile_movers(task.model, None, lambda line: None), rng)
@@ -137,7 +148,9 @@ def _run(
         if name in LOOKING and model is not None:
             movers = compile_movers(model, None, steps.report)
             limit = {"most": MAX_RUNGS} if name == "ais" and not task.named else {}
-            evidence, ends = LOOKING[name](movers, rng, task.cores, steps.report, **limit)
+            evidence, ends = LOOKING[name](
+                movers, rng, task.cores, task.executor, steps.report, **limit
+            )
             return {name: evidence}, ends
-        found = row.estimate(task.idata, model, rng, task.cores)
+        found = row.estimate(task.idata, model, rng, task.cores, task.executor)
     return (found if isinstance(found, Mapping) else {name: found}), None

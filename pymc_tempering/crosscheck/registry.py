@@ -2,6 +2,7 @@
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 
 import numpy as np
 import pymc as pm
@@ -19,8 +20,8 @@ def _independent(
     """Return the row of an estimator that makes runs of its own over the path."""
     return Estimator(
         MODEL,
-        lambda idata, model, rng, cores: run(
-            model, random_seed=rng, cores=cores, progressbar=False
+        lambda idata, model, rng, cores, executor: run(
+            model, random_seed=rng, cores=cores, executor=executor, progressbar=False
         ),
         summary,
         OWN,
@@ -29,28 +30,42 @@ def _independent(
 
 
 def _reverse_ais(
-    idata: xr.DataTree, model: pm.Model, rng: np.random.Generator, cores: int | None
+    idata: xr.DataTree,
+    model: pm.Model,
+    rng: np.random.Generator,
+    cores: int | None,
+    executor: Executor | None,
 ) -> Evidence:
-    return annealed.reverse_ais(idata, model, random_seed=rng, cores=cores, progressbar=False)
+    return annealed.reverse_ais(
+        idata, model, random_seed=rng, cores=cores, executor=executor, progressbar=False
+    )
 
 
 def _sandwich(
-    idata: xr.DataTree, model: pm.Model, rng: np.random.Generator, cores: int | None
+    idata: xr.DataTree,
+    model: pm.Model,
+    rng: np.random.Generator,
+    cores: int | None,
+    executor: Executor | None,
 ) -> Mapping[str, Evidence]:
-    both = annealed.sandwich(idata, model, random_seed=rng, cores=cores, progressbar=False)
+    both = annealed.sandwich(
+        idata, model, random_seed=rng, cores=cores, executor=executor, progressbar=False
+    )
     return {"sandwich lower": both.lower, "sandwich upper": both.upper}
 
 
 MODEL_ESTIMATORS: dict[str, Estimator] = {
     "bridge_sampling": Estimator(
         MODEL,
-        lambda idata, model, rng, cores: estimate_by_bridge(idata, model, rng=rng, cores=cores),
+        lambda idata, model, rng, cores, _: estimate_by_bridge(idata, model, rng=rng, cores=cores),
         "Bridge between the posterior draws and a fitted density, Meng & Wong (1996).",
         POSTERIOR,
     ),
     "importance_sampling": Estimator(
         MODEL,
-        lambda idata, model, rng, cores: estimate_by_importance(idata, model, rng=rng, cores=cores),
+        lambda idata, model, rng, cores, _: estimate_by_importance(
+            idata, model, rng=rng, cores=cores
+        ),
         "Draws from a density fitted to the posterior draws, equation (18.44) of Goodfellow et "
         "al. (2016).",
         POSTERIOR,

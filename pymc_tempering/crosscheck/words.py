@@ -9,6 +9,9 @@ from pymc_tempering.crosscheck.judge import AS, NO_ERROR, TOO_WIDE, Judgment
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR
 from pymc_tempering.evidence.result import plus_minus
 
+MANY = 5
+"""Names of methods above which their number stands for them."""
+
 _SILENT = {
     TOO_WIDE: "An error above a nat confirms nothing: {}.",
     NO_ERROR: "No error could be stated by {}: see their warnings.",
@@ -29,7 +32,7 @@ def put_in_words(entries: Sequence[Entry], found: Judgment, left_out: Mapping[st
         if names:
             sentences.append(said.format(", ".join(names)))
     if left_out:
-        sentences.append(f"Left out: {_grouped(left_out)}.")
+        sentences.append(f"Left out: {grouped(left_out)}.")
     return " ".join(sentences)
 
 
@@ -162,10 +165,11 @@ def _nats(difference: float) -> str:
     return f"{difference:.2f}" if difference >= 0.1 else f"{difference:.2g}"
 
 
-def _grouped(left_out: Mapping[str, str]) -> str:
-    """List the names of methods by reason, each reason once."""
-    reasons = dict.fromkeys(left_out.values())
-    return "; ".join(
-        f"{', '.join(name for name, why in left_out.items() if why == reason)} ({reason})"
-        for reason in reasons
-    )
+def grouped(left_out: Mapping[str, str]) -> str:
+    """List the names of methods by reason, each reason once; of many the number."""
+    said = []
+    for reason in dict.fromkeys(left_out.values()):
+        names = [name for name, why in left_out.items() if why == reason]
+        many = f"{len(names)} methods, named in .left_out"
+        said.append(f"{', '.join(names) if len(names) <= MANY else many} ({reason})")
+    return "; ".join(said)

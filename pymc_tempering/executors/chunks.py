@@ -10,16 +10,18 @@ from concurrent.futures import (
     Future,
     ThreadPoolExecutor,
 )
-from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
 import cloudpickle
 
 from pymc_tempering.core.threads import POLL_SECONDS
 from pymc_tempering.exceptions import ArgumentError, WorkerError
-from pymc_tempering.executors.once_a_worker import sent_once
+from pymc_tempering.executors.copies import Missing, Patience
+from pymc_tempering.executors.once_a_worker import client_of, sent_once
 from pymc_tempering.executors.parcels import Parcel, dumped, open_once
 from pymc_tempering.executors.versions import no_package, refusal, versions_here
 
@@ -38,11 +40,14 @@ class Answer:
         Of the worker, where they are others than those of the sender.
     where : str
         Host and process of such a worker.
+    seconds : float
+        What the chunk took.
     """
 
     result: Any
     versions: dict[str, str] | None = None
     where: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -90,13 +95,18 @@ def do_chunk(
     function: Callable[[Any, Any], Any],
     common: Parcel | None,
     argument: bytes,
+    copy: str,
 ) -> Answer:
-    """Do one chunk in a worker, if its versions are those of the sender."""
-    found = versions_here()
+    """Do one chunk in a worker, if its versions are those of the sender.
+
+    `copy` has another value in each copy: Dask takes tasks with the same arguments for one.
+    """
+    began, found = perf_counter(), versions_here()
     if found != sent:
         return Answer(None, found, f"{socket.gethostname()}, process {os.getpid()}")
     shared = None if common is None else open_once(common)
-    return Answer(function(shared, cloudpickle.loads(argument)))
+    result = function(shared, cloudpickle.loads(argument))
+    return Answer(result, seconds=perf_counter() - began)
 
 
 def send_chunks[A, T](
@@ -109,6 +119,7 @@ def send_chunks[A, T](
     what: str = "A chunk",
     report: Callable[[int], None] = lambda done: None,
     lose: Callable[[str], T] | None = None,
+    patience: Patience | None = None,
 ) -> Ended:
     """Have `function(shared, argument)` called for each argument, by the workers of an executor.
 
@@ -132,6 +143,9 @@ def send_chunks[A, T](
     lose : callable, optional
         Makes the result of a chunk that ended several workers, from a sentence that says so;
         without it such a chunk ends all.
+    patience : Patience, optional
+        When chunks that do not come back are sent once more; the first copy that comes back
+        counts. By default Dask has patience, and other executors are believed.
 
     Returns
     -------
@@ -147,25 +161,35 @@ def send_chunks[A, T](
     """
     sent = versions_here()
     packed = [dumped(what, argument) for argument in arguments]
-    waiting: dict[Future[Any], int] = {}
+    if patience is None and client_of(executor) is not None:
+        patience = Patience()
+    missing = Missing()
     ended: SimpleQueue[Future[Any]] = SimpleQueue()
+
+    def send(i: int, shared: Any) -> None:
+        copy = _submit(executor, do_chunk, sent, function, shared, packed[i], uuid4().hex)
+        missing.chunks[copy] = i
+        copy.add_done_callback(ended.put)
+
     try:
         with sent_once(executor, common) as shared:
-            for i, argument in enumerate(packed):
-                future = _submit(executor, do_chunk, sent, function, shared, argument)
-                waiting[future] = i
-                future.add_done_callback(ended.put)
-            while waiting:
-                with suppress(Empty):
-                    future = ended.get(timeout=POLL_SECONDS)
-                    i = waiting.pop(future)
-                    try:
-                        take(i, _result(future, sent))
-                    except Exception as error:
-                        if lose is None or type(error).__name__ not in LOST:
-                            raise
-                        take(i, lose(f"{type(error).__name__}: {error}"))
-                report(len(packed) - len(waiting))
+            for i in range(len(packed)):
+                send(i, shared)
+            while missing.chunks:
+                try:
+                    copy = ended.get(timeout=POLL_SECONDS)
+                except Empty:
+                    if patience is not None and missing.overdue(patience):
+                        missing.again += 1
+                        for i in missing.indices:
+                            send(i, common)  # the task that holds it may be lost as well
+                else:
+                    back = missing.first_back(copy)
+                    if back is not None:
+                        answer = _answer(copy, sent, lose)
+                        missing.longest = max(missing.longest, answer.seconds)
+                        take(back, answer.result)
+                report(len(packed) - len(missing.indices))
     except KeyboardInterrupt:
         return Ended(interrupted=True)
     except (BrokenExecutor, CancelledError) as error:
@@ -175,8 +199,7 @@ def send_chunks[A, T](
             return Ended(broken=_broken(executor, error))
         raise
     finally:
-        for future in waiting:
-            future.cancel()
+        missing.give_up([*missing.chunks])
     return Ended()
 
 
@@ -192,15 +215,19 @@ def _submit(executor: Executor, function: Callable, *arguments: Any) -> Future[A
         ) from error
 
 
-def _result(future: Future[Any], sent: dict[str, str]) -> Any:
-    """Return the result of a chunk that has ended."""
+def _answer(copy: Future[Any], sent: dict[str, str], lose: Callable[[str], Any] | None) -> Answer:
+    """Return the answer for a chunk that has ended, or what stands for a chunk that is lost."""
     try:
-        answer = future.result()
+        answer: Answer = copy.result()
     except ImportError as error:
         raise no_package(sent, error) from error
+    except Exception as error:
+        if lose is None or type(error).__name__ not in LOST:
+            raise
+        return Answer(lose(f"{type(error).__name__}: {error}"))
     if answer.versions is not None:
         raise refusal(sent, answer.versions, answer.where)
-    return answer.result
+    return answer
 
 
 def _broken(executor: Executor, error: BaseException) -> str:

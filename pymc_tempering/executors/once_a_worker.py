@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any
 
+from pymc_tempering.borrowed import client_behind
 from pymc_tempering.executors.parcels import Parcel
 
 MANY_BYTES = 100_000
@@ -19,15 +20,16 @@ def sent_once(executor: Executor, common: Parcel | None) -> Iterator[Any]:
 
     Under Dask it is the result of a task that returns the parcel: workers fetch it from each other
     and keep it, and where all that had it are gone the scheduler has it made again. (What is
-    scattered is lost with its worker.)
+    scattered is lost with its worker.) Inside of the block it is not sent again.
     """
-    client = _client_of(executor)
+    client = client_of(executor)
     if client is None or common is None or len(common.content) < MANY_BYTES:
         yield common
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
-        yield client.submit(as_it_is, common, key=f"parcel-{common.key}")
+        held = client.submit(as_it_is, common, key=f"parcel-{common.key}")
+        yield held  # as long as something holds it, the workers keep it
 
 
 def as_it_is[T](thing: T) -> T:
@@ -35,10 +37,10 @@ def as_it_is[T](thing: T) -> T:
     return thing
 
 
-def _client_of(executor: Executor) -> Any:
+def client_of(executor: Executor) -> Any:
     """Return the client of an executor of Dask, or None."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
-    client = getattr(executor, "_client", None)  # there is no public name for it
+    client = client_behind(executor)
     return client if isinstance(client, distributed.Client) else None

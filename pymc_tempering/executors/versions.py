@@ -1,25 +1,19 @@
 """Versions that a worker must share with the process that sends it work."""
 
 import platform
-import sys
 from collections.abc import Mapping
-from importlib import import_module
 
+from pymc_tempering.core.installed import OWN, versions_of
 from pymc_tempering.exceptions import WorkerError
 
-PACKAGES = ("pymc_tempering", "pymc", "pytensor", "numba")
+PACKAGES = (OWN, "pymc", "pytensor", "numba")
 """Packages of which another version can give other numbers, or cannot read what is sent."""
 
 
 def versions_here() -> dict[str, str]:
     """Return the versions in this process, by package; that of Python without its last number."""
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"python": python} | {name: _version(name) for name in PACKAGES}
-
-
-def _version(name: str) -> str:
-    module = sys.modules.get(name) or import_module(name)
-    return str(module.__version__)
+    return {"python": python} | versions_of(PACKAGES)
 
 
 def refusal(sent: Mapping[str, str], found: Mapping[str, str], where: str) -> WorkerError:

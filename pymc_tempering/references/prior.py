@@ -20,8 +20,9 @@ from pytensor.xtensor.type import XTensorType
 from pymc_tempering.exceptions import UndrawableError
 from pymc_tempering.model.adapters import adapt_draws
 from pymc_tempering.model.check import check_proper
-from pymc_tempering.model.compiled import NO_MIXTURE, object_mode
+from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.exactly import exactly
 from pymc_tempering.model.far_priors import far_priors, unconstrained_draw
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
@@ -196,7 +197,7 @@ def _compile_draws(path: Path) -> tuple[Callable, int]:
     rngs = find_rng_nodes(outputs)
     inputs = [random_generator_type() for _ in rngs]
     outputs = graph_replace(outputs, dict(zip(rngs, inputs, strict=True)), strict=False)
-    with object_mode():
+    with exactly():
         function = pytensor.function(
             [In(rng, mutable=True) for rng in inputs],
             outputs,

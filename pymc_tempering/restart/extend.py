@@ -12,6 +12,7 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun, run_chains
+from pymc_tempering.core.installed import own_version
 from pymc_tempering.core.laps import laps
 from pymc_tempering.exceptions import CheckpointError, NotTemperedError, TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
@@ -20,7 +21,6 @@ from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.restart.join_draws import join_draws
 from pymc_tempering.restart.same_model import check_identity, compile_again, with_checked_density
-from pymc_tempering.sampling.bit_versions import own_version
 from pymc_tempering.sampling.call import Call
 from pymc_tempering.sampling.chain_progress import watch_of
 from pymc_tempering.sampling.chain_values import add_rows, at_the_start, restored_chains

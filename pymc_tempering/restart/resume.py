@@ -3,6 +3,7 @@
 import logging
 import os
 import warnings
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -12,9 +13,11 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_whole
+from pymc_tempering.chain.sent_model import crew_of
 from pymc_tempering.core.deadline import Deadline
 from pymc_tempering.core.laps import laps
 from pymc_tempering.exceptions import CheckpointError, TemperingWarning
+from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
@@ -43,6 +46,7 @@ def resume(
     model: pm.Model | CompiledModel | None = None,
     kernel: KernelChoice = None,
     cores: int | None = None,
+    executor: Executor | None = None,
     progressbar: bool | str = True,
     progressbar_theme: Any = None,
     quiet: bool = False,
@@ -65,6 +69,9 @@ def resume(
         As in the run, where that had a kernel of your own; such code is not stored.
     cores : int, optional
         Threads; by default as many as there are chains and cores. They change no draw.
+    executor : concurrent.futures.Executor, optional
+        Who runs the chains in place of threads, as in :func:`sample`, whatever the run had. It
+        changes no draw, either.
     progressbar : bool or str, default True
         As in `pm.sample`.
     progressbar_theme : rich.theme.Theme, optional
@@ -80,6 +87,8 @@ def resume(
 
     Raises
     ------
+    ArgumentError, WorkerError
+        The executor is none, or cannot do the work.
     CheckpointError
         Nothing was stored; the files are damaged; they are of another model, other data, other
         kernels or other versions; or another process writes to them.
@@ -103,6 +112,7 @@ def resume(
     True
     """
     check_whole(1, cores=cores)
+    check_executor(executor)
     if checkpoint_every is not None and not checkpoint_every > 0:
         raise ValueError(f"checkpoint_every must be positive, not {checkpoint_every!r}.")
     show, lap = bool(progressbar) and not quiet, laps()
@@ -118,6 +128,7 @@ def resume(
                 rng=np.random.default_rng(0), cores=threads,
             )  # fmt: skip
         seconds = {"compiling": lap()}
+        job = replace(job, crew=crew_of(executor, job.prior, job.kernel))
         job, standing = _stand(folder, found, job)
         recorder = CheckpointRecorder(
             folder, call, checkpoint_every or found.about["every"], found.head, standing.chosen,

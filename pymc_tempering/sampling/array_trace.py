@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pymc.backends.base import IBaseTrace
+
+from pymc_tempering.borrowed import SlicedTrace
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayTrace(IBaseTrace):
+class ArrayTrace(SlicedTrace):
     """What `pm.to_inference_data` reads of a chain.
 
     Attributes
@@ -58,7 +59,7 @@ class ArrayTrace(IBaseTrace):
         """One draw."""
         return {name: column[idx] for name, column in self.values.items()}
 
-    def _slice(self, idx: slice) -> "ArrayTrace":
+    def part(self, idx: slice) -> "ArrayTrace":
         """Return the draws of a slice."""
         values = {name: column[idx] for name, column in self.values.items()}
         stats = self.stats and {name: column[idx] for name, column in self.stats.items()}

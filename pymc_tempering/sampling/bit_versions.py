@@ -1,23 +1,15 @@
 """The versions that the bits of a run depend on."""
 
-import sys
-from importlib.metadata import version
-
+from pymc_tempering.core.installed import OWN, versions_of
 from pymc_tempering.exceptions import CheckpointError
 
-PACKAGES = ("pymc", "pytensor", "numba", "numpy")
-"""What computes densities and draws, beside this package."""
-
-
-def own_version() -> str:
-    """Version of this package."""
-    release: str = sys.modules["pymc_tempering"].__version__  # the front, which none here imports
-    return release
+PACKAGES = (OWN, "pymc", "pytensor", "numba", "numpy")
+"""What computes densities and draws."""
 
 
 def versions() -> dict[str, str]:
     """Versions of this package and of what it computes with."""
-    return {"pymc_tempering": own_version()} | {name: version(name) for name in PACKAGES}
+    return versions_of(PACKAGES)
 
 
 def check_versions(stored: dict[str, str]) -> None:

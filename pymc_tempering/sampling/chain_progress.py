@@ -5,10 +5,10 @@ from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
-from pymc.progress_bar import ProgressBarManager
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_tempering.borrowed import OpenBars, table_of
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import N_DIVERGENCES, RB_WEIGHT, TOUR_START
 from pymc_tempering.core.ladder import Ladder
@@ -39,7 +39,7 @@ def _with_text_for_speed(backend: Any) -> bool:
     bool
         Whether there is such a table: not in a marimo notebook, nor without progress.
     """
-    table = getattr(backend, "_progress", None)
+    table = table_of(backend)
     if table is None:
         return False
     table.columns = tuple(
@@ -51,18 +51,16 @@ def _with_text_for_speed(backend: Any) -> bool:
     return True
 
 
-def watch_of(
-    shown: Any, theme: Any
-) -> Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]:
+def watch_of(shown: Any, theme: Any) -> Callable[[ChosenPlan, list[ChainRun], int], OpenBars]:
     """Return what makes the bars of each round."""
 
-    def watch(chosen: ChosenPlan, runs: list[ChainRun], total: int) -> ProgressBarManager:
+    def watch(chosen: ChosenPlan, runs: list[ChainRun], total: int) -> OpenBars:
         return ChainProgress(runs, chosen.plan.ladder, total, shown, theme)
 
     return watch
 
 
-class ChainProgress(ProgressBarManager):
+class ChainProgress(OpenBars):
     """Bars with draws, percent, divergences, round trips and the current log Z of each chain.
 
     They appear once there are draws to tell of and the run has taken half a second.
@@ -94,7 +92,7 @@ class ChainProgress(ProgressBarManager):
             "speed": [""] * n,
             "marker_pos": [0] * n,
         }
-        self._backend = self._create_backend(
+        self._backend = self.make_backend(
             total * n if self.combined_progress else total, columns, stats
         )
 
@@ -114,7 +112,7 @@ class ChainProgress(ProgressBarManager):
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Show how far the chains are."""
-        if not self._show_progress:
+        if not self.wanted:
             return
         if not self.shows:
             drawn = any(run.state.n_draws for run in self.runs)

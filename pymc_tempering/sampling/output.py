@@ -1,7 +1,6 @@
 """From recorded chains to a DataTree, by the same road as `pm.sample`."""
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -9,11 +8,13 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pymc.backends.base import MultiTrace, _choose_chains
+from pymc.backends.base import MultiTrace
 
+from pymc_tempering.borrowed import choose_chains, set_report
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import STEPS
-from pymc_tempering.evidence.datatree import REFERENCE_GROUP, convert
+from pymc_tempering.core.installed import OWN, own_version
+from pymc_tempering.evidence.datatree import LOOKS_GROUP, REFERENCE_GROUP, convert
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.sampling.array_trace import ArrayTrace
 from pymc_tempering.sampling.choose_plan import ChosenPlan
@@ -44,14 +45,13 @@ def build_datatree(
     path = plan.reference.path
     constrain = compile_constrain(path.model, path.layout, var_names)
     traces = _traces(runs, chosen, constrain)
-    long_enough, length = _choose_chains(traces, tune if discard_tuned_samples else 0)
+    long_enough, length = choose_chains(traces, tune if discard_tuned_samples else 0)
     trace = MultiTrace(long_enough)[:length]
     n_tune = min(tune, len(trace))
     if discard_tuned_samples:
         trace = trace[n_tune:]
-    trace.report._n_tune = n_tune
-    trace.report._n_draws = max(0, length - n_tune)
-    trace.report._t_sampling = sum(seconds.values()) - seconds.get("compiling", 0.0)
+    took = sum(seconds.values()) - seconds.get("compiling", 0.0)
+    set_report(trace, tune=n_tune, draws=max(0, length - n_tune), seconds=took)
     options = {"save_warmup": not discard_tuned_samples, **idata_kwargs}
     idata = convert(pm.to_inference_data(trace, model=path.model, **options))
     idata["tempering"].dataset = idata["tempering"].to_dataset().assign(_history(outcome))
@@ -77,6 +77,10 @@ def build_datatree(
         }  # fmt: skip
     if chosen.last is not None:
         idata["tempering_check"] = xr.DataTree(_looks(chosen))
+        if "posterior" in idata.children:
+            ends = constrain(chosen.last.looks.ends.xs)
+            posterior = idata["posterior"].to_dataset()
+            idata[LOOKS_GROUP] = xr.DataTree(_ends_of_looks(ends, posterior))
     if outcome.reference.size:
         idata[REFERENCE_GROUP] = xr.DataTree(_reference_draws(outcome.reference))
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in long_enough]
@@ -92,11 +96,11 @@ def build_datatree(
 
 def _sign(idata: xr.DataTree) -> None:
     """Name this package, and not PyMC, as what drew the draws."""
-    release = sys.modules[LIBRARY].__version__  # the front, which no module here imports
+    release = own_version()
     for name in DRAWN:
         if name in idata.children:
             idata[name].attrs |= {
-                "inference_library": LIBRARY,
+                "inference_library": OWN,
                 "inference_library_version": release,
             }
 
@@ -144,7 +148,7 @@ def _hot_states(
         traces.append(ArrayTrace(i, length, constrain(np.concatenate([x, padding]))))
     options = {name: idata_kwargs[name] for name in ("coords", "dims") if name in idata_kwargs}
     multi = MultiTrace(traces)
-    multi.report._n_tune, multi.report._n_draws = 0, length
+    set_report(multi, tune=0, draws=length)
     # The data are there already, and conversion of another trace would add them again.
     model = chosen.plan.reference.path.model
     tree = pm.to_inference_data(multi, model=model, log_likelihood=False, **options)
@@ -169,6 +173,18 @@ def _looks(chosen: ChosenPlan) -> xr.Dataset:
         },
         {"look": np.arange(looks.n)},
     )
+
+
+def _ends_of_looks(ends: dict[str, np.ndarray], posterior: xr.Dataset) -> xr.Dataset:
+    """Give the ends of the looks the names and dimensions of the posterior, one value a look."""
+    variables = {
+        str(name): (("look", *draws.dims[2:]), ends[str(name)], draws.attrs)
+        for name, draws in posterior.data_vars.items()
+    }
+    apart = {"chain", "draw"}
+    coords = {n: c for n, c in posterior.coords.items() if not apart & {n, *c.dims}}
+    n_looks = len(next(iter(ends.values()), ()))
+    return xr.Dataset(variables, coords | {"look": np.arange(n_looks)})
 
 
 def _reference_draws(log_ratio: np.ndarray) -> xr.Dataset:

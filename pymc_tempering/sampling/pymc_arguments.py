@@ -62,3 +62,12 @@ def refuse(given: Mapping[str, Any], function: str, known: Mapping[str, Any]) ->
             why = f"there is no such argument{f'; did you mean {near[0]!r}?' if near else ''}"
         sentences.append(f"{name}: {why}")
     raise ArgumentError(f"{function}() does not take {'; '.join(sentences)}.")
+
+
+def refuse_model(draws: Any, function: str) -> None:
+    """Raise an error where a model stands in the place of the number of draws."""
+    if hasattr(draws, "free_RVs") or hasattr(draws, "backend"):
+        raise ArgumentError(
+            f"{function}() takes the number of draws first: pass the model by name, "
+            f"{function}(model=model)."
+        )

@@ -213,7 +213,9 @@ def _run_to(
         Whether Ctrl-C cut the run short.
     """
     deadline, cores = job.deadline, job.cores
-    whole = deadline == NEVER or (job.crew is None and cores >= len(runs))
+    # Without a limit the workers do pieces of all chains in turn, so that none is far behind.
+    enough = cores >= len(runs) if job.crew is None else deadline.at == np.inf
+    whole = deadline == NEVER or enough
     goal = total if whole else FIRST_PART
     paused = False
 
@@ -252,11 +254,12 @@ def _advance(
     update: Callable[[], None],
     pause: Callable[[], bool],
 ) -> bool:
-    """Run the chains here or on the workers, where nothing pauses; whether Ctrl-C cut it short."""
+    """Run the chains here or on the workers; whether Ctrl-C cut it short."""
+    deadline = job.deadline
     if job.crew is not None:
-        return send_chains(job.crew, plan, runs, goal, watch=update, deadline=job.deadline)
+        return send_chains(job.crew, plan, runs, goal, watch=update, deadline=deadline, pause=pause)
     return run_chains(
-        plan, runs, goal, cores=job.cores, watch=update, deadline=job.deadline, pause=pause
+        plan, runs, goal, cores=job.cores, watch=update, deadline=deadline, pause=pause
     )
 
 

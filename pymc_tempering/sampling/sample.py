@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.arguments import check_whole
+from pymc_tempering.arguments import check_seed, check_whole
 from pymc_tempering.chain.sent_model import crew_of
 from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.ladder import RungWeights
@@ -40,7 +40,7 @@ from pymc_tempering.sampling.compile_loops import compile_loops
 from pymc_tempering.sampling.finish import finish_call
 from pymc_tempering.sampling.goal import goal_of
 from pymc_tempering.sampling.prior_constant import with_prior_constant
-from pymc_tempering.sampling.pymc_arguments import refuse
+from pymc_tempering.sampling.pymc_arguments import refuse, refuse_model
 from pymc_tempering.sampling.rounds import run_rounds
 from pymc_tempering.sampling.setup import Job, Options, looks_of
 
@@ -181,9 +181,9 @@ def sample(
     keep : {"log_ratio", "states"} or None, default "log_ratio"
         The flat trace of log_ratio and rung of every iteration; with "states" also the states of
         all rungs that `expectation` weights, constrained and with deterministics. Those with
-        q(beta_K | x) below 0.01 are kept with probability q / 0.01 (and weighted accordingly), so
-        that the memory is at most 8 bytes times iterations times numbers in a draw, and on a long
-        ladder a fraction of that.
+        q(beta_K | x) below 0.01 are kept with probability q / 0.01, at least 0.05 (and weighted
+        accordingly), so that the memory is at most 8 bytes times iterations times numbers in a
+        draw, and on a long ladder a fraction of that.
     var_names : sequence of str, optional
         Variables to keep in `posterior`; by default all.
     discard_tuned_samples : bool, default True
@@ -195,7 +195,8 @@ def sample(
         Folder to make, where the run is written as it goes, so that :func:`resume` can go on with
         it whatever ends this process. The first time is when the plan is frozen, before any draw.
     checkpoint_every : float, default 60.0
-        Seconds between checkpoints, for which the chains pause.
+        Seconds between checkpoints, for which the chains pause; with `executor` once the pieces
+        that are under way, of five seconds at most, have come back.
     **unknown
         Nothing else is taken. Arguments of `pm.sample` that mean nothing here (`step`, `initvals`,
         `nuts_sampler`, ...) are refused, each with the reason.
@@ -205,8 +206,8 @@ def sample(
     xarray.DataTree
         Groups `posterior`, `sample_stats` (one schema for both front doors), `observed_data`,
         `constant_data`, `tempering`, `tempering_plan` (what :func:`extend` goes on with),
-        `tempering_check` where looks were taken, `tempering_reference` where there are reference
-        draws, and `tempering_trace` and `tempering_states` where kept.
+        `tempering_check` and `tempering_looks` where looks were taken, `tempering_reference` where
+        there are reference draws, and `tempering_trace` and `tempering_states` where kept.
 
     Raises
     ------
@@ -241,7 +242,9 @@ def sample(
     """
     refuse(unknown, "sample", inspect.signature(sample).parameters)
     draws, goal = goal_of(draws, target_ess, target_mcse, max_time, max_steps)
+    refuse_model(draws, "sample")
     check_whole(1, draws=draws, chains=chains, cores=cores)
+    check_seed(random_seed)
     check_whole(0, tune=tune, reference_draws=0 if reference_draws is None else reference_draws)
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
@@ -250,11 +253,6 @@ def sample(
         ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation, rung_weights
     )
     check_executor(executor)
-    if executor is not None and checkpoint is not None:
-        raise ValueError(
-            "checkpoint= and executor= do not go together: leave out one. A worker that is lost "
-            "costs no more than a few seconds of its chain."
-        )
     model = find_model(model)
     if var_names is not None:
         check_kept_names(model, var_names)

@@ -3,18 +3,20 @@
 import inspect
 import logging
 import warnings
+from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.blocking import PointType, StatsType
-from pymc.step_methods.compound import BlockedStep, StepMethodState
+from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_tempering.borrowed import BlockedStepWithBars
 from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.state import (
@@ -54,7 +56,7 @@ class SimulatedTemperingState(StepMethodState):
 
 
 @document_kernels
-class SimulatedTempering(BlockedStep):
+class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingState):
     """Simulated tempering over all free variables of a model, for `pm.sample(step=...)`.
 
     The warm-up (ladder, normalizing constants, step sizes and metrics) runs once, here in the
@@ -148,7 +150,6 @@ class SimulatedTempering(BlockedStep):
     default_blocked = True
     # Chains start at a regeneration with everything frozen: there is nothing left to tune.
     default_tune_steps = 0
-    _state_class = SimulatedTemperingState
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "SimulatedTempering":
         """Look for a model first, so that the error for a missing one is ours."""
@@ -271,19 +272,20 @@ class SimulatedTempering(BlockedStep):
         self._bind(Plan(reference, **frozen), self.schema)
 
     @staticmethod
-    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[Any]]]:
-        columns = [
+    def columns() -> list[TextColumn]:
+        """Columns in PyMC's table of progress."""
+        return [
             TextColumn("{task.fields[steps]}", table_column=Column("Steps/draw", ratio=1)),
             TextColumn("{task.fields[beta_min]:.2g}", table_column=Column("Lowest beta", ratio=1)),
         ]
-        return columns, {"steps": [0] * n_chains, "beta_min": [1.0] * n_chains}
 
     @staticmethod
-    def _make_progressbar_update_functions() -> tuple[Any, ...]:
-        def update_stats(stats: dict[str, Any]) -> dict[str, Any]:
-            return {"steps": stats["tempering_steps"], "beta_min": stats["beta_min"]}
-
-        return (update_stats,)
+    def shown(stats: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what they show of the statistics of a draw."""
+        return {
+            "steps": stats.get("tempering_steps", 0),
+            "beta_min": stats.get("beta_min", 1.0),
+        }
 
 
 # PyMC's `__new__` takes anything; the arguments are those of `__init__`.

@@ -11,6 +11,8 @@ import xarray as xr
 from sampling.test_discrete_models import mixture_with_labels
 from scipy import stats
 from scipy.special import logsumexp
+from support import boltzmann_machine
+from support.boltzmann_machine import HIDDEN, VISIBLE, WEIGHTS
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.schedule import (
@@ -25,28 +27,13 @@ from pymc_tempering.kernels import Block, Compound, Gibbs, Slice
 from pymc_tempering.references.compile import compile_model
 
 QUIET = {"progressbar": False, "random_seed": 5}
-RNG = np.random.default_rng(0)
-WEIGHTS = RNG.normal(0, 0.6, (20, 8))
-VISIBLE, HIDDEN = RNG.normal(0, 0.5, 20), RNG.normal(0, 0.5, 8)
-STATES_OF_HIDDEN = np.array(list(itertools.product([0, 1], repeat=8)))
 
 
 @cache
 def rbm():
-    """20 visible and 8 hidden units: (model, log Z, exact draws as a DataTree)."""
-    with pm.Model() as model:
-        v, h = pm.Bernoulli("v", 0.5, shape=20), pm.Bernoulli("h", 0.5, shape=8)
-        energy = pt.dot(v, VISIBLE) + pt.dot(h, HIDDEN) + pt.dot(v, pt.dot(WEIGHTS, h))
-        pm.Potential("energy", energy + 28 * np.log(2.0))
-    on = VISIBLE + STATES_OF_HIDDEN @ WEIGHTS.T
-    log_p = STATES_OF_HIDDEN @ HIDDEN + np.log1p(np.exp(on)).sum(axis=1)
-    rng = np.random.default_rng(1)
-    which = rng.choice(256, (4, 250), p=np.exp(log_p - logsumexp(log_p)))
-    draws = {
-        "v": (rng.random((4, 250, 20)) < 1.0 / (1.0 + np.exp(-on[which]))).astype(int),
-        "h": STATES_OF_HIDDEN[which],
-    }
-    return model, logsumexp(log_p), tree(draws)
+    """8 visible and 5 hidden units: (model, log Z, exact draws as a DataTree)."""
+    draws = boltzmann_machine.draws(np.random.default_rng(1), 4, 250)
+    return boltzmann_machine.machine(), boltzmann_machine.LOG_Z, tree(draws)
 
 
 @cache
@@ -109,7 +96,7 @@ def test_bounds_hold_the_exact_value_between_them(name):
 def test_raise_lies_below_and_comes_closer_with_more_rungs():
     """Three visible states: log p_ann(v) is at most log p(v) + 4 mcse, and less far from it."""
     model, log_z, idata = rbm()
-    rows = idata["posterior"]["v"].values.reshape(-1, 20)[[0, 300, 700]]
+    rows = idata["posterior"]["v"].values.reshape(-1, 8)[[0, 300, 700]]
     exact = rows @ VISIBLE + np.log1p(np.exp(HIDDEN + rows @ WEIGHTS)).sum(axis=1) - log_z
     distance = []
     for rungs in (10, 40):
@@ -123,7 +110,7 @@ def test_raise_lies_below_and_comes_closer_with_more_rungs():
 
 def test_raise_refuses_data_that_are_no_whole_numbers():
     with pytest.raises(pmt.DataMismatchError, match="'v' must be whole numbers"):
-        pmt.raise_({"v": np.full(20, 0.5)}, rbm()[0], progressbar=False)
+        pmt.raise_({"v": np.full(8, 0.5)}, rbm()[0], progressbar=False)
 
 
 def test_hais_names_what_it_misses():
@@ -145,7 +132,7 @@ def test_a_kernel_of_ones_own_must_state_its_reversal():
     for refused in (
         lambda: pmt.linked_importance_sampling(model, transition=mapping, progressbar=False),
         lambda: pmt.reverse_ais(idata, model, transition=mapping, progressbar=False),
-        lambda: pmt.raise_({"v": np.ones(20)}, model, transition=mapping, progressbar=False),
+        lambda: pmt.raise_({"v": np.ones(8)}, model, transition=mapping, progressbar=False),
         lambda: pmt.sandwich(
             idata, model, transition={"v": pm.BinaryGibbsMetropolis}, progressbar=False
         ),
@@ -254,7 +241,7 @@ def share_of_ends(plan, n, seed):
 def test_a_reversal_in_the_wrong_order_is_no_density_of_the_annealing_model(monkeypatch):
     """Weights of RAISE from each corner against the share of paths that end there: |z| < 4."""
     prior, law = triangle()
-    betas, n = np.array([0.0, 1.0]), 40_000
+    betas, n = np.array([0.0, 1.0]), 10_000
     tuning = Tuning(betas, np.ones((2, 2)), np.ones((2, 3)), None, np.full((2, 2), np.nan))
     plan = BetaSchedule(compound(), tuning)
     share = share_of_ends(plan, n, 3)

@@ -1,6 +1,7 @@
 """Cross-checks: false alarms are as rare as stated, planted disagreements are found, words fit."""
 
 import warnings
+from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -15,6 +16,7 @@ from pymc_tempering.crosscheck import MODEL_ESTIMATORS, Entry, judge, read_cross
 from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.entry import pair_pvalue
 from pymc_tempering.crosscheck.judge import ALPHA, ALPHA_HOMOGENEITY, ALPHA_PAIRS
+from pymc_tempering.crosscheck.method_runs import NO_RUN
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
 from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.synthetic import gaussian_run
@@ -183,11 +185,31 @@ def conjugate():
 
 
 def fake(log_z, mcse=0.01, draws=OWN, **more):
-    def estimate(idata, model, rng, cores):
+    def estimate(idata, model, rng, cores, executor):
         warnings.warn("from inside", pmt.TemperingWarning, stacklevel=1)
         return Evidence(log_z + mcse * rng.standard_normal(), mcse, "fake", "ok", **more)
 
     return Estimator(MODEL, estimate, "What it is.", draws)
+
+
+class LosesWorkers(Executor):
+    def submit(self, fn, /, *args, **kwargs):
+        raise BrokenExecutor("a process died")
+
+
+@pytest.mark.parametrize("name", ["smc", "ais", "reverse_ais", "sandwich", "hais", None])
+def test_an_executor_that_cannot_do_the_work_ends_it(conjugate, name):
+    """Each method asks it, and where none was named, one that fails is not left out."""
+    model, x, _ = conjugate
+    settings = {"methods": name, "executor": LosesWorkers(), "progressbar": False}
+    with pytest.raises(pmt.WorkerError, match="LosesWorkers lost its workers"):
+        pmt.cross_check(posterior_tree(x=x), model, random_seed=1, **settings)
+
+
+def test_what_is_no_executor_is_refused(conjugate):
+    model, x, _ = conjugate
+    with pytest.raises(pmt.ArgumentError, match=r"concurrent\.futures\.Executor"):
+        pmt.cross_check(posterior_tree(x=x), model, executor=2, progressbar=False)
 
 
 def test_a_run_is_checked_without_a_model():
@@ -208,7 +230,7 @@ def test_every_registered_method_is_run_once_and_what_fails_is_named(conjugate):
         "low": Evidence(exact - 1.0, 0.01, "low", "ok", bias_direction="below", seconds=3.0),
         "high": Evidence(exact + 1.0, 0.01, "high", "ok", bias_direction="above"),
     }
-    bracket = Estimator(MODEL, lambda idata, model, rng, cores: bounds, "Two bounds.", OWN)
+    bracket = Estimator(MODEL, lambda *given: bounds, "Two bounds.", OWN)
     extra = {"fake": fake(exact, n_evaluations=7), "bracket": bracket}
     with patch.dict(MODEL_ESTIMATORS, extra), model:
         check = pmt.cross_check(idata, random_seed=1)
@@ -222,13 +244,15 @@ def test_every_registered_method_is_run_once_and_what_fails_is_named(conjugate):
         order.index(draws) for draws in check.table["draws"][1:]
     )
     assert check.draws.verdict == "agree"
-    assert "'sample_stats'" in check.left_out["rts"]
+    assert check.left_out["rts"] == NO_RUN
+    assert f"methods, named in .left_out ({NO_RUN})" in check.words
+    assert check.words.count(NO_RUN) == 1  # a reason is said once
+    assert "ti_riemann" not in check.words
     assert check.verdict == "agree"
     assert bool(check.table["agrees"].all())
     assert check.table.loc["fake", "n_evaluations"] == 7
     assert check.table.loc["low", "seconds"] == 3.0
     assert check.table.loc[["low", "high"], "n_evaluations"].isna().all()
-    assert "has no group 'sample_stats'" in check.words
     assert "agrees" in check._repr_html_()
 
 

@@ -231,7 +231,7 @@ def test_progress_names_the_methods_and_quiet_has_none(conjugate):
     for options, shown in (({}, True), ({"quiet": True}, False), ({"progressbar": False}, False)):
         out = io.StringIO()
         console = Console(file=out, force_terminal=True, width=100)
-        with patch.object(progress, "Console", lambda stderr, console=console: console):
+        with patch.object(progress, "open_console", lambda console=console: console):
             pmt.cross_check(
                 posterior_tree(x=x), model, ["bridge_sampling", "smc"], random_seed=1, **options
             )
@@ -247,7 +247,7 @@ def test_cores_do_not_change_it_and_looks_are_those_of_smc(conjugate):
     assert one.draws == two.draws
     assert one.table["log_z"].tolist() == two.table["log_z"].tolist()
     movers = compile_movers(model, None, lambda line: None)
-    found, ends = smc_with_ends(movers, np.random.default_rng(7), 1, lambda line: None)
+    found, ends = smc_with_ends(movers, np.random.default_rng(7), 1, None, lambda line: None)
     alone = pmt.smc(model, random_seed=7, progressbar=False)
     assert found.log_z == alone.log_z
     # The weights of the ends are those that log Z is the mean of.

@@ -49,8 +49,17 @@ def sent(executor, function, arguments, common=None):
 
 
 def test_each_result_is_that_of_its_argument_whatever_ends_first():
+    others = threading.Event()
+
+    def first_is_last_but_one(shared, i):
+        if i == 0:
+            others.wait()
+        if i == 7:
+            others.set()
+        return 2 * i
+
     with ThreadPoolExecutor(4) as pool:
-        found, ended = sent(pool, late_first, range(8))
+        found, ended = sent(pool, first_is_last_but_one, range(8))
     assert found == {i: 2 * i for i in range(8)}
     assert not ended.early
     order = list(found)

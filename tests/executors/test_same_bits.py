@@ -14,6 +14,7 @@ from support.small_runs import DATASETS, SHORT, front_doors, mean_of_two, same_n
 import pymc_tempering as pmt
 from pymc_tempering.chain import chains, sent_chains
 from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.executors import once_a_worker
 from pymc_tempering.model.compilations import CompilationWatch
 
 pytestmark = pytest.mark.filterwarnings(
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 NAMES = [*front_doors(None, None)]
 ON_ALL = ("sample_many", "sample", "ais")
-"""Front doors that run on all engines; the others go the same way as `ais`."""
+"""Front doors that run on all engines; the others go the same way as these."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_threads(doors, alone, name):
         assert same_numbers(doors[name](pool), alone(name))
 
 
-@pytest.mark.parametrize("name", ON_ALL)
+@pytest.mark.parametrize("name", [*ON_ALL, "cross_check", "fit"])
 def test_processes(doors, alone, processes, name):
     assert same_numbers(doors[name](processes), alone(name))
 
@@ -125,6 +126,22 @@ def test_pieces_of_a_chain_join_to_the_same_chain(model, monkeypatch):
     with ThreadPoolExecutor(2) as pool:
         assert same_numbers(pmt.sample(150, model=model, executor=pool, **more), whole)
     assert sum(sent) >= 9  # three chains
+
+
+def test_the_model_travels_once_for_all_pieces_of_the_chains(model, monkeypatch):
+    more = {"reference": "prior", "chains": 2, "random_seed": 3, "quiet": True}
+    monkeypatch.setattr(sent_chains, "TimeLimit", OneChunk)
+    monkeypatch.setattr(chains, "FIRST_CHUNK", 50)
+    monkeypatch.setattr(once_a_worker, "MANY_BYTES", 0)
+    settings = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(processes=False, **settings) as cluster, Client(cluster) as client:
+        sent, send = [], client._graph_to_futures
+        monkeypatch.setattr(
+            client, "_graph_to_futures", lambda *a, **k: sent.extend(a[1]) or send(*a, **k)
+        )
+        pmt.sample(150, model=model, executor=client.get_executor(), **more)
+    assert len(sent) >= 7  # pieces of two chains
+    assert len([key for key in sent if key.startswith("parcel-")]) == 1
 
 
 def dies():

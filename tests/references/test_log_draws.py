@@ -1,6 +1,6 @@
 """Draws made in the unconstrained space have the laws of their families, however extreme."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pymc as pm
@@ -54,164 +54,189 @@ def half_cauchy_cdf(x):
     return 2.0 / np.pi * np.arctan(np.exp(np.minimum(x, 700.0)))
 
 
-# Prior, and the exact cdf of its unconstrained value.
+# Prior of a variable's name, and the exact cdf of its unconstrained value.
 FAMILIES = {
-    "lognormal": (lambda: pm.LogNormal("x", 3.0, 1e3), lambda x: stats.norm.cdf(x, 3.0, 1e3)),
+    "lognormal": (lambda x: pm.LogNormal(x, 3.0, 1e3), lambda x: stats.norm.cdf(x, 3.0, 1e3)),
     "half-normal": (
-        lambda: pm.HalfNormal("x", np.array(1e250)),
+        lambda x: pm.HalfNormal(x, np.array(1e250)),
         lambda x: special.erf(np.exp(x - np.log(1e250)) / np.sqrt(2)),
     ),
     "half-Cauchy": (
-        lambda: pm.HalfCauchy("x", np.array(1e250)),
+        lambda x: pm.HalfCauchy(x, np.array(1e250)),
         lambda x: half_cauchy_cdf(x - np.log(1e250)),
     ),
     "half-Cauchy, not far": (
-        lambda: pm.HalfCauchy("x", 1e3),
+        lambda x: pm.HalfCauchy(x, 1e3),
         lambda x: half_cauchy_cdf(x - np.log(1e3)),
     ),
     "half-t": (
-        lambda: pm.HalfStudentT("x", 0.01, 1e3),
+        lambda x: pm.HalfStudentT(x, 0.01, 1e3),
         lambda x: half_t_cdf(0.01)(x - np.log(1e3)),
     ),
     "exponential": (
-        lambda: pm.Exponential("x", scale=np.array(1e-250)),
+        lambda x: pm.Exponential(x, scale=np.array(1e-250)),
         lambda x: -np.expm1(-np.exp(x - np.log(1e-250))),
     ),
     "Weibull": (
-        lambda: pm.Weibull("x", 0.01, 1e3),
+        lambda x: pm.Weibull(x, 0.01, 1e3),
         lambda x: -np.expm1(-np.exp(0.01 * (x - np.log(1e3)))),
     ),
-    "gamma": (lambda: pm.Gamma("x", 0.01, 1.0), log_gamma_cdf(0.01)),
+    "gamma": (lambda x: pm.Gamma(x, 0.01, 1.0), log_gamma_cdf(0.01)),
     "gamma of shape 2": (
-        lambda: pm.Gamma("x", 2.0, np.array(1e250)),
+        lambda x: pm.Gamma(x, 2.0, np.array(1e250)),
         lambda x: log_gamma_cdf(2.0)(x + np.log(1e250)),
     ),
     "chi-squared": (
-        lambda: pm.ChiSquared("x", 0.02),
+        lambda x: pm.ChiSquared(x, 0.02),
         lambda x: log_gamma_cdf(0.01)(x - np.log(2.0)),
     ),
     "inverse gamma": (
-        lambda: pm.InverseGamma("x", 0.01, 0.01),
+        lambda x: pm.InverseGamma(x, 0.01, 0.01),
         lambda x: 1.0 - log_gamma_cdf(0.01)(np.log(0.01) - x),
     ),
-    "beta": (lambda: pm.Beta("x", 0.01, 0.01), logit_beta_cdf(0.01)),
+    "beta": (lambda x: pm.Beta(x, 0.01, 0.01), logit_beta_cdf(0.01)),
     "Pareto": (
-        lambda: pm.Pareto("x", 0.01, 1e3),
+        lambda x: pm.Pareto(x, 0.01, 1e3),
         lambda x: -np.expm1(-0.01 * np.logaddexp(0.0, x - np.log(1e3))),
     ),
     "Pareto of shape 2": (
-        lambda: pm.Pareto("x", 2.0, np.array(1e250)),
+        lambda x: pm.Pareto(x, 2.0, np.array(1e250)),
         lambda x: -np.expm1(-2.0 * np.logaddexp(0.0, x - np.log(1e250))),
     ),
 }
 every_family = pytest.mark.parametrize("family", FAMILIES)
 
 
-def prior_of(build):
+def model_of(*builds):
     with pm.Model() as model:
-        build()
+        for build in builds:
+            build()
         pm.Normal("y", 0.0, 1.0, observed=0.3)
-    return compile_prior(compile_path(model))
+    return model
+
+
+def prior_of(*builds):
+    """Compile one model of all that is built."""
+    return compile_prior(compile_path(model_of(*builds)))
 
 
 def drawn_from(prior, n=N, seed=11):
     return prior.draw(n, prior.spawn(np.random.default_rng(seed)))
 
 
+def columns_of(prior, name):
+    """Where a variable is among the columns of draws."""
+    names = [rv.name for rv in prior.path.model.free_RVs]
+    return prior.path.layout.slices[names.index(name)]
+
+
 @cache
-def family_draws(family):
-    prior = prior_of(FAMILIES[family][0])
+def together(far):
+    """All far families in one model, which is compiled once; those that are not far in another."""
+    families = [family for family in FAMILIES if ("not far" not in family) == far]
+    prior = prior_of(*(partial(FAMILIES[family][0], family) for family in families))
+    assert far_priors(prior.path.model) == (set(families) if far else set())
     return prior, drawn_from(prior)
+
+
+def family_draws(family):
+    """Compiled prior, draws of all of its variables, and the column of the family."""
+    prior, draws = together("not far" not in family)
+    return prior, draws, columns_of(prior, family).start
 
 
 @every_family
 def test_unconstrained_draws_have_the_law_of_their_family(family):
-    prior, draws = family_draws(family)
-    assert stats.kstest(draws[:, 0], FAMILIES[family][1]).pvalue > P_MIN
-    assert (far_priors(prior.path.model) == {"x"}) == ("not far" not in family)
+    _, draws, i = family_draws(family)
+    assert stats.kstest(draws[:, i], FAMILIES[family][1]).pvalue > P_MIN
 
 
-@every_family
-def test_no_draw_is_lost_and_each_has_a_density_and_a_gradient(family):
-    prior, draws = family_draws(family)
+@pytest.mark.parametrize("far", [True, False])
+def test_no_draw_is_lost_and_each_has_a_density_and_a_gradient(far):
+    prior, draws = together(far)
     assert np.isfinite(draws).all()
     assert np.isfinite(evaluate_draws(prior.path, draws)[0]).all()
-    grads = np.empty((2, 1))
+    grads = np.empty((2, draws.shape[1]))
     for x in draws[:500]:
         prior.path.density(x, np.empty(2), grads)
         assert np.isfinite(grads).all(), x
 
 
+def log_slope(family, x):
+    """Log of the slope of the exact cdf, by central differences."""
+    cdf, step = FAMILIES[family][1], 1e-4
+    return np.log((cdf(np.array([x + step])) - cdf(np.array([x - step])))[0] / (2 * step))
+
+
 @every_family
 def test_densities_are_the_slopes_of_the_exact_cdf(family):
-    """At quantiles 5 to 95 %, by central differences; the Jacobian is in them."""
-    prior, draws = family_draws(family)
-    for x in np.quantile(draws[:, 0], [0.05, 0.3, 0.6, 0.95]):
-        step = 1e-4
-        cdf = FAMILIES[family][1]
-        slope = (cdf(np.array([x + step])) - cdf(np.array([x - step])))[0] / (2 * step)
-        log_reference = evaluate_draws(prior.path, np.array([[x]]))[0][0]
-        np.testing.assert_allclose(log_reference, np.log(slope), atol=1e-4)
+    """From the median to the quantiles 5 to 95 %; the Jacobian is in them."""
+    prior, draws, i = family_draws(family)
+    xs = np.tile(np.median(draws, axis=0), (5, 1))
+    xs[1:, i] = np.quantile(draws[:, i], [0.05, 0.3, 0.6, 0.95])
+    log_reference = evaluate_draws(prior.path, xs)[0]
+    exact = [log_slope(family, x) for x in xs[:, i]]
+    np.testing.assert_allclose(np.diff(log_reference), np.diff(exact), atol=1e-4)
+
+
+@pytest.mark.parametrize("far", [True, False])
+def test_the_constants_of_the_densities_are_those_of_the_exact_cdf(far):
+    prior, draws = together(far)
+    families = [rv.name for rv in prior.path.model.free_RVs]
+    median = np.median(draws, axis=0)
+    exact = sum(log_slope(family, x) for family, x in zip(families, median, strict=True))
+    np.testing.assert_allclose(evaluate_draws(prior.path, median[None])[0][0], exact, atol=1e-4)
 
 
 def test_scores_of_far_draws_agree_with_their_density():
     """The identity that `check_reference` looks at, and no warning of any kind."""
-    for family in ("gamma", "inverse gamma", "beta", "Pareto", "Weibull", "half-t"):
-        check_reference(family_draws(family)[0])
-
-
-def uniform_steps(build, steps):
-    """KS p-values of the probability integral transforms of joint draws."""
-    prior = prior_of(build)
-    draws = drawn_from(prior)
-    assert np.isfinite(draws).all()
-    assert np.isfinite(evaluate_draws(prior.path, draws)[0]).all()
-    return [stats.kstest(np.ravel(step(*draws.T)), "uniform").pvalue for step in steps]
+    check_reference(together(True)[0])
 
 
 def half_cauchy_scale_step(s, *rest):
     return half_cauchy_cdf(s - np.log(2.0))
 
 
-# Joint laws: how a model is built, and the conditional cdfs of unconstrained values given parents.
+# Joint laws: how x and s are built, by their names, and the conditional cdfs of unconstrained
+# values given parents.
 CHAINS = {
     "lognormal of half-Cauchy": (
-        lambda: pm.LogNormal("x", 0.0, pm.HalfCauchy("s", 2.0), shape=2),
+        lambda x, s: pm.LogNormal(x, 0.0, pm.HalfCauchy(s, 2.0), shape=2),
         [
             half_cauchy_scale_step,
             lambda s, *x: stats.norm.cdf(np.array(x) / np.exp(s)),
         ],
     ),
     "half-normal of lognormal": (
-        lambda: pm.HalfNormal("x", 3.0 * pm.LogNormal("s", 0.0, 1e3)),
+        lambda x, s: pm.HalfNormal(x, 3.0 * pm.LogNormal(s, 0.0, 1e3)),
         [
             lambda s, x: stats.norm.cdf(s / 1e3),
             lambda s, x: special.erf(np.exp(x - s - np.log(3.0)) / np.sqrt(2)),
         ],
     ),
     "half-normal of the precision": (
-        lambda: pm.HalfNormal("x", tau=pm.Gamma("s", 0.01, 1.0)),
+        lambda x, s: pm.HalfNormal(x, tau=pm.Gamma(s, 0.01, 1.0)),
         [
             lambda s, x: log_gamma_cdf(0.01)(s),
             lambda s, x: special.erf(np.exp(x + 0.5 * s) / np.sqrt(2)),
         ],
     ),
     "gamma of a lognormal rate": (
-        lambda: pm.Gamma("x", 2.0, pm.LogNormal("s", 0.0, 1e3)[None], shape=1),
+        lambda x, s: pm.Gamma(x, 2.0, pm.LogNormal(s, 0.0, 1e3)[None], shape=1),
         [
             lambda s, x: stats.norm.cdf(s / 1e3),
             lambda s, x: log_gamma_cdf(2.0)(x + s),
         ],
     ),
     "exponential of a half-t": (
-        lambda: pm.Exponential("x", scale=pm.HalfStudentT("s", 0.01, 1.0) ** 2.0),
+        lambda x, s: pm.Exponential(x, scale=pm.HalfStudentT(s, 0.01, 1.0) ** 2.0),
         [
             lambda s, x: half_t_cdf(0.01)(s),
             lambda s, x: -np.expm1(-np.exp(x - 2.0 * s)),
         ],
     ),
     "gamma of a random shape": (
-        lambda: pm.Gamma("x", pm.Exponential("s", 1.0), 1.0),
+        lambda x, s: pm.Gamma(x, pm.Exponential(s, 1.0), 1.0),
         [
             lambda s, x: -np.expm1(-np.exp(s)),
             lambda s, x: [log_gamma_cdf(a)(b) for a, b in zip(np.exp(s), x, strict=True)],
@@ -220,16 +245,35 @@ CHAINS = {
 }
 
 
+@cache
+def chains_together():
+    """All chains in one model; no draw of theirs is lost."""
+    builds = [partial(build, f"x of {name}", f"s of {name}") for name, (build, _) in CHAINS.items()]
+    prior = prior_of(*builds)
+    draws = drawn_from(prior)
+    assert np.isfinite(draws).all()
+    assert np.isfinite(evaluate_draws(prior.path, draws)[0]).all()
+    return prior, draws
+
+
+def chain_columns(name):
+    """Draws of a chain: of s, and of the elements of x."""
+    prior, draws = chains_together()
+    parts = [draws[:, columns_of(prior, f"{which} of {name}")] for which in "sx"]
+    return np.column_stack(parts).T
+
+
 @pytest.mark.parametrize("chain", CHAINS)
 def test_joint_draws_through_parents_have_the_joint_law(chain):
+    """KS p-values of the probability integral transforms, given the parents."""
     # KS p > 1e-4 in 12 tests: false alarm 1.2e-3, seed fixed
-    assert min(uniform_steps(*CHAINS[chain])) > P_MIN
+    for step in CHAINS[chain][1]:
+        assert stats.kstest(np.ravel(step(*chain_columns(chain))), "uniform").pvalue > P_MIN
 
 
 def test_the_scale_of_many_children_has_the_law_of_its_children_too():
     """Elements of one lognormal variable share their scale, and no more than that."""
-    prior = prior_of(lambda: pm.LogNormal("x", 0.0, pm.HalfCauchy("s", 2.0), shape=2))
-    s, first, second = drawn_from(prior).T
+    s, first, second = chain_columns("lognormal of half-Cauchy")
     z = np.array([first, second]) / np.exp(s)
     # |z| < 4: false alarm 6e-5, seed fixed
     assert abs(stats.spearmanr(*z).statistic) * np.sqrt(N) < 4.0
@@ -249,8 +293,7 @@ def ordinary():
 
 
 def test_ordinary_priors_are_drawn_as_pymc_draws_them():
-    prior = prior_of(ordinary)
-    assert far_priors(prior.path.model) == set()
+    assert far_priors(model_of(ordinary)) == set()
 
 
 def test_a_far_prior_changes_no_other_stream_of_draws():
@@ -265,10 +308,10 @@ def test_a_far_prior_changes_no_other_stream_of_draws():
 
 
 def test_a_transform_that_is_not_the_default_leaves_the_draws_as_they_were():
-    prior = prior_of(
+    model = model_of(
         lambda: pm.LogNormal("x", 0.0, 1e3, transform=pm.distributions.transforms.Interval(0, 1))
     )
-    assert far_priors(prior.path.model) == set()
+    assert far_priors(model) == set()
 
 
 def irt(n_persons=48, n_items=47):

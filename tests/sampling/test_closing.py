@@ -164,6 +164,22 @@ def test_an_argument_that_is_misspelled_is_told_the_right_one():
         refuse({"quite unlike": 1}, "sample", {"draws": None})
 
 
+def test_a_model_in_the_place_of_draws_is_told_its_name():
+    with pytest.raises(pmt.ArgumentError, match=r"pass the model by name, sample\(model=model\)"):
+        pmt.sample(mean_only())
+
+
+@pytest.mark.parametrize("seed", ["one", -1, 0.5])
+def test_a_seed_that_is_none_is_refused_by_name(seed):
+    with pytest.raises(ValueError, match=r"random_seed must be a whole number of at least 0, "):
+        pmt.sample(model=mean_only(), random_seed=seed)
+
+
+def test_a_number_of_rungs_is_no_ladder():
+    with pytest.raises(pmt.LadderError, match=r"at least two rungs, such as .* got 50"):
+        pmt.sample(model=mean_only(), betas=50, reference="prior")
+
+
 def test_all_arguments_are_checked_before_any_work():
     began = perf_counter()
     with pytest.raises(pmt.ArgumentError, match=r"initvals: .*; step: "):

@@ -47,7 +47,7 @@ def kept(monkeypatch):
 
 
 def statistics(schema, per_rung, scalars, component):
-    """Statistics of one draw, as `docs/data_layout.md` has them."""
+    """Statistics of one draw, as `docs/reference/data_layout.md` has them."""
     named = dict(zip(SCALAR_STATS, scalars.tolist(), strict=True))
     stats = dict(zip(RUNG_STATS, per_rung, strict=True)) | {
         "beta": schema.ladder.betas,
@@ -119,3 +119,20 @@ def test_all_groups_are_those_that_pymc_makes_of_single_draws(build, kept):
             np.testing.assert_array_equal(found[: len(x)], trace.samples[name])
             first = recorded_draws(model, layout, run.record.x[:1]).samples[name]
             assert (found[len(x) :] == first).all()
+
+
+def test_ends_of_looks_are_variables_of_the_posterior(kept):
+    model = rating()
+    idata = pmt.sample(
+        40, tune=TUNE, chains=2, cores=1, model=model, random_seed=1, quiet=True, progressbar=False
+    )
+    [outcome] = kept
+    looks, posterior = idata["tempering_looks"].to_dataset(), idata["posterior"].to_dataset()
+    assert looks.sizes["look"] == idata["tempering_check"].sizes["look"]
+    assert looks["item"].identical(posterior["item"])
+    trace = recorded_draws(
+        model, outcome.chosen.plan.reference.path.layout, outcome.chosen.last.looks.ends.xs
+    )
+    for name, draws in posterior.data_vars.items():
+        assert looks[name].dims == ("look", *draws.dims[2:])
+        np.testing.assert_array_equal(looks[name].values, trace.samples[name])

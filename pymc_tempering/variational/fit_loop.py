@@ -9,7 +9,7 @@ from pymc.variational.opvi import Approximation
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import LikelihoodError
-from pymc_tempering.variational.objective import Likelihood
+from pymc_tempering.variational.objective import FitStep, Likelihood
 from pymc_tempering.variational.stage_temperature import StageTemperature
 
 KEEP_EVERY = 100
@@ -45,7 +45,7 @@ class FitState:
     Attributes
     ----------
     approx : Approximation
-    step : callable
+    step : FitStep
         The compiled step.
     likelihood : Likelihood
         Takes the temperatures.
@@ -61,7 +61,7 @@ class FitState:
     """
 
     approx: Approximation
-    step: Callable[[], Sequence[np.ndarray]]
+    step: FitStep
     likelihood: Likelihood
     losses: FloatArray = field(default_factory=lambda: np.empty(0))
     elbo: FloatArray = field(default_factory=lambda: np.empty(0))

@@ -11,6 +11,9 @@ from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
 from pymc_tempering.variational.objective import FAMILIES
 
+type Start = tuple[dict[str, Any] | None, int | None]
+"""Initial values of variables and the seed of a fit, which may be left open."""
+
 
 def first_approximation(
     model: pm.Model,
@@ -47,9 +50,9 @@ def check_fittable(model: pm.Model) -> None:
 
 def fit_starts(
     model: pm.Model, start: dict[str, Any] | None, restarts: int, seed: int | None
-) -> list[tuple[dict[str, Any] | None, int | None]]:
+) -> list[Start]:
     """Return start and seed of each fit: the user's first, then draws from the prior."""
-    fits = [(start, seed)]
+    fits: list[Start] = [(start, seed)]
     if restarts > 1:
         # One more than is used: of a single draw PyMC drops the first dimension.
         draws = pm.draw(model.free_RVs, draws=restarts, random_seed=seed, mode="FAST_COMPILE")

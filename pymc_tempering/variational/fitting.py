@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,18 @@ import pymc as pm
 from pymc.variational.opvi import Approximation
 
 from pymc_tempering.arguments import as_seed, check_whole
-from pymc_tempering.exceptions import LikelihoodError, TemperingWarning
+from pymc_tempering.exceptions import ArgumentError, LikelihoodError, TemperingWarning
+from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
-from pymc_tempering.variational.assess import compile_target, has_minibatch
-from pymc_tempering.variational.fit_loop import FitState
+from pymc_tempering.variational.assess import has_minibatch
 from pymc_tempering.variational.fit_progress import show_progress
-from pymc_tempering.variational.fit_start import (
-    best_of,
-    check_fittable,
-    first_approximation,
-    fit_starts,
-)
-from pymc_tempering.variational.methods import METHODS, Request
-from pymc_tempering.variational.objective import compile_step
-from pymc_tempering.variational.session import Session, finish, run_cold, run_tempered
+from pymc_tempering.variational.fit_start import best_of, check_fittable, fit_starts
+from pymc_tempering.variational.methods import Request
+from pymc_tempering.variational.one_fit import Settings
+from pymc_tempering.variational.session import Session, finish, run_cold
+from pymc_tempering.variational.several_fits import fits_here, fits_sent
+from pymc_tempering.variational.tempered_fit import TemperedFit
 
 SESSION = "_tempering_session"
 """Attribute of an approximation that lets ``refine`` continue its fit."""
@@ -56,6 +54,7 @@ def fit(
     backend: str | None = None,
     compile_kwargs: dict[str, Any] | None = None,
     restarts: int = 1,
+    executor: Executor | None = None,
 ) -> Approximation:
     """Fit a Gaussian approximation with a likelihood that is hot at first and ends at T = 1.
 
@@ -133,6 +132,9 @@ def fit(
     restarts : int, default 1
         Fits, of which the one with the highest final ELBO is returned. The first begins at
         ``start``, the others at draws from the prior; C(T) is computed once.
+    executor : concurrent.futures.Executor, optional
+        Who does the fits, which then run at the same time: a pool of processes, or
+        ``client.get_executor()`` of Dask. Same seeds give the same fits. Takes no ``callbacks``.
 
     Returns
     -------
@@ -153,6 +155,10 @@ def fit(
         If the ELBO is not finite at the first iteration.
     ValueError
         If temperatures are below 1, lack 1 or do not increase, or another argument is wrong.
+    ArgumentError
+        If ``executor`` is none, or there are ``callbacks`` beside it.
+    WorkerError
+        If the workers of the executor cannot do the work.
 
     Warns
     -----
@@ -175,6 +181,12 @@ def fit(
     """
     model = find_model(model)
     check_fittable(model)
+    check_executor(executor)
+    if executor is not None and callbacks:
+        raise ArgumentError(
+            "callbacks see a fit while it runs, and with executor= it runs in another process: "
+            "leave one of the two out."
+        )
     request = Request(
         n=n,
         method=method,
@@ -193,33 +205,28 @@ def fit(
     )
     if obj_n_mc > 1 and has_minibatch(model):
         raise ValueError(f"obj_n_mc must be 1 with pm.Minibatch, got {obj_n_mc}")
-    seed = as_seed(random_seed)
+    settings = Settings(
+        request,
+        approx,
+        start_sigma,
+        obj_optimizer or pm.adagrad_window,
+        total_grad_norm_constraint,
+        backend,
+        compile_kwargs,
+    )
+    starts = fit_starts(model, start, restarts, as_seed(random_seed))
+    ended = (
+        fits_here(model, settings, starts, callbacks or (), progressbar)
+        if executor is None
+        else fits_sent(model, settings, starts, executor, progressbar)
+    )
     fits: list[Approximation] = []
     failure: LikelihoodError | None = None
-    for first, own in fit_starts(model, start, restarts, seed):
-        fitted = first_approximation(model, approx, first, start_sigma, own)
-        plan = METHODS[method](request, fitted)
-        step = compile_step(
-            fitted,
-            plan.likelihood,
-            obj_n_mc=obj_n_mc,
-            obj_optimizer=obj_optimizer or pm.adagrad_window,
-            total_grad_norm_constraint=total_grad_norm_constraint,
-            backend=backend,
-            compile_kwargs=compile_kwargs,
-        )
-        run = FitState(fitted, step, plan.likelihood)
-        rng = np.random.default_rng(np.random.SeedSequence(own).spawn(2)[1])
-        session = Session(method, run, plan, compile_target(fitted), rng)
-        with show_progress(n, progressbar) as show:
-            run_tempered(session, update_every, callbacks or (), show)
-            run_cold(session, n, request.most, callbacks or (), show)
-        try:
-            fits.append(_attach(session))
-        except LikelihoodError as error:
-            failure = failure or error
-        if session.run.stopped == "interrupted":
-            break
+    for session, judged in ended:
+        if isinstance(judged, LikelihoodError):
+            failure = failure or judged
+        else:
+            fits.append(_attach(session, judged))
     if failure is not None and not fits:
         raise failure
     best = best_of(fits, restarts)
@@ -284,13 +291,12 @@ def refine(
     goal = session.run.n + n
     with show_progress(goal, progressbar) as show:
         run_cold(session, goal, goal, callbacks or (), show)
-    _warn(_attach(session))
+    _warn(_attach(session, finish(session)))
     return approx
 
 
-def _attach(session: Session) -> Approximation:
+def _attach(session: Session, report: TemperedFit) -> Approximation:
     approx = session.run.approx
-    report = finish(session)
     approx.hist = session.run.losses[: session.run.n].copy()
     approx.tempering = report
     setattr(approx, SESSION, session)

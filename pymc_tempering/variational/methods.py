@@ -45,7 +45,10 @@ ANNEALED_SHARE = 0.8
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of :func:`pymc_tempering.fit` that concern the temperatures, checked."""
+    """The arguments of :func:`pymc_tempering.fit` that concern the temperatures, checked.
+
+    `log_c` is log C(T) with its error (nats), shape (M,) each, where another fit has it already.
+    """
 
     n: int
     method: str
@@ -61,6 +64,7 @@ class Request:
     first_temperatures: str
     obj_n_mc: int
     restarts: int = 1
+    log_c: tuple[FloatArray, FloatArray] | None = None
 
     def __post_init__(self) -> None:
         """Raise an error for options that make no sense, alone or together.
@@ -192,7 +196,9 @@ def plan_tempered(request: Request, approx: Approximation) -> FitPlan:
         return FitPlan(
             likelihood, temperature, n_tempered, ColdTemperature(top, top), True, temperatures
         )
-    if temperatures.size > 1:
+    if request.log_c is not None:
+        log_c, mcse = request.log_c
+    elif temperatures.size > 1:
         partition = log_partition(
             approx.model, temperatures, draws=request.normalizer_draws, random_seed=PARTITION_SEED
         )

@@ -6,7 +6,6 @@ al. 2016).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -48,6 +47,27 @@ class Likelihood:
     energies: Variable | None
     set_weights: Callable[[Any], None]
     updates: dict[SharedVariable, Variable] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class FitStep:
+    """One compiled iteration of a fit.
+
+    Attributes
+    ----------
+    function : callable
+        () to loss, untempered ELBO (nats), and energies if any.
+    moving : tuple of SharedVariable
+        What it changes: parameters, the optimizer's sums, temperatures, generators.
+    """
+
+    function: Callable[[], list[np.ndarray]]
+    moving: tuple[SharedVariable, ...]
+
+    def __call__(self) -> list[np.ndarray]:
+        """Do it."""
+        found: list[np.ndarray] = forgetting_damage(self.function)
+        return found
 
 
 class TemperedObjective(ObjectiveFunction):
@@ -99,7 +119,7 @@ def compile_step(
     total_grad_norm_constraint: float | None = None,
     backend: str | None = None,
     compile_kwargs: dict[str, Any] | None = None,
-) -> Callable[[], list[np.ndarray]]:
+) -> FitStep:
     """Compile one function that steps: () -> [loss, untempered ELBO (nats), energies if any].
 
     Temperatures are shared variables, so that no stage of a fit compiles again.
@@ -118,8 +138,9 @@ def compile_step(
         step = compile_exactly([], [loss, *objective.extra_outputs], updates=updates, **options)
     # PyMC's own step returns the loss alone. Seed the generators in the order in which it finds
     # them, so that the same seed gives the same draws as pm.fit.
-    reseed_rngs(list(collect_default_updates([loss])), seed)
-    return partial(forgetting_damage, step)
+    generators = list(collect_default_updates([loss]))
+    reseed_rngs(generators, seed)
+    return FitStep(step, (*updates, *generators))
 
 
 def global_likelihood(approx: Approximation) -> Likelihood:

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from support import variational_models as models
 
 import pymc_tempering as pmt
-from pymc_tempering.variational import fitting, methods, objective
+from pymc_tempering.variational import methods, objective, several_fits
 
 pytestmark = [
     # Short fits may well not be at rest; what they should warn about has tests of its own.
@@ -314,15 +314,15 @@ def test_an_annealed_start_leaves_the_mode_that_the_papers_form_stays_in():
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_start_that_fails_ends_the_call_only_where_all_fail(monkeypatch, failing):
     """The first start, which is the user's, is the one that fails; and then both."""
-    attach, calls = fitting._attach, []
+    finish, calls = several_fits.finish, []
 
     def fragile(session):
         calls.append(session)
         if len(calls) <= failing:
             raise pmt.LikelihoodError(f"start {len(calls)} is not finite")
-        return attach(session)
+        return finish(session)
 
-    monkeypatch.setattr(fitting, "_attach", fragile)
+    monkeypatch.setattr(several_fits, "finish", fragile)
     if failing == 2:
         with pytest.raises(pmt.LikelihoodError, match="start 1"):
             far_start(20, restarts=2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.distributions.censored import CensoredRV
 from pymc.distributions.distribution import PartialObservedRV
-from pymc.distributions.mixture import MixtureRV, _BaseMixtureRV
+from pymc.distributions.mixture import MixtureRV
 from pymc.distributions.truncated import TruncatedRV
 from pytensor.graph.basic import Constant, Variable, equal_computations
 from pytensor.graph.op import Op
@@ -18,6 +18,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.type_other import NoneTypeT
 
+from pymc_tempering.borrowed import AnyMixtureRV, infer_shape
 from pymc_tempering.variational.normalizers.dispatch import log_normalizer
 from pymc_tempering.variational.normalizers.panels import log_normalizer_by_quadrature
 from pymc_tempering.variational.normalizers.summation import log_normalizer_by_sum
@@ -37,7 +38,7 @@ def branch_of(rv: Variable) -> Callable:
 
 def nested_inputs(op: Op) -> slice:
     """Return which inputs of a variable are variables without a value: components, or a base."""
-    if isinstance(op, _BaseMixtureRV):
+    if isinstance(op, AnyMixtureRV):
         return slice(2, None)
     return slice(0, 1 if isinstance(op, CensoredRV | PartialObservedRV) else 0)
 
@@ -54,7 +55,7 @@ def without_draws(graph: Variable) -> Variable:
         drawn = node.inputs[0].owner if isinstance(node.op, Shape) else None
         if drawn is not None and isinstance(drawn.op, RandomVariable):
             size, params = drawn.op.size_param(drawn), drawn.op.dist_params(drawn)
-            shape = drawn.op._infer_shape(size, params)
+            shape = infer_shape(drawn.op, size, params)
             replaced[node.outputs[0]] = pt.stack([pt.as_tensor(n, dtype="int64") for n in shape])
     return clone_replace([graph], replaced, rebuild_strict=False)[0] if replaced else graph
 
@@ -116,7 +117,7 @@ def detached(rv: Variable, back: dict[Variable, Variable]) -> Variable:
         else:
             inputs.append(value.type())
             back[inputs[-1]] = without_draws(value)
-    if isinstance(node.op, _BaseMixtureRV) and node.op.ndim_supp == 0:
+    if isinstance(node.op, AnyMixtureRV) and node.op.ndim_supp == 0:
         _, weights, *components = inputs
         alone = len(components) == 1
         small = [one_for_all_data(component, alone) for component in components]

@@ -9,12 +9,12 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.censored import CensoredRV
 from pymc.distributions.distribution import PartialObservedRV
-from pymc.distributions.mixture import _HurdleRV
 from pymc.distributions.truncated import TruncatedRV
 from pymc.logprob.basic import logccdf
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 
+from pymc_tempering.borrowed import HurdleRV
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.branches import compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import (
@@ -25,7 +25,7 @@ from pymc_tempering.variational.normalizers.dispatch import (
     log_normalizer,
 )
 from pymc_tempering.variational.normalizers.panels import integrate_power
-from pymc_tempering.variational.normalizers.summation import between, closed_window, log_sum
+from pymc_tempering.variational.normalizers.summation import log_sum
 from pymc_tempering.variational.normalizers.support import (
     base_of,
     center_of,
@@ -34,9 +34,10 @@ from pymc_tempering.variational.normalizers.support import (
     moved_inside,
     support_of,
 )
+from pymc_tempering.variational.normalizers.windows import between, closed_window
 
 
-@log_normalizer.register(_HurdleRV)
+@log_normalizer.register(HurdleRV)
 def hurdle(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Zero or something else: the two never coincide, so their integrals add up."""
     _, weights, _, other = rv.owner.inputs
@@ -46,7 +47,7 @@ def hurdle(op: Op, rv: Variable, temperature: Variable) -> Variable:
     )
 
 
-@largest_temperature.register(_HurdleRV)
+@largest_temperature.register(HurdleRV)
 def hurdle_limit(op: Op, rv: Variable) -> Variable:
     """Return the limit of the part that is not zero."""
     other = rv.owner.inputs[3]

@@ -16,6 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
 
+from pymc_tempering.borrowed import print_name_of
 from pymc_tempering.exceptions import NormalizerError
 
 WITHOUT_NORMALIZER = 'method="annealed" needs no normalizer'
@@ -24,8 +25,7 @@ WITHOUT_NORMALIZER = 'method="annealed" needs no normalizer'
 def label_of(rv: Variable) -> str:
     """Name of a variable and of its distribution, for messages."""
     op = rv.owner.op if rv.owner is not None else None
-    kind = getattr(op, "_print_name", None)
-    kind = kind[0] if kind else (getattr(op, "name", None) or type(op).__name__)
+    kind = print_name_of(op) or getattr(op, "name", None) or type(op).__name__
     return f"{rv.name!r} ({kind})" if rv.name else str(kind)
 
 

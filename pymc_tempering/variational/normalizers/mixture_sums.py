@@ -22,7 +22,9 @@ from pymc_tempering.variational.normalizers.mixture_panels import (
     continuous_mixture,
     inner_temperature,
 )
-from pymc_tempering.variational.normalizers.summation import Window, closed_window, log_sum
+from pymc_tempering.variational.normalizers.normal_mixture import is_of_normals, normal_mixture
+from pymc_tempering.variational.normalizers.summation import log_sum
+from pymc_tempering.variational.normalizers.windows import Window, closed_window
 
 
 @log_normalizer.register(MixtureRV)
@@ -45,6 +47,8 @@ def mixture(op: Op, rv: Variable, temperature: Variable) -> Variable:
             "common integral. A hurdle distribution keeps them apart. Of the fits, "
             f"{WITHOUT_NORMALIZER}."
         )
+    if is_of_normals(rv):
+        return normal_mixture(rv, temperature)
     return continuous_mixture(rv, temperature)
 
 
@@ -76,7 +80,8 @@ def union_of_windows(components: list[Variable], temperature: Variable) -> Windo
 
     first = extreme([w.first for w in windows], pt.minimum, pt.min)
     last = extreme([w.last for w in windows], pt.maximum, pt.max)
-    return Window(first, last, first, pt.zeros_like(first), first, last)
+    smooth = all(w.smooth for w in windows)
+    return Window(first, last, first, pt.zeros_like(first), first, last, smooth)
 
 
 def discrete_mixture(rv: Variable, temperature: Variable, atoms: list[Variable]) -> Variable:

@@ -1,39 +1,30 @@
 """Tempered normalizers of discrete distributions as sums over a window that follows the parameters.
 
-The window of a family holds all values but a tail of p^(1 / T) that is below 1e-10 of the sum.
-With the family's rate function I (minus log of p over its maximum, up to a power) its ends are
-where I reaches T * LOG_TAIL. Far from both ends of the support p^(1 / T) is smooth on the scale
-of its standard deviation s, and a sum over every h-th value times h has an error of order
-exp(-2 pi^2 s^2 / h^2): with h = s / 2 below rounding (Poisson's summation formula).
-"""
+Far from both ends of the support p^(1 / T) is smooth on the scale of its standard deviation s, and
+a sum over every h-th value times h has an error of order exp(-2 pi^2 s^2 / h^2): with h = s / 2
+below rounding (Poisson's summation formula).
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import singledispatch
+A window that begins at the end of the support can be long, too: that of a negative binomial of a
+small alpha. There p^(1 / T) is smooth at k on the scale of sqrt(k), mixtures included, so that far
+from its first value the sum is one over evenly spaced sqrt(k), which a smooth weight joins to the
+sum over every value near the first.
+"""
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.discrete import DiscreteWeibullRV
-from pymc.distributions.distribution import DiracDeltaRV
-from pymc.distributions.truncated import TruncatedRV
-from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.random import basic as rvs
 
-from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    is_unbounded,
     label_of,
     log_normalizer,
-    params_of,
     require,
 )
-
-LOG_TAIL = 28.0
-"""The rate function reaches this, and a little more, times T at the ends of the window."""
+from pymc_tempering.variational.normalizers.windows import Window, closed_window
 
 MAX_POINTS = 200_000
 """Longest sum for one element."""
@@ -42,209 +33,35 @@ MAX_POINTS = 200_000
 LARGEST_VALUE = 1e8
 """Log masses are differences of numbers of this size times 20: errors of 4e-7."""
 
+LONG = 2048
+"""Values from which on a window of a smooth tail is thinned out."""
+
+HEAD, JOINT = 512, 20.0
+"""Values at its beginning that are all used, and the width of the weight that joins the tail."""
+
+ROOT_STEP = 1.0 / 16.0
+"""Step of sqrt(k) in the tail."""
+
 LARGEST_RATE = 1e7
 """Above it a Poisson's log normalizer changes as a normal's does, up to 1e-8."""
 
 
-@dataclass(frozen=True)
-class Window:
-    """Where to sum, all of it symbolic and without gradient.
-
-    Attributes
-    ----------
-    first, last : Variable
-        Ends of the window, whole numbers.
-    center : Variable
-        Near the largest mass.
-    spread : Variable
-        Standard deviation of p^(1 / T), zero where it is not smooth.
-    lowest, highest : Variable
-        Ends of the support, may be infinite.
-    """
-
-    first: Variable
-    last: Variable
-    center: Variable
-    spread: Variable
-    lowest: Variable
-    highest: Variable
+def is_long(w: Window, stride: Variable, excluded: Variable | None) -> Variable:
+    """Whether a window is thinned out; not where an excluded value is beyond its beginning."""
+    long = pt.gt(w.last - w.first, LONG * stride)
+    if not w.smooth:
+        return pt.zeros_like(long)
+    return long if excluded is None else pt.and_(long, pt.lt(excluded, w.first + HEAD / 4))
 
 
-@singledispatch
-def window_of(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Window of a discrete distribution at a temperature."""
-    raise NormalizerError(
-        f"No tempered normalizer is known for {label_of(rv)}: which of its values matter at a "
-        f"temperature is not known, so they cannot be summed. Of the fits, {WITHOUT_NORMALIZER}."
-    )
-
-
-def _level(temperature: Variable) -> Variable:
-    """Return the value that the rate function has to reach; below T = 1 that of T = 1."""
-    hot = pt.maximum(temperature, 1.0)
-    return hot * (LOG_TAIL + pt.log1p(hot))
-
-
-def _bernstein(variance: Variable, level: Variable) -> Variable:
-    """Distance at which a^2 / (2 (variance + a / 3)) = level: a bound of the rate function."""
-    return level / 3 + pt.sqrt((level / 3) ** 2 + 2 * variance * level)
-
-
-def _bounded(lowest: Variable, highest: Variable) -> Window:
-    """Window of all values between two bounds."""
-    center = pt.floor((lowest + highest) / 2)
-    return Window(lowest, highest, center, pt.zeros_like(center), lowest, highest)
-
-
-def _right_root(
-    rate: Callable, slope: Callable, start: Variable, level: Variable, steps: int = 6
-) -> Variable:
-    """Newton's method for a convex rate: from any start it stays beyond the root."""
-    k = start
-    for _ in range(steps):
-        k = k + (level - rate(k)) / slope(k)
-    return k
-
-
-@window_of.register(rvs.PoissonRV)
-def poisson_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """I(k) = k log(k / mu) - k + mu; to the left it is above (k - mu)^2 / (2 mu)."""
-    (mu,) = params_of(rv)
-    mu = pt.maximum(mu, 1e-30)
-    level = _level(temperature)
-    last = _right_root(
-        lambda k: k * pt.log(k / mu) - k + mu,
-        lambda k: pt.log(k / mu),
-        mu + _bernstein(mu, level),
-        level,
-    )
-    first = mu - pt.sqrt(2 * mu * level)
-    spread = pt.sqrt(mu * temperature)
-    return Window(first, last, mu, spread, pt.constant(0.0), pt.constant(np.inf))
-
-
-@window_of.register(rvs.NegBinomialRV)
-def negative_binomial_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """I(k) = k log(k / mu) - (k + n) log((k + n) / (mu + n)); decay at least q^k if n < 1."""
-    n, p = params_of(rv)
-    log_q = pt.log(1 - p)
-    mu = pt.maximum(n * (1 - p) / p, 1e-30)
-    variance = mu + mu**2 / n
-    level = _level(temperature)
-    last = _right_root(
-        lambda k: k * pt.log(k / mu) - (k + n) * pt.log((k + n) / (mu + n)),
-        lambda k: pt.log(k / mu) - pt.log((k + n) / (mu + n)),
-        mu + pt.sqrt(2 * variance * level),
-        level,
-    )
-    last = pt.maximum(last, mu - level / log_q)
-    first = mu - pt.sqrt(2 * variance * level)
-    spread = pt.sqrt(variance * temperature)
-    return Window(first, last, mu, spread, pt.constant(0.0), pt.constant(np.inf))
-
-
-@window_of.register(rvs.BinomialRV)
-def binomial_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Bernstein's inequality bounds the rate on both sides."""
-    n, p = params_of(rv)
-    mean, variance = n * p, n * p * (1 - p)
-    distance = _bernstein(variance, _level(temperature))
-    spread = pt.sqrt(variance * temperature)
-    return Window(mean - distance, mean + distance, mean, spread, pt.constant(0.0), n)
-
-
-@window_of.register(rvs.BetaBinomialRV)
-def beta_binomial_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """All n + 1 values."""
-    n = params_of(rv)[0]
-    return _bounded(pt.zeros_like(n), n)
-
-
-@window_of.register(rvs.HyperGeometricRV)
-def hypergeometric_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """All values that are possible."""
-    good, bad, n = params_of(rv)
-    return _bounded(pt.maximum(n - bad, 0.0), pt.minimum(good, n))
-
-
-@window_of.register(DiscreteWeibullRV)
-def discrete_weibull_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Cut where the mass beyond k, q^(k^beta), is small."""
-    q, beta = params_of(rv)
-    level = 1.3 * _level(temperature)  # a tail heavier than a geometric one holds more terms
-    last = (level / -pt.log(q)) ** (1 / beta)
-    zero = pt.zeros_like(last)
-    return Window(zero, last, zero, zero, pt.constant(0.0), pt.constant(np.inf))
-
-
-@window_of.register(rvs.GeometricRV)
-def geometric_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """For geometric components of mixtures."""
-    (p,) = params_of(rv)
-    rate = -pt.log(1 - p)
-    last = 1 + (_level(temperature) + pt.maximum(-temperature * pt.log(rate), 0.0)) / rate
-    one = pt.ones_like(last)
-    return Window(one, last, one, pt.zeros_like(last), pt.constant(1.0), pt.constant(np.inf))
-
-
-@window_of.register(rvs.BernoulliRV)
-def bernoulli_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Both values."""
-    return _bounded(pt.constant(0.0), pt.constant(1.0))
-
-
-@window_of.register(DiracDeltaRV)
-def dirac_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Return the one value."""
-    (c,) = params_of(rv)
-    return _bounded(c, c)
-
-
-@window_of.register(TruncatedRV)
-def truncated_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Return the window of the base, moved to where the bounds let its center be.
-
-    Beyond its mode a log-concave mass falls at least as fast from a later start, and a geometric
-    one equally fast, so the lengths to the left and right of the center stay long enough.
-    """
-    *rv_inputs, lower, upper = rv.owner.inputs
-    base = op.base_rv_op.make_node(*rv_inputs).default_output()
-    return between(
-        closed_window(base, temperature),
-        None if is_unbounded(lower) else pt.ceil(lower),
-        None if is_unbounded(upper) else pt.floor(upper),
-    )
-
-
-def between(w: Window, lowest: Variable | None, highest: Variable | None) -> Window:
-    """Move a window to where bounds of its support let its center be."""
-    low = w.lowest if lowest is None else pt.maximum(w.lowest, disconnected_grad(lowest))
-    high = w.highest if highest is None else pt.minimum(w.highest, disconnected_grad(highest))
-    center = pt.clip(w.center, low, high)
-    moved = replace(
-        w,
-        first=center - (w.center - w.first),
-        last=center + (w.last - w.center),
-        center=center,
-        lowest=low,
-        highest=high,
-    )
-    return clipped(moved)
-
-
-def clipped(w: Window) -> Window:
-    """Cut a window at the ends of the support; its spread is zero if it touches one of them."""
-    first = pt.maximum(pt.floor(w.first), w.lowest)
-    last = pt.maximum(pt.minimum(pt.ceil(w.last), w.highest), first)
-    inner = pt.and_(pt.gt(first, w.lowest), pt.lt(last, w.highest))
-    return replace(w, first=first, last=last, spread=pt.switch(inner, w.spread, 0.0))
-
-
-def closed_window(rv: Variable, temperature: Variable) -> Window:
-    """Window of a variable with whole ends inside of the support, and no gradient."""
-    w = window_of(rv.owner.op, rv, temperature)
-    w = Window(*(disconnected_grad(pt.as_tensor(x)) for x in vars(w).values()))
-    return clipped(w)
+def thinned(w: Window, steps: Variable) -> tuple[Variable, Variable]:
+    """Values and log weights of a long window: each of the first 512, then even in sqrt(k)."""
+    root = pt.sqrt(w.first + HEAD / 2) + ROOT_STEP * (steps - HEAD)
+    head = pt.lt(steps, HEAD)
+    values = pt.switch(head, w.first + steps, root**2)
+    place = (values - w.first - 0.75 * HEAD) / JOINT
+    share = pt.erfc(pt.switch(head, place, -place)) / 2
+    return values, pt.log(pt.switch(head, share, share * 2 * root * ROOT_STEP))
 
 
 def log_sum(
@@ -255,7 +72,12 @@ def log_sum(
     if excluded is not None:
         inside = pt.and_(pt.ge(excluded, w.first), pt.le(excluded, w.last))
         stride = pt.switch(inside, 1.0, stride)
-    n_points = pt.max(pt.floor((w.last - w.first) / stride)) + 1
+    long = is_long(w, stride, excluded)
+    n_points = pt.floor((w.last - w.first) / stride) + 1
+    if w.smooth:
+        tail = (pt.sqrt(w.last) - pt.sqrt(w.first + HEAD / 2)) / ROOT_STEP
+        n_points = pt.switch(long, HEAD + pt.ceil(tail), n_points)
+    n_points = pt.max(n_points)
     n_points = require(
         n_points,
         pt.and_(pt.and_(n_points >= 1, n_points <= MAX_POINTS), pt.max(w.last) <= LARGEST_VALUE),
@@ -266,13 +88,17 @@ def log_sum(
     )
     ndim = max(rv.type.ndim, temperature.type.ndim)
     steps = pt.shape_padright(pt.arange(n_points), ndim)
-    values = w.first + stride * steps
+    values, log_weight = w.first + stride * steps, pt.log(stride)
+    if w.smooth:
+        apart, log_apart = thinned(w, steps)
+        values = pt.switch(long, apart, values)
+        log_weight = pt.switch(long, log_apart, log_weight)
     used = pt.le(values, w.last)
     values = pt.minimum(values, w.last)
     if excluded is not None:
         used = pt.and_(used, pt.neq(values, excluded))
-    log_mass = pm.logp(rv, values.astype("int64"), warn_rvs=False)
-    terms = pt.switch(used, log_mass / temperature + pt.log(stride), -np.inf)
+    log_mass = pm.logp(rv, values if w.smooth else values.astype("int64"), warn_rvs=False)
+    terms = pt.switch(used, log_mass / temperature + log_weight, -np.inf)
     return pt.logsumexp(terms, axis=0)
 
 

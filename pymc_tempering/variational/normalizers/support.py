@@ -17,7 +17,6 @@ from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.dist_math import check_parameters, i0e, normal_lcdf
 from pymc.distributions.distribution import DiracDelta, DiracDeltaRV, support_point
 from pymc.distributions.shape_utils import change_dist_size, implicit_size_from_params
-from pymc.distributions.transforms import _default_transform
 from pymc.distributions.truncated import TruncatedRV
 from pymc.logprob.transforms import (
     CircularTransform,
@@ -31,6 +30,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type_other import NoneConst
 
+from pymc_tempering.borrowed import default_transform
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
@@ -81,7 +81,7 @@ def line_onto(lower: Any, upper: Any) -> Line:
 @singledispatch
 def support_of(op: Op, rv: Variable) -> tuple[Any, Any]:
     """Return ends of the support, None for infinite ones: what PyMC's default transform says."""
-    transform = _default_transform(op, rv)
+    transform = default_transform(op, rv)
     if transform is None:
         return None, None
     if isinstance(transform, LogTransform):

@@ -104,6 +104,23 @@ FREE = {
         R,
     ),
     "Mixture of two": (mixture("listed"), R),
+    "Mixture of counts": (
+        lambda a, b, **k: pm.Mixture(
+            "y",
+            pm.Dirichlet("w", np.ones(2)),
+            pm.NegativeBinomial.dist(mu=pt.stack([a, 2 * a]), alpha=b, shape=(N, 2)),
+            **k,
+        ),
+        C,
+    ),
+    "Interpolated": (
+        lambda a, b, **k: pm.Interpolated("y", [-2.0, 0.0, 2.0], [0.0, 1.0, 0.0], **k),
+        R,
+    ),
+    "OrderedMultinomial": (
+        lambda a, b, **k: pm.OrderedMultinomial("y", a, pt.stack([0, b]), n=3, **k),
+        {"observed": [1, 2, 0]},
+    ),
     "Truncated": (with_base(pm.Truncated, pm.Gamma.dist, upper=3.0), R),
     "Truncated counts": (with_base(pm.Truncated, lambda a, b: pm.Poisson.dist(a), upper=9), C),
     "Censored": (with_base(pm.Censored, pm.Normal.dist, lower=-1.0, upper=2.0), R),
@@ -202,6 +219,29 @@ REFUSED = {
     ),
     "ZeroSumNormal": (lambda a, b, **k: pm.ZeroSumNormal("y", b, **k), {"observed": np.zeros(3)}),
     "Wishart": (lambda a, b, **k: pm.Wishart("y", 9, b * np.eye(2), **k), {"observed": np.eye(2)}),
+    "RandomWalk": (
+        lambda a, b, **k: pm.RandomWalk(
+            "y", innovation_dist=pm.Normal.dist(a, b), init_dist=pm.Normal.dist(), steps=3, **k
+        ),
+        R,
+    ),
+    "MvGaussianRandomWalk": (
+        lambda a, b, **k: pm.MvGaussianRandomWalk(
+            "y", [a, a], cov=b * np.eye(2), init_dist=pm.MvNormal.dist(TWO[0], np.eye(2)), **k
+        ),
+        {"observed": TWO},
+    ),
+    "MvStudentTRandomWalk": (
+        lambda a, b, **k: pm.MvStudentTRandomWalk(
+            "y",
+            nu=9 + a,
+            mu=[a, a],
+            scale=b * np.eye(2),
+            init_dist=pm.MvNormal.dist(TWO[0], np.eye(2)),
+            **k,
+        ),
+        {"observed": TWO},
+    ),
     "LKJCorr": (lambda a, b, **k: pm.LKJCorr("y", n=2, eta=a, **k), {"observed": np.eye(2)}),
     "Flat": (lambda a, b, **k: pm.Flat("y", **k), R),
     "HalfFlat": (lambda a, b, **k: pm.HalfFlat("y", **k), R),
@@ -209,9 +249,7 @@ REFUSED = {
 NO_LIKELIHOODS = {
     *["Continuous", "Discrete", "Distribution", "SymbolicRandomVariable"],  # no distributions
     *["DensityDist", "Lognormal"],  # other names of some
-    *["Simulator"],  # has no density
-    *["LKJCholeskyCov", "RandomWalk", "MvGaussianRandomWalk", "MvStudentTRandomWalk"],  # as others
-    *["OrderedMultinomial", "Interpolated"],
+    *["Simulator", "LKJCholeskyCov"],  # no density; a prior that takes no data
 }
 
 

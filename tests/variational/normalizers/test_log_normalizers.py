@@ -1,6 +1,7 @@
 """Tempered normalizers against integrals and sums of PyMC's own densities, and their refusals."""
 
 import itertools
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -17,7 +18,7 @@ from pymc_tempering.variational import (
     normalizer_method,
     temperature_limit,
 )
-from pymc_tempering.variational.normalizers import summation
+from pymc_tempering.variational.normalizers import normal_mixture, summation, windows
 from pymc_tempering.variational.normalizers.dispatch import log_normalizer
 
 INF, f = np.inf, np.float64
@@ -191,6 +192,22 @@ DISCRETE = {
         lambda: pm.Mixture.dist([0.3, 0.7], [pm.Poisson.dist(3.0), pm.Geometric.dist(0.1)]),
         (0, 9000),
     ),
+    "long tail": (lambda: pm.NegativeBinomial.dist(mu=f(90.0), alpha=f(0.3)), (0, 900_000)),
+    "long tail, inflated": (
+        lambda: pm.ZeroInflatedNegativeBinomial.dist(psi=0.3, mu=90.0, alpha=0.3),
+        (0, 900_000),
+    ),
+    "long tail, mixture": (
+        lambda: pm.Mixture.dist(
+            [0.3, 0.2, 0.5],
+            [
+                pm.NegativeBinomial.dist(mu=90.0, alpha=0.3),
+                pm.NegativeBinomial.dist(mu=2.0, alpha=5.0),
+                pm.Poisson.dist(3000.0),
+            ],
+        ),
+        (0, 900_000),
+    ),
     "truncated": (lambda: pm.Truncated.dist(pm.Poisson.dist(50.0), lower=10, upper=45), (10, 45)),
 }
 
@@ -205,7 +222,7 @@ def test_normalizers_of_counts_are_their_sums(name):
 
 def test_sums_see_a_window_that_is_too_short():
     make, values = DISCRETE["Poisson"]
-    with patch.object(summation, "LOG_TAIL", 4.0):
+    with patch.object(windows, "LOG_TAIL", 4.0):
         density, log_c = compiled(make())
         assert abs(log_c(10.0) - log_sum(density, values, 10.0)) > TOLERANCE
 
@@ -213,15 +230,23 @@ def test_sums_see_a_window_that_is_too_short():
 def test_sums_see_a_stride_that_is_too_long():
     """Every value up to the spread, times 4: the sum is no integral any more."""
     make, values = DISCRETE["Poisson large"]
-    real = summation.poisson_window
+    real = windows.poisson_window
 
     def wide(op, rv, T):
         window = real(op, rv, T)
-        return summation.replace(window, spread=8 * window.spread)
+        return replace(window, spread=8 * window.spread)
 
-    with patch.object(summation, "window_of", wide):
+    with patch.object(windows, "window_of", wide):
         density, log_c = compiled(make())
         assert abs(log_c(2.0) - log_sum(density, values, 2.0)) > TOLERANCE
+
+
+def test_sums_see_a_tail_that_is_thinned_out_too_much():
+    make, values = DISCRETE["long tail, mixture"]
+    for name, value in [("ROOT_STEP", 0.75), ("JOINT", 300.0)]:
+        with patch.object(summation, name, value):
+            density, log_c = compiled(make())
+            assert abs(log_c(10.0) - log_sum(density, values, 10.0)) > TOLERANCE, name
 
 
 def test_a_poisson_of_huge_rate_goes_over_into_a_normal():
@@ -236,9 +261,12 @@ def test_a_poisson_of_huge_rate_goes_over_into_a_normal():
     [
         (lambda: pm.NormalMixture.dist([0.3, 0.7], [-2.0, 3.0], [0.5, 1.5]), (-2, 3)),
         (lambda: pm.NormalMixture.dist([0.3, 0.7], [0.0, 1.0], [0.01, 10.0]), (0, 1)),
+        (lambda: pm.NormalMixture.dist([0.3, 0.7], [1.0, 1.0], [0.5, 0.5]), (1,)),
+        (lambda: pm.NormalMixture.dist([0.3, 0.7], [1.0, 1.0], [0.5, 3.0]), (1,)),
+        (lambda: pm.NormalMixture.dist([0.2, 0.7, 0.1], [-9.0, 3.0, 30.0], [0.5, 9.0, 2.0]), (-9,)),
         (lambda: pm.Mixture.dist([0.3, 0.7], [pm.Normal.dist(-1, 1), pm.HalfNormal.dist(2)]), (0,)),
     ],
-    ids=["apart", "narrow and wide", "half"],
+    ids=["apart", "narrow and wide", "one", "one center", "three", "half"],
 )
 def test_normalizers_of_mixtures(rv, cuts):
     density, log_c = compiled(rv())
@@ -251,6 +279,55 @@ def test_normalizers_of_mixtures(rv, cuts):
         with np.errstate(all="ignore"):
             expected = logsumexp(density(x) / T + np.log((half * rule).ravel()))
         assert log_c(T) == pytest.approx(expected, abs=TOLERANCE)
+
+
+def mixture_of_normals():
+    """Log normalizer of a mixture of three normals, compiled: of weights, means, scales and T."""
+    w, mu, sd = (pt.dvector(name, shape=(3,)) for name in ("w", "mu", "sd"))
+    T = pt.dscalar("T")
+    log_c = pmt.log_tempered_normalizer(pm.NormalMixture.dist(w, mu, sd), T)
+    return pytensor.function([w, mu, sd, T], log_c, mode="FAST_COMPILE")
+
+
+def parameters_of_three(seed):
+    """Weights, means and scales far apart, or the same of all."""
+    rng = np.random.default_rng(seed)
+    mu, sd = rng.normal(size=3) * 10 ** rng.uniform(-1, 1.7), 10 ** rng.uniform(-2, 1.2, 3)
+    sd = np.full(3, sd[0]) if seed % 5 == 0 else sd
+    return rng.dirichlet(np.ones(3)), np.full(3, mu[0]) if seed % 7 == 0 else mu, sd
+
+
+def test_mixtures_of_normals_far_apart_and_hot():
+    log_c = mixture_of_normals()
+    for seed in range(20):
+        w, mu, sd = parameters_of_three(seed)
+        ends = np.unique(mu[:, None] + sd[:, None] * np.sinh(np.linspace(-8.5, 8.5, 4001)))
+        nodes, rule = np.polynomial.legendre.leggauss(4)
+        half = np.diff(ends)[:, None] / 2
+        x = ((ends[1:] + ends[:-1])[:, None] / 2 + half * nodes).ravel()
+        log_p = logsumexp(sps.norm.logpdf(x[:, None], mu, sd) + np.log(w), axis=1)
+        for T in (1.0, 20.0, 400.0):
+            expected = logsumexp(log_p / T + np.log((half * rule).ravel()))
+            assert float(log_c(w, mu, sd, T)) == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_mixtures_of_normals_need_panels_of_their_own_width():
+    """Planted: panels of the width of the power alone, too wide for the check at T = 1."""
+    with patch.object(normal_mixture, "COLD", np.zeros(1)):
+        log_c = mixture_of_normals()
+    with pytest.raises(pmt.NormalizerError, match="is not 1"):
+        log_c(np.ones(3) / 3, np.array([-200.0, 0.0, 200.0]), np.ones(3), 400.0)
+
+
+def test_mixtures_of_normals_see_bends_that_are_missed():
+    """Planted: no panels where another component becomes the largest."""
+    rv = pm.NormalMixture.dist([0.3, 0.7], [-20.0, 20.0], [1.0, 1.0])
+    pmt.log_tempered_normalizer(rv, 100.0).eval()
+    with (
+        patch.object(normal_mixture, "crossing_ends", lambda mu, *_: mu),
+        pytest.raises(pmt.NormalizerError, match="half of the nodes"),
+    ):
+        pmt.log_tempered_normalizer(rv, 100.0).eval()
 
 
 @pytest.mark.parametrize("T", [1.0, 3.0, 10.0])

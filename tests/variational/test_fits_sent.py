@@ -1,0 +1,147 @@
+"""Fits from several starts on the workers of an executor: the same fits, which can go on."""
+
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+
+import numpy as np
+import pymc as pm
+import pytest
+from support import variational_models as models
+
+import pymc_tempering as pmt
+from pymc_tempering.executors import crew
+from pymc_tempering.executors.chunks import Ended
+from pymc_tempering.variational import methods, several_fits
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The fit is not at rest"),
+    pytest.mark.filterwarnings("ignore:Pareto k-hat"),
+]
+QUICK = {"mode": "FAST_COMPILE"}  # the runs are shorter than their compilation
+SHORT = {
+    "n": 60,
+    "restarts": 2,
+    "random_seed": 2,
+    "obj_optimizer": pm.adam(learning_rate=0.05),
+    "progressbar": False,
+    "compile_kwargs": QUICK,
+}
+
+
+def minibatches():
+    """Normal data of which a step sees five."""
+    data = pm.Minibatch(models.GAUSSIAN_DATA, batch_size=5)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, models.PRIOR)
+        pm.Normal("y", mu, models.SIGMA, observed=data, total_size=models.GAUSSIAN_DATA.size)
+    return model
+
+
+def contents(approx):
+    """All numbers of a fit."""
+    report = approx.tempering
+    parts = [
+        approx.hist,
+        report.elbo,
+        report.khat,
+        report.evidence.log_z,
+        report.inverse_temperature,
+        report.q,
+        report.elbo_history,
+        *(p.get_value() for p in approx.groups[0].shared_params.values()),
+        *report.local.values(),
+    ]
+    return np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts])
+
+
+def same(some, others):
+    return len(some) == len(others) and all(
+        np.array_equal(contents(one), contents(other), equal_nan=True)
+        for one, other in zip(some, others, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "build"),
+    [
+        ("variational_tempering", models.gaussian),
+        ("local_variational_tempering", models.gaussian),
+        ("annealed", minibatches),
+    ],
+)
+def test_fits_of_workers_are_those_of_this_process_and_go_on_alike(method, build):
+    here, there = build(), build()
+    alone = pmt.fit(method=method, model=here, **SHORT).restarts
+    with ThreadPoolExecutor(1) as pool:
+        sent = pmt.fit(method=method, model=there, executor=pool, **SHORT).restarts
+    assert same(sent, alone)
+    assert not np.array_equal(contents(alone[0]), contents(alone[1]))
+    assert all(fit.model is there for fit in sent)
+    for fits in (alone, sent):
+        for fit in fits:
+            pmt.refine(fit, 40, progressbar=False)
+    assert same(sent, alone)
+    assert sent[0].hist.size == alone[0].hist.size > 60
+
+
+def test_the_partition_function_is_computed_once(monkeypatch):
+    calls, right = [], methods.log_partition
+    monkeypatch.setattr(methods, "log_partition", lambda *a, **k: calls.append(a) or right(*a, **k))
+    model = models.gaussian()
+    with ThreadPoolExecutor(1) as pool:
+        pmt.fit(method="variational_tempering", model=model, executor=pool, **SHORT)
+    assert {id(found) for found, *_ in calls} == {id(model)}  # a worker has a copy
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_start_that_fails_in_a_worker_ends_the_call_only_where_all_fail(monkeypatch, failing):
+    calls, right = [], several_fits.finish
+
+    def fragile(session):
+        calls.append(1)
+        if len(calls) <= failing:
+            raise pmt.LikelihoodError(f"start {len(calls)} is not finite")
+        return right(session)
+
+    monkeypatch.setattr(several_fits, "finish", fragile)
+    with ThreadPoolExecutor(1) as pool:
+        arguments = {"model": models.gaussian(), "executor": pool, **SHORT}
+        if failing == 2:
+            with pytest.raises(pmt.LikelihoodError, match="start 1"):
+                pmt.fit(**arguments)
+            return
+        with pytest.warns(pmt.TemperingWarning, match="1 of 2 fits are missing"):
+            assert len(pmt.fit(**arguments).restarts) == 1
+
+
+def test_ctrl_c_keeps_the_fits_that_came_back(monkeypatch):
+    model, right = models.gaussian(), crew.send_chunks
+
+    def interrupted(executor, function, common, arguments, take, **more):
+        right(executor, function, common, arguments[:kept], take, **more)
+        return Ended(interrupted=True)
+
+    monkeypatch.setattr(crew, "send_chunks", interrupted)
+    with ThreadPoolExecutor(1) as pool:
+        arguments = {"model": model, "executor": pool, **SHORT}
+        kept = 1
+        with pytest.warns(pmt.TemperingWarning, match="1 of 2 fits are missing"):
+            assert len(pmt.fit(**arguments).restarts) == 1
+        kept = 0
+        with pytest.raises(KeyboardInterrupt, match="before the first fit"):
+            pmt.fit(**arguments)
+
+
+def test_what_cannot_be_sent_is_refused():
+    class Broken(ThreadPoolExecutor):
+        def submit(self, fn, /, *args, **kwargs):
+            future = Future()
+            future.set_exception(BrokenExecutor("it died"))
+            return future
+
+    model = models.gaussian()
+    with pytest.raises(pmt.ArgumentError, match=r"callbacks.*leave one of the two out"):
+        pmt.fit(60, model=model, executor=Broken(1), callbacks=[print])
+    with pytest.raises(pmt.ArgumentError, match=r"concurrent\.futures\.Executor"):
+        pmt.fit(60, model=model, executor=3)
+    with pytest.raises(pmt.WorkerError, match=r"it died.*0 of 2 parts"):
+        pmt.fit(model=model, executor=Broken(1), **SHORT)

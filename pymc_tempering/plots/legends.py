@@ -4,6 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 NAN = float("nan")
+ROW = 19.0
+"""Dots from one row of Plotly's entries to the next."""
+GAP = 8.0
+"""Dots that Plotly leaves between entries, beyond their width."""
 
 
 def show_legends(sheet: Any) -> None:
@@ -39,8 +43,7 @@ def _sample(sheet: Any, panel: str, settings: dict[str, Any], named: dict[str, A
 
 def _named(backend: str, label: str, number: int) -> dict[str, Any]:
     if backend == "plotly":
-        place = {} if number == 1 else {"legend": f"legend{number}"}
-        return {"name": label, "showlegend": True} | place
+        return {"name": label, "showlegend": True, "legend": _plotlys(number)}
     return {"label" if backend == "matplotlib" else "legend_label": label}
 
 
@@ -71,21 +74,39 @@ def _bokeh(figure: Any, number: int, crowded: bool) -> None:
 
 
 def _plotly(cell: Any, number: int, crowded: bool) -> None:
+    """Put one legend a row of entries: Plotly breaks rows at the figure's edge, not the panel's."""
     figure = cell.figure
     panel = figure.get_subplot(cell.row, cell.col)
     left, right = panel.xaxis.domain
-    name = "legend" if number == 1 else f"legend{number}"
-    texts = [t.name for t in figure.data if t.showlegend and (t.legend or "legend") == name]
-    place = {
-        "y": panel.yaxis.domain[1], "bgcolor": "rgba(255, 255, 255, 0.5)",
-        "font": {"size": 11}, "traceorder": "normal",
-    }  # fmt: skip
-    room = (right - left) * ((figure.layout.width or 700) - 95)
-    if not crowded or sum(_width(text) + 20 for text in texts) < room:
-        place |= {"orientation": "h", "x": left, "xanchor": "left", "yanchor": "bottom"}
-    else:  # a row of entries would run into the next panel
-        place |= {"x": right, "xanchor": "right", "yanchor": "top"}
-    figure.update_layout({name: place})
+    traces = [t for t in figure.data if t.showlegend and t.legend == _plotlys(number)]
+    end = right if crowded else 1.0
+    rows = _rows([t.name for t in traces], (end - left) * ((figure.layout.width or 700) - 95))
+    for row in set(rows):
+        name = _plotlys(100 * row + number)
+        for trace in (t for t, own in zip(traces, rows, strict=True) if own == row):
+            trace.legend = name
+        above = ROW * (max(rows) - row) / ((figure.layout.height or 450) - 145)
+        figure.update_layout({name: {
+            "x": left, "xanchor": "left", "y": panel.yaxis.domain[1] + above, "yanchor": "bottom",
+            "orientation": "h", "bgcolor": "rgba(255, 255, 255, 0.5)", "font": {"size": 11},
+            "traceorder": "normal",
+        }})  # fmt: skip
+
+
+def _plotlys(number: int) -> str:
+    """Name of a legend, as Plotly counts them."""
+    return "legend" if number == 1 else f"legend{number}"
+
+
+def _rows(texts: list[str], room: float) -> list[int]:
+    """Row of each entry, where a row holds what has room in it."""
+    rows, used = [0], _width(texts[0]) + GAP
+    for text in texts[1:]:
+        used += _width(text) + GAP
+        fits = used < room
+        rows.append(rows[-1] + (not fits))
+        used = used if fits else _width(text) + GAP
+    return rows
 
 
 def _width(text: str) -> float:

@@ -1,12 +1,13 @@
 """Fitted draws against looks from the prior: whether the fit has missed something."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.core.cycles import FloatArray, cold_log_ratio
-from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.core.cycles import BoolArray, FloatArray, cold_log_ratio
+from pymc_tempering.evidence.datatree import LOOKS_GROUP, read_cycles
 from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE
@@ -16,28 +17,40 @@ from pymc_tempering.plots.sheet import Sheet, Visuals
 VISUALS = ("draws", "looks", "ends", "suspects", "limit")
 BINS = 60
 GROUP = "tempering_check"
+SMALL_WEIGHT = 1e-3
+"""A share of all looks' weight below which a look does not widen the axis."""
 
 
 def plot_looks(
     idata: xr.DataTree,
     *,
+    var_names: str | Sequence[str] | None = None,
+    coords: dict[str, Any] | None = None,
     plot_collection: Any = None,
     backend: str | None = None,
     visuals: Visuals = None,
     **pc_kwargs: Any,
 ) -> Any:
-    """Draw log_ratio of the run's draws beside that of the ends of the looks from the prior.
+    """Draw the run's draws beside the ends of the looks from the prior.
+
+    The first panel compares log_ratio; each of `var_names` adds a panel for each of its elements.
 
     How to read it: looks may end left of the draws, where they have not come up yet; looks right
     of the dashed line (orange squares) have found a region that the fitted reference hardly
-    covers, and so a tail or a mode that the run may lack.
+    covers, and so a tail or a mode that the run may lack. In the panel of a variable the outline
+    of the looks should lie over the draws, but for noise; what looks alone have reached is missing.
 
     Parameters
     ----------
     idata : DataTree
         A run of :func:`pymc_tempering.sample` with a fitted reference that was checked.
+    var_names : str or sequence of str, optional
+        Variables of ``posterior``; "all" stands for all free variables and deterministics.
+    coords : dict, optional
+        Selects elements of variables with dimensions.
     plot_collection : PlotCollection, optional
-        With a panel "looks" along the dimension ``panel``; a new one by default.
+        With a panel "looks", and one named after each element, along the dimension ``panel``; a
+        new one by default.
     backend : {"matplotlib", "bokeh", "plotly"}, optional
         What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
     visuals : mapping of str to mapping or False, optional
@@ -54,11 +67,12 @@ def plot_looks(
     Raises
     ------
     NotTemperedError
-        If there is no group ``tempering_check``, or no run.
+        If there is no group ``tempering_check``, or no run; for `var_names`, no group
+        ``tempering_looks``.
     ImportError
         If the backend is not installed.
     ValueError
-        If the backend or a visual is not known, or ``plot_collection`` lacks a panel.
+        If the backend, a visual or a variable is not known, or ``plot_collection`` lacks a panel.
 
     Notes
     -----
@@ -82,9 +96,12 @@ def plot_looks(
             f"this DataTree has no group {GROUP!r}, which holds the looks from the prior: only a "
             "run of pymc_tempering.sample with a fitted reference that was checked has one"
         )
+    elements = _elements(idata, var_names, coords or {})
+    many = bool(elements)
     sheet = open_sheet(
-        ("looks",),
-        size=(7.0, 3.4),
+        ("looks", *elements),
+        size=(9.0, 2.6 * (len(elements) // 2 + 1)) if many else (7.0, 3.4),
+        columns=2 if many else 1,
         known=VISUALS,
         plot_collection=plot_collection,
         backend=backend,
@@ -92,25 +109,53 @@ def plot_looks(
         **pc_kwargs,
     )
     draw_looks(sheet, "looks", idata)
+    weight = _weights(idata[GROUP].to_dataset()["log_weight"].values.astype(float))
+    strange = _strange(idata)
+    for panel, (draws, ends) in elements.items():
+        low, high = _common_range(draws, ends, weight, strange)
+        _draw_both(sheet, panel, draws, ends, weight, strange, (low, high), told=False)
+        sheet.label(panel, panel, "density")
     n = idata[GROUP].sizes["look"]
     return sheet.finish(f"{n} looks from the prior")
 
 
 def draw_looks(sheet: Sheet, panel: str, idata: xr.DataTree) -> None:
-    """Draw both densities, the looks one by one, and where they become suspect."""
-    draws = cold_log_ratio(read_cycles(idata)).ravel()
-    draws = draws[np.isfinite(draws)]
+    """Draw both densities of log_ratio, the looks one by one, and where they become suspect."""
+    draws = _draws(idata)
     looks = idata[GROUP].to_dataset()
     ends = looks["log_ratio"].values.astype(float)
     weight = _weights(looks["log_weight"].values.astype(float))
     limit = suspect_above(draws)
     low, high = _range(draws, ends, limit)
+    top = _draw_both(sheet, panel, draws, ends, weight, ends > limit, (low, high), told=True)
+    sheet.draw("limit", panel, "line", [limit, limit], [-0.17 * top, top], color="B1", width=1.2,
+               linestyle="C1", label="suspect beyond")  # fmt: skip
+    sheet.label(panel, "log_ratio: target over reference (nats)", "density")
+
+
+def _draw_both(
+    sheet: Sheet,
+    panel: str,
+    draws: FloatArray,
+    ends: FloatArray,
+    weight: FloatArray,
+    strange: BoolArray,
+    ends_of_axis: tuple[float, float],
+    *,
+    told: bool,
+) -> float:
+    """Draw the density of draws, that of looks by weight, and each look; return the top of it."""
+    low, high = ends_of_axis
     edges = np.linspace(low, high, BINS + 1)
+
+    def label(text: str) -> dict[str, str]:
+        return {"label": text} if told else {}
+
     density = np.histogram(draws, edges, density=True)[0]
     top = 1.1 * density.max()
     sheet.draw("draws", panel, "hist", density, edges[:-1], edges[1:], color=GRAY, alpha=0.5,
                edgecolor="none" if sheet.backend == "matplotlib" else GRAY,
-               label=f"{draws.size} draws of the run")  # fmt: skip
+               **label(f"{draws.size} draws of the run"))  # fmt: skip
     inside = (ends >= low) & (ends <= high)
     if weight[inside].sum() > 0.0:
         rough = np.linspace(low, high, BINS // 3 + 1)
@@ -118,23 +163,76 @@ def draw_looks(sheet: Sheet, panel: str, idata: xr.DataTree) -> None:
         outline = mass / np.diff(rough)
         sheet.draw("looks", panel, "line", np.repeat(rough, 2),
                    np.concatenate([[0.0], np.repeat(np.minimum(outline, 2.0 * top), 2), [0.0]]),
-                   color=BLUE, width=1.6, label="looks, by weight")  # fmt: skip
+                   color=BLUE, width=1.6, **label("looks, by weight"))  # fmt: skip
         top = max(top, min(1.1 * outline.max(), 2.0 * top))
     rows = -top * (0.05 + 0.1 * np.modf(0.618034 * np.arange(ends.size))[0])
     place = np.clip(np.where(np.isnan(ends), low, ends), low, high)
-    strange = ends > limit
     beyond = int(np.sum(~(ends >= low)))
     left = f" ({beyond} further left)" if beyond else ""
     sheet.draw("ends", panel, "scatter", place[~strange], rows[~strange], color=BLUE, size=4.0,
-               alpha=0.7, label=f"ends of looks{left}")  # fmt: skip
+               alpha=0.7, **label(f"ends of looks{left}"))  # fmt: skip
     if strange.any():
         sheet.draw("suspects", panel, "scatter", place[strange], rows[strange], color=ORANGE,
-                   marker="C5", size=7.0, label=f"{strange.sum()} suspects")  # fmt: skip
-    sheet.draw("limit", panel, "line", [limit, limit], [-0.17 * top, top], color="B1", width=1.2,
-               linestyle="C1", label="suspect beyond")  # fmt: skip
+                   marker="C5", size=7.0, **label(f"{strange.sum()} suspects"))  # fmt: skip
     sheet.limit(panel, "y", -0.18 * top, 1.05 * top)
     sheet.limit(panel, "x", low - 0.02 * (high - low), high + 0.02 * (high - low))
-    sheet.label(panel, "log_ratio: target over reference (nats)", "density")
+    return float(top)
+
+
+def _elements(
+    idata: xr.DataTree, var_names: str | Sequence[str] | None, coords: dict[str, Any]
+) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Return the draws and the ends of looks of each element, by its label.
+
+    Raises
+    ------
+    NotTemperedError
+        The ends of looks were not kept.
+    ValueError
+        There is no such variable.
+    """
+    if var_names is None:
+        return {}
+    if LOOKS_GROUP not in idata.children or "posterior" not in idata.children:
+        raise NotTemperedError(
+            f"var_names needs the groups {LOOKS_GROUP!r} and 'posterior', and this DataTree lacks "
+            f"one of them: leave var_names out, or sample again"
+        )
+    ends, draws = idata[LOOKS_GROUP].to_dataset(), idata["posterior"].to_dataset()
+    names = [var_names] if isinstance(var_names, str) else list(var_names)
+    if names == ["all"]:
+        names = [str(name) for name in ends.data_vars]
+    unknown = [name for name in names if name not in ends.data_vars or name not in draws.data_vars]
+    if unknown:
+        raise ValueError(f"var_names has {unknown}; there are {list(map(str, ends.data_vars))}")
+    from arviz_base import xarray_sel_iter
+    from arviz_base.labels import BaseLabeller
+
+    found, labeller = {}, BaseLabeller()
+    draws, ends = (_selected(values[names], coords) for values in (draws, ends))
+    for name, at, i_at in xarray_sel_iter(draws, skip_dims={"chain", "draw"}):
+        values, end = (
+            np.asarray(both[name].sel(at).values, dtype=float).ravel() for both in (draws, ends)
+        )
+        found[labeller.make_label_flat(name, at, i_at)] = values[np.isfinite(values)], end
+    return found
+
+
+def _selected(values: xr.Dataset, coords: dict[str, Any]) -> xr.Dataset:
+    return values.sel({dim: at for dim, at in coords.items() if dim in values.dims})
+
+
+def _draws(idata: xr.DataTree) -> FloatArray:
+    """log_ratio of the draws where it is finite."""
+    draws = cold_log_ratio(read_cycles(idata)).ravel()
+    return draws[np.isfinite(draws)]
+
+
+def _strange(idata: xr.DataTree) -> BoolArray:
+    """Mark the looks that have found a region which the fitted reference hardly covers."""
+    return idata[GROUP].to_dataset()["log_ratio"].values.astype(float) > suspect_above(
+        _draws(idata)
+    )
 
 
 def _weights(log_weight: FloatArray) -> FloatArray:
@@ -154,3 +252,14 @@ def _range(draws: FloatArray, ends: FloatArray, limit: float) -> tuple[float, fl
     highest = np.max(ends[np.isfinite(ends)], initial=-np.inf)
     high = max(most, limit, min(highest, middle + 20.0 * spread))
     return bottom - 0.75 * spread, high + 0.05 * (high - bottom)
+
+
+def _common_range(
+    draws: FloatArray, ends: FloatArray, weight: FloatArray, strange: BoolArray
+) -> tuple[float, float]:
+    """Return ends of the axis: nearly all draws, and all looks that weigh something."""
+    low, high = np.quantile(draws, [0.001, 0.999])
+    heavy = ends[(np.isfinite(ends) & ((weight > SMALL_WEIGHT) | strange))]
+    low, high = min(low, *heavy), max(high, *heavy)
+    wide = high > low
+    return (float(low), float(high)) if wide else (float(low) - 0.5, float(high) + 0.5)

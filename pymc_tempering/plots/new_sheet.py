@@ -8,12 +8,15 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice
+from pymc_tempering.plots.legends import ROW
 from pymc_tempering.plots.sheet import COMMON, Sheet, Visuals
 
 BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
 """What arviz-plots can draw with; "none" describes the picture and draws nothing."""
 DOTS = 100
 """Dots in an inch of a picture's stated size."""
+AXIS = 35
+"""Dots that the ticks and the name of an x axis take, which Bokeh counts as a part of a panel."""
 
 
 def open_sheet(
@@ -80,6 +83,8 @@ def open_sheet(
     sheet = Sheet(collection, dict(visuals or {}))
     if settings == "bokeh" and "width_ratios" in figure:
         _widen(sheet, figure, columns)
+    if settings == "bokeh" and tight:
+        sheet.target(panels[-1]).height += AXIS
     return sheet
 
 
@@ -114,7 +119,8 @@ def _spacing(backend: str, n: int, columns: int, height: float, tight: bool) -> 
         return {"layout": "constrained"}
     if backend == "plotly":
         rows = -(-n // columns)
-        room = (8.0 if tight else 85.0) / (height * DOTS - 110.0)
+        legends = 1 if columns == 1 else 2  # rows of entries above a panel
+        room = (8.0 if tight else 66.0 + ROW * legends) / (height * DOTS - 110.0)
         spacing = {"vertical_spacing": min(room, 0.5 / rows)}
         return spacing | ({"plot_hspace": 0.1} if columns > 1 else {})
     return {}

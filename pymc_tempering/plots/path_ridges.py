@@ -77,9 +77,9 @@ def plot_path(
     Notes
     -----
     All states count at all rungs, each by q(beta_k | x), equation (7) of Carlson et al. (2016),
-    over the probability with which it was kept. Of states with little weight at beta = 1 few are
-    kept, so that ridges of a long ladder are rougher at the bottom. Each ridge is scaled to one
-    height, so that heights say nothing of a rung beside another.
+    over the probability with which it was kept. Of states with little weight at beta = 1 one in
+    twenty is kept, so that ridges of a long ladder are rougher at the bottom. Each ridge is scaled
+    to one height, so that heights say nothing of a rung beside another.
 
     Examples
     --------

@@ -80,8 +80,8 @@ def plot_running_log_z(
     -----
     Running estimates are those of RTS from the first draws of all chains; where the run has
     reference draws beside them, a triangle shows the estimate from both. The diamonds are what the
-    rounds of ``pmt.sample`` reported, where it stored any (docs/data_layout.md); those of draws
-    that were thrown away, for a fit that was repeated, are left out.
+    rounds of ``pmt.sample`` reported, where it stored any (docs/reference/data_layout.md); those
+    of draws that were thrown away, for a fit that was repeated, are left out.
 
     Examples
     --------

@@ -24,7 +24,7 @@ def _close_figures():
 def cases():
     for name in gallery.OF_RUNS:
         for kind in ("one chain, fitted", "16 chains, prior"):
-            if name != "looks" or "fitted" in kind:
+            if not name.startswith("looks") or "fitted" in kind:
                 yield name, kind
     for name in gallery.OF_RESULTS:
         yield name, ""
@@ -51,3 +51,28 @@ def test_backends_get_the_numbers_of_the_description(runs, name, kind, backend):
     words = ("names", "half", "numbers", "beyond", "bound", "no_value")
     plain = [{p for p in d if not p[0].startswith(words)} for d in (described, found)]
     assert plain[0] == plain[1]
+
+
+def test_a_long_legend_of_plotly_takes_rows_of_its_panel(runs):
+    """The first panel of a summary has four entries, which are wider than the panel."""
+    collection = gallery.OF_RUNS["summary"](runs["one chain, fitted"], backend="plotly")
+    figure = collection.viz["figure"].item()
+    names = {trace.legend or "legend" for trace in figure.data if trace.showlegend}
+    places = {(figure.layout[name].x, figure.layout[name].y): [] for name in names}
+    assert len(places) == len(names) == 9  # seven panels with a legend, two of them with two rows
+    for trace in figure.data:
+        if trace.showlegend:
+            legend = figure.layout[trace.legend or "legend"]
+            places[legend.x, legend.y].append(trace.name)
+    assert ["looks from the prior"] in places.values()
+    for place, entries in places.items():
+        row_end = place[0] * 1005 + sum(6 * len(entry) + 30 for entry in entries)
+        assert row_end < (1005 if place[0] > 0.5 else 0.55 * 1005), entries
+
+
+def test_the_last_of_bokehs_traces_has_room_for_its_axis(runs):
+    collection = gallery.OF_RUNS["temperature_trace"](runs["16 chains, prior"], backend="bokeh")
+    panels = collection.data["panel"].values
+    heights = [collection.get_target(None, {"panel": name}).height for name in panels]
+    assert set(heights[:-1]) == {heights[0]}
+    assert heights[-1] > heights[0] + 30

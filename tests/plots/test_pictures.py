@@ -284,6 +284,36 @@ def test_looks_that_found_more_are_marked(fitted):
     assert "suspects" not in calm.viz.children
 
 
+def test_looks_of_variables_stand_beside_the_draws():
+    run = picture_runs.fitted_run(2)
+    draws = run["posterior"].to_dataset()
+    of = {"group": ["a", "b"]}
+    looks = run["tempering_looks"].to_dataset()
+    scales = xr.DataArray([1.0, 100.0], coords=of)
+    run["posterior"].dataset = draws.assign(pair=draws["x"] * scales)
+    run["tempering_looks"].dataset = looks.assign(pair=looks["x"] * scales)
+    pc = pmt.plot_looks(run, var_names=["x", "pair"], coords={"group": ["b"]}, backend="none")
+    assert pc.viz["plot"].panel.values.tolist() == ["looks", "x", "pair[b]"]
+    for panel, scale in (("x", 1.0), ("pair[b]", 100.0)):
+        suspects = points(drawn(pc, "suspects", panel))[0]
+        beyond = np.sort(suspects) / scale - draws["x"].values.max()
+        np.testing.assert_allclose(beyond, [1.0, 1.5])
+        ends = points(drawn(pc, "ends", panel))[0]
+        np.testing.assert_allclose(sorted(ends), np.sort(looks["x"].values[2:]) * scale)
+        assert areas(drawn(pc, "draws", panel)).sum() == pytest.approx(1.0)
+    of_all = pmt.plot_looks(run, var_names="all", backend="none").viz["plot"].panel.values.tolist()
+    assert of_all == ["looks", "x", "pair[a]", "pair[b]"]
+
+
+def test_looks_of_variables_that_are_not_there(run):
+    fitted = picture_runs.fitted_run(1)
+    with pytest.raises(ValueError, match=r"var_names has \['y'\]; there are \['x'\]"):
+        pmt.plot_looks(fitted, var_names=["x", "y"], backend="none")
+    del fitted["tempering_looks"]
+    with pytest.raises(NotTemperedError, match="tempering_looks"):
+        pmt.plot_looks(fitted, var_names="x", backend="none")
+
+
 def test_looks_need_a_checked_reference(run):
     with pytest.raises(NotTemperedError, match="tempering_check"):
         pmt.plot_looks(run)

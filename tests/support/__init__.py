@@ -1,5 +1,6 @@
 """What the tests share: models with known answers, exact draws, repeated runs.
 
+- `boltzmann_machine`: a machine whose units are all free, with its log Z and exact draws.
 - `compiled_systems`: test systems of the package, each compiled once for all test files.
 - `conjugate_models`: data and models for `variational.conjugate`, and their ELBO by Monte Carlo.
 - `exact_posteriors`: exact posterior draws of the test systems, as arrays and as DataTrees.

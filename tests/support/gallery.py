@@ -1,5 +1,7 @@
 """Every picture by name, of the made-up runs, for tests of all of them."""
 
+from functools import partial
+
 import pymc_tempering as pmt
 from support import picture_runs
 
@@ -12,6 +14,7 @@ OF_RUNS = {
     "round_trips": pmt.plot_round_trips,
     "tours": pmt.plot_tours,
     "looks": pmt.plot_looks,
+    "looks_of_variables": partial(pmt.plot_looks, var_names="x"),
     "path": pmt.plot_path,
     "summary": pmt.plot_summary,
 }

@@ -1,6 +1,7 @@
 """Runs with a checkpoint of which every one that was written is kept, and comparison of runs."""
 
 import shutil
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -29,13 +30,21 @@ def has_moved(self):
     return sum(one.state.n_draws for one in self.runs) - written > DRAWS_BETWEEN
 
 
+def clock_after_a_sleep():
+    """Read the clock late, so that another thread can look at the chains in the meantime."""
+    time.sleep(0.006)
+    return time.perf_counter()
+
+
 @contextmanager
 def short_chunks(monkeypatch):
     """Let chains pause for a checkpoint by their draws, in the middle of cycles."""
     with monkeypatch.context() as patch:
         patch.setattr(threads, "POLL_SECONDS", 0.005)
         patch.setattr(chains, "FIRST_CHUNK", 37)
-        patch.setattr(chains, "CHUNK_SECONDS", 0.001)
+        patch.setattr(chains, "CHUNK_SECONDS", 0.01)
+        patch.setattr(chains, "MAX_CHUNK", 300)
+        patch.setattr(chains, "perf_counter", clock_after_a_sleep)
         patch.setattr(CheckpointRecorder, "due", has_moved)
         yield patch
 

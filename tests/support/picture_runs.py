@@ -41,6 +41,10 @@ def fitted_run(chains=4, draws=200, strange=2):
     idata["tempering_check"] = xr.DataTree(
         xr.Dataset({"log_ratio": ("look", ends), "log_weight": ("look", weight)})
     )
+    draws_of_x = idata["posterior"]["x"].values.ravel()
+    x = rng.choice(draws_of_x, 60)
+    x[:strange] = draws_of_x.max() + np.array([1.0, 1.5])[:strange]
+    idata["tempering_looks"] = xr.DataTree(xr.Dataset({"x": ("look", x)}))
     stats = idata["sample_stats"].to_dataset()
     told = {
         "check_log_z": -2.75, "check_mcse": 0.06, "check_n_looks": 60.0, "check_needed": 60.0,

@@ -35,6 +35,20 @@ def numbers_of(result):
         kept = {f"{g}/{k}": v.values for g in groups for k, v in result[g].data_vars.items()}
         kept.pop("tempering_plan/json", None)  # it holds times
         return kept
+    if hasattr(result, "table"):
+        kept = {c: result.table[c].values for c in ("log_z", "mcse", "n_evaluations")}
+        return kept | {"methods": result.table.index.values, "looks": str(result.draws)}
+    if hasattr(result, "restarts"):
+        return {
+            f"{i} {name}": value
+            for i, fit in enumerate(result.restarts)
+            for name, value in {
+                "loss": fit.hist,
+                "elbo": fit.tempering.elbo,
+                "log_z": fit.tempering.evidence.log_z,
+                **{k: p.get_value() for k, p in fit.groups[0].shared_params.items()},
+            }.items()
+        }
     return {"log_z": result.log_z, "mcse": result.mcse, "curve": result.log_z_curve}
 
 
@@ -71,4 +85,16 @@ def front_doors(model, idata):
             model, executor=executor, **few
         ),
         "raise_": lambda executor: pmt.raise_({"mu": 0.5}, model, executor=executor, **few),
+        "cross_check": lambda executor: pmt.cross_check(
+            idata,
+            model,
+            ["bridge_sampling", "smc", "ais", "reverse_ais"],
+            random_seed=3,
+            executor=executor,
+            progressbar=False,
+            extend_inferencedata=False,
+        ),
+        "fit": lambda executor: pmt.fit(
+            60, model=model, restarts=3, random_seed=3, progressbar=False, executor=executor
+        ),
     }

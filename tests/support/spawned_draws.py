@@ -1,8 +1,6 @@
-"""Print draws of one process and of two that are spawned: to be run by itself.
+"""Print draws of one process, which may compile the model, and of two spawned ones, which load it.
 
-A process that compiles a model for the first time gets other last bits from LLVM (PyTensor lets
-it reorder sums) than those that load it from the disk cache, and the chains part after some
-iterations. So run it twice, and believe the second time.
+To be run by itself.
 """
 
 import hashlib

@@ -15,6 +15,7 @@ from common import (
     Row,
     Run,
     check_same_as_sample,
+    earlier_rows,
     parser,
     run_many,
     save,
@@ -33,6 +34,7 @@ NOTES = {
     "z": "(log Z - exact) / mcse, of the runs that state a finite mcse",
     "cover": "share of finite runs whose 95 % interval holds the exact value; `cover all` counts "
     "an infinite mcse as an interval that holds it",
+    "estimator": "that of most runs, as users get it by default",
     "noise": "with n repeats the sd of z is known to 1/sqrt(2n) of itself (0.03 for 500) and a "
     "coverage of 95 % to 0.22/sqrt(n) (0.01)",
     "mcse": "the mean is that of finite ones, the median that of all",
@@ -62,6 +64,7 @@ def summarize(name: str, runs: Sequence[Run]) -> Row:
         "model": name,
         "dim": system(name).dim,
         "n": n,
+        "estimator": Counter(run.method for run in runs).most_common(1)[0][0],
         "bias": float(error.mean()),
         "RMSE": float(np.sqrt(np.mean(error**2))),
         "mean mcse": float(mcse[finite].mean()) if finite.any() else float("nan"),
@@ -100,16 +103,27 @@ def write_runs(path: Path, runs: dict[str, list[Run]]) -> None:
                 )
 
 
+def place_of(row: Row) -> int:
+    """Place of a model's row in the table."""
+    name = str(row["model"])
+    return DEFAULT_MODELS.index(name) if name in DEFAULT_MODELS else len(DEFAULT_MODELS)
+
+
 def main() -> None:
     arguments = parser(__doc__, 500, DEFAULT_MODELS)
     arguments.add_argument("--draws", type=int, help="by default as many as suffice")
     arguments.add_argument("--chains", type=int, default=4)
     arguments.add_argument("--workers", type=int, default=2, help="processes, one core each")
     arguments.add_argument("--runs", type=Path, help="file for a line of CSV a run")
+    arguments.add_argument("--keep", action="store_true", help="rows of other models stay")
     args = arguments.parse_args()
     seeds = range(args.seed, args.seed + args.repeats)
     check_same_as_sample(args.models[0], args.seed, args.reference)
-    rows, runs = [], {}
+    name_of_table = f"calibration_{args.reference}"
+    rows = (
+        earlier_rows(args.out / f"{name_of_table}.csv", "model", args.models) if args.keep else []
+    )
+    runs: dict[str, list[Run]] = {}
     how = {"draws": args.draws, "chains": args.chains, "reference": args.reference}
     settings = {
         "seeds": f"{seeds.start} to {seeds.stop - 1}, of each model",
@@ -128,7 +142,7 @@ def main() -> None:
                 f"{row['warned']:.1%} ({perf_counter() - started:.0f} s)",
                 flush=True,
             )
-            save(f"calibration_{args.reference}", rows, args.out, title, settings)
+            save(name_of_table, sorted(rows, key=place_of), args.out, title, settings)
             if args.runs:
                 write_runs(args.runs, runs)
 

@@ -151,6 +151,7 @@ class Run:
     """
 
     seed: int
+    method: str
     log_z: float
     mcse: float
     verdict: str
@@ -207,7 +208,8 @@ def run_and_keep(
         tail = float(np.mean(statistic(x) > tail_start(name)))
     own = sum(run.record.scalars[: run.state.n_draws, N_STEPS].sum() for run in outcome.runs)
     run = Run(
-        seed, evidence.log_z, evidence.mcse, evidence.verdict, evidence.n_tours, evidence.ess,
+        seed, evidence.method, evidence.log_z, evidence.mcse, evidence.verdict,
+        evidence.n_tours, evidence.ess,
         outcome.chosen.fitted is not None, outcome.chosen.work | {"run": int(own)},
         (*said, *evidence.warnings), seconds, cpu, tail, evidence.details,
     )  # fmt: skip
@@ -289,6 +291,27 @@ def shares(work: Sequence[dict[str, int]]) -> dict[str, float]:
 
 
 type Row = dict[str, str | int | float]
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Read a results file in CSV, its lines of settings left out."""
+    with path.open() as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def earlier_rows(path: Path, column: str, without: Sequence[str]) -> list[Row]:
+    """Read the rows of an earlier table in CSV, less those with some values in a column."""
+    rows = [row for row in read_table(path) if row[column] not in without]
+    return [{name: _number(text) for name, text in row.items()} for row in rows]
+
+
+def _number(text: str) -> str | int | float:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _cell(value: str | int | float) -> str:

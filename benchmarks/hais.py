@@ -4,9 +4,9 @@ Sohl-Dickstein & Culpepper (2011), section 5.2: complete products of 36 Student-
 36 Laplace experts; annealing from a standard normal with beta_n = n / N, unit metric and 200
 particles, by one leapfrog step of size 0.2 with persistent momentum (HAIS), the same with fresh
 momentum, and a Gaussian proposal of standard deviation 0.1. Their experts were learned from image
-patches, which are not at hand. Ours are drawn at random: filters that are a mixed rotation,
-scaled to the spread of whitened data as theirs were, and shapes lambda of the Student-t experts of
-which a third has infinite variance, as theirs had.
+patches of natural scenes. Ours are learned from patches of two photographs (`--learned`), or drawn
+at random: filters that are a mixed rotation, scaled to the spread of whitened data as theirs were,
+and shapes lambda of the Student-t experts of which a third has infinite variance, as theirs had.
 
 The error of one run is |log Z-hat - log Z|. How many intermediate distributions each method needs
 for one accuracy is read off a parabola through its root mean squared errors over repeats, log by
@@ -17,16 +17,13 @@ log; the error of that number is from a bootstrap over the repeats.
 
 import argparse
 import csv
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
 from time import process_time
 
 import numpy as np
-import pymc as pm
-import pytensor.tensor as pt
-from scipy.special import gammaln
+from image_experts import Experts, Kind, learned
 
 from pymc_tempering import HMC, RandomWalkMetropolis
 from pymc_tempering.annealed.schedule import BetaSchedule, anneal_blocks, prior_blocks
@@ -54,15 +51,6 @@ LENGTHS = {"laplace": np.sqrt(2.0), "student_t": 0.75}
 """Lengths of the filters that give x the spread of whitened data: variance 1, or quartiles."""
 
 
-@dataclass(frozen=True)
-class Experts:
-    """A complete product of experts as a PyMC model over a standard normal, with its log Z."""
-
-    name: str
-    model: pm.Model
-    log_z: float
-
-
 @cache
 def filters(length: float, seed: int = 0) -> np.ndarray:
     """Filters of the experts, shape (36, 36): a mixed rotation with rows of about one length."""
@@ -72,28 +60,10 @@ def filters(length: float, seed: int = 0) -> np.ndarray:
     return length * np.exp(rng.uniform(-0.3, 0.3, size=(DIM, 1))) * (mixing @ rotation)
 
 
-def experts(kind: str, spread: float = 1.0) -> Experts:
-    """Build the model: sum over experts of energy(phi_l x), from N(0, I).
-
-    With u = phi x, Z is the product of the experts' own integrals over |det phi|: 2 for exp(-|u|),
-    and sqrt(pi) Gamma(lambda - 1/2) / Gamma(lambda) for (1 + u^2)^(-lambda), whose variance is
-    infinite for lambda <= 3/2. x is ``spread`` times as wide as whitened data.
-    """
-    phi = filters(LENGTHS[kind] / spread)
-    log_det = np.linalg.slogdet(phi)[1]
-    with pm.Model() as model:
-        x = pm.Normal("x", shape=DIM)
-        u = pt.dot(phi, x)
-        log_normal = -0.5 * pt.sum(x**2) - 0.5 * DIM * np.log(2.0 * np.pi)
-        if kind == "laplace":
-            energy = pt.sum(pt.abs(u))
-            log_z = DIM * np.log(2.0) - log_det
-        else:
-            shape = np.linspace(1.1, 2.3, DIM)
-            energy = pt.sum(shape * pt.log1p(u**2))
-            log_z = np.sum(0.5 * np.log(np.pi) + gammaln(shape - 0.5) - gammaln(shape)) - log_det
-        pm.Potential("experts", -energy - log_normal)
-    return Experts(kind, model, float(log_z))
+def random_experts(kind: Kind, spread: float = 1.0) -> Experts:
+    """Draw experts; x is ``spread`` times as wide as whitened data."""
+    shape = np.ones(DIM) if kind == "laplace" else np.linspace(1.1, 2.3, DIM)
+    return Experts(kind, filters(LENGTHS[kind] / spread), shape)
 
 
 def run_once(
@@ -104,11 +74,12 @@ def run_once(
     seed: int,
     cores: int,
     renewal: float = 1.0,
+    leapfrog: float = LEAPFROG_STEP,
 ) -> tuple[float, float, int, float]:
     """Anneal once; returns log Z-hat, effective number, evaluations and CPU seconds."""
     betas = np.linspace(0.0, 1.0, n_rungs)
     kernel = on_all(KERNELS[transition](renewal), DIM)
-    step = WALK_STEP / 2.38 if transition == "metropolis" else LEAPFROG_STEP  # it takes 2.38 sd
+    step = WALK_STEP / 2.38 if transition == "metropolis" else leapfrog  # it takes 2.38 sd
     covs = np.broadcast_to(np.eye(DIM), (n_rungs, DIM, DIM)) if kernel.dense else None
     lengths = np.tile(kernel.options[0], (n_rungs, 1))
     ones = np.ones((n_rungs, DIM))
@@ -249,6 +220,8 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=1.0, help="standard deviations of x")
     parser.add_argument("--renewal", type=float, default=1.0,
                         help="halvings of the momentum's power in a unit of time")  # fmt: skip
+    parser.add_argument("--step", type=float, default=LEAPFROG_STEP, help="of a leapfrog")
+    parser.add_argument("--learned", action="store_true", help="experts of image patches")
     parser.add_argument("--cores", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
@@ -256,26 +229,28 @@ def main() -> None:
     grid = np.unique(np.geomspace(args.min_rungs, args.max_rungs, n_points).astype(int))
     rows = []
     for kind in args.models:
-        system = experts(kind, args.spread)
-        reference = compile_model(system.model)
+        system = learned(kind) if args.learned else random_experts(kind, args.spread)
+        exact, reference = system.log_z(), compile_model(system.model())
         for n, (method, transition) in product(grid, METHODS.items()):
-            if method == "HAIS" and n > args.max_rungs / 9:
+            if method == "HAIS" and n > args.max_rungs / 3:
                 continue  # it is there long before
             for seed in range(args.repeats):
                 log_z, ess, evaluations, seconds = run_once(
                     reference, transition, int(n), args.particles, seed, args.cores,
-                    args.renewal,
+                    args.renewal, args.step,
                 )  # fmt: skip
                 rows.append({
                     "model": kind, "method": method, "rungs": int(n), "seed": seed,
-                    "exact": system.log_z, "error": log_z - system.log_z, "ess": ess,
+                    "exact": exact, "error": log_z - exact, "ess": ess,
                     "evaluations": evaluations, "cpu_seconds": seconds,
                 })  # fmt: skip
             print(f"{kind} {method} {n}: {np.round([r['error'] for r in rows[-args.repeats:]], 2)}",
                   flush=True)  # fmt: skip
     args.out.mkdir(parents=True, exist_ok=True)
     changed = {"spread": args.spread, "renewal": args.renewal}
-    name = "_".join(["hais", *(f"{key}{value:g}" for key, value in changed.items() if value != 1)])
+    changed |= {"step": args.step} if args.step != LEAPFROG_STEP else {}
+    stem = "hais_learned" if args.learned else "hais"
+    name = "_".join([stem, *(f"{key}{value:g}" for key, value in changed.items() if value != 1)])
     with (args.out / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
@@ -285,8 +260,9 @@ def main() -> None:
         f"`python benchmarks/hais.py --models {' '.join(args.models)} --particles "
         f"{args.particles} --repeats {args.repeats} "
         f"--min-rungs {args.min_rungs} --max-rungs {args.max_rungs} --spread {args.spread:g} "
-        f"--renewal {args.renewal:g}`: one evaluation of the "
-        "density a distribution and particle, for all three methods. Factors with one standard "
+        f"--renewal {args.renewal:g} --step {args.step:g}{' --learned' if args.learned else ''}`: "
+        "one evaluation of the density a distribution and particle, for all three methods. Factors "
+        "with one standard "
         "deviation to each side, by a bootstrap over repeats.\n"
     )
     (args.out / f"{name}.md").write_text(text + tables(rows))

@@ -2,8 +2,9 @@
 
 Parts, each a table of its own: `speed` (chunks of a second and of milliseconds, with one worker and
 with two), `bits` (1, 2 and 4 workers, a pool of processes, threads and none), `kills` (a worker of
-Dask killed midway), `regressions` (one regression with many data sets) and `selection` (all subsets
-of covariates), both with exact log Z, `threads` (up to 200 worker threads and a task that sleeps).
+Dask killed midway, or stopped), `regressions` (one regression with many data sets) and `selection`
+(all subsets of covariates), both with exact log Z, `threads` (up to 200 worker threads and a task
+that sleeps).
 """
 
 import multiprocessing
@@ -19,18 +20,19 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 from common import Row, parser, save
+from dask import config
 from distributed import Client, LocalCluster
-from scipy import stats
+from past_one_machine_many import COVARIATES, regressions, selection
 
 import pymc_tempering as pmt
+from pymc_tempering.annealed.schedule import BLOCK
 from pymc_tempering.executors.chunks import send_chunks
 from pymc_tempering.executors.parcels import dumped
 
-ROWS_OF_DATA = 20_000
-PARTICLES, BETAS, KILL_BETAS = 512, 60, 500
+ROWS_OF_DATA = 2_000
+PARTICLES, BETAS, KILL_BETAS = 512, 600, 5000
 """16 blocks of 32 particles: of the slow model a block takes more than a second."""
 
-COVARIATES, OBSERVATIONS, NOISE, PRIOR_SD = 10, 50, 1.0, 1.0
 SLEEP, TASKS_A_THREAD = 0.5, 4
 
 
@@ -143,11 +145,12 @@ def bits() -> list[Row]:
     return rows
 
 
-class KillsWhen(Executor):
-    """An executor that kills a process as soon as so many of its tasks are done."""
+class SignalsWhen(Executor):
+    """An executor that sends a signal to a process as soon as so many of its tasks are done."""
 
-    def __init__(self, executor: Executor, pid: int, n: int) -> None:
-        self.executor, self.pid, self.n = executor, pid, n
+    def __init__(self, executor: Executor, pid: int, n: int, what: signal.Signals) -> None:
+        self.executor, self.pid, self.n, self.what = executor, pid, n, what
+        self._client = executor._client  # so that it is known as an executor of Dask
         self.done, self.sent = 0, 0
 
     def submit(self, fn: Callable, /, *args: object, **kwargs: object) -> Future:
@@ -159,105 +162,38 @@ class KillsWhen(Executor):
     def count(self, future: Future) -> None:
         self.done += 1
         if self.done == self.n:
-            os.kill(self.pid, signal.SIGKILL)
+            os.kill(self.pid, self.what)
 
 
-def kills(repeats: int) -> list[Row]:
-    """Kill one of two workers after so many chunks, each time after another number."""
+def kills(repeats: int, stops: int) -> list[Row]:
+    """Kill or stop one of two workers after so many chunks, each time after another number."""
     model = small_model()
     alone = anneal(model, None, KILL_BETAS)
     rows: list[Row] = []
+    chunks = PARTICLES // BLOCK
+    # On a busy machine a new worker takes longer to start than the cluster waits for it.
+    config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"})
     with dask(2) as client:
-        for i in range(repeats):
+        for i in range(repeats + stops):
             began = time.perf_counter()
             client.wait_for_workers(2)
             # Of the nannies: to ask a worker that is just gone can take minutes.
             pid = [nanny.pid for nanny in client.cluster.workers.values()][i % 2]
-            executor = KillsWhen(client.get_executor(), pid, 1 + i % 12)
+            what = signal.SIGKILL if i < repeats else signal.SIGSTOP
+            executor = SignalsWhen(client.get_executor(), pid, 1 + i % 12, what)
             found = anneal(model, executor, KILL_BETAS)
-            died = pid not in [nanny.pid for nanny in client.cluster.workers.values()]
             same = found.log_z == alone.log_z and found.mcse == alone.mcse
             rows.append({
-                "run": i, "killed after": executor.n, "of chunks": executor.sent,
-                "died": "yes" if died else "NO", "same bits": "yes" if same else "NO",
+                "run": i, "signal": what.name, "after": executor.n, "of chunks": chunks,
+                "sent": "yes" if executor.done >= executor.n else "NO",
+                "copies": executor.sent - chunks, "same bits": "yes" if same else "NO",
                 "seconds": time.perf_counter() - began,
             })  # fmt: skip
             print(rows[-1], flush=True)
+            if what == signal.SIGSTOP:
+                os.kill(pid, signal.SIGKILL)  # its nanny starts another one
+                client.wait_for_workers(2)
     return rows
-
-
-def regression() -> tuple[pm.Model, np.ndarray]:
-    """Regression with known noise and a weight of 0 or 1 for each covariate."""
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=(OBSERVATIONS, COVARIATES))
-    with pm.Model() as model:
-        used = pm.Data("used", np.ones(COVARIATES))
-        coef = pm.Normal("coef", 0, PRIOR_SD, shape=COVARIATES)
-        pm.Normal("y", (x * used) @ coef, NOISE, observed=np.zeros(OBSERVATIONS))
-    return model, x
-
-
-def exact(x: np.ndarray, y: np.ndarray) -> float:
-    """Log evidence of the regression of y on x."""
-    cov = NOISE**2 * np.eye(OBSERVATIONS) + PRIOR_SD**2 * x @ x.T
-    return float(stats.multivariate_normal(np.zeros(OBSERVATIONS), cov).logpdf(y))
-
-
-def many(
-    datasets: dict[str, dict[str, np.ndarray]], truth: np.ndarray, workers: int, path: Path | None
-) -> Row:
-    """Sample one regression with many data sets, and hold log Z against the exact ones."""
-    model, _ = regression()
-    settings = {"draws": 500, "random_seed": 1, "path": path, "save_draws": False}
-    with dask(workers) as client:
-        began = time.perf_counter()
-        table = pmt.sample_many(model, datasets, executor=client.get_executor(), **settings)
-        seconds = time.perf_counter() - began
-    z = (table.log_z.to_numpy() - truth) / table.mcse.to_numpy()
-    return {
-        "runs": len(table), "workers": workers, "failed": int((table.verdict == "failed").sum()),
-        "not ok": int((~table.verdict.isin(["ok", "failed"])).sum()),
-        "mean |error|": float(np.nanmean(abs(table.log_z - truth))),
-        "largest |error|": float(np.nanmax(abs(table.log_z - truth))),
-        "sd of z": float(np.nanstd(z)), "in 95 %": float(np.mean(abs(z) < 1.96)),
-        "least ESS": float(table.ess.min()), "median s a run": float(table.seconds.median()),
-        "first s": float(table.seconds.iloc[0]), "call s": seconds,
-    }, table  # fmt: skip
-
-
-def regressions(n: int, workers: int) -> list[Row]:
-    """The same covariates with n responses, drawn from the model."""
-    _, x = regression()
-    rng = np.random.default_rng(7)
-    ys = [x @ rng.normal(0, PRIOR_SD, COVARIATES) + rng.normal(0, NOISE, OBSERVATIONS)
-          for _ in range(n)]  # fmt: skip
-    row, _ = many(
-        {str(i): {"y": y} for i, y in enumerate(ys)}, np.array([exact(x, y) for y in ys]),
-        workers, None,
-    )  # fmt: skip
-    return [row]
-
-
-def selection(bits_used: int, workers: int) -> list[Row]:
-    """All subsets of some covariates; the others are in no model."""
-    _, x = regression()
-    rng = np.random.default_rng(9)
-    y = x[:, :3] @ [0.6, -0.4, 0.25] + rng.normal(0, NOISE, OBSERVATIONS)
-    subsets = [np.arange(2**bits_used)[:, None] >> np.arange(bits_used) & 1][0].astype(float)
-    used = np.zeros((len(subsets), COVARIATES))
-    used[:, :bits_used] = subsets
-    truth = np.array([exact(x * u, y) for u in used])
-    names = ["".join(str(int(b)) for b in u[:bits_used]) for u in used]
-    row, table = many(
-        {n: {"used": u, "y": y} for n, u in zip(names, used, strict=True)}, truth, workers, None
-    )
-
-    def inclusion(log_z: np.ndarray) -> np.ndarray:
-        weight = np.exp(log_z - log_z.max())
-        return weight @ subsets / weight.sum()
-
-    apart = inclusion(table.log_z.to_numpy()) - inclusion(truth)
-    return [row | {"largest error of an inclusion probability": float(abs(apart).max())}]
 
 
 def sleeps(shared: None, seconds: float) -> float:
@@ -300,25 +236,40 @@ def main() -> None:
     arguments.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
     arguments.add_argument("--workers", nargs="+", type=int, default=[1, 2])
     arguments.add_argument("--runs", type=int, default=200, help="regressions")
+    arguments.add_argument("--path", type=Path, help="keeps the runs of the selection, to go on")
+    arguments.add_argument("--stops", type=int, default=2, help="workers that are stopped")
     arguments.add_argument("--covariates", type=int, default=COVARIATES, help="of the selection")
     args = arguments.parse_args()
     warnings.simplefilter("ignore", pmt.TemperingWarning)
-    most = max(args.workers)
+
+    def on_dask(work: Callable[[Client], list[Row]]) -> list[Row]:
+        with dask(max(args.workers)) as client:
+            return work(client)
+
     do: dict[str, tuple[Callable[[], list[Row]], str]] = {
         "speed": (lambda: speed(args.workers), "One and two workers"),
         "bits": (bits, "The same bits by all engines"),
-        "kills": (lambda: kills(args.repeats), "A worker of Dask killed midway"),
-        "regressions": (lambda: regressions(args.runs, most), "Many regressions, exact log Z"),
-        "selection": (lambda: selection(args.covariates, most), "All subsets of covariates"),
+        "kills": (lambda: kills(args.repeats, args.stops), "A worker of Dask killed or stopped"),
+        "regressions": (
+            lambda: on_dask(lambda client: regressions(args.runs, client)),
+            "Many regressions, exact log Z",
+        ),
+        "selection": (
+            lambda: on_dask(lambda client: selection(args.covariates, client, args.path)),
+            "All subsets of covariates",
+        ),
         "threads": (threads, "Worker threads and a task that sleeps"),
     }
     for part in args.parts:
         rows, title = do[part][0](), do[part][1]
         pinned = len(os.sched_getaffinity(0))
-        settings = {
-            "cores": f"{pinned} of this machine's were used by all workers together",
+        notes = {
             "work s": "from the first chunk sent to the last one back; call s: the whole call",
+            "signal": "to one of two workers: SIGKILL ends it, with SIGSTOP it is there and silent",
+            "copies": "chunks that were sent once more, since nothing came back for a minute",
         }
+        settings = {"cores": f"{pinned} of this machine's were used by all workers together"}
+        settings |= {name: note for name, note in notes.items() if name in rows[0]}
         save(f"past_one_machine_{part}", rows, args.out, title, settings)
 
 

@@ -10,13 +10,12 @@ The table is written after each model, and rows of an earlier call that were not
     python benchmarks/published_check.py --models radiata1 radiata2 --methods rts bridge_sampling
 """
 
-import csv
 import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 
-from common import Row, parser, save
+from common import Row, parser, read_table, save
 from published import PUBLISHED, Published
 
 import pymc_tempering as pmt
@@ -99,9 +98,7 @@ def main() -> None:
     rows: dict[tuple[str, str], Row] = {}
     earlier = args.out / "published_check.csv"
     if earlier.exists():
-        with earlier.open() as file:
-            kept = csv.DictReader(line for line in file if not line.startswith("#"))
-            rows = {(row["model"], row["method"]): dict(row) for row in kept}
+        rows = {(row["model"], row["method"]): dict(row) for row in read_table(earlier)}
     for name in args.models:
         published = PUBLISHED[name]()
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Reproduce the figures of the RTS paper at small size, and write docs/reproduction.md with them.
+"""Reproduce the figures of the RTS paper at small size: docs/benchmarks/reproduction.md.
 
 Each script runs with small settings; its table stands in the page beside that of the largest run,
 which `benchmarks/results` keeps. What is said to hold is computed from the tables.
@@ -7,7 +7,6 @@ which `benchmarks/results` keeps. What is said to hold is computed from the tabl
 """
 
 import argparse
-import csv
 import shutil
 import subprocess
 import sys
@@ -18,10 +17,10 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from common import RESULTS, machine
+from common import RESULTS, machine, read_table
 
 HERE = Path(__file__).parent
-DOCS = HERE.parent / "docs"
+PAGES = HERE.parent / "docs" / "benchmarks"
 
 type Table = list[dict[str, str]]
 
@@ -37,12 +36,6 @@ class Piece:
     judge: Callable[[Table], str]
     why: str = ""
     picture: bool = True
-
-
-def read(path: Path) -> Table:
-    """Read a results file, its lines of settings left out."""
-    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-    return list(csv.DictReader(lines))
 
 
 def judge_speed(rows: Table) -> str:
@@ -176,15 +169,15 @@ def section(piece: Piece, small: Path, seconds: float) -> list[str]:
     lines = [f"## {piece.title}", "", piece.claim, ""]
     largest = RESULTS / f"{piece.name}.csv"
     if largest.exists():
-        lines += [f"Largest run: {piece.judge(read(largest))}.", ""]
+        lines += [f"Largest run: {piece.judge(read_table(largest))}.", ""]
         if piece.picture:
             name = f"{piece.name}.png"
-            (DOCS / "reproduction").mkdir(exist_ok=True)
-            shutil.copy(RESULTS / name, DOCS / "reproduction" / name)
+            (PAGES / "reproduction").mkdir(exist_ok=True)
+            shutil.copy(RESULTS / name, PAGES / "reproduction" / name)
             lines += [f"![{piece.title}](reproduction/{name})", ""]
         lines += _body(largest.with_suffix(".md"))
     lines += [piece.why, ""] if piece.why else []
-    said = piece.judge(read(small / f"{piece.name}.csv"))
+    said = piece.judge(read_table(small / f"{piece.name}.csv"))
     options = " ".join(piece.small)
     lines += [f"Small run (`{piece.name}.py {options}`, {seconds:.0f} seconds): {said}.", ""]
     return lines + _body(small / f"{piece.name}.md")
@@ -197,15 +190,15 @@ def _body(path: Path) -> list[str]:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--page", type=Path, default=DOCS / "reproduction.md")
+    arguments.add_argument("--page", type=Path, default=PAGES / "reproduction.md")
     args = arguments.parse_args()
     head = [
         "# Reproduction of the RTS paper's figures",
         "",
         "Figures 1, 3, 4 and 5 of Carlson, Stinson, Pakman & Paninski (2016), on",
-        "[densities over arrays](arrays.md). `make reproduce` runs each script at small size and",
-        "writes this page; the largest runs are those that `benchmarks/results` keeps, each with",
-        "its settings, machine and seconds below its table. Log Z and errors are in nats.",
+        "[densities over arrays](../howto/arrays.md). `make reproduce` runs each script at small",
+        "size and writes this page; the largest runs are those that `benchmarks/results` keeps,",
+        "each with its settings, machine and seconds below its table. Log Z and errors: nats.",
         "",
     ]
     begin = perf_counter()

@@ -1,10 +1,10 @@
 """CPU seconds and error of log Z against dimension, rows, modes and cores, with a picture.
 
 Models with exact evidence: a Gaussian posterior with correlations (dimension), a conjugate
-regression (rows), equal Gaussian modes on a line (modes). Tempering by default, nutpie with bridge
-sampling, and `pm.sample_smc`, each run in a process of its own that compiles first. A run that
-takes more CPU seconds than `--limit` after compiling is ended, and its row says so. Cores: wall
-seconds of the same run on one thread and on two.
+regression (rows), Gaussian modes of sd 0.5 on a line, 5 apart (modes). Tempering by default, nutpie
+with bridge sampling, and `pm.sample_smc`, each run in a process of its own that compiles first. A
+run that takes more CPU seconds than `--limit` after compiling is ended, and its row says so. Cores:
+wall seconds of the same run on one thread and on two.
 """
 
 import json
@@ -20,7 +20,7 @@ from time import perf_counter, process_time
 
 import matplotlib as mpl
 import numpy as np
-from common import MODELS, Row, parser, save, system
+from common import MODELS, Row, earlier_rows, parser, save, system
 from threadpoolctl import threadpool_limits
 
 import pymc_tempering as pmt
@@ -33,8 +33,8 @@ FAMILIES: dict[str, tuple[int, ...]] = {
     "cores": (1, 2),
 }
 METHODS = ("tempering", "nuts_bridge", "smc")
-WARM = 5
-"""Least seconds beyond which a run is not repeated; the second run of a quick one counts."""
+COMPILING = 100.0
+"""CPU seconds that a first run may take beyond the limit, for its compilation."""
 COLORS = {"tempering": "black", "nuts_bridge": "C1", "smc": "C0"}
 MARKS = {"tempering": "o", "nuts_bridge": "s", "smc": "^"}
 
@@ -44,9 +44,9 @@ def build(family: str, size: int) -> testsystems.TestSystem:
     if family == "dimension":
         return testsystems.gaussian_posterior(dim=size)
     if family == "modes":
-        places = tuple(np.arange(size) - 0.5 * (size - 1))
+        places = tuple(5.0 * (np.arange(size) - 0.5 * (size - 1)))
         return testsystems.gaussian_mixture(
-            dim=2, weights=(1.0 / size,) * size, positions=places, prior_sd=5.0 + 3.0 * size
+            dim=2, weights=(1.0 / size,) * size, positions=places, prior_sd=5.0 + 2.5 * size
         )
     rows = 10_000 if family == "cores" else size
     return testsystems.conjugate_regression(n=rows)
@@ -64,13 +64,19 @@ def child(family: str, size: int, method: str, seed: int, limit: float) -> None:
     if family == "cores":
         print(json.dumps(on_cores(name, size, seed) | {"exact": exact}))
         return
+    end_after(limit + COMPILING)
     peers.METHODS["tempering" if method == "smc" else method](name, seed + 1000)  # compiles
-    end = math.ceil(process_time() + limit)
-    resource.setrlimit(resource.RLIMIT_CPU, (end, resource.RLIM_INFINITY))
+    end_after(limit)
     with threadpool_limits(1):
         answer = peers.METHODS[method](name, seed)
     found = {"log_z": answer.log_z, "mcse": answer.error, "cpu": answer.cpu, "wall": answer.wall}
     print(json.dumps(found | {"warned": bool(answer.warned), "exact": exact}))
+
+
+def end_after(seconds: float) -> None:
+    """Have the system end this process when it has used so many CPU seconds more."""
+    end = math.ceil(process_time() + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (end, resource.RLIM_INFINITY))
 
 
 def on_cores(name: str, cores: int, seed: int) -> dict[str, float | bool]:
@@ -131,7 +137,8 @@ def picture(rows: list[Row], path: Path) -> None:
             known = [r for r in mine if r["runs"]]
             for row, what in enumerate(("cpu", "RMSE")):
                 axes[row, column].plot(
-                    [r["size"] for r in known], [r[what] for r in known], label=method,
+                    [float(r["size"]) for r in known], [float(r[what]) for r in known],
+                    label=method,
                     color=COLORS[method], marker=MARKS[method],
                 )  # fmt: skip
         for row, label in enumerate(("CPU seconds after compiling", "RMSE of log Z (nats)")):
@@ -153,25 +160,34 @@ def main() -> None:
     arguments.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
     arguments.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     arguments.add_argument("--limit", type=float, default=120.0, help="CPU seconds of a run")
+    arguments.add_argument("--keep", action="store_true", help="rows of other families stay")
     args = arguments.parse_args()
-    rows: list[Row] = []
     seeds = range(args.seed, args.seed + args.repeats)
+    settings = {
+        "seeds": f"{seeds[0]} to {seeds[-1]}",
+        "runs": "4 chains of 1,000 draws, of 20,000 for cores; sample_smc by default",
+        "warned": "runs with a verdict other than ok, R-hat above 1.01, or a warning",
+        "cpu": f"median, after compiling; limit {args.limit:.0f}",
+    }
+    table = args.out / "scaling.csv"
+    rows = earlier_rows(table, "family", args.families) if args.keep else []
     for family in args.families:
         over: set[str] = set()
+        if family == "cores":
+            found = [
+                runs(family, size, "tempering", seeds, args.limit) for size in FAMILIES[family]
+            ]
+            save("scaling_cores", found, args.out, "Time on one core and on two", settings)
+            continue
         for size in FAMILIES[family]:
-            for method in ("tempering",) if family == "cores" else args.methods:
+            for method in args.methods:
                 if method in over:  # it was over the limit at a smaller size
                     continue
                 rows.append(runs(family, size, method, seeds, args.limit))
                 over |= {method} if rows[-1]["note"] else set()
-                settings = {
-                    "seeds": f"{seeds[0]} to {seeds[-1]}",
-                    "runs": "4 chains of 1,000 draws, of 20,000 for cores; sample_smc by default",
-                    "warned": "runs with a verdict other than ok, R-hat above 1.01, or a warning",
-                    "cpu": f"median, after compiling; limit {args.limit:.0f}",
-                }
                 save("scaling", rows, args.out, "Scaling of time and error", settings)
-    picture(rows, args.out / "scaling.png")
+    if rows:
+        picture(rows, args.out / "scaling.png")
 
 
 if __name__ == "__main__":

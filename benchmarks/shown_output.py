@@ -39,8 +39,8 @@ def main() -> None:
     print(bracket)
     rows = [
         row("README.md", "log_marginal_likelihood", shown, exact),
-        row("docs/estimators.md", "bracket, lower", bracket.lower, system.log_evidence),
-        row("docs/estimators.md", "bracket, upper", bracket.upper, system.log_evidence),
+        row("docs/explanation/estimators.md", "bracket, lower", bracket.lower, system.log_evidence),
+        row("docs/explanation/estimators.md", "bracket, upper", bracket.upper, system.log_evidence),
     ]
     settings = {"seed": str(args.seed), "run": "pmt.sample() by default"}
     save("shown_output", rows, args.out, "Results that the documentation shows", settings)

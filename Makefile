@@ -2,8 +2,9 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# One test file a worker: a file's fixtures, and what they compile, are made once.
-PYTEST_ARGS ?= -q -n 2 --dist loadfile
+# One test file a worker: a file's fixtures, and what they compile, are made once. In the order of
+# tests/conftest.py, not by the number of tests.
+PYTEST_ARGS ?= -q -n 2 --dist loadfile --no-loadscope-reorder
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -11,16 +12,18 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help example test lint format docs bench reproduce clean
+.PHONY: help example test coverage lint format docs snippets bench reproduce clean
 
 help:
 	@echo "make example   install the package and run examples/quickstart.py"
 	@echo "make test      install the package and run the tests (PYTEST_ARGS='-q -k name' for some)"
-	@echo "make lint      ruff check, ruff format --check, mypy"
+	@echo "make coverage  the tests, the share of the lines that they run, and errors that none raises"
+	@echo "make lint      ruff check, ruff format --check, mypy, and workflows by their schemas"
 	@echo "make format    ruff's fixes and formatting, written to the files"
-	@echo "make docs      build docs/_build/html, warnings are errors"
+	@echo "make docs      run the notebooks and build docs/_build/html, warnings are errors (minutes)"
+	@echo "make snippets  run the Python blocks of README.md and of the pages, docs/snippets.py (minutes)"
 	@echo "make bench     calibration of the error bars, and the comparison with peers (long)"
-	@echo "make reproduce figures of the RTS paper at small size, docs/reproduction.md (10 minutes)"
+	@echo "make reproduce figures of the RTS paper at small size, docs/benchmarks/reproduction.md (10 minutes)"
 	@echo "make clean     remove .venv, caches and builds"
 
 example: $(VENV)/.stamp-examples
@@ -29,10 +32,17 @@ example: $(VENV)/.stamp-examples
 test: $(VENV)/.stamp-test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# The interpreter's own monitoring (Python 3.12) costs a few per cent; other ways double the time.
+coverage: $(VENV)/.stamp-coverage
+	COVERAGE_CORE=sysmon $(BIN)/python -m pytest $(PYTEST_ARGS) --cov --cov-report= --cov-fail-under=0
+	$(BIN)/python tools/unraised.py
+	$(BIN)/python -m coverage report
+
 lint: $(VENV)/.stamp-lint
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+	$(BIN)/python tools/check_schemas.py
 
 format: $(VENV)/.stamp-lint
 	$(BIN)/python -m ruff check --fix .
@@ -41,6 +51,9 @@ format: $(VENV)/.stamp-lint
 docs: $(VENV)/.stamp-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+snippets: $(VENV)/.stamp-test
+	$(BIN)/python docs/snippets.py
 
 bench: $(VENV)/.stamp-examples
 	$(BIN)/python benchmarks/calibration.py
@@ -51,7 +64,7 @@ reproduce: $(VENV)/.stamp-examples
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/reproduce.py
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp an extra. The install is editable, so only a changed pyproject.toml asks for a new one.

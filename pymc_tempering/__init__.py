@@ -182,6 +182,7 @@ _MODULES = (
     "annealed",
     "arguments",
     "arrays",
+    "borrowed",
     "bridge",
     "chain",
     "comparison",

@@ -24,6 +24,17 @@ def check_whole(least: int, **values: int | None) -> None:
             raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
 
 
+def check_seed(random_seed: Any) -> None:
+    """Raise a ValueError that names the argument unless NumPy can make a generator of it."""
+    try:
+        np.random.default_rng(random_seed)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "random_seed must be a whole number of at least 0, a numpy.random.Generator or None, "
+            f"not {random_seed!r}."
+        ) from None
+
+
 def as_seed(random_seed: int | np.random.Generator | None) -> int | None:
     """Return a seed for code that takes no generator, drawn from it if one is given."""
     if isinstance(random_seed, np.random.Generator):

@@ -20,6 +20,8 @@ from pymc_tempering.exceptions import LadderError, NotTemperedError
 ADVICE = "sample with pymc_tempering.sample() or pm.sample(step=SimulatedTempering())"
 REFERENCE_GROUP = "tempering_reference"
 """Group of the further draws of a fitted reference."""
+LOOKS_GROUP = "tempering_looks"
+"""Group of the ends of the looks from the prior, as variables of the posterior."""
 _STATS_GROUPS = ("sample_stats", "warmup_sample_stats")
 
 

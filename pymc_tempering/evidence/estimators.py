@@ -45,8 +45,9 @@ class Estimator:
         What ``estimate`` takes. "cycles": the statistics of every draw, a ``CycleStats``.
         "parts": a list of these, one for each log Z-hat. "trace": every iteration, a ``Run``.
         "reference": a ``Run`` with reference draws beside it.
-        "model": ``(idata, model, rng, cores)``, a DataTree, a PyMC model, a random generator, and
-        the number of threads or None for all cores.
+        "model": ``(idata, model, rng, cores, executor)``, a DataTree, a PyMC model, a random
+        generator, the number of threads or None for all cores, and an executor that does the
+        work in their place or None.
     estimate : callable
         Returns an ``Evidence``, or several by name (two bounds). What it warns about is in
         ``Evidence.warnings``.

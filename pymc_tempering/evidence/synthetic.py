@@ -144,7 +144,7 @@ def cycle_sums(
     chain: int,
     draws: int,
 ) -> dict[str, FloatArray | BoolArray]:
-    """Return the statistics of one chain's cycles (docs/data_layout.md), ``x`` and the trace."""
+    """Return the statistics of one chain's cycles (`data_layout.md`), ``x`` and the trace."""
     last = betas.size - 1
     ends = np.flatnonzero(trace.rung[:, chain] == last)[:draws] + 1
     x, k, jump = (a[: ends[-1], chain] for a in (trace.x, trace.rung, trace.jump))

@@ -122,7 +122,7 @@ def test_states_do_not_change_the_draws_and_fit_to_the_trace(kept):
     run = ev.read_run(states)
     cold = probabilities_of(run.stats, log_ratio[valid])[:, -1]
     probability = hot["keep_probability"].values[valid]
-    np.testing.assert_allclose(probability, np.minimum(1.0, cold / 0.01), rtol=1e-6)
+    np.testing.assert_allclose(probability, np.clip(cold / 0.01, 0.05, 1.0), rtol=1e-6)
     # Every draw at beta = 1 is among them, but for those with next to no weight.
     draws = states["posterior"]["x"].values[0, :, 0]
     assert np.isin(draws, hot["x"].values[0, ..., 0]).mean() > 0.99
@@ -139,3 +139,18 @@ def test_expectation_of_a_model_is_the_exact_one(kept):
     assert half[1] == pytest.approx(np.sqrt(1.0 - 2.0 / np.pi), rel=0.1)
     with pytest.raises(ValueError, match="'states' or None"):
         pmt.sample(10, keep="everything")
+
+
+def test_kept_states_show_the_reference_too(kept):
+    """Without a floor of the probability none are kept where beta = 1 has next to no weight."""
+    hot = kept[1]["tempering_states"].to_dataset()
+    valid = hot["iteration"].values >= 0
+    run = ev.read_run(kept[1])
+    trace = kept[1]["tempering_trace"]["log_ratio"].values
+    ratio = np.take_along_axis(trace, np.maximum(hot["iteration"].values, 0), 1)[valid]
+    weight = probabilities_of(run.stats, ratio)[:, 0] / hot["keep_probability"].values[valid]
+    above = hot["x"].values[valid][:, 1] > 0.0  # the data say -2: half of the prior, none after it
+    share = np.sum(weight * above) / weight.sum()
+    spread = np.sqrt(np.sum(weight**2 * (above - share) ** 2)) / weight.sum()
+    assert spread < 0.06
+    assert abs(share - 0.5) < 4.0 * spread

@@ -105,7 +105,7 @@ def test_a_khat_that_is_ignored_is_found(regression, run, monkeypatch):
 
     monkeypatch.setattr(curve_module, "reweight", careless)
     found = pmt.prior_sensitivity(run, regression.model, {"coef": [0.1]}, **QUIET)
-    assert abs(found["coef"].log_z[0] - regression.log_z(0.1)) > 5.0
+    assert abs(found["coef"].log_z[0] - regression.log_z(0.1)) > 10.0 * found["coef"].mcse[0]
 
 
 def test_jzs_t_test_is_that_of_quadrature():

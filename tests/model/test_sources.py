@@ -44,8 +44,8 @@ def package(tmp_path, monkeypatch):
     (root / "model").mkdir(parents=True)
     for name in ("__init__.py", "model/__init__.py"):
         (root / name).write_text("")
-    for name in ("jit.py", "disk_cache.py", "garbage.py", "sources.py"):
-        shutil.copy(PACKAGE / "model" / name, root / "model" / name)
+    for file in sources_of(PACKAGE / "model" / "jit.py"):
+        shutil.copy(file, root / file.relative_to(PACKAGE))
     monkeypatch.setattr(sources, "PACKAGE", root)
     return root
 

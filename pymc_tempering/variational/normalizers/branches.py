@@ -8,6 +8,7 @@ from pymc.distributions.censored import CensoredRV
 from pymc.distributions.distribution import PartialObservedRV
 from pymc.distributions.mixture import MixtureRV
 from pymc.distributions.truncated import TruncatedRV
+from pymc.pytensorf import constant_fold
 from pytensor.graph.basic import Constant, Variable, equal_computations
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace, graph_replace
@@ -114,6 +115,9 @@ def detached(rv: Variable, back: dict[Variable, Variable]) -> Variable:
             inputs.append(detached(value, back))
         elif isinstance(value, Constant) or isinstance(value.type, RandomType | NoneTypeT):
             inputs.append(value)
+        elif all(isinstance(v, Constant) for v in ancestors([value]) if v.owner is None):
+            # the density of pm.Interpolated reads the numbers of its points
+            inputs.append(pt.constant(constant_fold([value])[0]))
         else:
             inputs.append(value.type())
             back[inputs[-1]] = without_draws(value)

@@ -74,7 +74,8 @@ def ends_of(mix: MixtureOnLine, temperature: Variable) -> Variable:
         for place in (0, 1)
     )
     k = mix.log_weights.type.shape[-1] or mu.type.shape[0]
-    mu, sigma = (known_shape(x, (k, *x.type.shape[1:])) for x in (mu, sigma))
+    cold = pt.zeros_like(temperature)  # the batch may be that of the temperature alone
+    mu, sigma = (known_shape(x, (k, *x.type.shape[1:])) + cold for x in (mu, sigma))
     width = sigma * np.sqrt(2 * np.pi)
     hot = width * pt.sqrt(temperature)
 

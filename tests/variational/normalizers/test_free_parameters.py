@@ -114,7 +114,7 @@ FREE = {
         C,
     ),
     "Interpolated": (
-        lambda a, b, **k: pm.Interpolated("y", [-2.0, 0.0, 2.0], [0.0, 1.0, 0.0], **k),
+        lambda a, b, **k: pm.Interpolated("y", np.array([-2.0, 0.0, 2.0]), np.eye(3)[1], **k),
         R,
     ),
     "OrderedMultinomial": (

@@ -20,7 +20,7 @@ from time import perf_counter, process_time
 
 import matplotlib as mpl
 import numpy as np
-from common import MODELS, Row, earlier_rows, parser, save, system
+from common import MODELS, Row, earlier_rows, parser, run_once, save, system
 from threadpoolctl import threadpool_limits
 
 import pymc_tempering as pmt
@@ -33,6 +33,8 @@ FAMILIES: dict[str, tuple[int, ...]] = {
     "cores": (1, 2),
 }
 METHODS = ("tempering", "nuts_bridge", "smc")
+LARGEST_FIRST = 10_000
+"""Size of the model that compiles first, at most: more rows need no other code."""
 COMPILING = 100.0
 """CPU seconds that a first run may take beyond the limit, for its compilation."""
 COLORS = {"tempering": "black", "nuts_bridge": "C1", "smc": "C0"}
@@ -54,23 +56,38 @@ def build(family: str, size: int) -> testsystems.TestSystem:
 
 def child(family: str, size: int, method: str, seed: int, limit: float) -> None:
     """Compile, run within the limit, and print what came of it as JSON."""
-    import peers
-
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    name = f"{family}_{size}"
-    MODELS[name] = partial(build, family, size)
+    name, small = (f"{family}_{n}" for n in (size, min(size, LARGEST_FIRST)))
+    for n, each in ((size, name), (min(size, LARGEST_FIRST), small)):
+        MODELS[each] = partial(build, family, n)
     exact = float(system(name).log_evidence)
     if family == "cores":
         print(json.dumps(on_cores(name, size, seed) | {"exact": exact}))
         return
     end_after(limit + COMPILING)
-    peers.METHODS["tempering" if method == "smc" else method](name, seed + 1000)  # compiles
+    answer_of("tempering" if method == "smc" else method, small, seed + 1000)  # compiles
     end_after(limit)
     with threadpool_limits(1):
-        answer = peers.METHODS[method](name, seed)
-    found = {"log_z": answer.log_z, "mcse": answer.error, "cpu": answer.cpu, "wall": answer.wall}
-    print(json.dumps(found | {"warned": bool(answer.warned), "exact": exact}))
+        found = answer_of(method, name, seed)
+    print(json.dumps(found | {"exact": exact}))
+
+
+def answer_of(method: str, name: str, seed: int) -> dict[str, float | bool]:
+    """Evidence, its error, and what it cost without compiling."""
+    import peers
+
+    if method == "tempering":
+        run = run_once(name, seed)
+        return {
+            "log_z": run.log_z, "mcse": run.mcse, "cpu": run.cpu, "wall": run.seconds,
+            "warned": run.verdict != "ok" or bool(run.warnings),
+        }  # fmt: skip
+    answer = peers.METHODS[method](name, seed)
+    return {
+        "log_z": answer.log_z, "mcse": answer.error, "cpu": answer.cpu, "wall": answer.wall,
+        "warned": bool(answer.warned),
+    }  # fmt: skip
 
 
 def end_after(seconds: float) -> None:
@@ -124,6 +141,12 @@ def runs(family: str, size: int, method: str, seeds: range, limit: float) -> Row
     }  # fmt: skip
 
 
+def place_of(row: Row) -> tuple[int, int, int]:
+    """Place of a row in the table."""
+    family, method = str(row["family"]), str(row["method"])
+    return list(FAMILIES).index(family), int(row["size"]), METHODS.index(method)
+
+
 def picture(rows: list[Row], path: Path) -> None:
     """Draw CPU seconds and RMSE against size, one column a family."""
     mpl.use("Agg")
@@ -159,32 +182,33 @@ def main() -> None:
     arguments = parser(__doc__, 3)
     arguments.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
     arguments.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    arguments.add_argument("--sizes", nargs="+", type=int, help="of the families; all by default")
     arguments.add_argument("--limit", type=float, default=120.0, help="CPU seconds of a run")
-    arguments.add_argument("--keep", action="store_true", help="rows of other families stay")
+    arguments.add_argument("--keep", action="store_true", help="rows that are not run anew stay")
     args = arguments.parse_args()
     seeds = range(args.seed, args.seed + args.repeats)
     settings = {
         "seeds": f"{seeds[0]} to {seeds[-1]}",
         "runs": "4 chains of 1,000 draws, of 20,000 for cores; sample_smc by default",
         "warned": "runs with a verdict other than ok, R-hat above 1.01, or a warning",
-        "cpu": f"median, after compiling; limit {args.limit:.0f}",
+        "cpu": "median, after compiling; a run over a limit (120 s unless asked for more) is ended",
     }
-    table = args.out / "scaling.csv"
-    rows = earlier_rows(table, "family", args.families) if args.keep else []
+    rows = earlier_rows(args.out / "scaling.csv", "family", ()) if args.keep else []
     for family in args.families:
         over: set[str] = set()
+        sizes = [n for n in FAMILIES[family] if n in (args.sizes or FAMILIES[family])]
         if family == "cores":
-            found = [
-                runs(family, size, "tempering", seeds, args.limit) for size in FAMILIES[family]
-            ]
+            found = [runs(family, size, "tempering", seeds, args.limit) for size in sizes]
             save("scaling_cores", found, args.out, "Time on one core and on two", settings)
             continue
-        for size in FAMILIES[family]:
+        for size in sizes:
             for method in args.methods:
                 if method in over:  # it was over the limit at a smaller size
                     continue
-                rows.append(runs(family, size, method, seeds, args.limit))
-                over |= {method} if rows[-1]["note"] else set()
+                row = runs(family, size, method, seeds, args.limit)
+                over |= {method} if row["note"] else set()
+                others = [r for r in rows if place_of(r) != place_of(row)]
+                rows = sorted([*others, row], key=place_of)
                 save("scaling", rows, args.out, "Scaling of time and error", settings)
     if rows:
         picture(rows, args.out / "scaling.png")

@@ -464,6 +464,25 @@ def test_one_temperature_by_element():
     assert values[0] == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.parametrize("mu", [2.0, 1e-6, 1e-13, 1e-15, 1e-17, 1e-40])
+@pytest.mark.parametrize("alpha", [None, 2.5])
+def test_counts_above_zero_of_any_small_rate(mu, alpha):
+    # PyMC's log(1 - mass of zero) is off by 1e-3 at 1e-14, and infinite below 1e-16
+    T, k, rate, psi = 1.5, np.arange(2.0, 200.0), pt.dscalar(), 0.4
+    if alpha is None:
+        rv, ratio = pm.HurdlePoisson.dist(psi, rate), mu / k
+    else:
+        rv = pm.HurdleNegativeBinomial.dist(psi, mu=rate, alpha=alpha)
+        ratio = (k - 1 + alpha) / k * mu / (mu + alpha)
+    over_one = np.r_[1.0, np.cumprod(ratio)]  # masses over that of one
+    counts = ((over_one / over_one.sum()) ** (1 / T)).sum()
+    exact = np.log((1 - psi) ** (1 / T) + psi ** (1 / T) * counts)
+    graph = pmt.log_tempered_normalizer(rv, T)
+    value, slope = pytensor.function([rate], [graph, pt.grad(graph, rate)], mode="FAST_COMPILE")(mu)
+    assert value == pytest.approx(exact, abs=1e-8)
+    assert np.isfinite(slope)
+
+
 def test_how_each_is_found():
     assert normalizer_method(pm.Normal.dist()) == "closed form"
     assert normalizer_method(pm.Poisson.dist(3.0)) == "sum"

@@ -8,7 +8,9 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "extensions"))
+sys.path[:0] = [str(HERE / "extensions"), str(HERE.parent / "tools")]
+
+from address import address_in, page_links  # noqa: E402
 
 # Sphinx lets every logger speak; these two tell of each option that they read.
 for name in ("pytensor", "arviz"):
@@ -87,7 +89,8 @@ html_theme_options = {
     "navbar_align": "left",
     "navbar_center": ["navbar-nav"],
     "navbar_persistent": ["search-button"],
-    "navbar_end": ["theme-switcher"],
+    "navbar_end": ["theme-switcher", "navbar-icon-links"],
+    "icon_links": page_links(address_in((HERE.parent / "pyproject.toml").read_text("utf-8"))),
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],

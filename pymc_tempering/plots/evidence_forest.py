@@ -14,7 +14,7 @@ from pymc_tempering.crosscheck.judge import TOO_WIDE
 from pymc_tempering.crosscheck.store import COLUMNS, GROUP, make_table
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
-from pymc_tempering.plots.clipped_values import Span, draw_beyond, span_of
+from pymc_tempering.plots.clipped_values import Span, draw_beyond, span_of, with_room
 from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.sheet import Sheet, Visuals
@@ -221,7 +221,10 @@ def _span(table: pd.DataFrame, exact: float | None) -> Span:
     ends = np.concatenate([(value - half)[plain], (value + half)[plain]])
     if exact is not None:
         ends = np.append(ends, exact)
-    return span_of(ends, value)
+    near = known & (table["agreement"] != TOO_WIDE).to_numpy()
+    others = np.concatenate([value, (value - half)[near], (value + half)[near]])
+    lines = np.array([] if exact is None else [exact])
+    return with_room(span_of(ends, others), value, lines)
 
 
 def _as_cross_check(check: Any) -> CrossCheck:

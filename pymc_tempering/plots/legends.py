@@ -68,7 +68,7 @@ def _bokeh(figure: Any, number: int, crowded: bool) -> None:
     legend.update(
         orientation="horizontal", location="top_left", ncols=max(1, int(room // widest)),
         border_line_color=None, background_fill_alpha=0.0, padding=0, margin=4, spacing=8,
-        label_text_font_size="11px", glyph_width=14,
+        label_text_font_size="11px", glyph_width=22, glyph_height=14, label_height=14,
     )  # fmt: skip
     figure.add_layout(legend, "above")
 

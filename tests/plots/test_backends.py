@@ -76,3 +76,27 @@ def test_the_last_of_bokehs_traces_has_room_for_its_axis(runs):
     heights = [collection.get_target(None, {"panel": name}).height for name in panels]
     assert set(heights[:-1]) == {heights[0]}
     assert heights[-1] > heights[0] + 30
+
+
+@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
+def test_no_grid_strikes_through_texts(backend):
+    collection = gallery.OF_RESULTS["evidence"](backend=backend)
+    for panel in ("forest", "numbers"):
+        target = collection.get_target(None, {"panel": panel})
+        if backend == "bokeh":
+            assert not any(grid.visible for grid in target.grid)
+        else:
+            axes = target.figure.get_subplot(target.row, target.col)
+            assert not any((axes.xaxis.showgrid, axes.yaxis.showgrid))
+
+
+def test_the_title_of_plotly_stands_left_of_its_buttons(runs):
+    figure = gallery.OF_RUNS["log_z"](runs["16 chains, prior"], backend="plotly").viz["figure"]
+    title = figure.item().layout.title
+    assert (title.x, title.xanchor) == (0.0, "left")
+
+
+def test_a_cross_of_plotly_does_not_hide_what_it_crosses():
+    collection = gallery.OF_RESULTS["evidence"](backend="plotly")
+    cross = collection.viz["disagrees"]["picture"].sel(panel="forest").item()
+    assert cross.marker.symbol == "x-thin-open"

@@ -165,9 +165,9 @@ def draw_forest(
     draw_beyond(sheet, panel, span, value, places)
     none = ~np.isfinite(value)
     if none.any():
-        middle = 0.5 * (span.low + span.high)
-        sheet.texts("no_value", panel, [middle] * none.sum(), places[none],
-                    ["no value"] * none.sum(), color=GRAY)  # fmt: skip
+        edge = span.low + 0.01 * span.width
+        sheet.texts("no_value", panel, [edge] * none.sum(), places[none],
+                    ["no value"] * none.sum(), color=GRAY, horizontal_align="left")  # fmt: skip
     sheet.limit(panel, "x", span.low, span.high)
     sheet.limit(panel, "y", bottom, top)
     sheet.ticks(panel, "y", places, table.index)
@@ -224,7 +224,8 @@ def _span(table: pd.DataFrame, exact: float | None) -> Span:
     near = known & (table["agreement"] != TOO_WIDE).to_numpy()
     others = np.concatenate([value, (value - half)[near], (value + half)[near]])
     lines = np.array([] if exact is None else [exact])
-    return with_room(span_of(ends, others), value, lines)
+    labels = np.where(finite, value, -np.finfo(float).max)  # "no value" stands at the left, too
+    return with_room(span_of(ends, others), labels, lines)
 
 
 def _as_cross_check(check: Any) -> CrossCheck:

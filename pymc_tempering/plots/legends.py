@@ -93,6 +93,17 @@ def _plotly(cell: Any, number: int, crowded: bool) -> None:
         }})  # fmt: skip
 
 
+def room_above(figure: Any, title: bool, legends: bool) -> None:
+    """Leave room above Plotly's panels for its buttons, the title and all rows of a legend."""
+    names = [trace.legend or "legend" for trace in figure.data if trace.showlegend]
+    rows = max((int(name.removeprefix("legend") or 1) // 100 for name in names), default=0)
+    top = 90 if title else 62 if legends else 45
+    figure.update_layout(
+        margin={"t": top + ROW * rows, "b": 55, "l": 70, "r": 25},
+        height=(figure.layout.height or 450) + ROW * rows,
+    )
+
+
 def _plotlys(number: int) -> str:
     """Name of a legend, as Plotly counts them."""
     return "legend" if number == 1 else f"legend{number}"

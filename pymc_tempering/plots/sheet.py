@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.plots.legends import show_legends
+from pymc_tempering.plots.legends import room_above, show_legends
 
 SMALL = {"matplotlib": 9, "bokeh": 12, "plotly": 12}
 """Size of text inside a panel: points, or pixels."""
@@ -185,9 +185,7 @@ class Sheet:
             _tidy(self.target(str(panel)), self.backend)
         style = self.visuals.get("title", True)
         if self.backend == "plotly":
-            self.collection.viz["figure"].item().update_layout(
-                margin={"t": 90 if title else 62, "b": 55, "l": 70, "r": 25}
-            )
+            room_above(self.collection.viz["figure"].item(), bool(title), bool(self.entries))
         if title and style is not False:
             own = {} if style is True else dict(style)
             size = {"matplotlib": 11, "bokeh": "14px", "plotly": 15}

@@ -90,8 +90,15 @@ def test_no_grid_strikes_through_texts(backend):
             assert not any((axes.xaxis.showgrid, axes.yaxis.showgrid))
 
 
+def test_plotly_has_room_for_the_rows_of_a_legend_below_its_buttons():
+    """The legend of the evidence takes two rows, that of Bayes factors one."""
+    made = [gallery.OF_RESULTS[n](backend="plotly") for n in ("evidence", "bayes_factors")]
+    two, one = (collection.viz["figure"].item().layout.margin.t for collection in made)
+    assert two == one + 19
+
+
 def test_the_title_of_plotly_stands_left_of_its_buttons(runs):
-    figure = gallery.OF_RUNS["log_z"](runs["16 chains, prior"], backend="plotly").viz["figure"]
+    figure = gallery.OF_RUNS["log_z"](runs["one chain, fitted"], backend="plotly").viz["figure"]
     title = figure.item().layout.title
     assert (title.x, title.xanchor) == (0.0, "left")
 

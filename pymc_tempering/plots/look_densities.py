@@ -15,6 +15,8 @@ from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.sheet import Sheet, Visuals
 
 VISUALS = ("draws", "looks", "ends", "suspects", "limit", "beyond")
+DOTS: dict[str, Any] = {"color": BLUE, "size": 4.0, "alpha": 0.7}
+SQUARES: dict[str, Any] = {"color": ORANGE, "marker": "C5", "size": 7.0}
 BINS = 60
 GROUP = "tempering_check"
 SMALL_WEIGHT = 1e-3
@@ -167,16 +169,15 @@ def _draw_both(
                    color=BLUE, width=1.6, **label("looks, by weight"))  # fmt: skip
         top = max(top, min(1.1 * outline.max(), 2.0 * top))
     rows = -top * (0.05 + 0.1 * np.modf(0.618034 * np.arange(ends.size))[0])
-    for visual, here, style in (
-        ("ends", ~strange, {"color": BLUE, "size": 4.0, "alpha": 0.7} | label("ends of looks")),
-        ("suspects", strange, {"color": ORANGE, "marker": "C5", "size": 7.0}
-         | label(f"{strange.sum()} suspects")),
-    ):  # fmt: skip
+    for visual, here, style, name in (
+        ("ends", ~strange, DOTS, "ends of looks"),
+        ("suspects", strange, SQUARES, f"{strange.sum()} suspects"),
+    ):
         if here.any():
             shown = here & inside
-            sheet.draw(visual, panel, "scatter", ends[shown], rows[shown], **style)
+            sheet.draw(visual, panel, "scatter", ends[shown], rows[shown], **style, **label(name))
     left, right = ~(ends >= low), ends > high
-    room = _draw_counts(sheet, panel, (low, high), -0.1 * top, (left.sum(), right.sum()))
+    room = _draw_counts(sheet, panel, (low, high), -0.1 * top, (int(left.sum()), int(right.sum())))
     sheet.limit(panel, "y", -0.18 * top, 1.05 * top)
     sheet.ticks(panel, "y", *round_ticks(1.05 * top, 5))
     sheet.limit(panel, "x", low - room[0], high + room[1])

@@ -141,10 +141,11 @@ def draw_running(
     half = HALF_WIDTH * errors
     band = np.array([values, values - half, values + half])
     band[~np.isfinite(band)] = np.nan
-    ends = [band[:, draws.size // 4 :].ravel(), *([v - w, v + w] for v, w in beside.values())]
-    ends.append([] if exact is None else [exact])
+    others = [v + sign * w for v, w in beside.values() for sign in (-1.0, 1.0)]
+    others += [] if exact is None else [exact]
+    ends = np.concatenate([band[:, draws.size // 4 :].ravel(), others])
     mean = np.zeros(0) if rounds is None else rounds["round_log_z"].values
-    span = span_of(np.concatenate(ends), mean)
+    span = span_of(ends, mean)
     # The first few draws may be far off: they would hide all others, and are left out.
     off = np.any((band < span.low) | (band > span.high), axis=0)
     first = int(np.flatnonzero(off)[-1]) + 1 if off.any() else 0

@@ -157,7 +157,6 @@ def _draw_both(
     density = np.histogram(draws, edges, density=True)[0]
     top = 1.1 * density.max()
     sheet.draw("draws", panel, "hist", density, edges[:-1], edges[1:], color=GRAY, alpha=0.5,
-               edgecolor="none" if sheet.backend == "matplotlib" else GRAY,
                **label(f"{draws.size} draws of the run"))  # fmt: skip
     inside = (ends >= low) & (ends <= high)
     if weight[inside].sum() > 0.0:

@@ -12,6 +12,8 @@ from pymc_tempering.plots.legends import room_above, show_legends
 
 SMALL = {"matplotlib": 9, "bokeh": 12, "plotly": 12}
 """Size of text inside a panel: points, or pixels."""
+EDGES = {"matplotlib": "none", "bokeh": None}
+"""What draws no edges of bars, which hide narrow ones; Plotly needs some of the bars' color."""
 THIN_CROSS = "x-thin-open"
 """Plotly's own cross is filled, and would hide the mark below it."""
 COMMON = ("xlabel", "ylabel", "legend", "title")
@@ -102,6 +104,8 @@ class Sheet:
             settings["size"] = _marker_size(settings.get("size", 7), self.backend)
             if self.backend == "plotly" and settings.get("marker") == "C3":
                 settings["marker"] = THIN_CROSS
+        elif kind == "hist":
+            settings = {"edgecolor": EDGES.get(self.backend, settings.get("color"))} | settings
         elif kind == "text":
             settings.setdefault("size", SMALL.get(self.backend, 9))
         artist = getattr(self.drawer, kind)(*values, self.target(panel), **settings)

@@ -107,3 +107,10 @@ def test_a_cross_of_plotly_does_not_hide_what_it_crosses():
     collection = gallery.OF_RESULTS["evidence"](backend="plotly")
     cross = collection.viz["disagrees"]["picture"].sel(panel="forest").item()
     assert cross.marker.symbol == "x-thin-open"
+
+
+def test_bars_of_bokeh_have_no_edges_that_hide_them():
+    """Where rungs are many, edges made of the barrier's area a comb."""
+    collection = gallery.OF_RUNS["barrier"](picture_runs.prior_run(1, 60), backend="bokeh")
+    bars = collection.viz["steps"]["picture"].sel(panel="barrier").item()
+    assert bars.glyph.line_color is None

@@ -59,10 +59,15 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 nb_number_source_lines = False
 # Kernels inherit this. The profile is our own, so that no setting of the builder's shows on a page.
-# At this level a kernel keeps to itself that it talks to the builder over plain TCP.
+# At this level a kernel keeps to itself that it talks to the builder over plain TCP. Warnings are
+# shown without the builder's temporary file that a cell was stored in.
 PROFILE = HERE / "_build" / "ipython" / "profile_default" / "ipython_kernel_config.py"
 PROFILE.parent.mkdir(parents=True, exist_ok=True)
-PROFILE.write_text("c.IPKernelApp.log_level = 40\nc.HistoryManager.enabled = False\n")
+WARNING = "import warnings; warnings.formatwarning = lambda m, c, *a, **k: f'{c.__name__}: {m}\\n'"
+PROFILE.write_text(
+    "c.IPKernelApp.log_level = 40\nc.HistoryManager.enabled = False\n"
+    f"c.InteractiveShellApp.exec_lines = [{WARNING!r}]\n"
+)
 os.environ["IPYTHONDIR"] = str(PROFILE.parents[1])
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -109,7 +109,7 @@ def draw_barrier(sheet: Sheet, panel: str, stats: CycleStats, local: FloatArray)
     # A reference with a heavy tail may have a lambda far above all others at beta = 0.
     far = known & (local > top)
     if far.any():
-        words = [f"◄ λ = {value:.2g}, above" for value in local[far]]
+        words = [f"▲ λ = {value:.2g}" for value in local[far]]
         sheet.texts("beyond", panel, place[far], [0.94 * top] * len(words), words,
                     color=BLUE, horizontal_align="left")  # fmt: skip
     known &= ~far

@@ -170,7 +170,12 @@ def _draw_both(
     rows = -top * (0.05 + 0.1 * np.modf(0.618034 * np.arange(ends.size))[0])
     for visual, here, style, name in (
         ("ends", ~strange, DOTS, "ends of looks"),
-        ("suspects", strange, SQUARES, f"{strange.sum()} suspects"),
+        (
+            "suspects",
+            strange,
+            SQUARES,
+            f"{strange.sum()} suspect{'s' if strange.sum() > 1 else ''}",
+        ),
     ):
         if here.any():
             shown = here & inside

@@ -15,6 +15,7 @@ from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.marks import along_path, path_ticks, spread_over
+from pymc_tempering.plots.round_trips import apart
 from pymc_tempering.plots.tour_panels import variance_shares
 
 HALF = 1.959964
@@ -299,6 +300,20 @@ def test_round_trips_end_at_those_of_the_diagnosis(run):
     assert all(tick == int(tick) for tick in ticks)
 
 
+def test_names_of_chains_do_not_overlap_where_these_end_at_one_height(run):
+    even = run.copy()
+    stats = even["sample_stats"].to_dataset()
+    same = stats["tour_start"].copy(data=np.broadcast_to(stats["tour_start"][0], (3, 150)))
+    even["sample_stats"].dataset = stats.assign(tour_start=same)
+    pc = pmt.plot_round_trips(even, backend="none")
+    heights = np.sort(drawn(pc, "names", "round_trips", part="text")["y"])
+    top = limits(pc, "round_trips", "ylim")[1]
+    assert np.all(np.diff(heights) > 0.05 * top)
+    end = points(drawn(pc, "trips", "round_trips", chain=0))[1][-1]
+    assert np.mean(heights) == pytest.approx(end)  # moved as little as can be
+    np.testing.assert_allclose(apart(np.array([1.0, 5.0]), 2.0), [1.0, 5.0])
+
+
 def test_a_chain_that_stays_away_has_another_color(run):
     odd = run.copy()
     stats = odd["sample_stats"].to_dataset()
@@ -467,4 +482,4 @@ def test_a_reference_with_a_heavy_tail_does_not_flatten_the_barrier(run):
     pc = pmt.plot_barrier(heavy, backend="none")
     assert points(drawn(pc, "dots", "barrier"))[0].size == 4
     [words] = drawn(pc, "beyond", "barrier", part="text")["string"]
-    assert words.startswith("◄ λ = ")
+    assert words.startswith("▲ λ = ")

@@ -321,7 +321,8 @@ def _cell(value: str | int | float) -> str:
 def markdown(rows: Sequence[Row]) -> str:
     """Format rows of the same columns as a Markdown table."""
     names = list(rows[0])
-    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    lines = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    cells = [[text.replace("|", r"\|") for text in line] for line in lines]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
     padded = [
         [text.ljust(width) for text, width in zip(line, widths, strict=True)] for line in cells

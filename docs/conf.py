@@ -8,7 +8,9 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "extensions"))
+sys.path[:0] = [str(HERE / "extensions"), str(HERE.parent / "tools")]
+
+from address import address_in, page_links  # noqa: E402
 
 # Sphinx lets every logger speak; these two tell of each option that they read.
 for name in ("pytensor", "arviz"):
@@ -57,10 +59,15 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 nb_number_source_lines = False
 # Kernels inherit this. The profile is our own, so that no setting of the builder's shows on a page.
-# At this level a kernel keeps to itself that it talks to the builder over plain TCP.
+# At this level a kernel keeps to itself that it talks to the builder over plain TCP. Warnings are
+# shown without the builder's temporary file that a cell was stored in.
 PROFILE = HERE / "_build" / "ipython" / "profile_default" / "ipython_kernel_config.py"
 PROFILE.parent.mkdir(parents=True, exist_ok=True)
-PROFILE.write_text("c.IPKernelApp.log_level = 40\nc.HistoryManager.enabled = False\n")
+WARNING = "import warnings; warnings.formatwarning = lambda m, c, *a, **k: f'{c.__name__}: {m}\\n'"
+PROFILE.write_text(
+    "c.IPKernelApp.log_level = 40\nc.HistoryManager.enabled = False\n"
+    f"c.InteractiveShellApp.exec_lines = [{WARNING!r}]\n"
+)
 os.environ["IPYTHONDIR"] = str(PROFILE.parents[1])
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -87,7 +94,8 @@ html_theme_options = {
     "navbar_align": "left",
     "navbar_center": ["navbar-nav"],
     "navbar_persistent": ["search-button"],
-    "navbar_end": ["theme-switcher"],
+    "navbar_end": ["theme-switcher", "navbar-icon-links"],
+    "icon_links": page_links(address_in((HERE.parent / "pyproject.toml").read_text("utf-8"))),
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],

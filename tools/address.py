@@ -4,7 +4,7 @@
 
 These are the links of the package's page (`[project.urls]`), a badge and the links of the README,
 which lead nowhere on the package's page unless they are absolute, and CITATION.cff. Without an
-address they are taken out again. The pages of the documentation ask for the address themselves.
+address they are taken out again. docs/conf.py reads the setting at each build, for `page_links`.
 """
 
 import re
@@ -49,6 +49,13 @@ def citation(text: str, address: str) -> str:
     text = re.sub(r"^repository-code: .*\n", "", text, flags=re.M)
     line = f"repository-code: {address}\n" if address else ""
     return text.replace("abstract:", f"{line}abstract:", 1)
+
+
+def page_links(address: str) -> list[dict[str, str]]:
+    """Return the links at the head of each page of the documentation."""
+    if not address:
+        return []
+    return [{"name": "Source", "url": address, "icon": "fa-solid fa-code-branch"}]
 
 
 WRITERS = {"pyproject.toml": urls, "README.md": readme, "CITATION.cff": citation}

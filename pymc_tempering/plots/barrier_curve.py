@@ -99,7 +99,6 @@ def draw_barrier(sheet: Sheet, panel: str, stats: CycleStats, local: FloatArray)
     rate = np.nan_to_num(rungs.neighbor_rejection(stats), nan=1.0)
     height = rate / np.diff(place)
     sheet.draw("steps", panel, "hist", height, place[:-1], place[1:], color=GRAY, alpha=0.35,
-               edgecolor="none" if sheet.backend == "matplotlib" else GRAY,
                label="rejection, as area")  # fmt: skip
     outline = np.repeat(height, 2)
     sheet.draw("outline", panel, "line", np.repeat(place, 2)[1:-1], outline, color=GRAY, width=1.0)
@@ -110,7 +109,7 @@ def draw_barrier(sheet: Sheet, panel: str, stats: CycleStats, local: FloatArray)
     # A reference with a heavy tail may have a lambda far above all others at beta = 0.
     far = known & (local > top)
     if far.any():
-        words = [f"◄ λ = {value:.2g}, above" for value in local[far]]
+        words = [f"▲ λ = {value:.2g}" for value in local[far]]
         sheet.texts("beyond", panel, place[far], [0.94 * top] * len(words), words,
                     color=BLUE, horizontal_align="left")  # fmt: skip
     known &= ~far

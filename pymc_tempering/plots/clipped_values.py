@@ -10,6 +10,8 @@ from pymc_tempering.plots.sheet import Sheet
 
 ROOM = 0.08
 """Part of the axis that is left free at each end."""
+LABEL = 0.14
+"""Part of the axis that the label of a value beyond it takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,26 @@ def span_of(ends: FloatArray, others: FloatArray, far: float = 0.5) -> Span:
     return Span(low - pad, high + pad)
 
 
+def with_room(span: Span, values: FloatArray, lines: FloatArray) -> Span:
+    """Widen an axis so that no line over all rows strikes through the label of a value beyond it.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+        Of the rows; those beyond an end have a label there.
+    lines : ndarray, shape (m,)
+        Places of lines over all rows.
+    """
+    low, high = span.low, span.high
+    lines = lines[span.holds(lines)]
+    room = LABEL * span.width
+    if np.any(np.isfinite(values) & (values < low)):
+        low = min([low, *(lines[lines < low + room] - room / (1.0 - LABEL))])
+    if np.any(np.isfinite(values) & (values > high)):
+        high = max([high, *(lines[lines > high - room] + room / (1.0 - LABEL))])
+    return Span(low, high)
+
+
 def draw_beyond(
     sheet: Sheet, panel: str, span: Span, values: FloatArray, places: FloatArray, **style: Any
 ) -> None:
@@ -70,3 +92,17 @@ def draw_beyond(
         edge = span.low + 0.01 * span.width if side == "left" else span.high - 0.01 * span.width
         sheet.texts("beyond", panel, [edge] * len(texts), places[here], texts,
                     tag=side, horizontal_align=side, **style)  # fmt: skip
+
+
+def draw_above(
+    sheet: Sheet, panel: str, span: Span, places: FloatArray, values: FloatArray, **style: Any
+) -> None:
+    """Draw an arrow at the lower or upper edge for each value beyond it, with the value beside."""
+    for side, here, head, edge in (
+        ("below", values < span.low, "▼", span.low + 0.05 * span.width),
+        ("above", values > span.high, "▲", span.high - 0.05 * span.width),
+    ):
+        if np.any(here):
+            texts = [f"{head} {value:.3g}" for value in values[here]]
+            sheet.texts("beyond", panel, places[here], [edge] * len(texts), texts, tag=side,
+                        horizontal_align="left", **style)  # fmt: skip

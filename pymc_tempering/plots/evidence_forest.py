@@ -14,7 +14,7 @@ from pymc_tempering.crosscheck.judge import TOO_WIDE
 from pymc_tempering.crosscheck.store import COLUMNS, GROUP, make_table
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
-from pymc_tempering.plots.clipped_values import Span, draw_beyond, span_of
+from pymc_tempering.plots.clipped_values import Span, draw_beyond, span_of, with_room
 from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.sheet import Sheet, Visuals
@@ -165,9 +165,9 @@ def draw_forest(
     draw_beyond(sheet, panel, span, value, places)
     none = ~np.isfinite(value)
     if none.any():
-        middle = 0.5 * (span.low + span.high)
-        sheet.texts("no_value", panel, [middle] * none.sum(), places[none],
-                    ["no value"] * none.sum(), color=GRAY)  # fmt: skip
+        edge = span.low + 0.01 * span.width
+        sheet.texts("no_value", panel, [edge] * none.sum(), places[none],
+                    ["no value"] * none.sum(), color=GRAY, horizontal_align="left")  # fmt: skip
     sheet.limit(panel, "x", span.low, span.high)
     sheet.limit(panel, "y", bottom, top)
     sheet.ticks(panel, "y", places, table.index)
@@ -221,7 +221,11 @@ def _span(table: pd.DataFrame, exact: float | None) -> Span:
     ends = np.concatenate([(value - half)[plain], (value + half)[plain]])
     if exact is not None:
         ends = np.append(ends, exact)
-    return span_of(ends, value)
+    near = known & (table["agreement"] != TOO_WIDE).to_numpy()
+    others = np.concatenate([value, (value - half)[near], (value + half)[near]])
+    lines = np.array([] if exact is None else [exact])
+    labels = np.where(finite, value, -np.finfo(float).max)  # "no value" stands at the left, too
+    return with_room(span_of(ends, others), labels, lines)
 
 
 def _as_cross_check(check: Any) -> CrossCheck:

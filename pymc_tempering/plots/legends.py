@@ -68,7 +68,7 @@ def _bokeh(figure: Any, number: int, crowded: bool) -> None:
     legend.update(
         orientation="horizontal", location="top_left", ncols=max(1, int(room // widest)),
         border_line_color=None, background_fill_alpha=0.0, padding=0, margin=4, spacing=8,
-        label_text_font_size="11px", glyph_width=14,
+        label_text_font_size="11px", glyph_width=22, glyph_height=14, label_height=14,
     )  # fmt: skip
     figure.add_layout(legend, "above")
 
@@ -91,6 +91,17 @@ def _plotly(cell: Any, number: int, crowded: bool) -> None:
             "orientation": "h", "bgcolor": "rgba(255, 255, 255, 0.5)", "font": {"size": 11},
             "traceorder": "normal",
         }})  # fmt: skip
+
+
+def room_above(figure: Any, title: bool, legends: bool) -> None:
+    """Leave room above Plotly's panels for its buttons, the title and all rows of a legend."""
+    names = [trace.legend or "legend" for trace in figure.data if trace.showlegend]
+    rows = max((int(name.removeprefix("legend") or 1) // 100 for name in names), default=0)
+    top = 90 if title else 62 if legends else 45
+    figure.update_layout(
+        margin={"t": top + ROW * rows, "b": 55, "l": 70, "r": 25},
+        height=(figure.layout.height or 450) + ROW * rows,
+    )
 
 
 def _plotlys(number: int) -> str:

@@ -16,7 +16,7 @@ from pymc_tempering.plots.marks import BLUE, GRAY, HALF_WIDTH, ORANGE, rung_tick
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.sheet import Sheet, Visuals
 
-VISUALS = ("curve", "dots", "band", "chains", "exact", "zero")
+VISUALS = ("curve", "dots", "band", "chains", "exact", "zero", "nothing")
 
 
 def plot_log_z(
@@ -49,7 +49,7 @@ def plot_log_z(
         What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
     visuals : mapping of str to mapping or False, optional
         Properties of the visuals, or False to leave one out: "curve", "dots", "band", "chains",
-        "exact", "zero", "xlabel", "ylabel", "legend", "title".
+        "exact", "zero", "nothing", "xlabel", "ylabel", "legend", "title".
     **pc_kwargs
         Passed to ``PlotCollection.wrap``.
 
@@ -116,8 +116,8 @@ def _draw_curve(sheet: Sheet, evidence: Evidence, at: FloatArray, exact: FloatAr
     size = 6.0 if rung.size <= 30 else 4.0
     sheet.draw("dots", "curve", "scatter", rung, curve, color=BLUE, size=size, label="log Z(β)")
     if at.size:
-        sheet.draw("exact", "curve", "scatter", at, exact, color=ORANGE, marker="C3", size=8.0,
-                   width=1.6, label="exact")  # fmt: skip
+        sheet.draw("exact", "curve", "scatter", at, exact, color=ORANGE, marker="C3",
+                   size=_cross(at), width=1.6, label="exact")  # fmt: skip
     sheet.ticks("curve", "x", *rung_ticks(evidence.betas))
     sheet.label("curve", "", "log Z (nats)")
 
@@ -149,11 +149,21 @@ def draw_residual(
         sheet.draw("chains", panel, "line", x.ravel(), y.ravel(), color=GRAY, width=0.8,
                    label=f"each of {len(chains)} chains")  # fmt: skip
     at, values = exact
+    if not known[1:].any() and not at.size and (chains is None or len(chains) < 2):
+        sheet.limit(panel, "y", -1.0, 1.0)
+        sheet.texts("nothing", panel, [0.5 * rung[-1]], [0.4],
+                    ["no error can be stated, and no second chain compared"])  # fmt: skip
     if at.size:
         here = np.asarray(at, dtype=int)
         sheet.draw("exact", panel, "scatter", at, values - evidence.log_z_curve[here],
-                   color=ORANGE, marker="C3", size=8.0, width=1.6, label="exact")  # fmt: skip
+                   color=ORANGE, marker="C3", size=_cross(at), width=1.6,
+                   label="exact")  # fmt: skip
     sheet.ticks(panel, "x", *rung_ticks(evidence.betas))
+
+
+def _cross(at: FloatArray) -> float:
+    """Diameter of crosses that so many rungs leave room for, beyond the dots below them."""
+    return 11.0 if at.size <= 30 else 6.0
 
 
 def _chain_curves(idata: xr.DataTree) -> FloatArray:

@@ -10,11 +10,13 @@ from pymc_tempering.core.cycles import BoolArray, FloatArray, cold_log_ratio
 from pymc_tempering.evidence.datatree import LOOKS_GROUP, read_cycles
 from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.exceptions import NotTemperedError
-from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE
+from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE, round_ticks
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.sheet import Sheet, Visuals
 
-VISUALS = ("draws", "looks", "ends", "suspects", "limit")
+VISUALS = ("draws", "looks", "ends", "suspects", "limit", "beyond")
+DOTS: dict[str, Any] = {"color": BLUE, "size": 4.0, "alpha": 0.7}
+SQUARES: dict[str, Any] = {"color": ORANGE, "marker": "C5", "size": 7.0}
 BINS = 60
 GROUP = "tempering_check"
 SMALL_WEIGHT = 1e-3
@@ -55,7 +57,7 @@ def plot_looks(
         What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
     visuals : mapping of str to mapping or False, optional
         Properties of the visuals, or False to leave one out: "draws", "looks", "ends",
-        "suspects", "limit", "xlabel", "ylabel", "legend", "title".
+        "suspects", "limit", "beyond", "xlabel", "ylabel", "legend", "title".
     **pc_kwargs
         Passed to ``PlotCollection.wrap``.
 
@@ -78,7 +80,8 @@ def plot_looks(
     -----
     log_ratio is log p(x, y) less the log density of the reference, in nats: large where the
     reference is far too thin. The blue outline is the density of the looks, each by its weight of
-    annealed importance sampling; the dots below are the looks themselves. The dashed line is where
+    annealed importance sampling; the dots below are the looks themselves, and an arrow counts those
+    beyond the axis. The dashed line is where
     :func:`pymc_tempering.sample` begins to suspect a state.
 
     Examples
@@ -100,7 +103,7 @@ def plot_looks(
     many = bool(elements)
     sheet = open_sheet(
         ("looks", *elements),
-        size=(9.0, 2.6 * (len(elements) // 2 + 1)) if many else (7.0, 3.4),
+        size=(9.0, 3.2 * (len(elements) // 2 + 1)) if many else (7.0, 3.4),
         columns=2 if many else 1,
         known=VISUALS,
         plot_collection=plot_collection,
@@ -154,7 +157,6 @@ def _draw_both(
     density = np.histogram(draws, edges, density=True)[0]
     top = 1.1 * density.max()
     sheet.draw("draws", panel, "hist", density, edges[:-1], edges[1:], color=GRAY, alpha=0.5,
-               edgecolor="none" if sheet.backend == "matplotlib" else GRAY,
                **label(f"{draws.size} draws of the run"))  # fmt: skip
     inside = (ends >= low) & (ends <= high)
     if weight[inside].sum() > 0.0:
@@ -166,17 +168,40 @@ def _draw_both(
                    color=BLUE, width=1.6, **label("looks, by weight"))  # fmt: skip
         top = max(top, min(1.1 * outline.max(), 2.0 * top))
     rows = -top * (0.05 + 0.1 * np.modf(0.618034 * np.arange(ends.size))[0])
-    place = np.clip(np.where(np.isnan(ends), low, ends), low, high)
-    beyond = int(np.sum(~(ends >= low)))
-    left = f" ({beyond} further left)" if beyond else ""
-    sheet.draw("ends", panel, "scatter", place[~strange], rows[~strange], color=BLUE, size=4.0,
-               alpha=0.7, **label(f"ends of looks{left}"))  # fmt: skip
-    if strange.any():
-        sheet.draw("suspects", panel, "scatter", place[strange], rows[strange], color=ORANGE,
-                   marker="C5", size=7.0, **label(f"{strange.sum()} suspects"))  # fmt: skip
+    for visual, here, style, name in (
+        ("ends", ~strange, DOTS, "ends of looks"),
+        (
+            "suspects",
+            strange,
+            SQUARES,
+            f"{strange.sum()} suspect{'s' if strange.sum() > 1 else ''}",
+        ),
+    ):
+        if here.any():
+            shown = here & inside
+            sheet.draw(visual, panel, "scatter", ends[shown], rows[shown], **style, **label(name))
+    left, right = ~(ends >= low), ends > high
+    room = _draw_counts(sheet, panel, (low, high), -0.1 * top, (int(left.sum()), int(right.sum())))
     sheet.limit(panel, "y", -0.18 * top, 1.05 * top)
-    sheet.limit(panel, "x", low - 0.02 * (high - low), high + 0.02 * (high - low))
+    sheet.ticks(panel, "y", *round_ticks(1.05 * top, 5))
+    sheet.limit(panel, "x", low - room[0], high + room[1])
     return float(top)
+
+
+def _draw_counts(
+    sheet: Sheet, panel: str, ends: tuple[float, float], height: float, count: tuple[int, int]
+) -> tuple[float, float]:
+    """Say how many looks are beyond each end of the axis; return the room that the words take."""
+    low, high = ends
+    room = [(0.08 if n else 0.02) * (high - low) for n in count]
+    for side, n, place, text in (
+        ("left", count[0], low - 0.9 * room[0], f"◄ {count[0]}"),
+        ("right", count[1], high + 0.9 * room[1], f"{count[1]} ►"),
+    ):
+        if n:
+            sheet.texts("beyond", panel, [place], [height], [text], tag=side,
+                        horizontal_align=side)  # fmt: skip
+    return room[0], room[1]
 
 
 def _elements(

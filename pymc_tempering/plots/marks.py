@@ -56,6 +56,14 @@ def path_ticks(first: float) -> tuple[list[float], list[str]]:
     return along_path(betas, first).tolist(), [beta_text(beta) for beta in betas]
 
 
+def round_ticks(high: float, most: int = 6) -> tuple[list[float], list[str]]:
+    """Return places and texts of at most so many round steps from 0 to ``high``."""
+    power = 10.0 ** np.floor(np.log10(high / most))
+    step = next(power * m for m in (1.0, 2.0, 5.0, 10.0) if high / (power * m) <= most)
+    places = [step * k for k in range(int(high / step + 1e-9) + 1)]
+    return places, [f"{place:.6g}" for place in places]
+
+
 def whole_ticks(high: float, most: int = 6) -> list[int]:
     """Return about so many round whole numbers from 0 to ``high``."""
     step = 1

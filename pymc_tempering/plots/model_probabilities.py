@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from pymc_tempering.comparison.compare import compare
-from pymc_tempering.plots.clipped_values import Span, draw_beyond, span_of
+from pymc_tempering.plots.clipped_values import Span, draw_beyond, span_of, with_room
 from pymc_tempering.plots.marks import BLUE, GRAY, HALF_WIDTH, ORANGE
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.sheet import Sheet, Visuals
@@ -121,6 +121,7 @@ def _draw_factors(sheet: Sheet, panel: str, table: pd.DataFrame) -> None:
     half = np.where(np.isfinite(error), HALF_WIDTH * error, 0.0)
     ends = np.concatenate([(factor - half)[near], (factor + half)[near], [0.0, -1.2]])
     span = span_of(np.maximum(ends, 1.5 * FAR), np.zeros(0))
+    span = with_room(span, factor, np.array([*GRADES, 0.0]))
     bottom, top = -0.6, len(table) - 0.4
     for k, grade in enumerate(GRADES):
         if span.low < grade:

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.optimize import isotonic_regression
 
 from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.plots.marks import BLUE, ORANGE
+from pymc_tempering.plots.marks import BLUE, ORANGE, whole_ticks
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.rung_paths import chain_names
 from pymc_tempering.plots.sheet import Sheet, Visuals
@@ -91,22 +92,33 @@ def draw_round_trips(sheet: Sheet, panel: str, stats: CycleStats, names: list[An
     trips = np.maximum(np.cumsum(stats.tour_start, axis=1) - 1, 0)
     draws = np.arange(stats.n_draws)
     mean = trips[:, -1].mean()
-    sheet.draw("steady", panel, "line", [0, stats.n_draws], [0.0, mean], color="B1", width=1.2,
-               linestyle="C1", label="mean pace of all chains")  # fmt: skip
     odd = np.abs(trips[:, -1] - mean) > FAR * np.sqrt(max(mean, 1.0))
     thin = spaced(trips.shape[1])
     for k, name in enumerate(names):
         color, width = (ORANGE, 2.0) if odd[k] else (BLUE, 1.1)
         sheet.draw("trips", panel, "line", draws[thin], trips[k][thin], color=color, width=width,
                    chain=name)  # fmt: skip
+    sheet.draw("steady", panel, "line", [0, stats.n_draws], [0.0, mean], color="B1", width=1.2,
+               linestyle="C1", label="mean pace of all chains")  # fmt: skip
+    high = 1.05 * max(float(trips.max()), 1.0)
     order = np.argsort(trips[:, -1], kind="stable")
     ends = sorted({int(order[0]), int(order[-1]), *np.flatnonzero(odd).tolist()})
     if len(names) > 1:
-        sheet.texts("names", panel, [1.01 * stats.n_draws] * len(ends), trips[ends, -1],
+        ends.sort(key=lambda k: trips[k, -1])
+        heights = apart(trips[ends, -1].astype(float), 0.06 * high)
+        sheet.texts("names", panel, [1.01 * stats.n_draws] * len(ends), heights,
                     [str(names[k]) for k in ends], horizontal_align="left")  # fmt: skip
     sheet.limit(panel, "x", 0.0, 1.06 * stats.n_draws)
-    sheet.limit(panel, "y", 0.0, 1.05 * max(float(trips.max()), 1.0))
+    sheet.limit(panel, "y", 0.0, high)
+    at = whole_ticks(high)
+    sheet.ticks(panel, "y", at, at)
     sheet.label(panel, "draws of each chain", "complete round trips")
+
+
+def apart(heights: np.ndarray, gap: float) -> np.ndarray:
+    """Return rising heights that are moved apart, as little as the gap between texts asks for."""
+    steps = gap * np.arange(heights.size)
+    return np.asarray(isotonic_regression(heights - steps).x + steps)
 
 
 def spaced(n: int, most: int = 1000) -> np.ndarray:

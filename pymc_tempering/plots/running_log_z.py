@@ -11,6 +11,7 @@ from pymc_tempering.evidence import rts
 from pymc_tempering.evidence.datatree import read_check, read_cycles, read_prior
 from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, plus_minus
+from pymc_tempering.plots.clipped_values import Span, draw_above, span_of
 from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.sheet import Sheet, Visuals
@@ -25,6 +26,7 @@ VISUALS = (
     "exact",
     "error",
     "square_root",
+    "beyond",
 )
 POINTS = 24
 """Numbers of draws at which the estimate is made."""
@@ -52,13 +54,14 @@ def plot_running_log_z(
     exact : float, optional
         The true log Z (nats).
     plot_collection : PlotCollection, optional
-        With panels "log_z" and "error" along the dimension ``panel``; new ones by default.
+        With panels "log_z" and, where an error can be stated, "error" along the dimension
+        ``panel``; new ones by default.
     backend : {"matplotlib", "bokeh", "plotly"}, optional
         What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
     visuals : mapping of str to mapping or False, optional
         Properties of the visuals, or False to leave one out: "running", "band", "looks",
-        "looks_value", "final", "rounds", "exact", "error", "square_root", "xlabel", "ylabel",
-        "legend", "title".
+        "looks_value", "final", "rounds", "exact", "error", "square_root", "beyond",
+        "xlabel", "ylabel", "legend", "title".
     **pc_kwargs
         Passed to ``PlotCollection.wrap``.
 
@@ -79,7 +82,8 @@ def plot_running_log_z(
     Notes
     -----
     Running estimates are those of RTS from the first draws of all chains; where the run has
-    reference draws beside them, a triangle shows the estimate from both. The diamonds are what the
+    reference draws beside them, a triangle shows the estimate from both. Those of the first draws
+    are left out where they are beyond the scale of all others. The diamonds are what the
     rounds of ``pmt.sample`` reported, where it stored any (docs/reference/data_layout.md); those
     of draws that were thrown away, for a fit that was repeated, are left out.
 
@@ -92,9 +96,11 @@ def plot_running_log_z(
     ['log_z', 'error']
     """
     stats = read_cycles(idata)
+    draws, values, errors = running_rts(stats, _shift(idata))
+    stated = bool(np.isfinite(errors).any())
     sheet = open_sheet(
-        ("log_z", "error"),
-        size=(7.0, 5.0),
+        ("log_z", "error") if stated else ("log_z",),
+        size=(7.0, 5.0 if stated else 3.2),
         known=VISUALS,
         plot_collection=plot_collection,
         backend=backend,
@@ -102,11 +108,10 @@ def plot_running_log_z(
         **pc_kwargs,
     )
     evidence = estimate_quietly(idata)
-    draws, values, errors = running_rts(stats, _shift(idata))
     rounds = _rounds(idata, stats)
     draw_running(sheet, "log_z", idata, (draws, values, errors), rounds, evidence, exact)
-    sheet.label("log_z", "", "log Z (nats)")
-    _draw_errors(sheet, "error", draws, errors, rounds)
+    if stated:
+        _draw_errors(sheet, "error", draws, errors, rounds)
     return sheet.finish(f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}")
 
 
@@ -131,50 +136,81 @@ def draw_running(
 ) -> None:
     """Draw the running estimate with its band, the looks' value, the rounds, the exact value."""
     draws, values, errors = running
-    half = HALF_WIDTH * errors
-    known = np.isfinite(half) & np.isfinite(values)
     last = draws[-1]
+    beside = _beside(idata, evidence)
+    half = HALF_WIDTH * errors
+    band = np.array([values, values - half, values + half])
+    band[~np.isfinite(band)] = np.nan
+    others = [v + sign * w for v, w in beside.values() for sign in (-1.0, 1.0)]
+    others += [] if exact is None else [exact]
+    ends = np.concatenate([band[:, draws.size // 4 :].ravel(), others])
+    mean = np.zeros(0) if rounds is None else rounds["round_log_z"].values
+    span = span_of(ends, mean)
+    # The first few draws may be far off: they would hide all others, and are left out.
+    off = np.any((band < span.low) | (band > span.high), axis=0)
+    first = int(np.flatnonzero(off)[-1]) + 1 if off.any() else 0
+    draws, band = draws[first:], band[:, first:]
+    known, finite = np.isfinite(band[1:]).all(axis=0), np.isfinite(band[0])
     if known.any():
-        sheet.draw("band", panel, "fill_between_y", draws[known], (values - half)[known],
-                   (values + half)[known], color=BLUE, alpha=0.25, label="95 % band")  # fmt: skip
+        sheet.draw("band", panel, "fill_between_y", draws[known], band[1][known], band[2][known],
+                   color=BLUE, alpha=0.25, label="95 % band")  # fmt: skip
     name = "running log Z" if known.any() else "running log Z, no error can be stated"
-    finite = np.isfinite(values)
-    sheet.draw("running", panel, "line", draws[finite], values[finite], color=BLUE, width=1.6,
+    sheet.draw("running", panel, "line", draws[finite], band[0][finite], color=BLUE, width=1.6,
                label=name)  # fmt: skip
-    shown = [values[finite][finite.sum() // 4 :], (values - half)[known][known.sum() // 4 :],
-             (values + half)[known][known.sum() // 4 :]]  # fmt: skip
-    if evidence.method != "rts" and np.isfinite(evidence.mcse):
-        wide = HALF_WIDTH * evidence.mcse
-        sheet.draw("final", panel, "line", [1.02 * last] * 2,
-                   [evidence.log_z - wide, evidence.log_z + wide], part="interval", color="B1",
-                   width=2.0)  # fmt: skip
-        sheet.draw("final", panel, "scatter", [1.02 * last], [evidence.log_z], color="B1",
-                   marker="C2", size=8.0, label="with reference draws")  # fmt: skip
-        shown.append(np.array([evidence.log_z - wide, evidence.log_z + wide]))
+    if "final" in beside:
+        _draw_interval(sheet, panel, ("final", "final"), 1.02 * last, beside["final"], color="B1",
+                       marker="C2", label="with reference draws")  # fmt: skip
     if rounds is not None:
-        at, mean = rounds["round_draws"].values, rounds["round_log_z"].values
-        sheet.draw("rounds", panel, "scatter", at, mean, color=GREEN, marker="C4", size=9.0,
-                   label="after a round")  # fmt: skip
-    fresh = read_check(idata)
-    place = 1.04 * last
-    if fresh is not None and np.isfinite(fresh.log_z):
-        wide = HALF_WIDTH * fresh.mcse if np.isfinite(fresh.mcse) else 0.0
-        looked = fresh.log_z - _shift(idata)
-        sheet.draw("looks", panel, "line", [place, place], [looked - wide, looked + wide],
-                   color=ORANGE, width=2.0)  # fmt: skip
-        sheet.draw("looks_value", panel, "scatter", [place], [looked], color=ORANGE, marker="C5",
-                   size=8.0, label="looks from the prior")  # fmt: skip
-        shown.append(np.array([looked - wide, looked + wide]))
+        _draw_rounds(sheet, panel, span, rounds["round_draws"].values, mean)
+    if "looks" in beside:
+        _draw_interval(sheet, panel, ("looks", "looks_value"), 1.04 * last, beside["looks"],
+                       color=ORANGE, marker="C5", label="looks from the prior")  # fmt: skip
     if exact is not None:
-        sheet.draw("exact", panel, "line", [0.0, place], [exact, exact], color="B1", width=1.2,
-                   linestyle="C1", label="exact")  # fmt: skip
-        shown.append(np.array([exact]))
-    ends = np.concatenate(shown)
-    if ends.size:  # the first few draws may be far off, and would hide all others
-        pad = 0.06 * (np.ptp(ends) or 1.0)
-        sheet.limit(panel, "y", ends.min() - pad, ends.max() + pad)
+        sheet.draw("exact", panel, "line", [0.0, 1.04 * last], [exact, exact], color="B1",
+                   width=1.2, linestyle="C1", label="exact")  # fmt: skip
+    sheet.limit(panel, "y", span.low, span.high)
     sheet.limit(panel, "x", 0.0, 1.08 * last)
     sheet.label(panel, "draws of each chain", "log Z (nats)")
+
+
+def _beside(idata: xr.DataTree, evidence: Evidence) -> dict[str, tuple[float, float]]:
+    """Return value and half of the interval of what stands beside the running estimate."""
+    found = {}
+    if evidence.method != "rts" and np.isfinite(evidence.mcse):
+        found["final"] = (evidence.log_z, HALF_WIDTH * evidence.mcse)
+    fresh = read_check(idata)
+    if fresh is not None and np.isfinite(fresh.log_z):
+        wide = HALF_WIDTH * fresh.mcse if np.isfinite(fresh.mcse) else 0.0
+        found["looks"] = (fresh.log_z - _shift(idata), wide)
+    return found
+
+
+def _draw_interval(
+    sheet: Sheet,
+    panel: str,
+    visuals: tuple[str, str],
+    place: float,
+    value: tuple[float, float],
+    *,
+    color: str,
+    marker: str,
+    label: str,
+) -> None:
+    """Draw one estimate with its interval; ``visuals`` are the line's and the marker's."""
+    middle, wide = value
+    line, dot = visuals
+    sheet.draw(line, panel, "line", [place, place], [middle - wide, middle + wide],
+               part="interval" if line == dot else "", color=color, width=2.0)  # fmt: skip
+    sheet.draw(dot, panel, "scatter", [place], [middle], color=color, marker=marker, size=8.0,
+               label=label)  # fmt: skip
+
+
+def _draw_rounds(sheet: Sheet, panel: str, span: Span, at: FloatArray, values: FloatArray) -> None:
+    """Draw what rounds have reported, with an arrow for what is beyond the axis."""
+    here = span.holds(values)
+    sheet.draw("rounds", panel, "scatter", at[here], values[here], color=GREEN, marker="C4",
+               size=9.0, label="after a round")  # fmt: skip
+    draw_above(sheet, panel, span, at, values, color=GREEN)
 
 
 def rounds_and_running(
@@ -188,25 +224,23 @@ def rounds_and_running(
 def _draw_errors(
     sheet: Sheet, panel: str, draws: FloatArray, errors: FloatArray, rounds: xr.Dataset | None
 ) -> None:
+    """Draw the error against its fall by the root of the draws, but for the first few draws."""
     known = np.isfinite(errors)
-    if known.any():
-        at, last = draws[known], errors[known][-1]
-        guide = last * np.sqrt(at[-1] / at)
-        sheet.draw("square_root", panel, "line", at, guide, color=GRAY, width=1.2,
-                   linestyle="C1", label="one over the root of the draws")  # fmt: skip
-        sheet.draw("error", panel, "line", at, errors[known], color=BLUE, width=1.6,
-                   label="error (mcse)")  # fmt: skip
-        top = 1.1 * max(np.quantile(errors[known], 0.9), guide[len(guide) // 4], last)
-        sheet.limit(panel, "y", 0.0, top)
-    else:
-        sheet.draw("error", panel, "line", [0.0], [np.nan], color=BLUE,
-                   label="no error can be stated")  # fmt: skip
-        sheet.limit(panel, "y", 0.0, 1.0)
+    at, error = draws[known], errors[known]
+    told = np.zeros(0) if rounds is None else rounds["round_mcse"].values
+    top = 1.1 * error[error.size // 4 :].max()
+    top = max([top, *(1.05 * told[told < 1.5 * top])])
+    guide = error[-1] * np.sqrt(at[-1] / at)
+    fits = guide <= top
+    sheet.draw("square_root", panel, "line", at[fits], guide[fits], color=GRAY, width=1.2,
+               linestyle="C1", label="one over the root of the draws")  # fmt: skip
+    first = int(np.flatnonzero(error > top)[-1]) + 1 if np.any(error > top) else 0
+    sheet.draw("error", panel, "line", at[first:], error[first:], color=BLUE, width=1.6,
+               label="error (mcse)")  # fmt: skip
     if rounds is not None:
-        at, error = rounds["round_draws"].values, rounds["round_mcse"].values
-        fine = np.isfinite(error)
-        sheet.draw("rounds", panel, "scatter", at[fine], error[fine], color=GREEN, marker="C4",
-                   size=9.0, label="after a round")  # fmt: skip
+        fine = np.isfinite(told)
+        _draw_rounds(sheet, panel, Span(0.0, top), rounds["round_draws"].values[fine], told[fine])
+    sheet.limit(panel, "y", 0.0, top)
     sheet.limit(panel, "x", 0.0, 1.08 * draws[-1])
     sheet.label(panel, "draws of each chain", "mcse (nats)")
 

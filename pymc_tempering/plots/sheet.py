@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.plots.legends import show_legends
+from pymc_tempering.plots.legends import room_above, show_legends
 
 SMALL = {"matplotlib": 9, "bokeh": 12, "plotly": 12}
 """Size of text inside a panel: points, or pixels."""
+EDGES = {"matplotlib": "none", "bokeh": None}
+"""What draws no edges of bars, which hide narrow ones; Plotly needs some of the bars' color."""
+THIN_CROSS = "x-thin-open"
+"""Plotly's own cross is filled, and would hide the mark below it."""
 COMMON = ("xlabel", "ylabel", "legend", "title")
 """Visuals that every picture has."""
+
+PLOTLY_TITLE = {"y": 0.98, "yanchor": "top", "x": 0.0, "xref": "paper", "xanchor": "left"}
+"""At the left, since Plotly's buttons are at the right."""
 
 type Style = Mapping[str, Any] | bool
 """Properties of a visual; False leaves it out."""
@@ -95,6 +102,10 @@ class Sheet:
         settings = properties | own
         if kind == "scatter":
             settings["size"] = _marker_size(settings.get("size", 7), self.backend)
+            if self.backend == "plotly" and settings.get("marker") == "C3":
+                settings["marker"] = THIN_CROSS
+        elif kind == "hist":
+            settings = {"edgecolor": EDGES.get(self.backend, settings.get("color"))} | settings
         elif kind == "text":
             settings.setdefault("size", SMALL.get(self.backend, 9))
         artist = getattr(self.drawer, kind)(*values, self.target(panel), **settings)
@@ -178,13 +189,11 @@ class Sheet:
             _tidy(self.target(str(panel)), self.backend)
         style = self.visuals.get("title", True)
         if self.backend == "plotly":
-            self.collection.viz["figure"].item().update_layout(
-                margin={"t": 90 if title else 45, "b": 55, "l": 70, "r": 25}
-            )
+            room_above(self.collection.viz["figure"].item(), bool(title), bool(self.entries))
         if title and style is not False:
             own = {} if style is True else dict(style)
             size = {"matplotlib": 11, "bokeh": "14px", "plotly": 15}
-            place = {"y": 0.98, "yanchor": "top"} if self.backend == "plotly" else {}
+            place = PLOTLY_TITLE if self.backend == "plotly" else {}
             own = {"size": size.get(self.backend)} | place | own
             self.collection.add_title(title, **own)
         return self.collection
@@ -198,9 +207,13 @@ def _marker_size(diameter: float, backend: str) -> float:
 
 
 def _tidy(target: Any, backend: str) -> None:
-    """Remove the frame of a panel, and lines at zero that mean nothing."""
+    """Remove the frame of a panel, and the lines of a grid, which strike through texts."""
     if backend == "matplotlib":
         target.spines[["top", "right"]].set_visible(False)
+        target.grid(visible=False)
+    elif backend == "bokeh":
+        target.grid.visible = False
+        target.outline_line_color = None
     elif backend == "plotly":
-        target.update_xaxes(zeroline=False)
-        target.update_yaxes(zeroline=False)
+        target.update_xaxes(zeroline=False, showgrid=False)
+        target.update_yaxes(zeroline=False, showgrid=False)

@@ -38,7 +38,7 @@ def plot_annealing(
 
     The ELBO is that at T = 1 of the approximation at each iteration, whatever the temperature was
     then: medians over short stretches, since each single value is noisy. A dot marks where the
-    stage at T = 1 begins. The axis of the ELBO leaves out the first descent.
+    stage at T = 1 begins. The first descent of the ELBO is left out.
 
     Parameters
     ----------
@@ -102,25 +102,30 @@ def plot_annealing(
 def draw_annealing(sheet: Any, reports: Mapping[str, TemperedFit]) -> None:
     """Draw both curves of each fit, and where its stage at T = 1 begins."""
     colors = cycle((BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, GRAY))
-    lows, highs = [], []
+    curves = [_curve(report.elbo_history) for report in reports.values()]
+    low = min(elbo[elbo.size // 4 :].min() for _, elbo in curves)
+    high = max(elbo.max() for _, elbo in curves)
+    room = max(high - low, 1e-6)
+    low, high = low - 0.15 * room, high + 0.1 * room
     for k, ((name, report), color) in enumerate(zip(reports.items(), colors, strict=False)):
         style = {"color": color, "width": 1.6, "linestyle": LINES[k % len(LINES)], "part": str(k)}
-        at, elbo = _curve(report.elbo_history)
+        at, elbo = curves[k]
         label = name or report.method.replace("_", " ")
-        sheet.draw("elbo", "elbo", "line", at, elbo, label=label, **style)
+        first = int(np.flatnonzero(elbo < low)[-1]) + 1 if np.any(elbo < low) else 0
+        sheet.draw("elbo", "elbo", "line", at[first:], elbo[first:], label=label, **style)
         at_inverse, inverse = _curve(report.inverse_temperature)
         sheet.draw("inverse_temperature", "inverse_temperature", "line", at_inverse, inverse,
                    **style)  # fmt: skip
         n = report.n_tempered
         if 0 < n < report.n_iterations:
             for panel, height in (("elbo", np.interp(n, at, elbo)), ("inverse_temperature", 1.0)):
-                sheet.draw("cold", panel, "scatter", [float(n)], [float(height)], color=color,
-                           part=str(k), size=8.0)  # fmt: skip
-        late = elbo[elbo.size // 4 :]
-        lows.append(late.min())
-        highs.append(elbo.max())
-    room = max(max(highs) - min(lows), 1e-6)
-    sheet.limit("elbo", "y", min(lows) - 0.15 * room, max(highs) + 0.1 * room)
+                if panel != "elbo" or n >= at[first]:
+                    sheet.draw("cold", panel, "scatter", [float(n)], [float(height)], color=color,
+                               part=str(k), size=8.0)  # fmt: skip
+    longest = max(report.n_iterations for report in reports.values())
+    for panel in ("elbo", "inverse_temperature"):
+        sheet.limit(panel, "x", -0.02 * longest, 1.02 * longest)
+    sheet.limit("elbo", "y", low, high)
     sheet.limit("inverse_temperature", "y", 0.0, 1.08)
     sheet.label("elbo", "", "ELBO at T = 1 (nats)")
     sheet.label("inverse_temperature", "iteration; dots: T = 1 from here", "E[1/T]")

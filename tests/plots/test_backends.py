@@ -76,3 +76,41 @@ def test_the_last_of_bokehs_traces_has_room_for_its_axis(runs):
     heights = [collection.get_target(None, {"panel": name}).height for name in panels]
     assert set(heights[:-1]) == {heights[0]}
     assert heights[-1] > heights[0] + 30
+
+
+@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
+def test_no_grid_strikes_through_texts(backend):
+    collection = gallery.OF_RESULTS["evidence"](backend=backend)
+    for panel in ("forest", "numbers"):
+        target = collection.get_target(None, {"panel": panel})
+        if backend == "bokeh":
+            assert not any(grid.visible for grid in target.grid)
+        else:
+            axes = target.figure.get_subplot(target.row, target.col)
+            assert not any((axes.xaxis.showgrid, axes.yaxis.showgrid))
+
+
+def test_plotly_has_room_for_the_rows_of_a_legend_below_its_buttons():
+    """The legend of the evidence takes two rows, that of Bayes factors one."""
+    made = [gallery.OF_RESULTS[n](backend="plotly") for n in ("evidence", "bayes_factors")]
+    two, one = (collection.viz["figure"].item().layout.margin.t for collection in made)
+    assert two == one + 19
+
+
+def test_the_title_of_plotly_stands_left_of_its_buttons(runs):
+    figure = gallery.OF_RUNS["log_z"](runs["one chain, fitted"], backend="plotly").viz["figure"]
+    title = figure.item().layout.title
+    assert (title.x, title.xanchor) == (0.0, "left")
+
+
+def test_a_cross_of_plotly_does_not_hide_what_it_crosses():
+    collection = gallery.OF_RESULTS["evidence"](backend="plotly")
+    cross = collection.viz["disagrees"]["picture"].sel(panel="forest").item()
+    assert cross.marker.symbol == "x-thin-open"
+
+
+def test_bars_of_bokeh_have_no_edges_that_hide_them():
+    """Where rungs are many, edges made of the barrier's area a comb."""
+    collection = gallery.OF_RUNS["barrier"](picture_runs.prior_run(1, 60), backend="bokeh")
+    bars = collection.viz["steps"]["picture"].sel(panel="barrier").item()
+    assert bars.glyph.line_color is None

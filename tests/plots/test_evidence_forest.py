@@ -69,6 +69,23 @@ def test_forest_holds_values_errors_bounds_and_the_exact_value():
     assert texts(pc, "no_value", "forest", "text") == {"text": {place["smc"]: "no value"}}
 
 
+def test_no_line_strikes_through_the_label_of_a_value_beyond_the_axis():
+    pc = pmt.plot_evidence(picture_runs.estimates(), exact=-8.0, backend="none")
+    low, high = limits(pc)
+    assert texts(pc, "beyond", "forest", "left")["left"]
+    assert -8.0 - low > 0.13 * (high - low)
+    models = {"a": -1.0, "b": -6.1, "c": -60.0}
+    runs = {name: Evidence(z, 0.05, "rts", "ok") for name, z in models.items()}
+    pc = pmt.plot_bayes_factors(runs, backend="none")
+    low, high = limits(pc, "log_bf")
+    assert -5.0 - low > 0.13 * (high - low)
+
+
+def test_the_interval_of_a_bound_nearby_is_on_the_axis():
+    pc = pmt.plot_evidence(picture_runs.estimates(), backend="none")
+    assert limits(pc)[1] > -4.8 + HALF * 0.06
+
+
 def test_bounds_point_to_where_log_z_lies():
     pc = pmt.plot_evidence(picture_runs.estimates(), backend="none")
     for part, sign, head in ((f"{OWN}_left", 1.0, "►"), (f"{RUN}_right", -1.0, "◄")):

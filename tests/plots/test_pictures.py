@@ -15,6 +15,7 @@ from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.marks import along_path, path_ticks, spread_over
+from pymc_tempering.plots.round_trips import apart
 from pymc_tempering.plots.tour_panels import variance_shares
 
 HALF = 1.959964
@@ -23,6 +24,12 @@ HALF = 1.959964
 @pytest.fixture(scope="module")
 def run():
     return gaussian_run(150, 3, random_seed=1)
+
+
+def limits(pc, panel, name):
+    """Ends of an axis."""
+    calls = pc.viz["plot"].sel(panel=panel).item()
+    return [call["lims"] for call in calls if call["function"] == name][-1]
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +153,8 @@ def test_a_number_as_exact_value_stands_at_the_top(run):
 def test_curve_without_error_has_no_band():
     short = gaussian_run(10, 1, random_seed=1)
     with pytest.warns(pmt.TemperingWarning):
-        pc = pmt.plot_log_z(short, backend="none")
+        pc = pmt.plot_log_z(short, exact=-2.6, backend="none")
+    assert "nothing" not in pc.viz.children
     assert drawn(pc, "band", "residual")["function"] == "line"  # an entry of the legend alone
     assert "chains" not in pc.viz.children
     with pytest.raises(ValueError, match="'ais' has no curve"):
@@ -165,6 +173,53 @@ def test_running_estimate_ends_at_the_whole_and_begins_at_its_part(run):
     assert errors[at == n] == pytest.approx(part.mcse)
     assert points(drawn(pc, "exact", "log_z"))[1].tolist() == [-2.6, -2.6]
     assert not {"looks", "rounds"} & set(pc.viz.children)
+
+
+def far_start(run):
+    """The run with a first fifth that hardly sees the posterior: early estimates are far off."""
+    odd = run.copy()
+    stats = odd["sample_stats"].to_dataset()
+    weight = stats["rb_weight"].copy()
+    weight[{"draw": slice(0, 12), weight.dims[-1]: -1}] *= 1e-9
+    odd["sample_stats"].dataset = stats.assign(rb_weight=weight)
+    return odd
+
+
+def test_running_estimates_that_are_far_off_at_first_are_left_out(run):
+    pc = pmt.plot_running_log_z(far_start(run), backend="none")
+    draws, values = points(drawn(pc, "running", "log_z"))
+    assert 5 < draws[0] < 150 / 4 + 12
+    band = drawn(pc, "band", "log_z")
+    low, high = limits(pc, "log_z", "ylim")
+    for shown in (values, band["y_bottom"], band["y_top"]):
+        assert np.all((np.asarray(shown) >= low) & (np.asarray(shown) <= high))
+    _, top = limits(pc, "error", "ylim")
+    for visual in ("error", "square_root"):
+        assert points(drawn(pc, visual, "error"))[1].max() <= top
+    assert limits(pc, "log_z", "xlim")[0] == 0.0
+
+
+def test_a_round_beyond_the_axis_has_an_arrow(fitted):
+    odd = fitted.copy()
+    tempering = odd["tempering"].to_dataset()
+    changes = {"round_log_z": [-9.0, -2.65, -2.64], "round_mcse": [0.9, 0.05, 0.035]}
+    odd["tempering"].dataset = tempering.assign({n: ("round", v) for n, v in changes.items()})
+    pc = pmt.plot_running_log_z(odd, backend="none")
+    assert drawn(pc, "beyond", "log_z", part="below")["string"] == ["▼ -9"]
+    assert drawn(pc, "beyond", "error", part="above")["string"] == ["▲ 0.9"]
+    for panel in ("log_z", "error"):
+        assert points(drawn(pc, "rounds", panel))[0].tolist() == [100.0, 200.0]
+
+
+def test_there_are_no_empty_panels_where_no_error_can_be_stated():
+    short = gaussian_run(10, 1, random_seed=1)
+    pc = pmt.plot_running_log_z(short, backend="none")
+    assert pc.viz["plot"].panel.values.tolist() == ["log_z"]
+    with pytest.warns(pmt.TemperingWarning):
+        curve = pmt.plot_log_z(short, backend="none")
+    for pc in (pmt.plot_summary(short, backend="none"), curve):
+        [words] = drawn(pc, "nothing", "residual", part="text")["string"]
+        assert words.startswith("no error can be stated")
 
 
 def test_running_estimate_shows_looks_and_rounds_that_still_count(fitted):
@@ -240,6 +295,23 @@ def test_round_trips_end_at_those_of_the_diagnosis(run):
     ends = [points(drawn(pc, "trips", "round_trips", chain=c))[1][-1] for c in range(3)]
     assert ends == list(trips)
     assert points(drawn(pc, "steady", "round_trips"))[1][-1] == pytest.approx(np.mean(trips))
+    calls = pc.viz["plot"].item()
+    [ticks] = [call["ticks"] for call in calls if call["function"] == "yticks"]
+    assert all(tick == int(tick) for tick in ticks)
+
+
+def test_names_of_chains_do_not_overlap_where_these_end_at_one_height(run):
+    even = run.copy()
+    stats = even["sample_stats"].to_dataset()
+    same = stats["tour_start"].copy(data=np.broadcast_to(stats["tour_start"][0], (3, 150)))
+    even["sample_stats"].dataset = stats.assign(tour_start=same)
+    pc = pmt.plot_round_trips(even, backend="none")
+    heights = np.sort(drawn(pc, "names", "round_trips", part="text")["y"])
+    top = limits(pc, "round_trips", "ylim")[1]
+    assert np.all(np.diff(heights) > 0.05 * top)
+    end = points(drawn(pc, "trips", "round_trips", chain=0))[1][-1]
+    assert np.mean(heights) == pytest.approx(end)  # moved as little as can be
+    np.testing.assert_allclose(apart(np.array([1.0, 5.0]), 2.0), [1.0, 5.0])
 
 
 def test_a_chain_that_stays_away_has_another_color(run):
@@ -276,12 +348,28 @@ def test_looks_that_found_more_are_marked(fitted):
     assert sorted(suspects) == pytest.approx(sorted(ends[ends > limit]))
     assert suspects.size == 2
     x, _ = points(drawn(pc, "ends", "looks"))
-    assert x.size == ends.size - 2  # those at minus infinity stand at the left edge
+    assert x.size == ends.size - 2 - 3
     assert np.all(np.isfinite(x))
+    arrow = drawn(pc, "beyond", "looks", part="left")  # those at minus infinity
+    assert arrow["string"] == ["◄ 3"]
+    low, high = limits(pc, "looks", "xlim")
+    assert low < arrow["x"][0] < x.min() <= suspects.max() < high
     densities = drawn(pc, "draws", "looks")
     assert areas(densities).sum() == pytest.approx(1.0)
     calm = pmt.plot_looks(picture_runs.fitted_run(1, strange=0), backend="none")
     assert "suspects" not in calm.viz.children
+
+
+def test_looks_far_beyond_all_draws_are_counted_beside_an_arrow():
+    run = picture_runs.fitted_run(1)
+    looks = run["tempering_check"].to_dataset()
+    ends = looks["log_ratio"].copy()
+    ends[0] = 1e6
+    run["tempering_check"].dataset = looks.assign(log_ratio=ends)
+    pc = pmt.plot_looks(run, backend="none")
+    assert drawn(pc, "beyond", "looks", part="right")["string"] == ["1 ►"]
+    assert points(drawn(pc, "suspects", "looks"))[0].size == 1
+    assert limits(pc, "looks", "xlim")[1] < 1e4
 
 
 def test_looks_of_variables_stand_beside_the_draws():
@@ -394,4 +482,4 @@ def test_a_reference_with_a_heavy_tail_does_not_flatten_the_barrier(run):
     pc = pmt.plot_barrier(heavy, backend="none")
     assert points(drawn(pc, "dots", "barrier"))[0].size == 4
     [words] = drawn(pc, "beyond", "barrier", part="text")["string"]
-    assert words.startswith("◄ λ = ")
+    assert words.startswith("▲ λ = ")

@@ -188,6 +188,19 @@ def test_an_address_is_put_in_and_taken_out():
     assert {link for link in links if not link.startswith("https://")} == {"#e"}
 
 
+@pytest.mark.parametrize("address", ["", ADDRESS])
+def test_the_pages_link_the_address_that_the_setting_gives(tmp_path, address):
+    for name in ("docs/conf.py", "tools/address.py", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        text = (PROJECT / name).read_text("utf-8")
+        (tmp_path / name).write_text(re.sub(r'(?m)^address = ".*"', f'address = "{address}"', text))
+    code = "import runpy, sys; settings = runpy.run_path(sys.argv[1])"
+    code += "; print(settings['html_theme_options']['icon_links'])"
+    command = [sys.executable, "-c", code, str(tmp_path / "docs" / "conf.py")]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert [link["url"] for link in ast.literal_eval(told)] == [address] * bool(address)
+
+
 def test_unraised_errors_are_found():
     if util.find_spec("coverage") is None:
         pytest.skip("coverage is not installed")

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,27 @@ def test_exceptions_are_needed():
         stems = [stem for stem in STEMS if re.fullmatch(pattern, stem)]
         assert stems
         assert not any(re.fullmatch(p, stem) for p in PATTERNS for stem in stems)
+
+
+PAGES = [
+    *(BENCHMARKS / "results").glob("*.md"),
+    *(p for p in (BENCHMARKS.parent / "docs").rglob("*.md") if "_build" not in p.parts),
+]
+
+
+def broken_tables(text):
+    """Heads of tables whose rule has another number of columns: these show as raw text."""
+    for head, rule in pairwise(text.splitlines()):
+        is_table = re.fullmatch(r"\|[-:| ]+\|", rule) and head.startswith("|")
+        if is_table and len(re.findall(r"(?<!\\)\|", head)) != rule.count("|"):
+            yield head
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_tables_have_the_columns_of_their_heads(path):
+    assert not list(broken_tables(path.read_text("utf-8")))
+
+
+def test_a_bar_in_the_head_of_a_table_is_found():
+    assert list(broken_tables("| a | max |b| |\n|---|---|\n| 1 | 2 |"))
+    assert not list(broken_tables("| a | max \\|b\\| |\n|---|---|\n| 1 | 2 |"))

@@ -34,7 +34,7 @@ from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.enough_draws import LeastEss, least_ess
-from pymc_tempering.sampling.goal import MAX_ROUNDS, NO_DRAWS, Goal, Outcome, Round
+from pymc_tempering.sampling.goal import MAX_ROUNDS, Goal, Outcome, Round
 from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
 from pymc_tempering.sampling.reference_draws import (
     Beside,
@@ -52,13 +52,11 @@ times as many there are after each further part."""
 type Watch = Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]
 
 
-def estimate(
-    chosen: ChosenPlan, runs: list[ChainRun], reference: np.ndarray = NO_DRAWS
-) -> Evidence:
+def estimate(chosen: ChosenPlan, runs: list[ChainRun], beside: Beside | None = None) -> Evidence:
     """Estimate log Z from recorded runs and reference draws, with the verdict of the check."""
     leg = evidence = rts(cycles_of(chosen.plan, runs))
-    if reference.size:
-        evidence = pooled(traced_run(chosen.plan, runs, reference))
+    if beside is not None and beside.log_ratio.size:
+        evidence = pooled(traced_run(chosen.plan, runs, beside))
     fresh = chosen.fresh
     if fresh is None:
         return evidence
@@ -115,8 +113,9 @@ def run_rounds(
 
     def end(interrupted: bool = False, unmet: str = "", least: LeastEss | None = None) -> Outcome:
         work = at.chosen.work | at.beside.work
-        parts = (at.runs, at.rounds, interrupted, unmet, least, at.beside.log_ratio)
-        return Outcome(replace(at.chosen, work=work), *parts)
+        parts = (at.runs, at.rounds, interrupted, unmet, least)
+        drawn = (at.beside.log_ratio, at.beside.n_undefined)
+        return Outcome(replace(at.chosen, work=work), *parts, *drawn)
 
     at = standing or Standing(chosen, *start(chosen, draws), draws)
     while True:
@@ -144,7 +143,7 @@ def run_rounds(
                     return end(least=least)
                 if not (goal.ess_alone or deadline.late):
                     chosen = more_looks(silent, chosen, _steps(runs) // 2)
-                evidence = estimate(chosen, runs, beside.log_ratio)
+                evidence = estimate(chosen, runs, beside)
                 line = _line(chosen, runs, evidence, least, perf_counter() - deadline.began)
                 at = replace(at, chosen=chosen, rounds=(*at.rounds, line))
                 job.report(f"{line}{goal.wanted()}")
@@ -282,7 +281,8 @@ def _outgrown(chosen: ChosenPlan, runs: list[ChainRun]) -> bool:
     """
     if chosen.last is None or chosen.fitted is None:
         return False
-    evidence = rts(cycles_of(chosen.plan, runs))
+    cycles = cycles_of(chosen.plan, runs)
+    evidence = rts(replace(cycles, n_undefined=None))  # no reference helps against those
     return evidence.n_tours >= MIN_TOURS and not np.isfinite(evidence.mcse)
 
 

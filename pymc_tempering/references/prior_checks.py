@@ -219,8 +219,8 @@ def check_reference(prior: Prior) -> None:
             "prior to posterior cannot be entered. Use a prior nearer to the data, or a "
             "likelihood with wider support."
         )
-    if not np.isfinite(log_reference).all():
+    if (off := ~np.isfinite(log_reference) & ~bad).any():  # a density that raises has no numbers
         raise PriorDrawsError(
-            f"The prior density is not finite at {(~np.isfinite(log_reference)).mean():.1%} of its "
+            f"The prior density is not finite at {off.mean():.1%} of its "
             "own draws: draws and density disagree. Check custom distributions and transforms."
         )

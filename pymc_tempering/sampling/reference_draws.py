@@ -142,10 +142,12 @@ def draw_log_ratio(reference: Reference, n: int, rng: np.random.Generator) -> Dr
     return np.where(sound, log_ratio, -np.inf), int(np.sum(~sound))
 
 
-def traced_run(plan: Plan, runs: Sequence[ChainRun], beside: Beside) -> Run:
+def traced_run(
+    plan: Plan, runs: Sequence[ChainRun], reference: np.ndarray, n_undefined: int = 0
+) -> Run:
     """Return recorded chains that kept their trace, with the reference draws beside them."""
     stats: CycleStats = cycles_of(plan, runs)
     log_ratios = [np.concatenate([part[0] for part in run.trace]) for run in runs]
     rungs = [np.concatenate([part[1] for part in run.trace]) for run in runs]
     trace = flat_trace(stats, log_ratios, rungs)
-    return Run(stats, trace, beside.log_ratio, beside.n_undefined)
+    return Run(stats, trace, reference, n_undefined)

@@ -34,7 +34,7 @@ from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.enough_draws import LeastEss, least_ess
-from pymc_tempering.sampling.goal import MAX_ROUNDS, Goal, Outcome, Round
+from pymc_tempering.sampling.goal import MAX_ROUNDS, NO_DRAWS, Goal, Outcome, Round
 from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
 from pymc_tempering.sampling.reference_draws import (
     Beside,
@@ -52,11 +52,16 @@ times as many there are after each further part."""
 type Watch = Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]
 
 
-def estimate(chosen: ChosenPlan, runs: list[ChainRun], beside: Beside | None = None) -> Evidence:
+def estimate(
+    chosen: ChosenPlan,
+    runs: list[ChainRun],
+    reference: np.ndarray = NO_DRAWS,
+    n_undefined: int = 0,
+) -> Evidence:
     """Estimate log Z from recorded runs and reference draws, with the verdict of the check."""
     leg = evidence = rts(cycles_of(chosen.plan, runs))
-    if beside is not None and beside.log_ratio.size:
-        evidence = pooled(traced_run(chosen.plan, runs, beside))
+    if reference.size:
+        evidence = pooled(traced_run(chosen.plan, runs, reference, n_undefined))
     fresh = chosen.fresh
     if fresh is None:
         return evidence
@@ -143,7 +148,7 @@ def run_rounds(
                     return end(least=least)
                 if not (goal.ess_alone or deadline.late):
                     chosen = more_looks(silent, chosen, _steps(runs) // 2)
-                evidence = estimate(chosen, runs, beside)
+                evidence = estimate(chosen, runs, beside.log_ratio, beside.n_undefined)
                 line = _line(chosen, runs, evidence, least, perf_counter() - deadline.began)
                 at = replace(at, chosen=chosen, rounds=(*at.rounds, line))
                 job.report(f"{line}{goal.wanted()}")

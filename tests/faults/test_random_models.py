@@ -269,7 +269,7 @@ any_ladders = st.lists(
 def test_a_ladder_is_refused_or_used_as_it_is(betas, seed):
     model = known_case("normal", 0)
     if not (betas[:1] == [0.0] and betas[-1:] == [1.0] and (np.diff(betas) > 0.0).all()):
-        with pytest.raises(pmt.LadderError, match="beta|ladder|temperatures"):
+        with pytest.raises(pmt.LadderError, match=r"beta|ladder|temperatures"):
             run(model, betas=betas)
         return
     idata = run(model, draws=10, random_seed=seed, betas=betas)

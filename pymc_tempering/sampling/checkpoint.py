@@ -214,7 +214,7 @@ def signals_wait() -> Iterator[None]:
 
 
 @contextmanager
-def ending_by_sigterm(recorder: Recorder) -> Iterator[Callable[[], None]]:
+def ending_by_sigterm(has_checkpoint: bool) -> Iterator[Callable[[], None]]:
     """Let SIGTERM end a run with a checkpoint as Ctrl-C does, and the process after that.
 
     Yields
@@ -228,7 +228,7 @@ def ending_by_sigterm(recorder: Recorder) -> Iterator[Callable[[], None]]:
         SIGTERM came. A checkpoint of the chains was written, if they had begun.
     """
     in_main = threading.current_thread() is threading.main_thread()
-    if isinstance(recorder, NoRecorder) or not in_main:
+    if not (has_checkpoint and in_main):
         yield lambda: None
         return
     came: list[int] = []

@@ -266,8 +266,8 @@ def sample(
     )  # fmt: skip
     show, lap = bool(progressbar) and not quiet, laps()
     with (
+        ending_by_sigterm(checkpoint is not None) as leave_if_told,
         recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder,
-        ending_by_sigterm(recorder) as leave_if_told,
     ):
         with compiling_status(show) as report:
             prior, compound = compile_with_kernels(
@@ -295,10 +295,10 @@ def sample(
             watch=watch_of(show and progressbar, progressbar_theme),
             reference_draws=reference_draws, recorder=recorder,
         )  # fmt: skip
-    # What a second search took in between is told as its own.
-    again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())
-    seconds |= outcome.chosen.seconds | {"run": lap() - again}
-    return finish_call(call, job, outcome, seconds, quiet=quiet)
+        # What a second search took in between is told as its own.
+        again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())
+        seconds |= outcome.chosen.seconds | {"run": lap() - again}
+        return finish_call(call, job, outcome, seconds, quiet=quiet)
 
 
 def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None) -> Deadline:

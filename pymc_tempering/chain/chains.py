@@ -271,7 +271,7 @@ def run_chains(
             stop.set()
         if deadline.late and _none_works(runs):
             raise _OnlyHanging
-        if hanging and deadline == NEVER and not told:
+        if hanging and deadline.at == np.inf and not told:
             told = True
             message = hanging_message(hanging[0].silence, hanging[0].longest)
             warnings.warn(

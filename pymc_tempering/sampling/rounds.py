@@ -35,6 +35,7 @@ from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.enough_draws import LeastEss, least_ess
 from pymc_tempering.sampling.goal import MAX_ROUNDS, NO_DRAWS, Goal, Outcome, Round
+from pymc_tempering.sampling.held_memory import too_large
 from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
 from pymc_tempering.sampling.reference_draws import (
     Beside,
@@ -154,7 +155,8 @@ def run_rounds(
                 job.report(f"{line}{goal.wanted()}")
                 unmet = "" if goal.ess_alone else goal.unmet(evidence)
                 steps = sum(chosen.work.values()) + beside.log_ratio.size + _steps(runs)
-                over = deadline.late or goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
+                spent = goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
+                over = deadline.late or spent or too_large(runs, at.total)
                 # Without a target the whole budget is used.
                 if over or not (more or unmet or goal.uses_all):
                     return end(unmet=unmet, least=least)

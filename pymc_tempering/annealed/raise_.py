@@ -201,8 +201,7 @@ def raise_(
             share=(-log_share, share_error),  # the annealing model starts where it has a path
             n_evaluations=evaluations + down.n_evaluations + N_SHARE,
             seconds=clock(),
-            warnings=(*said, *run_warnings(down, len(states))),
-            n_undefined=n_undefined + down.n_nan,
+            warnings=(*said, *run_warnings(down, len(states))), n_undefined=n_undefined + down.n_nan,
         )  # fmt: skip
     return emit_warnings(evidence)
 

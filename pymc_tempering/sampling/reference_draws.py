@@ -71,6 +71,11 @@ class Beside:
         return min(self.fixed + self.per_draw * draws, self.most)
 
     @property
+    def found(self) -> Drawn:
+        """Return log_ratio at those that there are, and the number of those without a density."""
+        return self.log_ratio, self.n_undefined
+
+    @property
     def work(self) -> dict[str, int]:
         """Density evaluations of these draws, as a stage of a run."""
         return {"reference_draws": self.log_ratio.size} if self.log_ratio.size else {}

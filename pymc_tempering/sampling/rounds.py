@@ -119,9 +119,8 @@ def run_rounds(
 
     def end(interrupted: bool = False, unmet: str = "", least: LeastEss | None = None) -> Outcome:
         work = at.chosen.work | at.beside.work
-        parts = (at.runs, at.rounds, interrupted, unmet, least)
-        drawn = (at.beside.log_ratio, at.beside.n_undefined)
-        return Outcome(replace(at.chosen, work=work), *parts, *drawn)
+        parts = (at.runs, at.rounds, interrupted, unmet, least, *at.beside.found)
+        return Outcome(replace(at.chosen, work=work), *parts)
 
     at = standing or Standing(chosen, *start(chosen, draws), draws)
     while True:
@@ -149,7 +148,7 @@ def run_rounds(
                     return end(least=least)
                 if not (goal.ess_alone or deadline.late):
                     chosen = more_looks(silent, chosen, _steps(runs) // 2)
-                evidence = estimate(chosen, runs, beside.log_ratio, beside.n_undefined)
+                evidence = estimate(chosen, runs, *beside.found)
                 line = _line(chosen, runs, evidence, least, perf_counter() - deadline.began)
                 at = replace(at, chosen=chosen, rounds=(*at.rounds, line))
                 job.report(f"{line}{goal.wanted()}")
@@ -187,7 +186,8 @@ def _draw_beside(job: Job, at: Standing, recorder: Recorder) -> tuple[Beside, bo
 def _fitted_again(job: Job, chosen: ChosenPlan, runs: list[ChainRun], beside: Beside) -> ChosenPlan:
     """Fit the reference again to the draws of runs, whose work counts to that fit."""
     own = _steps(runs) + beside.log_ratio.size
-    chosen = search_again(job, chosen, _drawn(runs))
+    drawn = np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
+    chosen = search_again(job, chosen, drawn)
     fit = chosen.work.get("fit", 0) + own
     return replace(chosen, work=chosen.work | {"fit": fit})
 
@@ -242,7 +242,7 @@ def _run_to(
                     save()
                 if interrupted:
                     return True
-                if paused and not _all_have(runs, goal):
+                if paused and min(run.state.n_draws for run in runs) < goal:
                     continue
                 if over:
                     return False
@@ -269,11 +269,6 @@ def _advance(
     )
 
 
-def _all_have(runs: list[ChainRun], n_draws: int) -> bool:
-    """Whether each chain has as many draws."""
-    return all(run.state.n_draws >= n_draws for run in runs)
-
-
 def _steps(runs: list[ChainRun]) -> int:
     """Density evaluations of recorded runs."""
     return sum(int(run.record.scalars[: run.state.n_draws, N_STEPS].sum()) for run in runs)
@@ -291,11 +286,6 @@ def _outgrown(chosen: ChosenPlan, runs: list[ChainRun]) -> bool:
     cycles = cycles_of(chosen.plan, runs)
     evidence = rts(replace(cycles, n_undefined=None))  # no reference helps against those
     return evidence.n_tours >= MIN_TOURS and not np.isfinite(evidence.mcse)
-
-
-def _drawn(runs: list[ChainRun]) -> np.ndarray:
-    """Draws of all chains, shape (n, d), unconstrained."""
-    return np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
 
 
 def _contradicted(evidence: Evidence) -> bool:

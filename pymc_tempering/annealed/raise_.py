@@ -167,8 +167,7 @@ def raise_(
             fine = freeze(movers, path, space_betas(barrier_of(path.alive), n_fine))
             schedule = replace(fine, n_evaluations=schedule.n_evaluations)
         evaluations = schedule.n_evaluations
-        said: tuple[str, ...] = ()
-        n_undefined = 0
+        said, n_undefined = tuple[str, ...](), 0
         if inner is None:
             log_w = np.full(n_particles, _log_density(clamped))
             states = whole_states(
@@ -201,7 +200,8 @@ def raise_(
             share=(-log_share, share_error),  # the annealing model starts where it has a path
             n_evaluations=evaluations + down.n_evaluations + N_SHARE,
             seconds=clock(),
-            warnings=(*said, *run_warnings(down, len(states))), n_undefined=n_undefined + down.n_nan,
+            n_undefined=n_undefined + down.n_nan,
+            warnings=(*said, *run_warnings(down, len(states))),
         )  # fmt: skip
     return emit_warnings(evidence)
 

@@ -4,7 +4,7 @@ Parts, each a table of its own: `speed` (chunks of a second and of milliseconds,
 with two), `bits` (1, 2 and 4 workers, a pool of processes, threads and none), `kills` (a worker of
 Dask killed midway, or stopped), `regressions` (one regression with many data sets) and `selection`
 (all subsets of covariates), both with exact log Z, `threads` (up to 200 worker threads and a task
-that sleeps).
+that sleeps, with a picture).
 """
 
 import multiprocessing
@@ -23,6 +23,7 @@ from common import Row, parser, save
 from dask import config
 from distributed import Client, LocalCluster
 from past_one_machine_many import COVARIATES, regressions, selection
+from past_one_machine_picture import picture
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.schedule import BLOCK
@@ -271,6 +272,8 @@ def main() -> None:
         settings = {"cores": f"{pinned} of this machine's were used by all workers together"}
         settings |= {name: note for name, note in notes.items() if name in rows[0]}
         save(f"past_one_machine_{part}", rows, args.out, title, settings)
+        if part == "threads":
+            picture(args.out)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,15 @@ Each run is a process of its own, which is killed (SIGKILL) at a random moment, 
 checkpoint is there ("after") or while it is not ("before"). Another process resumes it. The claims:
 after the first checkpoint the draws, statistics and traces are, bit by bit, those of a run that
 nothing ended and that had no checkpoint; before it, the error says that nothing was stored. A
-second table has what a checkpoint costs.
+second table has what a checkpoint costs, a third (`--memory`, which is measured alone) what a run
+holds in memory, and how that grows with its draws.
 """
 
 import hashlib
 import multiprocessing
 import tempfile
 import time
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -23,6 +25,7 @@ import xarray as xr
 from common import Row, parser, save
 
 import pymc_tempering as pmt
+from pymc_tempering.sampling import finish
 
 GROUPS = ("posterior", "sample_stats", "tempering_trace")
 EVERY = 0.05
@@ -188,14 +191,65 @@ def measure(
     return row, cost
 
 
+def peaks(model: pm.Model, draws: int, kwargs: dict[str, Any]) -> tuple[float, float, int, int]:
+    """Peak bytes while the chains run, and of the whole call; iterations; bytes of the DataTree."""
+    build, in_run = finish.build_datatree, []
+
+    def building(*args: Any, **options: Any) -> xr.DataTree:
+        in_run.append(tracemalloc.get_traced_memory()[1])
+        return build(*args, **options)
+
+    finish.build_datatree = building
+    with tempfile.TemporaryDirectory() as folder:
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        idata = pmt.sample(
+            draws, model=model, reference="prior", random_seed=1, quiet=True, cores=2,
+            checkpoint=Path(folder, "run.zarr"), checkpoint_every=1.0, **kwargs,
+        )  # fmt: skip
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    iterations = int(idata["sample_stats"]["tempering_steps"].sum())
+    return in_run[0] - before, most - before, iterations, idata.nbytes
+
+
+def memory(model: pm.Model, draws: int) -> list[Row]:
+    """Peaks with so many draws a chain, and with four times as many."""
+    rows: list[Row] = []
+    for keep in ("log_ratio", None):
+        kwargs = {"keep": keep, "compute_convergence_checks": False}
+        found = [outcome(*forked(peaks, model, n, kwargs)) for n in (draws, 4 * draws)]
+        for n, (in_run, most, iterations, size) in zip((draws, 4 * draws), found, strict=True):
+            rows.append({
+                "keep": str(keep), "draws": 4 * n, "iterations a draw": iterations / (4 * n),
+                "MB, chains": in_run / 1e6, "MB, whole call": most / 1e6,
+                "MB of the DataTree": size / 1e6,
+            })  # fmt: skip
+        growth = [(found[1][i] - found[0][i]) / (12 * draws) for i in (0, 1, 3)]
+        rows.append({
+            "keep": str(keep), "draws": "bytes a draw", "iterations a draw": "",
+            "MB, chains": growth[0], "MB, whole call": growth[1], "MB of the DataTree": growth[2],
+        })  # fmt: skip
+    return rows
+
+
 def main() -> None:
     arguments = parser(__doc__, 25)
+    arguments.add_argument("--memory", type=int, default=0, help="draws a chain; nothing else runs")
     arguments.add_argument("--before", type=int, default=3, help="kills before, of each case")
     args = arguments.parse_args()
     warnings.simplefilter("ignore")
     model, rng = make_model(), np.random.default_rng(args.seed)
     for reference in ("prior", "auto"):  # compiled here, once for all processes
         pmt.sample(100, model=model, reference=reference, quiet=True, random_seed=args.seed)
+    if args.memory:
+        said = {
+            "runs": "4 chains, a model of two parameters, from the prior, a checkpoint a second",
+            "peaks": "of what Python and NumPy hold, by tracemalloc, above that before the call",
+        }
+        rows = memory(model, args.memory)
+        save("restart_memory", rows, args.out, "What a run holds in memory", said)
+        return
     settings = {
         "seeds": f"{args.seed}, of all runs and of the moments",
         "runs": f"4 chains, a model of two parameters, a checkpoint every {EVERY} s",
@@ -207,8 +261,7 @@ def main() -> None:
         "said": "the error says that nothing was stored",
     }
     parts = {"parts": "number of the last part that was written; about two each time"}
-    rows: list[Row] = []
-    costs: list[Row] = []
+    rows, costs = [], []
     for name in CASES:
         row, cost = measure(name, model, (args.repeats, args.before), args.seed, rng)
         rows.append(row)

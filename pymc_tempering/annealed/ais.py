@@ -302,5 +302,6 @@ def _upward(
         n_evaluations=schedule.n_evaluations + done.n_evaluations,
         seconds=clock(),
         warnings=run_warnings(done, n_particles),
+        n_undefined=done.n_nan,
     )  # fmt: skip
     return evidence, done

@@ -6,6 +6,7 @@ import numpy as np
 
 from pymc_tempering.evidence import Evidence, integrate
 from pymc_tempering.evidence.ti_rules import ORDERS, RULES
+from pymc_tempering.evidence.undefined import with_undefined
 from pymc_tempering.exceptions import LikelihoodError
 
 MIN_RUNG_ESS = 40.0
@@ -14,8 +15,9 @@ MIN_RUNG_ESS = 40.0
 CHAIN_RULES = ("corrected", "trapezoid")
 """Rules whose error can be told from the same rule on every second rung."""
 
-type Rung = tuple[np.ndarray, int, int]
-"""log_ratio by (chain, draw); evaluations; reference draws of zero likelihood."""
+type Rung = tuple[np.ndarray, int, int, int]
+"""log_ratio by (chain, draw); evaluations; reference draws of zero likelihood, and those of them
+where the density is no number."""
 
 
 def discretization(betas: np.ndarray, mean: np.ndarray, variance: np.ndarray, rule: str) -> float:
@@ -49,7 +51,7 @@ def evidence_of_chains(
     -------
     Evidence
     """
-    kept, _, n_dead = rungs[0]
+    kept, _, n_dead, n_undefined = rungs[0]
     total = kept.size + n_dead
     if kept.size < 2 or not all(np.isfinite(values).all() for values, *_ in rungs):
         raise LikelihoodError(
@@ -81,7 +83,7 @@ def evidence_of_chains(
         means = np.array([values.mean() for values in chains])
         variances = np.array([values.var(ddof=1) for values in chains])
         halves.append(float(np.log(share) + integrate(rule, betas, means, variances)[-1]))
-    return Evidence(
+    found = Evidence(
         log_z=float(curve[-1]),
         mcse=mcse,
         method="thermodynamic_integration",
@@ -92,9 +94,10 @@ def evidence_of_chains(
         halves=(halves[0], halves[1]),
         warnings=tuple(said),
         bias=off,
-        n_evaluations=n_evaluations + sum(count for _, count, _ in rungs),
+        n_evaluations=n_evaluations + sum(count for _, count, *_ in rungs),
         seconds=seconds,
     )
+    return with_undefined(found, n_undefined, total)
 
 
 def _sampling_errors(

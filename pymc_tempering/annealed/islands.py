@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_tempering.core.weighting import effective_number, log_mean, log_mean_error
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.undefined import with_undefined
 
 MIN_ROOTS = 5.0
 """Effective number of ancestors, in the median island, below which genealogies are not used."""
@@ -15,8 +16,9 @@ MIN_ROOTS = 5.0
 MIN_ISLAND_ESS = 0.3
 """Effective number of islands, as a share, below which no error is stated."""
 
-type Island = tuple[np.ndarray, float, float, int]
-"""log Z at each rung, relative variance by genealogy, effective ancestors, evaluations."""
+type Island = tuple[np.ndarray, float, float, int, int]
+"""log Z at each rung, relative variance by genealogy, effective ancestors, evaluations, and
+particles that started where the density is no number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,7 @@ def combine(
     seconds: float,
     *,
     unbiased: bool,
+    n_particles: int,
     warnings: tuple[str, ...] = (),
 ) -> Evidence:
     """Average Z-hat over islands, with the error of the log of the mean.
@@ -59,12 +62,14 @@ def combine(
     seconds : float
     unbiased : bool
         Whether the schedule was frozen.
+    n_particles : int
+        Of an island.
     warnings : tuple of str, default ()
     """
     n = len(results)
     log_z = np.array([log_z[-1] for log_z, *_ in results])
-    own = np.array([variance for _, variance, _, _ in results])
-    roots = np.array([r for _, _, r, _ in results])
+    own = np.array([variance for _, variance, *_ in results])
+    roots = np.array([r for _, _, r, *_ in results])
     value, ess = log_mean(log_z), effective_number(log_z)
     mcse = log_mean_error(log_z)
     if np.median(roots) >= MIN_ROOTS and np.isfinite(value):
@@ -88,7 +93,7 @@ def combine(
             "log_z_curve": np.array([log_mean(row) for row in rows.T]),
             "log_z_curve_mcse": np.append([log_mean_error(r) for r in rows.T[:-1]], mcse),
         }
-    return Evidence(
+    found = Evidence(
         log_z=value,
         mcse=mcse,
         method="smc",
@@ -99,11 +104,12 @@ def combine(
         halves=(log_mean(log_z[: n // 2]), log_mean(log_z[n // 2 :])),
         warnings=warnings,
         bias=-0.5 * mcse**2 if unbiased else float("nan"),
-        n_evaluations=n_evaluations + sum(count for *_, count in results),
+        n_evaluations=n_evaluations + sum(count for *_, count, _ in results),
         bias_direction="below" if unbiased else "",
         seconds=seconds,
         **curve,
     )
+    return with_undefined(found, sum(lost for *_, lost in results), n * n_particles)
 
 
 def genealogy_variance(log_w: np.ndarray, root: np.ndarray, n_resampled: int) -> float:

@@ -136,5 +136,6 @@ def linked_importance_sampling(
             seconds=clock(),
             advice="use more rungs (betas), longer chains (chain_length), or more particles",
             warnings=run_warnings(done, n_particles),
+            n_undefined=done.n_nan,
         )  # fmt: skip
     return emit_warnings(evidence)

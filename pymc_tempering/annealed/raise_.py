@@ -167,7 +167,7 @@ def raise_(
             fine = freeze(movers, path, space_betas(barrier_of(path.alive), n_fine))
             schedule = replace(fine, n_evaluations=schedule.n_evaluations)
         evaluations = schedule.n_evaluations
-        said: tuple[str, ...] = ()
+        said, n_undefined = tuple[str, ...](), 0
         if inner is None:
             log_w = np.full(n_particles, _log_density(clamped))
             states = whole_states(
@@ -183,7 +183,7 @@ def raise_(
                 model, reference.path.layout, clamped, latent, values, up.states[alive]
             )
             evaluations += inner_schedule.n_evaluations + up.n_evaluations
-            said = run_warnings(up, n_particles)
+            said, n_undefined = run_warnings(up, n_particles), up.n_nan
         if not (len(states) and np.isfinite(states).all() and np.isfinite(log_w).all()):
             raise DataMismatchError(
                 f"data {', '.join(map(repr, values))} have zero density in this model: they lie "
@@ -200,6 +200,7 @@ def raise_(
             share=(-log_share, share_error),  # the annealing model starts where it has a path
             n_evaluations=evaluations + down.n_evaluations + N_SHARE,
             seconds=clock(),
+            n_undefined=n_undefined + down.n_nan,
             warnings=(*said, *run_warnings(down, len(states))),
         )  # fmt: skip
     return emit_warnings(evidence)

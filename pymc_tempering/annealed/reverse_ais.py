@@ -208,4 +208,5 @@ def annealed_down(
         noun="posterior draws",
         advice="use more rungs (betas), or more draws",
         warnings=run_warnings(done, len(states.xs)),
+        n_undefined=done.n_nan,
     )  # fmt: skip

@@ -291,19 +291,13 @@ def make_schedule(
 
 
 def run_warnings(annealed: CarriedParticles, asked: int) -> tuple[str, ...]:
-    """Sentences about particles that are missing or that met a NaN."""
-    said = []
-    if annealed.interrupted:
-        said.append(
-            f"Interrupted: {annealed.log_w.size} of {asked} particles were finished; the estimate "
-            "uses these alone."
-        )
-    if annealed.n_nan:
-        said.append(
-            f"The log-likelihood was not a number at {annealed.n_nan} of {annealed.log_w.size} "
-            "starting states, which count as zero likelihood: look for NaN in the model."
-        )
-    return tuple(said)
+    """Sentence about particles that are missing, if some are."""
+    if not annealed.interrupted:
+        return ()
+    return (
+        f"Interrupted: {annealed.log_w.size} of {asked} particles were finished; the estimate "
+        "uses these alone.",
+    )
 
 
 class Clock:

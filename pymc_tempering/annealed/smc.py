@@ -165,7 +165,8 @@ def smc(
         results, said = _finish(tasks, workers, report)
         evidence = combine(
             [island for island, _ in results],
-            rungs, evaluations, clock(), unbiased=not adaptive, warnings=said,
+            rungs, evaluations, clock(), unbiased=not adaptive, n_particles=n_particles,
+            warnings=said,
         )  # fmt: skip
     return emit_warnings(evidence)
 
@@ -192,7 +193,8 @@ def smc_with_ends(
     results, said = _finish(tasks, workers, report)
     evidence = combine(
         [island for island, _ in results],
-        path.betas, path.n_evaluations, clock(), unbiased=True, warnings=said,
+        path.betas, path.n_evaluations, clock(), unbiased=True, n_particles=N_PARTICLES,
+        warnings=said,
     )  # fmt: skip
     ends = [kept for _, kept in results if kept is not None]
     group = np.repeat(np.arange(len(ends)), [log_w.size for _, log_w in ends])
@@ -255,7 +257,8 @@ def _frozen(
         # The mean of the last weights is the step of the curve that they have made.
         before = curve[-1] - log_mean(log_w) if curve[-1] > -np.inf else 0.0
         kept = (particles.xs, before + log_w) if keep else None
-        return (curve, variance, roots, n + particles.n_evaluations), kept
+        evaluations = n + particles.n_evaluations
+        return (curve, variance, roots, evaluations, particles.n_nan), kept
 
     return run
 
@@ -272,6 +275,6 @@ def _adaptive(movers: Movers, n: int, rng: np.random.Generator) -> Task[IslandRu
             path = anneal(movers.reference, movers.mixing, rng, n_particles=n, report=check)
         except _Stopped:
             return None
-        return (path.log_z, np.nan, 0.0, path.n_evaluations), None
+        return (path.log_z, np.nan, 0.0, path.n_evaluations, path.n_undefined), None
 
     return run

@@ -169,10 +169,11 @@ def _reference_task(movers: Movers, n: int, chains: int, rng: np.random.Generato
     """Task that evaluates exact draws at beta = 0."""
 
     def run(stop: threading.Event) -> Rung:
-        log_ratio = draw_particles(movers.reference, movers.kernel, n, rng).log_ratio
+        particles = draw_particles(movers.reference, movers.kernel, n, rng)
+        log_ratio = particles.log_ratio
         alive = log_ratio[log_ratio > -np.inf]
         kept = alive[: alive.size // chains * chains].reshape(chains, -1)
-        return kept, n, n - alive.size
+        return kept, n, n - alive.size, particles.n_nan
 
     return run
 
@@ -200,6 +201,6 @@ def _chain_task(
         trace = np.concatenate(parts) if parts else np.empty((0, chains))
         if len(trace) < tune + draws:
             return None
-        return trace[tune:].T, chains + particles.n_evaluations, 0
+        return trace[tune:].T, chains + particles.n_evaluations, 0, 0
 
     return run

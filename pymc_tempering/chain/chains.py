@@ -1,23 +1,30 @@
 """Chains on threads, in short chunks, so that progress and Ctrl-C get through."""
 
 import threading
+import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import wait
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Protocol
 
 import numpy as np
 
+from pymc_tempering.chain.hanging import Mark, hanging_message, mark_of, patience, state_at
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_TRACE, Record
 from pymc_tempering.chain.state import ChainState, make_runner, new_record, start_chain
 from pymc_tempering.chain.stuck import cycle_bound, stuck_message
 from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.threads import wait_for
-from pymc_tempering.exceptions import StuckChainError
+from pymc_tempering.core.threads import POLL_SECONDS, start_threads, wait_for
+from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 
-FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 500, 0.05, 1_000_000
+FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 1, 0.05, 1_000_000
+"""Iterations of the first piece of work, seconds that a piece is to take, and iterations at most.
+An iteration of a slow likelihood may take minutes."""
 
 MIN_DRAWS = 4
 """Draws that each chain makes before a deadline stops it."""
@@ -67,7 +74,7 @@ class HotStates:
         self.n_seen += len(x)
 
 
-@dataclass
+@dataclass(eq=False)
 class ChainRun:
     """One chain at work: its state, its record, and the pieces of its flat trace.
 
@@ -79,7 +86,13 @@ class ChainRun:
     hot : HotStates, optional
         States of all rungs, beside a trace of all iterations.
     stuck : str
-        Where the chain hangs or hung, if it took too long to come back; else empty.
+        Where the chain stands or stood, if it took too long to come back to beta = 1; else empty.
+    hangs : str
+        How long its density did not come back, if nobody waited for it any longer; else empty.
+    mark : Mark, optional
+        Where the chain stood when the piece of work began that is under way.
+    longest : float
+        Seconds of the longest piece so far.
     """
 
     state: ChainState
@@ -89,6 +102,31 @@ class ChainRun:
     trace: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
     hot: HotStates | None = None
     stuck: str = ""
+    hangs: str = ""
+    mark: Mark | None = None
+    longest: float = 0.0
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What went wrong with this chain."""
+        return tuple(said for said in (self.stuck, self.hangs) if said)
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the piece of work began that is under way; 0 if none is."""
+        mark = self.mark
+        return 0.0 if mark is None else perf_counter() - mark.began
+
+    def set_back(self, plan: Plan) -> None:
+        """Leave the piece of work that is under way to its thread, and stand where it began."""
+        mark = self.mark
+        if mark is None:
+            return
+        self.mark, self.trace = None, list(self.trace)
+        self.hangs = hanging_message(perf_counter() - mark.began, self.longest)
+        self.state = state_at(mark, plan)
+        if self.hot is not None:
+            self.hot = replace(self.hot, rng=deepcopy(self.hot.rng), parts=list(self.hot.parts))
 
 
 def start_runs(
@@ -144,7 +182,7 @@ def advance_chain(plan: Plan, run: ChainRun, n_draws: int, stop: Stop, *, drawn:
     bound = cycle_bound(plan)
     chunk = FIRST_CHUNK
     while run.state.n_draws < n_draws and not stop.is_set():
-        started = perf_counter()
+        run.mark = mark = mark_of(run.state)
         record = run.record
         if run.keep_trace:
             log_ratio, rung = np.empty(chunk), np.empty(chunk, dtype=np.int64)
@@ -153,6 +191,8 @@ def advance_chain(plan: Plan, run: ChainRun, n_draws: int, stop: Stop, *, drawn:
             record = record._replace(trace_log_ratio=log_ratio, trace_rung=rung, trace_x=states)
             run.state.chain.counters[N_TRACE] = 0
         advance(run.state, record, n_draws, chunk)
+        if run.mark is not mark:
+            return  # nobody waited for it
         if run.keep_trace:
             n = run.state.n_trace
             kept: slice | np.ndarray = slice(n)
@@ -169,8 +209,9 @@ def advance_chain(plan: Plan, run: ChainRun, n_draws: int, stop: Stop, *, drawn:
             run.stuck = stuck_message(plan, run.state.rung)
             if drawn + run.state.n_draws == 0:
                 raise StuckChainError(run.stuck)
-        seconds = max(perf_counter() - started, 1e-6)
-        chunk = int(np.clip(chunk * min(2.0, CHUNK_SECONDS / seconds), 1, MAX_CHUNK))
+        seconds = max(perf_counter() - mark.began, 1e-6)
+        run.longest, run.mark = max(run.longest, seconds), None
+        chunk = int(np.clip(chunk * min(4.0, CHUNK_SECONDS / seconds), 1, MAX_CHUNK))
 
 
 def have_few_draws(runs: Sequence[ChainRun]) -> bool:
@@ -207,20 +248,63 @@ def run_chains(
     Returns
     -------
     bool
-        Whether Ctrl-C cut the run short; the runs then hold what there was.
+        Whether Ctrl-C cut the run short, or chains hang and the time is over; the runs then hold
+        what there was.
 
     Raises
     ------
     StuckChainError
         A chain did not come back to beta = 1 before its first draw.
+
+    Warns
+    -----
+    TemperingWarning
+        A chain hangs, and nothing limits the time.
     """
-    stop = threading.Event()
+    stop, told = threading.Event(), False
 
     def look(done: int) -> None:
+        nonlocal told
         watch()
-        if pause() or (deadline.late and have_few_draws(runs)):
+        hanging = hanging_chains(runs)
+        if pause() or (deadline.late and have_few_draws([r for r in runs if r not in hanging])):
             stop.set()
+        if deadline.late and _none_works(runs):
+            raise _OnlyHanging
+        if hanging and deadline.at == np.inf and not told:
+            told = True
+            message = hanging_message(hanging[0].silence, hanging[0].longest)
+            warnings.warn(
+                f"{message} Ctrl-C, or max_time= another time, returns the draws so far.",
+                TemperingWarning,
+                stacklevel=2,
+            )
 
-    with ThreadPoolExecutor(cores) as pool:
-        futures = [pool.submit(advance_chain, plan, r, n_draws, stop) for r in runs]
-        return wait_for(futures, stop, look)
+    futures = start_threads([partial(advance_chain, plan, r, n_draws, stop) for r in runs], cores)
+    interrupted = True
+    try:
+        with suppress(_OnlyHanging):
+            interrupted = wait_for(futures, stop, look)
+    finally:
+        while not (all(future.done() for future in futures) or _none_works(runs)):
+            wait(futures, POLL_SECONDS)
+        for run, future in zip(runs, futures, strict=True):
+            if not future.done():
+                run.set_back(plan)
+    return interrupted
+
+
+class _OnlyHanging(Exception):
+    """All chains that are at work hang."""
+
+
+def hanging_chains(runs: Sequence[ChainRun]) -> list[ChainRun]:
+    """Chains that have been silent for too long."""
+    limit = patience(max(run.longest for run in runs))
+    return [run for run in runs if run.silence > limit]
+
+
+def _none_works(runs: Sequence[ChainRun]) -> bool:
+    """Whether some chains hang, and no other is at work."""
+    hanging = hanging_chains(runs)
+    return bool(hanging) and all(run in hanging for run in runs if run.mark is not None)

@@ -24,6 +24,7 @@ SCALAR_DTYPES: dict[str, type] = {
     "n_divergences": int,
     "diverging": bool,
     "n_zero_likelihood": int,
+    "n_undefined": int,
     "log_ratio": float,
     "model_logp": float,  # PyMC renames it to `lp`
 }

@@ -23,6 +23,7 @@ from pymc_tempering.chain.record import (
     N_ITERATIONS,
     N_STEPS,
     N_TRACE,
+    N_UNDEFINED,
     N_ZERO,
     RB_HEAD,
     RB_SQSUM,
@@ -136,6 +137,7 @@ def _draw_from_reference(density, point, counters, per_rung, scalars, references
     sound = np.isfinite(values[LOG_REFERENCE]) and values[LOG_RATIO] < np.inf  # not NaN either
     if not sound:
         values[LOG_RATIO] = -np.inf
+        scalars[N_UNDEFINED] += 1.0
     if values[LOG_RATIO] == -np.inf:
         scalars[N_ZERO] += 1.0
     info[ACCEPTANCE] = 1.0

@@ -21,12 +21,14 @@ SCALAR_STATS = (
     "n_divergences",
     "diverging",
     "n_zero_likelihood",
+    "n_undefined",
     "lp",
     "log_ratio",
 )
 """What a cycle counts once: entries of `Chain.scalars`. The last two are those of its draw."""
 (
-    STEPS, LOWEST, TOUR_START, N_STEPS, N_DIVERGENCES, DIVERGING, N_ZERO, DRAW_LP, DRAW_LOG_RATIO,
+    STEPS, LOWEST, TOUR_START, N_STEPS, N_DIVERGENCES, DIVERGING, N_ZERO, N_UNDEFINED,
+    DRAW_LP, DRAW_LOG_RATIO,
 ) = range(len(SCALAR_STATS))  # fmt: skip
 
 # Positions in `Chain.counters`.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from pymc_tempering.chain.chains import ChainRun, HotStates, Stop, advance_chain, have_few_draws
+from pymc_tempering.chain.hanging import hanging_message, patience
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import N_DRAWS, Record
 from pymc_tempering.chain.state import clear_record, new_record
@@ -49,8 +50,8 @@ def send_chains(
     Returns
     -------
     bool
-        Whether Ctrl-C or the loss of all workers cut the run short; the runs then hold what there
-        was.
+        Whether Ctrl-C or the loss of all workers cut the run short, or chains hang and the time is
+        over; the runs then hold what there was.
 
     Raises
     ------
@@ -72,10 +73,25 @@ def send_chains(
             seconds = max(min(PIECE_SECONDS, deadline.left), LEAST_SECONDS)
             pieces = [_piece(plan, run, n_draws, seconds) for run in waiting]
 
-            def take(i: int, piece: ChainRun, waiting: list[ChainRun] = waiting) -> None:
-                _append(waiting[i], piece)
+            back: set[int] = set()
 
-            ended = send_tasks(crew, pieces, take, lambda done: watch())
+            def take(
+                i: int,
+                piece: ChainRun,
+                waiting: list[ChainRun] = waiting,
+                back: set[int] = back,
+            ) -> None:
+                _append(waiting[i], piece)
+                back.add(i)
+
+            def give_up(silence: float, longest: float, seconds: float = seconds) -> bool:
+                return deadline.late and silence > seconds + patience(longest)
+
+            sent = perf_counter()
+            ended = send_tasks(crew, pieces, take, lambda done: watch(), give_up)
+            if ended.silent:
+                for i in set(range(len(waiting))) - back:
+                    waiting[i].hangs = hanging_message(perf_counter() - sent, 0.0)
             if ended.broken:
                 if not any(run.state.n_draws for run in runs):
                     raise WorkerError(

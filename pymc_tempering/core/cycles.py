@@ -38,6 +38,8 @@ LOOK_STATS = (
 )
 PRIOR_STATS = ("prior_log_z", "prior_mcse")
 SCALAR_STATS = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
+COUNTS = ("n_zero_likelihood", "n_undefined")
+"""Statistics that a run may lack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,8 @@ accept_sum, up_accept_sum : ndarray, shape (C, N, K)
         Whether a tour starts in this cycle.
     n_zero_likelihood : ndarray, shape (C, N), optional
         Reference draws in the cycle with ``log_ratio = -inf``; None where they were not counted.
+    n_undefined : ndarray, shape (C, N), optional
+        Those of them where the density was no number, or raised an error; likewise.
 
     Raises
     ------
@@ -90,6 +94,7 @@ accept_sum, up_accept_sum : ndarray, shape (C, N, K)
     n_divergences: FloatArray
     tour_start: BoolArray
     n_zero_likelihood: FloatArray | None = None
+    n_undefined: FloatArray | None = None
 
     def __post_init__(self) -> None:
         beta = self.beta

@@ -3,11 +3,18 @@
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from functools import partial
+from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, Protocol
 
+from pymc_tempering.core.deadline import NEVER, Deadline
+
 STEP_SECONDS, POLL_SECONDS = 0.05, 0.1
+
+LEAVE_SECONDS = 30.0
+"""Seconds that are waited for steps under way, when work is to end early."""
 
 
 class Task[T](Protocol):
@@ -32,6 +39,41 @@ def paced(total: int, stop: threading.Event) -> Iterator[tuple[int, int]]:
         seconds = max(perf_counter() - began, 1e-6)
         done = end
         size = max(1, int(size * min(4.0, STEP_SECONDS / seconds)))
+
+
+def start_threads[T](calls: Sequence[Callable[[], T]], n_threads: int) -> list[Future[T]]:
+    """Start calls on threads which the interpreter does not wait for when it ends.
+
+    So a call that never comes back keeps nobody.
+
+    Returns
+    -------
+    list of Future
+        In the order of the calls.
+    """
+    futures: list[Future[T]] = [Future() for _ in calls]
+    waiting: SimpleQueue[tuple[Future[T], Callable[[], T]]] = SimpleQueue()
+    for pair in zip(futures, calls, strict=True):
+        waiting.put(pair)
+
+    def work() -> None:
+        while True:
+            try:
+                future, call = waiting.get_nowait()
+            except Empty:
+                return
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = call()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+    for _ in range(min(n_threads, len(calls))):
+        threading.Thread(target=work, daemon=True).start()
+    return futures
 
 
 def wait_for(
@@ -71,6 +113,7 @@ def run_tasks[T](
     tasks: Sequence[Task[T]],
     cores: int | None,
     report: Callable[[int], None] = lambda done: None,
+    deadline: Deadline = NEVER,
 ) -> tuple[list[T], bool]:
     """Run tasks on threads.
 
@@ -82,17 +125,44 @@ def run_tasks[T](
         Number of threads; by default one per core.
     report : callable, optional
         Called with the number of finished tasks.
+    deadline : Deadline, optional
+        When tasks that hang are waited for no longer.
 
     Returns
     -------
     results : list
         Results of the finished tasks, in the order of the tasks.
     interrupted : bool
-        Whether Ctrl-C ended the work early.
+        Whether Ctrl-C ended the work early, or tasks hang and the time is over.
     """
     stop = threading.Event()
-    with ThreadPoolExecutor(min(len(tasks), cores or os.cpu_count() or 1)) as pool:
-        futures: list[Future[T | None]] = [pool.submit(task, stop) for task in tasks]
-        interrupted = wait_for(futures, stop, report)
+    last = (0, perf_counter())
+
+    def look(done: int) -> None:
+        nonlocal last
+        last = last if done == last[0] else (done, perf_counter())
+        report(done)
+        if deadline.late and perf_counter() - last[1] > LEAVE_SECONDS:
+            raise KeyboardInterrupt
+
+    futures = start_threads([partial(task, stop) for task in tasks], cores or os.cpu_count() or 1)
+    try:
+        interrupted = wait_for(futures, stop, look)
+    finally:
+        wait(futures, LEAVE_SECONDS)
     finished = [f.result() for f in futures if f.done() and not f.cancelled()]
     return [result for result in finished if result is not None], interrupted
+
+
+def run_all[T](tasks: Sequence[Task[T]], cores: int | None) -> list[T]:
+    """Run tasks on threads, all of them or none.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C came.
+    """
+    results, interrupted = run_tasks(tasks, cores)
+    if interrupted:
+        raise KeyboardInterrupt("Interrupted before sampling began.")
+    return results

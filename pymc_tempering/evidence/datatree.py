@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import (
+    COUNTS,
     LADDER_STATS,
     LOOK_STATS,
     PRIOR_STATS,
@@ -70,23 +71,27 @@ def read_cycles(idata: xr.DataTree) -> CycleStats:
     rung = {name: _float(_ordered(stats[name], vector=True)) for name in RUNG_STATS}
     scalar = {name: _float(_ordered(stats[name], vector=False)) for name in SCALAR_STATS}
     start = scalar.pop("tour_start") != 0.0
-    zero = None
-    if "n_zero_likelihood" in stats:
-        zero = _float(_ordered(stats["n_zero_likelihood"], vector=False))
-    return CycleStats(**ladder, **rung, **scalar, tour_start=start, n_zero_likelihood=zero)
+    counted = {
+        name: _float(_ordered(stats[name], vector=False)) for name in COUNTS if name in stats
+    }
+    return CycleStats(**ladder, **rung, **scalar, **counted, tour_start=start)
 
 
-def read_reference(idata: xr.DataTree) -> FloatArray | None:
-    """Read log_ratio (nats) at the further draws of the reference; None where none were made."""
+def read_reference(idata: xr.DataTree) -> tuple[FloatArray | None, int]:
+    """Read log_ratio (nats) at the further draws of the reference; None where none were made.
+
+    And the number of those without a density, whose log_ratio is minus infinity.
+    """
     if REFERENCE_GROUP not in idata.children:
-        return None
-    log_ratio = _float(idata[REFERENCE_GROUP].to_dataset()["log_ratio"])
+        return None, 0
+    group = idata[REFERENCE_GROUP].to_dataset()
+    log_ratio = _float(group["log_ratio"])
     if log_ratio.ndim != 1 or log_ratio.size == 0 or np.isnan(log_ratio).any():
         raise NotTemperedError(
             f"log_ratio in {REFERENCE_GROUP!r} must be numbers along one dimension, without NaN: "
             "pass the DataTree as the sampler returned it"
         )
-    return log_ratio
+    return log_ratio, int(group["n_undefined"]) if "n_undefined" in group else 0
 
 
 def read_check(idata: xr.DataTree) -> FreshLooks | None:

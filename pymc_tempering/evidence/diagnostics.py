@@ -18,6 +18,8 @@ MAX_AUTOCORRELATION = 0.9
 """Largest autocorrelation of log_ratio across one exploration of a good kernel."""
 MIN_VISITS = 20
 """Fewest visits with which the autocorrelation and rejection at a rung enter the verdict."""
+ALARMS = ("non-finite", "identical", "no number")
+"""Words of the warnings that go before all others."""
 ENOUGH_TOURS = 400
 """Effective tours from which a slow kernel or a gap costs nothing that the draws still need."""
 
@@ -156,7 +158,7 @@ def rung_table(stats: CycleStats) -> pd.DataFrame:
 
 
 def _verdict(table: pd.DataFrame, evidence: Evidence) -> str:
-    alarms = [s for s in evidence.warnings if "non-finite" in s or "identical" in s]
+    alarms = [s for s in evidence.warnings if any(word in s for word in ALARMS)]
     if alarms:
         return f"alarm: {alarms[0]}"
     lossy = evidence.ess < ENOUGH_TOURS  # tours are independent: with many nothing is lost

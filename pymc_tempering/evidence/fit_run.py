@@ -12,6 +12,7 @@ from pymc_tempering.evidence.pieces import Pieces, finite_chains, finite_tours
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.standard_errors import error_of_neighbors, sum_by
 from pymc_tempering.evidence.tours import Tours, join_tours
+from pymc_tempering.evidence.undefined import with_undefined
 from pymc_tempering.evidence.verdict import ChainEstimates, conclude
 from pymc_tempering.exceptions import SolverError
 
@@ -63,6 +64,7 @@ def fit_run(
     by_halves: bool = True,
     check_occupancy: bool = True,
     bias_direction: Callable[[float, float], str] = lambda bias, mcse: "",
+    beside: tuple[int, int] = (0, 0),
 ) -> Evidence:
     """Fit an estimator to a run, to its halves and to each chain, and state its error.
 
@@ -87,6 +89,8 @@ def fit_run(
         Whether to warn where the time spent at a rung is far from r.
     bias_direction : callable, optional
         ``bias_direction(bias, mcse)`` gives the side on which log Z lies in expectation.
+    beside : tuple of int, default (0, 0)
+        Further reference draws without a density, and with or without one.
 
     Returns
     -------
@@ -118,7 +122,7 @@ def fit_run(
         early, late = used & pieces.early, used & ~pieces.early
         halves = (float(fit_part(early).curve[-1]), float(fit_part(late).curve[-1]))
     alarms, notes = _run_warnings(parts, sound, tours, check_occupancy)
-    return conclude(
+    found = conclude(
         method,
         betas,
         join_tours(tours, [int(chains.sum()) for chains in sound]),
@@ -132,6 +136,7 @@ def fit_run(
         bias_direction=bias_direction(whole.bias, float(mcse[-1])),
         details=whole.details,
     )
+    return with_undefined(found, *_undefined(parts, beside))
 
 
 def errors(influence: FloatArray, pieces: Pieces, mask: BoolArray) -> FloatArray:
@@ -163,6 +168,16 @@ def errors(influence: FloatArray, pieces: Pieces, mask: BoolArray) -> FloatArray
         over_batches = error_of_influence(sum_by(pieces.batch[own], effects))
         square += np.maximum(over_tours, over_batches) ** 2
     return np.sqrt(square)
+
+
+def _undefined(parts: Sequence[CycleStats], beside: tuple[int, int]) -> tuple[float, float]:
+    """Count reference draws without a density, and all: those of the chains and others."""
+    lost, total = float(beside[0]), float(beside[1])
+    for part in parts:
+        if part.n_undefined is not None:
+            lost += float(np.nansum(part.n_undefined))
+            total += float(part.visits[..., 0].sum())
+    return lost, total
 
 
 def _error(found: PartFit, pieces: Pieces, mask: BoolArray) -> FloatArray:

@@ -18,6 +18,7 @@ from pymc_tempering.core.weighting import (
     pareto_khat,
 )
 from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.undefined import with_undefined
 
 MAX_SHARE = 0.25
 """Share of all weight in one particle above which no error is stated."""
@@ -141,6 +142,7 @@ def evidence_of_weights(
     noun: str = "particles",
     advice: str = "use more rungs (betas), or more particles",
     warnings: tuple[str, ...] = (),
+    n_undefined: int = 0,
 ) -> Evidence:
     """Turn log weights into an evidence with a bootstrap error.
 
@@ -164,11 +166,14 @@ def evidence_of_weights(
         For the sentence about a collapse.
     warnings : tuple of str, default ()
         Further sentences.
+    n_undefined : int, default 0
+        Particles that started where the density is no number.
 
     Returns
     -------
     Evidence
-        "unchecked" with infinite mcse where the weights collapsed.
+        "unchecked" with infinite mcse where the weights collapsed, or the density was no number
+        at too many starts.
     """
     sign = -1.0 if inverse else 1.0
     mcse = bootstrap_error(log_w, rng)
@@ -189,7 +194,7 @@ def evidence_of_weights(
     if curve is not None:
         error = np.append(curve.mcse[:-1], mcse)
         known = {"betas": curve.betas, "log_z_curve": curve.log_z, "log_z_curve_mcse": error}
-    return Evidence(
+    found = Evidence(
         log_z=log_share + sign * log_mean(log_w),
         mcse=float(mcse),
         method=method,
@@ -206,3 +211,5 @@ def evidence_of_weights(
         seconds=seconds,
         **known,
     )
+    starts = noun if inverse else "reference draws"
+    return with_undefined(found, n_undefined, n, starts)

@@ -113,7 +113,8 @@ def pooled(run: Run) -> Evidence:
         error=np.hypot(chain_error, own_error),
         details={"reference_draws": float(len(effects)), **parts},
     )
-    return fit_run("pooled", stats, run.pieces, fit, whole=whole)
+    beside = (run.n_undefined, run.reference.size)
+    return fit_run("pooled", stats, run.pieces, fit, whole=whole, beside=beside)
 
 
 def _fit(run: Run, part: BoolArray) -> tuple[PartFit, FloatArray]:

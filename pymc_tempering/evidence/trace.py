@@ -29,11 +29,14 @@ class Run:
     trace : FlatTrace
     reference : ndarray, shape (n,), optional
         log_ratio (nats) at independent draws of the reference, made beside the chains.
+    n_undefined : int
+        How many of these draws have no density; their log_ratio is minus infinity.
     """
 
     stats: CycleStats
     trace: FlatTrace
     reference: FloatArray | None = None
+    n_undefined: int = 0
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -77,7 +80,7 @@ def read_run(idata: xr.DataTree) -> Run:
     LadderError
         If the draws do not come from one ladder.
     """
-    return Run(*read_trace(idata), read_reference(idata))
+    return Run(*read_trace(idata), *read_reference(idata))
 
 
 def probabilities_of(stats: CycleStats, log_ratio: FloatArray) -> FloatArray:

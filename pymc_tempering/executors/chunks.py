@@ -29,6 +29,14 @@ LOST = ("KilledWorker",)
 """Names of errors for a chunk that is lost for good, beside `BrokenExecutor`."""
 
 
+type GiveUp = Callable[[float, float], bool]
+
+
+def never(silence: float, longest: float) -> bool:
+    """Wait for chunks as long as they take."""
+    return False
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a worker sends back: a result, or the versions for which nothing was computed.
@@ -60,15 +68,18 @@ class Ended:
         Whether Ctrl-C ended it.
     broken : str
         Why the executor can do no more; empty if it can.
+    silent : bool
+        Whether nobody waits any longer for what is missing.
     """
 
     interrupted: bool = False
     broken: str = ""
+    silent: bool = False
 
     @property
     def early(self) -> bool:
         """Whether chunks are missing."""
-        return self.interrupted or bool(self.broken)
+        return self.interrupted or bool(self.broken) or self.silent
 
 
 def check_executor(executor: Any) -> None:
@@ -120,6 +131,7 @@ def send_chunks[A, T](
     report: Callable[[int], None] = lambda done: None,
     lose: Callable[[str], T] | None = None,
     patience: Patience | None = None,
+    give_up: GiveUp = never,
 ) -> Ended:
     """Have `function(shared, argument)` called for each argument, by the workers of an executor.
 
@@ -146,6 +158,9 @@ def send_chunks[A, T](
     patience : Patience, optional
         When chunks that do not come back are sent once more; the first copy that comes back
         counts. By default Dask has patience, and other executors are believed.
+    give_up : callable, optional
+        Called with the seconds in which no chunk has come back, and those of the longest chunk so
+        far; once it says so, nobody waits for what is missing.
 
     Returns
     -------
@@ -179,6 +194,8 @@ def send_chunks[A, T](
                 try:
                     copy = ended.get(timeout=POLL_SECONDS)
                 except Empty:
+                    if give_up(perf_counter() - missing.since, missing.longest):
+                        return Ended(silent=True)
                     if patience is not None and missing.overdue(patience):
                         missing.again += 1
                         for i in missing.indices:

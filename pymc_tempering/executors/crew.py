@@ -14,9 +14,10 @@ from typing import Any
 
 import cloudpickle
 
-from pymc_tempering.core.threads import Task, run_tasks
+from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.threads import LEAVE_SECONDS, Task, run_tasks
 from pymc_tempering.exceptions import WorkerError
-from pymc_tempering.executors.chunks import Ended, send_chunks
+from pymc_tempering.executors.chunks import Ended, GiveUp, never, send_chunks
 from pymc_tempering.executors.parcels import Parcel, explain_unsendable
 
 
@@ -46,6 +47,7 @@ def run_work[T](
     tasks: Sequence[Task[T]],
     workers: Workers,
     report: Callable[[int], None] = lambda done: None,
+    deadline: Deadline = NEVER,
 ) -> tuple[list[T], bool]:
     """Run tasks on threads or on the workers of an executor; see :func:`run_tasks`.
 
@@ -54,7 +56,7 @@ def run_work[T](
     results : list
         Of the finished tasks, in the order of the tasks.
     interrupted : bool
-        Whether Ctrl-C ended the work early.
+        Whether Ctrl-C ended the work early, or tasks hang and the time is over.
 
     Raises
     ------
@@ -62,12 +64,16 @@ def run_work[T](
         The executor lost its workers, or a task cannot be sent.
     """
     if not isinstance(workers, Crew):
-        return run_tasks(tasks, workers, report)
+        return run_tasks(tasks, workers, report, deadline)
     found: dict[int, T] = {}
-    ended = send_tasks(workers, tasks, found.__setitem__, report)
+
+    def give_up(silence: float, longest: float) -> bool:
+        return deadline.late and silence > LEAVE_SECONDS + longest
+
+    ended = send_tasks(workers, tasks, found.__setitem__, report, give_up)
     if ended.broken:
         raise WorkerError(f"{ended.broken} {len(found)} of {len(tasks)} parts were finished.")
-    return [found[i] for i in sorted(found)], ended.interrupted
+    return [found[i] for i in sorted(found)], ended.early
 
 
 def send_tasks[T](
@@ -75,6 +81,7 @@ def send_tasks[T](
     tasks: Sequence[Task[T]],
     take: Callable[[int, T], None],
     report: Callable[[int], None] = lambda done: None,
+    give_up: GiveUp = never,
 ) -> Ended:
     """Send tasks to the workers; `take` is called with the index and the result of each."""
     sent = [_dumps(task, crew.shared) for task in tasks]
@@ -83,8 +90,9 @@ def send_tasks[T](
         take(i, _loads(content, crew.shared))
 
     return send_chunks(
-        crew.executor, _do_task, crew.parcel, sent, unpacked, what="A task", report=report
-    )
+        crew.executor, _do_task, crew.parcel, sent, unpacked, what="A task", report=report,
+        give_up=give_up,
+    )  # fmt: skip
 
 
 def _do_task(shared: Mapping[str, Any], content: bytes) -> bytes:

@@ -249,7 +249,7 @@ def _first_draws(stats: CycleStats, n: int) -> Evidence:
     """Estimate from the first ``n`` draws of all chains."""
     names = {f.name for f in fields(stats)} & {*RUNG_STATS, *SCALAR_STATS}
     return rts(replace(stats, **{name: getattr(stats, name)[:, :n] for name in names},
-                       n_zero_likelihood=None))  # fmt: skip
+                       n_zero_likelihood=None, n_undefined=None))  # fmt: skip
 
 
 def _shift(idata: xr.DataTree) -> float:

@@ -1,11 +1,13 @@
 """Checks of a model at draws from its prior, before the warm-up starts."""
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import compile as pymc_compile
+from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, TemperingWarning
 from pymc_tempering.model.compiled import NO_MIXTURE
@@ -26,6 +28,12 @@ MAX_OVERFLOW_SHARE = 1e-3
 MAX_ROUNDED_SHARE = 1e-2
 """Largest share of the draws that may have no density because constrained values are rounded."""
 
+MAX_UNDEFINED = 0.05
+"""Largest share of the draws at which the likelihood may be no number."""
+
+MAX_BLAMED = 200
+"""Draws at which terms are looked at one by one, in Python."""
+
 MAX_NAN_SHARE = 0.01
 """Largest share of the draws that may have a density but no gradient, without a warning."""
 
@@ -34,25 +42,41 @@ MAX_SCORE_Z = 8.0
 
 
 def _blame(model: pm.Model, path: Path, draws: np.ndarray) -> str:
-    """Name the likelihood terms and potentials that are NaN or infinite at draws, with shares."""
+    """Name the terms that are NaN, infinite or raise an error at draws, with shares.
+
+    Priors are looked at where no likelihood term or potential is to blame.
+    """
+    states = [path.layout.unravel(x).values() for x in draws[:MAX_BLAMED]]
     terms = model.observed_RVs + model.potentials
-    graphs = [
-        pt.any(pt.isnan(graph) | pt.eq(graph, np.inf))
-        for graph in model.logp(vars=terms, sum=False)
-    ]
-    with model:  # so that parameters out of their bounds mean -inf here too
-        function = pymc_compile(
-            model.value_vars, graphs, mode="FAST_COMPILE", on_unused_input="ignore"
-        )
-    try:
-        bad = np.array([function(*path.layout.unravel(x).values()) for x in draws], dtype=float)
-    except Exception as error:
-        return f"a term that raises: {error}"
-    return ", ".join(
-        f"{term.name!r} ({share:.1%} of them)"
-        for term, share in zip(terms, bad.mean(axis=0), strict=True)
-        if share > 0
-    )
+    return _bad_terms(model, terms, states) or _bad_terms(model, model.free_RVs, states)
+
+
+def _bad_terms(model: pm.Model, terms: Sequence[Variable], states: list) -> str:
+    """Name those of some terms that are no number at states, or raise an error there."""
+    said = []
+    for term in terms:
+        [graph] = model.logp(vars=[term], sum=False)
+        bad = pt.any(pt.isnan(graph) | pt.eq(graph, np.inf))
+        with model:  # so that parameters out of their bounds mean -inf here too
+            function = pymc_compile(
+                model.value_vars, bad, mode="FAST_COMPILE", on_unused_input="ignore"
+            )
+        n_bad, raised = 0, ""
+        for state in states:
+            try:
+                n_bad += bool(function(*state))
+            except Exception as error:
+                n_bad += 1
+                raised = raised or f", which raises {_in_one_line(error)}"
+        if n_bad:
+            said.append(f"{term.name!r} ({n_bad / len(states):.1%} of them{raised})")
+    return ", ".join(said)
+
+
+def _in_one_line(error: Exception) -> str:
+    """Type of an error and the first line of what it says; PyTensor adds pages behind."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _check_scores(path: Path, draws: np.ndarray, scores: np.ndarray) -> None:
@@ -142,13 +166,33 @@ def _warn_of_rounded(by_variable: dict[str, np.ndarray], n: int) -> None:
     )
 
 
+def _tell_of_undefined(path: Path, draws: np.ndarray, bad: np.ndarray) -> None:
+    """Warn of draws at which the likelihood is no number, and refuse many."""
+    message = (
+        f"The log-likelihood is not a number at {bad.mean():.1%} of the prior draws, in "
+        f"{_blame(path.model, path, draws[bad]) or 'the sum of its terms'}."
+    )
+    advice = (
+        "Restrict the prior to where the likelihood is defined, or make the likelihood return "
+        "-inf there."
+    )
+    if bad.mean() > MAX_UNDEFINED:
+        raise LikelihoodError(f"{message} {advice}")
+    warnings.warn(
+        f"{message} These draws count as states of zero likelihood, which is wrong unless it is "
+        f"zero there. {advice}",
+        TemperingWarning,
+        stacklevel=4,
+    )
+
+
 def check_reference(prior: Prior) -> None:
     """Check a model at draws from its prior.
 
     Raises
     ------
     LikelihoodError
-        The log-likelihood is NaN at some draws, or zero at nearly all of them.
+        The log-likelihood is NaN at many draws, or zero at nearly all of them.
     PriorDrawsError
         Draws of the prior have no finite unconstrained value, or no finite density.
     """
@@ -166,11 +210,7 @@ def check_reference(prior: Prior) -> None:
     if path.has_gradient and len(draws) == n and np.isfinite(log_reference).all():
         _check_scores(path, draws, grads[:, 0])
     if (bad := np.isnan(log_ratio) | (log_ratio == np.inf)).any():
-        raise LikelihoodError(
-            f"The log-likelihood is not a number at {bad.mean():.1%} of the prior draws, in "
-            f"{_blame(path.model, path, draws[bad]) or 'the sum of its terms'}. Restrict the prior "
-            "to where the likelihood is defined, or make the likelihood return -inf there."
-        )
+        _tell_of_undefined(path, draws, bad)
     if by_variable:
         _warn_of_rounded(by_variable, n)
     if (share := (log_ratio == -np.inf).mean()) > MAX_ZERO_SHARE:
@@ -179,8 +219,8 @@ def check_reference(prior: Prior) -> None:
             "prior to posterior cannot be entered. Use a prior nearer to the data, or a "
             "likelihood with wider support."
         )
-    if not np.isfinite(log_reference).all():
+    if (off := ~np.isfinite(log_reference) & ~bad).any():  # a density that raises has no numbers
         raise PriorDrawsError(
-            f"The prior density is not finite at {(~np.isfinite(log_reference)).mean():.1%} of its "
+            f"The prior density is not finite at {off.mean():.1%} of its "
             "own draws: draws and density disagree. Check custom distributions and transforms."
         )

@@ -214,7 +214,7 @@ def _tell(runs: Sequence[ChainRun], interrupted: bool, draws: int) -> None:
     KeyboardInterrupt
         It came before the first new draw.
     """
-    for message in {run.stuck for run in runs if run.stuck}:
+    for message in {fault for run in runs for fault in run.faults}:
         warnings.warn(message, TemperingWarning, stacklevel=3)
     if not interrupted:
         return

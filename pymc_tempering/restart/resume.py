@@ -116,7 +116,7 @@ def resume(
     if checkpoint_every is not None and not checkpoint_every > 0:
         raise ValueError(f"checkpoint_every must be positive, not {checkpoint_every!r}.")
     show, lap = bool(progressbar) and not quiet, laps()
-    with known_folder(path) as folder:
+    with ending_by_sigterm(True), known_folder(path) as folder:
         found = _read(folder)
         model = find_model(model)
         check_identity(model, found.about["seal"]["identity"])
@@ -136,16 +136,15 @@ def resume(
         )  # fmt: skip
         tell = (lambda line: None) if quiet else logger.info
         tell(f"Going on at {min(run.state.n_draws for run in standing.runs)} draws a chain")
-        with ending_by_sigterm(recorder):
-            outcome = run_rounds(
-                replace(job, report=tell), standing.chosen, call.goal, draws=call.n_draws,
-                chains=call.chains, keep_trace=call.keep is not None,
-                keep_hot=call.keep == "states", tune=call.tune, recorder=recorder,
-                reference_draws=call.reference_draws,
-                watch=watch_of(show and progressbar, progressbar_theme), standing=standing,
-            )  # fmt: skip
-    seconds |= outcome.chosen.seconds | {"run": lap()}
-    return finish_call(call, job, outcome, seconds, quiet=quiet)
+        outcome = run_rounds(
+            replace(job, report=tell), standing.chosen, call.goal, draws=call.n_draws,
+            chains=call.chains, keep_trace=call.keep is not None,
+            keep_hot=call.keep == "states", tune=call.tune, recorder=recorder,
+            reference_draws=call.reference_draws,
+            watch=watch_of(show and progressbar, progressbar_theme), standing=standing,
+        )  # fmt: skip
+        seconds |= outcome.chosen.seconds | {"run": lap()}
+        return finish_call(call, job, outcome, seconds, quiet=quiet)
 
 
 @dataclass(frozen=True)

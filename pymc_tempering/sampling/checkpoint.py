@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from time import perf_counter
@@ -214,17 +214,22 @@ def signals_wait() -> Iterator[None]:
 
 
 @contextmanager
-def ending_by_sigterm(recorder: Recorder) -> Iterator[None]:
+def ending_by_sigterm(has_checkpoint: bool) -> Iterator[Callable[[], None]]:
     """Let SIGTERM end a run with a checkpoint as Ctrl-C does, and the process after that.
+
+    Yields
+    ------
+    callable
+        Ends the process at once if SIGTERM has come.
 
     Raises
     ------
     SystemExit
-        SIGTERM came; the checkpoint was written before.
+        SIGTERM came. A checkpoint of the chains was written, if they had begun.
     """
     in_main = threading.current_thread() is threading.main_thread()
-    if isinstance(recorder, NoRecorder) or not in_main:
-        yield
+    if not (has_checkpoint and in_main):
+        yield lambda: None
         return
     came: list[int] = []
 
@@ -232,13 +237,16 @@ def ending_by_sigterm(recorder: Recorder) -> Iterator[None]:
         came.append(number)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+    def leave() -> None:
         if came:
             raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield leave
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        leave()
 
 
 def storable(job: Job) -> bool:

@@ -11,7 +11,7 @@ from pymc.stats.convergence import log_warnings, run_convergence_checks
 from pymc_tempering.core.laps import in_words
 from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.result import plus_minus
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.sampling.enough_draws import LeastEss
 from pymc_tempering.sampling.goal import Outcome
 
@@ -28,9 +28,12 @@ def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
     ------
     KeyboardInterrupt
         Ctrl-C came before the first draw.
+    StuckChainError
+        No chain has a draw, and one hangs.
     """
     runs = outcome.runs
-    for message in {run.stuck for run in runs if run.stuck}:
+    faults = {fault for run in runs for fault in run.faults}
+    for message in faults:
         warnings.warn(message, TemperingWarning, stacklevel=4)
     if outcome.unmet:
         warnings.warn(
@@ -41,12 +44,16 @@ def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
     if outcome.least is not None and outcome.least.short:
         warnings.warn(_of_few_draws(outcome.least), TemperingWarning, stacklevel=4)
     if outcome.interrupted and max(run.state.n_draws for run in runs) <= tune:
+        if any(run.hangs for run in runs):
+            raise StuckChainError(f"No chain has a draw. {' '.join(sorted(faults))}")
         raise KeyboardInterrupt("Interrupted before the first draw.")
     least = min(run.state.n_draws for run in runs)
     if outcome.interrupted or (least < n_draws and len(outcome.rounds) <= 1):
         cause = "max_time is over"
         if outcome.interrupted:
             cause = "Interrupted"
+        if any(run.hangs for run in runs):
+            cause = "A chain hangs"
         if outcome.chosen.interrupted:
             cause = "Interrupted before the search for unknown modes was over"
         warnings.warn(

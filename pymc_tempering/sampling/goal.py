@@ -168,6 +168,8 @@ class Outcome:
         Where draws had to suffice.
     reference : array, shape (n,)
         log_ratio (nats) at further draws of the reference.
+    n_undefined : int
+        How many of these have no density.
     """
 
     chosen: ChosenPlan
@@ -177,3 +179,4 @@ class Outcome:
     unmet: str = ""
     least: LeastEss | None = None
     reference: np.ndarray = field(default_factory=lambda: NO_DRAWS)
+    n_undefined: int = 0

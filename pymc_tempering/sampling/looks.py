@@ -88,7 +88,7 @@ def take_looks(job: Job, annealed: AnnealedPass, n: int) -> Looks:
         left = time_left(done / len(tasks), began)
         job.report(f"Looks from the prior: {min(BLOCK * done, n)} of {n}{left}")
 
-    results, interrupted = run_work(tasks, job.crew or job.cores, report)
+    results, interrupted = run_work(tasks, job.crew or job.cores, report, job.deadline)
     if interrupted:
         raise KeyboardInterrupt("Interrupted while looks were taken.")
     blocks = [particles for particles, _ in results]

@@ -82,7 +82,7 @@ def build_datatree(
             posterior = idata["posterior"].to_dataset()
             idata[LOOKS_GROUP] = xr.DataTree(_ends_of_looks(ends, posterior))
     if outcome.reference.size:
-        idata[REFERENCE_GROUP] = xr.DataTree(_reference_draws(outcome.reference))
+        idata[REFERENCE_GROUP] = xr.DataTree(_reference_draws(outcome))
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in long_enough]
     if any(run.trace for run in kept):
         idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
@@ -187,10 +187,14 @@ def _ends_of_looks(ends: dict[str, np.ndarray], posterior: xr.Dataset) -> xr.Dat
     return xr.Dataset(variables, coords | {"look": np.arange(n_looks)})
 
 
-def _reference_draws(log_ratio: np.ndarray) -> xr.Dataset:
-    """log_ratio at the further draws of the reference."""
+def _reference_draws(outcome: Outcome) -> xr.Dataset:
+    """log_ratio at the further draws of the reference, and how many have no density."""
+    log_ratio = outcome.reference
     return xr.Dataset(
-        {"log_ratio": ("reference_draw", log_ratio, {"units": "nats"})},
+        {
+            "log_ratio": ("reference_draw", log_ratio, {"units": "nats"}),
+            "n_undefined": outcome.n_undefined,
+        },
         {"reference_draw": np.arange(log_ratio.size)},
     )
 

@@ -37,6 +37,9 @@ TIME_SHARE = 0.3
 CHUNK = 2000
 """Draws of one generator. More draws go on with further generators."""
 
+type Drawn = tuple[np.ndarray, int]
+"""log_ratio at some draws, and the number of those where the target is no number."""
+
 
 @dataclass(frozen=True, eq=False)
 class Beside:
@@ -50,7 +53,9 @@ class Beside:
     fixed, per_draw, most : int
         Their number: `fixed` and `per_draw` for each draw of all chains, but at most `most`.
     log_ratio : array, shape (n,)
-        In nats, at those that there are.
+        In nats, at those that there are; minus infinity where the target is zero or no number.
+    n_undefined : int
+        Where it is no number.
     """
 
     plan: Plan
@@ -59,10 +64,16 @@ class Beside:
     per_draw: int
     most: int
     log_ratio: np.ndarray = field(default_factory=lambda: NO_DRAWS)
+    n_undefined: int = 0
 
     def number(self, draws: int) -> int:
         """Return how many there are to be beside so many draws of all chains."""
         return min(self.fixed + self.per_draw * draws, self.most)
+
+    @property
+    def found(self) -> Drawn:
+        """Return log_ratio at those that there are, and the number of those without a density."""
+        return self.log_ratio, self.n_undefined
 
     @property
     def work(self) -> dict[str, int]:
@@ -87,7 +98,7 @@ def begin_beside(plan: Plan, asked: int | None, spent: int, rng: np.random.Gener
     trial, own = rng.spawn(2)
     if asked is not None:
         return Beside(plan, own, asked, 0, asked)
-    log_ratio = draw_log_ratio(plan.reference, N_TRIAL, trial)
+    log_ratio, _ = draw_log_ratio(plan.reference, N_TRIAL, trial)
     near = effective_number(log_ratio) >= MIN_SHARE * N_TRIAL
     return Beside(plan, own, spent, PER_DRAW, MOST if near else 0)
 
@@ -112,28 +123,36 @@ def draw_beside(job: Job, beside: Beside, draws: int) -> tuple[Beside, bool]:
     if deadline != NEVER:
         deadline = deadline_in(TIME_SHARE * max(deadline.left, 0.0))
 
-    def work(size: int, own: np.random.Generator, stop: threading.Event) -> np.ndarray | None:
+    def work(size: int, own: np.random.Generator, stop: threading.Event) -> Drawn | None:
         if stop.is_set() or deadline.late:
             return None
         return draw_log_ratio(reference, size, own)
 
     rngs = beside.rng.spawn(len(sizes))
-    tasks: list[Task[np.ndarray]] = [partial(work, *own) for own in zip(sizes, rngs, strict=True)]
-    parts, interrupted = run_tasks(tasks, job.cores)
-    return replace(beside, log_ratio=np.concatenate([beside.log_ratio, *parts])), interrupted
+    tasks: list[Task[Drawn]] = [partial(work, *own) for own in zip(sizes, rngs, strict=True)]
+    parts, interrupted = run_tasks(tasks, job.cores, deadline=deadline)
+    log_ratio = np.concatenate([beside.log_ratio, *(one for one, _ in parts)])
+    n_undefined = beside.n_undefined + sum(n for _, n in parts)
+    return replace(beside, log_ratio=log_ratio, n_undefined=n_undefined), interrupted
 
 
-def draw_log_ratio(reference: Reference, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return log_ratio (nats) at `n` fresh draws; minus infinity where the target is no number."""
+def draw_log_ratio(reference: Reference, n: int, rng: np.random.Generator) -> Drawn:
+    """Return log_ratio (nats) at `n` fresh draws, and at how many the target is no number.
+
+    It is minus infinity there.
+    """
     xs = reference.draw(n, reference.spawn(rng))
     log_reference, log_ratio = evaluate_draws(reference.path, xs, reference.mixture)
     sound = np.isfinite(log_reference) & (log_ratio < np.inf)
-    return np.where(sound, log_ratio, -np.inf)
+    return np.where(sound, log_ratio, -np.inf), int(np.sum(~sound))
 
 
-def traced_run(plan: Plan, runs: Sequence[ChainRun], reference: np.ndarray) -> Run:
+def traced_run(
+    plan: Plan, runs: Sequence[ChainRun], reference: np.ndarray, n_undefined: int = 0
+) -> Run:
     """Return recorded chains that kept their trace, with the reference draws beside them."""
     stats: CycleStats = cycles_of(plan, runs)
     log_ratios = [np.concatenate([part[0] for part in run.trace]) for run in runs]
     rungs = [np.concatenate([part[1] for part in run.trace]) for run in runs]
-    return Run(stats, flat_trace(stats, log_ratios, rungs), reference)
+    trace = flat_trace(stats, log_ratios, rungs)
+    return Run(stats, trace, reference, n_undefined)

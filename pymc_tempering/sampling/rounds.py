@@ -35,6 +35,7 @@ from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.enough_draws import LeastEss, least_ess
 from pymc_tempering.sampling.goal import MAX_ROUNDS, NO_DRAWS, Goal, Outcome, Round
+from pymc_tempering.sampling.held_memory import too_large
 from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
 from pymc_tempering.sampling.reference_draws import (
     Beside,
@@ -53,12 +54,15 @@ type Watch = Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]
 
 
 def estimate(
-    chosen: ChosenPlan, runs: list[ChainRun], reference: np.ndarray = NO_DRAWS
+    chosen: ChosenPlan,
+    runs: list[ChainRun],
+    reference: np.ndarray = NO_DRAWS,
+    n_undefined: int = 0,
 ) -> Evidence:
     """Estimate log Z from recorded runs and reference draws, with the verdict of the check."""
     leg = evidence = rts(cycles_of(chosen.plan, runs))
     if reference.size:
-        evidence = pooled(traced_run(chosen.plan, runs, reference))
+        evidence = pooled(traced_run(chosen.plan, runs, reference, n_undefined))
     fresh = chosen.fresh
     if fresh is None:
         return evidence
@@ -115,7 +119,7 @@ def run_rounds(
 
     def end(interrupted: bool = False, unmet: str = "", least: LeastEss | None = None) -> Outcome:
         work = at.chosen.work | at.beside.work
-        parts = (at.runs, at.rounds, interrupted, unmet, least, at.beside.log_ratio)
+        parts = (at.runs, at.rounds, interrupted, unmet, least, *at.beside.found)
         return Outcome(replace(at.chosen, work=work), *parts)
 
     at = standing or Standing(chosen, *start(chosen, draws), draws)
@@ -144,13 +148,14 @@ def run_rounds(
                     return end(least=least)
                 if not (goal.ess_alone or deadline.late):
                     chosen = more_looks(silent, chosen, _steps(runs) // 2)
-                evidence = estimate(chosen, runs, beside.log_ratio)
+                evidence = estimate(chosen, runs, *beside.found)
                 line = _line(chosen, runs, evidence, least, perf_counter() - deadline.began)
                 at = replace(at, chosen=chosen, rounds=(*at.rounds, line))
                 job.report(f"{line}{goal.wanted()}")
                 unmet = "" if goal.ess_alone else goal.unmet(evidence)
                 steps = sum(chosen.work.values()) + beside.log_ratio.size + _steps(runs)
-                over = deadline.late or goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
+                spent = goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
+                over = deadline.late or spent or too_large(runs, at.total)
                 # Without a target the whole budget is used.
                 if over or not (more or unmet or goal.uses_all):
                     return end(unmet=unmet, least=least)
@@ -181,7 +186,8 @@ def _draw_beside(job: Job, at: Standing, recorder: Recorder) -> tuple[Beside, bo
 def _fitted_again(job: Job, chosen: ChosenPlan, runs: list[ChainRun], beside: Beside) -> ChosenPlan:
     """Fit the reference again to the draws of runs, whose work counts to that fit."""
     own = _steps(runs) + beside.log_ratio.size
-    chosen = search_again(job, chosen, _drawn(runs))
+    drawn = np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
+    chosen = search_again(job, chosen, drawn)
     fit = chosen.work.get("fit", 0) + own
     return replace(chosen, work=chosen.work | {"fit": fit})
 
@@ -236,7 +242,7 @@ def _run_to(
                     save()
                 if interrupted:
                     return True
-                if paused and not _all_have(runs, goal):
+                if paused and min(run.state.n_draws for run in runs) < goal:
                     continue
                 if over:
                     return False
@@ -263,11 +269,6 @@ def _advance(
     )
 
 
-def _all_have(runs: list[ChainRun], n_draws: int) -> bool:
-    """Whether each chain has as many draws."""
-    return all(run.state.n_draws >= n_draws for run in runs)
-
-
 def _steps(runs: list[ChainRun]) -> int:
     """Density evaluations of recorded runs."""
     return sum(int(run.record.scalars[: run.state.n_draws, N_STEPS].sum()) for run in runs)
@@ -282,13 +283,9 @@ def _outgrown(chosen: ChosenPlan, runs: list[ChainRun]) -> bool:
     """
     if chosen.last is None or chosen.fitted is None:
         return False
-    evidence = rts(cycles_of(chosen.plan, runs))
+    cycles = cycles_of(chosen.plan, runs)
+    evidence = rts(replace(cycles, n_undefined=None))  # no reference helps against those
     return evidence.n_tours >= MIN_TOURS and not np.isfinite(evidence.mcse)
-
-
-def _drawn(runs: list[ChainRun]) -> np.ndarray:
-    """Draws of all chains, shape (n, d), unconstrained."""
-    return np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
 
 
 def _contradicted(evidence: Evidence) -> bool:

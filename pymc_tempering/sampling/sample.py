@@ -265,7 +265,10 @@ def sample(
         compute_convergence_checks, idata_kwargs or {},
     )  # fmt: skip
     show, lap = bool(progressbar) and not quiet, laps()
-    with recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder:
+    with (
+        ending_by_sigterm(checkpoint is not None) as leave_if_told,
+        recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder,
+    ):
         with compiling_status(show) as report:
             prior, compound = compile_with_kernels(
                 model, kernel, target_accept, report, terms=find_terms(model, tempered)
@@ -282,20 +285,20 @@ def sample(
             )  # fmt: skip
             seconds["prior_constant"] = lap()
             chosen = choose_plan(job)
+        leave_if_told()  # a search that was cut short is nothing to go on with
         lap()
         job = replace(job, deadline=_run_deadline(deadline, chosen, max_time))
         report = (lambda line: None) if quiet else logger.info
-        with ending_by_sigterm(recorder):
-            outcome = run_rounds(
-                replace(job, report=report), chosen, goal, draws=call.n_draws, chains=chains,
-                keep_trace=keep is not None, keep_hot=keep == "states", tune=tune,
-                watch=watch_of(show and progressbar, progressbar_theme),
-                reference_draws=reference_draws, recorder=recorder,
-            )  # fmt: skip
-    # What a second search took in between is told as its own.
-    again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())
-    seconds |= outcome.chosen.seconds | {"run": lap() - again}
-    return finish_call(call, job, outcome, seconds, quiet=quiet)
+        outcome = run_rounds(
+            replace(job, report=report), chosen, goal, draws=call.n_draws, chains=chains,
+            keep_trace=keep is not None, keep_hot=keep == "states", tune=tune,
+            watch=watch_of(show and progressbar, progressbar_theme),
+            reference_draws=reference_draws, recorder=recorder,
+        )  # fmt: skip
+        # What a second search took in between is told as its own.
+        again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())
+        seconds |= outcome.chosen.seconds | {"run": lap() - again}
+        return finish_call(call, job, outcome, seconds, quiet=quiet)
 
 
 def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None) -> Deadline:

@@ -8,12 +8,20 @@ import numpy as np
 
 from pymc_tempering.chain.chains import ChainRun, run_chains, start_runs
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import LOWEST, N_DIVERGENCES, N_STEPS, STEPS, TOUR_START
+from pymc_tempering.chain.record import (
+    LOWEST,
+    N_DIVERGENCES,
+    N_STEPS,
+    N_UNDEFINED,
+    STEPS,
+    TOUR_START,
+)
 from pymc_tempering.core.cycles import RUNG_STATS, CycleStats
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.weighting import kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
+from pymc_tempering.exceptions import StuckChainError
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +86,7 @@ def cycles_of(plan: Plan, runs: Sequence[ChainRun]) -> CycleStats:
         beta_min=ladder.betas[scalars[:, :, LOWEST].astype(int)],
         n_divergences=scalars[:, :, N_DIVERGENCES],
         tour_start=scalars[:, :, TOUR_START] != 0,
+        n_undefined=scalars[:, :, N_UNDEFINED],
     )
 
 
@@ -106,8 +115,13 @@ def run_beside(
     Raises
     ------
     KeyboardInterrupt
+    StuckChainError
+        A chain does not come back.
     """
     runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
     if run_chains(plan, runs, n_draws, cores=cores, deadline=deadline):
+        for run in runs:
+            if run.hangs:
+                raise StuckChainError(run.hangs)
         raise KeyboardInterrupt("Interrupted before sampling began.")
     return SideRun(plan, tuple(runs))

@@ -52,6 +52,8 @@ class AnnealedPass:
         Of other kernels that were tuned beside those that moved the particles.
     complete : bool
         Whether no deadline cut the path short.
+    n_undefined : int
+        Particles that started where the density is no number.
     """
 
     betas: np.ndarray
@@ -62,6 +64,7 @@ class AnnealedPass:
     n_evaluations: int
     other: Tuning | None = None
     complete: bool = True
+    n_undefined: int = 0
 
     @property
     def particles(self) -> np.ndarray:
@@ -183,6 +186,7 @@ def anneal(
         betas, log_zs, log_ratios, tuning, np.array(states),
         evaluations + particles.n_evaluations,
         None if other is None else _for_other(tuning, np.array(others), other), complete,
+        particles.n_nan,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Rounds of the warm-up that learn log Z-hat: by RTS after each round, or at every iteration."""
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -19,6 +19,7 @@ from pymc_tempering.chain.state import (
     new_record,
 )
 from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.core.threads import paced, run_all
 from pymc_tempering.warmup.stochastic_approximation import (
     BURN_IN,
     GAIN,
@@ -147,13 +148,13 @@ class InitialIterations:
         advance = make_runner(plan)
         ladder = plan.ladder
 
-        def one(state: ChainState) -> tuple[np.ndarray, ...]:
+        def one(state: ChainState, stop: threading.Event) -> tuple[np.ndarray, ...] | None:
             record = _start_round(state, plan, n_iterations)
-            advance(state, record, n_iterations + 1, n_iterations)
-            return _seen(state, record)
+            for begin, end in paced(n_iterations, stop):
+                advance(state, record, n_iterations + 1, end - begin)
+            return None if state.n_trace < n_iterations else _seen(state, record)
 
-        with ThreadPoolExecutor(self.cores) as pool:
-            results = list(pool.map(one, self.states))
+        results = run_all([partial(one, state) for state in self.states], self.cores)
         log_ratio, visits, accept = _pool(results)
         off, error = _occupancy(_batches(log_ratio, ladder), ladder)
         # The mixture that the chains drew from is q, with Rao-Blackwell occupancies.
@@ -194,14 +195,13 @@ class Adapting:
             self.histograms = [np.zeros(ladder.n_rungs) for _ in self.states]
         advance = _make_adapter(plan, self.method)
 
-        def one(i: int) -> tuple[np.ndarray, ...]:
+        def one(i: int, stop: threading.Event) -> tuple[np.ndarray, ...] | None:
             state = self.states[i]
             record = _start_round(state, plan, n_iterations)
-            log_z, sums = advance(state, record, self.schedules[i], self.histograms[i])
-            return *_seen(state, record), log_z, sums
+            log_z, sums = advance(state, record, self.schedules[i], self.histograms[i], stop)
+            return None if state.n_trace < n_iterations else (*_seen(state, record), log_z, sums)
 
-        with ThreadPoolExecutor(self.cores) as pool:
-            results = list(pool.map(one, range(len(self.states))))
+        results = run_all([partial(one, i) for i in range(len(self.states))], self.cores)
         log_ratio, visits, accept = _pool([result[:3] for result in results])
         log_z = np.mean([result[3] for result in results], axis=0)
         late = np.concatenate([result[4][N_BATCHES // 2 :] for result in results])
@@ -228,13 +228,11 @@ class Adapting:
         return self._burn_in_is_over()
 
 
-def _make_adapter(
-    plan: Plan, method: int
-) -> Callable[[ChainState, Record, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+def _make_adapter(plan: Plan, method: int) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
     """Bind a plan to the compiled loop that adapts.
 
-    The function that it returns fills a record, and returns log Z-hat (K,) and the Rao-Blackwell
-    sums of the batches (N_BATCHES, K).
+    The function that it returns fills a record unless it is told to stop, and returns log Z-hat
+    (K,) and the Rao-Blackwell sums of the batches (N_BATCHES, K).
     """
     reference, path, kernel, ladder = (
         plan.reference, plan.reference.path, plan.kernel, plan.ladder,
@@ -243,20 +241,25 @@ def _make_adapter(
     move = LADDER_MOVES[plan.ladder_move]
 
     def advance(
-        state: ChainState, record: Record, schedule: np.ndarray, histogram: np.ndarray
+        state: ChainState,
+        record: Record,
+        schedule: np.ndarray,
+        histogram: np.ndarray,
+        stop: threading.Event,
     ) -> tuple[np.ndarray, np.ndarray]:
         scratch = np.empty((kernel.n_scratch, path.dim))
         own = rungs._replace(offsets=ladder.offsets.copy())
         sums = np.zeros((N_BATCHES, ladder.n_rungs))
-        while state.n_trace < record.trace_rung.size:
-            status = adapt(
-                path.density, kernel.explore, kernel.parts, own, state.chain, record,
-                state.references, path.circular, scratch, state.rng, move, method, targets,
-                schedule, histogram, sums, record.trace_rung.size - state.n_trace,
-            )  # fmt: skip
-            if status == NEEDS_REFERENCE:
-                state.references = reference.draw(REFERENCE_BATCH, state.reference_rngs)
-                state.chain.counters[REF_USED] = 0
+        for _, end in paced(record.trace_rung.size, stop):
+            while state.n_trace < end:
+                status = adapt(
+                    path.density, kernel.explore, kernel.parts, own, state.chain, record,
+                    state.references, path.circular, scratch, state.rng, move, method, targets,
+                    schedule, histogram, sums, end - state.n_trace,
+                )  # fmt: skip
+                if status == NEEDS_REFERENCE:
+                    state.references = reference.draw(REFERENCE_BATCH, state.reference_rngs)
+                    state.chain.counters[REF_USED] = 0
         log_z = ladder.log_weights - own.offsets
         return log_z - log_z[0], sums
 

@@ -1,5 +1,7 @@
 """A density that raises gives no number, no old one, and goes on at the next call."""
 
+import _thread
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -84,3 +86,39 @@ def test_compiled_loops_go_on_in_every_thread(path):
 def test_a_likelihood_that_often_raises_is_refused_in_its_own_words():
     with pytest.raises(LikelihoodError, match="the solver of the user failed"):
         pmt.sample(50, chains=2, model=in_python(), random_seed=1, quiet=True, progressbar=False)
+
+
+class Interrupts(Op):
+    """A likelihood in Python, in the hundredth call of which Ctrl-C comes."""
+
+    __props__ = ()
+    calls = 0
+
+    def make_node(self, x):
+        return Apply(self, [pt.as_tensor_variable(x)], [pt.dscalar()])
+
+    def perform(self, node, inputs, outputs):
+        Interrupts.calls += 1
+        if Interrupts.calls == 100:
+            _thread.interrupt_main()
+        outputs[0][0] = np.asarray(-0.5 * np.sum(inputs[0] ** 2))
+
+
+def test_ctrl_c_in_a_python_likelihood_is_no_error_of_it():
+    """It ends the compiled loop, which calls Python no more; later calls are as ever."""
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Potential("slow", Interrupts()(x))
+    path = compile_path(model, gradient=(), values=True)
+    draws = np.random.default_rng(1).normal(size=(1000, 2))
+    Interrupts.calls = 0
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_draws(path, draws)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert Interrupts.calls == 100
+    found = np.concatenate(evaluate_draws(path, draws))
+    assert Interrupts.calls == 1100
+    assert np.isfinite(found).all()

@@ -164,8 +164,8 @@ def test_neither_log_z_nor_its_error_decides(told, monkeypatch):
     told.values += [100.0, 500.0]
     original = rounds.estimate
 
-    def scatter(chosen, runs, reference):
-        found = original(chosen, runs, reference)
+    def scatter(chosen, runs, reference, *counts):
+        found = original(chosen, runs, reference, *counts)
         check = LookCheck(0.0, 0.1, 100, 100, 9, 1e6, "disagreed", ("far off",))
         bad = {"log_z": 1e6, "mcse": np.inf, "verdict": "disagreed", "halves": (0.0, 1e9)}
         bad["check"] = check

@@ -31,6 +31,9 @@ from pymc_tempering.warmup.stochastic_approximation import (
     new_schedule,
 )
 
+NEVER_SET = threading.Event()
+"""For rounds that nothing ends early."""
+
 N_BATCHES = 8
 """Parts of a round of one chain, for the error of an occupancy."""
 
@@ -245,7 +248,7 @@ def _make_adapter(plan: Plan, method: int) -> Callable[..., tuple[np.ndarray, np
         record: Record,
         schedule: np.ndarray,
         histogram: np.ndarray,
-        stop: threading.Event,
+        stop: threading.Event = NEVER_SET,
     ) -> tuple[np.ndarray, np.ndarray]:
         scratch = np.empty((kernel.n_scratch, path.dim))
         own = rungs._replace(offsets=ladder.offsets.copy())

@@ -116,7 +116,7 @@ def test_errors_of_smc_are_the_real_ones(resampling):
             _frozen(prior("gaussian"), plan, 80, 1, resampling, own)(NEVER)[0]
             for own in rng.spawn(20)
         ]
-        runs.append(combine(islands, plan.betas, 0, 0.0, unbiased=True))
+        runs.append(combine(islands, plan.betas, 0, 0.0, unbiased=True, n_particles=80))
     assert not list(calibration_faults(z_scores(runs, exact), 0.8, 1.32, 0.08))
     assert abs(bias_in_errors(runs, exact)) < 4.0
     if resampling == "multinomial":

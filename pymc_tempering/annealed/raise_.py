@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pymc.model.transform.conditioning import observe
-from pymc.pytensorf import compile as pymc_compile
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES
@@ -41,6 +40,7 @@ from pymc_tempering.executors.crew import Workers
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.layout import Layout, is_discrete
 from pymc_tempering.references.prior import Reference
@@ -248,7 +248,7 @@ def _log_density(model: pm.Model) -> float:
     """Log density of a model without free variables: what f is at the data."""
     graph = model.logp(jacobian=False)
     with model:
-        return float(pymc_compile([], graph, mode="FAST_COMPILE")())
+        return float(compile_alone([], graph, mode="FAST_COMPILE")())
 
 
 def whole_states(
@@ -266,7 +266,7 @@ def whole_states(
         return np.tile(row, (len(latent), 1))
     model = clamped
     with model:
-        constrain = pymc_compile(
+        constrain = compile_alone(
             model.value_vars, model.replace_rvs_by_values(model.free_RVs), mode="FAST_COMPILE",
             on_unused_input="ignore",
         )  # fmt: skip

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pymc.pytensorf import compile as pymc_compile
 
 from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.unconstrain import unconstrained_draws, unconstrained_graphs
@@ -35,7 +35,7 @@ def compile_unconstrain(
 ) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
     """Compile the map from constrained values of all free variables to the raveled vector."""
     given, outputs = unconstrained_graphs(model, model.free_RVs)
-    function = pymc_compile(
+    function = compile_alone(
         list(given.values()), outputs, mode="FAST_COMPILE", on_unused_input="ignore"
     )
 

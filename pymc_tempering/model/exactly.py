@@ -3,9 +3,16 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from threading import Lock
+from threading import Lock, RLock
+from typing import Any
 
+from pymc.pytensorf import compile as pymc_compile
 from pytensor import config
+from pytensor.compile.executor import Function
+
+ALONE = RLock()
+"""Held where PyTensor compiles. It changes the mode of the whole process for that time: of two
+threads that do so at once, the last one to end would put back the mode of the other, for good."""
 
 _LOCK = Lock()
 _HELD: list[ExitStack] = []
@@ -39,3 +46,9 @@ def exactly() -> Iterator[None]:
             _HELD.pop()
             if not _HELD:
                 first.close()
+
+
+def compile_alone(*args: Any, **kwargs: Any) -> Function:
+    """PyMC's `compile`, in one thread at a time."""
+    with ALONE:
+        return pymc_compile(*args, **kwargs)

@@ -21,6 +21,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pymc_tempering.borrowed import log_density_of_op
+from pymc_tempering.model.exactly import ALONE
 
 LIBRARIES = ("pymc", "pytensor", "pymc_extras")
 """Packages whose operations never change after they are made, and whose densities no user wrote."""
@@ -81,10 +82,16 @@ def walk_model(model: pm.Model, walk: "GraphWalk") -> None:
         walk.content(dict(model.coords)),
         walk.content({name: tuple(dims) for name, dims in model.named_vars_to_dims.items()}),
         bool(model.check_bounds),
-        tuple(str(getattr(config, flag)) for flag in FLAGS),
+        flags(),
     ))  # fmt: skip
     if written := [rv for rv in model.basic_RVs if _is_users_own(model, rv)]:
         walk.graphs(model.logp(vars=written, sum=False))
+
+
+def flags() -> tuple[str, ...]:
+    """Values of the settings that compiled code depends on, of a time when nothing compiles."""
+    with ALONE:
+        return tuple(str(getattr(config, flag)) for flag in FLAGS)
 
 
 def _is_users_own(model: pm.Model, rv: Variable) -> bool:

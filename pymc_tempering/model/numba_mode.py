@@ -33,7 +33,7 @@ from pymc_tempering.borrowed import (
 )
 from pymc_tempering.model import blas
 from pymc_tempering.model.blas import DONE, make_ready, multiply
-from pymc_tempering.model.exactly import exactly
+from pymc_tempering.model.exactly import ALONE, exactly
 from pymc_tempering.model.garbage import no_search_for_garbage
 from pymc_tempering.model.sources import hash_of_sources
 from pymc_tempering.model.thin_reductions import thin_reduction
@@ -77,9 +77,9 @@ def compile_exactly(
     mode : Mode or str, optional
         By default that of `numba_mode`, where Numba is PyTensor's default, too.
     """
-    if mode is None and isinstance(get_mode(None).linker, NumbaLinker):
-        mode = numba_mode()
-    with exactly(), no_search_for_garbage():
+    with ALONE, exactly(), no_search_for_garbage():
+        if mode is None and isinstance(get_mode(None).linker, NumbaLinker):
+            mode = numba_mode()
         return pymc_compile(inputs, outputs, mode=mode, **options)
 
 

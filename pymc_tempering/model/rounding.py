@@ -2,8 +2,8 @@
 
 import numpy as np
 import pymc as pm
-from pymc.pytensorf import compile as pymc_compile
 
+from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.model.unconstrain import unconstrained_graphs
 
@@ -30,8 +30,8 @@ def rounded_draws(model: pm.Model, layout: Layout, draws: np.ndarray) -> dict[st
     stand_in, ways_back = unconstrained_graphs(model, model.free_RVs)
     ways_there = model.replace_rvs_by_values(model.free_RVs)
     # As two functions: in one of them log(exp(x)) would be x.
-    constrain = pymc_compile(model.value_vars, ways_there, mode="FAST_COMPILE")
-    unconstrain = pymc_compile(
+    constrain = compile_alone(model.value_vars, ways_there, mode="FAST_COMPILE")
+    unconstrain = compile_alone(
         list(stand_in.values()), ways_back, mode="FAST_COMPILE", on_unused_input="ignore"
     )
     with np.errstate(all="ignore"):

@@ -7,13 +7,13 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
-from pymc.pytensorf import compile as pymc_compile
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import Layout
 
 SAVED_IN = ("unconstrained_posterior", "posterior")
@@ -208,7 +208,7 @@ def _rebuild(
     graphs = vectorize_graph(
         values, replace={stand_in[rv]: x for rv, x in zip(needed, batched, strict=True)}
     )
-    function = pymc_compile(batched, graphs, mode="FAST_COMPILE")
+    function = compile_alone(batched, graphs, mode="FAST_COMPILE")
     rows = function(
         *(x.reshape(-1, *x.shape[2:]).astype(rv.dtype) for rv, x in zip(needed, draws, strict=True))
     )

@@ -22,7 +22,7 @@ from pymc_tempering.model.adapters import adapt_draws
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.exactly import exactly
+from pymc_tempering.model.exactly import ALONE, exactly
 from pymc_tempering.model.far_priors import far_priors, unconstrained_draw
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
@@ -197,7 +197,7 @@ def _compile_draws(path: Path) -> tuple[Callable, int]:
     rngs = find_rng_nodes(outputs)
     inputs = [random_generator_type() for _ in rngs]
     outputs = graph_replace(outputs, dict(zip(rngs, inputs, strict=True)), strict=False)
-    with exactly():
+    with ALONE, exactly():
         function = pytensor.function(
             [In(rng, mutable=True) for rng in inputs],
             outputs,
@@ -221,7 +221,11 @@ def undrawable(path: Path) -> tuple[str, ...]:
     for i, rv in enumerate(path.model.free_RVs):
         [graph] = freeze_shared([forward_graph(path.model, (*path.terms.wide, *names))[i]])
         try:
-            pytensor.function([], graph, mode="FAST_COMPILE", on_unused_input="ignore")()
+            with ALONE:
+                function = pytensor.function(
+                    [], graph, mode="FAST_COMPILE", on_unused_input="ignore"
+                )
+            function()
         except NotImplementedError:
             names.append(rv.name)
     return tuple(names)

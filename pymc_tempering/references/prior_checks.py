@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.pytensorf import compile as pymc_compile
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, TemperingWarning
 from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.rounding import rounded_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
@@ -58,7 +58,7 @@ def _bad_terms(model: pm.Model, terms: Sequence[Variable], states: list) -> str:
         [graph] = model.logp(vars=[term], sum=False)
         bad = pt.any(pt.isnan(graph) | pt.eq(graph, np.inf))
         with model:  # so that parameters out of their bounds mean -inf here too
-            function = pymc_compile(
+            function = compile_alone(
                 model.value_vars, bad, mode="FAST_COMPILE", on_unused_input="ignore"
             )
         n_bad, raised = 0, ""

@@ -9,6 +9,7 @@ from pymc.variational.opvi import Approximation
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
+from pymc_tempering.model.exactly import ALONE
 from pymc_tempering.variational.objective import FAMILIES
 
 type Start = tuple[dict[str, Any] | None, int | None]
@@ -55,7 +56,8 @@ def fit_starts(
     fits: list[Start] = [(start, seed)]
     if restarts > 1:
         # One more than is used: of a single draw PyMC drops the first dimension.
-        draws = pm.draw(model.free_RVs, draws=restarts, random_seed=seed, mode="FAST_COMPILE")
+        with ALONE:
+            draws = pm.draw(model.free_RVs, draws=restarts, random_seed=seed, mode="FAST_COMPILE")
         names = [rv.name for rv in model.free_RVs]
         for place in range(restarts - 1):
             own = None

@@ -24,6 +24,7 @@ from scipy.special import softmax
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import NormalizerError
+from pymc_tempering.model.exactly import ALONE, compile_alone
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.likelihood_terms import (
     likelihood_terms,
@@ -228,8 +229,9 @@ def _shapes(model: pm.Model, terms: list[TemperedTerm]) -> dict[str, Any]:
     stay = [term for term in terms if not term.changes]
     if not stay:
         return {}
-    point = model.initial_point()
-    shapes_at = pm.compile(
+    with ALONE:
+        point = model.initial_point()
+    shapes_at = compile_alone(
         model.value_vars,
         [term.log_p.shape for term in stay],
         mode="FAST_COMPILE",

@@ -17,12 +17,12 @@ from pymc.pytensorf import (
     reseed_rngs,
     resolve_backend_compile_kwargs,
 )
-from pymc.pytensorf import compile as pymc_compile
 from pymc.variational.opvi import Approximation, ObjectiveFunction, Operator
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.model.disk_cache import forgetting_damage
+from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.numba_mode import compile_exactly
 
 
@@ -159,7 +159,7 @@ def global_likelihood(approx: Approximation) -> Likelihood:
 def batches_per_pass(approx: Approximation) -> float:
     """Total size over minibatch size, the largest of all terms; 1 without minibatches."""
     scale = approx.symbolic_normalizing_constant
-    return float(pymc_compile([], scale, mode="FAST_COMPILE")())
+    return float(compile_alone([], scale, mode="FAST_COMPILE")())
 
 
 FAMILIES: dict[str, Callable[..., Approximation]] = {

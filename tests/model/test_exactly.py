@@ -5,11 +5,13 @@ import warnings
 from contextlib import contextmanager
 
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from pytensor import config
 
 from pymc_tempering.model.content_hash import content_hash
-from pymc_tempering.model.exactly import exactly
+from pymc_tempering.model.exactly import compile_alone, exactly
+from pymc_tempering.model.numba_mode import compile_exactly
 
 MESSAGE = "Numba will use object mode to run a test"
 
@@ -74,3 +76,26 @@ def test_a_model_is_the_same_while_another_thread_compiles():
     before = content_hash(model)
     with another_thread_inside():
         assert content_hash(model) == before
+
+
+def test_threads_that_compile_at_once_leave_the_mode():
+    """PyTensor sets the mode of the process while it compiles, and puts back what it found."""
+
+    def graph(i):
+        x = pt.vector()
+        return [x], pt.exp(x * i).sum()
+
+    before, start = config.mode, threading.Barrier(4)
+
+    def compile_both(i):
+        start.wait()
+        for _ in range(5):
+            compile_exactly(*graph(i))
+            compile_alone(*graph(i), mode="FAST_COMPILE")
+
+    threads = [threading.Thread(target=compile_both, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert config.mode == before

@@ -12,7 +12,6 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
-from pymc.pytensorf import compile as pymc_compile
 from pymc.pytensorf import join_nonshared_inputs
 from pytensor import config
 from pytensor.graph.basic import Variable
@@ -28,6 +27,7 @@ from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.density_graphs import freeze_shared, stabilize
+from pymc_tempering.model.exactly import ALONE, compile_alone
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
 from pymc_tempering.references.compiled_mixture import evaluate_rows
@@ -166,8 +166,8 @@ def _smallest_limit(rvs: list[Variable]) -> Variable:
 def _compile_constant(rv: Variable, total: Variable, temperature: Variable) -> FixedNormalizer:
     """Compile the normalizer of a term without free variables."""
     graph = freeze_shared([whole_data(total)])[0]
-    value = pymc_compile([temperature], graph, mode="FAST_COMPILE", on_unused_input="ignore")
-    limit = pymc_compile([], _smallest_limit([rv]), mode="FAST_COMPILE")
+    value = compile_alone([temperature], graph, mode="FAST_COMPILE", on_unused_input="ignore")
+    limit = compile_alone([], _smallest_limit([rv]), mode="FAST_COMPILE")
     return FixedNormalizer(rv.name, lambda T: float(value(T)), float(limit()))
 
 
@@ -191,11 +191,13 @@ def _compile_group(
     limit = _smallest_limit(terms)
 
     def sample(n: int, seed: int) -> np.ndarray:
-        draws = pm.draw(unconstrained, draws=n, random_seed=seed, mode="FAST_COMPILE")
+        with ALONE:
+            draws = pm.draw(unconstrained, draws=n, random_seed=seed, mode="FAST_COMPILE")
         return np.column_stack([np.reshape(draw, (n, -1)) for draw in draws]).astype(float)
 
     def limit_at(n: int, seed: int) -> np.ndarray:
-        return np.asarray(pm.draw(limit, draws=n, random_seed=seed, mode="FAST_COMPILE"))
+        with ALONE:
+            return np.asarray(pm.draw(limit, draws=n, random_seed=seed, mode="FAST_COMPILE"))
 
     return NormalizerGroup(
         terms=tuple(rv.name for rv in terms),

@@ -19,7 +19,7 @@ from pymc_tempering.chain.record import N_TRACE, Record
 from pymc_tempering.chain.state import ChainState, make_runner, new_record, start_chain
 from pymc_tempering.chain.stuck import cycle_bound, stuck_message
 from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.threads import POLL_SECONDS, start_threads, wait_for
+from pymc_tempering.core.threads import POLL_SECONDS, Threads
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 
 FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 1, 0.05, 1_000_000
@@ -280,11 +280,11 @@ def run_chains(
                 stacklevel=2,
             )
 
-    futures = start_threads([partial(advance_chain, plan, r, n_draws, stop) for r in runs], cores)
-    interrupted = True
+    threads = Threads([partial(advance_chain, plan, r, n_draws, stop) for r in runs], cores)
+    futures, interrupted = threads.futures, True
     try:
         with suppress(_OnlyHanging):
-            interrupted = wait_for(futures, stop, look)
+            interrupted = threads.run(stop, look)
     finally:
         while not (all(future.done() for future in futures) or _none_works(runs)):
             wait(futures, POLL_SECONDS)

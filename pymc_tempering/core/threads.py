@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 from pymc_tempering.core.deadline import NEVER, Deadline
 
@@ -41,25 +41,68 @@ def paced(total: int, stop: threading.Event) -> Iterator[tuple[int, int]]:
         size = max(1, int(size * min(4.0, STEP_SECONDS / seconds)))
 
 
-def start_threads[T](calls: Sequence[Callable[[], T]], n_threads: int) -> list[Future[T]]:
-    """Start calls on threads which the interpreter does not wait for when it ends.
+class Threads[T]:
+    """Calls on threads which the interpreter does not wait for when it ends.
 
     So a call that never comes back keeps nobody.
 
-    Returns
-    -------
-    list of Future
+    Parameters
+    ----------
+    calls : sequence of callables
+    number : int
+        Of threads.
+
+    Attributes
+    ----------
+    futures : list of Future
         In the order of the calls.
     """
-    futures: list[Future[T]] = [Future() for _ in calls]
-    waiting: SimpleQueue[tuple[Future[T], Callable[[], T]]] = SimpleQueue()
-    for pair in zip(futures, calls, strict=True):
-        waiting.put(pair)
 
-    def work() -> None:
+    def __init__(self, calls: Sequence[Callable[[], T]], number: int) -> None:
+        self.futures: list[Future[T]] = [Future() for _ in calls]
+        self._number = min(number, len(calls))
+        self._waiting: SimpleQueue[tuple[Future[T], Callable[[], T]]] = SimpleQueue()
+        for pair in zip(self.futures, calls, strict=True):
+            self._waiting.put(pair)
+
+    def run(self, stop: threading.Event, report: Callable[[int], None]) -> bool:
+        """Start, and wait until all are done.
+
+        On Ctrl-C, from the first thread on, or on an error `stop` is set and what has not started
+        is cancelled; what is under way is not waited for.
+
+        Parameters
+        ----------
+        stop : threading.Event
+        report : callable
+            Called from this thread a few times a second with the number of finished calls.
+
+        Returns
+        -------
+        bool
+            Whether Ctrl-C ended the work early.
+        """
+        pending = set(self.futures)
+        try:
+            for _ in range(self._number):
+                threading.Thread(target=self._work, daemon=True).start()
+            while pending:
+                done, pending = wait(pending, POLL_SECONDS, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                report(len(self.futures) - len(pending))
+        except KeyboardInterrupt:
+            return True
+        finally:
+            stop.set()
+            for future in pending:
+                future.cancel()
+        return False
+
+    def _work(self) -> None:
         while True:
             try:
-                future, call = waiting.get_nowait()
+                future, call = self._waiting.get_nowait()
             except Empty:
                 return
             if not future.set_running_or_notify_cancel():
@@ -70,43 +113,6 @@ def start_threads[T](calls: Sequence[Callable[[], T]], n_threads: int) -> list[F
                 future.set_exception(error)
             else:
                 future.set_result(result)
-
-    for _ in range(min(n_threads, len(calls))):
-        threading.Thread(target=work, daemon=True).start()
-    return futures
-
-
-def wait_for(
-    futures: Sequence[Future[Any]], stop: threading.Event, report: Callable[[int], None]
-) -> bool:
-    """Wait until all are done; on Ctrl-C or an error set `stop` and cancel what has not started.
-
-    Parameters
-    ----------
-    futures : sequence of Future
-    stop : threading.Event
-    report : callable
-        Called from this thread a few times a second with the number of finished futures.
-
-    Returns
-    -------
-    bool
-        Whether Ctrl-C ended the work early.
-    """
-    pending = set(futures)
-    try:
-        while pending:
-            done, pending = wait(pending, POLL_SECONDS, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-            report(len(futures) - len(pending))
-    except KeyboardInterrupt:
-        return True
-    finally:
-        stop.set()
-        for future in pending:
-            future.cancel()
-    return False
 
 
 def run_tasks[T](
@@ -145,12 +151,12 @@ def run_tasks[T](
         if deadline.late and perf_counter() - last[1] > LEAVE_SECONDS:
             raise KeyboardInterrupt
 
-    futures = start_threads([partial(task, stop) for task in tasks], cores or os.cpu_count() or 1)
+    threads = Threads([partial(task, stop) for task in tasks], cores or os.cpu_count() or 1)
     try:
-        interrupted = wait_for(futures, stop, look)
+        interrupted = threads.run(stop, look)
     finally:
-        wait(futures, LEAVE_SECONDS)
-    finished = [f.result() for f in futures if f.done() and not f.cancelled()]
+        wait(threads.futures, LEAVE_SECONDS)
+    finished = [f.result() for f in threads.futures if f.done() and not f.cancelled()]
     return [result for result in finished if result is not None], interrupted
 
 

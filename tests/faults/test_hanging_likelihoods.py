@@ -234,6 +234,26 @@ def test_tasks_that_hang_are_left_when_the_time_is_over(monkeypatch):
     release.set()
 
 
+def test_ctrl_c_while_threads_start_keeps_what_is_done(monkeypatch):
+    start, begun, stops = threading.Thread.start, [], []
+
+    def interrupted(thread):
+        start(thread)
+        begun.append(thread)
+        begun[0].join()  # it has taken the first task, and the second
+        raise KeyboardInterrupt
+
+    def last(stop):
+        stops.append(stop)
+        return 2
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        assert run_tasks([lambda stop: 1, last], 2) == ([1, 2], True)
+    assert len(begun) == 1
+    assert stops[0].is_set()
+
+
 def test_a_thread_that_hangs_does_not_keep_the_process():
     script = (
         "import threading; from pymc_tempering.core import threads\n"

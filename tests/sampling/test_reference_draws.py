@@ -138,10 +138,7 @@ def test_a_deadline_and_ctrl_c_keep_what_there_is(job, monkeypatch):
 
     def interrupting(*args):
         calls.append(1)
-        place = len(calls)
-        if place >= 3:
-            threading.Event().wait(0.3)  # until the main thread waits for the others
-        if place == 3:
+        if len(calls) == 3:
             _thread.interrupt_main()
             threading.Event().wait(0.3)
         return draw(*args)

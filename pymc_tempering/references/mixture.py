@@ -151,7 +151,7 @@ class Mixture:
     def pack(self) -> np.ndarray:
         """Put the mixture into one matrix, as compiled code reads it."""
         n, dim = self.means.shape
-        rows = self.scales.rows
+        rows = self.scales.packed
         size = 3 + rows.shape[1]
         least = MIN_COLUMNS if self.warp is None else WARP_COLUMNS
         packed = np.zeros((1 + n * size, max(dim, least)))

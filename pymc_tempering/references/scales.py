@@ -36,6 +36,11 @@ class FullScales:
         return np.array([solve_triangular(each, eye, lower=True) for each in self.cholesky])
 
     @property
+    def packed(self) -> np.ndarray:
+        """These rows and then the columns, for compiled code, shape (J, 2 d, d)."""
+        return np.concatenate([self.rows, self.rows.transpose(0, 2, 1)], axis=1)
+
+    @property
     def precisions(self) -> np.ndarray:
         """Inverses of the scale matrices, shape (J, d, d)."""
         rows = self.rows
@@ -127,7 +132,7 @@ class LowRankScales:
         return logs
 
     @property
-    def rows(self) -> np.ndarray:
+    def packed(self) -> np.ndarray:
         """Row 1 / sds, then r rows sqrt(1 - 1 / sqrt(1 + s_k^2)) u_k, shape (J, 1 + r, d)."""
         u, s = self._directions
         shrink = np.sqrt(1.0 - 1.0 / np.sqrt(1.0 + s**2))

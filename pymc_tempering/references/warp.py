@@ -8,13 +8,13 @@ two is normal with precision `P = exp(-2 (delta + c s)) + 1 / V` and mean
 """
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numba import types
 
-from pymc_tempering.model.compiled import MATRIX, VECTOR
-from pymc_tempering.model.copying import copy_numbers
-from pymc_tempering.model.jit import njit
+from pymc_tempering.model.compiled import MATRIX
+from pymc_tempering.model.jit import borrowing, njit
 
 # Packed, a warp has a row for u, a scratch row for the slope along u, and `WARP_ROWS` rows for each
 # warped coordinate: its numbers (in the order of the names below), regressors, their coefficients
@@ -110,6 +110,10 @@ class FunnelWarp:
         variance = np.exp(self.log_v) + np.exp(self.log_kappa) * squared
         return prior, squared**self.falls / variance
 
+    @cached_property
+    def _packed(self) -> np.ndarray:
+        return self.pack(max(WARP_COLUMNS, self.regressors.shape[1]))
+
     def forward(self, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Warp states, shape (n, d); return u, of that shape, and log |du / dx|, shape (n,)."""
         us = xs.copy()
@@ -121,10 +125,8 @@ class FunnelWarp:
 
     def inverse(self, us: np.ndarray) -> np.ndarray:
         """States, shape (n, d), that `forward` takes to u."""
-        xs = us.copy()
-        for k, index in enumerate(self.index):
-            mean, precision = self.rows(slice(k, k + 1)).moments(xs)
-            xs[:, index] = mean[:, 0] + us[:, index] / np.sqrt(precision[:, 0])
+        xs = np.ascontiguousarray(us).copy()
+        _unwarp(xs, self._packed)
         return xs
 
     def spread(self, xs: np.ndarray) -> np.ndarray:
@@ -151,75 +153,121 @@ class FunnelWarp:
         return packed
 
 
-@njit(types.float64(VECTOR, MATRIX, types.int64, types.int64), error_model="numpy")
+@borrowing
+def _means_at(x, mixture, row):  # type: ignore[no-untyped-def]
+    """Return A and B of the coordinate in a row."""
+    a, b = mixture[row, A0], mixture[row, B0]
+    for r in range(int(mixture[row, N_REGRESSORS])):
+        other = x[int(mixture[row + 1, r])]
+        a += mixture[row + 2, r] * other
+        b += mixture[row + 3, r] * other
+    return a, b
+
+
+@borrowing
+def _scale_at(x, mixture, row):  # type: ignore[no-untyped-def]
+    """Return s of the coordinate in a row, and its slope along the scale coordinate."""
+    s, slope = x[int(mixture[row, SCALE])], mixture[row, GAMMA]
+    if mixture[row, BOUNDED] > 0.0:
+        slope /= 1.0 + np.exp(s)
+        s = min(s, 0.0) - np.log1p(np.exp(-abs(s)))
+    s *= mixture[row, GAMMA]
+    if abs(s) > MAX_S:
+        slope = 0.0
+    return min(max(s, -MAX_S), MAX_S), slope
+
+
+@borrowing
+def _precisions_at(mixture, row, squared):  # type: ignore[no-untyped-def]
+    """Precisions of prior and likelihood part, where exp(2 s) is `squared`, and d log V / ds."""
+    widening = mixture[row, KAPPA] * squared
+    prior, likelihood = mixture[row, P0], 1.0 / (mixture[row, V0] + widening)
+    slope = 2.0 * widening * likelihood
+    if mixture[row, C] > 0.0:
+        prior /= squared
+    if mixture[row, F] > 0.0:
+        likelihood *= squared
+        slope -= 2.0
+    return prior, likelihood, slope
+
+
+@borrowing
+def _same_scale(mixture, row, before):  # type: ignore[no-untyped-def]
+    """Whether the coordinates in two rows have the same s, as those of one group have."""
+    same = mixture[row, SCALE] == mixture[before, SCALE]
+    same &= mixture[row, GAMMA] == mixture[before, GAMMA]
+    return same and mixture[row, BOUNDED] == mixture[before, BOUNDED]
+
+
+@njit(types.void(MATRIX, MATRIX), error_model="numpy")
+def _unwarp(xs, packed):  # type: ignore[no-untyped-def]
+    """Turn each row of `xs`, which holds u, into the state with that u, in place."""
+    for draw in range(xs.shape[0]):
+        x = xs[draw]
+        squared, decay = 1.0, 1.0
+        for row in range(2, packed.shape[0], WARP_ROWS):
+            a, b = _means_at(x, packed, row)
+            if row == 2 or not _same_scale(packed, row, row - WARP_ROWS):
+                s, _ = _scale_at(x, packed, row)
+                squared, decay = np.exp(2.0 * s), np.exp(-s)
+            prior, likelihood, _ = _precisions_at(packed, row, squared)
+            precision = prior + likelihood
+            fading = decay if packed[row, F] > 0.0 else 1.0
+            mean = (prior * a + likelihood * fading * b) / precision
+            i = int(packed[row, INDEX])
+            x[i] = mean + x[i] / np.sqrt(precision)
+
+
+@borrowing
 def warp_point(x, mixture, at, n):  # type: ignore[no-untyped-def]
     """Write u into row `at`, and what slopes need into scratch; return the log determinant."""
-    u = mixture[at]
-    copy_numbers(u, x)
+    for i in range(x.size):
+        mixture[at, i] = x[i]
     log_det = 0.0
+    s_slope, squared, decay = 0.0, 1.0, 1.0
     for k in range(n):
         row = at + 2 + WARP_ROWS * k
-        numbers, which = mixture[row], mixture[row + 1]
-        a_coefficients, b_coefficients = mixture[row + 2], mixture[row + 3]
-        scratch = mixture[row + 4]
-        a, b = numbers[A0], numbers[B0]
-        for r in range(int(numbers[N_REGRESSORS])):
-            other = x[int(which[r])]
-            a += a_coefficients[r] * other
-            b += b_coefficients[r] * other
-        s = x[int(numbers[SCALE])]
-        s_slope = numbers[GAMMA]
-        if numbers[BOUNDED] > 0.0:
-            s_slope /= 1.0 + np.exp(s)
-            s = min(s, 0.0) - np.log1p(np.exp(-abs(s)))
-        s *= numbers[GAMMA]
-        if abs(s) > MAX_S:
-            s_slope = 0.0
-        s = min(max(s, -MAX_S), MAX_S)
-        squared = np.exp(2.0 * s)
-        v, widening = numbers[V0], numbers[KAPPA] * squared
-        prior, likelihood, slope = numbers[P0], 1.0 / (v + widening), 2.0 * widening
-        slope *= likelihood  # of log V by s
-        decay = 1.0
-        if numbers[C] > 0.0:
-            prior /= squared
-        if numbers[F] > 0.0:
-            decay = np.exp(-s)
-            likelihood *= squared
-            slope -= 2.0
+        scratch = row + 4
+        a, b = _means_at(x, mixture, row)
+        if k == 0 or not _same_scale(mixture, row, row - WARP_ROWS):
+            s, s_slope = _scale_at(x, mixture, row)
+            squared, decay = np.exp(2.0 * s), np.exp(-s)
+        prior, likelihood, slope = _precisions_at(mixture, row, squared)
+        fading = decay if mixture[row, F] > 0.0 else 1.0
         precision = prior + likelihood
         w, rest = likelihood / precision, prior / precision
         root = np.sqrt(precision)
-        i = int(numbers[INDEX])
-        u[i] = min(max((x[i] - rest * a - w * decay * b) * root, -MAX_U), MAX_U)
+        i = int(mixture[row, INDEX])
+        mixture[at, i] = min(max((x[i] - rest * a - w * fading * b) * root, -MAX_U), MAX_U)
         log_det += 0.5 * np.log(precision)
-        w_slope = w * rest * (2.0 * numbers[C] - slope)
-        scratch[ROOT], scratch[PRIOR_PART], scratch[LIKELIHOOD_PART] = root, rest, w * decay
-        scratch[MEAN_SLOPE] = s_slope * ((w_slope - numbers[F] * w) * decay * b - w_slope * a)
-        scratch[LOG_SLOPE] = -s_slope * (rest * numbers[C] + 0.5 * w * slope)  # of log root
+        w_slope = w * rest * (2.0 * mixture[row, C] - slope)
+        mixture[scratch, ROOT], mixture[scratch, PRIOR_PART] = root, rest
+        mixture[scratch, LIKELIHOOD_PART] = w * fading
+        by_mean = (w_slope - mixture[row, F] * w) * fading * b - w_slope * a
+        mixture[scratch, MEAN_SLOPE] = s_slope * by_mean
+        by_root = rest * mixture[row, C] + 0.5 * w * slope
+        mixture[scratch, LOG_SLOPE] = -s_slope * by_root
     return log_det
 
 
-@njit(types.void(VECTOR, types.float64, MATRIX, types.int64, types.int64), error_model="numpy")
+@borrowing
 def add_warped_slope(out, share, mixture, at, n):  # type: ignore[no-untyped-def]
     """Add to `out` the slope along x: of a density of u, in row `at + 1`, and of the determinant.
 
     `share` is that of the warped density in the whole.
     """
-    u, slope = mixture[at], mixture[at + 1]
+    u, slope = at, at + 1
     for k in range(n):
         row = at + 2 + WARP_ROWS * k
-        numbers, which = mixture[row], mixture[row + 1]
-        a_coefficients, b_coefficients = mixture[row + 2], mixture[row + 3]
-        scratch = mixture[row + 4]
-        i, t = int(numbers[INDEX]), int(numbers[SCALE])
-        by_mean = slope[i] * scratch[ROOT]
-        for r in range(int(numbers[N_REGRESSORS])):
-            along = scratch[PRIOR_PART] * a_coefficients[r]
-            along += scratch[LIKELIHOOD_PART] * b_coefficients[r]
-            out[int(which[r])] -= by_mean * along
-        by_log = (slope[i] * u[i] + share) * scratch[LOG_SLOPE]
-        out[t] += by_log - by_mean * scratch[MEAN_SLOPE]
-        slope[i] = by_mean
+        scratch = row + 4
+        i, t = int(mixture[row, INDEX]), int(mixture[row, SCALE])
+        by_mean = mixture[slope, i] * mixture[scratch, ROOT]
+        for r in range(int(mixture[row, N_REGRESSORS])):
+            along = mixture[scratch, PRIOR_PART] * mixture[row + 2, r]
+            along += mixture[scratch, LIKELIHOOD_PART] * mixture[row + 3, r]
+            out[int(mixture[row + 1, r])] -= by_mean * along
+        by_log = (mixture[slope, i] * mixture[u, i] + share) * mixture[scratch, LOG_SLOPE]
+        out[t] += by_log - by_mean * mixture[scratch, MEAN_SLOPE]
+        mixture[slope, i] = by_mean
     for i in range(out.size):
-        out[i] += slope[i]
+        out[i] += mixture[slope, i]

@@ -27,9 +27,10 @@ N_TRIAL, MIN_SHARE = 256, 0.05
 """Draws that decide whether further ones are worth their price, and the least effective share of
 their weights. The trial draws never count."""
 
-PER_DRAW, MOST = 5, 200_000
-"""Reference draws for each draw of a chain, beside one for each evaluation that the plan took; and
-their number at most."""
+PER_DRAW, MOST_FIXED, MOST = 5, 60_000, 200_000
+"""Reference draws for each draw of a chain, beside one for each evaluation that the plan took, but
+no more than `MOST_FIXED`; and the number of all at most. A plan is dear where there are many
+dimensions, and there a draw of the reference costs several evaluations."""
 
 TIME_SHARE = 0.3
 """Share of the time before a deadline in which these draws are made."""
@@ -88,8 +89,8 @@ def begin_beside(plan: Plan, asked: int | None, spent: int, rng: np.random.Gener
     ----------
     plan : Plan
     asked : int, optional
-        What the user wants; by default as many as the plan took evaluations, and some for each
-        draw, if the reference is near enough.
+        What the user wants; by default as many as the plan took evaluations, but at most
+        `MOST_FIXED`, and some for each draw, if the reference is near enough.
     spent : int
         Density evaluations so far.
     rng : numpy.random.Generator
@@ -100,7 +101,7 @@ def begin_beside(plan: Plan, asked: int | None, spent: int, rng: np.random.Gener
         return Beside(plan, own, asked, 0, asked)
     log_ratio, _ = draw_log_ratio(plan.reference, N_TRIAL, trial)
     near = effective_number(log_ratio) >= MIN_SHARE * N_TRIAL
-    return Beside(plan, own, spent, PER_DRAW, MOST if near else 0)
+    return Beside(plan, own, min(spent, MOST_FIXED), PER_DRAW, MOST if near else 0)
 
 
 def draw_beside(job: Job, beside: Beside, draws: int) -> tuple[Beside, bool]:

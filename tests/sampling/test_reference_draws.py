@@ -17,7 +17,13 @@ from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling import reference_draws, rounds
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.reference_draws import MOST, PER_DRAW, begin_beside, draw_beside
+from pymc_tempering.sampling.reference_draws import (
+    MOST,
+    MOST_FIXED,
+    PER_DRAW,
+    begin_beside,
+    draw_beside,
+)
 from pymc_tempering.sampling.setup import Job, Options
 
 DRAWS, CHAINS = 60, 2
@@ -124,6 +130,9 @@ def test_where_few_draws_would_have_weight_there_are_none(job, monkeypatch):
     plan = job[1]
     near = begin_beside(plan, None, 500, np.random.default_rng(0))
     assert near.number(100) == 500 + PER_DRAW * 100
+    dear = begin_beside(plan, None, 10**6, np.random.default_rng(0))
+    assert dear.number(100) == MOST_FIXED + PER_DRAW * 100
+    assert dear.number(10**6) == MOST
     monkeypatch.setattr(reference_draws, "MIN_SHARE", 0.99)
     assert begin_beside(plan, None, 500, np.random.default_rng(0)).number(100) == 0
     assert begin_beside(plan, 70, 500, np.random.default_rng(0)).number(100) == 70

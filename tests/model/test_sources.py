@@ -1,5 +1,6 @@
 """An edit of any function that compiled code calls makes its entry in the disk cache stale."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -30,8 +31,27 @@ from pymc_tempering.callee import answer
 @{decorator}
 def call(x):
     return 10.0 * answer(x)
+"""
+# Imported anew, they are compiled anew or loaded from disk, as in a fresh process; but that need
+# not import PyMC again.
+IMPORTS = """
+import json, sys
+from importlib import import_module, invalidate_caches
 
-print(call(0.0), sum(call.stats.cache_hits.values()))
+sys.dont_write_bytecode = True  # an edit within the second would not be seen
+package, edited, text = sys.argv[1:]
+
+def fresh_import():
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        del sys.modules[name]
+    call = import_module(package + ".caller").call
+    return call(0.0), sum(call.stats.cache_hits.values())
+
+found = [fresh_import(), fresh_import()]
+with open(edited, "w") as file:
+    file.write(text)
+invalidate_caches()
+print(json.dumps([*found, fresh_import()]))
 """
 OURS = {"imports": "from pymc_tempering.model.jit import njit", "decorator": "njit()"}
 NUMBAS = {"imports": "import numba", "decorator": "numba.njit(cache=True)"}
@@ -50,37 +70,26 @@ def package(tmp_path, monkeypatch):
     return root
 
 
-def write(root, kind, added):
-    (root / "callee.py").write_text(CALLEE.format(added=added, **kind))
-    (root / "caller.py").write_text(CALLER.format(**kind))
-
-
-def result_in_a_fresh_process(root):
-    """What the caller returns, and how often it came from the disk cache."""
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(root.parent / "cache")}
-    output = subprocess.run(
-        [sys.executable, "-m", f"{PACKAGE.name}.caller"],
-        cwd=root.parent, env=environment, capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
-    return float(output[0]), int(output[1])
-
-
 def edit_the_callee(root, kind):
-    """Results of the caller: compiled, from the cache, and after an edit of the callee's file."""
-    write(root, kind, added=1.0)
-    first, second = result_in_a_fresh_process(root), result_in_a_fresh_process(root)
-    write_again = (root / "callee.py").read_text().replace("1.0", "2.0")
-    (root / "callee.py").write_text(write_again)
-    return first, second, result_in_a_fresh_process(root)
+    """Results of the caller and what came from disk: at first, again, and after the edit."""
+    callee = root / "callee.py"
+    callee.write_text(CALLEE.format(added=1.0, **kind))
+    (root / "caller.py").write_text(CALLER.format(**kind))
+    output = subprocess.run(
+        [sys.executable, "-c", IMPORTS, root.name, callee, CALLEE.format(added=2.0, **kind)],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(root.parent / "cache"), "PYTHONPATH": "."},
+        cwd=root.parent, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return json.loads(output)
 
 
 def test_an_edit_in_another_file_compiles_the_caller_again(package):
-    assert edit_the_callee(package, OURS) == ((10.0, 0), (10.0, 1), (20.0, 0))
+    assert edit_the_callee(package, OURS) == [[10.0, 0], [10.0, 1], [20.0, 0]]
 
 
 def test_numbas_own_stamp_would_load_the_old_code(package):
     # The planted bug: the caller's file is as it was, so its machine code is taken from the cache.
-    assert edit_the_callee(package, NUMBAS) == ((10.0, 0), (10.0, 1), (10.0, 1))
+    assert edit_the_callee(package, NUMBAS) == [[10.0, 0], [10.0, 1], [10.0, 1]]
 
 
 @pytest.mark.parametrize(

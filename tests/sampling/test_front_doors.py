@@ -1,11 +1,8 @@
 """Both front doors against exact answers, NUTS and each other."""
 
 import pickle
-import subprocess
-import sys
 import tracemalloc
 from functools import cache, partial
-from pathlib import Path
 
 import arviz as az
 import cloudpickle
@@ -119,9 +116,14 @@ def test_modes_have_their_weights():
 
 
 @cache
+def transforms_model():
+    """Return one model for all tests: it takes long to compile."""
+    return all_transforms()
+
+
+@cache
 def transform_runs():
-    model = all_transforms()
-    return by_sample(model, 2000, 4), by_step(model, 1200, 5)
+    return by_sample(transforms_model(), 2000, 4), by_step(transforms_model(), 1200, 5)
 
 
 def test_draws_of_both_doors_agree_with_nuts():
@@ -157,23 +159,23 @@ def equal_draws(a, b):
     )
 
 
-def test_same_seeds_same_draws_in_forked_processes():
-    model = system("gaussian").model
-    one, two = (by_step(model, 40, 21, cores=cores, mp_ctx="fork") for cores in (1, 2))
-    assert equal_draws(one, two)
+@cache
+def in_one_process():
+    return by_step(system("gaussian").model, 40, 21)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_same_seeds_same_draws_in_other_processes(start):
+    two = by_step(system("gaussian").model, 40, 21, cores=2, mp_ctx=start)
+    assert equal_draws(in_one_process(), two)
+
+
+def test_other_seeds_other_draws():
+    model, one = system("gaussian").model, in_one_process()
     assert not equal_draws(one, by_step(model, 40, 22))
     assert not equal_draws(one, by_step(model, 40, 21, warmup_seed=12))
     chains = one.posterior["x"].values
     assert (chains[0] != chains[1]).all()
-
-
-def test_same_seeds_same_draws_in_spawned_processes():
-    tests = Path(__file__).parents[1]
-    output = subprocess.check_output(
-        [sys.executable, "-m", "support.spawned_draws"], text=True, cwd=tests
-    )
-    one, two = output.split()
-    assert one == two
 
 
 def test_same_seed_same_draws_whatever_the_threads():
@@ -231,7 +233,7 @@ def test_nothing_is_printed_when_quiet(capfd):
 
 
 def test_what_is_kept_is_what_was_asked():
-    idata = by_sample(all_transforms(), 20, 71, keep=None, var_names=["half", "mu"])
+    idata = by_sample(transforms_model(), 20, 71, keep=None, var_names=["half", "mu"])
     assert set(idata.posterior.data_vars) == {"half", "mu"}
     assert "tempering_trace" not in idata.children
     assert "rb_weight" in idata.sample_stats

@@ -9,6 +9,5 @@
 - `model_kinds`: one small model of each kind that users have, with its log evidence.
 - `repeated_runs`: many tempering runs of toys with exact draws, and bugs to plant in them.
 - `small_models`: models for the tests of paths, transforms and front doors.
-- `spawned_draws`: a script that prints the draws of one process and of two spawned ones.
 - `variational_models`: models for the tests of variational fits, with closed forms.
 """

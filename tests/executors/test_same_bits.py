@@ -2,10 +2,11 @@
 
 import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+import signal
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 
 import loky
+import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from numba.core.event import install_listener
@@ -14,7 +15,8 @@ from support.small_runs import DATASETS, SHORT, front_doors, mean_of_two, same_n
 import pymc_tempering as pmt
 from pymc_tempering.chain import chains, sent_chains
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.executors import once_a_worker
+from pymc_tempering.executors import chunks, once_a_worker, parcels
+from pymc_tempering.executors.once_a_worker import as_it_is
 from pymc_tempering.model.compilations import CompilationWatch
 
 pytestmark = pytest.mark.filterwarnings(
@@ -53,16 +55,10 @@ def alone(doors):
     return of
 
 
-@contextmanager
-def dask():
-    settings = {"threads_per_worker": 1, "dashboard_address": ":0", "processes": True}
-    with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster) as client:
-        yield client
-
-
 @pytest.fixture(scope="module")
 def client():
-    with dask() as client:
+    settings = {"threads_per_worker": 1, "dashboard_address": ":0", "processes": True}
+    with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster) as client:
         yield client
 
 
@@ -99,6 +95,48 @@ def test_dask(doors, alone, client, name):
 def test_dask_with_one_worker(doors, alone, client):
     one = next(iter(client.scheduler_info()["workers"]))
     assert same_numbers(doors["ais"](client.get_executor(workers=[one])), alone("ais"))
+
+
+CHUNKS = 8
+
+
+class KillsAfter(Executor):
+    """An executor of Dask that kills a process as soon as so many of its tasks are done."""
+
+    def __init__(self, client, pid, n):
+        self._client = client  # so that it is known as an executor of Dask
+        self.executor = client.get_executor()
+        self.pid, self.n, self.done = pid, n, 0
+
+    def submit(self, fn, /, *args):
+        future = self.executor.submit(fn, *args)
+        future.add_done_callback(self.count)
+        return future
+
+    def count(self, future):
+        self.done += 1
+        if self.done == self.n:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def spectrum(shared, i):
+    """Take a tenth of a second or more."""
+    matrices = np.random.default_rng(i).normal(size=(60, 90, 90))
+    return float(shared[i] + np.linalg.svd(matrices, compute_uv=False).sum())
+
+
+@pytest.mark.parametrize("after", [1, 4])
+def test_what_a_killed_worker_had_to_do_is_done_again(client, monkeypatch, after):
+    monkeypatch.setattr(once_a_worker, "MANY_BYTES", 0)  # what is shared is lost with it, too
+    client.wait_for_workers(2)
+    pid = [nanny.pid for nanny in client.cluster.workers.values()][after % 2]
+    shared = np.arange(float(CHUNKS)) + after
+    parcel = parcels.pack_made("Numbers", as_it_is, shared)
+    executor, found = KillsAfter(client, pid, after), {}
+    ended = chunks.send_chunks(executor, spectrum, parcel, range(CHUNKS), found.__setitem__)
+    assert not ended.early
+    assert executor.done >= after
+    assert found == {i: spectrum(shared, i) for i in range(CHUNKS)}
 
 
 class OneChunk:

@@ -79,20 +79,26 @@ def normals(draw):
 
 
 @cache
-def beta_model(size):
+def model_of_counts(size, name, prior, likelihood):
+    """A conjugate model of counts, whose prior has two numbers in each of some places."""
     with pm.Model(coords=coords(size)) as model:
-        a, b = (pm.Data(name, np.ones(size[0]), dims="place") for name in "ab")
-        p = pm.Beta("p", a, b, dims="place")
+        a, b = (pm.Data(number, np.ones(size[0]), dims="place") for number in "ab")
+        free = prior(name, a, b, dims="place")
         y = np.zeros(size, dtype=np.int64)
-        pm.Binomial("y", 5, p[:, None], observed=y, dims=(*coords(size),))
+        likelihood("y", free[:, None], observed=y, dims=(*coords(size),))
     return pmt.compile(model)
+
+
+def binomial_of_five(name, p, **kwargs):
+    return pm.Binomial(name, 5, p, **kwargs)
 
 
 def beta_case(size, a, b, y):
     k, n = y.sum(axis=1), 5 * size[1]
     binomials = gammaln(6) - gammaln(y + 1) - gammaln(6 - y)
     log_z = np.sum(betaln(a + k, b + n - k) - betaln(a, b)) + binomials.sum()
-    return beta_model(size).with_data(a=a, b=b, y=y), float(log_z)
+    model = model_of_counts(size, "p", pm.Beta, binomial_of_five)
+    return model.with_data(a=a, b=b, y=y), float(log_z)
 
 
 @st.composite
@@ -101,21 +107,12 @@ def betas_binomials(draw):
     return beta_case((4, 2), a, b, draw(table(st.integers(0, 5), (4, 2))))
 
 
-@cache
-def gamma_model(size):
-    with pm.Model(coords=coords(size)) as model:
-        a, b = (pm.Data(name, np.ones(size[0]), dims="place") for name in "ab")
-        rate = pm.Gamma("rate", a, b, dims="place")
-        y = np.zeros(size, dtype=np.int64)
-        pm.Poisson("y", rate[:, None], observed=y, dims=(*coords(size),))
-    return pmt.compile(model)
-
-
 def gamma_case(size, a, b, y):
     s, n = y.sum(axis=1), size[1]
     by_place = a * np.log(b) - gammaln(a) + gammaln(a + s) - (a + s) * np.log(b + n)
     exact = float(by_place.sum() - gammaln(y + 1).sum())
-    return gamma_model(size).with_data(a=a, b=b, y=y), exact
+    model = model_of_counts(size, "rate", pm.Gamma, pm.Poisson)
+    return model.with_data(a=a, b=b, y=y), exact
 
 
 @st.composite

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.foreign_imports import foreign_imports
 
 PACKAGE = "pymc_tempering"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
@@ -241,18 +242,6 @@ def test_the_tables_and_the_module_name_the_same():
     assert set(ast.literal_eval(lists[0])) == set(PARTS)
     assert all(PARTS[alias] or alias in MADE for alias in PARTS)
     assert all(users_of(alias) for alias in PARTS)
-
-
-def foreign_imports(text):
-    """Dotted names that a file imports from elsewhere."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        yield from (name for name in names if name.split(".")[0] != PACKAGE)
 
 
 def test_every_name_from_elsewhere_is_there():

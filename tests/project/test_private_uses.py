@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from support.foreign_imports import foreign_imports
 
 PACKAGE = "pymc_tempering"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
@@ -18,18 +19,6 @@ OF_TUPLES = {"_replace", "_fields", "_asdict", "_make"}
 """Public names of named tuples."""
 GIVEN = {"_abc_impl", "_is_protocol", "_state_class"}
 """What classes get from Python, and by `BlockedStepWithBars` in `borrowed.py`."""
-
-
-def foreign_imports(text):
-    """Dotted names that a file imports from elsewhere."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        yield from (name for name in names if name.split(".")[0] != PACKAGE)
 
 
 def private(name):

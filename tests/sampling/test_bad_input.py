@@ -188,8 +188,8 @@ def test_every_exception_is_a_tempering_error(kind):
 def test_draws_that_were_not_tempered():
     with mean_only():
         idata = pm.sample(
-            5, tune=5, chains=1, cores=1, progressbar=False, quiet=True, random_seed=1,
-            compute_convergence_checks=False,
+            5, tune=5, step=pm.Metropolis(), chains=1, cores=1, progressbar=False, quiet=True,
+            random_seed=1, compute_convergence_checks=False,
         )  # fmt: skip
     for function in (pmt.log_marginal_likelihood, pmt.convert, pmt.diagnose):
         with pytest.raises(pmt.NotTemperedError, match=r"pymc_tempering\.sample"):

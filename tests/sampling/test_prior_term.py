@@ -1,5 +1,7 @@
 """Priors that must be normalized too: by choice, or because they cannot be drawn from."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -8,6 +10,7 @@ from support.model_kinds import Y, gaussian_evidence
 import pymc_tempering as pmt
 
 
+@cache
 def by_potential():
     """A potential that is a prior: N(0, 2) times exp(-(mu - 1)^2 / 2)."""
     with pm.Model() as model:

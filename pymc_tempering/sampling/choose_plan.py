@@ -38,6 +38,11 @@ from pymc_tempering.warmup.warm_up import Warmup
 N_PARTICLES = 256
 """Particles of the annealed pass that a reference is fitted to."""
 
+STAGE_COST = 40.0
+"""Gradients for each particle after which a stage of that pass does not go on to tune its step
+sizes. In the funnel of a centered prior they are tiny, and stages near the prior took nearly all
+evaluations of the pass: they have little to do there, as their particles are nearly exact."""
+
 
 @dataclass(frozen=True, eq=False)
 class ChosenPlan:
@@ -132,7 +137,7 @@ def _choose(job: Job) -> ChosenPlan:
     lap = laps()
     annealed = anneal(
         prior, kernel, rng, n_particles=N_PARTICLES, report=annealing_lines(job.report),
-        deadline=job.deadline,
+        deadline=job.deadline, stage_cost=STAGE_COST,
     )  # fmt: skip
     seconds = {"annealed_pass": lap()}
     work = {"prior_warmup": annealed.n_evaluations}

@@ -106,6 +106,7 @@ def anneal(
     other: Compound | None = None,
     deadline: Deadline = NEVER,
     late_cess: float = 0.0,
+    stage_cost: float = np.inf,
 ) -> AnnealedPass:
     """Carry particles from the reference to the target.
 
@@ -129,6 +130,8 @@ def anneal(
     late_cess : float, default 0.0
         Conditional effective sample size of steps after the deadline, each with as few sweeps as
         can be; the one step comes when twice the time is over. With 0 it comes at the deadline.
+    stage_cost : float, optional
+        Gradients for each particle after which a stage makes no further sweep.
 
     Returns
     -------
@@ -169,7 +172,7 @@ def anneal(
         beta = new
         particles.select(systematic_resampling(log_w, rng))
         most = MIN_SWEEPS if hurried else MAX_SWEEPS
-        stages.append(_move_and_tune(reference, particles, beta, stages[-1], most))
+        stages.append(_move_and_tune(reference, particles, beta, stages[-1], most, stage_cost))
         if other is not None:
             beside = particles.moved_by(other)
             others.append(_tune(beside, beta, others[-1], stages[-1]))
@@ -191,7 +194,12 @@ def anneal(
 
 
 def _move_and_tune(
-    reference: Reference, particles: Particles, beta: float, last: _Stage, most: int
+    reference: Reference,
+    particles: Particles,
+    beta: float,
+    last: _Stage,
+    most: int,
+    most_cost: float,
 ) -> _Stage:
     """Sweep until the acceptance of all kernels is near its target, `most` times at most.
 
@@ -204,6 +212,7 @@ def _move_and_tune(
     scale, cov = metric_of(reference, particles, beta, last.scale)
     parts = np.array_split(np.arange(n), len(options))
     jump, cost = np.zeros((2, most, len(options)))
+    begun = particles.n_evaluations
     for i in range(most):
         before, accepted = particles.log_ratio.copy(), particles.accepted
         for c, lengths in enumerate(options):
@@ -214,7 +223,8 @@ def _move_and_tune(
             jump[i, c] = _mean_square_change(before[at], particles.log_ratio[at])
             cost[i, c] = (particles.n_evaluations - evaluations) / part.size
         off = np.nan_to_num((particles.accepted - accepted) / n - targets)
-        if i + 1 >= MIN_SWEEPS and _near(off, targets):
+        dear = particles.n_evaluations - begun > most_cost * n
+        if i + 1 >= MIN_SWEEPS and (dear or _near(off, targets)):
             break
         steps = _changed(steps, off, targets)
     scale, cov = metric_of(reference, particles, beta, scale)

@@ -14,6 +14,7 @@ from pymc_tempering.chain.state import make_runner, new_record, start_chain
 from pymc_tempering.kernels import Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
 from pymc_tempering.references.compile import compile_model
+from pymc_tempering.warmup import annealed_pass
 from pymc_tempering.warmup.annealed_pass import anneal
 from pymc_tempering.warmup.log_z_rounds import MAX_BLIND_STEP, updated
 from pymc_tempering.warmup.trajectory_lengths import choose_lengths
@@ -58,6 +59,20 @@ def test_a_kernel_without_an_accept_step_misses_it():
         n_particles=2000,
     )
     assert abs(annealed.log_z[-1] - system("gaussian").log_evidence) > 0.5
+
+
+def test_a_stage_stops_tuning_once_it_is_dear(monkeypatch):
+    monkeypatch.setattr(annealed_pass, "ACCEPT_TOLERANCE", 0.0)  # so that none ends by itself
+    whole, same, short = (
+        anneal(
+            prior("gaussian"), hmc("gaussian"), np.random.default_rng(1), n_particles=256,
+            stage_cost=cost,
+        )
+        for cost in (np.inf, 1e6, 1.0)
+    )  # fmt: skip
+    np.testing.assert_array_equal(whole.log_z, same.log_z)
+    assert 3 * short.n_evaluations < whole.n_evaluations
+    assert abs(short.log_z[-1] - system("gaussian").log_evidence) < 1.0
 
 
 @every_system

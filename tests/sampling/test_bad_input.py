@@ -118,8 +118,43 @@ def test_a_likelihood_that_is_zero_nearly_everywhere():
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Potential("wall", pt.switch(x > 4.5, 0.0, -np.inf))
-    with pytest.raises(pmt.LikelihoodError, match=r"zero at 100\.0% of 1000.*nearer to the data"):
+        pm.Normal("fine", x, 1.0, observed=0.0)
+    words = r"zero at 100\.0% of 1000 prior draws, in 'wall' .*nearer to the data"
+    with pytest.raises(pmt.LikelihoodError, match=words) as error:
         check(model)
+    assert "fine" not in str(error.value)
+    assert "not all finite" not in str(error.value)
+
+
+def data_set_to(value):
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x"), 1.0, observed=pm.Data("data", [1.0, 1.0]))
+    pm.set_data({"data": [1.0, value]}, model=model)
+    return model
+
+
+def test_data_that_are_not_finite_are_named():
+    with pytest.raises(pmt.LikelihoodError, match=r"zero at 100\.0%.* data of 'y' are not all"):
+        check(data_set_to(np.inf))
+    with pytest.raises(pmt.ModelError, match=r"data 'data' have missing values.*leave them out"):
+        check(data_set_to(np.nan))
+
+
+def test_a_potential_that_grows_faster_than_the_prior_falls():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("up", x**2)
+    with pytest.raises(pmt.LikelihoodError, match=r"beta = 0\.5, .* no finite integral"):
+        pmt.sample(model=model, random_seed=1, quiet=True)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyMC's own, of its simulators
+def test_a_simulator_has_no_density():
+    with pm.Model() as model:
+        pm.Simulator("s", lambda rng, x, size: rng.normal(x, size=size), pm.Normal("x"),
+                     observed=np.ones(3))  # fmt: skip
+    with pytest.raises(pmt.ModelError, match=r"'s' is a pm\.Simulator.*pm\.sample_smc"):
+        check_model(model)
 
 
 def test_a_gradient_that_does_not_exist():

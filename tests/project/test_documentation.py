@@ -186,7 +186,7 @@ def test_a_planted_fault_is_found(old, new, fault):
 
 def rows_outside_tables(text):
     """Lines with cells that no head belongs to, as after an empty line within a table."""
-    text = re.sub(r"^```.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.M | re.S)
+    text = re.sub(r"(?ms)^```.*?^```", lambda block: "\n" * block[0].count("\n"), text)
     lines = ["", *text.splitlines(), ""]
     firsts = (i for i, line in enumerate(lines) if line[:1] == "|" and lines[i - 1][:1] != "|")
     return [i for i in firsts if not re.fullmatch(r"\|[\s:|-]+\|", lines[i + 1])]

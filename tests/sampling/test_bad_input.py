@@ -8,6 +8,7 @@ from pytensor.graph.op import Op
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
+from pymc_tempering.kernels.persistent import Persistent
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.prior import compile_prior
@@ -100,6 +101,13 @@ def test_hmc_without_gradients():
         pmt.sample(model=model, kernel="hmc")
 
 
+def test_kernels_out_of_range():
+    with pytest.raises(ValueError, match="width must be positive, not 0"):
+        pmt.Slice(width=0.0)
+    with pytest.raises(ValueError, match="renewal must be positive, not -1"):
+        Persistent(renewal=-1.0)
+
+
 def test_a_likelihood_that_is_not_a_number():
     with pm.Model() as model:
         b = pm.Normal("b", shape=2)
@@ -177,6 +185,8 @@ def test_a_gradient_that_does_not_exist():
         ({"cores": 0}, "cores must be a whole number of at least 1"),
         ({"keep": "everything"}, "keep must be 'log_ratio', 'states' or None, not 'everything'"),
         ({"var_names": ["mu", "nu"]}, "'nu' are not among.*mu"),
+        ({"check_looks": 5}, "check_looks must be at least 20"),
+        ({"betas": [0.0, 0.5, 1.0]}, "betas are those of the path from the prior"),
     ],
 )
 def test_arguments_of_sample_out_of_range(arguments, words):

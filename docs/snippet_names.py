@@ -120,7 +120,7 @@ def conjugate() -> dict[str, Any]:
 
 
 def products() -> pm.Model:
-    """Return the model of the README."""
+    """Return a model that knows only the product of two probabilities."""
     with pm.Model() as model:
         p = pm.Beta("p", 1, 1, shape=2)
         pm.Binomial("y", n=100, p=p[0] * p[1], observed=30)
@@ -136,7 +136,6 @@ def theta_and_n() -> pm.Model:
 
 
 NAMES: dict[str, Callable[[], dict[str, Any]]] = {
-    "README.md": two_runs,
     "docs/explanation/annealed.md": with_run,
     "docs/explanation/bridge.md": lambda: {"model": effect()},
     "docs/explanation/conjugate.md": conjugate,

@@ -309,7 +309,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=import_module(__name__))
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value

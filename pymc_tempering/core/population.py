@@ -8,7 +8,13 @@ from pymc_tempering.exceptions import LikelihoodError
 
 
 def next_beta(log_ratio: np.ndarray, beta: float, cess: float) -> float:
-    """Largest beta up to 1 whose conditional effective sample size is `cess`."""
+    """Largest beta up to 1 whose conditional effective sample size is `cess`.
+
+    Raises
+    ------
+    LikelihoodError
+        No step is small enough.
+    """
     if conditional_ess(log_ratio, 1.0 - beta) >= cess:
         return 1.0
 
@@ -19,11 +25,25 @@ def next_beta(log_ratio: np.ndarray, beta: float, cess: float) -> float:
     while excess(low) < 0.0:
         low -= 5.0
         if low < -700.0:
+            if beta > 0.0:
+                raise _stuck(beta)
             raise LikelihoodError(
                 "The log-likelihood differs so much between prior draws that no first step away "
                 "from the prior is small enough; check its scale."
             )
-    return min(beta + float(np.exp(brentq(excess, low, high, xtol=1e-3))), 1.0)
+    new = min(beta + float(np.exp(brentq(excess, low, high, xtol=1e-3))), 1.0)
+    if new == beta:
+        raise _stuck(beta)
+    return new
+
+
+def _stuck(beta: float) -> LikelihoodError:
+    """Return the error of a path that goes no further, since the likelihood has no bound there."""
+    return LikelihoodError(
+        f"The way from prior to posterior ends at beta = {beta:.3g}, where the log-likelihood "
+        "grows without bound: the posterior has probably no finite integral. Look for a potential "
+        "or likelihood that grows faster than the prior falls."
+    )
 
 
 def systematic_resampling(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:

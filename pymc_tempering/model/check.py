@@ -5,6 +5,7 @@ from typing import Any
 
 import pymc as pm
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pymc.distributions.simulator import SimulatorRV
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
@@ -68,7 +69,8 @@ def check_model(model: pm.Model) -> None:
     Raises
     ------
     ModelError
-        The model has no free variables, no observed data or potentials, or has minibatches.
+        The model has no free variables, no observed data or potentials, or has minibatches or
+        simulators.
     """
     if not model.free_RVs:
         raise ModelError("The model has no free variables to sample.")
@@ -83,6 +85,12 @@ def check_model(model: pm.Model) -> None:
             f"{', '.join(map(repr, small))} is a minibatch. Its likelihood is a random estimate, "
             "so there is no posterior for a chain to sample, and no evidence. Observe all data "
             "here, or fit the minibatches by pmt.fit."
+        )
+    simulated = [rv.name for rv in model.observed_RVs if isinstance(rv.owner.op, SimulatorRV)]
+    if simulated:
+        raise ModelError(
+            f"{', '.join(map(repr, simulated))} is a pm.Simulator: it has draws and no density, "
+            "and a chain needs the density. pm.sample_smc samples such models."
         )
 
 

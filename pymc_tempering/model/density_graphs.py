@@ -1,7 +1,9 @@
 """Graphs of log_reference, log_ratio and their gradients, stable where a naive one is 0 / 0."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
@@ -15,7 +17,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.xtensor.type import XTensorType, as_xtensor
 
-from pymc_tempering.exceptions import GradientError
+from pymc_tempering.exceptions import GradientError, ModelError
 from pymc_tempering.model.layout import Layout, is_discrete
 from pymc_tempering.model.log_graphs import follow_exponentials
 from pymc_tempering.model.terms import Terms, reference_and_ratio
@@ -78,13 +80,28 @@ def raveled_graphs(
         ) from error
 
 
+def _unmasked(container: SharedVariable) -> Any:
+    """Return the value of a data container, which has no missing values (PyMC masks them)."""
+    value = container.get_value()
+    if np.ma.is_masked(value):
+        raise ModelError(
+            f"The data {container.name!r} have missing values now, and PyMC imputes those only "
+            "that were there when the model was made: leave them out, or pass them to `observed=`."
+        )
+    return np.ma.getdata(value) if np.ma.isMaskedArray(value) else value
+
+
 def freeze_shared(outputs: list[Variable]) -> list[Variable]:
     """Replace data containers by their current values, so that compiled code can be cached."""
-    shared = {
-        variable: pt.constant(variable.get_value(), dtype=variable.type.dtype)
+    containers = [
+        variable
         for variable in graph_inputs(outputs)
         if isinstance(variable, SharedVariable)
         and not isinstance(variable.type, RandomGeneratorType)
+    ]
+    shared = {
+        variable: pt.constant(_unmasked(variable), dtype=variable.type.dtype)
+        for variable in containers
     }
     return graph_replace(outputs, shared, strict=False) if shared else list(outputs)
 

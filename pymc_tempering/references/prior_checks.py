@@ -1,7 +1,7 @@
 """Checks of a model at draws from its prior, before the warm-up starts."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pymc as pm
@@ -41,22 +41,38 @@ MAX_SCORE_Z = 8.0
 """Standard errors by which draws may miss an identity that the density implies."""
 
 
-def _blame(model: pm.Model, path: Path, draws: np.ndarray) -> str:
-    """Name the terms that are NaN, infinite or raise an error at draws, with shares.
+def _no_number(graph: Variable) -> Variable:
+    return pt.isnan(graph) | pt.eq(graph, np.inf)
+
+
+def _blame(
+    model: pm.Model,
+    path: Path,
+    draws: np.ndarray,
+    wrong: Callable[[Variable], Variable] = _no_number,
+) -> str:
+    """Name the terms that are wrong or raise an error at draws, with shares.
 
     Priors are looked at where no likelihood term or potential is to blame.
     """
     states = [path.layout.unravel(x).values() for x in draws[:MAX_BLAMED]]
     terms = model.observed_RVs + model.potentials
-    return _bad_terms(model, terms, states) or _bad_terms(model, model.free_RVs, states)
+    return _bad_terms(model, terms, states, wrong) or _bad_terms(
+        model, model.free_RVs, states, wrong
+    )
 
 
-def _bad_terms(model: pm.Model, terms: Sequence[Variable], states: list) -> str:
-    """Name those of some terms that are no number at states, or raise an error there."""
+def _bad_terms(
+    model: pm.Model,
+    terms: Sequence[Variable],
+    states: list,
+    wrong: Callable[[Variable], Variable],
+) -> str:
+    """Name those of some terms that are wrong at states, or raise an error there."""
     said = []
     for term in terms:
         [graph] = model.logp(vars=[term], sum=False)
-        bad = pt.any(pt.isnan(graph) | pt.eq(graph, np.inf))
+        bad = pt.any(wrong(graph))
         with model:  # so that parameters out of their bounds mean -inf here too
             function = compile_alone(
                 model.value_vars, bad, mode="FAST_COMPILE", on_unused_input="ignore"
@@ -71,6 +87,15 @@ def _bad_terms(model: pm.Model, terms: Sequence[Variable], states: list) -> str:
         if n_bad:
             said.append(f"{term.name!r} ({n_bad / len(states):.1%} of them{raised})")
     return ", ".join(said)
+
+
+def _about_data(model: pm.Model) -> str:
+    """Return a sentence that names the observed data that are not finite; empty if all are."""
+    data = {rv.name: model.rvs_to_values[rv].eval() for rv in model.observed_RVs}
+    bad = [name for name, values in data.items() if not np.isfinite(values).all()]
+    if not bad:
+        return ""
+    return f" The data of {', '.join(map(repr, bad))} are not all finite: leave such values out."
 
 
 def _in_one_line(error: Exception) -> str:
@@ -174,7 +199,7 @@ def _tell_of_undefined(path: Path, draws: np.ndarray, bad: np.ndarray) -> None:
     )
     advice = (
         "Restrict the prior to where the likelihood is defined, or make the likelihood return "
-        "-inf there."
+        f"-inf there.{_about_data(path.model)}"
     )
     if bad.mean() > MAX_UNDEFINED:
         raise LikelihoodError(f"{message} {advice}")
@@ -183,6 +208,17 @@ def _tell_of_undefined(path: Path, draws: np.ndarray, bad: np.ndarray) -> None:
         f"zero there. {advice}",
         TemperingWarning,
         stacklevel=4,
+    )
+
+
+def _tell_of_zeros(path: Path, draws: np.ndarray, zero: np.ndarray) -> None:
+    """Raise an error for draws that nearly all have no likelihood."""
+    terms = _blame(path.model, path, draws[zero], lambda graph: pt.eq(graph, -np.inf))
+    raise LikelihoodError(
+        f"The likelihood is zero at {zero.mean():.1%} of {len(draws)} prior draws, in "
+        f"{terms or 'the sum of its terms'}: the path from prior to posterior cannot be entered. "
+        "Use a prior nearer to the data, or a likelihood with wider support, and look whether its "
+        f"parameters are allowed (a scale above 0).{_about_data(path.model)}"
     )
 
 
@@ -213,12 +249,8 @@ def check_reference(prior: Prior) -> None:
         _tell_of_undefined(path, draws, bad)
     if by_variable:
         _warn_of_rounded(by_variable, n)
-    if (share := (log_ratio == -np.inf).mean()) > MAX_ZERO_SHARE:
-        raise LikelihoodError(
-            f"The likelihood is zero at {share:.1%} of {len(draws)} prior draws: the path from "
-            "prior to posterior cannot be entered. Use a prior nearer to the data, or a "
-            "likelihood with wider support."
-        )
+    if (log_ratio == -np.inf).mean() > MAX_ZERO_SHARE:
+        _tell_of_zeros(path, draws, log_ratio == -np.inf)
     if (off := ~np.isfinite(log_reference) & ~bad).any():  # a density that raises has no numbers
         raise PriorDrawsError(
             f"The prior density is not finite at {off.mean():.1%} of its "

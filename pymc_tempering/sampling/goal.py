@@ -47,8 +47,8 @@ class Goal:
     def __post_init__(self) -> None:
         for name in ("target_mcse", "max_time", "max_steps", "target_ess"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} must be positive, not {value!r}.")
+            if value is not None and not (isinstance(value, int | float | np.number) and value > 0):
+                raise ValueError(f"{name} must be a positive number, not {value!r}.")
 
     def spent(self, steps: int) -> bool:
         """Whether so many density evaluations are enough."""

@@ -58,10 +58,16 @@ def refuse(given: Mapping[str, Any], function: str, known: Mapping[str, Any]) ->
     for name in given:
         why = REFUSED.get(name)
         if why is None:
-            near = get_close_matches(name, [n for n in known if n not in REFUSED], 1)
-            why = f"there is no such argument{f'; did you mean {near[0]!r}?' if near else ''}"
+            near = _near(name, [n for n in known if n not in REFUSED])
+            why = f"there is no such argument{f'; perhaps {near!r} is meant' if near else ''}"
         sentences.append(f"{name}: {why}")
     raise ArgumentError(f"{function}() does not take {'; '.join(sentences)}.")
+
+
+def _near(name: str, known: list[str]) -> str:
+    """Return the name that is spelled nearly so, or ends in it (`seed`); empty if none is."""
+    ends = [n for n in known if n.endswith(f"_{name}")]
+    return next(iter(get_close_matches(name, known, 1) or ends), "")
 
 
 def refuse_model(draws: Any, function: str) -> None:

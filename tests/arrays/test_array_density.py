@@ -43,6 +43,10 @@ FAULTS = {
     "a draw of another length": (
         {"reference_draw": lambda n, rng: draw(n + 1, rng)}, "states along",
     ),
+    "draws of two types": (
+        {"reference_draw": lambda n, rng: draw(n, rng).astype("f4" if n < 64 else "f8")},
+        "gives float64 of shape .* and float32",
+    ),
     "a draw that is a list": ({"reference_draw": lambda n, rng: [[0.0]] * n}, "NumPy array"),
     "a draw of text": ({"reference_draw": lambda n, rng: np.full((n, 2), "a")}, "NumPy array"),
     "a draw with NaN": ({"reference_draw": lambda n, rng: np.full((n, 2), np.nan)}, "NaN"),
@@ -154,3 +158,14 @@ def test_marginals_of_data_leave_nothing_out():
         data_marginals(np.array([[2.0]]))
     with pytest.raises(pmt.ArgumentError, match="smoothing"):
         data_marginals(np.zeros((2, 2)), smoothing=0.0)
+
+
+def test_states_of_density_zero_and_what_is_no_density_are_refused():
+    walled = ArrayDensity(
+        draw, lambda x: np.where(x[:, 0] > 50.0, -np.inf, log_ratio(x)), move, reversible=True
+    )
+    ways = pmt.arrays.annealing(walled, 5, random_seed=1)
+    with pytest.raises(pmt.LikelihoodError, match=r"50\.0% of the states given have density zero"):
+        ways.reverse_ais(np.array([[0.0, 0.0], [60.0, 0.0]]), random_seed=1)
+    with pytest.raises(pmt.ArgumentError, match="expected an ArrayDensity, not str"):
+        temper("normal")

@@ -377,3 +377,16 @@ def test_threads_change_nothing(mean_model):
     np.testing.assert_array_equal(one[0].log_density(x), three[0].log_density(x))
     assert plain_target(one[0].path).cores == 1
     assert np.isfinite(logsumexp(one[0].log_density(x)))
+
+
+def test_draws_without_chains_and_models_without_gradients():
+    with pm.Model() as model:
+        pm.Poisson("y", pm.Exponential("rate", 1.0), observed=[1, 2])
+    bare = xr.Dataset({"rate": ("step", np.ones(4)), "other": (("chain", "draw"), np.ones((2, 2)))})
+    tree = xr.DataTree.from_dict({"posterior": bare})
+    with pytest.raises(pmt.DataMismatchError, match=r"'rate' has dimensions .* but needs 'chain'"):
+        pmt.bridge_sampling(tree, model)
+    with pm.Model() as discrete:
+        pm.Normal("y", pm.Poisson("k", 3.0), 1.0, observed=1.0)
+    with pytest.raises(pmt.DiscreteVariableError, match="have no gradients: k"):
+        pmt.bridge_sampling(tree, discrete)

@@ -2,6 +2,7 @@
 
 import arviz as az
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
@@ -333,3 +334,12 @@ def test_what_holds_no_draws_is_refused_by_name(bad, message):
 def test_counts_that_are_no_counts_are_refused():
     with pytest.raises(ValueError, match="draws must be a whole number"):
         pmt.average([marked(1), marked(2)], [1, 1], draws=0)
+
+
+def test_frames_that_are_no_table_of_these_models_are_refused():
+    runs = {"a": marked(1), "b": marked(2)}
+    with pytest.raises(ValueError, match=r"without the columns probability .*table\[.weight.\]"):
+        pmt.average(runs, pd.DataFrame({"weight": [1.0, 1.0]}, index=["a", "b"]))
+    table = pd.DataFrame({"probability": [0.5, 0.5], "p_mcse": 0.1}, index=["a", "c"])
+    with pytest.raises(ValueError, match="weights must be of the models"):
+        pmt.average(runs, table)

@@ -356,3 +356,16 @@ def test_an_evidence_survives_json_and_a_datatree(evidence, tmp_path):
 def test_other_json_is_refused(text, words):
     with pytest.raises(pmt.TemperingError, match=words):
         Evidence.from_json(text)
+
+
+def test_a_method_in_the_place_of_the_model_is_told_its_name():
+    with pytest.raises(pmt.ModelError, match=r"give the method by name, as method='bar'"):
+        pmt.log_marginal_likelihood(gaussian_run(draws=30), "bar")
+
+
+def test_chains_that_were_taken_out_of_a_run_of_smc():
+    stats = xr.Dataset({"log_marginal_likelihood": (("chain", "stage"), np.zeros((3, 4)))})
+    posterior = xr.Dataset({"x": (("chain", "draw"), np.zeros((2, 5)))})
+    tree = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": stats})
+    with pytest.raises(pmt.TemperingError, match="has 3 chains and the posterior 2"):
+        pmt.log_marginal_likelihood(tree)

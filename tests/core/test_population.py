@@ -21,6 +21,10 @@ def test_log_ratios_without_bound_are_refused():
     log_ratio = np.append(np.zeros(100), np.full(100, -8e307))
     with pytest.raises(LikelihoodError, match="check its scale"):
         next_beta(log_ratio, 0.0, 0.99)
+    with pytest.raises(LikelihoodError, match=r"ends at beta = 0\.5,.* no finite integral"):
+        next_beta(log_ratio, 0.5, 0.99)
+    with pytest.raises(LikelihoodError, match=r"ends at beta = 0\.5,.* no finite integral"):
+        next_beta(1e-288 * log_ratio, 0.5, 0.99)  # a step that is lost in rounding
 
 
 @pytest.mark.parametrize("resample", [systematic_resampling, multinomial_resampling])

@@ -70,7 +70,7 @@ CALLS = {
     ),
     "data without a name": ((MODEL, [[1.0, 2.0]], {}), ArgumentError, "must be a dict from"),
     "an argument that sample does not take": (
-        (MODEL, OF_Y, {"drawz": 3}), ArgumentError, "did you mean 'draws'"
+        (MODEL, OF_Y, {"drawz": 3}), ArgumentError, "perhaps 'draws' is meant"
     ),
     "an argument of each run": ((MODEL, OF_Y, {"model": MODEL}), ArgumentError, "model: "),
 }  # fmt: skip

@@ -238,3 +238,10 @@ def test_data_that_do_not_fit_are_refused(data, message):
     handle = pmt.CompiledModel(build())
     with pytest.raises(pmt.DataMismatchError, match=message):
         handle.with_data(**data)
+
+
+def test_values_that_are_computed_from_others_are_refused_by_name():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x"), 1.0, observed=2.0 * pm.Data("half", [1.0, 2.0]))
+    with pytest.raises(pmt.DataMismatchError, match=r"'y' are computed .* give those of 'half'"):
+        pmt.CompiledModel(model).with_data(y=[1.0, 2.0])

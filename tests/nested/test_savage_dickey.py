@@ -240,6 +240,14 @@ def test_a_null_model_that_is_not_nested_is_refused(null, message):
         pmt.savage_dickey(idata, model, null={"delta": 0.0}, null_model=null)
 
 
+def test_a_null_model_beside_a_null_of_some_elements_is_refused():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("b", shape=2), 1.0, observed=[0.5, 0.1])
+    idata = posterior_tree(b=np.random.default_rng(3).normal(size=(4, 200, 2)) / 2**0.5)
+    with pytest.raises(NullError, match=r"some elements of \['b'\]: .*leave null_model out"):
+        pmt.savage_dickey(idata, model, null={"b[0]": 0.0}, null_model=with_delta()[0])
+
+
 def test_other_bounds_are_refused():
     def build(upper, with_delta):
         with pm.Model() as model:

@@ -182,3 +182,18 @@ def test_a_planted_fault_is_found(old, new, fault):
     assert old in documented.__doc__
     changed.__doc__ = documented.__doc__.replace(old, new)
     assert any(fault in sentence for sentence in docstring_faults(changed))
+
+
+def rows_outside_tables(text):
+    """Lines with cells that no head belongs to, as after an empty line within a table."""
+    text = re.sub(r"(?ms)^```.*?^```", lambda block: "\n" * block[0].count("\n"), text)
+    lines = ["", *text.splitlines(), ""]
+    firsts = (i for i, line in enumerate(lines) if line[:1] == "|" and lines[i - 1][:1] != "|")
+    return [i for i in firsts if not re.fullmatch(r"\|[\s:|-]+\|", lines[i + 1])]
+
+
+def test_every_row_belongs_to_a_table():
+    assert rows_outside_tables("| a |\n|---|\n| b |\n\n| c |\n```\n| d |\n```\n") == [5]
+    pages = [p for p in DOCS.rglob("*.md") if "_build" not in p.parts]
+    strays = {p.name: rows for p in pages if (rows := rows_outside_tables(p.read_text("utf-8")))}
+    assert not strays

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -103,5 +104,6 @@ def test_dir_names_what_is_not_loaded():
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'sampel'"):
+    with pytest.raises(AttributeError, match="no attribute 'sampel'") as error:
         pmt.sampel  # noqa: B018
+    assert "Did you mean: 'sample'?" in "".join(traceback.format_exception_only(error.value))

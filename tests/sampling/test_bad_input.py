@@ -8,6 +8,7 @@ from pytensor.graph.op import Op
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
+from pymc_tempering.kernels.persistent import Persistent
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.prior import compile_prior
@@ -100,6 +101,13 @@ def test_hmc_without_gradients():
         pmt.sample(model=model, kernel="hmc")
 
 
+def test_kernels_out_of_range():
+    with pytest.raises(ValueError, match="width must be positive, not 0"):
+        pmt.Slice(width=0.0)
+    with pytest.raises(ValueError, match="renewal must be positive, not -1"):
+        Persistent(renewal=-1.0)
+
+
 def test_a_likelihood_that_is_not_a_number():
     with pm.Model() as model:
         b = pm.Normal("b", shape=2)
@@ -118,8 +126,43 @@ def test_a_likelihood_that_is_zero_nearly_everywhere():
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Potential("wall", pt.switch(x > 4.5, 0.0, -np.inf))
-    with pytest.raises(pmt.LikelihoodError, match=r"zero at 100\.0% of 1000.*nearer to the data"):
+        pm.Normal("fine", x, 1.0, observed=0.0)
+    words = r"zero at 100\.0% of 1000 prior draws, in 'wall' .*nearer to the data"
+    with pytest.raises(pmt.LikelihoodError, match=words) as error:
         check(model)
+    assert "fine" not in str(error.value)
+    assert "not all finite" not in str(error.value)
+
+
+def data_set_to(value):
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x"), 1.0, observed=pm.Data("data", [1.0, 1.0]))
+    pm.set_data({"data": [1.0, value]}, model=model)
+    return model
+
+
+def test_data_that_are_not_finite_are_named():
+    with pytest.raises(pmt.LikelihoodError, match=r"zero at 100\.0%.* data of 'y' are not all"):
+        check(data_set_to(np.inf))
+    with pytest.raises(pmt.ModelError, match=r"data 'data' have missing values.*leave them out"):
+        check(data_set_to(np.nan))
+
+
+def test_a_potential_that_grows_faster_than_the_prior_falls():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("up", x**2)
+    with pytest.raises(pmt.LikelihoodError, match=r"beta = 0\.5, .* no finite integral"):
+        pmt.sample(model=model, random_seed=1, quiet=True)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyMC's own, of its simulators
+def test_a_simulator_has_no_density():
+    with pm.Model() as model:
+        pm.Simulator("s", lambda rng, x, size: rng.normal(x, size=size), pm.Normal("x"),
+                     observed=np.ones(3))  # fmt: skip
+    with pytest.raises(pmt.ModelError, match=r"'s' is a pm\.Simulator.*pm\.sample_smc"):
+        check_model(model)
 
 
 def test_a_gradient_that_does_not_exist():
@@ -142,6 +185,8 @@ def test_a_gradient_that_does_not_exist():
         ({"cores": 0}, "cores must be a whole number of at least 1"),
         ({"keep": "everything"}, "keep must be 'log_ratio', 'states' or None, not 'everything'"),
         ({"var_names": ["mu", "nu"]}, "'nu' are not among.*mu"),
+        ({"check_looks": 5}, "check_looks must be at least 20"),
+        ({"betas": [0.0, 0.5, 1.0]}, "betas are those of the path from the prior"),
     ],
 )
 def test_arguments_of_sample_out_of_range(arguments, words):

@@ -158,8 +158,10 @@ def test_an_argument_without_a_meaning_is_refused_by_name(name):
 
 
 def test_an_argument_that_is_misspelled_is_told_the_right_one():
-    with pytest.raises(TypeError, match=r"drows: there is no such argument; did you mean 'draws'"):
+    with pytest.raises(TypeError, match=r"drows: .* no such argument; perhaps 'draws' is meant\."):
         pmt.sample(drows=10)
+    with pytest.raises(TypeError, match=r"seed: .*; perhaps 'random_seed' is meant"):
+        pmt.sample(seed=1)
     with pytest.raises(pmt.ArgumentError, match=r"quite unlike: there is no such argument\."):
         refuse({"quite unlike": 1}, "sample", {"draws": None})
 

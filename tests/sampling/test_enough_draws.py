@@ -239,8 +239,10 @@ def test_only_a_default_target_is_given_up():
 
 
 def test_a_bad_target_is_refused():
-    with pytest.raises(ValueError, match="target_ess must be positive, not 0"):
+    with pytest.raises(ValueError, match="target_ess must be a positive number, not 0"):
         run(target_ess=0)
+    with pytest.raises(ValueError, match="max_time must be a positive number, not '60 s'"):
+        run(max_time="60 s")
 
 
 def test_scalars_have_the_names_that_users_know():

@@ -202,7 +202,7 @@ def test_a_warm_up_from_the_prior_in_good_time_is_as_without_a_limit():
 
 @pytest.mark.parametrize("value", [0.0, -1.0])
 def test_no_time_is_refused(value):
-    with pytest.raises(ValueError, match="max_time must be positive"):
+    with pytest.raises(ValueError, match="max_time must be a positive number"):
         run(10, max_time=value)
 
 

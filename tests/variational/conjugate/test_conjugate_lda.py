@@ -218,6 +218,8 @@ def test_other_bad_input_is_refused(tmp_path):
         svi(LDA(2, vocabulary=("a", "b", "c")), [[1, 2]])
     with pytest.raises(DataError, match="a block has 3 words"):
         save_counts(tmp_path / "a", [[[1, 2]], [[1, 2, 3]]])
+    with pytest.raises(DataError, match=r"a count of 3e\+10 does not fit 32 bits"):
+        save_counts(tmp_path / "c", [[[1, 3e10]]])
     with pytest.raises(DataError, match="no blocks"):
         save_counts(tmp_path / "b", [])
     with pytest.raises(FileExistsError, match="not empty"):

@@ -298,6 +298,12 @@ def test_bad_temperatures_are_refused(method, temperatures, words):
         svi(*CASES["gaussian"], method, temperatures=temperatures)
 
 
+NOT_FINITE = tuple(
+    np.full(part.shape, np.nan)
+    for part in CASES["gaussian"][0].initialize(CASES["gaussian"][1], np.random.default_rng(0))
+)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -311,10 +317,13 @@ def test_bad_temperatures_are_refused(method, temperatures, words):
         ({"batch_size": 61}, "60 data points"),
         ({"jitter": 1.0}, "jitter"),
         ({"kappa": 0.4}, "kappa"),
+        ({"tau": -1.0}, "tau must not be negative, got -1.0"),
+        ({"tol": -1.0}, "tol must not be negative, got -1.0"),
         ({"damping": 1.0}, "share of the old q.*not 1.0"),
         ({"damping": -0.1}, "share of the old q.*not -0.1"),
         ({"cores": 0}, "cores"),
         ({"initial": (np.ones((2, 3)),)}, "needs"),
+        ({"initial": NOT_FINITE}, "holds a value that is not finite"),
         ({"log_partition": [0.0]}, "needs one value for each"),
         ({"temperatures": [1.0, 2.0], "log_partition": [0.0, np.inf]}, "not finite at T = 2"),
     ],
@@ -347,6 +356,7 @@ def test_an_infinite_elbo_stops_the_fit():
     [
         lambda: GaussianMixture(0, sd=1.0, prior_sd=1.0),
         lambda: GaussianMixture(2, sd=-1.0, prior_sd=1.0),
+        lambda: GaussianMixture(2, sd=1.0, prior_sd=1.0, prior_mean=np.nan),
         lambda: FactorialMixture(2, sd=1.0, prior_sd=1.0, probability=1.0),
         lambda: FactorialMixture(2, sd=1.0, prior_sd=1.0, covariance="diagonal"),
         lambda: LDA(2, alpha=0.0),

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 import pymc_tempering as pmt
-from pymc_tempering.arrays import ArrayDensity, BernoulliReference, data_marginals, temper
+from pymc_tempering.arrays import (
+    ArrayDensity,
+    BernoulliReference,
+    array_pass,
+    data_marginals,
+    temper,
+)
 from pymc_tempering.arrays.array_density import check_density
 from pymc_tempering.arrays.reference_laws import normalization_fault
 
@@ -169,3 +175,13 @@ def test_states_of_density_zero_and_what_is_no_density_are_refused():
         ways.reverse_ais(np.array([[0.0, 0.0], [60.0, 0.0]]), random_seed=1)
     with pytest.raises(pmt.ArgumentError, match="expected an ArrayDensity, not str"):
         temper("normal")
+
+
+def test_a_path_without_an_entry_or_an_end(monkeypatch):
+    rng = np.random.default_rng(0)
+    closed = ArrayDensity(draw, lambda x: np.full(len(x), -np.inf), move)
+    with pytest.raises(pmt.LikelihoodError, match="minus infinity at all 64 draws"):
+        array_pass.anneal_arrays(closed, 64, rng)
+    monkeypatch.setattr(array_pass, "MAX_STAGES", 0)
+    with pytest.raises(pmt.LikelihoodError, match="the reference is too far from the density"):
+        array_pass.anneal_arrays(ArrayDensity(draw, log_ratio, move), 64, rng)

@@ -343,3 +343,11 @@ def test_frames_that_are_no_table_of_these_models_are_refused():
     table = pd.DataFrame({"probability": [0.5, 0.5], "p_mcse": 0.1}, index=["a", "c"])
     with pytest.raises(ValueError, match="weights must be of the models"):
         pmt.average(runs, table)
+
+
+def test_a_posterior_without_draws_is_refused():
+    bare = xr.DataTree.from_dict(
+        {"posterior": xr.Dataset({"x": (("chain", "sample"), np.ones((2, 5)))})}
+    )
+    with pytest.raises(ValueError, match="has no draws along 'chain' and 'draw'"):
+        pmt.average([bare, bare], [1, 1], var_names=["x"])

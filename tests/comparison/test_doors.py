@@ -369,3 +369,10 @@ def test_chains_that_were_taken_out_of_a_run_of_smc():
     tree = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": stats})
     with pytest.raises(pmt.TemperingError, match="has 3 chains and the posterior 2"):
         pmt.log_marginal_likelihood(tree)
+
+
+def test_a_stored_fit_of_a_model_without_an_evidence():
+    attrs = {"log_z": np.nan, "log_z_mcse": np.nan}
+    tree = xr.DataTree.from_dict({"variational": xr.Dataset(attrs=attrs)})
+    with pytest.raises(pmt.ImproperPriorError, match="the stored fit has no evidence"):
+        pmt.log_marginal_likelihood(tree)

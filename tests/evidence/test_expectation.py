@@ -81,6 +81,10 @@ def test_bad_input_of_expectation_is_refused():
     idata = gaussian_run(draws=100)
     with pytest.raises(NotTemperedError, match='keep="states"'):
         pmt.expectation(pmt.convert(idata).drop_nodes("tempering_states"))
+    fewer = idata.copy()
+    fewer["tempering_states"] = idata["tempering_states"].to_dataset().isel(chain=[0])
+    with pytest.raises(NotTemperedError, match="tempering_states has 1 chains and sample_stats"):
+        pmt.expectation(fewer)
     with pytest.raises(ValueError, match="'nu' are not among the states' variables: x"):
         pmt.expectation(idata, var_names=["nu"])
     with pytest.raises(ValueError, match="must return a DataArray"):

@@ -71,3 +71,14 @@ def test_pymbar_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymbar", None)
     with pytest.raises(ImportError, match=r"pip install .pymc-tempering\[mbar\]"):
         pmt.log_marginal_likelihood(gaussian_run(draws=30), method="mbar")
+
+
+def test_ladders_and_draws_that_are_none():
+    stats = gaussian_run(draws=30, chains=2)["sample_stats"].to_dataset()
+    one = {dim: [0] for dim in stats.dims if dim not in ("chain", "draw")}
+    for bad, message in (
+        (stats.isel(one), "needs at least two finite inverse temperatures"),
+        (stats.isel(draw=[]), "hold no draws"),
+    ):
+        with pytest.raises(pmt.TemperingError, match=message):
+            pmt.log_marginal_likelihood(run_with(sample_stats=bad), method="rts")

@@ -152,3 +152,15 @@ def test_other_errors_pass():
     with pytest.raises(EOFError, match="own"):
         forgetting_damage(work, 1)
     assert calls == [1]
+
+
+def test_a_damaged_entry_that_stays_so_is_named(folder, monkeypatch):
+    def compile_it():
+        return numba.njit(OF_VECTOR, cache=True)(half_sum)
+
+    compile_it()
+    [file] = entries(folder, ".nbi")
+    file.write_bytes(b"")
+    monkeypatch.setattr(caching.IndexDataCacheFile, "flush", lambda self: None)
+    with pytest.raises(OSError, match=rf"{file.name} cannot be read even when emptied"):
+        forgetting_damage(compile_it)

@@ -16,6 +16,7 @@ from support.gaussian_path import (
     walled_density,
 )
 
+import pymc_tempering as pmt
 from pymc_tempering import HMC, NUTS
 from pymc_tempering.kernels import (
     ACCEPTANCE,
@@ -23,9 +24,11 @@ from pymc_tempering.kernels import (
     N_EVALUATIONS,
     N_INFO,
     Block,
+    Compound,
     RandomWalkMetropolis,
     Slice,
 )
+from pymc_tempering.kernels.custom import unbound
 from pymc_tempering.model.compiled import new_point
 
 # name: (factory, step size in units of the rung's own standard deviations)
@@ -228,3 +231,10 @@ def test_a_target_acceptance_outside_of_0_and_1_is_refused(target):
 def test_hmc_refuses_trajectories_without_length(argument, value):
     with pytest.raises(ValueError, match=f"{argument} must be .* not {value!r}"):
         HMC(**{argument: value})
+
+
+def test_kernels_that_cannot_move():
+    with pytest.raises(ValueError, match="needs at least one kernel, and one block for each"):
+        Compound((), ())
+    with pytest.raises(pmt.KernelError, match="has no model yet"):
+        unbound()

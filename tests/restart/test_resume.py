@@ -456,3 +456,8 @@ def test_versions_are_those_installed():
     bit_versions.check_versions(bit_versions.versions())
     with pytest.raises(pmt.CheckpointError, match=r"numpy 1\.0 \(here"):
         bit_versions.check_versions(bit_versions.versions() | {"numpy": "1.0"})
+
+
+def test_a_checkpoint_every_no_seconds_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="checkpoint_every must be positive, not 0"):
+        pmt.resume(tmp_path / "run", checkpoint_every=0)

@@ -53,12 +53,9 @@ def _whiten_full(x, mixture, at):  # type: ignore[no-untyped-def]
         row = first + k
         a, b = x[k] - mixture[mean, k], x[k + 1] - mixture[mean, k + 1]
         c, d = x[k + 2] - mixture[mean, k + 2], x[k + 3] - mixture[mean, k + 3]
-        mixture[z, k] += mixture[row, k] * a
-        mixture[z, k + 1] += mixture[row, k + 1] * a
-        mixture[z, k + 1] += mixture[row + 1, k + 1] * b
-        mixture[z, k + 2] += mixture[row, k + 2] * a
-        mixture[z, k + 2] += mixture[row + 1, k + 2] * b
-        mixture[z, k + 2] += mixture[row + 2, k + 2] * c
+        for i in range(FOUR - 1):  # the corner above the diagonal
+            for j in range(i + 1):
+                mixture[z, k + i] += mixture[row + j, k + i] * (x[k + j] - mixture[mean, k + j])
         for i in range(k + 3, dim):
             total = mixture[z, i] + mixture[row, i] * a
             total += mixture[row + 1, i] * b
@@ -105,12 +102,9 @@ def _add_slope(out, factor, mixture, at, rank):  # type: ignore[no-untyped-def]
             total += b * mixture[row + 1, k]
             total += c * mixture[row + 2, k]
             out[k] = total + d * mixture[row + 3, k]
-        out[i + 1] += b * mixture[row + 1, i + 1]
-        out[i + 1] += c * mixture[row + 2, i + 1]
-        out[i + 1] += d * mixture[row + 3, i + 1]
-        out[i + 2] += c * mixture[row + 2, i + 2]
-        out[i + 2] += d * mixture[row + 3, i + 2]
-        out[i + 3] += d * mixture[row + 3, i + 3]
+        for k in range(1, FOUR):
+            for j in range(k, FOUR):
+                out[i + k] += factor * mixture[z, i + j] * mixture[row + j, i + k]
     for i in range(whole, dim):
         along = factor * mixture[z, i]
         for k in range(i + 1):

@@ -125,7 +125,7 @@ class FunnelWarp:
 
     def inverse(self, us: np.ndarray) -> np.ndarray:
         """States, shape (n, d), that `forward` takes to u."""
-        xs = np.ascontiguousarray(us).copy()
+        xs = np.array(us, order="C")
         _unwarp(xs, self._packed)
         return xs
 

@@ -126,19 +126,28 @@ def test_a_damaged_entry_of_another_package_is_forgotten(folder):
         assert "double_sum" not in names  # it is on disk again
 
 
-def test_a_damaged_entry_that_cannot_be_emptied_is_named(folder, monkeypatch):
+def refuse(self, path):
+    raise PermissionError(13, "Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("method", "instead", "message"),
+    [
+        ("_open_for_write", refuse, "is damaged and cannot be written to"),
+        ("flush", lambda self: None, "cannot be read even when emptied"),
+    ],
+)
+def test_a_damaged_entry_that_cannot_be_emptied_is_named(
+    folder, monkeypatch, method, instead, message
+):
     def compile_it():
         return numba.njit(OF_VECTOR, cache=True)(half_sum)
 
     compile_it()
     [file] = entries(folder, ".nbi")
     file.write_bytes(b"")
-
-    def refuse(self, path):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(caching.IndexDataCacheFile, "_open_for_write", refuse)
-    with pytest.raises(OSError, match=rf"{file.name} is damaged and cannot be written to"):
+    monkeypatch.setattr(caching.IndexDataCacheFile, method, instead)
+    with pytest.raises(OSError, match=rf"{file.name} {message}"):
         forgetting_damage(compile_it)
 
 
@@ -152,15 +161,3 @@ def test_other_errors_pass():
     with pytest.raises(EOFError, match="own"):
         forgetting_damage(work, 1)
     assert calls == [1]
-
-
-def test_a_damaged_entry_that_stays_so_is_named(folder, monkeypatch):
-    def compile_it():
-        return numba.njit(OF_VECTOR, cache=True)(half_sum)
-
-    compile_it()
-    [file] = entries(folder, ".nbi")
-    file.write_bytes(b"")
-    monkeypatch.setattr(caching.IndexDataCacheFile, "flush", lambda self: None)
-    with pytest.raises(OSError, match=rf"{file.name} cannot be read even when emptied"):
-        forgetting_damage(compile_it)

@@ -45,9 +45,11 @@ def effective_size(values: FloatArray) -> float:
 
 def effective_number(log_w: FloatArray) -> float:
     """Kish's effective number of weights, from their logarithms, shape (n,); 0 if all are zero."""
-    if not np.any(log_w > -np.inf):
+    largest = log_w.max(initial=-np.inf)
+    if largest == -np.inf:
         return 0.0
-    return float(np.exp(2.0 * logsumexp(log_w) - logsumexp(2.0 * log_w)))
+    w = np.exp(log_w - largest)
+    return float(w.sum() ** 2 / (w @ w))
 
 
 def conditional_ess(log_ratio: FloatArray, delta: float) -> float:

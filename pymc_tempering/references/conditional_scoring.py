@@ -32,8 +32,8 @@ def evaluate(known, design, center, parameters, row, gradient, information):  # 
     by (exp(-f s)); `row` is scratch. All are zero, and the value is -inf, where something is not
     finite.
     """
-    n, width = design.shape
-    size = width + 2
+    n, size = len(design), parameters.size
+    width = size - 2
     v, kappa = np.exp(parameters[0]), np.exp(parameters[1])
     gradient[:] = 0.0
     information[:] = 0.0
@@ -120,9 +120,9 @@ def damped_step(gradient, information, damping, factor, last, step):  # type: ig
 @njit(error_model="numpy", no_cfunc_wrapper=True)
 def score_one(known, design, center, parameters, vectors, matrices):  # type: ignore[no-untyped-def]
     """Fisher scoring with damping from `parameters`, which are written over; the log likelihood."""
-    gradient, new_gradient, step = vectors[0], vectors[1], vectors[2]
-    trial, damping, row = vectors[3], vectors[4], vectors[5]
     size = parameters.size
+    gradient, new_gradient, step = vectors[0, :size], vectors[1, :size], vectors[2, :size]
+    trial, damping, row = vectors[3, :size], vectors[4, :size], vectors[5, :size]
     information, new_information, factor = matrices[0], matrices[1], matrices[2]
     value = evaluate(known, design, center, parameters, row, gradient, information)
     # log v and log kappa stay in the first step, in which the rest is linear.
@@ -168,6 +168,7 @@ def score_all(known, falls, design, center, starts, parameters, likelihoods):  #
         x, s, and the precision and mean of the prior part.
     falls : array, shape (W,)
     design : array, shape (W, n, 1 + R)
+        Columns at the end that are zero are not looked at; their coefficients are zero.
     center : array, shape (W, 2)
         log v and log kappa that the ridge pulls to.
     starts : array, shape (W, m, 2)
@@ -178,7 +179,7 @@ def score_all(known, falls, design, center, starts, parameters, likelihoods):  #
     size, n = parameters.shape[1], known.shape[2]
     own = np.empty((6, n))
     vectors, matrices = np.zeros((6, size)), np.zeros((3, size, size))
-    found = np.empty(size)
+    every = np.empty(size)
     for k in range(known.shape[0]):
         for i in range(n):
             for j in range(SCALE):
@@ -186,10 +187,15 @@ def score_all(known, falls, design, center, starts, parameters, likelihoods):  #
             own[SCALE, i] = np.exp(known[k, S, i])
             own[DECAY, i] = 1.0 / own[SCALE, i] if falls[k] > 0.0 else 1.0
         likelihoods[k, 0] = -np.inf
+        used = size
+        while used > 3 and not design[k, :, used - 3].any():
+            used -= 1
+        found = every[:used]
+        parameters[k] = 0.0
         for m in range(starts.shape[1]):
             found[:] = 0.0
             found[0], found[1] = starts[k, m, 0], starts[k, m, 1]
             value = score_one(own, design[k], center[k], found, vectors, matrices)
             if value > likelihoods[k, 0] or m == 0:
                 likelihoods[k, 0] = value
-                parameters[k] = found
+                parameters[k, :used] = found

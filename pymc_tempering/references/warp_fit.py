@@ -24,7 +24,6 @@ from pymc_tempering.references.warp_screen import (
     MAX_SCALES,
     Effect,
     PriorDraws,
-    prior_part,
     spread_scores,
     strong_scales,
 )
@@ -79,23 +78,22 @@ def fit_warp(
     FunnelWarp or None
         None if no coordinate follows a scale.
     """
-    prior, xs = prior_draws.finite, draws[np.isfinite(draws).all(axis=1)]
-    if min(len(prior), len(xs)) < MIN_DRAWS or xs.shape[1] < 2:
+    xs = draws[np.isfinite(draws).all(axis=1)]
+    if min(len(prior_draws.finite), len(xs)) < MIN_DRAWS or xs.shape[1] < 2:
         return None
     if len(xs) > MAX_DRAWS:
         xs = xs[np.linspace(0, len(xs) - 1, MAX_DRAWS).astype(int)]
     with one_thread(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        rows = _followers(prior, xs, prior_draws.effects, start)
+        rows = _followers(prior_draws, xs, start)
         return _fit_rows(xs, rows, start) if rows else None
 
 
-def _followers(
-    prior: np.ndarray, xs: np.ndarray, effects: list[Effect], start: FunnelWarp | None
-) -> list[WarpRow]:
+def _followers(prior: PriorDraws, xs: np.ndarray, start: FunnelWarp | None) -> list[WarpRow]:
     """Coordinates that may follow a scale, in the order of the warp, with its kind and c and f."""
+    effects = prior.effects
     own = {effect.index for effect in effects}
     sure = {effect.scale for effect in effects}
-    moves = np.minimum(xs.std(axis=0), prior.std(axis=0)) > 0
+    moves = np.minimum(xs.std(axis=0), prior.finite.std(axis=0)) > 0
     free = [i for i in range(xs.shape[1]) if moves[i] and i not in own | sure]
     claims: dict[int, _Claim] = {}
     scales = set(sure)
@@ -118,7 +116,7 @@ def _followers(
 
 
 def _settled(
-    prior: np.ndarray,
+    prior: PriorDraws,
     xs: np.ndarray,
     dependence: Dependence,
     claims: list[_Claim],
@@ -164,13 +162,13 @@ def _range(s: np.ndarray) -> float:
 
 
 def _of_likeliest_kind(
-    prior: np.ndarray, xs: np.ndarray, t: int, kinds: list[tuple[float, float]], free: list[int]
+    prior: PriorDraws, xs: np.ndarray, t: int, kinds: list[tuple[float, float]], free: list[int]
 ) -> list[WarpRow]:
     """Rows with f = 0 and f = 1 for each coordinate, and the kind of scale that fits best.
 
     The kind is judged by few draws of the coordinates that follow t most.
     """
-    parts = {i: prior_part(prior, i, ()) for i in free}
+    parts = {i: prior.part(i, ()) for i in free}
 
     def rows_of(kind: tuple[float, float], some: list[int]) -> list[WarpRow]:
         return [

@@ -6,7 +6,7 @@ import numpy as np
 
 from pymc_tempering.references.conditional_fit import Conditionals
 from pymc_tempering.references.warp import MAX_LOG, FunnelWarp, log_scale
-from pymc_tempering.references.warp_screen import MAX_REGRESSORS, Effect, prior_part
+from pymc_tempering.references.warp_screen import MAX_REGRESSORS, Effect, PriorDraws
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Dependence:
 
 
 def with_regressors(
-    prior: np.ndarray, dependence: Dependence, rows: list[WarpRow], barred: set[int]
+    prior: PriorDraws, dependence: Dependence, rows: list[WarpRow], barred: set[int]
 ) -> list[WarpRow]:
     """Give rows the regressors that correlate most: the unwarped, and globals of earlier rows."""
     correlations = dependence.sizes
@@ -59,7 +59,7 @@ def with_regressors(
             mean = np.append(effect.mean, np.zeros(len(regressors) - len(effect.regressors)))
             new = replace(effect, regressors=regressors, mean=mean)
         else:
-            mean, log_sd = prior_part(prior, i, regressors)
+            mean, log_sd = prior.part(i, regressors)
             new = replace(effect, regressors=regressors, mean=mean, log_sd=log_sd)
         filled.append(replace(row, effect=new))
         if not row.centered and not row.falls:

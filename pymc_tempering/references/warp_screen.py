@@ -74,6 +74,16 @@ class PriorDraws:
         """Centered effects of the prior."""
         return prior_effects(self.finite)
 
+    @cached_property
+    def _parts(self) -> dict[tuple[int, tuple[int, ...]], tuple[np.ndarray, float]]:
+        return {}
+
+    def part(self, i: int, regressors: tuple[int, ...]) -> tuple[np.ndarray, float]:
+        """`prior_part` of a coordinate without a scale; all fits of a run ask for the same ones."""
+        if (i, regressors) not in self._parts:
+            self._parts[i, regressors] = prior_part(self.finite, i, regressors)
+        return self._parts[i, regressors]
+
 
 def spread_scores(xs: np.ndarray, *, ordered: bool = False) -> np.ndarray:
     """z-scores of pairs (t, i): does the spread of i given others grow with x_t; shape (d, d).

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Prior, evaluate_draws
@@ -45,7 +44,7 @@ class Evaluated:
         if inside.size:
             share, log_t = components.prior_share, components.log_t(self.xs[inside])
             reference = np.logaddexp(
-                np.log1p(-share) + logsumexp(log_t, axis=1),
+                np.log1p(-share) + np.logaddexp.reduce(log_t, axis=1),
                 np.log(share) + self.log_prior[inside],
             )
             result[inside] = target[inside] - reference

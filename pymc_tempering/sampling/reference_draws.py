@@ -27,7 +27,7 @@ N_TRIAL, MIN_SHARE = 256, 0.05
 """Draws that decide whether further ones are worth their price, and the least effective share of
 their weights. The trial draws never count."""
 
-PER_DRAW, MOST_FIXED, MOST = 5, 60_000, 200_000
+PER_DRAW, MOST_FIXED, MOST = 5, 30_000, 200_000
 """Reference draws for each draw of a chain, beside one for each evaluation that the plan took, but
 no more than `MOST_FIXED`; and the number of all at most. A plan is dear where there are many
 dimensions, and there a draw of the reference costs several evaluations."""

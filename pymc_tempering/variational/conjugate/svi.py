@@ -1,5 +1,6 @@
 """The front door: annealed or tempered stochastic variational inference."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ def svi(
     initial: Globals | None = None,
     cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
+    callback: Callable[[int, Globals], None] | None = None,
 ) -> Fit:
     """Fit a conjugate model by variational inference, plain, annealed or tempered.
 
@@ -101,6 +103,9 @@ def svi(
         Threads of the local step; all cores by default. It does not change the result.
     random_seed : int or numpy.random.Generator, optional
         Seed of the first parameters and of the minibatches.
+    callback : callable, optional
+        Called after each iteration with the number of iterations so far and the global
+        parameters. The next iteration writes over these: copy what you keep.
 
     Returns
     -------
@@ -153,6 +158,7 @@ def svi(
             tol=tol,
             elbo_every=elbo_every,
             cores=cores,
+            callback=callback,
         ),
         model.n_data(data),
     )

@@ -1,6 +1,7 @@
 """The options of `svi`, checked before work starts."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.exceptions import TemperatureError
+from pymc_tempering.variational.conjugate.protocol import Globals
 from pymc_tempering.variational.conjugate.temperature_grid import (
     ScheduleOption,
     check_grid_from_one,
@@ -42,6 +44,7 @@ class SviOptions:
     tol: float
     elbo_every: int | None
     cores: int | None
+    callback: Callable[[int, Globals], None] | None
 
     @property
     def grid(self) -> np.ndarray:
@@ -93,6 +96,8 @@ def check_svi_options(options: SviOptions, n_data: int) -> SviOptions:
     """
     check_choice("method", options.method, METHODS)
     check_choice("start", options.start, STARTS)
+    if not (options.callback is None or callable(options.callback)):
+        raise ValueError(f"callback must be callable, not {options.callback!r}.")
     if not callable(options.schedule):
         check_choice("schedule", options.schedule, SCHEDULES)
     _check_counts(options, n_data)

@@ -225,6 +225,8 @@ class SviRun:
             lam *= 1.0 - rho
             lam += rho * alpha
         local.add_statistics(rho * scale * inv_temp, state.lam)
+        if options.callback is not None:
+            options.callback(state.iteration, state.lam)
 
     def _global_elbo(self, state: _State) -> float:
         """Return the global terms of the ELBO, or NaN where they are not asked for."""

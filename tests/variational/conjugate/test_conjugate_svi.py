@@ -322,6 +322,7 @@ NOT_FINITE = tuple(
         ({"damping": 1.0}, "share of the old q.*not 1.0"),
         ({"damping": -0.1}, "share of the old q.*not -0.1"),
         ({"cores": 0}, "cores"),
+        ({"callback": 3}, "callback must be callable, not 3"),
         ({"initial": (np.ones((2, 3)),)}, "needs"),
         ({"initial": NOT_FINITE}, "holds a value that is not finite"),
         ({"log_partition": [0.0]}, "needs one value for each"),
@@ -398,6 +399,17 @@ def test_initial_parameters_are_not_changed():
     fit = svi(replace(model), gaussian_data(), "vi", initial=first)
     assert all((a == b).all() for a, b in zip(first, before, strict=True))
     assert fit.converged
+
+
+def test_a_callback_sees_every_iteration_and_changes_nothing():
+    model, data = CASES["lda"]
+    options = {"iterations": 6, "untempered": 2, "batch_size": 8, "random_seed": 1, "cores": 1}
+    seen = []
+    fit = svi(model, data, **options, callback=lambda n, lam: seen.append((n, lam[0].copy())))
+    assert [n for n, _ in seen] == list(range(1, 9))
+    assert np.array_equal(seen[-1][1], fit.lam[0])
+    assert np.array_equal(seen[5][1], fit.tempered_lam[0])
+    assert np.array_equal(svi(model, data, **options).lam[0], fit.lam[0])
 
 
 def test_components_that_became_equal_part_again():

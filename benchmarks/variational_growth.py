@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from common import RESULTS, Row, save
 from corpus import split_text
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import sem
 from threadpoolctl import threadpool_limits
 from variational_runs import LVT, VT, annealed
 
@@ -114,7 +115,7 @@ def one_corpus(
             {
                 "documents": counts.shape[0], "passes": passes, "method": name, "starts": len(less),
                 "held out": np.mean(values), "below the truth": truth - np.mean(values),
-                "above SVI": less.mean(), "its se": less.std(ddof=1) / np.sqrt(len(less)) if len(less) > 1 else np.nan,
+                "above SVI": less.mean(), "its se": sem(less),
                 "topics found": np.mean(found), "CPU s": np.mean(seconds),
             }
         )  # fmt: skip

@@ -1,0 +1,71 @@
+"""Products of more experts than dimensions: slopes, the chains' law, and filters found again."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from image_experts import Experts
+from image_overcomplete import learn, move, slope_of
+
+KINDS = ["laplace", "student_t"]
+
+
+def three(kind):
+    """Three experts of the plane."""
+    angles = np.array([0.1, 1.2, 2.2])
+    lengths = np.array([2.0, 1.0, 1.5])[:, None]
+    filters = lengths * np.column_stack([np.cos(angles), np.sin(angles)])
+    return Experts(kind, filters, np.ones(3) if kind == "laplace" else np.array([1.5, 2.0, 2.5]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slope_by_the_states_is_that_of_the_energy(kind):
+    experts, x = three(kind), np.array([[0.7, -0.4], [-1.3, 2.0]])
+    for row, slope in zip(x, slope_of(experts, x), strict=True):
+        found = approx_fprime(row, lambda y: float(experts.energy(y[None])[0]), 1e-7)
+        np.testing.assert_allclose(slope, found, atol=1e-5)
+
+
+SIDE = np.sinh(np.linspace(-7.0, 7.0, 601))
+GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(-1, 2)
+AREA = np.outer(np.hypot(SIDE, 1.0), np.hypot(SIDE, 1.0)).ravel() * (14.0 / 600) ** 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chains_leave_the_law_as_it_is(kind):
+    # Mean energy of 300 chains, 200 states of each, against a grid's: |z| < 4, false alarm 6e-5
+    experts, rng = three(kind), np.random.default_rng(1)
+    energy = experts.energy(GRID)
+    weight = np.exp(-energy) * AREA
+    exact = float(weight @ np.minimum(energy, 12.0) / weight.sum())
+    x, means = rng.normal(size=(300, 2)), []
+    for t in range(260):
+        x, _ = move(experts, x, 0.4, rng)
+        if t >= 60:
+            means.append(np.minimum(experts.energy(x), 12.0))
+    by_chain = np.mean(means, axis=0)
+    error = by_chain.std(ddof=1) / np.sqrt(by_chain.size)
+    assert abs(by_chain.mean() - exact) < 4.0 * error
+
+
+def likelihood(experts, x):
+    """Mean log likelihood of data, with log Z by the grid."""
+    log_z = np.log(np.exp(-experts.energy(GRID)) @ AREA)
+    return float(-experts.energy(x).mean() - log_z)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_learned_is_as_likely_as_what_was_planted(kind):
+    experts, rng = three(kind), np.random.default_rng(2)
+    x = rng.normal(size=(4000, 2))
+    for _ in range(40):
+        x, _ = move(experts, x, 0.4, rng)
+    found = learn(kind, 3, x, np.random.default_rng(3), 1500)
+    start = learn(kind, 3, x, np.random.default_rng(3), 20)
+    planted = likelihood(experts, x)
+    assert likelihood(found, x) > planted - 0.01
+    assert likelihood(start, x) < planted - 0.02

@@ -1,4 +1,4 @@
-"""Settings for the whole suite: no windows, seldom a search for garbage, files by length.
+"""Settings for the whole suite: no windows, quick compilers, files by length.
 
 Matplotlib opens no window, and PyTensor keeps its default backend.
 """
@@ -8,6 +8,9 @@ import os
 from pathlib import Path
 
 import pytest
+from support.module_lookup import find_modules_by_address
+
+find_modules_by_address()
 
 # Before Matplotlib is imported anywhere, in the workers of pytest-xdist too.
 os.environ["MPLBACKEND"] = "Agg"

@@ -1,18 +1,22 @@
 """RTS, AIS and RAISE against sweeps, on RBMs of digits (RTS paper, Figure 3).
 
 100 chains each. RTS counts the sweeps after its warm-up, whose own number is in the table; one run
-a repeat is read after ever more sweeps. AIS has as many inverse temperatures as sweeps, evenly
-spaced, and RAISE too: its estimate of log Z is the mean of log f(v) - log p_annealing(v) over 100
-rows of the data, with one particle each. Root mean squared errors are about the true log Z, with
-90 % intervals by the bootstrap over repeats.
+a repeat is read after ever more sweeps. It runs twice: with even weights r, and with r proportional
+to exp(2 beta), as the paper has it in its section 4.4. AIS has as many inverse temperatures as
+sweeps, evenly spaced, and RAISE too: its estimate of log Z is the mean of log f(v) -
+log p_annealing(v) over 100 rows of the data, with one particle each. Root mean squared errors are
+about the true log Z, with 90 % intervals by the bootstrap over repeats.
 
-    python benchmarks/rts_figure3.py --repeats 30 --ais-repeats 10 --longest 10000
+    python benchmarks/rts_figure3.py --repeats 30 --ais-repeats 30 --longest 10000
+
+Machines and methods can run in calls of their own, whose output `--kept` puts together.
 """
 
 import argparse
 import ast
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import process_time
 
@@ -28,6 +32,10 @@ from pymc_tempering.core.weighting import rung_probabilities
 from pymc_tempering.evidence.rts import rts_log_z
 
 MACHINES = ["784 x 500", "784 x 100"]
+SLOPES = {"RTS": 0.0, "RTS, r = exp(2 beta)": 2.0}
+"""log r of the two runs of RTS, by beta."""
+
+METHODS = [*SLOPES, "AIS", "RAISE"]
 LENGTHS = (100, 300, 1000, 3000, 10000)
 PARTICLES = 1000
 """Of the annealed pass before RTS: its 100 chains start from these. In 1,000 sweeps a chain makes
@@ -35,9 +43,14 @@ about one tour, so that what the pass left wrong still shows: with the default o
 RMSE was 0.33, and more rounds of sweeps in the warm-up did not lower it."""
 
 
-def rts_runs(density: ArrayDensity, lengths: list[int], seed: int) -> tuple[dict[int, float], int]:
-    """Log Z after each number of sweeps of one run, and the sweeps before."""
-    run = temper(density, lengths[-1], n_particles=PARTICLES, keep_cold=False, random_seed=seed)
+def rts_runs(
+    density: ArrayDensity, lengths: list[int], seed: int, slope: float = 0.0
+) -> tuple[dict[int, float], int]:
+    """Log Z after each number of sweeps of one run with r = exp(slope beta), and those before."""
+    run = temper(
+        density, lengths[-1], log_weights=lambda betas: slope * betas, n_particles=PARTICLES,
+        keep_cold=False, random_seed=seed,
+    )  # fmt: skip
     ladder, done, found = run.ladder, 0, {}
     total = np.zeros(ladder.n_rungs)
     for n in lengths:
@@ -91,6 +104,40 @@ def repeated(run: Callable[[int], float], repeats: int) -> tuple[list[float], fl
     return values, (process_time() - begin) / repeats
 
 
+def rts_rows(
+    head: Row,
+    slope: float,
+    density: ArrayDensity,
+    truth: float,
+    lengths: list[int],
+    most: list[int],
+) -> list[Row]:
+    """One row for each number of sweeps, of runs that are read after each of them."""
+    found: dict[int, list[float]] = {n: [] for n in lengths}
+    seconds, warm = dict.fromkeys(lengths, 0.0), 0
+    for i in range(max(most)):
+        own = [n for n, repeats in zip(lengths, most, strict=True) if i < repeats]
+        begin = process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TemperingWarning)
+            values, warm = rts_runs(density, own, i + 1, slope)
+        for n, value in values.items():
+            found[n].append(value)
+        seconds[own[-1]] = process_time() - begin
+    return [
+        told(head | {"sweeps": n, "sweeps before": warm}, found[n], truth, seconds[n])
+        for n in lengths
+        if found[n]
+    ]
+
+
+def told(head: Row, values: list[float], truth: float, seconds: float) -> Row:
+    """One row, which is printed too."""
+    row = head | summary(values, truth) | {"CPU s": seconds}
+    print(row, flush=True)
+    return row
+
+
 def compare(
     name: str,
     rbm: RBM,
@@ -100,36 +147,20 @@ def compare(
     repeats: dict[str, list[int]],
 ) -> list[Row]:
     """One row for each method and number of sweeps."""
-    density, rows, warm = rbm.density(reference), [], 0
-    by_length: dict[int, list[float]] = {n: [] for n in lengths}
-    seconds = dict.fromkeys(lengths, 0.0)
-    for i in range(max(repeats["RTS"])):
-        own = [n for n, most in zip(lengths, repeats["RTS"], strict=True) if i < most]
-        begin = process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TemperingWarning)
-            found, warm = rts_runs(density, own, i + 1)
-        for n, value in found.items():
-            by_length[n].append(value)
-        seconds[own[-1]] = process_time() - begin
-        print(name, "RTS", i, found, flush=True)
-
-    def add(method: str, n: int, values: list[float], took: float, before: int = 0) -> None:
-        head: Row = {"machine": name, "method": method, "sweeps": n, "sweeps before": before}
-        rows.append(head | summary(values, truth) | {"CPU s": took})
-        print(rows[-1], flush=True)
-
-    for n in lengths:
-        if by_length[n]:
-            add("RTS", n, by_length[n], seconds[n], warm)
-    for method, run in (
-        ("AIS", lambda n, seed: ais_run(density, n, seed)),
-        ("RAISE", lambda n, seed: raise_run(rbm, density, n, seed)),
-    ):
-        for n, most in zip(lengths, repeats[method], strict=True):
-            if most:
-                values, took = repeated(lambda seed, n=n, run=run: run(n, seed), most)
-                add(method, n, values, took)
+    density, rows = rbm.density(reference), []
+    others: dict[str, Callable[[int, int], float]] = {
+        "AIS": lambda n, seed: ais_run(density, n, seed),
+        "RAISE": lambda n, seed: raise_run(rbm, density, n, seed),
+    }
+    for method, most in repeats.items():
+        head: Row = {"machine": name, "method": method}
+        if method in SLOPES:
+            rows += rts_rows(head, SLOPES[method], density, truth, lengths, most)
+            continue
+        for n, times in zip(lengths, most, strict=True):
+            if times:
+                values, took = repeated(partial(others[method], n), times)
+                rows.append(told(head | {"sweeps": n, "sweeps before": 0}, values, truth, took))
     return rows
 
 
@@ -145,10 +176,10 @@ def long_truth(rbm: RBM, reference: BernoulliReference, sweeps: int) -> float:
     return 0.5 * (ais + rts)
 
 
-def rows_of_log(path: Path) -> list[Row]:
-    """Rows that a call printed before it was cut short."""
-    lines = path.read_text().replace(": nan", ": None").splitlines()
-    rows = [ast.literal_eval(line) for line in lines if line[:1] == "{"]
+def rows_of_logs(paths: list[Path]) -> list[Row]:
+    """Rows that other calls printed."""
+    lines = [line for path in paths for line in path.read_text().splitlines()]
+    rows = [ast.literal_eval(s.replace(": nan", ": None")) for s in lines if s[:1] == "{"]
     unknown = ("se of the mean", "RMSE from", "RMSE to")
     return [row | (dict.fromkeys(unknown, np.nan) if row["repeats"] == 1 else {}) for row in rows]
 
@@ -160,7 +191,7 @@ def picture(rows: list[Row], path: Path) -> None:
     names = list(dict.fromkeys(str(row["machine"]) for row in rows))
     figure, axes = plt.subplots(1, len(names), figsize=(5 * len(names), 3.5), squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
-        for method in ("RTS", "AIS", "RAISE"):
+        for method in METHODS:
             own = [row for row in rows if (row["machine"], row["method"]) == (name, method)]
             if own:
                 x = [float(row["sweeps"]) for row in own]
@@ -181,19 +212,19 @@ def main() -> None:
     arguments.add_argument("--long-repeats", type=int, default=2, help="of RTS beyond 1,000 sweeps")
     arguments.add_argument("--longest", type=int, default=10000)
     arguments.add_argument("--machines", nargs="+", default=MACHINES, choices=MACHINES)
+    arguments.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
     arguments.add_argument("--updates", type=int, default=10000, help="of CD-1 for 784 x 100")
     arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--kept", type=Path, help="log of a call that was cut short")
+    arguments.add_argument("--kept", type=Path, nargs="+", help="what other calls printed")
     args = arguments.parse_args()
     lengths = [n for n in LENGTHS if n <= args.longest]
+    rts = [args.repeats if n <= 1000 else args.long_repeats for n in lengths]
     ais = [args.ais_repeats] * len(lengths)
-    repeats = {
-        "RTS": [args.repeats if n <= 1000 else args.long_repeats for n in lengths],
-        "AIS": ais,
-        "RAISE": [max(1, n // 2) for n in ais],
-    }
+    raised = [max(1, args.ais_repeats // (2 if n <= 1000 else 10)) for n in lengths]
+    every = {**dict.fromkeys(SLOPES, rts), "AIS": ais, "RAISE": raised}
+    repeats = {method: every[method] for method in args.methods}
     begin = process_time()
-    rows: list[Row] = rows_of_log(args.kept) if args.kept else []
+    rows: list[Row] = rows_of_logs(args.kept) if args.kept else []
     for name in () if args.kept else args.machines:
         if name == "784 x 500":
             rbm, reference, truth, source = large_machine()
@@ -207,7 +238,11 @@ def main() -> None:
         f"the mean of three AIS runs and one RTS run of {args.longest} sweeps",
         "784 x 100": f"CD-1, {args.updates} updates of 100 rows, on {digits()[1]}",
         "seconds": "column: CPU seconds of one run (of the longest of a repeat for RTS); in all "
-        + (f"{process_time() - begin:.0f}" if not args.kept else "not known: it was cut short"),
+        + (
+            "not known: parts ran in calls of their own"
+            if args.kept
+            else f"{process_time() - begin:.0f}"
+        ),
         "sweeps before": "the warm-up's cost, in sweeps of 100 chains: an annealed pass of "
         f"{PARTICLES} particles, and rounds of sweeps",
         "seeds": "1, 2, ...",

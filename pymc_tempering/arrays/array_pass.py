@@ -22,6 +22,10 @@ from pymc_tempering.exceptions import LikelihoodError
 MAX_STAGES = 5000
 """Stages after which a path is said to have no end."""
 
+MAX_SPACED = 30_000
+"""Particles of all stages that rungs are spaced by, at most: spacing takes as many rows as there
+are stages of them, and more particles say no more."""
+
 type Betas = int | list[float] | np.ndarray | None
 """A number of rungs, inverse temperatures from 0 to 1, or None."""
 
@@ -51,6 +55,12 @@ class ArrayPass:
     def sample(self) -> PathSample:
         """The particles of some density as a sample over the whole path."""
         return alive_sample(self.betas, self.log_z, self.log_ratio)
+
+    @property
+    def spaced(self) -> PathSample:
+        """As many particles of each stage as rungs need, from all ancestors."""
+        step = -(-self.log_ratio.size // MAX_SPACED)
+        return alive_sample(self.betas, self.log_z, self.log_ratio[:, ::step])
 
     def chains(self, ladder: Ladder, n: int, rng: np.random.Generator) -> LockstepChains:
         """Start n chains: a rung by r, and a particle, each another, of the stage next below."""

@@ -263,7 +263,7 @@ def temper(
     rng = np.random.default_rng(random_seed)
     check_density(density, rng)
     found = anneal_arrays(density, n_particles or PARTICLES * chains, rng)
-    rungs = rungs_on(found.sample, betas, rungs_per_barrier)
+    rungs = rungs_on(found.spaced, betas, rungs_per_barrier)
     ladder = Ladder(rungs, found.sample.log_z_at(rungs), weights_at(rungs, log_weights))
     learned = learn_rounds(
         density, ladder, found.chains(ladder, chains, rng), rng, occupancies_are_right,

@@ -94,6 +94,10 @@ class Ladder:
         return Ladder(self.betas, self.log_z, np.log(weights))
 
 
+MAX_WEIGHTS = 4_000_000
+"""Weights that are held at a time: 1,000 states at each of 130 stages need 140 million."""
+
+
 @dataclass(frozen=True)
 class PathSample:
     """A sample of log_ratio over the whole path, and the mixture that it was drawn from.
@@ -136,6 +140,12 @@ class PathSample:
         distance: 1 - sum_i min(w_i(beta), w_i(beta')).
         """
         betas = np.asarray(betas, dtype=float)
+        rows = max(1, MAX_WEIGHTS // self.log_ratio.size)
+        parts = [self._rejections(betas[i : i + rows + 1]) for i in range(0, betas.size - 1, rows)]
+        return np.concatenate([np.empty(0), *parts])
+
+    def _rejections(self, betas: np.ndarray) -> np.ndarray:
+        """Rejection rates between neighbors, all at once."""
         log_w = self._tilt(betas) - self._log_mixture
         weights = np.exp(log_w - logsumexp(log_w, axis=1, keepdims=True))
         return 1.0 - np.minimum(weights[1:], weights[:-1]).sum(axis=1)

@@ -56,6 +56,15 @@ def test_log_z_between_the_rungs_is_exact_within_its_error(wall):
     assert np.abs(z).max() < 4.0
 
 
+def test_rejections_in_parts_have_the_bits_of_all_at_once(monkeypatch):
+    sample = path_sample(0)
+    whole = sample.rejections(FINE)
+    for rows in (1, 3, 8):
+        monkeypatch.setattr("pymc_tempering.core.ladder.MAX_WEIGHTS", rows * sample.log_ratio.size)
+        np.testing.assert_array_equal(sample.rejections(FINE), whole)
+    assert sample.rejections(FINE[:1]).shape == (0,)
+
+
 def test_rejections_are_the_total_variation_distances():
     # |z| < 4 at eight intervals over 30 repeats: false alarm 5e-4, seeds fixed
     estimates = np.array([path_sample(seed).rejections(FINE) for seed in range(30)])

@@ -16,6 +16,9 @@ from numba.core.registry import cpu_target
 
 __all__ = ("OpenLibrary", "libraries_of", "linkable")
 
+DYNAMIC = "numba.dynamic.globals"
+"""Beginning of the names of global variables that hold addresses of this process."""
+
 
 class OpenLibrary(JITCodeLibrary):
     """Numba's library of a compiled function, with public names for its parts and stages."""
@@ -43,12 +46,16 @@ class OpenLibrary(JITCodeLibrary):
     def take_in(self, module: Any) -> bool:
         """Add a module of functions of its own, each of them optimized alone.
 
+        Without that, addresses of this process could be left where nothing uses them, and they
+        would keep the module from being kept on disk.
+
         Returns whether they call a function that is still being compiled, as those do that call
         each other: by an address that is filled in once there is machine code of it.
         """
         self._optimize_functions(module)
+        is_met_from_within = _has_global(module, RuntimeLinker.PREFIX)
         self.module.link_in(module)
-        return any(g.name.startswith(RuntimeLinker.PREFIX) for g in self.module.global_variables)
+        return is_met_from_within
 
     def take_reloads(self, library: Any) -> None:
         """Take over what a library of a callee must do when it is loaded."""
@@ -72,8 +79,8 @@ class OpenLibrary(JITCodeLibrary):
         """Whether addresses of this process are in it, so that it cannot be kept on disk."""
         if self.is_final:
             return bool(super().has_dynamic_globals)
-        own = (g.name.startswith("numba.dynamic.globals") for g in self.module.global_variables)
-        return any(own) or any(library.has_dynamic_globals for library in self.callees)
+        here = _has_global(self.module, DYNAMIC)
+        return here or any(library.has_dynamic_globals for library in self.callees)
 
     @classmethod
     @abstractmethod
@@ -86,6 +93,11 @@ class OpenLibrary(JITCodeLibrary):
         if kind == "bitcode":
             return cls.opened(codegen, name, binding.parse_bitcode(data))
         return super()._unserialize(codegen, state)
+
+
+def _has_global(module: Any, prefix: str) -> bool:
+    """Whether a global variable of a module has a name that begins so."""
+    return any(variable.name.startswith(prefix) for variable in module.global_variables)
 
 
 def linkable(library: Any) -> Any:

@@ -47,7 +47,8 @@ def compile_keyed(function: Callable, signature: Any, key: str | None) -> Any:
     Parameters
     ----------
     function : callable
-    signature : Numba signature
+    signature : Numba signature or None
+        Without one it is compiled at each first call with arguments of other types.
     key : str or None
         What `pytensor.link.numba.cache` was given for it; it is not kept on disk without one.
     """

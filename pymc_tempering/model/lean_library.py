@@ -51,7 +51,7 @@ class LeanLibrary(OpenLibrary):
         self._in_a_circle |= self.take_in(ll_module)
 
     def add_linking_library(self, library: Any) -> None:
-        """Add the library of a callee; functions that call each other in a circle need addresses."""
+        """Add the library of a callee; one that is met in a circle is called by its address."""
         if isinstance(library, LeanLibrary) and library._in_a_circle:
             self._in_a_circle = True
             library.make_final()
@@ -82,7 +82,11 @@ class LeanLibrary(OpenLibrary):
         if self.is_final:
             kept: tuple[str, str, Any] = super().serialize_using_object_code()
             return kept
-        self._link(self._reached())
+        reached = self._reached()
+        self._link(reached)
+        for library in reached:
+            if isinstance(library, LeanLibrary):  # its functions are in this module now
+                self._environments |= library._environments
         self.callees.clear()
         self._weak = None
         return self.name, "bitcode", self.module.as_bitcode()

@@ -175,35 +175,15 @@ _HOMES = {
         "to_datatree",
     ),
 }
-# fmt: on
 """Where the public names are that load when first touched."""
 
 _MODULES = (
-    "annealed",
-    "arguments",
-    "arrays",
-    "borrowed",
-    "bridge",
-    "chain",
-    "comparison",
-    "core",
-    "crosscheck",
-    "evidence",
-    "executors",
-    "kernels",
-    "many",
-    "model",
-    "nested",
-    "plots",
-    "references",
-    "restart",
-    "sampling",
-    "sensitivity",
-    "storage",
-    "testsystems",
-    "variational",
-    "warmup",
+    "annealed", "arguments", "arrays", "borrowed", "borrowed_code", "bridge", "chain",
+    "comparison", "core", "crosscheck", "evidence", "executors", "kernels", "many", "model",
+    "nested", "plots", "references", "restart", "sampling", "sensitivity", "storage",
+    "testsystems", "variational", "warmup",
 )
+# fmt: on
 
 __all__ = [
     "HMC",

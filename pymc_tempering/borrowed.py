@@ -1,4 +1,4 @@
-"""Every private part of another library that the package uses, under a name of our own.
+"""Private parts of other libraries that the package uses, under names of our own.
 
 A name that begins with an underscore, or that lies in `numba.core` or `pytensor.link`, may change
 in any release. `tests/project/test_borrowed.py` holds that no other file uses one, and says of

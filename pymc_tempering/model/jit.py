@@ -10,6 +10,7 @@ import numba
 from pymc_tempering.borrowed import NOT_COUNTED, NullCache, OpenDispatcher, global_compiler_lock
 from pymc_tempering.model.disk_cache import CheckedCache, forgetting_damage
 from pymc_tempering.model.garbage import no_search_for_garbage
+from pymc_tempering.model.lean_library import lean_libraries
 from pymc_tempering.model.sources import hash_of_sources
 
 
@@ -46,7 +47,8 @@ def compile_keyed(function: Callable, signature: Any, key: str | None) -> Any:
     Parameters
     ----------
     function : callable
-    signature : Numba signature
+    signature : Numba signature or None
+        Without one it is compiled at each first call with arguments of other types.
     key : str or None
         What `pytensor.link.numba.cache` was given for it; it is not kept on disk without one.
     """
@@ -85,7 +87,14 @@ def borrowing(function: Callable) -> Any:
 
 
 class _LazyDispatcher(OpenDispatcher):
-    """A function with one signature, compiled or found in its cache at the first use."""
+    """A function with one signature, compiled or found in its cache at the first use.
+
+    Other compiled functions that call it get another version of it (`inner`), which is linked
+    into them: without what Python needs for a call, without machine code, and not kept on disk.
+    """
+
+    _inner: Self | None = None
+    _is_inner = False
 
     @classmethod
     def of(cls, function: Callable, signature: Any, options: dict[str, Any]) -> Self:
@@ -94,14 +103,41 @@ class _LazyDispatcher(OpenDispatcher):
         made.signature = signature
         return made
 
+    @property
+    def inner(self) -> Self:
+        """What compiled functions call."""
+        if self._is_inner:
+            return self
+        if self._inner is None:
+            bare = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+            self._inner = self.of(self.py_func, self.signature, self.targetoptions | bare)
+            self._inner._is_inner = True
+        return self._inner
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Say how compiled code calls it."""
+        if self._is_inner:
+            return super().get_call_template(args, kws)
+        return self.inner.get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        """Give what compiled code calls."""
+        return super().get_overload(sig) if self._is_inner else self.inner.get_overload(sig)
+
+    @property
+    def is_compiling(self) -> bool:
+        """Whether it is being compiled, so that a call of it is one of itself."""
+        versions = (self,) if self._inner is None else (self, self._inner)
+        return any(super(_LazyDispatcher, version).is_compiling for version in versions)
+
     def compile(self, sig: Any) -> Any:
         """Compile or load for the types of a signature."""
-        if isinstance(self.cache, NullCache):
+        if isinstance(self.cache, NullCache) and not self._is_inner:
             file = Path(self.py_func.__code__.co_filename)
             reached = hash_of_sources(file) if file.is_file() else None  # not if it is from a text
             if reached is not None:
                 self.keep_under(reached)
-        with no_search_for_garbage():
+        with no_search_for_garbage(), lean_libraries():
             return super().compile(sig)
 
     def keep_under(self, stamp: str) -> None:

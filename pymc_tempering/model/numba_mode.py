@@ -35,6 +35,7 @@ from pymc_tempering.model import blas
 from pymc_tempering.model.blas import DONE, make_ready, multiply
 from pymc_tempering.model.exactly import ALONE, exactly
 from pymc_tempering.model.garbage import no_search_for_garbage
+from pymc_tempering.model.jit import compile_keyed
 from pymc_tempering.model.sources import hash_of_sources
 from pymc_tempering.model.thin_reductions import thin_reduction
 
@@ -56,10 +57,20 @@ class ThinAlloc(Alloc):
     """Array of float64 that are all equal, filled by loops."""
 
 
+class LeanLinker(NumbaLinker):
+    """PyTensor's linker for Numba, whose functions are optimized once, with all that they call."""
+
+    def jit_compile(self, fn_and_cache: tuple[Any, str | None]) -> Any:
+        """Make a function that is compiled at its first call."""
+        function, key = fn_and_cache
+        return compile_keyed(function.py_func, None, key)
+
+
 def numba_mode() -> Mode:
     """PyTensor's mode for Numba, with operations that compile at once."""
-    mode: Mode = get_mode("NUMBA").register((dfs_rewriter(_thin), AFTER_ALL_MATHEMATICS))
-    return mode
+    mode = Mode(LeanLinker(), get_mode("NUMBA").provided_optimizer)
+    made: Mode = mode.register((dfs_rewriter(_thin), AFTER_ALL_MATHEMATICS))
+    return made
 
 
 def compile_exactly(

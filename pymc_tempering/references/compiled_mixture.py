@@ -3,12 +3,17 @@
 Also the one way in which compiled code evaluates the density of a path, whatever its reference.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
 from numba import types
+from numba.extending import intrinsic
 
+from pymc_tempering.borrowed import address_of
 from pymc_tempering.model.compiled import DENSITY, LOG_RATIO, LOG_REFERENCE, MATRIX, POINT, Point
-from pymc_tempering.model.jit import borrowing, njit
+from pymc_tempering.model.jit import borrowing, compile_now, njit
+from pymc_tempering.model.late import call_late
 from pymc_tempering.references.warp import add_warped_slope, warp_point
 
 # A packed mixture has a header row [J, log eps, rank or -1, W], then for each component a row
@@ -111,7 +116,7 @@ def _add_slope(out, factor, mixture, at, rank):  # type: ignore[no-untyped-def]
             out[k] += along * mixture[first + i, k]
 
 
-@njit(types.void(POINT), error_model="numpy")
+@njit(types.void(POINT), error_model="numpy", no_cfunc_wrapper=True)
 def _to_mixture(point):  # type: ignore[no-untyped-def]
     """Turn log prior and log likelihood of a point into log_reference and log_ratio."""
     x, values, grads, mixture = point
@@ -168,12 +173,29 @@ def _to_mixture(point):  # type: ignore[no-untyped-def]
         values[LOG_RATIO] = log_prior + log_likelihood - log_reference
 
 
+def mixture_address() -> int:
+    """Address of the compiled code of a mixture, which runs from the prior do without."""
+    compile_now(_to_mixture)
+    return address_of(_to_mixture, (POINT,))
+
+
+@intrinsic
+def _mix(typingctx, point):  # type: ignore[no-untyped-def]
+    """Turn log prior and log likelihood of a point into log_reference and log_ratio."""
+    giver = (mixture_address.__module__, mixture_address.__name__)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return call_late(context, builder, giver, signature.args, args)
+
+    return types.void(POINT), codegen
+
+
 @njit(types.void(DENSITY, POINT))
 def evaluate(density, point):  # type: ignore[no-untyped-def]
     """Evaluate log_reference, log_ratio and their gradients at `point.x`, in place."""
     density(point.x, point.values, point.grads)
     if point.mixture.shape[0] > 0:
-        _to_mixture(point)
+        _mix(point)
 
 
 @njit(types.void(DENSITY, POINT))

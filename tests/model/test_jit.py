@@ -85,7 +85,21 @@ def test_a_compiled_caller_compiles_it_for_its_own_signature():
 
     assert compiled_during(lambda: caller(X, 2)) == ["caller", "weigh"]
     assert caller(X, 2) == 6.0
-    assert function.signatures == [(VECTOR, float64)]
+    assert function.inner.signatures == [(VECTOR, float64)]
+
+
+def test_python_gets_a_version_of_its_own():
+    """What callers have linked in has no way in for Python; a call of it would be a crash."""
+    function = weighing()
+
+    @njit(float64(VECTOR))
+    def caller(x):
+        return function(x, 2.0)
+
+    assert caller(X) == 6.0
+    assert function.signatures == []
+    assert compiled_during(lambda: function(X, 2.0)) == ["weigh"]
+    assert function(X, 2.0) == 6.0
 
 
 def test_a_compiled_caller_with_other_types_is_refused():
@@ -97,7 +111,7 @@ def test_a_compiled_caller_with_other_types_is_refused():
 
     with pytest.raises(numba.TypingError, match="Invalid use of type"):
         caller(X[::2], 1.0)
-    assert function.signatures == [(VECTOR, float64)]
+    assert function.inner.signatures == [(VECTOR, float64)]
 
 
 def test_it_compiles_when_it_is_passed_on_as_a_function():

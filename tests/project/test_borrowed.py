@@ -1,4 +1,4 @@
-"""Private parts of other libraries are still as `borrowed.py` uses them.
+"""Private parts of other libraries are still as `borrowed.py` and `borrowed_code.py` use them.
 
 Nothing of the package is imported at the top: where a part is gone, the package cannot be, and
 these tests say which part, and what needs it.
@@ -17,11 +17,11 @@ from support.foreign_imports import foreign_imports
 
 PACKAGE = "pymc_tempering"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
-HOME = "borrowed.py"
+HOMES = ("borrowed.py", "borrowed_code.py")
 SOURCES = {str(p.relative_to(ROOT)): p.read_text("utf-8") for p in sorted(ROOT.rglob("*.py"))}
 
-# Name in borrowed.py: what stands behind it. In parentheses are the arguments: those that the
-# library hands to our method or we by place, in order, and with "=" those that we name.
+# Name in one of these files: what stands behind it. In parentheses are the arguments: those that
+# the library hands to our method or we by place, in order, and with "=" those that we name.
 PARTS = {
     "OpenDispatcher": """
         numba.core.registry.CPUDispatcher(py_func, targetoptions=)
@@ -32,6 +32,8 @@ PARTS = {
         numba.core.registry.CPUDispatcher.get_compile_result(self, sig)
         numba.core.registry.CPUDispatcher.get_function_type(self)
         numba.core.registry.CPUDispatcher.compile(self, sig)
+        numba.core.registry.CPUDispatcher.get_overload(self, sig)
+        numba.core.registry.CPUDispatcher.is_compiling
         numba.core.registry.CPUDispatcher.disable_compile(self)""",
     "NOT_COUNTED": "numba.core.cpu.CPUTargetOptions._nrt",
     "NullCache": "numba.core.caching.NullCache",
@@ -102,6 +104,25 @@ PARTS = {
     "infer_shape": """
         pytensor.tensor.random.op.RandomVariable._infer_shape(self, size, dist_params)""",
     "client_behind": "",
+    "OpenLibrary": """
+        numba.core.codegen.JITCodeLibrary(codegen, name)
+        numba.core.codegen.JITCodeLibrary._optimize_functions(self, ll_module)
+        numba.core.codegen.JITCodeLibrary._optimize_final_module(self)
+        numba.core.codegen.JITCodeLibrary._finalize_final_module(self)
+        numba.core.codegen.JITCodeLibrary._unserialize(codegen, state)
+        numba.core.codegen.JITCodeLibrary.add_llvm_module(self, ll_module)
+        numba.core.codegen.JITCodeLibrary.add_linking_library(self, library)
+        numba.core.codegen.JITCodeLibrary.get_pointer_to_function(self, name)
+        numba.core.codegen.JITCodeLibrary.finalize(self)
+        numba.core.codegen.JITCodeLibrary.serialize_using_object_code(self)
+        numba.core.codegen.JITCodeLibrary.has_dynamic_globals
+        numba.core.codegen.JITCodeLibrary.codegen
+        numba.core.codegen.JITCPUCodegen.set_env(self, env_name, env)
+        numba.core.codegen.RuntimeLinker.PREFIX""",
+    "linkable": "numba.core.codegen.JITCodeLibrary._get_module_for_linking(self)",
+    "libraries_of": """
+        numba.core.codegen.JITCPUCodegen._library_class
+        numba.core.codegen.JITCPUCodegen.create_library(self, name)""",
 }  # fmt: skip
 
 
@@ -135,7 +156,7 @@ def dask_executor():
     return module.ClientExecutor(SimpleNamespace())
 
 
-# Name in borrowed.py: what to make, and the attributes of it that are used.
+# Name in one of these files: what to make, and the attributes of it that are used.
 MADE = {
     "OpenDispatcher": (compiled, "_can_compile _cache overloads py_func"),
     "OpenCache": (
@@ -159,6 +180,11 @@ MADE = {
     "OpenBars": (bars, "_show_progress combined_progress full_stats"),
     "table_of": (lambda: bars()._create_backend(1, [], {}), "_progress.columns"),
     "client_behind": (dask_executor, "_client"),
+    "OpenLibrary": (
+        lambda: found_by_compiling().library,
+        "_finalized _final_module _linking_libraries _reload_init _codegen.set_env "
+        "_codegen._engine.is_symbol_defined",
+    ),
 }
 
 
@@ -204,9 +230,9 @@ def fault_of(dotted, arguments=None):
 
 
 def users_of(alias):
-    """Files of the package that use a name of `borrowed.py`."""
-    use = re.compile(rf"^from {PACKAGE}\.borrowed import [^)]*?\b{alias}\b", re.M)
-    return [name for name, text in SOURCES.items() if name != HOME and use.search(text)]
+    """Files of the package that use a name of these files."""
+    use = re.compile(rf"^from {PACKAGE}\.borrowed(_code)? import [^)]*?\b{alias}\b", re.M)
+    return [name for name, text in SOURCES.items() if name not in HOMES and use.search(text)]
 
 
 def released():
@@ -235,11 +261,14 @@ def test_a_borrowed_object_has_its_attributes(alias):
 
 
 def test_the_tables_and_the_module_name_the_same():
-    tree = ast.parse(SOURCES[HOME])
-    lists = [
-        n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__"
+    names = [
+        name
+        for home in HOMES
+        for n in ast.parse(SOURCES[home]).body
+        if isinstance(n, ast.Assign) and n.targets[0].id == "__all__"
+        for name in ast.literal_eval(n.value)
     ]
-    assert set(ast.literal_eval(lists[0])) == set(PARTS)
+    assert sorted(names) == sorted(PARTS)
     assert all(PARTS[alias] or alias in MADE for alias in PARTS)
     assert all(users_of(alias) for alias in PARTS)
 

@@ -181,8 +181,10 @@ def anneal(
         states.append(particles.xs.copy())
         del states[: 0 if keep_states else -1]
         report(beta)
-    # Exact draws need no step: lend the next one's.
-    stages[0], others[:1] = replace(stages[0], steps=stages[1].steps), others[1:2]
+    # Exact draws need no step: lend the next one's. A fitted reference has a share of the prior,
+    # which the path leaves at once: its wide draws tell nothing of the metric there.
+    lent = stages[1] if reference.mixture.size else replace(stages[0], steps=stages[1].steps)
+    stages[0], others[:1] = lent, others[1:2]
     betas, log_zs, log_ratios = (np.array(column) for column in zip(*path, strict=True))
     tuning = _tuning_of(betas, log_ratios, stages, kernel)
     return AnnealedPass(

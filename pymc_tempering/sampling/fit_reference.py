@@ -29,7 +29,7 @@ MIN_WEIGHT, BY_DIM = 50, 3
 """Trial runs give the draws where weighted ones are worth fewer than the first, or fewer than the
 second for each dimension: a fit to so few makes the reference worse."""
 
-NEAR_SHARE = 0.25
+NEAR_SHARE = 0.2
 """Effective share of the weights from which on the fit to the draws of a reference is the last."""
 
 MAX_BATCHES = 4

@@ -225,12 +225,13 @@ def _move_and_tune(
             jump[i, c] = _mean_square_change(before[at], particles.log_ratio[at])
             cost[i, c] = (particles.n_evaluations - evaluations) / part.size
         off = np.nan_to_num((particles.accepted - accepted) / n - targets)
-        dear = particles.n_evaluations - begun > most_cost * n
-        if i + 1 >= MIN_SWEEPS and (dear or _near(off, targets)):
+        if i + 1 >= MIN_SWEEPS and _near(off, targets):
             break
         steps = _changed(steps, off, targets)
+        if particles.n_evaluations - begun > most_cost * n:
+            break
     scale, cov = metric_of(reference, particles, beta, scale)
-    last_two = slice(i - 1, i + 1)
+    last_two = slice(max(0, i - 1), i + 1)
     return _Stage(steps, scale, cov, jump[last_two].mean(axis=0), cost[last_two].mean(axis=0))
 
 

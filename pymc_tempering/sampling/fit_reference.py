@@ -141,19 +141,19 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> _Proposed:
     """Draw from a reference and resample by weights, until they are worth `wanted` draws."""
     prior, rng = job.prior, job.rng
     batches: list[Evaluated] = []
-    least, weight = max(MIN_WEIGHT, BY_DIM * prior.path.dim), 0.0
+    log_w, weight = np.empty(0), 0.0
+    least = max(MIN_WEIGHT, BY_DIM * prior.path.dim)
     while not batches or (weight < wanted and len(batches) < MAX_BATCHES):
         batches.append(evaluate_states(prior, reference.draw(N_PROPOSED, reference.spawn(rng))))
-        states = join(batches)
-        log_w = states.log_ratio(reference.components)
+        log_w = np.append(log_w, batches[-1].log_ratio(reference.components))
         weight = effective_number(log_w)
         if MAX_BATCHES**2 * weight < least:
             break
-    if weight < least and weight < wanted:
-        return _Proposed(None, -np.inf, False, states.n)
+    if weight < MIN_WEIGHT or weight < min(least, wanted):
+        return _Proposed(None, -np.inf, False, log_w.size)
     w = np.exp(log_w - log_w.max())
-    drawn = states.at(rng.choice(states.n, int(weight), p=w / w.sum()))
-    return _Proposed(drawn, log_mean(log_w), weight >= NEAR_SHARE * states.n, states.n)
+    drawn = join(batches).at(rng.choice(log_w.size, int(weight), p=w / w.sum()))
+    return _Proposed(drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size, log_w.size)
 
 
 def fit_to(

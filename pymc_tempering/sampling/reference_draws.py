@@ -32,8 +32,8 @@ PER_DRAW, MOST_FIXED, MOST = 5, 30_000, 200_000
 no more than `MOST_FIXED`; and the number of all at most."""
 
 CHEAP_DIM = 40
-"""Dimensions up to which there are so many. In d dimensions a draw takes products of d x d matrices,
-and there are d / `CHEAP_DIM` times fewer; what they lose in precision chains would not notice."""
+"""Dimensions up to which there are so many. In d dimensions a draw takes products of d x d
+matrices, and above there are d / `CHEAP_DIM` times fewer."""
 
 TIME_SHARE = 0.3
 """Share of the time before a deadline in which these draws are made."""

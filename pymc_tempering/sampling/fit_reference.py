@@ -26,8 +26,8 @@ N_PROPOSED, MAX_PROPOSALS = 1000, 2
 """Draws of a reference that are weighted at a time, and the number of references at most."""
 
 MIN_WEIGHT, BY_DIM = 50, 3
-"""Trial runs give the draws where weighted ones are worth fewer than the first, or fewer than the
-second for each dimension: a fit to so few makes the reference worse."""
+"""Trial runs give the draws where weighted ones are worth fewer than the first in `N_PROPOSED`, or
+fewer than the second for each dimension: a fit to so few makes the reference worse."""
 
 NEAR_SHARE = 0.2
 """Effective share of the weights from which on the fit to the draws of a reference is the last."""
@@ -149,7 +149,7 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> _Proposed:
         weight = effective_number(log_w)
         if MAX_BATCHES**2 * weight < least:
             break
-    if weight < MIN_WEIGHT or weight < min(least, wanted):
+    if weight < MIN_WEIGHT * len(batches) or weight < min(least, wanted):
         return _Proposed(None, -np.inf, False, log_w.size)
     w = np.exp(log_w - log_w.max())
     drawn = join(batches).at(rng.choice(log_w.size, int(weight), p=w / w.sum()))

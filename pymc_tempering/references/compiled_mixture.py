@@ -16,13 +16,16 @@ from pymc_tempering.model.jit import borrowing, compile_now, njit
 from pymc_tempering.model.late import call_late
 from pymc_tempering.references.warp import add_warped_slope, warp_point
 
-# A packed mixture has a header row [J, log eps, rank or -1, W], then for each component a row
-# [log constant, dof, scratch: log density, scratch: slope], a row with its mean, a scratch row
-# with whitened x, and the rows of its whitening (`pymc_tempering.references.scales`): for a full
-# scale matrix d rows, and its d columns as rows; 1 + rank rows for one of low rank. Last come the
-# rows of the warp, if W > 0.
-CONSTANT, DOF, LOG_T, SLOPE = range(4)
-MIN_COLUMNS = 4
+# A packed mixture has a header row [J, log eps, rank or -1, W, S], then for each component a row
+# [log constant, dof, scratch: log density, slope, square, factor of the gradient], a row with its
+# mean, a scratch row with whitened x, and the rows of its whitening
+# (`pymc_tempering.references.scales`): for a full scale matrix d rows, and its d columns as rows;
+# 1 + rank rows for one of low rank. Then come S stretched copies, each a row with the first five of
+# these numbers and those of the next line, and a row of its mode's inverse scale matrix. Last
+# are the rows of the warp, if W > 0.
+CONSTANT, DOF, LOG_T, SLOPE, SQUARE, FACTOR = range(6)
+ORIGIN, ALONG, WITHIN, OWN, PRODUCT = range(5, 10)
+MIN_COLUMNS, COPY_COLUMNS = 6, 10
 
 FOUR = 4
 """Columns, or rows, of a full scale matrix that are done at a time."""
@@ -116,14 +119,98 @@ def _add_slope(out, factor, mixture, at, rank):  # type: ignore[no-untyped-def]
             out[k] += along * mixture[first + i, k]
 
 
+@borrowing
+def _copy_square(u, mixture, at):  # type: ignore[no-untyped-def]
+    """Squared distance in scales of the stretched copy in row `at`, from that of its mode.
+
+    With y = u - mean and P the inverse scale matrix of the mode, y' P y - (P y)_t^2 / P_tt is the
+    square of all coordinates but t. That of t has a scale of its own.
+    """
+    origin, t = int(mixture[at, ORIGIN]), int(mixture[at, ALONG])
+    product = 0.0
+    for i in range(u.size):
+        product += mixture[at + 1, i] * (u[i] - mixture[origin + 1, i])
+    mixture[at, PRODUCT] = product
+    whole = mixture[origin, SQUARE]
+    rest = whole - product * product * mixture[at, WITHIN]
+    if not rest >= 0.0:  # but for rounding, or of infinite numbers
+        rest = 0.0 if whole < np.inf else np.inf
+    off = u[t] - mixture[origin + 1, t]
+    return rest + off * off * mixture[at, OWN]
+
+
+@borrowing
+def _add_copy_slope(out, factor, u, mixture, at):  # type: ignore[no-untyped-def]
+    """Add the slope of the copy in row `at` to that of its mode, which takes up its factor."""
+    origin, t = int(mixture[at, ORIGIN]), int(mixture[at, ALONG])
+    mixture[origin, FACTOR] += factor
+    less = factor * mixture[at, PRODUCT] * mixture[at, WITHIN]
+    for i in range(u.size):
+        out[i] -= less * mixture[at + 1, i]
+    out[t] += factor * mixture[at, OWN] * (u[t] - mixture[origin + 1, t])
+
+
+@borrowing
+def _log_t(mixture, at, square, dim, log_det):  # type: ignore[no-untyped-def]
+    """Write log density and slope of the component in row `at`; return the former."""
+    dof = mixture[at, DOF]
+    log_t = mixture[at, CONSTANT] - 0.5 * (dof + dim) * np.log1p(square / dof) + log_det
+    mixture[at, LOG_T] = log_t
+    mixture[at, SLOPE] = -(dof + dim) / (dof + square)
+    mixture[at, SQUARE] = square
+    return log_t
+
+
+@borrowing
+def _share_of(log_share):  # type: ignore[no-untyped-def]
+    """Share of a component in the density, from its log; 0 where that is negligible."""
+    return np.exp(log_share) if log_share > NEGLIGIBLE else 0.0
+
+
+@borrowing
+def _to_slopes(grads, u, mixture, prior_share, log_reference):  # type: ignore[no-untyped-def]
+    """Turn gradients of log prior and log likelihood into those of log_reference and log_ratio."""
+    dim = u.size
+    n, rank, n_copies = int(mixture[0, 0]), int(mixture[0, 2]), int(mixture[0, 4])
+    size = 3 + 2 * dim if rank < 0 else 4 + rank
+    n_warped, warp_at = int(mixture[0, 3]), 1 + n * size + 2 * n_copies
+    reference, ratio = grads[0], grads[1]
+    for i in range(dim):
+        ratio[i] += reference[i]  # of the target
+        reference[i] = prior_share * reference[i] if prior_share > 0.0 else 0.0
+    slope, t_share = reference, 0.0
+    if n_warped > 0:
+        slope = mixture[warp_at + 1, :dim]
+        slope[:] = 0.0
+    for j in range(n):
+        mixture[1 + j * size, FACTOR] = 0.0
+    for at in range(1 + n * size, warp_at, 2):
+        share = _share_of(mixture[at, LOG_T] - log_reference)
+        if share > 0.0:
+            t_share += share
+            _add_copy_slope(slope, share * mixture[at, SLOPE], u, mixture, at)
+    for j in range(n):
+        at = 1 + j * size
+        share = _share_of(mixture[at, LOG_T] - log_reference)
+        factor = share * mixture[at, SLOPE] + mixture[at, FACTOR]
+        if factor != 0.0:
+            t_share += share
+            _add_slope(slope, factor, mixture, at, rank)
+    if n_warped > 0:
+        add_warped_slope(reference, t_share, mixture, warp_at, n_warped)
+    for i in range(dim):
+        ratio[i] -= reference[i]
+
+
 @njit(types.void(POINT), error_model="numpy", no_cfunc_wrapper=True)
 def _to_mixture(point):  # type: ignore[no-untyped-def]
     """Turn log prior and log likelihood of a point into log_reference and log_ratio."""
     x, values, grads, mixture = point
     dim = x.size
-    n, rank = int(mixture[0, 0]), int(mixture[0, 2])
+    n, rank, n_copies = int(mixture[0, 0]), int(mixture[0, 2]), int(mixture[0, 4])
     size = 3 + 2 * dim if rank < 0 else 4 + rank
-    n_warped, warp_at = int(mixture[0, 3]), 1 + n * size
+    copies = 1 + n * size
+    n_warped, warp_at = int(mixture[0, 3]), copies + 2 * n_copies
     u, log_det = x, 0.0
     if n_warped > 0:
         log_det = warp_point(x, mixture, warp_at, n_warped)
@@ -134,38 +221,19 @@ def _to_mixture(point):  # type: ignore[no-untyped-def]
     for j in range(n):
         at = 1 + j * size
         square = _whiten(u, mixture, at, rank)
-        dof = mixture[at, DOF]
-        log_t = mixture[at, CONSTANT] - 0.5 * (dof + dim) * np.log1p(square / dof) + log_det
-        mixture[at, LOG_T] = log_t
-        mixture[at, SLOPE] = -(dof + dim) / (dof + square)
-        largest = max(largest, log_t)
+        largest = max(largest, _log_t(mixture, at, square, dim, log_det))
+    for at in range(copies, warp_at, 2):
+        square = _copy_square(u, mixture, at)
+        largest = max(largest, _log_t(mixture, at, square, dim, log_det))
     total = np.exp(prior_term - largest) if prior_term > -np.inf else 0.0
     for j in range(n):
-        log_share = mixture[1 + j * size, LOG_T] - largest
-        if log_share > NEGLIGIBLE:
-            total += np.exp(log_share)
+        total += _share_of(mixture[1 + j * size, LOG_T] - largest)
+    for at in range(copies, warp_at, 2):
+        total += _share_of(mixture[at, LOG_T] - largest)
     log_reference = largest + np.log(total)
-    prior_share = np.exp(prior_term - log_reference) if prior_term > -np.inf else 0.0
     if grads.shape[0] > 0:  # wanted
-        reference, ratio = grads[0], grads[1]
-        for i in range(dim):
-            ratio[i] += reference[i]  # of the target
-            reference[i] = prior_share * reference[i] if prior_share > 0.0 else 0.0
-        slope, t_share = reference, 0.0
-        if n_warped > 0:
-            slope = mixture[warp_at + 1, :dim]
-            slope[:] = 0.0
-        for j in range(n):
-            at = 1 + j * size
-            log_share = mixture[at, LOG_T] - log_reference
-            if log_share > NEGLIGIBLE:
-                share = np.exp(log_share)
-                t_share += share
-                _add_slope(slope, share * mixture[at, SLOPE], mixture, at, rank)
-        if n_warped > 0:
-            add_warped_slope(reference, t_share, mixture, warp_at, n_warped)
-        for i in range(dim):
-            ratio[i] -= reference[i]
+        share = np.exp(prior_term - log_reference) if prior_term > -np.inf else 0.0
+        _to_slopes(grads, u, mixture, share, log_reference)
     values[LOG_REFERENCE] = log_reference
     if log_prior == -np.inf or log_likelihood == -np.inf:
         values[LOG_RATIO] = -np.inf

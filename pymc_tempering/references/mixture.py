@@ -6,16 +6,59 @@ With a warp the t's are densities of u(x), times |du / dx|.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import gammaln
 
-from pymc_tempering.references.compiled_mixture import CONSTANT, DOF, MIN_COLUMNS
+from pymc_tempering.references.compiled_mixture import (
+    ALONG,
+    CONSTANT,
+    COPY_COLUMNS,
+    DOF,
+    MIN_COLUMNS,
+    ORIGIN,
+    OWN,
+    WITHIN,
+)
 from pymc_tempering.references.scales import FullScales, LowRankScales
 from pymc_tempering.references.warp import WARP_COLUMNS, FunnelWarp
 
 CLUSTER_DOF = 5.0
 """Degrees of freedom of a component that was added at a place where draws are few."""
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """How S stretched copies differ from their modes, so that their squares need no matrix.
+
+    With y the distance from the mode's mean and P its inverse scale matrix, the square of a copy is
+    `y' P y - (P y)_t^2 / P_tt + y_t^2 / V`, V the copy's own variance of coordinate t.
+
+    Attributes
+    ----------
+    modes, along : array of int, shape (S,)
+        Component that each is a copy of, and t.
+    rows : array, shape (S, d)
+        Rows t of P.
+    within, own : array, shape (S,)
+        1 / P_tt and 1 / V.
+    """
+
+    modes: np.ndarray
+    along: np.ndarray
+    rows: np.ndarray
+    within: np.ndarray
+    own: np.ndarray
+
+    def square(self, k: int, ys: np.ndarray, of_mode: np.ndarray) -> np.ndarray:
+        """Squares of copy k, shape (n,), from `ys`, shape (n, d), and the squares of its mode."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            rest = of_mode - (ys @ self.rows[k]) ** 2 * self.within[k]
+            # Less than zero but for rounding, or of infinite numbers.
+            rest = np.where(rest >= 0.0, rest, np.where(of_mode < np.inf, 0.0, np.inf))
+            square: np.ndarray = rest + ys[:, self.along[k]] ** 2 * self.own[k]
+        return square
 
 
 @dataclass(frozen=True)
@@ -101,6 +144,20 @@ class Mixture:
             stretched=self.stretched + n * modes.n_components,
         )
 
+    @cached_property
+    def copies(self) -> Copies:
+        """How the stretched copies differ from their modes."""
+        first, variances = self.n_components, self.scales.variances
+        modes = np.arange(self.stretched) % (first - self.hull)
+        widened = np.abs(variances[first:] / variances[modes] - 1.0)
+        along = widened.argmax(axis=1)  # the only coordinate of another variance
+        pairs = zip(modes.tolist(), along.tolist(), strict=True)
+        rows = [self.scales.precision_row(j, t) for j, t in pairs]
+        every, at = np.reshape(rows, (-1, self.means.shape[1])), np.arange(self.stretched)
+        return Copies(
+            modes, along, every, 1.0 / every[at, along], 1.0 / variances[first:][at, along]
+        )
+
     @property
     def covariance(self) -> np.ndarray | None:
         """Mean covariance of the modes, shape (d, d); None with a warp, or without full scales."""
@@ -123,8 +180,11 @@ class Mixture:
         """Squared distances in scales of each t component, shape (n, J), of states (n, d)."""
         xs = xs if self.warp is None else self.warp.forward(xs)[0]
         columns = [
-            (self.scales.whiten(j, xs - mean) ** 2).sum(axis=1) for j, mean in enumerate(self.means)
+            (self.scales.whiten(j, xs - mean) ** 2).sum(axis=1)
+            for j, mean in enumerate(self.means[: self.n_components])
         ]
+        for k, j in enumerate(self.copies.modes):
+            columns.append(self.copies.square(k, xs - self.means[j], columns[j]))
         return np.array(columns).T
 
     def log_t(self, xs: np.ndarray) -> np.ndarray:
@@ -150,20 +210,27 @@ class Mixture:
 
     def pack(self) -> np.ndarray:
         """Put the mixture into one matrix, as compiled code reads it."""
-        n, dim = self.means.shape
-        rows = self.scales.packed
+        n, dim = self.n_components, self.means.shape[1]
+        copies, rows = self.copies, self.scales.packed
         size = 3 + rows.shape[1]
         least = MIN_COLUMNS if self.warp is None else WARP_COLUMNS
-        packed = np.zeros((1 + n * size, max(dim, least)))
+        least = max(least, COPY_COLUMNS if self.stretched else 0)
+        packed = np.zeros((1 + n * size + 2 * self.stretched, max(dim, least)))
         rank = rows.shape[1] - 1 if isinstance(self.scales, LowRankScales) else -1
         n_warped = 0 if self.warp is None else len(self.warp.index)
-        packed[0, :4] = n, np.log(self.prior_share), rank, n_warped
+        packed[0, :5] = n, np.log(self.prior_share), rank, n_warped, self.stretched
         constants = self.log_constants + np.log1p(-self.prior_share)
         for j in range(n):
             block = packed[1 + j * size :]
             block[0, CONSTANT], block[0, DOF] = constants[j], self.dofs[j]
             block[1, :dim] = self.means[j]
             block[3:size, :dim] = rows[j]
+        for k in range(self.stretched):
+            block = packed[1 + n * size + 2 * k :]
+            block[0, CONSTANT], block[0, DOF] = constants[n + k], self.dofs[n + k]
+            block[0, ORIGIN], block[0, ALONG] = 1 + copies.modes[k] * size, copies.along[k]
+            block[0, WITHIN], block[0, OWN] = copies.within[k], copies.own[k]
+            block[1, :dim] = copies.rows[k]
         if self.warp is None:
             return packed
         return np.concatenate([packed, self.warp.pack(packed.shape[1])])

@@ -47,6 +47,17 @@ class FullScales:
         inverses: np.ndarray = rows.transpose(0, 2, 1) @ rows
         return inverses
 
+    @property
+    def variances(self) -> np.ndarray:
+        """Diagonals of the scale matrices, shape (J, d)."""
+        diagonals: np.ndarray = (self.cholesky**2).sum(axis=2)
+        return diagonals
+
+    def precision_row(self, j: int, t: int) -> np.ndarray:
+        """Row t of the inverse scale matrix of component j, shape (d,)."""
+        row: np.ndarray = self.rows[j][:, t] @ self.rows[j]
+        return row
+
     def whiten(self, j: int, ys: np.ndarray) -> np.ndarray:
         """Whiten differences from the mean of component j, shape (n, d)."""
         whitened: np.ndarray = ys @ self.rows[j].T
@@ -138,6 +149,19 @@ class LowRankScales:
         shrink = np.sqrt(1.0 - 1.0 / np.sqrt(1.0 + s**2))
         along = (u * shrink[:, None, :]).transpose(0, 2, 1)
         return np.concatenate([1.0 / self.sds[:, None, :], along], axis=1)
+
+    @property
+    def variances(self) -> np.ndarray:
+        """Diagonals of the scale matrices, shape (J, d)."""
+        diagonals: np.ndarray = self.sds**2 + (self.loadings**2).sum(axis=2)
+        return diagonals
+
+    def precision_row(self, j: int, t: int) -> np.ndarray:
+        """Row t of the inverse scale matrix of component j, shape (d,)."""
+        unit = np.zeros((1, self.sds.shape[1]))
+        unit[0, t] = 1.0
+        [row] = self.whiten(j, self.whiten(j, unit) * self.sds[j]) / self.sds[j]
+        return np.asarray(row)
 
     def whiten(self, j: int, ys: np.ndarray) -> np.ndarray:
         """Whiten differences from the mean of component j, shape (n, d)."""

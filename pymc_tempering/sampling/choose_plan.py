@@ -38,7 +38,7 @@ from pymc_tempering.warmup.warm_up import Warmup
 N_PARTICLES = 256
 """Particles of the annealed pass that a reference is fitted to."""
 
-STAGE_COST = 40.0
+STAGE_COST = 20.0
 """Gradients for each particle after which a stage of that pass does not go on to tune its step
 sizes. In the funnel of a centered prior they are tiny, and stages near the prior took nearly all
 evaluations of the pass: they have little to do there, as their particles are nearly exact."""

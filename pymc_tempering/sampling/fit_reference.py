@@ -22,14 +22,23 @@ from pymc_tempering.sampling.side_runs import run_beside
 from pymc_tempering.warmup.metrics import kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
-N_PROPOSED, MAX_PROPOSALS = 1000, 3
-"""Draws of a reference that are weighted after a fit, and the number of such rounds."""
+N_PROPOSED, MAX_PROPOSALS = 1000, 2
+"""Draws of a reference that are weighted at a time, and the number of references at most."""
 
-MIN_WEIGHT = 50
-"""With an effective number of weighted draws below this a trial run gives the draws."""
+MIN_WEIGHT, BY_DIM = 50, 3
+"""Trial runs give the draws where weighted ones are worth fewer than the first in `N_PROPOSED`, or
+fewer than the second for each dimension: a fit to so few makes the reference worse."""
+
+NEAR_SHARE = 0.2
+"""Effective share of the weights from which on the fit to the draws of a reference is the last."""
+
+MAX_BATCHES = 4
+"""How many times `N_PROPOSED` draws of one reference there are at most. In many dimensions a
+thousand of them cost less than a tenth of a fit."""
 
 N_TRIAL_CHAINS, TRIAL_DRAWS, MAX_TRIALS = 4, 500, 3
-"""Chains of a trial run, draws of each, and the number of trials."""
+"""Chains of a trial run, draws of each, and the number of trials at most. The one after a fit to
+draws enough is the last: a further fit makes the reference no better."""
 
 NUMBER_DRAWS, ENOUGH_DRAWS = 10, 2000
 """A mixture needs this many draws for each of its parameters; and no more than these."""
@@ -97,30 +106,54 @@ def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceF
     seen : array, shape (n, d)
         Draws that it was fitted to; they count as long as there are few others.
     """
-    prior, rng = job.prior, job.rng
     parts: list[Evaluated] = []
     log_z, evaluations = -np.inf, 0
     for attempt in range(1, MAX_PROPOSALS + 1):
         job.report(f"Fitting the reference to {attempt} of {MAX_PROPOSALS} rounds of draws")
-        reference = Fitted(prior, components)
-        states = evaluate_states(prior, reference.draw(N_PROPOSED, reference.spawn(rng)))
-        evaluations += N_PROPOSED
-        log_w = states.log_ratio(components)
-        weight = effective_number(log_w)
-        if weight < MIN_WEIGHT:
+        reference, needed = Fitted(job.prior, components), draws_needed(components)
+        proposed = _propose(job, reference, needed - sum(part.n for part in parts))
+        evaluations += proposed.n_evaluations
+        if proposed.drawn is None:
             fit = _by_trials(job, components, seen)
             return replace(fit, n_evaluations=evaluations + fit.n_evaluations)
-        log_z = log_mean(log_w)
-        w = np.exp(log_w - log_w.max())
-        parts.append(states.at(rng.choice(N_PROPOSED, int(weight), p=w / w.sum())))
+        log_z = proposed.log_z
+        parts.append(proposed.drawn)
         draws = join(parts)
-        few = draws.n < draws_needed(components)
-        xs = np.concatenate([seen, draws.xs]) if few else draws.xs
+        xs = np.concatenate([seen, draws.xs]) if draws.n < needed else draws.xs
         components, gradients = fit_to(job, xs, components)
         evaluations += gradients
-        if len(parts) > 1 and draws.n >= draws_needed(components):
+        if proposed.near or (len(parts) > 1 and draws.n >= draws_needed(components)):
             break
-    return ReferenceFit(Fitted(prior, components), draws, log_z, True, evaluations)
+    return ReferenceFit(Fitted(job.prior, components), draws, log_z, True, evaluations)
+
+
+@dataclass(frozen=True, eq=False)
+class _Proposed:
+    """Weighted draws of a reference, resampled; none where the weights are worth too little."""
+
+    drawn: Evaluated | None
+    log_z: float
+    near: bool
+    n_evaluations: int
+
+
+def _propose(job: Job, reference: Fitted, wanted: int) -> _Proposed:
+    """Draw from a reference and resample by weights, until they are worth `wanted` draws."""
+    prior, rng = job.prior, job.rng
+    batches: list[Evaluated] = []
+    log_w, weight = np.empty(0), 0.0
+    least = max(MIN_WEIGHT, BY_DIM * prior.path.dim)
+    while not batches or (weight < wanted and len(batches) < MAX_BATCHES):
+        batches.append(evaluate_states(prior, reference.draw(N_PROPOSED, reference.spawn(rng))))
+        log_w = np.append(log_w, batches[-1].log_ratio(reference.components))
+        weight = effective_number(log_w)
+        if MAX_BATCHES**2 * weight < least:
+            break
+    if weight < MIN_WEIGHT * len(batches) or weight < min(least, wanted):
+        return _Proposed(None, -np.inf, False, log_w.size)
+    w = np.exp(log_w - log_w.max())
+    drawn = join(batches).at(rng.choice(log_w.size, int(weight), p=w / w.sum()))
+    return _Proposed(drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size, log_w.size)
 
 
 def fit_to(
@@ -149,12 +182,12 @@ def first_fit(prior: Prior, components: Mixture, seen: np.ndarray) -> ReferenceF
 def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Improve a fit by tempered trial runs from it, the last of which is long enough to keep."""
     prior, rng, deadline = job.prior, job.rng, job.deadline
-    drawn, log_z, warmup, evaluations = seen, -np.inf, None, 0
+    drawn, log_z, warmup, evaluations, enough = seen, -np.inf, None, 0, False
     for attempt in range(1, MAX_TRIALS + 1):
         if deadline.late:
             break
         job.report(f"Trial run {attempt} of {MAX_TRIALS} from the fitted reference")
-        last = attempt == MAX_TRIALS
+        last = enough or attempt == MAX_TRIALS
         rounds = MAX_ROUNDS if last else TRIAL_ROUNDS
         warmup = _warm_up(job, Fitted(prior, components), PARTICLES, rounds)
         trial = run_beside(
@@ -164,11 +197,13 @@ def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
         evaluations += warmup.annealed.n_evaluations + trial.n_steps
         drawn = trial.posterior_sample(MAX_FIT_DRAWS, rng)
         log_z = trial.evidence.log_z
-        if not last and not deadline.late:
-            both = np.concatenate([seen, drawn])
-            components, gradients = fit_to(job, both, components, rough=True)
-            evaluations += gradients
-            warmup, seen = None, drawn
+        if last or deadline.late:
+            break
+        enough = len(drawn) >= draws_needed(components)
+        both = np.concatenate([seen, drawn])
+        components, gradients = fit_to(job, both, components, rough=True)
+        evaluations += gradients
+        warmup, seen = None, drawn
     fit = first_fit(prior, components, drawn)
     evaluations += fit.n_evaluations
     return replace(fit, log_z=log_z, n_evaluations=evaluations, trial=warmup)

@@ -29,8 +29,11 @@ their weights. The trial draws never count."""
 
 PER_DRAW, MOST_FIXED, MOST = 5, 30_000, 200_000
 """Reference draws for each draw of a chain, beside one for each evaluation that the plan took, but
-no more than `MOST_FIXED`; and the number of all at most. A plan is dear where there are many
-dimensions, and there a draw of the reference costs several evaluations."""
+no more than `MOST_FIXED`; and the number of all at most."""
+
+CHEAP_DIM = 40
+"""Dimensions up to which there are so many. In d dimensions a draw takes products of d x d
+matrices, and above there are d / `CHEAP_DIM` times fewer."""
 
 TIME_SHARE = 0.3
 """Share of the time before a deadline in which these draws are made."""
@@ -90,7 +93,8 @@ def begin_beside(plan: Plan, asked: int | None, spent: int, rng: np.random.Gener
     plan : Plan
     asked : int, optional
         What the user wants; by default as many as the plan took evaluations, but at most
-        `MOST_FIXED`, and some for each draw, if the reference is near enough.
+        `MOST_FIXED`, and some for each draw, if the reference is near enough; in many dimensions
+        fewer of both.
     spent : int
         Density evaluations so far.
     rng : numpy.random.Generator
@@ -101,7 +105,9 @@ def begin_beside(plan: Plan, asked: int | None, spent: int, rng: np.random.Gener
         return Beside(plan, own, asked, 0, asked)
     log_ratio, _ = draw_log_ratio(plan.reference, N_TRIAL, trial)
     near = effective_number(log_ratio) >= MIN_SHARE * N_TRIAL
-    return Beside(plan, own, min(spent, MOST_FIXED), PER_DRAW, MOST if near else 0)
+    price = max(1.0, plan.reference.path.dim / CHEAP_DIM)
+    fixed, per_draw = int(min(spent, MOST_FIXED) / price), max(1, round(PER_DRAW / price))
+    return Beside(plan, own, fixed, per_draw, MOST if near else 0)
 
 
 def draw_beside(job: Job, beside: Beside, draws: int) -> tuple[Beside, bool]:

@@ -177,8 +177,8 @@ def sample(
         Independent draws of the reference beside the chains, which make log Z more precise at the
         price of one value of the density each; 0 for none. By default their number is that of the
         evaluations before the run (30,000 at most), and five for each draw of a chain, 200,000 at
-        most; none where their weights are too uneven to help. They take a trace, so there are none
-        with `keep=None`.
+        most; above 40 dimensions d / 40 times fewer, and none where their weights are too uneven to
+        help. They take a trace, so there are none with `keep=None`.
     keep : {"log_ratio", "states"} or None, default "log_ratio"
         The flat trace of log_ratio and rung of every iteration; with "states" also the states of
         all rungs that `expectation` weights, constrained and with deterministics. Those with

@@ -181,8 +181,10 @@ def anneal(
         states.append(particles.xs.copy())
         del states[: 0 if keep_states else -1]
         report(beta)
-    # Exact draws need no step: lend the next one's.
-    stages[0], others[:1] = replace(stages[0], steps=stages[1].steps), others[1:2]
+    # Exact draws need no step: lend the next one's. A fitted reference has a share of the prior,
+    # which the path leaves at once: its wide draws tell nothing of the metric there.
+    lent = stages[1] if reference.mixture.size else replace(stages[0], steps=stages[1].steps)
+    stages[0], others[:1] = lent, others[1:2]
     betas, log_zs, log_ratios = (np.array(column) for column in zip(*path, strict=True))
     tuning = _tuning_of(betas, log_ratios, stages, kernel)
     return AnnealedPass(
@@ -223,12 +225,13 @@ def _move_and_tune(
             jump[i, c] = _mean_square_change(before[at], particles.log_ratio[at])
             cost[i, c] = (particles.n_evaluations - evaluations) / part.size
         off = np.nan_to_num((particles.accepted - accepted) / n - targets)
-        dear = particles.n_evaluations - begun > most_cost * n
-        if i + 1 >= MIN_SWEEPS and (dear or _near(off, targets)):
+        if i + 1 >= MIN_SWEEPS and _near(off, targets):
             break
         steps = _changed(steps, off, targets)
+        if particles.n_evaluations - begun > most_cost * n:
+            break
     scale, cov = metric_of(reference, particles, beta, scale)
-    last_two = slice(i - 1, i + 1)
+    last_two = slice(max(0, i - 1), i + 1)
     return _Stage(steps, scale, cov, jump[last_two].mean(axis=0), cost[last_two].mean(axis=0))
 
 

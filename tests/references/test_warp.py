@@ -119,6 +119,19 @@ def test_compiled_density_and_gradient_agree_with_numpy(kind):
             assert (error < 1e-5 * (1 + np.abs(numeric).max() + np.abs(log_ratio).max())).all()
 
 
+@pytest.mark.parametrize("kind", ["full", "low rank"])
+def test_squares_of_stretched_copies_are_those_of_their_own_matrices(kind):
+    whole = mixture(kind)
+    xs = 3 * np.random.default_rng(8).standard_normal((100, DIM))
+    us, first = WARP.forward(xs)[0], whole.n_components
+    own = [
+        (whole.scales.whiten(j, us - whole.means[j]) ** 2).sum(axis=1)
+        for j in range(first, first + whole.stretched)
+    ]
+    np.testing.assert_allclose(whole.squares(xs)[:, first:], np.array(own).T, rtol=1e-9)
+    assert (np.abs(np.diff(own, axis=0)) > 0.1).any(axis=1).all()  # each copy has its own
+
+
 def normalization(reference, lost=0.0):
     """z-score of `E_reference[p / reference] = 1` for the posterior p of known evidence.
 

@@ -85,17 +85,32 @@ def near_modes(n, shares=(0.65, 0.35), seed=0):
     return two.mode_centers[which] + 0.5 * rng.standard_normal((n, two.dim))
 
 
-def test_seen_draws_count_until_there_are_enough_of_the_reference(sizes):
-    """Two components in ten dimensions ask for 1320 draws; three hundred are seen."""
+def test_draws_of_a_near_reference_are_taken_until_one_fit_has_enough(sizes):
+    """Two components in ten dimensions ask for 1320 draws, with a hull 1980; 300 are seen."""
     fit = fit_from(compiled("two_modes"), near_modes(300))
     assert fitting.draws_needed(fit.components.modes) == 10 * 2 * 11 * 12 // 2
-    assert 300 < sizes[0] <= 300 + fitting.N_PROPOSED
-    assert sizes[-1] == fit.draws.n >= 1320  # without those that were seen
-    assert 2 <= len(sizes) <= fitting.MAX_PROPOSALS
+    assert sizes == [fit.draws.n]  # without those that were seen
+    assert 1980 <= fit.draws.n < 1980 + fitting.N_PROPOSED
     assert fit.near
     assert fit.trial is None
-    gradients = fit.n_evaluations - len(sizes) * fitting.N_PROPOSED
-    assert 200 * len(sizes) < gradients <= 500 * len(sizes)
+    gradients = fit.n_evaluations % fitting.N_PROPOSED
+    assert 200 < gradients <= 500
+
+
+def test_seen_draws_count_until_there_are_enough_of_the_reference(sizes, monkeypatch):
+    monkeypatch.setattr(fitting, "MAX_BATCHES", 1)
+    monkeypatch.setattr(fitting, "NEAR_SHARE", 0.99)
+    fit = fit_from(compiled("two_modes"), near_modes(300))
+    assert 300 < sizes[0] <= 300 + fitting.N_PROPOSED
+    assert len(sizes) == fitting.MAX_PROPOSALS
+    assert fit.near
+
+
+def test_a_fit_is_not_made_to_draws_worth_less_than_the_dimensions_need(sizes, monkeypatch):
+    """Where it would make the reference worse, a trial run gives the draws."""
+    monkeypatch.setattr(fitting, "BY_DIM", 10**3)
+    assert not fit_from(compiled("two_modes"), near_modes(300)).near
+    assert min(sizes) > fitting.N_TRIAL_CHAINS * fitting.TRIAL_DRAWS / 2
 
 
 def test_weighted_draws_mend_the_shares_and_tell_log_z():
@@ -114,11 +129,22 @@ def test_where_the_reference_is_far_trials_give_the_draws(twenty, sizes):
     draws = twenty.draw(500, twenty.spawn(np.random.default_rng(3)))
     fit = fit_from(twenty, draws)
     assert not fit.near
-    assert len(sizes) == fitting.MAX_TRIALS - 1
+    assert 1 <= len(sizes) < fitting.MAX_TRIALS
     assert sizes[0] > 500
     assert fit.components.modes.n_components > 1  # how many depends on rounding
     assert fit.trial.plan.reference.components is fit.components
     assert fit.warm_up(None) == (fit.trial, 0)
+
+
+@pytest.mark.parametrize(("enough", "fits"), [(1, 1), (10**6, 2)])
+def test_a_trial_after_a_fit_to_draws_enough_is_the_last(twenty, sizes, monkeypatch, enough, fits):
+    monkeypatch.setattr(fitting, "draws_needed", lambda components: enough)
+    monkeypatch.setattr(
+        fitting, "_propose", lambda *args: fitting._Proposed(None, -np.inf, False, 0)
+    )
+    draws = twenty.draw(500, twenty.spawn(np.random.default_rng(3)))
+    assert fit_from(twenty, draws).trial is not None
+    assert len(sizes) == fits
 
 
 def test_after_the_deadline_no_trial_starts(twenty, monkeypatch):

@@ -133,6 +133,9 @@ def test_where_few_draws_would_have_weight_there_are_none(job, monkeypatch):
     dear = begin_beside(plan, None, 10**6, np.random.default_rng(0))
     assert dear.number(100) == MOST_FIXED + PER_DRAW * 100
     assert dear.number(10**6) == MOST
+    monkeypatch.setattr(reference_draws, "CHEAP_DIM", 0.5 * plan.reference.path.dim)
+    many = begin_beside(plan, None, 10**6, np.random.default_rng(0))
+    assert many.number(100) == MOST_FIXED // 2 + round(PER_DRAW / 2) * 100
     monkeypatch.setattr(reference_draws, "MIN_SHARE", 0.99)
     assert begin_beside(plan, None, 500, np.random.default_rng(0)).number(100) == 0
     assert begin_beside(plan, 70, 500, np.random.default_rng(0)).number(100) == 70

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pymc as pm
 import pytest
 from support.compiled_systems import SYSTEMS, prior, system
 from support.gaussian_path import PLANTED
@@ -14,6 +15,9 @@ from pymc_tempering.chain.state import make_runner, new_record, start_chain
 from pymc_tempering.kernels import Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
 from pymc_tempering.references.compile import compile_model
+from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.scales import FullScales
 from pymc_tempering.warmup import annealed_pass
 from pymc_tempering.warmup.annealed_pass import anneal
 from pymc_tempering.warmup.log_z_rounds import MAX_BLIND_STEP, updated
@@ -73,6 +77,21 @@ def test_a_stage_stops_tuning_once_it_is_dear(monkeypatch):
     np.testing.assert_array_equal(whole.log_z, same.log_z)
     assert 3 * short.n_evaluations < whole.n_evaluations
     assert abs(short.log_z[-1] - system("gaussian").log_evidence) < 1.0
+
+
+def test_the_path_from_a_fitted_reference_has_no_metric_of_its_wide_prior_draws():
+    """The prior is 30 times as wide as the posterior, and 5 % of the reference's draws are its."""
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", 0, 30, shape=3), 1, observed=np.zeros(3))
+    components = Mixture(
+        np.ones(1), np.zeros((1, 3)), FullScales(1.1 * np.eye(3)[None]), np.array([30.0]), 0.05
+    )
+    reference = Fitted(compile_model(model), components)
+    kernel = on_all(HMC(metric="diag"), 3)
+    annealed = anneal(reference, kernel, np.random.default_rng(1), n_particles=256)
+    assert annealed.tuning.scales[:2].max() < 1.5
+    drawn = reference.draw(256, reference.spawn(np.random.default_rng(2)))
+    assert reference.residuals(drawn).std(axis=0).min() > 3.0  # the scale that it would have
 
 
 @every_system

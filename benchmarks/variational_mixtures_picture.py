@@ -42,19 +42,22 @@ def draw_elbo(found: dict[str, dict], path: Path) -> None:
     fig.savefig(path, dpi=120)
 
 
-def draw_temperatures(found: dict[str, dict], path: Path, largest: float) -> None:
+def draw_temperatures(
+    found: dict[str, dict], path: Path, largest_of: dict[str, float], usual: float
+) -> None:
     """One panel a model and form of VT: q(T) over the tempered stage of the first start."""
     forms = list(next(iter(found.values()))["q"])
     fig, axes = panels(len(found) * len(forms), 5, (2.5, 2.3))
     cells = [(name, form) for form in forms for name in found]
     for ax, (name, form) in zip(axes.flat, cells, strict=False):
         q = np.array(found[name]["q"].get(form, [[0.0]])).T
+        largest = largest_of.get(name, usual)
         image = ax.imshow(
             q / q.max(axis=0, keepdims=True), origin="lower", aspect="auto", cmap="magma",
             extent=(0.0, 1.0, 0.0, np.log10(largest)), interpolation="nearest",
         )  # fmt: skip
         ax.set_title(f"{name.replace('_', ' ')}\n{form}", fontsize="small")
-        ticks = [1, 2, 5, 10, 20]
+        ticks = [t for t in (1, 1.4, 2, 5, 10, 20) if t <= largest and (t != 1.4 or largest < 2)]
         ax.set_yticks(np.log10(ticks), [str(t) for t in ticks])
         ax.set_xticks([0.0, 0.5, 1.0])
     for ax in axes[:, 0]:

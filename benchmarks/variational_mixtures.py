@@ -27,7 +27,6 @@ from variational_mixtures_fits import (
     SLOWS,
     START,
     VT,
-    VT_ALONE,
     Fits,
     partition_of,
     request_of,
@@ -37,9 +36,9 @@ from variational_mixtures_picture import draw_elbo, draw_temperatures
 
 import pymc_tempering as pmt
 
-METHODS = (PLAIN, SEVERAL, ANNEALED, VT_ALONE, VT)
+METHODS = (PLAIN, SEVERAL, ANNEALED, VT)
 
-DRAWS = 320
+DRAWS = 160
 """Particles for log C(T)."""
 
 RESAMPLED = 2000
@@ -71,8 +70,10 @@ def run_model(name: str, methods: tuple[str, ...], repeats: int, n: int) -> dict
             ends.append((fits.final_elbo(session), float(run.inverse_temperature[end])))
             if seed == 0:
                 found["history"][method] = run.elbo[:n].reshape(200, -1).mean(axis=1).tolist()
-                if method in (VT_ALONE, PAPER):
-                    found["q"][method] = [q.round(5).tolist() for q in run.q[:-1]]
+                if method in (VT, PAPER):
+                    found["q"][method] = [
+                        q.round(5).tolist() for q in run.q[: session.n_tempered // 10]
+                    ]
         found["elbo"][method], found["E[1/T]"][method] = map(list, zip(*ends, strict=True))
         print(method, np.sort(found["elbo"][method]).round(1).tolist(), flush=True)
     again = fits.fit(PLAIN, starts[0], 0, request_of(PLAIN, n, largest))
@@ -129,7 +130,7 @@ def report(found: dict[str, dict], options: argparse.Namespace, minutes: float) 
         SEVERAL: "the same trials of eight starts at T = 1, in all of the first half",
         "VT": "the default: two thirds of the first half go to trials from eight starts at T = 1, "
         "of which the better half goes on in each of four rounds; then the best end of these and "
-        "of the tempered stage goes on. Without trials in the row before",
+        "of the tempered stage goes on",
         "median, gain": "final ELBO at T = 1 (nats), and less that of pm.fit: of the parameters "
         f"averaged over the last tenth of the iterations, by the same {POINTS} quasi-random draws",
         "se": f"standard error of gain ({RESAMPLED} resamples of the starts, the same for both)",

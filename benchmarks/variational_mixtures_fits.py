@@ -33,7 +33,7 @@ from pymc_tempering.variational.one_fit import run_fit
 from pymc_tempering.variational.session import Session
 
 PLAIN, SEVERAL, ANNEALED, VT = "pm.fit", "pm.fit, 8 starts", "annealed", "VT"
-VT_ALONE, PAPER = "VT, no trials", "VT, paper's form"
+ANNEALED_TRIALS, VT_ALONE, PAPER = "annealed, 8 trials", "VT, no trials", "VT, paper's form"
 
 LARGEST, START = 20.0, 30.0
 """Largest temperature of VT's grid, and where the schedule starts."""
@@ -77,7 +77,7 @@ def request_of(method: str, n: int, largest: float = LARGEST) -> Request:
         damping=0.9,
         first_temperatures="uniform" if method == PAPER else "annealed",
         obj_n_mc=1,
-        trials=0 if method == VT_ALONE else None,
+        trials={VT_ALONE: 0, ANNEALED_TRIALS: TRIALS}.get(method),
     )
 
 

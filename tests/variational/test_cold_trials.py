@@ -32,7 +32,7 @@ def two_peaks():
     return model
 
 
-def fitted(model, start, n=1600, method="annealed", temperatures=(1.0, 300.0), **options):
+def fitted(model, start, n=1200, method="annealed", temperatures=(1.0, 300.0), **options):
     return pmt.fit(
         n,
         method,
@@ -49,16 +49,14 @@ def fitted(model, start, n=1600, method="annealed", temperatures=(1.0, 300.0), *
 
 def test_the_trial_goes_on_where_heat_merges_parts():
     start = {"center": np.array([-3.0, 3.0])}
-    heated = fitted(two_peaks(), start, trials=0).tempering
     both = fitted(two_peaks(), start, trials=1).tempering
-    assert heated.trials is None
     assert both.trials.won
     assert both.trials.n == 400
-    assert both.n_tempered == 400
-    assert both.n_iterations == 1600
-    assert both.elbo > heated.elbo + 20.0
+    assert both.n_tempered == 200
+    assert both.n_iterations == 1200
+    assert both.elbo > both.trials.tempered_elbo + 20.0
     assert abs(both.elbo - both.trials.elbo) < 10.0
-    assert (both.inverse_temperature[400:] == 1.0).all()
+    assert (both.inverse_temperature[160:] == 1.0).all()
 
 
 def test_the_trial_is_given_up_where_heat_leads_out_of_a_bad_start():
@@ -80,13 +78,13 @@ def test_a_fit_goes_on_from_where_the_better_one_ended(monkeypatch, wins):
         seen.append(approx.params[0].get_value().copy())
 
     start = {"center": np.array([-3.0, 3.0])}
-    fitted(two_peaks(), start, n=400, trials=1, callbacks=[note])
-    hot, trial, after = seen[99], seen[199], seen[200]
+    fitted(two_peaks(), start, n=600, trials=1, callbacks=[note])
+    hot, trial, after = seen[99], seen[299], seen[300]
     step = np.abs(seen[1] - seen[0]).max()  # of adam: hardly above its rate
     assert np.abs(after - (trial if wins else hot)).max() < 2 * step
     assert np.abs(after - (hot if wins else trial)).max() > 4 * step
     first = seen[100]  # of the trial: one step from the start
-    assert np.abs(first - seen[0]).max() < 2 * step
+    assert np.abs(first - seen[0]).max() < 3 * step
 
 
 def test_a_trial_that_is_not_finite_is_given_up(monkeypatch):
@@ -135,10 +133,10 @@ def test_trials_are_halved_and_take_no_more_than_their_iterations(starts, n):
 
 
 def test_a_trial_from_another_start_may_win():
-    model, start = models.two_wells()
-    alone = fitted(model, start, trials=1, method="annealed", temperatures=[1.0, 1.01])
-    several = fitted(model, start, trials=8, method="annealed", temperatures=[1.0, 1.01])
-    assert several.tempering.elbo > alone.tempering.elbo + 3.0
+    start, cool = {"center": np.array([-4.0, -4.0])}, [1.0, 1.01]
+    alone = fitted(two_peaks(), start, trials=1, temperatures=cool)
+    several = fitted(two_peaks(), start, trials=8, temperatures=cool)
+    assert several.tempering.elbo > alone.tempering.elbo + 20.0
     assert several.tempering.trials.n == 400
 
 

@@ -113,7 +113,8 @@ class Request:
         if self.trials is not None:
             return self.trials
         tempered = self.method == "variational_tempering"
-        return TRIALS if tempered and self.first_temperatures == "annealed" else 0
+        hot = self.temperatures is None or len(self.temperatures) > 1
+        return TRIALS if tempered and hot and self.first_temperatures == "annealed" else 0
 
     @property
     def most(self) -> int:

@@ -61,8 +61,8 @@ def test_the_trial_goes_on_where_heat_merges_parts():
 
 def test_the_trial_is_given_up_where_heat_leads_out_of_a_bad_start():
     model, start = models.two_wells()
-    cold = fitted(model, start, method="advi").tempering
-    both = fitted(model, start, trials=1)
+    cold = fitted(model, start, n=2000, method="advi").tempering
+    both = fitted(model, start, n=4000, trials=1, temperatures=(1.0, 10.0))
     assert not both.tempering.trials.won
     assert both.tempering.elbo > cold.elbo + 3.0
     assert "given up" in repr(both.tempering)
@@ -110,6 +110,7 @@ def test_who_has_a_trial_by_default():
         ({"method": "variational_tempering"}, 8),
         ({"method": "variational_tempering", "first_temperatures": "uniform"}, 0),
         ({"method": "variational_tempering", "trials": 0}, 0),
+        ({"method": "variational_tempering", "temperatures": [1.0]}, 0),
         ({"method": "annealed"}, 0),
         ({"method": "annealed", "trials": 3}, 3),
         ({"method": "advi"}, 0),

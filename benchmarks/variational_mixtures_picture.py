@@ -33,7 +33,8 @@ def draw_elbo(found: dict[str, dict], path: Path) -> None:
                     color=color)  # fmt: skip
             ax.hlines(np.median(below), i - 0.38, i + 0.38, color=color, lw=2.2)
         ax.set_yscale("log")
-        ax.invert_yaxis()
+        deepest = max(best - min(values) for values in runs["elbo"].values())
+        ax.set_ylim(np.clip(1.5 * deepest, 10.0, 1e5), 0.08)
         ax.set_title(name.replace("_", " "), fontsize="small")
         ax.set_xticks(range(len(runs["elbo"])), list(runs["elbo"]), rotation=45, ha="right")
         ax.spines[["top", "right"]].set_visible(False)
@@ -57,7 +58,7 @@ def draw_temperatures(
             extent=(0.0, 1.0, 0.0, np.log10(largest)), interpolation="nearest",
         )  # fmt: skip
         ax.set_title(f"{name.replace('_', ' ')}\n{form}", fontsize="small")
-        ticks = [t for t in (1, 1.4, 2, 5, 10, 20) if t <= largest and (t != 1.4 or largest < 2)]
+        ticks = [1, 2, 5, 10, 20] if largest > 2.0 else [1, 1.2, 1.4, 1.6, 1.8]
         ax.set_yticks(np.log10(ticks), [str(t) for t in ticks])
         ax.set_xticks([0.0, 0.5, 1.0])
     for ax in axes[:, 0]:

@@ -156,3 +156,6 @@ MODELS: dict[str, Callable[[], pm.Model]] = {
         dose_with_outliers, normal_four,
     )
 }  # fmt: skip
+
+LARGEST_OF = {"negative_binomial_two": 1.9}
+"""Largest temperature of VT's grid, where C(T) is infinite above some temperature (2.04 here)."""

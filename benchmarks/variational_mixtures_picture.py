@@ -33,7 +33,8 @@ def draw_elbo(found: dict[str, dict], path: Path) -> None:
                     color=color)  # fmt: skip
             ax.hlines(np.median(below), i - 0.38, i + 0.38, color=color, lw=2.2)
         ax.set_yscale("log")
-        ax.invert_yaxis()
+        deepest = max(best - min(values) for values in runs["elbo"].values())
+        ax.set_ylim(np.clip(1.5 * deepest, 10.0, 1e5), 0.08)
         ax.set_title(name.replace("_", " "), fontsize="small")
         ax.set_xticks(range(len(runs["elbo"])), list(runs["elbo"]), rotation=45, ha="right")
         ax.spines[["top", "right"]].set_visible(False)
@@ -42,19 +43,22 @@ def draw_elbo(found: dict[str, dict], path: Path) -> None:
     fig.savefig(path, dpi=120)
 
 
-def draw_temperatures(found: dict[str, dict], path: Path, largest: float) -> None:
+def draw_temperatures(
+    found: dict[str, dict], path: Path, largest_of: dict[str, float], usual: float
+) -> None:
     """One panel a model and form of VT: q(T) over the tempered stage of the first start."""
     forms = list(next(iter(found.values()))["q"])
     fig, axes = panels(len(found) * len(forms), 5, (2.5, 2.3))
     cells = [(name, form) for form in forms for name in found]
     for ax, (name, form) in zip(axes.flat, cells, strict=False):
         q = np.array(found[name]["q"].get(form, [[0.0]])).T
+        largest = largest_of.get(name, usual)
         image = ax.imshow(
             q / q.max(axis=0, keepdims=True), origin="lower", aspect="auto", cmap="magma",
             extent=(0.0, 1.0, 0.0, np.log10(largest)), interpolation="nearest",
         )  # fmt: skip
         ax.set_title(f"{name.replace('_', ' ')}\n{form}", fontsize="small")
-        ticks = [1, 2, 5, 10, 20]
+        ticks = [1, 2, 5, 10, 20] if largest > 2.0 else [1, 1.2, 1.4, 1.6, 1.8]
         ax.set_yticks(np.log10(ticks), [str(t) for t in ticks])
         ax.set_xticks([0.0, 0.5, 1.0])
     for ax in axes[:, 0]:

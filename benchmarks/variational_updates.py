@@ -28,7 +28,9 @@ UPDATES: dict[str, dict[str, Any]] = {
     },
     "slow: damping 0.99": {"method": VT, "first_temperatures": "uniform", "damping": 0.99},
     "local temperatures": {"method": LVT},
-    "annealed start": {"method": VT, "schedule": lambda share: LARGEST + (1.0 - LARGEST) * share},
+    "annealed start": {
+        "method": VT, "schedule": lambda share: LARGEST + (1.0 - LARGEST) * share, "trials": 0,
+    },
     "annealed": {"method": "annealed"},
 }  # fmt: skip
 

@@ -8,8 +8,12 @@ import pymc as pm
 from pymc.variational.opvi import Approximation
 
 from pymc_tempering.arguments import check_choice
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
+from pymc_tempering.model.check import improper_priors
+from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import ALONE
+from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.objective import FAMILIES
 
 type Start = tuple[dict[str, Any] | None, int | None]
@@ -66,6 +70,22 @@ def fit_starts(
             drawn = (np.asarray(draw)[place] for draw in draws)
             fits.append((dict(zip(names, drawn, strict=True)), own))
     return fits
+
+
+def prior_locations(approx: Approximation, count: int, seed: int | None) -> list[FloatArray]:
+    """Draws from the prior as means of an approximation; none where it cannot be drawn from."""
+    model = approx.model
+    if count < 1 or improper_priors(model.free_RVs):
+        return []
+    names = [model.rvs_to_values[rv].name for rv in model.free_RVs]
+    place = int(np.random.SeedSequence(seed).spawn(3)[2].generate_state(1)[0])
+    graph = freeze_shared(forward_graph(model))
+    with ALONE:
+        # One more than is used: of a single draw PyMC drops the first dimension.
+        draws = pm.draw(graph, draws=count + 1, random_seed=place, mode="FAST_COMPILE")
+    by_name = dict(zip(names, draws, strict=True))
+    order = list(approx.groups[0].ordering)
+    return [np.concatenate([np.ravel(by_name[name][i]) for name in order]) for i in range(count)]
 
 
 def best_of(fits: list[Approximation], asked: int) -> Approximation:

@@ -54,6 +54,7 @@ def fit(
     backend: str | None = None,
     compile_kwargs: dict[str, Any] | None = None,
     restarts: int = 1,
+    trials: int | None = None,
     executor: Executor | None = None,
 ) -> Approximation:
     """Fit a Gaussian approximation with a likelihood that is hot at first and ends at T = 1.
@@ -132,6 +133,12 @@ def fit(
     restarts : int, default 1
         Fits, of which the one with the highest final ELBO is returned. The first begins at
         ``start``, the others at draws from the prior; C(T) is computed once.
+    trials : int, optional
+        Fits at T = 1, one from the same start and the others from draws of the prior, that take
+        two thirds of the iterations of the tempered stage; half of them are given up in each
+        round, and the best end by the ELBO goes on, a tempered or a cold one. Heat leads out of
+        bad starts, and can merge parts of a model. By default 8 for VT with annealed first
+        temperatures, else 0.
     executor : concurrent.futures.Executor, optional
         Who does the fits, which then run at the same time: a pool of processes, or
         ``client.get_executor()`` of Dask. Same seeds give the same fits. Takes no ``callbacks``.
@@ -202,6 +209,7 @@ def fit(
         first_temperatures=first_temperatures,
         obj_n_mc=obj_n_mc,
         restarts=restarts,
+        trials=trials,
     )
     if obj_n_mc > 1 and has_minibatch(model):
         raise ValueError(f"obj_n_mc must be 1 with pm.Minibatch, got {obj_n_mc}")

@@ -42,6 +42,9 @@ FIRST_TEMPERATURES = ("annealed", "uniform")
 ANNEALED_SHARE = 0.8
 """Share of the tempered stage of VT over which an annealed start bounds q(T) from below."""
 
+TRIALS, TRIALS_SHARE = 8, 2.0 / 3.0
+"""Fits at T = 1 beside the tempered stage of VT, and the share of its iterations that they take."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -64,6 +67,7 @@ class Request:
     first_temperatures: str
     obj_n_mc: int
     restarts: int = 1
+    trials: int | None = None
     log_c: tuple[FloatArray, FloatArray] | None = None
 
     def __post_init__(self) -> None:
@@ -76,6 +80,8 @@ class Request:
         """
         for name in ("n", "update_every", "obj_n_mc", "normalizer_draws", "restarts"):
             check_whole(1, **{name: getattr(self, name)})
+        if self.trials is not None:
+            check_whole(0, trials=self.trials)
         check_choice("method", self.method, METHODS)
         check_choice("normalizer", self.normalizer, NORMALIZERS)
         check_choice("first_temperatures", self.first_temperatures, FIRST_TEMPERATURES)
@@ -100,6 +106,15 @@ class Request:
             if self.temperatures is not None:
                 raise ValueError("give temperatures or inverse_temperature_prior, not both")
         annealing_schedule(self.schedule, LARGEST, 1)
+
+    @property
+    def n_trials(self) -> int:
+        """How many fits at T = 1 compete with the tempered stage."""
+        if self.trials is not None:
+            return self.trials
+        tempered = self.method == "variational_tempering"
+        hot = self.temperatures is None or len(self.temperatures) > 1
+        return TRIALS if tempered and hot and self.first_temperatures == "annealed" else 0
 
     @property
     def most(self) -> int:
@@ -129,6 +144,8 @@ class FitPlan:
         log C(T) and its error (nats).
     local : callable
         () to E[1/T] of each datum, by observed variable.
+    n_trials : int
+        Iterations of the fits at T = 1 that compete with the tempered stage; 0 without them.
     """
 
     likelihood: Likelihood
@@ -140,25 +157,25 @@ class FitPlan:
     log_c: FloatArray | None = None
     log_c_mcse: FloatArray | None = None
     local: Callable[[], dict[str, FloatArray]] = dict
+    n_trials: int = 0
 
 
-def tempered_iterations(request: Request, batches: float) -> int:
-    """Count the iterations of the tempered stage.
+def tempered_iterations(request: Request, batches: float) -> tuple[int, int]:
+    """Count the iterations of the tempered stage, and those of the trials beside it.
 
     Raises
     ------
     ValueError
         If ``tA`` asks for more than ``n``.
     """
-    if request.tA is None:
-        return request.n // 2
-    iterations = int(np.ceil(request.tA * batches))
+    iterations = request.n // 2 if request.tA is None else int(np.ceil(request.tA * batches))
     if iterations > request.n:
         raise ValueError(
             f"tA = {request.tA:g} passes over the data are {iterations} iterations, more than n = "
             f"{request.n}; raise n or lower tA"
         )
-    return iterations
+    n_trials = int(TRIALS_SHARE * iterations) if request.n_trials else 0
+    return iterations - n_trials, n_trials
 
 
 def plan_advi(request: Request, approx: Approximation) -> FitPlan:
@@ -171,10 +188,12 @@ def plan_advi(request: Request, approx: Approximation) -> FitPlan:
 def plan_annealed(request: Request, approx: Approximation) -> FitPlan:
     """AVI: Section 2.2 of Mandt et al. (2016)."""
     start = LARGEST if request.temperatures is None else float(request.temperatures[-1])
-    n_tempered = tempered_iterations(request, batches_per_pass(approx))
-    schedule = annealing_schedule(request.schedule, start, n_tempered)
+    n_tempered, n_trials = tempered_iterations(request, batches_per_pass(approx))
+    # with trials its end at T = 1 is what they are compared with
+    n_annealed = int(ANNEALED_SHARE * n_tempered) if n_trials else n_tempered
+    temperature = AnnealedTemperature(annealing_schedule(request.schedule, start, n_annealed))
     return FitPlan(
-        global_likelihood(approx), AnnealedTemperature(schedule), n_tempered, ColdTemperature()
+        global_likelihood(approx), temperature, n_tempered, ColdTemperature(), n_trials=n_trials
     )
 
 
@@ -183,7 +202,7 @@ def plan_tempered(request: Request, approx: Approximation) -> FitPlan:
     grid = request.temperatures
     temperatures = exponential_grid() if grid is None else check_grid(grid)
     batches = batches_per_pass(approx)
-    n_tempered = tempered_iterations(request, batches)
+    n_tempered, n_trials = tempered_iterations(request, batches)
     posterior, top = uniform_posterior(temperatures), one_hot(temperatures)
     log_c = mcse = np.zeros(temperatures.size)
     floor = None
@@ -194,7 +213,13 @@ def plan_tempered(request: Request, approx: Approximation) -> FitPlan:
         likelihood = shared_likelihood(approx, temperatures, request.obj_n_mc)
         temperature = LearnedTemperature(posterior, log_c, request.damping, True, batches, floor)
         return FitPlan(
-            likelihood, temperature, n_tempered, ColdTemperature(top, top), True, temperatures
+            likelihood,
+            temperature,
+            n_tempered,
+            ColdTemperature(top, top),
+            True,
+            temperatures,
+            n_trials=n_trials,
         )
     if request.log_c is not None:
         log_c, mcse = request.log_c
@@ -214,6 +239,7 @@ def plan_tempered(request: Request, approx: Approximation) -> FitPlan:
         temperatures,
         log_c,
         mcse,
+        n_trials=n_trials,
     )
 
 
@@ -227,13 +253,20 @@ def plan_local(request: Request, approx: Approximation) -> FitPlan:
         prior = np.full(temperatures.size, 1.0 / temperatures.size)
     with np.errstate(divide="ignore"):
         log_prior = np.log(prior)
-    n_tempered = tempered_iterations(request, batches_per_pass(approx))
+    n_tempered, n_trials = tempered_iterations(request, batches_per_pass(approx))
     damping = request.damping ** (1.0 / request.update_every)
     local = datum_likelihood(approx, temperatures, log_prior, damping, request.obj_n_mc)
     cold = ColdTemperature(0.0, one_hot(temperatures))
     temperature = LearnedLocalTemperatures(local.mean_q)
     return FitPlan(
-        local.likelihood, temperature, n_tempered, cold, True, temperatures, local=local.local
+        local.likelihood,
+        temperature,
+        n_tempered,
+        cold,
+        True,
+        temperatures,
+        local=local.local,
+        n_trials=n_trials,
     )
 
 

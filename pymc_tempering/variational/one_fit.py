@@ -9,7 +9,7 @@ import pymc as pm
 
 from pymc_tempering.variational.assess import compile_target
 from pymc_tempering.variational.fit_loop import FitState
-from pymc_tempering.variational.fit_start import Start, first_approximation
+from pymc_tempering.variational.fit_start import Start, first_approximation, prior_locations
 from pymc_tempering.variational.methods import METHODS, Request
 from pymc_tempering.variational.objective import compile_step
 from pymc_tempering.variational.session import Callbacks, Session, Show, run_cold, run_tempered
@@ -18,7 +18,7 @@ OF_RUN = (
     *("losses", "elbo", "inverse_temperature", "n", "q", "q_iteration"),
     *("best", "last", "stopped", "at"),
 )
-OF_SESSION = ("n_tempered", "tempered", "local", "rng")
+OF_SESSION = ("n_tempered", "trials", "tempered", "local", "rng")
 """Attributes that change while a fit runs, of its `FitState` and of its `Session`."""
 
 
@@ -69,7 +69,8 @@ def begin_fit(model: pm.Model, settings: Settings, start: Start) -> Session:
     )
     run = FitState(fitted, step, plan.likelihood)
     rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1])
-    return Session(request.method, run, plan, compile_target(fitted), rng)
+    others = prior_locations(fitted, request.n_trials - 1, seed) if plan.n_trials else ()
+    return Session(request.method, run, plan, compile_target(fitted), rng, others=others)
 
 
 def run_fit(

@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.variational.assess import UntemperedModel, assess
+from pymc_tempering.variational.cold_trials import (
+    ColdTrials,
+    moved_to,
+    moving_values,
+    run_trials,
+)
 from pymc_tempering.variational.convergence import elbo_drift
 from pymc_tempering.variational.fit_loop import FitState, advance, parameters, restore_best
 from pymc_tempering.variational.methods import FitPlan
@@ -33,10 +40,13 @@ class Session:
     rng : Generator
         For the draws of the assessment.
     n_tempered : int
-        Iterations before the stage at T = 1.
+        Iterations of the tempered stage.
+    trials : ColdTrials, optional
     tempered : TemperedOptimum, optional
     local : dict of ndarray
         E[1/T] of each datum at the tempered optimum.
+    others : sequence of ndarray
+        Means where further trials start (unconstrained space).
     """
 
     method: str
@@ -45,15 +55,23 @@ class Session:
     target: UntemperedModel
     rng: np.random.Generator
     n_tempered: int = 0
+    trials: ColdTrials | None = None
     tempered: TemperedOptimum | None = None
     local: dict[str, np.ndarray] = field(default_factory=dict)
+    others: Sequence[FloatArray] = ()
+
+    @property
+    def n_before(self) -> int:
+        """Iterations before the last stage."""
+        return self.n_tempered + (self.trials.n if self.trials else 0)
 
 
 def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show) -> None:
-    """Run the tempered stage, if there is one, and keep where it ended."""
+    """Run the tempered stage, if there is one, and the trials beside it; keep where it ended."""
     plan, run = session.plan, session.run
     if plan.temperature is None or plan.n_tempered == 0:
         return
+    start = moving_values(run.step)
 
     def finished(run: FitState, temperature: StageTemperature, begin: int) -> bool:
         settled = plan.settles and temperature.settled
@@ -80,6 +98,11 @@ def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show)
             settled=finished(run, temperature, 0),
         )
         session.local = plan.local()
+    if plan.n_trials and run.stopped not in ("interrupted", "not finite"):
+        others = [moved_to(place, start, run.step, run.approx) for place in session.others]
+        session.trials = run_trials(
+            run, [start, *others], plan.cold, plan.n_trials, COLD_BLOCK, callbacks, show
+        )
 
 
 def run_cold(session: Session, n: int, most: int, callbacks: Callbacks, show: Show) -> None:
@@ -99,7 +122,7 @@ def run_cold(session: Session, n: int, most: int, callbacks: Callbacks, show: Sh
                 callbacks=callbacks,
                 show=show,
             )
-        drift = elbo_drift(run.elbo[session.n_tempered : run.n])
+        drift = elbo_drift(run.elbo[session.n_before : run.n])
         if run.stopped or drift.converged or run.n >= most:
             return
         goal = min(most, run.n + max(n // 4, 1))
@@ -109,7 +132,7 @@ def finish(session: Session) -> TemperedFit:
     """Judge the approximation and gather the history of the fit."""
     run, plan = session.run, session.plan
     stopped = _stop_sentence(session)
-    drift = elbo_drift(run.elbo[session.n_tempered : run.n])
+    drift = elbo_drift(run.elbo[session.n_before : run.n])
     converged = drift.converged and not stopped
     worth = assess(run.approx, session.target, session.rng)
     sentences = [*stopped, *worth.warnings]
@@ -127,6 +150,7 @@ def finish(session: Session) -> TemperedFit:
         converged=converged,
         drift=drift,
         n_tempered=session.n_tempered,
+        trials=session.trials,
         elbo_history=run.elbo[: run.n].copy(),
         inverse_temperature=run.inverse_temperature[: run.n].copy(),
         temperatures=plan.temperatures,

@@ -9,6 +9,7 @@ import numpy as np
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.notebook import text_as_html
 from pymc_tempering.evidence.result import Evidence, plus_minus
+from pymc_tempering.variational.cold_trials import ColdTrials
 from pymc_tempering.variational.convergence import Drift
 
 
@@ -70,7 +71,10 @@ class TemperedFit:
     drift : Drift
         The numbers behind ``converged``.
     n_tempered : int
-        Iterations before the stage at T = 1.
+        Iterations of the tempered stage.
+    trials : ColdTrials or None
+        The fits at T = 1 that competed with the tempered stage: how many, their iterations, the
+        ELBO of the best and of the tempered stage (nats), and whether it ``won``.
     elbo_history : ndarray, shape (iteration,)
         Untempered ELBO, one noisy estimate an iteration (nats, full data).
     inverse_temperature : ndarray, shape (iteration,)
@@ -99,6 +103,7 @@ class TemperedFit:
     converged: bool
     drift: Drift
     n_tempered: int
+    trials: ColdTrials | None
     elbo_history: FloatArray
     inverse_temperature: FloatArray
     temperatures: FloatArray
@@ -140,6 +145,11 @@ class TemperedFit:
         if self.evidence is not None:
             log_z = plus_minus(self.evidence.log_z, self.evidence.mcse)
             rows.insert(2, ("log Z (psis_vi)", f"{log_z} nats"))
+        if (trials := self.trials) is not None:
+            values = f"ELBO {trials.elbo:.1f}, of the tempered stage {trials.tempered_elbo:.1f}"
+            end = "the best goes on" if trials.won else "given up"
+            count = f"{trials.starts} in {trials.n} iterations"
+            rows.append(("trials at T = 1", f"{count}, {values} nats: {end}"))
         if self.tempered is not None:
             rows.append(("tempered optimum", repr(self.tempered)))
         return rows

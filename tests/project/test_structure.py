@@ -48,7 +48,7 @@ IMPORTS = {
     "sensitivity": {"core", "model", "evidence", "sampling", "bridge", "comparison"},
     "plots": {"core", "evidence", "crosscheck", "comparison"},
     "variational": {
-        *("core", "executors", "model", "evidence", "plots"),
+        *("core", "executors", "model", "references", "evidence", "plots"),
         *("variational.normalizers", "variational.conjugate"),
     },
     "variational.normalizers": {"core", "model", "references", "kernels", "chain"},

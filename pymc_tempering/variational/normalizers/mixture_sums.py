@@ -80,8 +80,9 @@ def union_of_windows(components: list[Variable], temperature: Variable) -> Windo
 
     first = extreme([w.first for w in windows], pt.minimum, pt.min)
     last = extreme([w.last for w in windows], pt.maximum, pt.max)
-    smooth = all(w.smooth for w in windows)
-    return Window(first, last, first, pt.zeros_like(first), first, last, smooth)
+    shapes = [w.shape for w in windows if w.shape is not None]
+    shape = extreme(shapes, pt.maximum, pt.max) if len(shapes) == len(windows) else None
+    return Window(first, last, first, pt.zeros_like(first), first, last, shape)
 
 
 def discrete_mixture(rv: Variable, temperature: Variable, atoms: list[Variable]) -> Variable:

@@ -25,7 +25,7 @@ N_NODES = 21
 NEAREST = 1000.0
 """Range of log T over d."""
 
-LEAPS, STEPS_MORE = 3, 10
+LEAPS, STEPS_MORE = 5, 15
 """Leapfrog steps of a move, and temperatures that the annealing inserts, as a rule."""
 
 ON_LINE = 25_000

@@ -5,28 +5,33 @@ a sum over every h-th value times h has an error of order exp(-2 pi^2 s^2 / h^2)
 below rounding (Poisson's summation formula).
 
 A window that begins at the end of the support can be long, too: that of a negative binomial of a
-small alpha. There p^(1 / T) is smooth at k on the scale of sqrt(k), mixtures included, so that far
-from its first value the sum is one over evenly spaced sqrt(k), which a smooth weight joins to the
-sum over every value near the first.
+small shape reaches as far as mu / n. There p^(1 / T) is smooth at k on the scale of
+sqrt(k + k^2 / n), the standard deviation of a negative binomial of this mean, mixtures included
+with the largest shape. So far from its first value the sum is one over values that are evenly
+spaced in these units, s = 2 sqrt(n) asinh(sqrt(k / n)): in sqrt(k) at first, in log k far out. A
+smooth weight joins it to the sum over every value near the first.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.discrete import DiscreteWeibullRV
-from pymc.distributions.truncated import TruncatedRV
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.random import basic as rvs
 
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    is_unbounded,
     label_of,
     log_normalizer,
     require,
 )
-from pymc_tempering.variational.normalizers.support import base_of
+from pymc_tempering.variational.normalizers.log_masses import (
+    has_far_masses,
+    is_above_zero,
+    log_mass,
+)
 from pymc_tempering.variational.normalizers.windows import Window, closed_window
 
 MAX_POINTS = 200_000
@@ -36,17 +41,20 @@ MAX_POINTS = 200_000
 LARGEST_VALUE = 1e8
 """Log masses are differences of numbers of this size times 20: errors of 4e-7."""
 
-LONG = 2048
+LARGEST_FAR, LARGEST_SHAPE = np.float64(1e280), 1e6
+"""The same for negative binomials, whose log masses keep their digits up to such a shape."""
+
+LONG = 512
 """Values from which on a window of a smooth tail is thinned out."""
 
-HEAD, JOINT = 512, 20.0
-"""Values at its beginning that are all used, and the width of the weight that joins the tail."""
+HEAD = 128
+"""Values at its beginning that are all used."""
 
-ROOT_STEP = 1.0 / 16.0
-"""Step of sqrt(k) in the tail."""
+STEP, JOINT = 1.0 / 8.0, 0.3
+"""Step of s in the tail, and width in s of the weight that joins it to the beginning."""
 
-SMALLEST_RATE = 1e-12
-"""Below this minus log mass of zero, counts above zero are all one."""
+REACH = 6.0
+"""Widths of this weight from its middle to where it is nothing, or all."""
 
 LARGEST_RATE = 1e7
 """Above it a Poisson's log normalizer changes as a normal's does, up to 1e-8."""
@@ -55,49 +63,52 @@ LARGEST_RATE = 1e7
 def is_long(w: Window, stride: Variable, excluded: Variable | None) -> Variable:
     """Whether a window is thinned out; not where an excluded value is beyond its beginning."""
     long = pt.gt(w.last - w.first, LONG * stride)
-    if not w.smooth:
+    if w.shape is None:
         return pt.zeros_like(long)
     return long if excluded is None else pt.and_(long, pt.lt(excluded, w.first + HEAD / 4))
 
 
-def thinned(w: Window, steps: Variable) -> tuple[Variable, Variable]:
-    """Values and log weights of a long window: each of the first 512, then even in sqrt(k)."""
-    root = pt.sqrt(w.first + HEAD / 2) + ROOT_STEP * (steps - HEAD)
-    head = pt.lt(steps, HEAD)
-    values = pt.switch(head, w.first + steps, root**2)
-    place = (values - w.first - 0.75 * HEAD) / JOINT
-    share = pt.erfc(pt.switch(head, place, -place)) / 2
-    return values, pt.log(pt.switch(head, share, share * 2 * root * ROOT_STEP))
+@dataclass(frozen=True)
+class Thinned:
+    """Values of a long window: each of the first 128, then even in s.
 
-
-def is_above_zero(rv: Variable) -> bool:
-    """Whether a variable is counts without zero, as in a hurdle, and without an upper end."""
-    if not isinstance(rv.owner.op, TruncatedRV):
-        return False
-    *_, lower, upper = rv.owner.inputs
-    return is_all(lower, 1) and is_unbounded(upper)
-
-
-def is_all(value: Variable, number: int) -> bool:
-    """Whether a variable is known to be a number everywhere."""
-    return isinstance(value, Constant) and bool(np.all(value.data == number))
-
-
-def log_mass(rv: Variable, k: Variable) -> Variable:
-    """PyMC's log mass; for counts without zero by the log mass of zero.
-
-    PyMC subtracts log(1 - p), where p is the mass of zero, rounded: at a rate of 1e-14 this is off
-    by 1e-3, below 1e-16 it is infinite.
+    Attributes
+    ----------
+    shape : Variable
+        Largest shape n of a component, and at least 1: below it p^(1 / T) is no smoother.
+    middle : Variable
+        Value of s where the weights of both parts are 1 / 2.
     """
-    if not is_above_zero(rv):
-        return pm.logp(rv, k, warn_rvs=False)
-    base = base_of(rv)
-    at_zero = pm.logp(base, pt.zeros_like(k), warn_rvs=False)
-    only_one = pt.invert(pt.lt(at_zero, -SMALLEST_RATE))  # also where it is not a number
-    above = pt.log(-pt.expm1(pt.switch(only_one, -1.0, at_zero)))
-    rest = pt.switch(only_one, -1.0, pm.logp(base, k, warn_rvs=False))
-    one = pt.switch(pt.eq(k, 1), 0.0, -np.inf)
-    return pt.switch(pt.ge(k, 1), pt.switch(only_one, one, rest - above), -np.inf)
+
+    shape: Variable
+    middle: Variable
+
+    @classmethod
+    def of(cls, w: Window) -> "Thinned":
+        """Thin a window out."""
+        shape = pt.maximum(w.shape, 1.0)
+        return cls(shape, _even(w.first + HEAD, shape) - REACH * JOINT)
+
+    def count(self, last: Variable) -> Variable:
+        """Count the values up to the end of the window."""
+        tail = _even(last, self.shape) - self.middle + REACH * JOINT
+        return HEAD + pt.ceil(tail / STEP) + 1
+
+    def values(self, w: Window, steps: Variable) -> tuple[Variable, Variable]:
+        """Values and their log weights."""
+        head = pt.lt(steps, HEAD)
+        root = pt.sqrt(self.shape)
+        s = self.middle - REACH * JOINT + STEP * pt.maximum(steps - HEAD, 0.0)
+        values = pt.switch(head, w.first + steps, self.shape * pt.sinh(0.5 * s / root) ** 2)
+        place = pt.switch(head, _even(values, self.shape), s) - self.middle
+        share = pt.erfc(pt.switch(head, place, -place) / JOINT) / 2
+        unit = pt.sqrt(values) * pt.sqrt(1.0 + values / self.shape)
+        return values, pt.log(pt.switch(head, share, share * unit * STEP))
+
+
+def _even(k: Variable, shape: Variable) -> Variable:
+    """Coordinate s of a value."""
+    return 2.0 * pt.sqrt(shape) * pt.arcsinh(pt.sqrt(k / shape))
 
 
 def log_sum(
@@ -110,13 +121,17 @@ def log_sum(
         stride = pt.switch(inside, 1.0, stride)
     long = is_long(w, stride, excluded)
     n_points = pt.floor((w.last - w.first) / stride) + 1
-    if w.smooth:
-        tail = (pt.sqrt(w.last) - pt.sqrt(w.first + HEAD / 2)) / ROOT_STEP
-        n_points = pt.switch(long, HEAD + pt.ceil(tail), n_points)
+    largest = pt.constant(LARGEST_VALUE)
+    if w.shape is not None:
+        thin = Thinned.of(w)
+        n_points = pt.switch(long, thin.count(w.last), n_points)
+        if has_far_masses(rv) or is_above_zero(rv):
+            far = pt.and_(long, pt.lt(w.shape, LARGEST_SHAPE))
+            largest = pt.switch(far, pt.constant(LARGEST_FAR), LARGEST_VALUE)
     n_points = pt.max(n_points)
     n_points = require(
         n_points,
-        pt.and_(pt.and_(n_points >= 1, n_points <= MAX_POINTS), pt.max(w.last) <= LARGEST_VALUE),
+        pt.and_(pt.and_(n_points >= 1, n_points <= MAX_POINTS), pt.all(pt.le(w.last, largest))),
         f"The tempered normalizer of {label_of(rv)} would be a sum over more than {MAX_POINTS} "
         f"values, or over values above {LARGEST_VALUE:g}, where its mass is lost in rounding (or "
         "its parameters are not numbers). Use lower temperatures, or a prior without such "
@@ -125,15 +140,15 @@ def log_sum(
     ndim = max(rv.type.ndim, temperature.type.ndim)
     steps = pt.shape_padright(pt.arange(n_points), ndim)
     values, log_weight = w.first + stride * steps, pt.log(stride)
-    if w.smooth:
-        apart, log_apart = thinned(w, steps)
+    if w.shape is not None:
+        apart, log_apart = thin.values(w, steps)
         values = pt.switch(long, apart, values)
         log_weight = pt.switch(long, log_apart, log_weight)
     used = pt.le(values, w.last)
     values = pt.minimum(values, w.last)
     if excluded is not None:
         used = pt.and_(used, pt.neq(values, excluded))
-    log_p = log_mass(rv, values if w.smooth else values.astype("int64"))
+    log_p = log_mass(rv, values if w.shape is not None else values.astype("int64"))
     terms = pt.switch(used, log_p / temperature + log_weight, -np.inf)
     return pt.logsumexp(terms, axis=0)
 

@@ -26,6 +26,10 @@ from pymc_tempering.variational.normalizers.dispatch import (
     label_of,
     params_of,
 )
+from pymc_tempering.variational.normalizers.log_masses import is_above_zero
+
+POISSON_SHAPE = 1e30
+"""Shape of a Poisson, as a negative binomial's."""
 
 LOG_TAIL = 28.0
 """The rate function reaches this, and a little more, times T at the ends of the window."""
@@ -45,8 +49,9 @@ class Window:
         Standard deviation of p^(1 / T), zero where it is not smooth.
     lowest, highest : Variable
         Ends of the support, may be infinite.
-    smooth : bool
-        Whether p^(1 / T) is smooth at k on the scale of sqrt(k), away from its first value.
+    shape : Variable or None
+        Away from its first value p^(1 / T) is smooth at k on the scale of sqrt(k + k^2 / shape);
+        None where it may not be.
     """
 
     first: Variable
@@ -55,7 +60,7 @@ class Window:
     spread: Variable
     lowest: Variable
     highest: Variable
-    smooth: bool = False
+    shape: Variable | None = None
 
 
 @singledispatch
@@ -108,27 +113,35 @@ def poisson_window(op: Op, rv: Variable, temperature: Variable) -> Window:
     )
     first = mu - pt.sqrt(2 * mu * level)
     spread = pt.sqrt(mu * temperature)
-    return Window(first, last, mu, spread, pt.constant(0.0), pt.constant(np.inf), smooth=True)
+    shape = pt.constant(POISSON_SHAPE)
+    return Window(first, last, mu, spread, pt.constant(0.0), pt.constant(np.inf), shape)
 
 
 @window_of.register(rvs.NegBinomialRV)
 def negative_binomial_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """I(k) = k log(k / mu) - (k + n) log((k + n) / (mu + n)); decay at least q^k if n < 1."""
+    """I(k) = k log(k / mu) - (k + n) log((k + n) / (mu + n)); decay at least q^k if n < 1.
+
+    Its slope is the difference of log(1 + n / mu) and log(1 + n / k), which may be tiny.
+    """
     n, p = params_of(rv)
-    log_q = pt.log(1 - p)
+    log_q = pt.log1p(-p)
     mu = pt.maximum(n * (1 - p) / p, 1e-30)
     variance = mu + mu**2 / n
     level = _level(temperature)
+
+    def slope(k: Variable) -> Variable:
+        return pt.log1p(n / mu) - pt.log1p(n / k)
+
     last = _right_root(
-        lambda k: k * pt.log(k / mu) - (k + n) * pt.log((k + n) / (mu + n)),
-        lambda k: pt.log(k / mu) - pt.log((k + n) / (mu + n)),
+        lambda k: k * slope(k) - n * pt.log((k + n) / (mu + n)),
+        slope,
         mu + pt.sqrt(2 * variance * level),
         level,
     )
     last = pt.maximum(last, mu - level / log_q)
     first = mu - pt.sqrt(2 * variance * level)
     spread = pt.sqrt(variance * temperature)
-    return Window(first, last, mu, spread, pt.constant(0.0), pt.constant(np.inf), smooth=True)
+    return Window(first, last, mu, spread, pt.constant(0.0), pt.constant(np.inf), n)
 
 
 @window_of.register(rvs.BinomialRV)
@@ -197,11 +210,13 @@ def truncated_window(op: Op, rv: Variable, temperature: Variable) -> Window:
     """
     *rv_inputs, lower, upper = rv.owner.inputs
     base = op.base_rv_op.make_node(*rv_inputs).default_output()
-    return between(
-        closed_window(base, temperature),
+    w = closed_window(base, temperature)
+    moved = between(
+        w,
         None if is_unbounded(lower) else pt.ceil(lower),
         None if is_unbounded(upper) else pt.floor(upper),
     )
+    return replace(moved, shape=w.shape) if is_above_zero(rv) else moved
 
 
 def between(w: Window, lowest: Variable | None, highest: Variable | None) -> Window:
@@ -216,7 +231,7 @@ def between(w: Window, lowest: Variable | None, highest: Variable | None) -> Win
         center=center,
         lowest=low,
         highest=high,
-        smooth=False,
+        shape=None,
     )
     return clipped(moved)
 
@@ -232,6 +247,6 @@ def clipped(w: Window) -> Window:
 def closed_window(rv: Variable, temperature: Variable) -> Window:
     """Window of a variable with whole ends inside of the support, and no gradient."""
     w = window_of(rv.owner.op, rv, temperature)
-    ends = {name: x for name, x in vars(w).items() if name != "smooth"}
+    ends = {name: x for name, x in vars(w).items() if x is not None}
     fixed = {name: disconnected_grad(pt.as_tensor(x)) for name, x in ends.items()}
     return clipped(replace(w, **fixed))

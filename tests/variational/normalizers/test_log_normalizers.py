@@ -243,7 +243,7 @@ def test_sums_see_a_stride_that_is_too_long():
 
 def test_sums_see_a_tail_that_is_thinned_out_too_much():
     make, values = DISCRETE["long tail, mixture"]
-    for name, value in [("ROOT_STEP", 0.75), ("JOINT", 300.0)]:
+    for name, value in [("STEP", 1.5), ("JOINT", 3.0)]:
         with patch.object(summation, name, value):
             density, log_c = compiled(make())
             assert abs(log_c(10.0) - log_sum(density, values, 10.0)) > TOLERANCE, name

@@ -1,4 +1,4 @@
-"""Complete products of experts: energy, learning, exact normalizer, and the same in PyMC.
+"""Products of experts: energy, learning of complete ones, exact normalizer, and the same in PyMC.
 
 Sohl-Dickstein & Culpepper (2011), equations (36) to (38): the energy of x is the sum over filters
 phi_l of |phi_l x| (Laplace) or shape_l log(1 + (phi_l x)^2) (Student-t). With as many filters as
@@ -21,18 +21,20 @@ type Kind = Literal["laplace", "student_t"]
 STEPS = 500
 """Most steps of L-BFGS."""
 LEAST_SHAPE = 0.51
-"""Least shape of an expert: at 1/2 there is no integral."""
+"""Least shape of the first M experts: at 1/2 there is no integral."""
+LEAST_MORE = 1e-3
+"""Least shape of those beyond: their factors are at most 1, and the integral is there without."""
 
 
 @dataclass(frozen=True)
 class Experts:
-    """A product of as many experts as x has dimensions.
+    """A product of at least as many experts as x has dimensions; complete if as many.
 
     Attributes
     ----------
     kind : {"laplace", "student_t"}
-    filters : array, shape (M, M)
-    shape : array, shape (M,)
+    filters : array, shape (L, M)
+    shape : array, shape (L,)
         Shapes lambda of the Student-t experts; ones for Laplace experts, where they stand for the
         filters' lengths.
     """
@@ -54,8 +56,35 @@ class Experts:
         inner = 2.0 * self.shape * u / (1.0 + u**2)
         return (inner * weight[:, None]).T @ x, self.shape * (weight @ np.log1p(u**2))
 
+    def slope_by_states(self, x: np.ndarray) -> np.ndarray:
+        """Slope of each energy by its state, (n, M)."""
+        u = x @ self.filters.T
+        if self.kind == "laplace":
+            return np.sign(u) @ self.filters
+        return (2.0 * self.shape * u / (1.0 + u**2)) @ self.filters
+
+    def mean_slope(self, x: np.ndarray) -> np.ndarray:
+        """Slope of the mean energy by the parameters, in the order of `packed`."""
+        filters, shape = self.slope(x, np.full(len(x), 1.0 / len(x)))
+        return np.r_[filters.ravel(), shape]
+
+    def packed(self) -> np.ndarray:
+        """Filters and the logarithms of shapes in one vector."""
+        return np.r_[self.filters.ravel(), np.log(self.shape)]
+
+    def unpacked(self, packed: np.ndarray) -> "Experts":
+        """Other parameters, with shapes raised to the least for which there is an integral."""
+        n, dim = self.filters.shape
+        if self.kind == "laplace":
+            return Experts(self.kind, packed[: n * dim].reshape(n, dim), self.shape)
+        least = np.where(np.arange(n) < dim, LEAST_SHAPE, LEAST_MORE)
+        shape = np.maximum(np.exp(packed[n * dim :]), least)
+        return Experts(self.kind, packed[: n * dim].reshape(n, dim), shape)
+
     def log_z(self) -> float:
         """Exact log Z (nats): a product of integrals over the determinant of the filters."""
+        if len(self.filters) != self.filters.shape[1]:
+            raise ValueError("log Z is known for complete products alone")
         log_det = float(np.linalg.slogdet(self.filters)[1])
         if self.kind == "laplace":
             return len(self.shape) * np.log(2.0) - log_det
@@ -71,6 +100,32 @@ class Experts:
             energy = pt.abs(u) if self.kind == "laplace" else self.shape * pt.log1p(u**2)
             log_normal = -0.5 * pt.sum(x**2) - 0.5 * dim * np.log(2.0 * np.pi)
             pm.Potential("experts", -pt.sum(energy) - log_normal)
+        return model
+
+    def matched(self) -> pm.Model:
+        """Return a PyMC model over a reference with tails as wide as its own; its evidence is Z.
+
+        Along the first M filters the reference is Laplace, or, of Student-t experts, u = sinh(w)
+        with a logistic w. Its tail is that of the widest of the first M experts, so that the log
+        ratio is bounded above, as it is not from a normal.
+        """
+        dim = self.filters.shape[1]
+        inverse = np.linalg.inv(self.filters[:dim])
+        jacobian = float(np.linalg.slogdet(inverse)[1])
+        more, shape = self.filters[dim:] @ inverse, self.shape[dim:]
+        with pm.Model() as model:
+            if self.kind == "laplace":
+                w = pm.Laplace("w", 0.0, 1.0, shape=dim)
+                rest = pt.sum(pt.abs(pt.dot(more, w)))
+                pm.Potential("experts", dim * np.log(2.0) + jacobian - rest)
+                return model
+            width = 1.0 / (2.0 * self.shape[:dim].min() - 1.0)
+            w = pm.Logistic("w", 0.0, width, shape=dim)
+            log_cosh = pt.abs(w) + pt.log1p(pt.exp(-2.0 * pt.abs(w))) - np.log(2.0)
+            ratio = jacobian - pt.sum((2.0 * self.shape[:dim] - 1.0) * log_cosh)
+            ratio += pt.sum(pt.abs(w) / width + 2.0 * pt.log1p(pt.exp(-pt.abs(w) / width)))
+            rest = pt.sum(shape * pt.log1p(pt.dot(more, pt.sinh(w)) ** 2))
+            pm.Potential("experts", ratio + dim * np.log(width) - rest)
         return model
 
 
@@ -94,18 +149,12 @@ def cost(experts: Experts, x: np.ndarray) -> tuple[float, np.ndarray]:
 def fit(begin: Experts, x: np.ndarray) -> Experts:
     """Learn filters and shapes by their likelihood."""
     dim = len(begin.shape)
-
-    def unpacked(packed: np.ndarray) -> Experts:
-        shape = np.exp(packed[dim * dim :]) if begin.kind == "student_t" else begin.shape
-        return Experts(begin.kind, packed[: dim * dim].reshape(dim, dim), shape)
-
-    packed = np.concatenate([begin.filters.ravel(), np.log(begin.shape)])
     bounds = [(None, None)] * dim**2 + [(np.log(LEAST_SHAPE), None)] * dim
     found = minimize(
-        lambda packed: cost(unpacked(packed), x), packed, jac=True, method="L-BFGS-B",
-        bounds=bounds, options={"maxiter": STEPS},
+        lambda packed: cost(begin.unpacked(packed), x), begin.packed(), jac=True,
+        method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS},
     )  # fmt: skip
-    return unpacked(found.x)
+    return begin.unpacked(found.x)
 
 
 @cache

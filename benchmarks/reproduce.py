@@ -1,4 +1,4 @@
-"""Reproduce the figures of the RTS paper at small size: docs/benchmarks/reproduction.md.
+"""Reproduce the figures of the three papers at small size: docs/benchmarks/reproduction.md.
 
 Each script runs with small settings; its table stands in the page beside that of the largest run,
 which `benchmarks/results` keeps. What is said to hold is computed from the tables.
@@ -7,41 +7,28 @@ which `benchmarks/results` keeps. What is said to hold is computed from the tabl
 """
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 from common import RESULTS, machine, read_table
+from reproduce_piece import Piece, Table, says
+from reproduce_pieces_hais import PIECES as HAIS_PIECES
+from reproduce_pieces_vt import PIECES as VT_PIECES
 
 HERE = Path(__file__).parent
 PAGES = HERE.parent / "docs" / "benchmarks"
-
-type Table = list[dict[str, str]]
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One figure: its script's small settings, the claim, what a table says of it, and why."""
-
-    name: str
-    title: str
-    small: tuple[str, ...]
-    claim: str
-    judge: Callable[[Table], str]
-    why: str = ""
-    picture: bool = True
 
 
 def judge_speed(rows: Table) -> str:
     """At most 1.5 times the bare sweep."""
     ratio = float(np.median([float(row["ratio"]) for row in rows]))
-    return _says(ratio <= 1.5, f"the median ratio is {ratio:.2f}, at most 1.5 is wanted")
+    return says(ratio <= 1.5, f"the median ratio is {ratio:.2f}, at most 1.5 is wanted")
 
 
 def judge_figure1(rows: Table) -> str:
@@ -52,7 +39,7 @@ def judge_figure1(rows: Table) -> str:
         f"after {last['counts']['round']} rounds log Z-hat is {rb:.2f} nats off with "
         f"Rao-Blackwellization and {counts:.1f} by counts"
     )
-    return _says(rb < 2.0 and counts > 10.0, text)
+    return says(rb < 2.0 and counts > 10.0, text)
 
 
 def judge_figure3(rows: Table) -> str:
@@ -66,11 +53,11 @@ def judge_figure3(rows: Table) -> str:
         text = f"{name}: RTS at 1,000 sweeps has mean {float(rts['mean']):.2f}, {_rmse(rts)}"
         if "784 x 500 (rbm" in name:
             off = float(rts["mean"]) - 451.27
-            text += f"; {_says(abs(off) < 0.2, f'the mean is {off:+.2f} off, 0.2 is wanted')}"
+            text += f"; {says(abs(off) < 0.2, f'the mean is {off:+.2f} off, 0.2 is wanted')}"
         if ais is not None:
             ratio = float(rts["RMSE"]) / float(ais["RMSE"])
             said = f"that is {ratio:.2f} times AIS at 10,000 ({_rmse(ais)}), 1.3 is wanted"
-            text += f"; {_says(ratio <= 1.3, said)}"
+            text += f"; {says(ratio <= 1.3, said)}"
         found.append(text)
     return ". ".join(found)
 
@@ -84,7 +71,7 @@ def judge_figure4(rows: Table) -> str:
     few = ", ".join(f"{value:.2f} with {n} rungs" for n, value in rmse.items() if n < 100)
     ratio = max(many) / min(many)
     said = f"RMSE with 100 rungs and more is {min(many):.2f} to {max(many):.2f}, a factor "
-    return _says(ratio <= 1.5, f"{said}{ratio:.2f}; 1.5 is wanted") + f". Below: {few}"
+    return says(ratio <= 1.5, f"{said}{ratio:.2f}; 1.5 is wanted") + f". Below: {few}"
 
 
 def judge_figure5(rows: Table) -> str:
@@ -92,16 +79,12 @@ def judge_figure5(rows: Table) -> str:
     late = [abs(float(row["difference"])) for row in rows[max(1, len(rows) // 10) :]]
     mean = float(np.mean(late))
     said = f"mean absolute difference to AIS after the first tenth {mean:.2f} nats; 0.5 is wanted"
-    return _says(mean <= 0.5, said)
+    return says(mean <= 0.5, said)
 
 
 def _rmse(row: dict[str, str]) -> str:
     low, high, value = (float(row[key]) for key in ("RMSE from", "RMSE to", "RMSE"))
     return f"RMSE {value:.2f} ({low:.2f} to {high:.2f}, {row['repeats']} runs)"
-
-
-def _says(holds: bool, text: str) -> str:
-    return f"{'**holds**' if holds else '**does not hold**'}: {text}"
 
 
 PIECES = (
@@ -159,19 +142,19 @@ PIECES = (
 def run_small(piece: Piece, out: Path) -> float:
     """Run a script at small size; the seconds that it took."""
     begin = perf_counter()
-    script = HERE / f"{piece.name}.py"
+    script = HERE / f"{piece.script or piece.name}.py"
     subprocess.run([sys.executable, script, *piece.small, "--out", out], check=True)
     return perf_counter() - begin
 
 
 def section(piece: Piece, small: Path, seconds: float) -> list[str]:
     """One figure's part of the page."""
-    lines = [f"## {piece.title}", "", piece.claim, ""]
+    lines = [f"## {piece.paper}, {piece.title}", "", piece.claim, ""]
     largest = RESULTS / f"{piece.name}.csv"
     if largest.exists():
         lines += [f"Largest run: {piece.judge(read_table(largest))}.", ""]
-        if piece.picture:
-            name = f"{piece.name}.png"
+        for picture in piece.pictures or ((piece.name,) if piece.picture else ()):
+            name = f"{picture}.png"
             (PAGES / "reproduction").mkdir(exist_ok=True)
             shutil.copy(RESULTS / name, PAGES / "reproduction" / name)
             lines += [f"![{piece.title}](reproduction/{name})", ""]
@@ -179,13 +162,14 @@ def section(piece: Piece, small: Path, seconds: float) -> list[str]:
     lines += [piece.why, ""] if piece.why else []
     said = piece.judge(read_table(small / f"{piece.name}.csv"))
     options = " ".join(piece.small)
-    lines += [f"Small run (`{piece.name}.py {options}`, {seconds:.0f} seconds): {said}.", ""]
+    command = f"{piece.script or piece.name}.py {options}"
+    lines += [f"Small run (`{command}`, {seconds:.0f} seconds): {said}.", ""]
     return lines + _body(small / f"{piece.name}.md")
 
 
 def _body(path: Path) -> list[str]:
-    """A table's file without its title."""
-    return [*path.read_text().strip().splitlines()[2:], ""]
+    """A table's file without its title, and with headings below those of the page."""
+    return [re.sub("^##", "###", line) for line in path.read_text().strip().splitlines()[2:]] + [""]
 
 
 def main() -> None:
@@ -193,17 +177,21 @@ def main() -> None:
     arguments.add_argument("--page", type=Path, default=PAGES / "reproduction.md")
     args = arguments.parse_args()
     head = [
-        "# Reproduction of the RTS paper's figures",
+        "# Reproduction of the papers' figures",
         "",
-        "Figures 1, 3, 4 and 5 of Carlson, Stinson, Pakman & Paninski (2016), on",
-        "[densities over arrays](../howto/arrays.md). `make reproduce` runs each script at small",
-        "size and writes this page; the largest runs are those that `benchmarks/results` keeps,",
-        "each with its settings, machine and seconds below its table. Log Z and errors: nats.",
+        "The figures of Carlson, Stinson, Pakman & Paninski (2016, RTS), on",
+        "[densities over arrays](../howto/arrays.md), of Sohl-Dickstein & Culpepper (2011, HAIS),",
+        "see [annealed methods](annealed.md), and of Mandt et al. (2016, VT), see",
+        "[variational tempering](variational.md), as far as the data at hand allow.",
+        "`make reproduce` runs each script at small size and writes this page; the largest runs",
+        "are those that `benchmarks/results` keeps, each with its settings below. What holds",
+        "is computed from the tables. Log Z, log likelihoods and their errors: nats.",
         "",
     ]
     begin = perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        parts = [(piece, run_small(piece, Path(folder))) for piece in PIECES]
+        pieces = (*PIECES, *HAIS_PIECES, *VT_PIECES)
+        parts = [(piece, run_small(piece, Path(folder))) for piece in pieces]
         body = [line for piece, took in parts for line in section(piece, Path(folder), took)]
     head += [
         f"The small runs of this page took {perf_counter() - begin:.0f} seconds on "

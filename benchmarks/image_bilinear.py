@@ -68,6 +68,26 @@ class Bilinear:
             pm.Normal("x", pt.dot(self.bases, a), NOISE, observed=patch)
         return model
 
+    def from_noise(self, x: np.ndarray) -> pm.Model:
+        """Return the same integral over the noise z in place of c, for square bases and mix.
+
+        With z = (x - bases a) / 0.1 the noise has its own normal density, and the rest is
+        p(a | d) / |det bases| at a = bases^-1 (x - 0.1 z). Nearly all z are likely, while few c of
+        the prior are.
+        """
+        inverse, unmix = np.linalg.inv(self.bases), np.linalg.inv(self.mix)
+        constant = np.linalg.slogdet(inverse)[1] + np.linalg.slogdet(unmix)[1]
+        with pm.Model() as model:
+            patch = pm.Data("patch", x)
+            z = pm.Normal("z", 0.0, 1.0, shape=len(inverse))
+            d = pm.Exponential("d", 1.0, shape=self.scales.shape[1])
+            width = pt.dot(self.scales, d)
+            c = pt.dot(unmix, pt.dot(inverse, patch - NOISE * z) / width)
+            log_width = pt.sum(pt.log(pt.abs(width)))
+            log_laplace = -pt.sum(pt.abs(c)) - self.mix.shape[1] * np.log(2.0)
+            pm.Potential("coefficients", log_laplace - log_width + constant)
+        return model
+
 
 def log_widths(a: np.ndarray, t: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """Log p(a, t), up to a constant, with Laplace a of widths scales d, and d = exp(t)."""

@@ -70,12 +70,27 @@ def test_likelihood_of_hais_by_quadrature_and_without_bases():
         return np.exp(model.log_joint(x[None], np.array([[c]]), np.exp([[t]]))[0] + t)
 
     exact = np.log(integrate.dblquad(density, -12.0, 4.0, -np.inf, np.inf, epsabs=1e-9)[0])
-    found = pmt.hais(model.model(x), n_particles=1000, betas=100, **options)
-    assert found.mcse < 0.1
-    assert abs(found.log_z - exact) < 4.0 * found.mcse
+    for made in (model.model(x), model.from_noise(x)):
+        found = pmt.hais(made, n_particles=1000, betas=100, **options)
+        assert found.mcse < 0.1
+        assert abs(found.log_z - exact) < 4.0 * found.mcse
     flat = Bilinear(np.zeros((1, 1)), np.eye(1), np.ones((1, 1)))
     found = pmt.hais(flat.model(x), n_particles=100, betas=5, **options)
     assert found.log_z == pytest.approx(stats.norm.logpdf(0.7, 0.0, NOISE))
+
+
+def test_the_density_over_noise_is_that_over_coefficients():
+    rng, shapes = np.random.default_rng(6), ((3, 3), (3, 3), (3, 2))
+    model = Bilinear(*(rng.normal(size=shape) for shape in shapes))
+    x, z, d = rng.normal(size=3), rng.normal(size=3), rng.exponential(size=2)
+    a = np.linalg.solve(model.bases, x - NOISE * z)
+    c = np.linalg.solve(model.mix, a / (model.scales @ d))
+    by_c = np.linalg.inv(model.mix) @ np.diag(1.0 / (model.scales @ d))
+    by_c = by_c @ np.linalg.inv(model.bases) * NOISE
+    exact = model.log_joint(x[None], c[None], d[None])[0] + np.linalg.slogdet(by_c)[1]
+    point = {"z": z, "d_log__": np.log(d)}
+    value = model.from_noise(x).compile_logp(mode="FAST_COMPILE")(point)
+    assert value == pytest.approx(exact + np.log(d).sum())
 
 
 def test_inverse_gaussian_has_its_law():

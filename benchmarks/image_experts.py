@@ -91,41 +91,33 @@ class Experts:
         parts = 0.5 * np.log(np.pi) + gammaln(self.shape - 0.5) - gammaln(self.shape)
         return float(parts.sum()) - log_det
 
-    def model(self) -> pm.Model:
-        """Return a PyMC model over a standard normal reference; its evidence is Z."""
+    def model(self, sd: float = 1.0) -> pm.Model:
+        """Return a PyMC model over a normal reference; its evidence is Z."""
         dim = self.filters.shape[1]
         with pm.Model() as model:
-            x = pm.Normal("x", shape=dim)
+            x = pm.Normal("x", 0.0, sd, shape=dim)
             u = pt.dot(self.filters, x)
             energy = pt.abs(u) if self.kind == "laplace" else self.shape * pt.log1p(u**2)
-            log_normal = -0.5 * pt.sum(x**2) - 0.5 * dim * np.log(2.0 * np.pi)
+            log_normal = -0.5 * pt.sum(x**2) / sd**2 - 0.5 * dim * np.log(2.0 * np.pi * sd**2)
             pm.Potential("experts", -pt.sum(energy) - log_normal)
         return model
 
     def matched(self) -> pm.Model:
-        """Return a PyMC model over a reference with tails as wide as its own; its evidence is Z.
+        """Return a PyMC model of Student-t experts over a reference with their tails.
 
-        Along the first M filters the reference is Laplace, or, of Student-t experts, u = sinh(w)
-        with a logistic w. Its tail is that of the widest of the first M experts, so that the log
-        ratio is bounded above, as it is not from a normal.
+        Its evidence is Z. Along the filters, which are as many as dimensions, the reference is u =
+        sinh(w) with a logistic w. Its tail is that of the widest expert, so that the log ratio is
+        bounded above, as it is not from a normal.
         """
-        dim = self.filters.shape[1]
-        inverse = np.linalg.inv(self.filters[:dim])
-        jacobian = float(np.linalg.slogdet(inverse)[1])
-        more, shape = self.filters[dim:] @ inverse, self.shape[dim:]
+        if self.kind != "student_t" or len(self.filters) != self.filters.shape[1]:
+            raise ValueError("the reference is that of complete products of Student-t experts")
+        powers, width = 2.0 * self.shape - 1.0, float(1.0 / (2.0 * self.shape.min() - 1.0))
+        constant = len(powers) * np.log(width) - float(np.linalg.slogdet(self.filters)[1])
         with pm.Model() as model:
-            if self.kind == "laplace":
-                w = pm.Laplace("w", 0.0, 1.0, shape=dim)
-                rest = pt.sum(pt.abs(pt.dot(more, w)))
-                pm.Potential("experts", dim * np.log(2.0) + jacobian - rest)
-                return model
-            width = 1.0 / (2.0 * self.shape[:dim].min() - 1.0)
-            w = pm.Logistic("w", 0.0, width, shape=dim)
+            w = pm.Logistic("w", 0.0, width, shape=len(powers))
             log_cosh = pt.abs(w) + pt.log1p(pt.exp(-2.0 * pt.abs(w))) - np.log(2.0)
-            ratio = jacobian - pt.sum((2.0 * self.shape[:dim] - 1.0) * log_cosh)
-            ratio += pt.sum(pt.abs(w) / width + 2.0 * pt.log1p(pt.exp(-pt.abs(w) / width)))
-            rest = pt.sum(shape * pt.log1p(pt.dot(more, pt.sinh(w)) ** 2))
-            pm.Potential("experts", ratio + dim * np.log(width) - rest)
+            logistic = pt.abs(w) / width + 2.0 * pt.log1p(pt.exp(-pt.abs(w) / width))
+            pm.Potential("experts", constant - pt.sum(powers * log_cosh) + pt.sum(logistic))
         return model
 
 

@@ -7,9 +7,12 @@ linear model with the normal prior are known exactly. Figure 4 is the latter aga
 intermediate distributions.
 
 Complete products are annealed from a standard normal, as in the paper, and the Student-t ones also
-from a reference with their tails (`Experts.matched`), as are those of 144 experts. The linear
-models are annealed from the prior of the latent variables, as in the paper; that with the Laplace
-prior, and the bilinear one, from the noise, which is far nearer to the posterior (`from_noise`).
+from a reference with their tails (`Experts.matched`); those of 144 experts, which are less wide,
+from a normal as wide as they are. The linear models are annealed from the prior of the latent
+variables, as in the paper, and that with the Laplace prior also from the noise, which is far nearer
+to the posterior (`from_noise`). For the bilinear model this is so for patches of some contrast,
+while flat patches are nearly noise, and their coefficients nearly those of the prior: a short run
+of other particles decides for each.
 
     python benchmarks/image_likelihoods.py --rungs 100 300 1000 3000 --patches 30
 """
@@ -30,7 +33,7 @@ import image_mcrbm
 import image_overcomplete
 import numpy as np
 import pymc as pm
-from common import Row, parser, save
+from common import Row, earlier_rows, parser, save
 from image_kept import kept
 from image_patches import patches
 
@@ -42,6 +45,10 @@ type Learned = (
     | image_generative.Generative
     | image_bilinear.Bilinear
 )
+
+
+PILOT = 300
+"""Distributions of the short run that chooses a path."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +63,14 @@ class Entry:
         Experts, hidden units or latent variables, as the paper counts them.
     paper : float
         Log likelihood in the paper's table, in nats.
-    path : {"normal", "matched", "prior", "noise"}
-        Where annealing begins.
+    path : {"normal", "matched", "fitted", "prior", "noise", "either"}
+        Where annealing begins; "either" is the prior or the noise, for each patch by a short run.
     """
 
     learn: Callable[[float, Path | None], Learned]
     size: int
     paper: float
-    path: Literal["normal", "matched", "prior", "noise"]
+    path: Literal["normal", "matched", "fitted", "prior", "noise", "either"]
 
 
 def _many(kind: image_experts.Kind, share: float, keep: Path | None) -> image_experts.Experts:
@@ -84,7 +91,7 @@ ENTRIES = {
     "linear, normal prior": Entry(
         lambda share, keep: image_generative.learned("normal"), 36, -49.15, "prior"
     ),
-    "linear, Laplace prior, path from it": Entry(
+    "linear, Laplace prior, from the prior": Entry(
         lambda share, keep: image_generative.learned("laplace"), 36, -42.85, "prior"
     ),
     "linear, Laplace prior": Entry(
@@ -93,7 +100,7 @@ ENTRIES = {
     "experts, Laplace": Entry(
         lambda share, keep: image_experts.learned("laplace"), 36, np.nan, "normal"
     ),
-    "experts, Laplace, 144": Entry(partial(_many, "laplace"), 144, -41.54, "matched"),
+    "experts, Laplace, 144": Entry(partial(_many, "laplace"), 144, -41.54, "fitted"),
     "mcRBM": Entry(_mcrbm, image_mcrbm.COVARIANCE + image_mcrbm.MEAN, -36.01, "normal"),
     "experts, Student-t, normal path": Entry(
         lambda share, keep: image_experts.learned("student_t"), 36, np.nan, "normal"
@@ -101,10 +108,18 @@ ENTRIES = {
     "experts, Student-t": Entry(
         lambda share, keep: image_experts.learned("student_t"), 36, np.nan, "matched"
     ),
-    "experts, Student-t, 144": Entry(partial(_many, "student_t"), 144, -34.01, "matched"),
-    "bilinear": Entry(_bilinear, 36 + image_bilinear.N_SCALES, -32.69, "noise"),
+    "experts, Student-t, 144": Entry(partial(_many, "student_t"), 144, -34.01, "fitted"),
+    "bilinear": Entry(_bilinear, 36 + image_bilinear.N_SCALES, -32.69, "either"),
 }
 """Lines of the table, from the paper's least to its greatest log likelihood."""
+
+
+def _target(model: image_experts.Experts | image_mcrbm.McRBM, path: str) -> pm.Model:
+    if isinstance(model, image_mcrbm.McRBM):
+        return model.model()
+    if path == "fitted":
+        return model.model(image_overcomplete.spread(model))
+    return model.matched() if path == "matched" else model.model()
 
 
 def of_analysis(
@@ -112,7 +127,7 @@ def of_analysis(
 ) -> Row:
     """Mean log likelihood of the test patches by one estimate of log Z."""
     offset = model.log_normal if isinstance(model, image_mcrbm.McRBM) else 0.0
-    target: pm.Model = model.matched() if path == "matched" else model.model()  # type: ignore[union-attr]
+    target = _target(model, path)
     seed = options.pop("seed")
     found = pmt.hais(target, random_seed=seed, quiet=True, progressbar=False, **options)
     energies = model.energy(test)
@@ -133,15 +148,22 @@ def of_generative(
     **options: int,
 ) -> Row:
     """Mean log likelihood of the test patches by one run for each of them, compiled once."""
-    make = model.from_noise if path == "noise" else model.model
-    compiled, seed = pmt.compile(make(test[0])), options.pop("seed")
-    found = [
-        pmt.hais(
-            compiled.with_data(patch=patch), random_seed=np.random.default_rng([seed, k]),
-            quiet=True, progressbar=False, **options,
-        )
-        for k, patch in enumerate(test)
-    ]  # fmt: skip
+    seed = options.pop("seed")
+    ways = {"prior": [model.model], "noise": [model.from_noise]}.get(
+        path, [model.model, model.from_noise]
+    )
+    compiled = [pmt.compile(way(test[0])) for way in ways]
+    found = []
+    for k, patch in enumerate(test):
+        best = compiled[0]
+        if len(ways) > 1:
+            best = max(compiled, key=lambda each: _pilot(each, patch, [seed, k, 1]).ess)
+        found.append(
+            pmt.hais(
+                best.with_data(patch=patch), random_seed=np.random.default_rng([seed, k]),
+                quiet=True, progressbar=False, **options,
+            )
+        )  # fmt: skip
     exact = np.nan
     if isinstance(model, image_generative.Generative) and model.prior == "normal":
         exact = float(model.log_likelihood(test).mean())
@@ -153,6 +175,14 @@ def of_generative(
         "exact": exact,
         "of patches": float(values.std(ddof=1) / np.sqrt(len(found))),
     }
+
+
+def _pilot(compiled: pmt.CompiledModel, patch: np.ndarray, seeds: list[int]) -> pmt.Evidence:
+    """A short run that only says how good a path is."""
+    return pmt.hais(
+        compiled.with_data(patch=patch), n_particles=100, betas=PILOT,
+        random_seed=np.random.default_rng(seeds), quiet=True, progressbar=False,
+    )  # fmt: skip
 
 
 def row_of(name: str, model: Learned, n_rungs: int, args: argparse.Namespace) -> Row:
@@ -209,6 +239,7 @@ def main() -> None:
     arguments.add_argument("--patches", type=int, default=100, help="of the test, the same for all")
     arguments.add_argument("--share", type=float, default=1.0, help="of the rounds of learning")
     arguments.add_argument("--lines", nargs="+", default=list(ENTRIES), choices=list(ENTRIES))
+    arguments.add_argument("--add", action="store_true", help="keep other lines of the table")
     arguments.add_argument("--keep", type=Path, help="folder of learned models")
     args = arguments.parse_args()
     settings = {
@@ -219,11 +250,14 @@ def main() -> None:
         "seed": str(args.seed),
         "mcse": "of the mean over these patches, by the scatter of particles alone; `no error`: "
         "runs whose particles are too few to state one; `of patches`: by the scatter of patches",
-        "path": "from a standard normal (mcRBM: the normal part of its own), from a reference "
-        "with the experts' tails, from the prior of the latent variables, or from the noise",
+        "path": "from a standard normal (mcRBM: the normal part of its own), a normal as wide as "
+        "the states (fitted), a reference with the experts' tails (matched), the prior of the "
+        "latent variables, the noise, or the better of these two (either), as a run of 100 other "
+        f"particles and {PILOT} distributions says",
         "paper": "Table 1, on other patches",
     }
-    rows: list[Row] = []
+    table = args.out / "image_likelihoods.csv"
+    rows = earlier_rows(table, "model", args.lines) if args.add and table.exists() else []
     for name in args.lines:
         began = process_time()
         model = ENTRIES[name].learn(args.share, args.keep)
@@ -231,6 +265,9 @@ def main() -> None:
         for n_rungs in args.rungs:
             rows.append(row_of(name, model, n_rungs, args))
             save("image_likelihoods", rows, args.out, "Log likelihood of image patches", settings)
+    order = list(ENTRIES)
+    rows.sort(key=lambda row: (order.index(str(row["model"])), int(row["rungs"])))
+    save("image_likelihoods", rows, args.out, "Log likelihood of image patches", settings)
     picture(rows, args.out / "image_likelihoods.png")
 
 

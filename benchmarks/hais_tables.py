@@ -1,5 +1,6 @@
 """Tables and pictures of `hais.py`: errors by rungs, rungs by error, and their factors."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,8 @@ def factors(rows: list[dict], targets: np.ndarray, n_boot: int = 500) -> dict[st
         logs = np.column_stack([logs, np.nanmean(logs[:, both], axis=1) if both.any() else (
             np.full(n_boot + 1, np.nan)
         )])  # fmt: skip
-        with np.errstate(invalid="ignore"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # levels that no draw reaches
             result[method] = np.array([np.exp(logs[0]), np.nanstd(logs[1:], axis=0)])
     return result
 

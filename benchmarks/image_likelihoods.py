@@ -47,8 +47,11 @@ type Learned = (
 )
 
 
-PILOT = 300
+PILOT = 1000
 """Distributions of the short run that chooses a path."""
+
+
+UNITS = image_mcrbm.COVARIANCE + image_mcrbm.MEAN
 
 
 @dataclass(frozen=True)
@@ -63,14 +66,14 @@ class Entry:
         Experts, hidden units or latent variables, as the paper counts them.
     paper : float
         Log likelihood in the paper's table, in nats.
-    path : {"normal", "matched", "fitted", "scales", "prior", "noise", "either"}
+    path : {"normal", "matched", "fitted", "scales", "own", "prior", "noise", "either"}
         Where annealing begins; "either" is the prior or the noise, for each patch by a short run.
     """
 
     learn: Callable[[float, Path | None], Learned]
     size: int
     paper: float
-    path: Literal["normal", "matched", "fitted", "scales", "prior", "noise", "either"]
+    path: Literal["normal", "matched", "fitted", "scales", "own", "prior", "noise", "either"]
 
 
 def _many(kind: image_experts.Kind, share: float, keep: Path | None) -> image_experts.Experts:
@@ -78,9 +81,13 @@ def _many(kind: image_experts.Kind, share: float, keep: Path | None) -> image_ex
     return image_overcomplete.learned(kind, 144, rounds, keep)
 
 
-def _mcrbm(share: float, keep: Path | None) -> image_mcrbm.McRBM:
+def _mcrbm(balanced: bool, share: float, keep: Path | None) -> image_mcrbm.McRBM:
     rounds = max(1, round(share * image_mcrbm.ROUNDS))
-    return kept(keep, f"mcrbm_{rounds}", lambda: image_mcrbm.learned(rounds))
+    machine = kept(keep, f"mcrbm_chains_{rounds}", lambda: image_mcrbm.by_chains(rounds))
+    if not balanced:
+        return machine
+    data = patches().train
+    return kept(keep, f"mcrbm_{rounds}", lambda: image_mcrbm.balanced(machine, data))
 
 
 def _bilinear(share: float, keep: Path | None) -> image_bilinear.Bilinear:
@@ -101,7 +108,9 @@ ENTRIES = {
         lambda share, keep: image_experts.learned("laplace"), 36, np.nan, "normal"
     ),
     "experts, Laplace, 144": Entry(partial(_many, "laplace"), 144, -41.54, "fitted"),
-    "mcRBM": Entry(_mcrbm, image_mcrbm.COVARIANCE + image_mcrbm.MEAN, -36.01, "scales"),
+    "mcRBM, by chains alone, own path": Entry(partial(_mcrbm, False), UNITS, -36.01, "own"),
+    "mcRBM, by chains alone": Entry(partial(_mcrbm, False), UNITS, -36.01, "scales"),
+    "mcRBM": Entry(partial(_mcrbm, True), UNITS, -36.01, "scales"),
     "experts, Student-t, normal path": Entry(
         lambda share, keep: image_experts.learned("student_t"), 36, np.nan, "normal"
     ),
@@ -116,7 +125,8 @@ ENTRIES = {
 
 def _target(model: image_experts.Experts | image_mcrbm.McRBM, path: str) -> pm.Model:
     if isinstance(model, image_mcrbm.McRBM):
-        return model.model()
+        own = {"center": float(model.log_sd[0]), "width": 0.05} if path == "own" else {}
+        return model.model(**own)
     if path == "fitted":
         return model.model(image_overcomplete.spread(model))
     return model.matched() if path == "matched" else model.model()
@@ -250,9 +260,9 @@ def main() -> None:
         "mcse": "of the mean over these patches, by the scatter of particles alone; `no error`: "
         "runs whose particles are too few to state one; `of patches`: by the scatter of patches",
         "path": "from a standard normal, a normal as wide as the states (fitted), normals of all "
-        "scales, a reference with the experts' tails (matched), the prior of the "
-        "latent variables, the noise, or the better of these two (either), as a run of 100 other "
-        f"particles and {PILOT} distributions says",
+        "scales, the normal part of the machine's own, a reference with the experts' tails "
+        "(matched), the prior of the latent variables, the noise, or the better of these two "
+        f"(either), as a run of 100 other particles and {PILOT} distributions says",
         "paper": "Table 1, on other patches",
     }
     table = args.out / "image_likelihoods.csv"

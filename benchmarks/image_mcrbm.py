@@ -173,12 +173,12 @@ def start(dim: int, sizes: tuple[int, int, int], rng: np.random.Generator) -> Mc
 
 
 @cache
-def learned(
+def by_chains(
     rounds: int = ROUNDS,
     dim: int = 36,
     sizes: tuple[int, int, int] = (FILTERS, COVARIANCE, MEAN),
     seed: int = 0,
 ) -> McRBM:
-    """Learn a machine from image patches by persistent chains, and then the height of its peak."""
-    rng, data = np.random.default_rng(seed), patches(dim).train
-    return balanced(learn(start(dim, sizes, rng), data, rng, rounds), data)
+    """Learn a machine from image patches by persistent chains."""
+    rng = np.random.default_rng(seed)
+    return learn(start(dim, sizes, rng), patches(dim).train, rng, rounds)

@@ -96,7 +96,7 @@ PIECES = (
     Piece(
         "variational_curves",
         "Figure 2: held-out words of LDA against passes",
-        ("--topics", "50", "--passes", "4", "--repeats", "2"),
+        ("--topics", "50", "--passes", "2", "--repeats", "2"),
         "Annealing raises the likelihood of held-out words, the slowest schedule most; VT recovers "
         "the best schedule; LVT is better than all.",
         judge_figure2,
@@ -110,7 +110,7 @@ PIECES = (
     Piece(
         "variational_patches",
         "Figure 3: held-out likelihood of the factorial mixture",
-        ("patches", "--repeats", "3"),
+        ("patches", "--repeats", "2"),
         "VT finds a schedule that comes close to the best linear one.",
         judge_patches,
         "Patches of photographs: the Yale faces are not at hand.",
@@ -120,7 +120,7 @@ PIECES = (
     Piece(
         "variational_factorial",
         "Figures 3 and 4: the factorial mixture on toy data",
-        ("factorial", "--repeats", "3", "--n-data", "2000"),
+        ("factorial", "--repeats", "2", "--n-data", "1000"),
         "AVI and VT come to better optima at T = 1 than VI, and to cleaner components.",
         judge_factorial,
         paper="VT",

@@ -92,8 +92,8 @@ PIECES = (
         "leapfrog steps of fresh momentum, by an order of magnitude or more.",
         judge_factors,
         "Persistence saves a random walk. The Laplace experts here are a few steps wide, where "
-        "there is little of one to save. The Student-t experts have no mean, and no path from a normal has "
-        "a finite length there: [annealed methods](annealed.md) has both, and what step sizes that "
+        "there is little of one to save. The Student-t experts have no mean, and no path from a "
+        "normal has a finite length there: [annealed methods](annealed.md) has both, and what step sizes that "
         "are tuned, and a reference with the tails of the experts, change.",
         paper="HAIS",
         script="hais",
@@ -120,7 +120,8 @@ PIECES = (
         "Student-t experts do much better than Laplace experts.",
         judge_figure5,
         "36, 72 and 144 experts alone, learned by persistent chains in place of minimum "
-        "probability flow. At these sizes nothing overfits, where the paper's Student-t experts did with more.",
+        "probability flow. At these sizes nothing overfits, where the paper's Student-t experts "
+        "did with more.",
         paper="HAIS",
     ),
 )

@@ -93,8 +93,8 @@ PIECES = (
         judge_factors,
         "Persistence saves a random walk. The Laplace experts here are a few steps wide, where "
         "there is little of one to save. The Student-t experts have no mean, and no path from a "
-        "normal has a finite length there: [annealed methods](annealed.md) has both, and what step sizes that "
-        "are tuned, and a reference with the tails of the experts, change.",
+        "normal has a finite length there. [Annealed methods](annealed.md) has both, and what is "
+        "changed by tuned step sizes and by a reference with the tails of the experts.",
         paper="HAIS",
         script="hais",
     ),

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import reproduce
-from reproduce_pieces_hais import ORDER, judge_factors, judge_figure4, judge_table1
+from reproduce_pieces_hais import ORDER, judge_factors, judge_figure4, judge_figure5, judge_table1
 from reproduce_pieces_vt import judge_figure2, judge_patches
 
 HOLDS, NOT = "**holds**", "**does not hold**"
@@ -25,6 +25,27 @@ def test_the_order_of_table_1():
     assert judge_table1(lines(["-43.5", "-27.5", "-15.8"])).startswith(HOLDS)
     assert judge_table1(lines(["-43.5", "-15.8", "-27.5"])).startswith(NOT)
     assert judge_table1(lines(["-43.5", "-27.5", "-15.8"], "inf")).startswith(NOT)
+
+
+def test_a_path_that_is_known_to_miss_mass_is_not_the_best():
+    wrong = {
+        "model": "mcRBM, by chains alone, own path",
+        "rungs": "9",
+        "estimate": "22",
+        "mcse": "0",
+    }
+    said = judge_table1([*lines(["-43.5", "-27.5", "-15.8"]), wrong])
+    assert "the best is experts, Student-t, -15.80" in said
+
+
+def test_figure_5_needs_finite_errors():
+    rows = [
+        {"kind": kind, "experts": n, "method": "HAIS", "learned by": "chains", "mcse": "0.1",
+         "log likelihood": str(base + int(n))}
+        for kind, base in (("Laplace", 0), ("Student-t", 5)) for n in ("36", "72")
+    ]  # fmt: skip
+    assert judge_figure5(rows).count(HOLDS) == 3
+    assert judge_figure5([*rows[:3], rows[3] | {"mcse": "inf"}]).startswith("**not shown**")
 
 
 def test_figure_4_needs_a_finite_error_and_the_exact_value():

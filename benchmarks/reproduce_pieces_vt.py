@@ -102,8 +102,8 @@ PIECES = (
         judge_figure2,
         "Only the small run was made, which is too short for any of the claims: K = 500 is missing "
         "here. With 25 passes and K = 50 or 100 AVI, VT and LVT are above SVI "
-        "([variational tempering](variational.md)). The paper's corpora have 640,000 to 3.6 million "
-        "documents, this one 1,746. With this few LVT is not ahead; on documents drawn from topics "
+        "([variational tempering](variational.md)). The paper's corpora have 640,000 documents and "
+        "more, this one 1,746. With this few LVT is not ahead; on documents drawn from topics "
         "that were fitted to the corpus it is, from a hundred times as many on "
         "(`variational_growth.md`, same page). SVI's rate with tau = 1024 hardly moves in so few "
         "minibatches, and is 16 here.",

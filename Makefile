@@ -23,7 +23,7 @@ help:
 	@echo "make docs      run the notebooks and build docs/_build/html, warnings are errors (minutes)"
 	@echo "make snippets  run the Python blocks of README.md and of the pages, docs/snippets.py (minutes)"
 	@echo "make bench     calibration of the error bars, and the comparison with peers (long)"
-	@echo "make reproduce figures of the RTS paper at small size, docs/benchmarks/reproduction.md (10 minutes)"
+	@echo "make reproduce figures of the papers at small size, docs/benchmarks/reproduction.md (10 minutes)"
 	@echo "make clean     remove .venv, caches and builds"
 
 example: $(VENV)/.stamp-examples

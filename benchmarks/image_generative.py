@@ -72,6 +72,23 @@ class Generative:
             pm.Normal("x", pt.dot(self.bases, a), NOISE, observed=patch)
         return model
 
+    def from_noise(self, x: np.ndarray) -> pm.Model:
+        """Return the same integral over the noise z in place of a, for square bases.
+
+        With z = (x - bases a) / 0.1 the noise has its own normal density, and the rest is
+        p(a) / |det bases| at a = bases^-1 (x - 0.1 z). Nearly all z are likely, while few a of the
+        prior are.
+        """
+        inverse = np.linalg.inv(self.bases)
+        kind = pm.Normal if self.prior == "normal" else pm.Laplace
+        with pm.Model() as model:
+            patch = pm.Data("patch", x)
+            z = pm.Normal("z", 0.0, 1.0, shape=len(inverse))
+            a = pt.dot(inverse, patch - NOISE * z)
+            density = pm.logp(kind.dist(0.0, 1.0, shape=len(inverse)), a)
+            pm.Potential("coefficients", pt.sum(density) + np.linalg.slogdet(inverse)[1])
+        return model
+
 
 def best_normal(x: np.ndarray, n: int) -> Generative:
     """Bases of greatest likelihood with the normal prior (Tipping & Bishop 1999, noise known)."""

@@ -1,118 +1,244 @@
 """Mean log likelihood of image patches under learned models (HAIS paper, Figure 4 and Table 1).
 
-Sohl-Dickstein & Culpepper (2011), sections 5.1 and 5.4, with the patches of `image_patches.py`:
-complete products of Laplace and Student-t experts, of which log Z is one run of `pmt.hais`, and
-linear generative models with a normal and a Laplace prior, of which each test patch has a run of
-its own. Three of the four are known exactly. Figure 4 is the linear model with the normal prior
-against the number of intermediate distributions.
+Sohl-Dickstein & Culpepper (2011), sections 5.1 and 5.4, with the patches of `image_patches.py`.
+Products of experts and the mean and covariance RBM need one run of `pmt.hais` each, for log Z;
+linear and bilinear generative models need one for each test patch. Complete products and the
+linear model with the normal prior are known exactly. Figure 4 is the latter against the number of
+intermediate distributions.
 
-    python benchmarks/image_likelihoods.py --rungs 30 100 300 1000 --patches 100
+Complete products are annealed from a standard normal, as in the paper, and the Student-t ones also
+from a reference with their tails (`Experts.matched`); those of 144 experts, which are less wide,
+from a normal as wide as they are. The linear models are annealed from the prior of the latent
+variables, as in the paper, and that with the Laplace prior also from the noise, which is far nearer
+to the posterior (`from_noise`). For the bilinear model this is so for patches of some contrast,
+while flat patches are nearly noise, and their coefficients nearly those of the prior: a short run
+of other particles decides for each.
+
+    python benchmarks/image_likelihoods.py --rungs 100 300 1000 3000 --patches 30
 """
 
+import argparse
 import warnings
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import process_time
+from typing import Literal
 
+import image_bilinear
 import image_experts
 import image_generative
-import matplotlib as mpl
+import image_mcrbm
+import image_overcomplete
 import numpy as np
-from common import Row, parser, save
+import pymc as pm
+from common import Row, earlier_rows, parser, save
+from image_kept import kept
 from image_patches import patches
 
 import pymc_tempering as pmt
 
-MODELS = {
-    "linear, normal prior": image_generative,
-    "linear, Laplace prior": image_generative,
-    "experts, Laplace": image_experts,
-    "experts, Student-t": image_experts,
+type Learned = (
+    image_experts.Experts
+    | image_mcrbm.McRBM
+    | image_generative.Generative
+    | image_bilinear.Bilinear
+)
+
+
+PILOT = 1000
+"""Distributions of the short run that chooses a path."""
+
+
+UNITS = image_mcrbm.COVARIANCE + image_mcrbm.MEAN
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of Table 1.
+
+    Attributes
+    ----------
+    learn : callable
+        From the share of all rounds of learning, and a folder of learned models, to the model.
+    size : int
+        Experts, hidden units or latent variables, as the paper counts them.
+    paper : float
+        Log likelihood in the paper's table, in nats.
+    path : {"normal", "matched", "fitted", "scales", "own", "prior", "noise", "either"}
+        Where annealing begins; "either" is the prior or the noise, for each patch by a short run.
+    """
+
+    learn: Callable[[float, Path | None], Learned]
+    size: int
+    paper: float
+    path: Literal["normal", "matched", "fitted", "scales", "own", "prior", "noise", "either"]
+
+
+def _many(kind: image_experts.Kind, share: float, keep: Path | None) -> image_experts.Experts:
+    rounds = max(1, round(share * image_overcomplete.ROUNDS))
+    return image_overcomplete.learned(kind, 144, rounds, keep)
+
+
+def _mcrbm(balanced: bool, share: float, keep: Path | None) -> image_mcrbm.McRBM:
+    rounds = max(1, round(share * image_mcrbm.ROUNDS))
+    machine = kept(keep, f"mcrbm_chains_{rounds}", lambda: image_mcrbm.by_chains(rounds))
+    if not balanced:
+        return machine
+    data = patches().train
+    return kept(keep, f"mcrbm_{rounds}", lambda: image_mcrbm.balanced(machine, data))
+
+
+def _bilinear(share: float, keep: Path | None) -> image_bilinear.Bilinear:
+    return kept(keep, f"bilinear_{share:g}", lambda: image_bilinear.learned(share=share))
+
+
+ENTRIES = {
+    "linear, normal prior": Entry(
+        lambda share, keep: image_generative.learned("normal"), 36, -49.15, "prior"
+    ),
+    "linear, Laplace prior, from the prior": Entry(
+        lambda share, keep: image_generative.learned("laplace"), 36, -42.85, "prior"
+    ),
+    "linear, Laplace prior": Entry(
+        lambda share, keep: image_generative.learned("laplace"), 36, -42.85, "noise"
+    ),
+    "experts, Laplace": Entry(
+        lambda share, keep: image_experts.learned("laplace"), 36, np.nan, "normal"
+    ),
+    "experts, Laplace, 144": Entry(partial(_many, "laplace"), 144, -41.54, "fitted"),
+    "mcRBM, by chains alone, own path": Entry(partial(_mcrbm, False), UNITS, -36.01, "own"),
+    "mcRBM, by chains alone": Entry(partial(_mcrbm, False), UNITS, -36.01, "scales"),
+    "mcRBM": Entry(partial(_mcrbm, True), UNITS, -36.01, "scales"),
+    "experts, Student-t, normal path": Entry(
+        lambda share, keep: image_experts.learned("student_t"), 36, np.nan, "normal"
+    ),
+    "experts, Student-t": Entry(
+        lambda share, keep: image_experts.learned("student_t"), 36, np.nan, "matched"
+    ),
+    "experts, Student-t, 144": Entry(partial(_many, "student_t"), 144, -34.01, "fitted"),
+    "bilinear": Entry(_bilinear, 36 + image_bilinear.N_SCALES, -32.69, "either"),
 }
-KINDS = dict(zip(MODELS, ("normal", "laplace", "laplace", "student_t"), strict=True))
-PAPER = dict(zip(MODELS, (-49.15, -42.85, -41.54, -34.01), strict=True))
-"""Table 1 of the paper, on its own patches; its experts were 144, four times complete."""
+"""Lines of the table, from the paper's least to its greatest log likelihood."""
 
 
-@cache
-def model_of(name: str) -> image_generative.Generative | image_experts.Experts:
-    """Learn a model."""
-    return MODELS[name].learned(KINDS[name])
+def _target(model: image_experts.Experts | image_mcrbm.McRBM, path: str) -> pm.Model:
+    if isinstance(model, image_mcrbm.McRBM):
+        own = {"center": float(model.log_sd[0]), "width": 0.05} if path == "own" else {}
+        return model.model(**own)
+    if path == "fitted":
+        return model.model(image_overcomplete.spread(model))
+    return model.matched() if path == "matched" else model.model()
 
 
-def of_experts(
-    experts: image_experts.Experts, n_rungs: int, particles: int, seed: int, test: np.ndarray
+def of_analysis(
+    model: image_experts.Experts | image_mcrbm.McRBM, path: str, test: np.ndarray, **options: int
 ) -> Row:
     """Mean log likelihood of the test patches by one estimate of log Z."""
-    found = pmt.hais(
-        experts.model(), n_particles=particles, betas=n_rungs, random_seed=seed, quiet=True,
-        progressbar=False,
-    )  # fmt: skip
-    energy = experts.energy(test).mean()
+    target = _target(model, path)
+    seed = options.pop("seed")
+    found = pmt.hais(target, random_seed=seed, quiet=True, progressbar=False, **options)
+    energies = model.energy(test)
+    exact = np.nan
+    if isinstance(model, image_experts.Experts) and len(model.filters) == test.shape[1]:
+        exact = -float(energies.mean()) - model.log_z()
     return {
-        "estimate": float(-energy - found.log_z), "mcse": found.mcse,
-        "no error": int(not np.isfinite(found.mcse)), "exact": float(-energy - experts.log_z()),
+        "estimate": -float(energies.mean()) - found.log_z, "mcse": found.mcse,
+        "no error": int(not np.isfinite(found.mcse)), "exact": exact,
+        "of patches": float(energies.std(ddof=1) / np.sqrt(len(test))),
     }  # fmt: skip
 
 
 def of_generative(
-    model: image_generative.Generative, n_rungs: int, particles: int, seed: int, test: np.ndarray
+    model: image_generative.Generative | image_bilinear.Bilinear,
+    path: str,
+    test: np.ndarray,
+    **options: int,
 ) -> Row:
     """Mean log likelihood of the test patches by one run for each of them, compiled once."""
-    compiled = pmt.compile(model.model(test[0]))
-    found = [
-        pmt.hais(
-            compiled.with_data(patch=patch), n_particles=particles, betas=n_rungs,
-            random_seed=np.random.default_rng([seed, k]), quiet=True, progressbar=False,
-        )
-        for k, patch in enumerate(test)
-    ]  # fmt: skip
-    exact = model.log_likelihood(test).mean() if model.prior == "normal" else float("nan")
+    seed = options.pop("seed")
+    ways = {"prior": [model.model], "noise": [model.from_noise]}.get(
+        path, [model.model, model.from_noise]
+    )
+    compiled = [pmt.compile(way(test[0])) for way in ways]
+    found = []
+    for k, patch in enumerate(test):
+        best = compiled[0]
+        if len(ways) > 1:
+            best = max(compiled, key=lambda each: _pilot(each, patch, [seed, k, 1]).ess)
+        found.append(
+            pmt.hais(
+                best.with_data(patch=patch), random_seed=np.random.default_rng([seed, k]),
+                quiet=True, progressbar=False, **options,
+            )
+        )  # fmt: skip
+    exact = np.nan
+    if isinstance(model, image_generative.Generative) and model.prior == "normal":
+        exact = float(model.log_likelihood(test).mean())
+    values = np.array([e.log_z for e in found])
     return {
-        "estimate": float(np.mean([e.log_z for e in found])),
+        "estimate": float(values.mean()),
         "mcse": float(np.sqrt(np.sum([e.mcse**2 for e in found])) / len(found)),
         "no error": sum(not np.isfinite(e.mcse) for e in found),
-        "exact": float(exact),
+        "exact": exact,
+        "of patches": float(values.std(ddof=1) / np.sqrt(len(found))),
     }
 
 
-def row_of(name: str, n_rungs: int, particles: int, seed: int, n_patches: int) -> Row:
+def _pilot(compiled: pmt.CompiledModel, patch: np.ndarray, seeds: list[int]) -> pmt.Evidence:
+    """A short run that only says how good a path is."""
+    return pmt.hais(
+        compiled.with_data(patch=patch), n_particles=100, betas=PILOT,
+        random_seed=np.random.default_rng(seeds), quiet=True, progressbar=False,
+    )  # fmt: skip
+
+
+def row_of(name: str, model: Learned, n_rungs: int, args: argparse.Namespace) -> Row:
     """Estimate the mean log likelihood under one model."""
-    model, test = model_of(name), patches().test[:n_patches]
+    entry, test = ENTRIES[name], patches().test[: args.patches]
+    options = {"n_particles": args.particles, "betas": n_rungs, "seed": args.seed}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # short schedules warn, and stand in the table for it
         began = process_time()
-        if isinstance(model, image_generative.Generative):
-            found = of_generative(model, n_rungs, particles, seed, test)
+        if isinstance(model, image_generative.Generative | image_bilinear.Bilinear):
+            found = of_generative(model, entry.path, test, **options)
         else:
-            found = of_experts(model, n_rungs, particles, seed, test)
-    seconds = process_time() - began
-    return {"model": name, "rungs": n_rungs, **found, "paper": PAPER[name], "cpu": seconds}
+            found = of_analysis(model, entry.path, test, **options)
+    return {
+        "model": name, "size": entry.size, "path": entry.path, "rungs": n_rungs, **found,
+        "paper": entry.paper, "cpu": process_time() - began,
+    }  # fmt: skip
 
 
 def picture(rows: Sequence[Row], path: Path) -> None:
     """Draw estimates against the number of distributions, beside the exact values."""
+    import matplotlib as mpl
+
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(MODELS), figsize=(3.1 * len(MODELS), 3.2))
-    for axis, name in zip(axes, MODELS, strict=True):
+    names = list(dict.fromkeys(str(row["model"]) for row in rows))
+    figure, axes = plt.subplots(
+        -(-len(names) // 3), 3, figsize=(9.3, 2.7 * -(-len(names) // 3)), layout="constrained"
+    )
+    for axis, name in zip(np.ravel(axes), names, strict=False):
         mine = [row for row in rows if row["model"] == name]
-        if not mine:
-            continue
-        bars = [2.0 * r["mcse"] if np.isfinite(r["mcse"]) else 0.0 for r in mine]
+        bars = [2.0 * float(r["mcse"]) if np.isfinite(float(r["mcse"])) else 0.0 for r in mine]
         axis.errorbar(
-            [r["rungs"] for r in mine], [r["estimate"] for r in mine], bars,
+            [float(r["rungs"]) for r in mine], [float(r["estimate"]) for r in mine], bars,
             color="C0", marker="x", label="HAIS",
         )  # fmt: skip
         if np.isfinite(float(mine[0]["exact"])):
             axis.axhline(float(mine[0]["exact"]), color="black", linestyle="--", label="exact")
-        axis.set(xscale="log", title=name, xlabel="intermediate distributions")
-    axes[0].set_ylabel("mean log likelihood (nats)")
-    axes[0].legend(frameon=False)
-    figure.tight_layout()
+        axis.set(xscale="log", title=name)
+    for axis in np.ravel(axes)[len(names) :]:
+        axis.axis("off")
+    figure.supxlabel("intermediate distributions")
+    figure.supylabel("mean log likelihood (nats)")
+    np.ravel(axes)[0].legend(frameon=False)
     figure.savefig(path, dpi=120)
+    plt.close(figure)
 
 
 def main() -> None:
@@ -120,20 +246,37 @@ def main() -> None:
     arguments.add_argument("--rungs", nargs="+", type=int, default=[30, 100, 300, 1000])
     arguments.add_argument("--particles", type=int, default=200)
     arguments.add_argument("--patches", type=int, default=100, help="of the test, the same for all")
+    arguments.add_argument("--share", type=float, default=1.0, help="of the rounds of learning")
+    arguments.add_argument("--lines", nargs="+", default=list(ENTRIES), choices=list(ENTRIES))
+    arguments.add_argument("--add", action="store_true", help="keep other lines of the table")
+    arguments.add_argument("--keep", type=Path, help="folder of learned models")
     args = arguments.parse_args()
     settings = {
         "run": f"{args.particles} particles; the same {args.patches} test patches for all, as many "
-        "runs of `hais` for the generative models; 36 components, 36 filters or bases",
+        "runs of `hais` for the generative models; 36 components",
+        "learning": f"the share {args.share:g} of all rounds of persistent chains and of the "
+        "bilinear model",
         "seed": str(args.seed),
         "mcse": "of the mean over these patches, by the scatter of particles alone; `no error`: "
-        "runs whose particles are too few to state one",
-        "paper": "Table 1, on other patches, and with 144 experts",
+        "runs whose particles are too few to state one; `of patches`: by the scatter of patches",
+        "path": "from a standard normal, a normal as wide as the states (fitted), normals of all "
+        "scales, the normal part of the machine's own, a reference with the experts' tails "
+        "(matched), the prior of the latent variables, the noise, or the better of these two "
+        f"(either), as a run of 100 other particles and {PILOT} distributions says",
+        "paper": "Table 1, on other patches",
     }
-    rows: list[Row] = []
-    for name in MODELS:
+    table = args.out / "image_likelihoods.csv"
+    rows = earlier_rows(table, "model", args.lines) if args.add and table.exists() else []
+    for name in args.lines:
+        began = process_time()
+        model = ENTRIES[name].learn(args.share, args.keep)
+        print(f"{name}: {process_time() - began:.0f} CPU seconds of learning", flush=True)
         for n_rungs in args.rungs:
-            rows.append(row_of(name, n_rungs, args.particles, args.seed, args.patches))
+            rows.append(row_of(name, model, n_rungs, args))
             save("image_likelihoods", rows, args.out, "Log likelihood of image patches", settings)
+    order = list(ENTRIES)
+    rows.sort(key=lambda row: (order.index(str(row["model"])), int(row["rungs"])))
+    save("image_likelihoods", rows, args.out, "Log likelihood of image patches", settings)
     picture(rows, args.out / "image_likelihoods.png")
 
 

@@ -1,104 +1,126 @@
 """Overcomplete products of experts: learned by persistent chains, their log Z by several methods.
 
 Sohl-Dickstein & Culpepper (2011), section 5.1, have four times as many experts as dimensions. Their
-log Z is not known, and so the slope of the log likelihood is estimated: the mean slope of the
-energy over the data less that over Hamiltonian chains which go on from update to update
-(persistent contrastive divergence, Tieleman 2008). Complete products are learned in both ways, so
-that it shows what the chains miss. Then log Z is found by `pmt.hais`, and by `pmt.sample` with its
-fitted reference.
+log Z is not known, and so they are learned by chains that persist (`image_chains.py`). These move
+by Gibbs draws: an expert is a normal density of a random width, so that widths given the state and
+the state given the widths are both drawn exactly, however heavy the tails are (Welling, Hinton &
+Osindero 2003). Learning begins at the complete product of greatest likelihood with further experts
+that are nearly flat, or, for complete ones, at random filters, which shows what the chains miss.
+Figure 5 is the log likelihood against the number of experts. Log Z of complete products is exact;
+that of others is by `pmt.hais`, and by `pmt.sample`, from a normal as wide as the chains' states.
 
     python benchmarks/image_overcomplete.py
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import process_time
 
 import image_experts
 import numpy as np
 from common import Row, parser, save
-from image_experts import LEAST_SHAPE, Experts, Kind
+from image_bilinear import inverse_gaussian
+from image_chains import CHAINS, learn
+from image_experts import Experts, Kind
+from image_kept import kept
 from image_patches import patches
 
 import pymc_tempering as pmt
 
-CHAINS, LEAPS, ACCEPTED = 300, 6, 0.8
-"""Chains, leapfrog steps between two updates, and the share of them that is to be accepted."""
-
-ROUNDS, RATE, AVERAGED = 12_000, 0.02, 0.25
-"""Updates, the first rate of Adam, and the last share of updates, whose mean is taken."""
-
+ROUNDS, FROM_RANDOM = 2000, 2
+SWEEPS = 100
+"""Sweeps that find how wide the states are."""
 KINDS: dict[str, Kind] = {"Laplace": "laplace", "Student-t": "student_t"}
 PAPER = {"Laplace": -41.54, "Student-t": -34.01}
 """Table 1 of the paper, on its own patches, with 144 experts."""
 
 
-def slope_of(experts: Experts, x: np.ndarray) -> np.ndarray:
-    """Slope of the energy by the states (n, M)."""
-    u = x @ experts.filters.T
-    if experts.kind == "laplace":
-        return np.sign(u) @ experts.filters
-    return (2.0 * experts.shape * u / (1.0 + u**2)) @ experts.filters
-
-
-def move(
+def gibbs(
     experts: Experts, x: np.ndarray, step: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, float]:
-    """One Hamiltonian trajectory for each state (n, M), and the share that was accepted."""
-    step = step * rng.uniform(0.8, 1.2)
-    start = rng.normal(size=x.shape)
-    place, momentum = x, start - 0.5 * step * slope_of(experts, x)
-    for leap in range(LEAPS):
-        place = place + step * momentum
-        momentum = momentum - (0.5 if leap == LEAPS - 1 else 1.0) * step * slope_of(experts, place)
-    gain = experts.energy(x) - experts.energy(place)
-    gain += 0.5 * np.sum(start**2 - momentum**2, axis=1)
-    accepted = np.log(rng.uniform(size=len(x))) < gain
-    return np.where(accepted[:, None], place, x), float(accepted.mean())
+    """Draw the width of each expert given the states (n, M), then the states given the widths."""
+    u = x @ experts.filters.T
+    if experts.kind == "laplace":
+        precision = inverse_gaussian(1.0 / np.maximum(np.abs(u), 1e-12), rng)
+    else:
+        precision = 2.0 * rng.gamma(experts.shape, size=u.shape) / (1.0 + u**2)
+    return draw_normal(experts.filters, precision, rng), 1.0
 
 
-def learn(kind: Kind, n: int, x: np.ndarray, rng: np.random.Generator, rounds: int) -> Experts:
-    """Learn `n` experts from data (N, M), by Adam with persistent chains."""
-    dim, size = x.shape[1], n * x.shape[1]
-    shape = np.full(n, 1.0 if kind == "laplace" else 1.5 * dim / n)
-    packed = np.r_[rng.normal(size=size) / np.sqrt(dim), np.log(np.maximum(shape, 0.6))]
-    first, second, mean = np.zeros_like(packed), np.zeros_like(packed), np.zeros_like(packed)
-    states, step, even = x[rng.integers(len(x), size=CHAINS)], 0.3, np.full(CHAINS, 1.0 / CHAINS)
-    last = round(AVERAGED * rounds)
-    for t in range(rounds):
-        experts = unpacked(kind, packed, dim)
-        states, accepted = move(experts, states, step, rng)
-        step *= 1.02 if accepted > ACCEPTED else 0.98
-        data = x[rng.integers(len(x), size=CHAINS)]
-        pairs = zip(experts.slope(data, even), experts.slope(states, even), strict=True)
-        slope = np.concatenate([(of_data - of_states).ravel() for of_data, of_states in pairs])
-        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
-        scale = np.sqrt(second / (1.0 - 0.999 ** (t + 1))) + 1e-8
-        packed = packed - RATE * (1.0 - t / rounds) * first / (1.0 - 0.9 ** (t + 1)) / scale
-        packed[size:] = np.maximum(packed[size:], np.log(LEAST_SHAPE)) if kind != "laplace" else 0.0
-        mean += packed / last if t >= rounds - last else 0.0
-    return unpacked(kind, mean, dim)
+def draw_normal(filters: np.ndarray, precision: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw states whose filters' answers have such precisions (n, L), as if they were apart.
+
+    In the coordinates of the first M filters, scaled to unit precision, the matrices are near the
+    unit matrix even where a width is 10^8 times another.
+    """
+    dim = filters.shape[1]
+    inverse = np.linalg.inv(filters[:dim])
+    along = filters @ inverse
+    pairs = (along[:, :, None] * along[:, None, :]).reshape(len(filters), dim * dim)
+    full = (precision @ pairs).reshape(-1, dim, dim)
+    scale = 1.0 / np.sqrt(np.einsum("nii->ni", full))
+    full *= scale[:, :, None] * scale[:, None, :]
+    lower = np.linalg.cholesky(full + 1e-12 * np.eye(dim))
+    noise = rng.normal(size=(len(precision), dim, 1))
+    drawn = np.linalg.solve(np.swapaxes(lower, 1, 2), noise)[:, :, 0]
+    return (drawn * scale) @ inverse.T
 
 
-def unpacked(kind: Kind, packed: np.ndarray, dim: int) -> Experts:
-    """Experts from filters and the logarithms of shapes in one vector."""
-    n = packed.size // (dim + 1)
-    return Experts(kind, packed[: n * dim].reshape(n, dim), np.exp(packed[n * dim :]))
+def begin(kind: Kind, n: int, rng: np.random.Generator, dim: int = 36) -> Experts:
+    """Return experts before learning: random filters if complete, else the best complete ones."""
+    if n == dim:
+        return image_experts.start(kind, dim, rng)
+    best = image_experts.learned(kind, dim)
+    more = rng.normal(size=(n - dim, dim)) / np.sqrt(dim)
+    if kind == "laplace":
+        return Experts(kind, np.vstack([best.filters, 0.05 * more]), np.ones(n))
+    return Experts(kind, np.vstack([best.filters, more]), np.r_[best.shape, np.full(n - dim, 0.02)])
 
 
-def estimates(experts: Experts, n_rungs: int, seed: int) -> dict[str, tuple[float, float, float]]:
+def learned(kind: Kind, n: int, rounds: int = ROUNDS, keep: Path | None = None) -> Experts:
+    """Learn experts from image patches by persistent chains, or take those of a folder.
+
+    Complete ones, which begin at random filters, get `FROM_RANDOM` times the rounds.
+    """
+    rounds *= FROM_RANDOM if n == 36 else 1
+
+    def anew() -> Experts:
+        rng, data = np.random.default_rng([1, n]), patches().train
+        first = begin(kind, n, rng)
+        states = data[rng.integers(len(data), size=CHAINS)]
+        return learn(first, data, rng, rounds, gibbs, states)
+
+    return kept(keep, f"experts_{kind}_{n}_{rounds}", anew)
+
+
+def spread(experts: Experts) -> float:
+    """Root mean square of the elements of states that Gibbs sweeps end at, the widest tenth cut."""
+    rng, data = np.random.default_rng(0), patches().train
+    states = data[rng.integers(len(data), size=CHAINS)]
+    for _ in range(SWEEPS):
+        states, _ = gibbs(experts, states, 0.0, rng)
+    squares = np.sort(np.mean(states**2, axis=1))
+    return float(np.sqrt(squares[: round(0.9 * CHAINS)].mean()))
+
+
+def estimates(
+    experts: Experts, n_rungs: int, particles: int, seed: int, tempering: bool
+) -> dict[str, tuple[float, float, float]]:
     """Log Z, its standard error and CPU seconds, by each method."""
-    found = {}
+    if len(experts.filters) == experts.filters.shape[1]:
+        return {"exact": (experts.log_z(), 0.0, 0.0)}
+    found, target = {}, experts.model(spread(experts))
     calls: dict[str, Callable[[], pmt.Evidence]] = {
         "HAIS": lambda: pmt.hais(
-            experts.model(), n_particles=200, betas=n_rungs, random_seed=seed, quiet=True,
+            target, n_particles=particles, betas=n_rungs, random_seed=seed, quiet=True,
             progressbar=False,
         ),
         "tempering": lambda: pmt.log_marginal_likelihood(
-            pmt.sample(model=experts.model(), random_seed=seed, quiet=True, progressbar=False)
+            pmt.sample(model=target, random_seed=seed, quiet=True, progressbar=False)
         ),
     }  # fmt: skip
-    for name, call in calls.items():
+    for name, call in list(calls.items())[: 1 + tempering]:
         began = process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # errors are in the table
@@ -107,46 +129,77 @@ def estimates(experts: Experts, n_rungs: int, seed: int) -> dict[str, tuple[floa
     return found
 
 
+def picture(rows: Sequence[Row], path: Path) -> None:
+    """Draw the log likelihood of test patches against the number of experts."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(5.4, 3.8), layout="constrained")
+    for color, label in zip(("C0", "C3"), KINDS, strict=True):
+        mine = [r for r in rows if r["kind"] == label and r["method"] != "tempering"]
+        chains = [r for r in mine if r["learned by"] == "chains"]
+        bars = [2.0 * float(r["mcse"]) if np.isfinite(float(r["mcse"])) else 0.0 for r in chains]
+        axis.errorbar(
+            [float(r["experts"]) for r in chains], [float(r["log likelihood"]) for r in chains],
+            bars, color=color, marker="x", label=f"{label}, by chains",
+        )  # fmt: skip
+        best = [r for r in mine if r["learned by"] == "likelihood"]
+        axis.plot(
+            [float(r["experts"]) for r in best], [float(r["log likelihood"]) for r in best], "o",
+            color=color, fillstyle="none", label=f"{label}, by likelihood",
+        )  # fmt: skip
+    axis.set(xlabel="experts", ylabel="log likelihood of test patches (nats)")
+    axis.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
 def main() -> None:
     arguments = parser(__doc__, 1)
     arguments.add_argument("--experts", nargs="+", type=int, default=[36, 72, 144])
     arguments.add_argument("--rounds", type=int, default=ROUNDS)
     arguments.add_argument("--rungs", type=int, default=3000, help="of HAIS")
+    arguments.add_argument("--particles", type=int, default=200, help="of HAIS")
+    arguments.add_argument("--keep", type=Path, help="folder of learned models")
+    arguments.add_argument("--tempering", action="store_true", help="log Z by pmt.sample, too")
     args = arguments.parse_args()
     rows: list[Row] = []
     data = patches()
+    settings = {
+        "learning": f"{args.rounds} updates of {CHAINS} chains, one Gibbs sweep each, and "
+        f"{FROM_RANDOM} times as many for 36 experts; 10,000 patches of 36 components",
+        "log likelihood": f"mean over {len(data.test)} other patches, nats; mcse: that of log Z",
+        "HAIS": f"{args.particles} particles, {args.rungs} distributions, from a normal",
+        "tempering": "`pmt.sample` by default",
+        "cpu": "seconds, compiling included; learning: seconds too",
+        "paper": "Table 1: 144 experts, other patches",
+        "seed": str(args.seed),
+    }
     for label, kind in KINDS.items():
-        oracle = image_experts.learned(kind)
-        trained = {"likelihood, 36": oracle} | {
-            f"chains, {n}": learn(
-                kind, n, data.train, np.random.default_rng([args.seed, n]), args.rounds
-            )
-            for n in args.experts
-        }
-        for how, experts in trained.items():
+        for how, n in [("likelihood", 36), *(("chains", n) for n in args.experts)]:
+            began = process_time()
+            by_chains = how == "chains"
+            experts = (
+                learned(kind, n, args.rounds, args.keep) if by_chains
+                else image_experts.learned(kind)
+            )  # fmt: skip
+            spent = process_time() - began
             energy = float(experts.energy(data.test).mean())
-            square = len(experts.shape) == data.train.shape[1]
-            exact = -energy - experts.log_z() if square else float("nan")
-            for method, (log_z, mcse, seconds) in estimates(experts, args.rungs, args.seed).items():
+            found = estimates(experts, args.rungs, args.particles, args.seed, args.tempering)
+            for method, (log_z, mcse, seconds) in found.items():
                 rows.append(
                     {
-                        "experts": label, "learned by": how, "method": method,
-                        "log likelihood": -energy - log_z, "mcse": mcse, "exact": exact,
-                        "paper": PAPER[label], "cpu": seconds,
+                        "kind": label, "experts": n, "learned by": how, "method": method,
+                        "log likelihood": -energy - log_z, "mcse": mcse,
+                        "train": -float(experts.energy(data.train).mean()) - log_z,
+                        "paper": PAPER[label], "learning": spent, "cpu": seconds,
                     }
                 )  # fmt: skip
                 print(rows[-1], flush=True)
-            settings = {
-                "learning": f"{args.rounds} updates, {CHAINS} chains, {LEAPS} leapfrog steps "
-                "between two of them; 10,000 patches of 36 components",
-                "log likelihood": f"mean over {len(data.test)} other patches, nats",
-                "HAIS": f"200 particles, {args.rungs} distributions from a standard normal",
-                "tempering": "`pmt.sample` by default",
-                "cpu": "seconds, compiling included",
-                "paper": "Table 1: 144 experts, other patches",
-                "seed": str(args.seed),
-            }
             save("image_overcomplete", rows, args.out, "Products of more experts", settings)
+    picture(rows, args.out / "image_overcomplete.png")
 
 
 if __name__ == "__main__":

@@ -1,41 +1,30 @@
-"""Reproduce the figures of the RTS paper at small size: docs/benchmarks/reproduction.md.
+"""Reproduce the figures of the three papers at small size: docs/benchmarks/reproduction.md.
 
 Each script runs with small settings; its table stands in the page beside that of the largest run,
 which `benchmarks/results` keeps. What is said to hold is computed from the tables.
 
     python benchmarks/reproduce.py
+    python benchmarks/reproduce.py --papers HAIS VT  # the other sections stay as they are
 """
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 from common import RESULTS, machine, read_table
+from reproduce_piece import Piece, Table
+from reproduce_piece import says as _says
+from reproduce_pieces_hais import PIECES as HAIS_PIECES
+from reproduce_pieces_vt import PIECES as VT_PIECES
 
 HERE = Path(__file__).parent
 PAGES = HERE.parent / "docs" / "benchmarks"
-
-type Table = list[dict[str, str]]
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One figure: its script's small settings, the claim, what a table says of it, and why."""
-
-    name: str
-    title: str
-    small: tuple[str, ...]
-    claim: str
-    judge: Callable[[Table], str]
-    why: str = ""
-    picture: bool = True
 
 
 def judge_speed(rows: Table) -> str:
@@ -102,10 +91,6 @@ def _rmse(row: dict[str, str]) -> str:
     return f"RMSE {value:.2f} ({low:.2f} to {high:.2f}, {row['repeats']} runs)"
 
 
-def _says(holds: bool, text: str) -> str:
-    return f"{'**holds**' if holds else '**does not hold**'}: {text}"
-
-
 PIECES = (
     Piece(
         "rts_speed",
@@ -161,19 +146,23 @@ PIECES = (
 def run_small(piece: Piece, out: Path) -> float:
     """Run a script at small size; the seconds that it took."""
     begin = perf_counter()
-    script = HERE / f"{piece.name}.py"
+    script = HERE / f"{piece.script or piece.name}.py"
     subprocess.run([sys.executable, script, *piece.small, "--out", out], check=True)
     return perf_counter() - begin
 
 
+def _heading(piece: Piece) -> str:
+    return f"## {piece.paper}, {piece.title}"
+
+
 def section(piece: Piece, small: Path, seconds: float) -> list[str]:
     """One figure's part of the page."""
-    lines = [f"## {piece.title}", "", piece.claim, ""]
+    lines = [_heading(piece), "", piece.claim, ""]
     largest = RESULTS / f"{piece.name}.csv"
     if largest.exists():
         lines += [f"Largest run: {piece.judge(read_table(largest))}.", ""]
-        if piece.picture:
-            name = f"{piece.name}.png"
+        for picture in piece.pictures or ((piece.name,) if piece.picture else ()):
+            name = f"{picture}.png"
             (PAGES / "reproduction").mkdir(exist_ok=True)
             shutil.copy(RESULTS / name, PAGES / "reproduction" / name)
             lines += [f"![{piece.title}](reproduction/{name})", ""]
@@ -181,38 +170,59 @@ def section(piece: Piece, small: Path, seconds: float) -> list[str]:
     lines += [piece.why, ""] if piece.why else []
     said = piece.judge(read_table(small / f"{piece.name}.csv"))
     options = " ".join(piece.small)
-    lines += [f"Small run (`{piece.name}.py {options}`, {seconds:.0f} seconds): {said}.", ""]
+    command = f"{piece.script or piece.name}.py {options}"
+    lines += [f"Small run (`{command}`, {seconds:.0f} seconds): {said}.", ""]
     return lines + _body(small / f"{piece.name}.md")
 
 
 def _body(path: Path) -> list[str]:
-    """A table's file without its title."""
-    return [*path.read_text().strip().splitlines()[2:], ""]
+    """A table's file without its title, and with headings below those of the page."""
+    return [re.sub("^##", "###", line) for line in path.read_text().strip().splitlines()[2:]] + [""]
+
+
+def sections_of(page: Path) -> dict[str, list[str]]:
+    """Sections of a page that is there, by their headings."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in page.read_text().splitlines() if page.exists() else []:
+        if line.startswith("## "):
+            lines = found.setdefault(line, [])
+        lines.append(line)
+    return found
 
 
 def main() -> None:
+    papers = ["RTS", "HAIS", "VT"]
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--page", type=Path, default=PAGES / "reproduction.md")
+    arguments.add_argument("--papers", nargs="+", default=papers, choices=papers)
     args = arguments.parse_args()
     head = [
-        "# Reproduction of the RTS paper's figures",
+        "# Reproduction of the papers' figures",
         "",
-        "Figures 1, 3, 4 and 5 of Carlson, Stinson, Pakman & Paninski (2016), on",
-        "[densities over arrays](../howto/arrays.md). `make reproduce` runs each script at small",
-        "size and writes this page; the largest runs are those that `benchmarks/results` keeps,",
-        "each with its settings, machine and seconds below its table. Log Z and errors: nats.",
+        "The figures of Carlson, Stinson, Pakman & Paninski (2016, RTS), on",
+        "[densities over arrays](../howto/arrays.md), of Sohl-Dickstein & Culpepper (2011, HAIS),",
+        "see [annealed methods](annealed.md), and of Mandt et al. (2016, VT), see",
+        "[variational tempering](variational.md), as far as the data at hand allow.",
+        "`make reproduce` runs each script at small size and writes this page; the largest runs",
+        "are those that `benchmarks/results` keeps, each with its settings below. What holds",
+        "is computed from the tables. Log Z, log likelihoods and their errors: nats.",
         "",
     ]
-    begin = perf_counter()
+    pieces = (*PIECES, *HAIS_PIECES, *VT_PIECES)
+    sections = sections_of(args.page)
     with tempfile.TemporaryDirectory() as folder:
-        parts = [(piece, run_small(piece, Path(folder))) for piece in PIECES]
-        body = [line for piece, took in parts for line in section(piece, Path(folder), took)]
-    head += [
-        f"The small runs of this page took {perf_counter() - begin:.0f} seconds on "
-        f"{machine()['machine']}.",
-        "",
-    ]
-    args.page.write_text("\n".join([*head, *body]).rstrip() + "\n")
+        mine = [piece for piece in pieces if piece.paper in args.papers]
+        parts = [(piece, run_small(piece, Path(folder))) for piece in mine]
+        for piece, took in parts:
+            sections[_heading(piece)] = section(piece, Path(folder), took)
+    body = [line for piece in pieces for line in [*sections.get(_heading(piece), []), ""]]
+    seconds = sum(
+        int(n) for n in re.findall(r"^Small run \(.*, (\d+) seconds\)", "\n".join(body), re.M)
+    )
+    head += [f"The small runs of this page took {seconds} seconds on {machine()['machine']}.", ""]
+    text = re.sub("\n{3,}", "\n\n", "\n".join([*head, *body]))
+    args.page.write_text(text.rstrip() + "\n")
 
 
 if __name__ == "__main__":

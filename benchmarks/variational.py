@@ -182,7 +182,11 @@ def draw_parts(runs: list[Run], names: list[str], parts: np.ndarray, out: Path) 
 
 
 def patches(args: argparse.Namespace) -> None:
-    """Fit patches of scikit-learn's two photographs with K = 16 components."""
+    """Fit patches of scikit-learn's two photographs with K = 16 components.
+
+    The paper's sigma_n = sigma_mu = 0.5 are variances: its equations (21) and (22) have 2 sigma_n
+    below the square, and sigma_n under the root of the constant.
+    """
     from sklearn.datasets import load_sample_images
 
     rng = np.random.default_rng(0)
@@ -195,7 +199,7 @@ def patches(args: argparse.Namespace) -> None:
     data = rng.permutation(np.array(rows))
     data = (data - data.mean()) / data.std()
     x, held = data[:2000], data[2000:]
-    model = FactorialMixture(16, sd=0.5, prior_sd=0.5, probability=0.3)
+    model = FactorialMixture(16, sd=0.5**0.5, prior_sd=0.5**0.5, probability=0.3)
     methods = {
         "VI": Method({"method": "vi"}, GRAY),
         "AVI lin 5": Method(annealed(5, 6.0), SKY),
@@ -214,7 +218,7 @@ def patches(args: argparse.Namespace) -> None:
     runs = run_all(methods, range(args.seed, args.seed + args.repeats), fit, judge)
     settings = {
         "data": "2000 patches of 8 x 8 gray pixels of scikit-learn's sample images, all pixels "
-        "standardized; K = 16, sd 0.5 for noise and prior, pi = 0.3",
+        "standardized; K = 16, variance 0.5 of noise and prior, pi = 0.3",
         "held out": "ELBO per datum (nats) of 500 others at T = 1, a lower bound",
     }
     save("variational_patches", summary(runs, methods), args.out,

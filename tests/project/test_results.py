@@ -10,7 +10,9 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 STEMS = sorted({path.stem for path in (BENCHMARKS / "results").iterdir()})
 
-BY_OPTIONS = {r"hais(_learned)?_(spread|step)[\d.]+": "hais.py joins changed options to the name"}
+BY_OPTIONS = {
+    r"hais(_learned)?_((spread|step)[\d.]+|tuned|matched)": "hais.py joins changed options"
+}
 """Names that no script holds as one string, and who writes them."""
 
 

@@ -116,6 +116,16 @@ def test_log_joint_is_that_of_scipy_and_of_the_model(prior):
 
 
 @pytest.mark.parametrize("prior", PRIORS)
+def test_the_density_over_noise_is_that_over_coefficients(prior):
+    model, rng = generative(prior, n=4), np.random.default_rng(6)
+    x, z = rng.normal(size=(1, 4)), rng.normal(size=(1, 4))
+    a = np.linalg.solve(model.bases, (x - image_generative.NOISE * z).T).T
+    jacobian = 4 * np.log(image_generative.NOISE) - np.linalg.slogdet(model.bases)[1]
+    value = model.from_noise(x[0]).compile_logp(mode="FAST_COMPILE")({"z": z[0]})
+    assert value == pytest.approx(model.log_joint(x, a)[0] + jacobian)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
 def test_slope_of_log_joint_by_differences(prior):
     model, rng = generative(prior), np.random.default_rng(7)
     x, a = rng.normal(size=(1, 4)), rng.normal(size=(1, 3))

@@ -1,4 +1,4 @@
-"""Products of more experts than dimensions: slopes, the chains' law, and filters found again."""
+"""Products of more experts than dimensions: slopes, the chains' law, log Z, and filters found."""
 
 import sys
 from pathlib import Path
@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
+import pymc_tempering as pmt
+
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from image_chains import hamiltonian, learn
 from image_experts import Experts
-from image_overcomplete import learn, move, slope_of
+from image_overcomplete import gibbs
 
 KINDS = ["laplace", "student_t"]
 
@@ -23,11 +26,14 @@ def three(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_slope_by_the_states_is_that_of_the_energy(kind):
+def test_slopes_are_those_of_the_energy(kind):
     experts, x = three(kind), np.array([[0.7, -0.4], [-1.3, 2.0]])
-    for row, slope in zip(x, slope_of(experts, x), strict=True):
+    for row, slope in zip(x, experts.slope_by_states(x), strict=True):
         found = approx_fprime(row, lambda y: float(experts.energy(y[None])[0]), 1e-7)
         np.testing.assert_allclose(slope, found, atol=1e-5)
+    packed = experts.packed()
+    found = approx_fprime(packed, lambda p: float(experts.unpacked(p).energy(x).mean()), 1e-7)
+    np.testing.assert_allclose(experts.mean_slope(x), found, atol=1e-5)
 
 
 SIDE = np.sinh(np.linspace(-7.0, 7.0, 601))
@@ -36,7 +42,8 @@ AREA = np.outer(np.hypot(SIDE, 1.0), np.hypot(SIDE, 1.0)).ravel() * (14.0 / 600)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_chains_leave_the_law_as_it_is(kind):
+@pytest.mark.parametrize("move", [gibbs, hamiltonian])
+def test_chains_leave_the_law_as_it_is(kind, move):
     # Mean energy of 300 chains, 200 states of each, against a grid's: |z| < 4, false alarm 6e-5
     experts, rng = three(kind), np.random.default_rng(1)
     energy = experts.energy(GRID)
@@ -44,7 +51,7 @@ def test_chains_leave_the_law_as_it_is(kind):
     exact = float(weight @ np.minimum(energy, 12.0) / weight.sum())
     x, means = rng.normal(size=(300, 2)), []
     for t in range(260):
-        x, _ = move(experts, x, 0.4, rng)
+        x, _ = move(experts, x, 0.6, rng)
         if t >= 60:
             means.append(np.minimum(experts.energy(x), 12.0))
     by_chain = np.mean(means, axis=0)
@@ -52,10 +59,28 @@ def test_chains_leave_the_law_as_it_is(kind):
     assert abs(by_chain.mean() - exact) < 4.0 * error
 
 
+def by_grid(experts):
+    return float(np.log(np.exp(-experts.energy(GRID)) @ AREA))
+
+
+@pytest.mark.parametrize("which", [*KINDS, "matched"])
+def test_log_z_of_hais(which):
+    # |z| < 4, false alarm 6e-5: three experts from a normal, two of wide tails from their own
+    if which == "matched":
+        two = three("student_t")
+        experts = Experts("student_t", two.filters[:2], np.array([0.75, 1.3]))
+        model, exact = experts.matched(), experts.log_z()
+    else:
+        experts = three(which)
+        model, exact = experts.model(1.5), by_grid(experts)
+    found = pmt.hais(model, n_particles=400, betas=50, random_seed=1, quiet=True, progressbar=False)
+    assert found.mcse < 0.1
+    assert abs(found.log_z - exact) < 4.0 * found.mcse
+
+
 def likelihood(experts, x):
     """Mean log likelihood of data, with log Z by the grid."""
-    log_z = np.log(np.exp(-experts.energy(GRID)) @ AREA)
-    return float(-experts.energy(x).mean() - log_z)
+    return float(-experts.energy(x).mean() - by_grid(experts))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -63,9 +88,10 @@ def test_what_is_learned_is_as_likely_as_what_was_planted(kind):
     experts, rng = three(kind), np.random.default_rng(2)
     x = rng.normal(size=(4000, 2))
     for _ in range(40):
-        x, _ = move(experts, x, 0.4, rng)
-    found = learn(kind, 3, x, np.random.default_rng(3), 1500)
-    start = learn(kind, 3, x, np.random.default_rng(3), 20)
+        x, _ = gibbs(experts, x, 1.0, rng)
+    shape = np.ones(3) if kind == "laplace" else np.full(3, 1.0)
+    first = Experts(kind, np.random.default_rng(3).normal(size=(3, 2)), shape)
+    found = learn(first, x, np.random.default_rng(4), 1500, gibbs)
     planted = likelihood(experts, x)
     assert likelihood(found, x) > planted - 0.01
-    assert likelihood(start, x) < planted - 0.02
+    assert likelihood(first, x) < planted - 0.02

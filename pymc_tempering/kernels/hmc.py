@@ -12,6 +12,7 @@ import numpy as np
 from numba import float64, types
 
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.borrowed import NOT_COUNTED
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
 from pymc_tempering.model.compiled import (
@@ -77,6 +78,7 @@ def put_back(point, block, scratch, row, log_reference, log_ratio):  # type: ign
         DENSITY, POINT, float64, INDICES, VECTOR, VECTOR, VECTOR, float64, float64, float64
     ),
     error_model="numpy",
+    **NOT_COUNTED,
 )
 def follow(density, point, beta, block, metric, momentum, force, step, n_steps, energy):  # type: ignore[no-untyped-def]
     """Make leapfrog steps; return the error of the energy and the steps that were taken.

@@ -7,6 +7,7 @@ Cholesky factor L of their covariance, one after the other. Positions are `L q`,
 
 from numba import float64, types
 
+from pymc_tempering.borrowed import NOT_COUNTED
 from pymc_tempering.model.compiled import DENSITY, INDICES, LOG_RATIO, LOG_REFERENCE, POINT, VECTOR
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.compiled_mixture import evaluate
@@ -54,6 +55,7 @@ def move_along(point, block, metric, momentum, step):  # type: ignore[no-untyped
 @njit(
     float64(DENSITY, POINT, float64, INDICES, VECTOR, VECTOR, VECTOR, float64),
     error_model="numpy",
+    **NOT_COUNTED,
 )
 def leapfrog_step(density, point, beta, block, metric, momentum, force, step):  # type: ignore[no-untyped-def]
     """Half a step of the momentum, a step of the position, half a step of the momentum.

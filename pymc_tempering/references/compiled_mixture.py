@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from pymc_tempering.borrowed import address_of
+from pymc_tempering.borrowed import NOT_COUNTED, address_of
 from pymc_tempering.model.compiled import DENSITY, LOG_RATIO, LOG_REFERENCE, MATRIX, POINT, Point
 from pymc_tempering.model.jit import borrowing, compile_now, njit
 from pymc_tempering.model.late import call_late
@@ -258,7 +258,7 @@ def _mix(typingctx, point):  # type: ignore[no-untyped-def]
     return types.void(POINT), codegen
 
 
-@njit(types.void(DENSITY, POINT))
+@njit(types.void(DENSITY, POINT), **NOT_COUNTED)
 def evaluate(density, point):  # type: ignore[no-untyped-def]
     """Evaluate log_reference, log_ratio and their gradients at `point.x`, in place."""
     density(point.x, point.values, point.grads)

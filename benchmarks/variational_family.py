@@ -136,7 +136,8 @@ def report(found: dict[int, dict], options: argparse.Namespace, minutes: float) 
         for row in rows_of(half, seed, found[seed])
     ]
     settings = {
-        "models": "variational_family_models.py, by seed; settings were chosen on the first half",
+        "models": "variational_family_models.py, by seed; settings were chosen on the first half, "
+        "with 6 to 10 starts and a scratch form of this file, which is not in the table",
         "methods": "as in variational_mixtures.md; annealed, 8 trials: what VT does as long as its "
         "q(T) lies on the edge of the schedule, without C(T)",
         "starts": f"{options.repeats} draws from the prior, the same for every method",

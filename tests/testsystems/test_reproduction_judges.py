@@ -97,7 +97,7 @@ def test_held_out_patches():
 
 def test_sections_of_papers_that_are_not_run_stay(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
-    page.write_text("# Old\n\n## RTS, Speed\n\nSmall run (`x.py`, 30 seconds): kept.\n")
+    page.write_text("# Old\n\n## RTS, Speed\n\nSmall run (`rts_speed.py`, 30 seconds): kept.\n")
     monkeypatch.setattr(reproduce, "HAIS_PIECES", ())
     monkeypatch.setattr(reproduce, "VT_PIECES", ())
     monkeypatch.setattr(sys, "argv", ["reproduce.py", "--page", str(page), "--papers", "HAIS"])

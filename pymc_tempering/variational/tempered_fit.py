@@ -72,9 +72,6 @@ class TemperedFit:
         The numbers behind ``converged``.
     n_tempered : int
         Iterations of the tempered stage.
-    trials : ColdTrials or None
-        The fits at T = 1 that competed with the tempered stage: how many, their iterations, the
-        ELBO of the best and of the tempered stage (nats), and whether it ``won``.
     elbo_history : ndarray, shape (iteration,)
         Untempered ELBO, one noisy estimate an iteration (nats, full data).
     inverse_temperature : ndarray, shape (iteration,)
@@ -93,6 +90,9 @@ class TemperedFit:
         log C(T) of VT with global normalizers and its error (nats).
     warnings : tuple of str
         One sentence each, saying what to do.
+    trials : ColdTrials or None
+        The fits at T = 1 that competed with the tempered stage: how many, their iterations, the
+        ELBO of the best and of the tempered stage (nats), and whether it ``won``.
     """
 
     method: str
@@ -103,7 +103,6 @@ class TemperedFit:
     converged: bool
     drift: Drift
     n_tempered: int
-    trials: ColdTrials | None
     elbo_history: FloatArray
     inverse_temperature: FloatArray
     temperatures: FloatArray
@@ -114,6 +113,7 @@ class TemperedFit:
     log_c: FloatArray | None
     log_c_mcse: FloatArray | None
     warnings: tuple[str, ...]
+    trials: ColdTrials | None = None
 
     @property
     def n_iterations(self) -> int:

@@ -77,8 +77,8 @@ LOW, HIGH = Evidence(-3.1, 0.1, "ais", "ok"), Evidence(-3.0, 0.1, "reverse_ais",
 def tempered_fit():
     nothing = np.zeros(0)
     return pmt.TemperedFit(
-        "advi", -3.0, 0.1, 0.2, LOW, True, Drift(0.0, 0.1, 0.0, 100), 0, None, nothing, nothing,
-        nothing, nothing, nothing, None, {}, None, None, ("<be careful>",),
+        "advi", -3.0, 0.1, 0.2, LOW, True, Drift(0.0, 0.1, 0.0, 100), 0, nothing, nothing, nothing,
+        nothing, nothing, None, {}, None, None, ("<be careful>",),
     )  # fmt: skip
 
 

@@ -150,7 +150,7 @@ def exact_of(y, sigma_b, top):
 def test_data_of_the_model_are_set_and_a_moving_range_is_sampled_anew():
     """A larger bound lets in what draws under the smaller one never see."""
     model, y = conditional()
-    idata = pmt.sample(400, model=model, random_seed=4, quiet=True)
+    idata = pmt.sample(400, model=model, random_seed=6, quiet=True)
     values = {"sigma_b": [0.5, 1.5, 3.0], "top": [1.5, 3.0, 6.0]}
     found = pmt.prior_sensitivity(idata, model, data=values, random_seed=1, **QUIET)
     exact = [exact_of(y, value, 3.0) for value in values["sigma_b"]]

@@ -232,6 +232,8 @@ def picture(rows: Sequence[Row], path: Path) -> None:
         if np.isfinite(float(mine[0]["exact"])):
             axis.axhline(float(mine[0]["exact"]), color="black", linestyle="--", label="exact")
         axis.set(xscale="log", title=name)
+        axis.set_xticks([float(r["rungs"]) for r in mine], [str(r["rungs"]) for r in mine])
+        axis.minorticks_off()
     for axis in np.ravel(axes)[len(names) :]:
         axis.axis("off")
     figure.supxlabel("intermediate distributions")

@@ -1,6 +1,7 @@
 """Products of more experts than dimensions: slopes, the chains' law, log Z, and filters found."""
 
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,19 @@ def test_what_is_learned_is_as_likely_as_what_was_planted(kind):
     planted = likelihood(experts, x)
     assert likelihood(found, x) > planted - 0.01
     assert likelihood(first, x) < planted - 0.02
+    if kind == "laplace":  # Student-t filters of other directions are as likely, to 0.0005 nats
+        assert (
+            farthest(found.filters, experts.filters)
+            < 0.1
+            < farthest(first.filters, experts.filters)
+        )
+
+
+def farthest(found, planted):
+    """Largest distance of a filter from the planted one, over its length, in the best order."""
+    of_pairs = np.minimum(
+        np.linalg.norm(found[:, None] - planted, axis=2),
+        np.linalg.norm(found[:, None] + planted, axis=2),  # the sign of a filter is free
+    ) / np.linalg.norm(planted, axis=1)
+    every = range(len(planted))
+    return min(of_pairs[list(order), every].max() for order in permutations(every))

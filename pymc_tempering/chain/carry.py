@@ -3,6 +3,7 @@
 import numpy as np
 from numba import int64, types
 
+from pymc_tempering.borrowed import NOT_COUNTED
 from pymc_tempering.chain.particles import STATES, Particles, move_state
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, LOG_RATIO, MATRIX, PARTS, RNG, VECTOR
 from pymc_tempering.model.jit import njit
@@ -11,7 +12,7 @@ LARGEST, SUM, SUM_OF_SQUARES = range(3)
 """Columns of the running sums of weights: the largest log weight, and sums scaled by it."""
 
 
-@njit(types.void(VECTOR, types.float64))
+@njit(types.void(VECTOR, types.float64), **NOT_COUNTED)
 def add_in_log(sums, log_w):  # type: ignore[no-untyped-def]
     """Add w and w^2 to running sums [largest log w, sum w, sum w^2], scaled by the largest."""
     if log_w == -np.inf:
@@ -42,6 +43,7 @@ def add_in_log(sums, log_w):  # type: ignore[no-untyped-def]
         MATRIX,
         RNG,
     ),
+    **NOT_COUNTED,
 )
 def carry_states(  # type: ignore[no-untyped-def]
     density, explore, parts, states, betas, params, down, first, last, log_w, sums, trace, rng

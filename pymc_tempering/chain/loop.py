@@ -7,6 +7,7 @@ draws, iterations or reference draws that it was given space for, and goes on fr
 import numpy as np
 from numba import float64, int64
 
+from pymc_tempering.borrowed import NOT_COUNTED
 from pymc_tempering.chain.record import (
     ACCEPT,
     AWAITS_TOUR,
@@ -39,8 +40,9 @@ from pymc_tempering.chain.record import (
     TOUR_START,
     UP_ACCEPT,
     VISITS,
+    WORK,
 )
-from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO
+from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS
 from pymc_tempering.model.compiled import (
     DENSITY,
     EXPLORE,
@@ -66,7 +68,7 @@ RUNNING, NEEDS_REFERENCE, DONE = 0, 1, 2
 """Why `run` returned: iterations used up, reference draws used up, draws complete."""
 
 
-@njit(int64(VECTOR, int64, int64, float64))
+@njit(int64(VECTOR, int64, int64, float64), **NOT_COUNTED)
 def _choose(weights, n_rungs, without, u):  # type: ignore[no-untyped-def]
     """Rung where the cumulative weight, leaving out rung `without`, exceeds `u`."""
     last = 0
@@ -79,7 +81,7 @@ def _choose(weights, n_rungs, without, u):  # type: ignore[no-untyped-def]
     return last
 
 
-@njit(int64(VECTOR, int64, int64, COUNTERS, int64, RNG))
+@njit(int64(VECTOR, int64, int64, COUNTERS, int64, RNG), **NOT_COUNTED)
 def _move(weights, n_rungs, rung, counters, move, rng):  # type: ignore[no-untyped-def]
     """Next rung, given the probabilities `weights` of all rungs at the present state."""
     if move == GIBBS:  # RTS eq. (7)
@@ -99,7 +101,7 @@ def _move(weights, n_rungs, rung, counters, move, rng):  # type: ignore[no-untyp
     return rung
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", **NOT_COUNTED)
 def rung_weights(log_ratio, betas, offsets, weights):  # type: ignore[no-untyped-def]
     """Write q(beta_k | x) of all rungs into `weights`, for `offsets` = log r - log Z-hat."""
     largest = -np.inf
@@ -225,8 +227,10 @@ def _record_draw(record, i, point, per_rung, scalars, info):  # type: ignore[no-
         int64,
         int64,
         int64,
+        WORK,
     ),
     error_model="numpy",
+    **NOT_COUNTED,
 )
 def run(  # type: ignore[no-untyped-def]
     density,
@@ -242,14 +246,13 @@ def run(  # type: ignore[no-untyped-def]
     move,
     n_draws,
     n_iter,
+    work,
 ):
     """Run at most `n_iter` iterations, or until the record holds `n_draws` draws."""
     betas, offsets = rungs.betas, rungs.offsets
     point, counters, per_rung, scalars = chain.point, chain.counters, chain.per_rung, chain.scalars
     n_rungs = betas.size
-    infos = np.zeros((parts.table.shape[0], N_INFO))
-    info = np.zeros(N_INFO)
-    weights = np.empty(n_rungs)
+    infos, info, weights = work
     keeps_trace = record.trace_rung.size > 0
     for _ in range(n_iter):
         if counters[N_DRAWS] >= n_draws:

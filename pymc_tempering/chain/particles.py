@@ -8,6 +8,7 @@ import numba
 import numpy as np
 from numba import int64, types
 
+from pymc_tempering.borrowed import NOT_COUNTED
 from pymc_tempering.chain.loop import wrap_angles
 from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Compound
 from pymc_tempering.model.compiled import (
@@ -51,7 +52,7 @@ STATES = types.NamedTuple((MATRIX, MATRIX, ROWS, MATRIX, ROWS, int64[::1], MATRI
 MOVE_STATE = types.void(DENSITY, EXPLORE, PARTS, STATES, int64, numba.float64, VECTOR, RNG)
 
 
-@njit(MOVE_STATE)
+@njit(MOVE_STATE, **NOT_COUNTED)
 def move_state(density, explore, parts, states, i, beta, params, rng):  # type: ignore[no-untyped-def]
     """Move the state `i` once at `beta` by all kernels."""
     point = Point(states.xs[i], states.values[i], states.grads[i], states.mixture)
@@ -63,7 +64,9 @@ def move_state(density, explore, parts, states, i, beta, params, rng):  # type: 
             states.totals[b, j] += states.infos[b, j]
 
 
-@njit(types.void(DENSITY, EXPLORE, PARTS, STATES, numba.float64, VECTOR, MATRIX, RNG))
+@njit(
+    types.void(DENSITY, EXPLORE, PARTS, STATES, numba.float64, VECTOR, MATRIX, RNG), **NOT_COUNTED
+)
 def sweep_states(density, explore, parts, states, beta, params, trace, rng):  # type: ignore[no-untyped-def]
     """Move all states once for each row of `trace`, and write their log_ratio there."""
     for s in range(trace.shape[0]):

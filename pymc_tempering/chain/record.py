@@ -6,6 +6,7 @@ import numpy as np
 from numba import float64, int64, types
 
 from pymc_tempering.core.cycles import RUNG_STATS
+from pymc_tempering.kernels.contract import N_INFO
 from pymc_tempering.model.compiled import MATRIX, POINT, VECTOR, Point
 
 # What a cycle sums for each rung, in the order of `RUNG_STATS`: rows of `Chain.per_rung`.
@@ -105,6 +106,30 @@ class Record(NamedTuple):
     trace_x: np.ndarray
 
 
+class Work(NamedTuple):
+    """Space for the numbers of one iteration; compiled code that counts no references makes none.
+
+    Attributes
+    ----------
+    infos : array, shape (B, N_INFO)
+        What each kernel says of its move.
+    info : array, shape (N_INFO,)
+        What they say together.
+    weights : array, shape (K,)
+        q(beta_k | x).
+    """
+
+    infos: np.ndarray
+    info: np.ndarray
+    weights: np.ndarray
+
+
+def new_work(n_kernels: int, n_rungs: int) -> Work:
+    """Make the space for a number of kernels and of rungs."""
+    return Work(np.zeros((n_kernels, N_INFO)), np.zeros(N_INFO), np.empty(n_rungs))
+
+
 RUNGS = types.NamedTuple((VECTOR, VECTOR, MATRIX), Rungs)
 CHAIN = types.NamedTuple((POINT, COUNTERS, MATRIX, VECTOR, MATRIX), Chain)
 RECORD = types.NamedTuple((MATRIX, float64[:, :, ::1], MATRIX, VECTOR, int64[::1], MATRIX), Record)
+WORK = types.NamedTuple((MATRIX, VECTOR, VECTOR), Work)

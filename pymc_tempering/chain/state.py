@@ -21,6 +21,7 @@ from pymc_tempering.chain.record import (
     STEPS,
     Chain,
     Record,
+    new_work,
 )
 from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.model.compiled import new_point
@@ -123,6 +124,7 @@ def make_runner(plan: Plan) -> Callable[[ChainState, Record, int, int], int]:
 
     def advance(state: ChainState, record: Record, n_draws: int, n_iterations: int) -> int:
         scratch = np.empty((plan.kernel.n_scratch, path.dim))
+        work = new_work(plan.kernel.n_blocks, rungs.betas.size)
         start, left = state.n_iterations, n_iterations
         while left > 0:
             status = run(
@@ -139,6 +141,7 @@ def make_runner(plan: Plan) -> Callable[[ChainState, Record, int, int], int]:
                 move,
                 n_draws,
                 left,
+                work,
             )
             left = n_iterations - (state.n_iterations - start)
             if status != NEEDS_REFERENCE:

@@ -50,7 +50,7 @@ SHORTER, SHORTEST = 0.5, 1.0 / 16.0
 START, SHORT, MOMENTUM, FIRST_MOMENTUM, FORCE = 0, 3, 6, 7, 8
 
 
-@njit(types.void(POINT, INDICES, MATRIX, types.int64))
+@njit(types.void(POINT, INDICES, MATRIX, types.int64), **NOT_COUNTED)
 def keep_state(point, block, scratch, row):  # type: ignore[no-untyped-def]
     """Copy position and gradients to three rows of the scratch space.
 
@@ -62,7 +62,7 @@ def keep_state(point, block, scratch, row):  # type: ignore[no-untyped-def]
     copy_numbers(scratch[row + 2], point.grads[LOG_RATIO])
 
 
-@njit(types.void(POINT, INDICES, MATRIX, types.int64, float64, float64))
+@njit(types.void(POINT, INDICES, MATRIX, types.int64, float64, float64), **NOT_COUNTED)
 def put_back(point, block, scratch, row, log_reference, log_ratio):  # type: ignore[no-untyped-def]
     """Make a kept state the present one."""
     for i in range(block.size):
@@ -102,7 +102,7 @@ def follow(density, point, beta, block, metric, momentum, force, step, n_steps, 
         DENSITY, POINT, float64, INDICES, VECTOR, MATRIX, RNG,
         float64, float64, float64, float64, float64,
     ),
-    error_model="numpy",
+    error_model="numpy", **NOT_COUNTED,
 )  # fmt: skip
 def second_trajectory(  # type: ignore[no-untyped-def]
     density, point, beta, block, params, scratch, rng, shorter, step, n_steps, energy, first_error
@@ -137,7 +137,7 @@ def second_trajectory(  # type: ignore[no-untyped-def]
     return 1.0, taken
 
 
-@njit(KERNEL_SIGNATURE, error_model="numpy")
+@njit(KERNEL_SIGNATURE, error_model="numpy", **NOT_COUNTED)
 def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Move the point along a leapfrog trajectory and accept by Metropolis.
 

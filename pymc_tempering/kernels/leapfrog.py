@@ -16,7 +16,7 @@ MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
 
 
-@njit(types.void(POINT, float64, INDICES, VECTOR, VECTOR))
+@njit(types.void(POINT, float64, INDICES, VECTOR, VECTOR), **NOT_COUNTED)
 def set_force(point, beta, block, metric, force):  # type: ignore[no-untyped-def]
     """Write the gradient of the log density, in units of the metric, to `force`."""
     n = block.size
@@ -36,7 +36,7 @@ def set_force(point, beta, block, metric, force):  # type: ignore[no-untyped-def
             force[k] += row[k] * slope
 
 
-@njit(types.void(POINT, INDICES, VECTOR, VECTOR, float64))
+@njit(types.void(POINT, INDICES, VECTOR, VECTOR, float64), **NOT_COUNTED)
 def move_along(point, block, metric, momentum, step):  # type: ignore[no-untyped-def]
     """Move the position along the momentum, in units of the metric."""
     n = block.size

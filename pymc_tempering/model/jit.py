@@ -67,7 +67,7 @@ def compile_now(*functions: Callable) -> None:
 
 
 def borrowing(function: Callable) -> Any:
-    """Compile a helper of a loop that borrows arrays: it makes none, keeps none, slices none.
+    """Compile a helper of a loop that borrows arrays: it makes none, and keeps none.
 
     Numba counts references to the arrays that a function is given, at each call. In a loop of half
     a microsecond that costs a tenth of the time; with the counting switched off (`NOT_COUNTED`) the

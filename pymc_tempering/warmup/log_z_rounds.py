@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import REF_USED, VISITS, Record
+from pymc_tempering.chain.record import REF_USED, VISITS, Record, new_work
 from pymc_tempering.chain.state import (
     REFERENCE_BATCH,
     ChainState,
@@ -253,12 +253,13 @@ def _make_adapter(plan: Plan, method: int) -> Callable[..., tuple[np.ndarray, np
         scratch = np.empty((kernel.n_scratch, path.dim))
         own = rungs._replace(offsets=ladder.offsets.copy())
         sums = np.zeros((N_BATCHES, ladder.n_rungs))
+        work = new_work(kernel.n_blocks, ladder.n_rungs)
         for _, end in paced(record.trace_rung.size, stop):
             while state.n_trace < end:
                 status = adapt(
                     path.density, kernel.explore, kernel.parts, own, state.chain, record,
                     state.references, path.circular, scratch, state.rng, move, method, targets,
-                    schedule, histogram, sums, end - state.n_trace,
+                    schedule, histogram, sums, end - state.n_trace, work,
                 )  # fmt: skip
                 if status == NEEDS_REFERENCE:
                     state.references = reference.draw(REFERENCE_BATCH, state.reference_rngs)

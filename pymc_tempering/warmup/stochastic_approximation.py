@@ -27,7 +27,7 @@ import numpy as np
 from numba import int64
 
 from pymc_tempering.chain.loop import RUNNING, run, rung_weights
-from pymc_tempering.chain.record import CHAIN, N_TRACE, RECORD, RUNG, RUNGS
+from pymc_tempering.chain.record import CHAIN, N_TRACE, RECORD, RUNG, RUNGS, WORK
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, VECTOR
 from pymc_tempering.model.jit import njit
 
@@ -131,6 +131,7 @@ def update(method, offsets, targets, schedule, histogram, weights, rung):  # typ
         VECTOR,
         MATRIX,
         int64,
+        WORK,
     ),
     error_model="numpy",
 )
@@ -152,6 +153,7 @@ def adapt(  # type: ignore[no-untyped-def]
     histogram,
     batches,
     n_iter,
+    work,
 ):
     """Run at most `n_iter` iterations of the loop, and move `rungs.offsets` after each of them.
 
@@ -167,7 +169,7 @@ def adapt(  # type: ignore[no-untyped-def]
         rung, at = counters[RUNG], counters[N_TRACE]
         status = run(
             density, explore, parts, rungs, chain, record, references, circular, scratch, rng,
-            move, record.x.shape[0] + 1, 1,
+            move, record.x.shape[0] + 1, 1, work,
         )  # fmt: skip
         if counters[N_TRACE] == at:
             return status

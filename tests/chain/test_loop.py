@@ -27,7 +27,16 @@ from support.gaussian_path import (
 
 from pymc_tempering.chain.loop import LADDER_MOVES, run
 from pymc_tempering.chain.particles import place_under, sweep
-from pymc_tempering.chain.record import CHAIN, N_DRAWS, RECORD, RUNG, RUNGS, SCALAR_STATS
+from pymc_tempering.chain.record import (
+    CHAIN,
+    N_DRAWS,
+    RECORD,
+    RUNG,
+    RUNGS,
+    SCALAR_STATS,
+    WORK,
+    new_work,
+)
 from pymc_tempering.chain.state import clear_record, make_runner, new_record
 from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, new_point
@@ -39,11 +48,12 @@ WEIGHTS = {"uniform": np.full(5, np.log(0.2)), "skewed": SKEWED}
 
 @numba.njit(
     types.void(DENSITY, EXPLORE, PARTS, RUNGS, CHAIN, RECORD, MATRIX, numba.int64[::1], MATRIX, RNG,
-               numba.int64, MATRIX, numba.int64[::1]),
+               numba.int64, MATRIX, numba.int64[::1], WORK),
 )  # fmt: skip
 def watch(
-    density, explore, parts, rungs, chain, record, references, circular, scratch, rng, move, xs, at
-):
+    density, explore, parts, rungs, chain, record, references, circular, scratch, rng, move, xs, at,
+    work,
+):  # fmt: skip
     """Run one iteration at a time, and note where it was."""
     for i in range(xs.shape[0]):
         at[i] = chain.counters[RUNG]
@@ -62,6 +72,7 @@ def watch(
             move,
             2,
             1,
+            work,
         )
         xs[i] = chain.point.x
 
@@ -76,6 +87,7 @@ def states(plan, n, seed):
         new_record(2, 5, 2),
         plan.reference.draw(n, state.reference_rngs), path.circular,
         np.empty((plan.kernel.n_scratch, 2)), state.rng, LADDER_MOVES[plan.ladder_move], xs, at,
+        new_work(plan.kernel.n_blocks, 5),
     )  # fmt: skip
     return xs, at
 

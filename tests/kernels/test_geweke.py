@@ -23,7 +23,16 @@ from support.gaussian_path import BETAS, PLANTED, SKEWED, ToyPath, ToyReference,
 from pymc_tempering import HMC, NUTS
 from pymc_tempering.chain.loop import LADDER_MOVES, run
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import CHAIN, N_DRAWS, RECORD, REF_USED, RUNG, RUNGS
+from pymc_tempering.chain.record import (
+    CHAIN,
+    N_DRAWS,
+    RECORD,
+    REF_USED,
+    RUNG,
+    RUNGS,
+    WORK,
+    new_work,
+)
 from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels.compound import on_all
@@ -46,11 +55,12 @@ def density(x, values, grads):
 
 @numba.njit(
     types.void(EXPLORE, PARTS, DENSITY, RUNGS, CHAIN, RECORD, numba.int64[::1], MATRIX, RNG,
-               numba.int64, numba.float64[::1], MATRIX),
+               numba.int64, numba.float64[::1], MATRIX, WORK),
 )  # fmt: skip
 def successive(
-    explore, parts, density, rungs, chain, record, circular, scratch, rng, move, log_weights, out
-):
+    explore, parts, density, rungs, chain, record, circular, scratch, rng, move, log_weights, out,
+    work,
+):  # fmt: skip
     """Turn by turn: the constants of the ladder for y, one iteration, y given (x, k)."""
     reference = np.empty((1, 2))
     y = M + np.sqrt(S**2 + SIGMA**2) * rng.standard_normal()
@@ -80,6 +90,7 @@ def successive(
             move,
             2,
             1,
+            work,
         )
         # The rung after the move, at the state that the exploration left
         beta = rungs.betas[chain.counters[RUNG]]
@@ -136,7 +147,7 @@ def scores(move, kernel=None, log_weights=SKEWED, seed=0):
         plan.kernel.explore, plan.kernel.parts, density, plan.rungs, state.chain,
         new_record(2, 5, 2),
         plan.reference.path.circular, np.empty((plan.kernel.n_scratch, 2)), state.rng,
-        LADDER_MOVES[move], log_weights, out,
+        LADDER_MOVES[move], log_weights, out, new_work(plan.kernel.n_blocks, 5),
     )  # fmt: skip
     ours = features(out[2000:])
     mean, noise = drawn_directly()

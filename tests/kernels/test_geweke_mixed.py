@@ -17,7 +17,16 @@ from support.gaussian_path import BETAS, SKEWED, ToyPath, ToyReference, batch_z
 from pymc_tempering import HMC, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.chain.loop import LADDER_MOVES, run
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import CHAIN, N_DRAWS, RECORD, REF_USED, RUNG, RUNGS
+from pymc_tempering.chain.record import (
+    CHAIN,
+    N_DRAWS,
+    RECORD,
+    REF_USED,
+    RUNG,
+    RUNGS,
+    WORK,
+    new_work,
+)
 from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import Block, Compound
@@ -64,11 +73,11 @@ def exact():
 
 @numba.njit(
     types.void(EXPLORE, PARTS, DENSITY, RUNGS, CHAIN, RECORD, numba.int64[::1], MATRIX, RNG,
-               numba.int64, numba.float64[::1], MATRIX, MATRIX),
+               numba.int64, numba.float64[::1], MATRIX, MATRIX, WORK),
 )  # fmt: skip
 def successive(
     explore, parts, density, rungs, chain, record, circular, scratch, rng, move, log_weights,
-    log_z, out,
+    log_z, out, work,
 ):  # fmt: skip
     """Turn by turn: the constants of the ladder for y, one iteration, y given (x, k)."""
     reference = np.empty((1, 3))
@@ -86,7 +95,7 @@ def successive(
         density(chain.point.x, chain.point.values, chain.point.grads)
         run(
             density, explore, parts, rungs, chain, record, reference, circular, scratch, rng,
-            move, 2, 1,
+            move, 2, 1, work,
         )  # fmt: skip
         k = chain.counters[RUNG]
         x = chain.point.x
@@ -160,6 +169,7 @@ def scores(name, log_weights=SKEWED):
         kernel.explore, kernel.parts, density, plan.rungs, state.chain, new_record(2, 5, 3),
         np.array([], dtype=np.int64), np.empty((max(kernel.n_scratch, 1), 3)), state.rng,
         LADDER_MOVES["gibbs"], log_weights, exact()[1], out,
+        new_work(kernel.n_blocks, 5),
     )  # fmt: skip
     ours = features(out[1000:])
     mean, noise = drawn_directly()

@@ -23,13 +23,18 @@ from pymc.distributions.transforms import _default_transform as default_transfor
 from pymc.logprob.abstract import _logprob as log_density_of_op
 from pymc.progress_bar import ProgressBarManager
 from pymc.step_methods.compound import BlockedStep
-from pytensor.link.numba.cache import compile_numba_function_src
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
+from pytensor.link.numba.dispatch.basic import (
+    cache_key_for_constant as key_of_constant,
+)
 from pytensor.link.numba.dispatch.basic import (
     numba_funcify_and_cache_key,
     numba_njit,
+    numba_typify,
     register_funcify_and_cache_key,
 )
 from pytensor.link.numba.linker import NumbaLinker
+from pytensor.link.utils import fgraph_to_python
 
 __all__ = (
     "BLAS",
@@ -54,14 +59,19 @@ __all__ = (
     "compile_numba_function_src",
     "cpu_target",
     "default_transform",
+    "fgraph_to_python",
     "files_being_read",
     "global_compiler_lock",
     "index_path_of",
     "infer_shape",
     "install_listener",
+    "is_dispatcher",
+    "keep_with_pytensor",
+    "key_of_constant",
     "log_density_of_op",
     "numba_funcify_and_cache_key",
     "numba_njit",
+    "numba_typify",
     "print_name_of",
     "register_funcify_and_cache_key",
     "set_report",
@@ -144,6 +154,13 @@ class OpenCache(FunctionCache):
         place = self._impl
         name = f"{place.filename_base}.{suffix}"
         self._cache_file = kind(self._cache_path, name, stamp(place.locator.get_source_stamp()))
+
+    def key_of(self, sig: Any, codegen: Any) -> Any:
+        """Name of an entry in the file: by types, processor, code, and what is closed over."""
+        return super()._index_key(sig, codegen)
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return self.key_of(sig, codegen)
 
 
 class OpenCacheFile(IndexDataCacheFile):
@@ -233,7 +250,17 @@ def address_for_c(compiled: Any, args: tuple[Any, ...]) -> int:
     return address
 
 
+def is_dispatcher(function: Any) -> bool:
+    """Whether a function is one that Numba compiles, and no other that it knows a form of."""
+    return isinstance(function, CPUDispatcher)
+
+
 # PyMC and PyTensor
+
+
+def keep_with_pytensor(function: Callable, key: str) -> None:
+    """Have the cache of a function lie where PyTensor's is, under a key."""
+    CACHED_SRC_FUNCTIONS[function] = key
 
 
 def infer_shape(op: Any, size: Any, params: Any) -> Any:

@@ -12,11 +12,11 @@ from numba import types, uint8
 from pytensor import config
 from pytensor.compile import Function
 
-from pymc_tempering.borrowed import numba_funcify_and_cache_key
 from pymc_tempering.model.bound_density import OPEN_SIGNATURE, BoundDensity
 from pymc_tempering.model.compiled import MATRIX, RNG, compile_source
 from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.exactly import exactly
+from pymc_tempering.model.graph_functions import compile_graph
 from pymc_tempering.model.packed_data import ENVIRONMENT, Packing
 from pymc_tempering.model.sources import hash_text
 
@@ -53,7 +53,7 @@ def _adapt(
     with exactly():
         for graph_name, function in graphs.items():
             graph, used = packing.open(function)
-            jitted, key = numba_funcify_and_cache_key(graph)
+            jitted, key = compile_graph(graph)
             environment[graph_name] = (
                 numba.njit(inline="always")(jitted.py_func) if inline else jitted
             )

@@ -40,6 +40,14 @@ class CheckedCache(OpenCache):
             self.disable()
 
 
+class KeyedCache(CheckedCache):
+    """The same for a function whose stamp tells all but the types: also what it has closed over."""
+
+    def key_of(self, sig: Any, codegen: Any) -> Any:
+        """Name of an entry in the file: by types and processor."""
+        return sig, codegen.magic_tuple()
+
+
 class _CheckedFile(OpenCacheFile):
     """Index and data of a function's cache, each with a checksum; data say whose they are."""
 

@@ -6,9 +6,17 @@ from pathlib import Path
 from typing import Any, Self
 
 import numba
+from pytensor import __version__ as pytensor_version
+from pytensor import config
 
-from pymc_tempering.borrowed import NOT_COUNTED, NullCache, OpenDispatcher, global_compiler_lock
-from pymc_tempering.model.disk_cache import CheckedCache, forgetting_damage
+from pymc_tempering.borrowed import (
+    NOT_COUNTED,
+    NullCache,
+    OpenDispatcher,
+    global_compiler_lock,
+    keep_with_pytensor,
+)
+from pymc_tempering.model.disk_cache import CheckedCache, KeyedCache, forgetting_damage
 from pymc_tempering.model.garbage import no_search_for_garbage
 from pymc_tempering.model.lean_library import lean_libraries
 from pymc_tempering.model.sources import hash_of_sources
@@ -54,9 +62,27 @@ def compile_keyed(function: Callable, signature: Any, key: str | None) -> Any:
     """
     dispatcher = _LazyDispatcher.of(function, signature, {"nogil": True})
     if key is not None:
-        dispatcher.keep_under(key)
+        dispatcher.keep_by_key(key)
     forgetting_damage(dispatcher.settle)
     return dispatcher
+
+
+def keyed_operation(function: Any, key: str) -> Callable:
+    """Return a compiled operation of a graph that is kept on disk; compiled code alone calls it.
+
+    Parameters
+    ----------
+    function : dispatcher
+        What PyTensor made of the operation.
+    key : str
+        Tells all of it but the types that it is compiled for.
+    """
+    if not config.numba__cache:
+        return function
+    made = _LazyDispatcher.of(function.py_func, None, function.targetoptions)
+    made._is_inner = True
+    made.keep_by_key(f"{key}_{pytensor_version}")
+    return made
 
 
 def compile_now(*functions: Callable) -> None:
@@ -144,6 +170,14 @@ class _LazyDispatcher(OpenDispatcher):
         """Keep what is compiled on disk, with a stamp; not where no folder can be written to."""
         with suppress(RuntimeError):
             self.keep_in(CheckedCache(self.py_func, stamp))
+
+    def keep_by_key(self, key: str) -> None:
+        """Keep on disk, beside what PyTensor keeps, under a key that tells all but the types."""
+        if self.py_func.__module__ is None:  # made of a text; without one an entry cannot be read
+            self.py_func.__module__ = __name__
+        keep_with_pytensor(self.py_func, key)
+        with suppress(RuntimeError):
+            self.keep_in(KeyedCache(self.py_func, key))
 
     def settle(self) -> bool:
         """Compile the signature if there is one, and no other from then on; say if there is.

@@ -35,6 +35,7 @@ from pymc_tempering.model import blas
 from pymc_tempering.model.blas import DONE, make_ready, multiply
 from pymc_tempering.model.exactly import ALONE, exactly
 from pymc_tempering.model.garbage import no_search_for_garbage
+from pymc_tempering.model.graph_functions import compile_graph
 from pymc_tempering.model.jit import compile_keyed
 from pymc_tempering.model.sources import hash_of_sources
 from pymc_tempering.model.thin_reductions import thin_reduction
@@ -60,15 +61,39 @@ class ThinAlloc(Alloc):
 class LeanLinker(NumbaLinker):
     """PyTensor's linker for Numba, whose functions are optimized once, with all that they call."""
 
+    def fgraph_convert(self, fgraph: FunctionGraph, **options: Any) -> tuple[Any, str | None]:
+        """Make the function of a graph, and its key in the cache."""
+        del options["input_storage"], options["output_storage"]
+        return compile_graph(fgraph, **options)
+
     def jit_compile(self, fn_and_cache: tuple[Any, str | None]) -> Any:
         """Make a function that is compiled at its first call."""
         function, key = fn_and_cache
         return compile_keyed(function.py_func, None, key)
 
 
-def numba_mode() -> Mode:
-    """PyTensor's mode for Numba, with operations that compile at once."""
-    mode = Mode(LeanLinker(), get_mode("NUMBA").provided_optimizer)
+class GraphLinker(LeanLinker):
+    """A linker for functions of which the graph alone is used."""
+
+    def fgraph_convert(self, fgraph: FunctionGraph, **options: Any) -> tuple[Any, str | None]:
+        """Make nothing of the graph."""
+        return None, None
+
+    def jit_compile(self, fn_and_cache: tuple[Any, str | None]) -> Any:
+        """Return what is never called."""
+        return None
+
+
+def numba_mode(*, graph_only: bool = False) -> Mode:
+    """PyTensor's mode for Numba, with operations that compile at once.
+
+    Parameters
+    ----------
+    graph_only : bool, default False
+        Whether the graph of the function is all that is wanted, after rewriting.
+    """
+    linker = GraphLinker() if graph_only else LeanLinker()
+    mode = Mode(linker, get_mode("NUMBA").provided_optimizer)
     made: Mode = mode.register((dfs_rewriter(_thin), AFTER_ALL_MATHEMATICS))
     return made
 

@@ -130,4 +130,6 @@ def _compile_density(
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
     numbers = [out.astype("float64") for out in outputs]
-    return compile_exactly(inputs, numbers, mode=numba_mode(), on_unused_input="ignore")
+    return compile_exactly(
+        inputs, numbers, mode=numba_mode(graph_only=True), on_unused_input="ignore"
+    )

@@ -201,7 +201,7 @@ def _compile_draws(path: Path) -> tuple[Callable, int]:
         function = pytensor.function(
             [In(rng, mutable=True) for rng in inputs],
             outputs,
-            mode=numba_mode(),
+            mode=numba_mode(graph_only=True),
             on_unused_input="ignore",
         )
     draw_into = adapt_draws(function, len(inputs), path.layout.slices)

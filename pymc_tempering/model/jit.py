@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from sys import modules
 from typing import Any, Self
 
 import numba
@@ -173,8 +174,7 @@ class _LazyDispatcher(OpenDispatcher):
 
     def keep_by_key(self, key: str) -> None:
         """Keep on disk, beside what PyTensor keeps, under a key that tells all but the types."""
-        if self.py_func.__module__ is None:  # made of a text; without one an entry cannot be read
-            self.py_func.__module__ = __name__
+        _name_lastingly(self.py_func)
         keep_with_pytensor(self.py_func, key)
         with suppress(RuntimeError):
             self.keep_in(KeyedCache(self.py_func, key))
@@ -191,3 +191,16 @@ class _LazyDispatcher(OpenDispatcher):
                 self.compile(self.signature)
                 self.disable_compile()
         return True
+
+
+def _name_lastingly(function: Any) -> None:
+    """Name the module and the file of a function that was made of a text.
+
+    An entry on disk can be read if the module can be imported, and is found by the name of the
+    file, which for some texts is that of a temporary one.
+    """
+    if function.__module__ is None:
+        function.__module__ = __name__
+    code = function.__code__
+    if code.co_filename != getattr(modules.get(function.__module__), "__file__", None):
+        function.__code__ = code.replace(co_filename="<string>")

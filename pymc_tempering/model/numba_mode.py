@@ -22,7 +22,7 @@ from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import CAReduce
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import Dot
 
 from pymc_tempering.borrowed import (
@@ -37,6 +37,7 @@ from pymc_tempering.model.exactly import ALONE, exactly
 from pymc_tempering.model.garbage import no_search_for_garbage
 from pymc_tempering.model.graph_functions import compile_graph
 from pymc_tempering.model.jit import compile_keyed
+from pymc_tempering.model.scalar_graphs import thin_composite
 from pymc_tempering.model.sources import hash_of_sources
 from pymc_tempering.model.thin_reductions import thin_reduction
 
@@ -119,11 +120,17 @@ def compile_exactly(
         return pymc_compile(inputs, outputs, mode=mode, **options)
 
 
-@node_rewriter([Dot, BatchedDot, Blockwise, Alloc, CAReduce])
+@node_rewriter([Dot, BatchedDot, Blockwise, Alloc, CAReduce, Elemwise])
 def _thin(graph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Replace an operation by one that compiles at once, if there is one."""
     if isinstance(node.op, CAReduce):
         return thin_reduction(node)
+    if isinstance(node.op, Elemwise):
+        thinner = thin_composite(node.op.scalar_op)
+        if thinner is None:
+            return None
+        elementwise = Elemwise(thinner, node.op.inplace_pattern, name=node.op.name)
+        return list(elementwise.make_node(*node.inputs).outputs)
     if type(node.op) is Alloc:
         value, *shape = node.inputs
         if value.type.dtype == "float64" and all(value.type.broadcastable) and shape:

@@ -14,6 +14,8 @@ from numba.core import cgutils
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.event import Event, Listener, install_listener
+from numba.core.extending import _Intrinsic
+from numba.core.imputils import impl_ret_borrowed
 from numba.core.registry import CPUDispatcher, cpu_target
 from pymc.backends.base import IBaseTrace, MultiTrace
 from pymc.backends.base import _choose_chains as choose_chains
@@ -66,6 +68,7 @@ __all__ = (
     "infer_shape",
     "install_listener",
     "is_dispatcher",
+    "is_intrinsic",
     "keep_with_pytensor",
     "key_of_constant",
     "log_density_of_op",
@@ -74,6 +77,7 @@ __all__ = (
     "numba_typify",
     "print_name_of",
     "register_funcify_and_cache_key",
+    "returned_view",
     "set_report",
     "table_of",
 )
@@ -253,6 +257,16 @@ def address_for_c(compiled: Any, args: tuple[Any, ...]) -> int:
 def is_dispatcher(function: Any) -> bool:
     """Whether a function is one that Numba compiles, and no other that it knows a form of."""
     return isinstance(function, CPUDispatcher)
+
+
+def is_intrinsic(function: Any) -> bool:
+    """Whether a function is one whose instructions are written where it is called."""
+    return isinstance(function, _Intrinsic)
+
+
+def returned_view(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """Return an array that shares its numbers with an argument, which counts as one more use."""
+    return impl_ret_borrowed(context, builder, kind, array._getvalue())
 
 
 # PyMC and PyTensor

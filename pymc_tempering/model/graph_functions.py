@@ -16,12 +16,14 @@ from pymc_tempering.borrowed import (
     compile_numba_function_src,
     fgraph_to_python,
     is_dispatcher,
+    is_intrinsic,
     key_of_constant,
     numba_funcify_and_cache_key,
     numba_njit,
     numba_typify,
 )
 from pymc_tempering.model.jit import keyed_operation
+from pymc_tempering.model.thin_operations import thin_operation
 
 CONSTANT = -1
 """Stands for the place of a constant in a key."""
@@ -75,9 +77,10 @@ def compile_graph(graph: AbstractFunctionGraph, **options: Any) -> tuple[Callabl
 
 def compile_operation(node: Apply, **options: Any) -> tuple[Callable, str | None]:
     """Make the function of an operation, and its key in the cache if it has one."""
-    function, key = numba_funcify_and_cache_key(node.op, node=node, **options)
-    if key is None:
-        return function, None
+    thin = thin_operation(node)
+    function, key = thin or numba_funcify_and_cache_key(node.op, node=node, **options)
+    if key is None or is_intrinsic(function):
+        return function, key
     key = f"operation_{key}"
     if not is_dispatcher(function):  # of a kind that Numba writes anew at each call
         source = f"def {function.__name__}(*args): return function(*args)"

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile import Function
 from pytensor.compile.mode import Mode, get_mode
@@ -32,6 +30,7 @@ from pymc_tempering.borrowed import (
     register_funcify_and_cache_key,
 )
 from pymc_tempering.model import blas
+from pymc_tempering.model.array_views import address, number
 from pymc_tempering.model.blas import DONE, make_ready, multiply
 from pymc_tempering.model.exactly import ALONE, exactly
 from pymc_tempering.model.garbage import no_search_for_garbage
@@ -165,9 +164,9 @@ def _compile_dot(op: ThinDot, node: Apply, **options: Any) -> tuple[Any, str | N
             out = np.empty((x.shape[0], y.shape[1]))
         status = multiply(
             x.shape[0], x.shape[1], y.shape[0], y.shape[1],
-            x.ctypes.data, x.strides[0], x.strides[1],
-            y.ctypes.data, y.strides[0], y.strides[1],
-            out.ctypes.data, out.strides[0], out.strides[1],
+            address(x), x.strides[0], x.strides[1],
+            address(y), y.strides[0], y.strides[1],
+            address(out), out.strides[0], out.strides[1],
         )  # fmt: skip
         if status != DONE:
             raise ValueError(WRONG_SIZES)
@@ -190,26 +189,15 @@ def _compile_batched_dot(op: ThinBatchedDot, node: Apply, **options: Any) -> tup
         for i in range(x.shape[0]):
             status = multiply(
                 x.shape[1], x.shape[2], y.shape[1], y.shape[2],
-                x.ctypes.data + i * x.strides[0], x.strides[1], x.strides[2],
-                y.ctypes.data + i * y.strides[0], y.strides[1], y.strides[2],
-                out.ctypes.data + i * out.strides[0], out.strides[1], out.strides[2],
+                address(x) + i * x.strides[0], x.strides[1], x.strides[2],
+                address(y) + i * y.strides[0], y.strides[1], y.strides[2],
+                address(out) + i * out.strides[0], out.strides[1], out.strides[2],
             )  # fmt: skip
             if status != DONE:
                 raise ValueError(WRONG_SIZES)
         return out
 
     return thin_batched_dot, _key("batched_dot")
-
-
-def _number(value):  # type: ignore[no-untyped-def]
-    """Only number of an array; compiled code has some of them as numbers already."""
-    return float(np.asarray(value).item())
-
-
-@overload(_number)
-def _compiled_number(value):  # type: ignore[no-untyped-def]
-    """Give the compiled function."""
-    return (lambda value: value.item()) if isinstance(value, types.Array) else lambda value: value
 
 
 @register_funcify_and_cache_key(ThinAlloc)
@@ -222,6 +210,6 @@ def _compile_alloc(op: ThinAlloc, node: Apply, **options: Any) -> tuple[Any, str
     lines += [f"{'    ' * (i + 1)}for i{i} in range(filled.shape[{i}]):" for i in range(n)]
     lines += [f"{'    ' * (n + 1)}filled[{', '.join(f'i{i}' for i in range(n))}] = one"]
     source = "\n".join([*lines, "    return filled"])
-    environment = {"np": np, "number": _number}
+    environment = {"np": np, "number": number}
     filling = compile_numba_function_src(source, "thin_alloc", global_env=environment)
     return numba_njit(filling), _key(f"alloc_{n}")

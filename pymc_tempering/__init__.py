@@ -178,9 +178,9 @@ _HOMES = {
 """Where the public names are that load when first touched."""
 
 _MODULES = (
-    "annealed", "arguments", "arrays", "borrowed", "borrowed_code", "bridge", "chain",
-    "comparison", "core", "crosscheck", "evidence", "executors", "kernels", "many", "model",
-    "nested", "plots", "references", "restart", "sampling", "sensitivity", "storage",
+    "annealed", "arguments", "arrays", "borrowed", "borrowed_code", "borrowed_graphs", "bridge",
+    "chain", "comparison", "core", "crosscheck", "evidence", "executors", "kernels", "many",
+    "model", "nested", "plots", "references", "restart", "sampling", "sensitivity", "storage",
     "testsystems", "variational", "warmup",
 )
 # fmt: on

@@ -14,8 +14,6 @@ from numba.core import cgutils
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.event import Event, Listener, install_listener
-from numba.core.extending import _Intrinsic
-from numba.core.imputils import impl_ret_borrowed
 from numba.core.registry import CPUDispatcher, cpu_target
 from pymc.backends.base import IBaseTrace, MultiTrace
 from pymc.backends.base import _choose_chains as choose_chains
@@ -25,18 +23,6 @@ from pymc.distributions.transforms import _default_transform as default_transfor
 from pymc.logprob.abstract import _logprob as log_density_of_op
 from pymc.progress_bar import ProgressBarManager
 from pymc.step_methods.compound import BlockedStep
-from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
-from pytensor.link.numba.dispatch.basic import (
-    cache_key_for_constant as key_of_constant,
-)
-from pytensor.link.numba.dispatch.basic import (
-    numba_funcify_and_cache_key,
-    numba_njit,
-    numba_typify,
-    register_funcify_and_cache_key,
-)
-from pytensor.link.numba.linker import NumbaLinker
-from pytensor.link.utils import fgraph_to_python
 
 __all__ = (
     "BLAS",
@@ -47,7 +33,6 @@ __all__ = (
     "HurdleRV",
     "Listener",
     "NullCache",
-    "NumbaLinker",
     "OpenBars",
     "OpenCache",
     "OpenCacheFile",
@@ -58,26 +43,15 @@ __all__ = (
     "cgutils",
     "choose_chains",
     "client_behind",
-    "compile_numba_function_src",
     "cpu_target",
     "default_transform",
-    "fgraph_to_python",
     "files_being_read",
     "global_compiler_lock",
     "index_path_of",
     "infer_shape",
     "install_listener",
-    "is_dispatcher",
-    "is_intrinsic",
-    "keep_with_pytensor",
-    "key_of_constant",
     "log_density_of_op",
-    "numba_funcify_and_cache_key",
-    "numba_njit",
-    "numba_typify",
     "print_name_of",
-    "register_funcify_and_cache_key",
-    "returned_view",
     "set_report",
     "table_of",
 )
@@ -254,27 +228,7 @@ def address_for_c(compiled: Any, args: tuple[Any, ...]) -> int:
     return address
 
 
-def is_dispatcher(function: Any) -> bool:
-    """Whether a function is one that Numba compiles, and no other that it knows a form of."""
-    return isinstance(function, CPUDispatcher)
-
-
-def is_intrinsic(function: Any) -> bool:
-    """Whether a function is one whose instructions are written where it is called."""
-    return isinstance(function, _Intrinsic)
-
-
-def returned_view(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    """Return an array that shares its numbers with an argument, which counts as one more use."""
-    return impl_ret_borrowed(context, builder, kind, array._getvalue())
-
-
 # PyMC and PyTensor
-
-
-def keep_with_pytensor(function: Callable, key: str) -> None:
-    """Have the cache of a function lie where PyTensor's is, under a key."""
-    CACHED_SRC_FUNCTIONS[function] = key
 
 
 def infer_shape(op: Any, size: Any, params: Any) -> Any:

@@ -12,9 +12,18 @@ from typing import Any, Self
 from llvmlite import binding
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
+from numba.core.extending import _Intrinsic
+from numba.core.imputils import impl_ret_borrowed
+from numba.core.registry import CPUDispatcher, cpu_target
 
-__all__ = ("OpenLibrary", "libraries_of", "linkable")
+__all__ = (
+    "OpenLibrary",
+    "is_dispatcher",
+    "is_intrinsic",
+    "libraries_of",
+    "linkable",
+    "returned_view",
+)
 
 DYNAMIC = "numba.dynamic.globals"
 """Beginning of the names of global variables that hold addresses of this process."""
@@ -116,3 +125,18 @@ def libraries_of(kind: type) -> Iterator[None]:
             yield
         finally:
             codegen._library_class = before
+
+
+def is_dispatcher(function: Any) -> bool:
+    """Whether a function is one that Numba compiles, and no other that it knows a form of."""
+    return isinstance(function, CPUDispatcher)
+
+
+def is_intrinsic(function: Any) -> bool:
+    """Whether a function is one whose instructions are written where it is called."""
+    return isinstance(function, _Intrinsic)
+
+
+def returned_view(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """Return an array that shares its numbers with an argument, which counts as one more use."""
+    return impl_ret_borrowed(context, builder, kind, array._getvalue())

@@ -12,11 +12,10 @@ from typing import Any
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
-from pymc_tempering.borrowed import (
+from pymc_tempering.borrowed_code import is_dispatcher, is_intrinsic
+from pymc_tempering.borrowed_graphs import (
     compile_numba_function_src,
     fgraph_to_python,
-    is_dispatcher,
-    is_intrinsic,
     key_of_constant,
     numba_funcify_and_cache_key,
     numba_njit,
@@ -29,7 +28,7 @@ CONSTANT = -1
 """Stands for the place of a constant in a key."""
 
 
-def compile_graph(graph: AbstractFunctionGraph, **options: Any) -> tuple[Callable, str | None]:
+def compile_graph(graph: AbstractFunctionGraph, **options: Any) -> tuple[Any, str | None]:
     """Make the function of a graph, to be compiled by Numba.
 
     Parameters

@@ -10,13 +10,8 @@ import numba
 from pytensor import __version__ as pytensor_version
 from pytensor import config
 
-from pymc_tempering.borrowed import (
-    NOT_COUNTED,
-    NullCache,
-    OpenDispatcher,
-    global_compiler_lock,
-    keep_with_pytensor,
-)
+from pymc_tempering.borrowed import NOT_COUNTED, NullCache, OpenDispatcher, global_compiler_lock
+from pymc_tempering.borrowed_graphs import keep_with_pytensor
 from pymc_tempering.model.disk_cache import CheckedCache, KeyedCache, forgetting_damage
 from pymc_tempering.model.garbage import no_search_for_garbage
 from pymc_tempering.model.lean_library import lean_libraries

@@ -13,7 +13,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import Composite, ScalarOp
 
-from pymc_tempering.borrowed import (
+from pymc_tempering.borrowed_graphs import (
     compile_numba_function_src,
     key_of_constant,
     numba_funcify_and_cache_key,
@@ -76,7 +76,8 @@ def _compile_composite(op: ThinComposite, node: Apply, **options: Any) -> tuple[
     function = numba_njit(compile_numba_function_src(source, "composite", global_env=environment))
     if None in parts:
         return function, None
-    return function, f"composite_{sha256('\n'.join([source, *parts]).encode()).hexdigest()}"
+    text = f"{source}\n{parts}"
+    return function, f"composite_{sha256(text.encode()).hexdigest()}"
 
 
 def _text(node: Apply, given: Sequence[str]) -> str | None:

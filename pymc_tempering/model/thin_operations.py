@@ -22,8 +22,8 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.type_other import NoneTypeT
 
-from pymc_tempering.borrowed import compile_numba_function_src, numba_njit
-from pymc_tempering.model.array_views import number, shuffled
+from pymc_tempering.borrowed_graphs import compile_numba_function_src, numba_njit
+from pymc_tempering.model.array_views import NEW, number, shuffled
 from pymc_tempering.model.sources import hash_of_sources, hash_text
 
 Made = tuple[Callable, str | None]
@@ -39,7 +39,7 @@ def thin_operation(node: Apply) -> Made | None:
 def _dim_shuffle(node: Apply) -> Made | None:
     """Axes in another order, new ones, and ones that go."""
     op, [x] = node.op, node.inputs
-    order = tuple(op._new_order)
+    order = tuple(NEW if axis == "x" else axis for axis in op.new_order)
     left_out = set(range(x.type.ndim)) - set(order)
     if any(x.type.shape[axis] != 1 for axis in left_out):
         return None

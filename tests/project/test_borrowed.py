@@ -1,4 +1,4 @@
-"""Private parts of other libraries are still as `borrowed.py` and `borrowed_code.py` use them.
+"""Private parts of other libraries are still as the files `borrowed*.py` use them.
 
 Nothing of the package is imported at the top: where a part is gone, the package cannot be, and
 these tests say which part, and what needs it.
@@ -17,7 +17,7 @@ from support.foreign_imports import foreign_imports
 
 PACKAGE = "pymc_tempering"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
-HOMES = ("borrowed.py", "borrowed_code.py")
+HOMES = ("borrowed.py", "borrowed_code.py", "borrowed_graphs.py")
 SOURCES = {str(p.relative_to(ROOT)): p.read_text("utf-8") for p in sorted(ROOT.rglob("*.py"))}
 
 # Name in one of these files: what stands behind it. In parentheses are the arguments: those that
@@ -39,6 +39,7 @@ PARTS = {
     "NullCache": "numba.core.caching.NullCache",
     "OpenCache": """
         numba.core.caching.FunctionCache(py_func)
+        numba.core.caching.FunctionCache._index_key(self, sig, codegen)
         numba.core.caching.FunctionCache.save_overload(self, sig, data)
         numba.core.caching.FunctionCache.disable(self)""",
     "OpenCacheFile": """
@@ -59,7 +60,8 @@ PARTS = {
     "BLAS": "",
     "cgutils": """
         numba.core.cgutils.get_or_insert_function(module, fnty, name)
-        numba.core.cgutils.alloca_once_value(builder, value)""",
+        numba.core.cgutils.alloca_once_value(builder, value)
+        numba.core.cgutils.unpack_tuple(builder, tup)""",
     "global_compiler_lock": """
         numba.core.compiler_lock.global_compiler_lock.__enter__
         numba.core.compiler_lock.global_compiler_lock.__exit__""",
@@ -75,6 +77,9 @@ PARTS = {
         numba.core.registry.cpu_target.target_context.call_conv.get_function_type(restype, argtypes)
         numba.core.registry.cpu_target.target_context.call_conv.call_function(
             builder, callee, resty, argtys, args)""",
+    "is_dispatcher": "numba.core.registry.CPUDispatcher",
+    "is_intrinsic": "numba.core.extending._Intrinsic",
+    "returned_view": "numba.core.imputils.impl_ret_borrowed(ctx, builder, retty, ret)",
     "choose_chains": "pymc.backends.base._choose_chains(traces, tune)",
     "SlicedTrace": "pymc.backends.base.IBaseTrace._slice(self, idx)",
     "set_report": "",
@@ -96,7 +101,14 @@ PARTS = {
         pytensor.link.numba.cache.compile_numba_function_src(
             src, function_name, global_env=, cache_key=)""",
     "numba_funcify_and_cache_key": """
-        pytensor.link.numba.dispatch.basic.numba_funcify_and_cache_key(op)""",
+        pytensor.link.numba.dispatch.basic.numba_funcify_and_cache_key(op, node=)
+        pytensor.link.numba.dispatch.basic.numba_funcify_and_cache_key.dispatch""",
+    "fgraph_to_python": """
+        pytensor.link.utils.fgraph_to_python(
+            fgraph, op_conversion_fn=, type_conversion_fn=, fgraph_name=)""",
+    "keep_with_pytensor": "pytensor.link.numba.cache.CACHED_SRC_FUNCTIONS.__setitem__",
+    "key_of_constant": "pytensor.link.numba.dispatch.basic.cache_key_for_constant(data)",
+    "numba_typify": "pytensor.link.numba.dispatch.basic.numba_typify(data)",
     "numba_njit": "pytensor.link.numba.dispatch.basic.numba_njit",
     "register_funcify_and_cache_key": """
         pytensor.link.numba.dispatch.basic.register_funcify_and_cache_key(op_type)""",
@@ -231,7 +243,7 @@ def fault_of(dotted, arguments=None):
 
 def users_of(alias):
     """Files of the package that use a name of these files."""
-    use = re.compile(rf"^from {PACKAGE}\.borrowed(_code)? import [^)]*?\b{alias}\b", re.M)
+    use = re.compile(rf"^from {PACKAGE}\.borrowed(_code|_graphs)? import [^)]*?\b{alias}\b", re.M)
     return [name for name, text in SOURCES.items() if name not in HOMES and use.search(text)]
 
 

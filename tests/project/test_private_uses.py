@@ -1,4 +1,4 @@
-"""Private parts of others are used in `borrowed.py` and `borrowed_code.py` alone, to be found."""
+"""Private parts of others are used in the files `borrowed*.py` alone, to be found."""
 
 import ast
 import inspect
@@ -11,7 +11,7 @@ from support.foreign_imports import foreign_imports
 
 PACKAGE = "pymc_tempering"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
-HOMES = ("borrowed.py", "borrowed_code.py")
+HOMES = ("borrowed.py", "borrowed_code.py", "borrowed_graphs.py")
 
 PRIVATE_FOLDERS = ("numba.core.", "pytensor.link.")
 """Libraries' own rooms, whose names have no underscore."""

@@ -1,0 +1,172 @@
+"""Thin forms of operations: NumPy's numbers in every layout, and errors where shapes do not fit."""
+
+from itertools import permutations
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numba.core import event
+
+from pymc_tempering.model.exactly import exactly
+from pymc_tempering.model.numba_mode import compile_exactly
+from pymc_tempering.model.thin_operations import thin_operation
+
+LAYOUTS = {
+    "C": lambda x: x,
+    "F": np.asfortranarray,
+    "backward": lambda x: x[::-1, ..., ::-1],
+    "every other": lambda x: np.repeat(x, 2, axis=-1)[..., ::2],
+    "one row for all": lambda x: np.broadcast_to(x[:1], x.shape),
+}
+ROWS = np.array([2, 0, 2, 3, 2])
+COLUMNS = np.array([1, 1, 1, 0, 2])
+
+
+def numbers(shape, dtype="float64"):
+    return (10 * np.random.default_rng(len(shape)).normal(size=shape)).astype(dtype)
+
+
+def is_thin(variable):
+    return thin_operation(variable.owner) is not None
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int8", "bool"])
+def test_axes_in_any_order_new_and_left_out(dtype):
+    x = pt.tensor("x", dtype=dtype, shape=(None, 1, None))
+    y = pt.scalar("y", dtype=dtype)
+    orders = [*permutations((0, 1, 2)), *permutations((0, 2)), (0, "x", 2, "x"), ("x", 2, 0, 1)]
+    outputs = [x.dimshuffle(*order) for order in orders]
+    outputs += [y.dimshuffle("x"), y.dimshuffle("x", "x")]
+    assert all(is_thin(output) for output in outputs if output is not x)
+    # Twice: what comes after sees the view, too
+    function = compile_exactly([x, y], [*outputs, *(2 * output.sum(axis=0) for output in outputs)])
+    for shape in [(4, 1, 3), (1, 1, 5), (3, 1, 1), (0, 1, 2)]:
+        for change in LAYOUTS.values():
+            given = change(numbers(shape, dtype)) if 0 not in shape else numbers(shape, dtype)
+            found = function(given, np.array(1, dtype))
+            expected = []
+            for order in orders:
+                kept = [axis for axis in order if axis != "x"]
+                left = given if 1 in kept else given[:, 0]
+                place = {axis: i for i, axis in enumerate(sorted(kept))}
+                moved = left.transpose([place[axis] for axis in kept])
+                new = tuple(i for i, axis in enumerate(order) if axis == "x")
+                expected.append(np.expand_dims(moved, new))
+            expected += [np.ones(1, dtype), np.ones((1, 1), dtype)]
+            for view, sum_, value in zip(
+                found[: len(outputs)], found[len(outputs) :], expected, strict=True
+            ):
+                assert view.dtype == value.dtype
+                np.testing.assert_array_equal(view, value)
+                np.testing.assert_allclose(sum_, 2 * value.sum(axis=0), rtol=1e-12)
+
+
+def test_a_view_outlives_what_it_is_a_view_of():
+    """The array that is exponentiated is held by the views alone."""
+    x = pt.vector("x")
+    base = pt.exp(x)
+    function = compile_exactly([x], [base.dimshuffle("x", 0), base.dimshuffle(0, "x").T])
+    given = np.linspace(0.0, 1.0, 1000)
+    found = [function(given) for _ in range(50)]
+    for row, column in found:
+        np.testing.assert_allclose(row[0], np.exp(given), rtol=1e-15)
+        np.testing.assert_allclose(column[0], np.exp(given), rtol=1e-15)
+
+
+def test_an_axis_of_unknown_length_that_is_left_out_is_checked():
+    x = pt.matrix("x")
+    left_out = pt.squeeze(x, axis=1)
+    assert not is_thin(left_out)
+    function = compile_exactly([x], left_out)
+    np.testing.assert_array_equal(function(np.ones((3, 1))), np.ones(3))
+    with pytest.raises(ValueError, match="squeeze"):
+        function(np.ones((3, 2)))
+
+
+def test_shapes_are_checked():
+    x, n = pt.matrix("x"), pt.iscalar("n")
+    checked = pt.specify_shape(x, (None, n))
+    assert is_thin(checked)
+    with event.install_recorder("numba:compile") as recorder:
+        function = compile_exactly([x, n], 2.0 * checked)
+        np.testing.assert_array_equal(function(np.ones((3, 2)), 2), np.full((3, 2), 2.0))
+        with pytest.raises(AssertionError, match="dim 1"):
+            function(np.ones((3, 2)), 3)
+    texts = [e.data["dispatcher"].py_func.__module__ for _, e in recorder.buffer]
+    assert not [name for name in texts if "unicode" in str(name)]
+
+
+SELECTIONS = {
+    "rows": lambda x: (x[:, :, 0], (ROWS,)),
+    "rows of a stack": lambda x: (x, (ROWS,)),
+    "pairs": lambda x: (x[:, :, 0], (ROWS, COLUMNS)),
+    "pairs of a stack": lambda x: (x, (ROWS, COLUMNS)),
+    "one column": lambda x: (x[:, :, 0], (ROWS, 2)),
+    "from the end": lambda x: (x, (ROWS - 4, -1)),
+    "one element": lambda x: (x, (ROWS[:1],)),
+    "none": lambda x: (x, (ROWS[:0],)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_selections_and_updates_are_those_of_numpy(name, dtype):
+    for change in LAYOUTS.values():
+        array, indices = SELECTIONS[name](change(numbers((4, 3, 2), dtype)))
+        x = pt.tensor("x", dtype=dtype, shape=array.shape)
+        part = x[indices]
+        y = pt.tensor("y", dtype=dtype, shape=array[indices].shape)
+        new = numbers((1, *y.type.shape), dtype)[0]
+        graphs = [
+            part, x[indices].inc(y), x[indices].set(y), x[indices].inc(2), x[indices].set(2),
+        ]  # fmt: skip
+        assert all(is_thin(graph) for graph in graphs)
+        before = array.copy()
+        found = compile_exactly([x, y], graphs)(array, new)
+        added, written = before.copy(), before.copy()
+        np.add.at(added, indices, new)
+        written[indices] = new
+        more, same = before.copy(), before.copy()
+        np.add.at(more, indices, 2)
+        same[indices] = 2
+        for value, expected in zip(
+            found, [before[indices], added, written, more, same], strict=True
+        ):
+            assert value.dtype == expected.dtype
+            np.testing.assert_array_equal(value, expected)
+        np.testing.assert_array_equal(array, before)  # what was given is as it was
+
+
+def test_other_selections_keep_pytensors_forms():
+    x, y = pt.matrix("x"), pt.vector("y")
+    pairs = np.array([[0, 1], [2, 2]])
+    graphs = {
+        "mask": x[np.array([True, False, True])],
+        "matrix of numbers": x[pairs],
+        "after a slice": x[1:, [0, 2]],
+        "unequal lengths": x[[0, 1, 2], [1]],
+        "a row for all": x[[0, 2]].inc(y),
+    }
+    assert not [name for name, graph in graphs.items() if is_thin(graph)]
+    given, row = numbers((3, 3)), numbers((3,))
+    found = compile_exactly([x, y], list(graphs.values()))(given, row)
+    added = given.copy()
+    added[[0, 2]] += row
+    expected = [given[[0, 2]], given[pairs], given[1:, [0, 2]], given[[0, 1, 2], [1]], added]
+    for value, right in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(value, right)
+
+
+def test_the_bits_are_those_of_pytensors_own_forms():
+    x, y = pt.matrix("x", shape=(50, 3)), pt.vector("y", shape=(7,))
+    at = np.array([4, 4, 10, 3, 4, 49, 0])
+    effect = x[at, 1] * pt.exp(y)
+    graph = effect.sum()
+    outputs = [graph, x.T * x[:, 0], *pytensor.grad(graph, [x, y])]
+    given = numbers((50, 3)), numbers((7,))
+    ours = compile_exactly([x, y], outputs)(*given)
+    with exactly():
+        theirs = pytensor.function([x, y], outputs, mode="NUMBA")(*given)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(mine, other)

@@ -1,5 +1,6 @@
 """An edit of any function that compiled code calls makes its entry in the disk cache stale."""
 
+import ast
 import json
 import os
 import shutil
@@ -17,6 +18,24 @@ LOOP = PACKAGE / "chain" / "loop.py"
 MIXTURE = PACKAGE / "references" / "compiled_mixture.py"
 KERNEL_FILES = sorted(Path(row.factory.__code__.co_filename) for row in KERNELS.values())
 
+FORMS = """
+import numpy, pymc_tempering.arguments, os
+import pymc_tempering.core.deadline as d  # a comment, import pymc_tempering.many
+from pymc_tempering.model import jit, late as later  # and another, exactly
+from pymc_tempering.chain import (  # the loop
+    loop,  # (why)
+    # plan,
+    record as kept, state
+)
+quotes = 'QQQ' + "'"  # and QQQ in a comment
+late = QQQ
+from pymc_tempering import many
+QQQ
+from numpy import array
+def local():
+    from pymc_tempering import kernels
+    return "from pymc_tempering import storage"
+""".replace("Q", '"')
 CALLEE = """
 {imports}
 
@@ -138,3 +157,29 @@ def test_an_edit_of_what_is_not_imported_leaves_the_hash(monkeypatch):
     other = PACKAGE / "model" / "path.py"
     monkeypatch.setattr(sources, "_text", lambda path: read(path) + "\n" * (path == other))
     assert hash_of_sources(LOOP) == before
+
+
+def names_by_syntax(text):
+    """What Python itself takes for imports from the package."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        yield from (name for name in names if name.split(".")[0] == PACKAGE.name)
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda file: file.stem)
+def test_imports_are_those_that_python_sees(file):
+    text = file.read_text("utf-8")
+    found = {name for name in sources._imported_names(text) if name.split(".")[0] == PACKAGE.name}
+    assert found >= set(names_by_syntax(text))
+    files = {sources._file_of(name) for name in names_by_syntax(text)} - {None}
+    assert set(imports_of(file)) == files
+
+
+def test_every_form_of_an_import_is_seen():
+    found = {name for name in sources._imported_names(FORMS) if name.startswith(PACKAGE.name)}
+    assert found == set(names_by_syntax(FORMS))

@@ -65,7 +65,9 @@ def move_state(density, explore, parts, states, i, beta, params, rng):  # type: 
 
 
 @njit(
-    types.void(DENSITY, EXPLORE, PARTS, STATES, numba.float64, VECTOR, MATRIX, RNG), **NOT_COUNTED
+    types.void(DENSITY, EXPLORE, PARTS, STATES, numba.float64, VECTOR, MATRIX, RNG),
+    no_cfunc_wrapper=True,
+    **NOT_COUNTED,
 )
 def sweep_states(density, explore, parts, states, beta, params, trace, rng):  # type: ignore[no-untyped-def]
     """Move all states once for each row of `trace`, and write their log_ratio there."""

@@ -48,7 +48,9 @@ def explore(density, point, beta, parts, params, scratch, rng, infos):
     environment = {f"kernel{b}": transition for b, transition in enumerate(transitions)}
     environment["evaluate"] = evaluate
     key = _cache_key(transitions)
-    return compile_source(source, "explore", environment, EXPLORE_SIGNATURE, key)
+    # Python passes it on and never calls it.
+    options = {"no_cfunc_wrapper": False, "no_cpython_wrapper": True}
+    return compile_source(source, "explore", environment, EXPLORE_SIGNATURE, key, **options)
 
 
 def _cache_key(transitions: tuple[Callable, ...]) -> str | None:

@@ -214,7 +214,7 @@ def _multiply_copies(m, k, n, a, a_down, a_across, b, b_down, b_across, c, c_dow
     return left, right, product  # so that they live until here
 
 
-@njit(MULTIPLY)
+@njit(MULTIPLY, no_cpython_wrapper=True)
 def _multiply(m, k, k_too, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across):  # type: ignore[no-untyped-def]
     """Write a product, and say whether the sizes were right; see `multiply`."""
     if k != k_too:

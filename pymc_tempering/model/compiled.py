@@ -75,13 +75,21 @@ def new_point(dim: int, mixture: np.ndarray = NO_MIXTURE) -> Point:
 
 
 def compile_source(
-    source: str, name: str, environment: dict[str, Any], signature: Any, key: str | None
+    source: str,
+    name: str,
+    environment: dict[str, Any],
+    signature: Any,
+    key: str | None,
+    **options: Any,
 ) -> Callable:
-    """Compile the function `name` of a source text; cached on disk under `key` if there is one."""
+    """Compile the function `name` of a source text; cached on disk under `key` if there is one.
+
+    Further options are those of `numba.njit`.
+    """
     # A cached entry loads only if the module of its functions can be imported. The name is a part
     # of the key, so that an entry from before the module moved is not tried.
     environment = {"np": np, "__name__": __name__} | environment
     key = None if key is None else f"{key}_{__name__}"
     with exactly():
         function = compile_numba_function_src(source, name, global_env=environment, cache_key=key)
-        return compile_keyed(function, signature, key)
+        return compile_keyed(function, signature, key, **options)

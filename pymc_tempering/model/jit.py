@@ -45,7 +45,7 @@ def njit(signature: Any = None, **options: Any) -> Callable[[Callable], Any]:
     return decorate
 
 
-def compile_keyed(function: Callable, signature: Any, key: str | None) -> Any:
+def compile_keyed(function: Callable, signature: Any, key: str | None, **options: Any) -> Any:
     """Compile a function that was made of a text; PyTensor has its `key` in the cache on disk.
 
     Parameters
@@ -55,8 +55,11 @@ def compile_keyed(function: Callable, signature: Any, key: str | None) -> Any:
         Without one it is compiled at each first call with arguments of other types.
     key : str or None
         What `pytensor.link.numba.cache` was given for it; it is not kept on disk without one.
+    **options
+        Of `numba.njit`. By default it cannot be passed on as a function.
     """
-    dispatcher = _LazyDispatcher.of(function, signature, {"nogil": True})
+    options = {"nogil": True, "no_cfunc_wrapper": True, **options}
+    dispatcher = _LazyDispatcher.of(function, signature, options)
     if key is not None:
         dispatcher.keep_by_key(key)
     forgetting_damage(dispatcher.settle)

@@ -272,7 +272,11 @@ def evaluate_values(density, point):  # type: ignore[no-untyped-def]
     evaluate(density, Point(point.x, point.values, point.grads[:0], point.mixture))
 
 
-@njit(types.void(DENSITY, MATRIX, MATRIX, numba.float64[:, :, ::1], MATRIX), **NOT_COUNTED)
+@njit(
+    types.void(DENSITY, MATRIX, MATRIX, numba.float64[:, :, ::1], MATRIX),
+    no_cfunc_wrapper=True,
+    **NOT_COUNTED,
+)
 def evaluate_rows(density, xs, values, grads, mixture):  # type: ignore[no-untyped-def]
     """Evaluate each row of `xs` (n, d) into `values` (n, 2) and `grads` (n, 2, d)."""
     for i in range(xs.shape[0]):

@@ -133,6 +133,20 @@ class OpenCache(FunctionCache):
         name = f"{place.filename_base}.{suffix}"
         self._cache_file = kind(self._cache_path, name, stamp(place.locator.get_source_stamp()))
 
+    def reduced(self, compiled: Any, bitcode: dict[str, bytes]) -> tuple[Any, ...]:
+        """Return what is kept of a compiled function, with a module in the place of the code."""
+        (name, _, data), *rest = self._impl.reduce(compiled)
+        return (name, "bitcode", bitcode.get(name, data)), *rest
+
+    def dumped(self, value: Any) -> bytes:
+        """Bytes of a value, as Numba pickles it."""
+        pickled: bytes = self._cache_file._dump(value)
+        return pickled
+
+    def rebuilt(self, context: Any, data: Any) -> Any:
+        """Return the compiled function of what was kept."""
+        return self._impl.rebuild(context, data)
+
     def key_of(self, sig: Any, codegen: Any) -> Any:
         """Name of an entry in the file: by types, processor, code, and what is closed over."""
         return super()._index_key(sig, codegen)

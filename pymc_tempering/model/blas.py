@@ -203,19 +203,19 @@ def _writable(rows, columns, down, across):  # type: ignore[no-untyped-def]
 @njit()
 def _multiply_copies(m, k, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across):  # type: ignore[no-untyped-def]
     """Product of matrices as BLAS cannot read or write them."""
-    left, right, product = np.empty((m, k)), np.empty((k, n)), np.empty((m, n))
+    left, right, both = np.empty((m, k)), np.empty((k, n)), np.empty((m, n))
     _copy(m, k, a, a_down, a_across, left.ctypes.data, k * ITEM, ITEM)
     _copy(k, n, b, b_down, b_across, right.ctypes.data, n * ITEM, ITEM)
     _row_major(
         m, k, n, left.ctypes.data, k * ITEM, ITEM, right.ctypes.data, n * ITEM, ITEM,
-        product.ctypes.data, n * ITEM, ITEM,
+        both.ctypes.data, n * ITEM, ITEM,
     )  # fmt: skip
-    _copy(m, n, product.ctypes.data, n * ITEM, ITEM, c, c_down, c_across)
-    return left, right, product  # so that they live until here
+    _copy(m, n, both.ctypes.data, n * ITEM, ITEM, c, c_down, c_across)
+    return left, right, both  # so that they live until here
 
 
 @njit(MULTIPLY, no_cpython_wrapper=True)
-def _multiply(m, k, k_too, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across):  # type: ignore[no-untyped-def]
+def product(m, k, k_too, n, a, a_down, a_across, b, b_down, b_across, c, c_down, c_across):  # type: ignore[no-untyped-def]
     """Write a product, and say whether the sizes were right; see `multiply`."""
     if k != k_too:
         return UNEQUAL
@@ -245,8 +245,8 @@ def make_ready() -> None:
     To be called before code with a product is compiled or loaded. It is called by its name, because
     linked into its callers it would be optimized with each of them anew.
     """
-    compile_now(_multiply)
-    add_symbol(SYMBOL, address_for_c(_multiply, MULTIPLY.args))
+    compile_now(product)
+    add_symbol(SYMBOL, address_for_c(product, MULTIPLY.args))
 
 
 @intrinsic

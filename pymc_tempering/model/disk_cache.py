@@ -14,6 +14,7 @@ from typing import Any
 import numba
 
 from pymc_tempering.borrowed import OpenCache, OpenCacheFile, files_being_read, index_path_of
+from pymc_tempering.model.ahead import named, read_ahead, write_ahead
 
 CHECKSUM = 32
 """Bytes of a checksum."""
@@ -27,13 +28,41 @@ class CheckedCache(OpenCache):
     cannot be written to, or is full, costs a compilation in each process and no more.
     """
 
-    def __init__(self, function: Callable, reached: str) -> None:
+    def __init__(self, function: Callable, reached: str, *, runs: bool = True) -> None:
+        """Make it of a function that runs, or that compiled code has linked in."""
         super().__init__(function)
+        self._made_of = function.__qualname__, reached
+        self._runs = runs
         # With a suffix, since Numba's own reader could meet the file otherwise.
         self.keep_in(_CheckedFile, "checked", lambda own: (numba.__version__, own, reached))
 
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load what was compiled here before; else what was when the package was set up."""
+        found = super().load_overload(sig, target_context)
+        if found is not None:
+            return found
+        data = read_ahead(self.owner(sig))
+        if data is None:
+            return None
+        target_context.refresh()
+        found = self.rebuilt(target_context, data)
+        self.save_overload(sig, found)
+        return found
+
+    def write_ahead(self, sig: Any, compiled: Any, bitcode: dict[str, bytes]) -> Path:
+        """Write what was compiled, for processes that find nothing of their own on disk."""
+        owner = self.owner(sig)
+        pair = named(owner), self.reduced(compiled, bitcode)
+        return write_ahead(owner, self.dumped(pair))
+
+    def owner(self, sig: Any) -> tuple[str, ...]:
+        """Of what function, source and types an entry is that was made ahead."""
+        return *self._made_of, str(sig)
+
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write what was compiled, if the disk takes it."""
+        """Write what was compiled, if the disk takes it; of what runs the machine code."""
+        if self._runs:
+            data.library.make_final()
         try:
             super().save_overload(sig, data)
         except OSError:

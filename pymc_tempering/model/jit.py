@@ -12,9 +12,10 @@ from pytensor import config
 
 from pymc_tempering.borrowed import NOT_COUNTED, NullCache, OpenDispatcher, global_compiler_lock
 from pymc_tempering.borrowed_graphs import keep_with_pytensor
+from pymc_tempering.model.ahead import place_ahead
 from pymc_tempering.model.disk_cache import CheckedCache, KeyedCache, forgetting_damage
 from pymc_tempering.model.garbage import no_search_for_garbage
-from pymc_tempering.model.lean_library import lean_libraries
+from pymc_tempering.model.lean_library import lean_libraries, linked_modules
 from pymc_tempering.model.sources import hash_of_sources
 
 
@@ -91,6 +92,31 @@ def compile_now(*functions: Callable) -> None:
             function.settle()
 
 
+def compile_ahead(function: Callable) -> Path | None:
+    """Compile a function of one signature for processes that find nothing of their own on disk.
+
+    Where that was done before, nothing is compiled.
+
+    Returns
+    -------
+    Path or None
+        The file that it is kept in; None where it is one that is never kept on disk.
+    """
+    assert isinstance(function, _LazyDispatcher)
+    function.find_cache()
+    if not isinstance(function.cache, CheckedCache):
+        return None
+    kept = place_ahead(function.cache.owner(function.signature))
+    if kept is not None:
+        return kept
+    fresh = _LazyDispatcher.of(function.py_func, function.signature, function.targetoptions)
+    fresh._is_inner = True  # so that nothing is read from disk
+    with linked_modules() as collected:
+        fresh.settle()
+    [compiled] = fresh.overloads.values()
+    return function.cache.write_ahead(function.signature, compiled, collected)
+
+
 def borrowing(function: Callable) -> Any:
     """Compile a helper of a loop that borrows arrays: it makes none, and keeps none.
 
@@ -157,13 +183,17 @@ class _LazyDispatcher(OpenDispatcher):
 
     def compile(self, sig: Any) -> Any:
         """Compile or load for the types of a signature."""
+        self.find_cache()
+        with no_search_for_garbage(), lean_libraries():
+            return super().compile(sig)
+
+    def find_cache(self) -> None:
+        """Find out where on disk it is kept, if that is not known and there is such a place."""
         if isinstance(self.cache, NullCache) and not self._is_inner:
             file = Path(self.py_func.__code__.co_filename)
             reached = hash_of_sources(file) if file.is_file() else None  # not if it is from a text
             if reached is not None:
                 self.keep_under(reached)
-        with no_search_for_garbage(), lean_libraries():
-            return super().compile(sig)
 
     def keep_under(self, stamp: str) -> None:
         """Keep what is compiled on disk, with a stamp; not where no folder can be written to."""
@@ -175,7 +205,7 @@ class _LazyDispatcher(OpenDispatcher):
         _name_lastingly(self.py_func)
         keep_with_pytensor(self.py_func, key)
         with suppress(RuntimeError):
-            self.keep_in(KeyedCache(self.py_func, key))
+            self.keep_in(KeyedCache(self.py_func, key, runs=not self._is_inner))
 
     def settle(self) -> bool:
         """Compile the signature if there is one, and no other from then on; say if there is.

@@ -7,7 +7,9 @@ machine code is what Python calls, or what is called by its address. The bits ar
 without fast math no optimization changes them.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any, Self
 
 from llvmlite import binding
@@ -18,6 +20,20 @@ from pymc_tempering.borrowed_code import OpenLibrary, libraries_of, linkable
 def lean_libraries() -> AbstractContextManager[None]:
     """Make lean libraries of all that this thread compiles meanwhile."""
     return libraries_of(LeanLibrary)
+
+
+_LINKED: ContextVar[dict[str, bytes] | None] = ContextVar("_LINKED", default=None)
+
+
+@contextmanager
+def linked_modules() -> Iterator[dict[str, bytes]]:
+    """Collect the modules of libraries before they are optimized, by the name of the library."""
+    collected: dict[str, bytes] = {}
+    token = _LINKED.set(collected)
+    try:
+        yield collected
+    finally:
+        _LINKED.reset(token)
 
 
 class LeanLibrary(OpenLibrary):
@@ -37,6 +53,7 @@ class LeanLibrary(OpenLibrary):
         """Make one of a module that was kept while it was open."""
         made = cls(codegen, name)
         made.module = module
+        made.enable_object_caching()  # whoever makes it final may keep the machine code
         return made
 
     # What Numba calls.
@@ -70,6 +87,8 @@ class LeanLibrary(OpenLibrary):
         """Link what it calls, optimize the whole, and make machine code of it."""
         reached = self._reached()
         self._link(reached)
+        if (collected := _LINKED.get()) is not None:
+            collected[self.name] = self.module.as_bitcode()
         self.finish()
         for library in (self, *reached):
             if isinstance(library, LeanLibrary):

@@ -203,7 +203,7 @@ def _to_slopes(grads, u, mixture, prior_share, log_reference):  # type: ignore[n
 
 
 @njit(types.void(POINT), error_model="numpy", no_cfunc_wrapper=True)
-def _to_mixture(point):  # type: ignore[no-untyped-def]
+def to_mixture(point):  # type: ignore[no-untyped-def]
     """Turn log prior and log likelihood of a point into log_reference and log_ratio."""
     x, values, grads, mixture = point
     dim = x.size
@@ -243,8 +243,8 @@ def _to_mixture(point):  # type: ignore[no-untyped-def]
 
 def mixture_address() -> int:
     """Address of the compiled code of a mixture, which runs from the prior do without."""
-    compile_now(_to_mixture)
-    return address_of(_to_mixture, (POINT,))
+    compile_now(to_mixture)
+    return address_of(to_mixture, (POINT,))
 
 
 @intrinsic

@@ -126,7 +126,7 @@ class FunnelWarp:
     def inverse(self, us: np.ndarray) -> np.ndarray:
         """States, shape (n, d), that `forward` takes to u."""
         xs = np.array(us, order="C")
-        _unwarp(xs, self._packed)
+        unwarp(xs, self._packed)
         return xs
 
     def spread(self, xs: np.ndarray) -> np.ndarray:
@@ -200,7 +200,7 @@ def _same_scale(mixture, row, before):  # type: ignore[no-untyped-def]
 
 
 @njit(types.void(MATRIX, MATRIX), error_model="numpy")
-def _unwarp(xs, packed):  # type: ignore[no-untyped-def]
+def unwarp(xs, packed):  # type: ignore[no-untyped-def]
     """Turn each row of `xs`, which holds u, into the state with that u, in place."""
     for draw in range(xs.shape[0]):
         x = xs[draw]

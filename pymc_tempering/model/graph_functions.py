@@ -9,6 +9,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
+from pytensor import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
@@ -70,7 +71,7 @@ def compile_graph(graph: AbstractFunctionGraph, **options: Any) -> tuple[Any, st
     if any(key is None for _, key in keys):
         return numba_njit(function), None
     ends = tuple(places[variable] for variable in graph.outputs)
-    text = f"{type(graph)}, {keys}, {len(graph.inputs)}, {ends}"
+    text = f"{type(graph)}, {keys}, {len(graph.inputs)}, {ends}, {config.numba__fastmath}"
     return numba_njit(function), f"graph_{sha256(text.encode()).hexdigest()}"
 
 
@@ -80,7 +81,7 @@ def compile_operation(node: Apply, **options: Any) -> tuple[Callable, str | None
     function, key = thin or numba_funcify_and_cache_key(node.op, node=node, **options)
     if key is None or is_intrinsic(function):
         return function, key
-    key = f"operation_{key}"
+    key = f"operation_{key}_fastmath{int(config.numba__fastmath)}"  # the function was made by it
     if not is_dispatcher(function):  # of a kind that Numba writes anew at each call
         source = f"def {function.__name__}(*args): return function(*args)"
         environment = {"function": function}

@@ -124,3 +124,16 @@ def test_nothing_is_made_of_a_graph_that_is_only_read(monkeypatch):
         pm.Normal("y", x, 1.0, observed=[1.0, 2.0])
     compile_path(model, values=True)
     assert len(made) == 2  # with gradients, and without
+
+
+def test_fast_and_exact_mathematics_are_other_entries():
+    x = pt.vector("x")
+    graph = [pt.exp(x[:2]) + x[1:3]]
+    keys = []
+    for fast in (True, False):
+        with config.change_flags(numba__fastmath=fast):
+            function = pytensor.function([x], graph, mode=numba_mode())
+            nodes = function.maker.fgraph.toposort()
+            keys.append({compile_operation(node)[1] for node in nodes} | {key_of(graph, [x])})
+    assert None not in keys[0] | keys[1]
+    assert not keys[0] & keys[1]

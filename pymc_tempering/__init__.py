@@ -178,10 +178,10 @@ _HOMES = {
 """Where the public names are that load when first touched."""
 
 _MODULES = (
-    "annealed", "arguments", "arrays", "borrowed", "borrowed_code", "borrowed_graphs", "bridge",
-    "chain", "comparison", "core", "crosscheck", "evidence", "executors", "kernels", "many",
-    "model", "nested", "plots", "references", "restart", "sampling", "sensitivity", "storage",
-    "testsystems", "variational", "warmup",
+    "annealed", "arguments", "arrays", "borrowed", "bridge", "chain", "comparison", "core",
+    "crosscheck", "evidence", "executors", "kernels", "many", "model", "nested", "plots",
+    "references", "restart", "sampling", "sensitivity", "storage", "testsystems", "variational",
+    "warmup",
 )
 # fmt: on
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import int64, types
 
-from pymc_tempering.borrowed import NOT_COUNTED
+from pymc_tempering.borrowed.numba_functions import NOT_COUNTED
 from pymc_tempering.chain.particles import STATES, Particles, move_state
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, LOG_RATIO, MATRIX, PARTS, RNG, VECTOR
 from pymc_tempering.model.jit import njit

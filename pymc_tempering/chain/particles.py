@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numba import int64, types
 
-from pymc_tempering.borrowed import NOT_COUNTED
+from pymc_tempering.borrowed.numba_functions import NOT_COUNTED
 from pymc_tempering.chain.loop import wrap_angles
 from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Compound
 from pymc_tempering.model.compiled import (

@@ -7,7 +7,7 @@ Cholesky factor L of their covariance, one after the other. Positions are `L q`,
 
 from numba import float64, types
 
-from pymc_tempering.borrowed import NOT_COUNTED
+from pymc_tempering.borrowed.numba_functions import NOT_COUNTED
 from pymc_tempering.model.compiled import DENSITY, INDICES, LOG_RATIO, LOG_REFERENCE, POINT, VECTOR
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.compiled_mixture import evaluate

@@ -12,8 +12,8 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-from pymc_tempering.borrowed import cgutils
-from pymc_tempering.borrowed_code import returned_view
+from pymc_tempering.borrowed.numba_code import returned_view
+from pymc_tempering.borrowed.numba_functions import cgutils
 
 NEW = -1
 """Stands for an axis of length one that the array does not have."""

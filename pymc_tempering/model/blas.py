@@ -14,7 +14,7 @@ from llvmlite.binding import add_symbol
 from numba import float64, intp, types, uintp
 from numba.extending import intrinsic
 
-from pymc_tempering.borrowed import BLAS, address_for_c, cgutils
+from pymc_tempering.borrowed.numba_functions import BLAS, address_for_c, cgutils
 from pymc_tempering.model.jit import compile_now, njit
 
 ITEM = 8

@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from pymc_tempering.borrowed import address_of, cpu_target, global_compiler_lock
+from pymc_tempering.borrowed.numba_functions import address_of, cpu_target, global_compiler_lock
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE
 from pymc_tempering.model.packed_data import ADDRESS
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from pymc_tempering.borrowed import Event, Listener, install_listener
+from pymc_tempering.borrowed.numba_functions import Event, Listener, install_listener
 from pymc_tempering.core.status import status_line
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import float64, int64, types
 
-from pymc_tempering.borrowed_graphs import compile_numba_function_src
+from pymc_tempering.borrowed.pytensor_graphs import compile_numba_function_src
 from pymc_tempering.model.exactly import exactly
 from pymc_tempering.model.jit import compile_keyed
 

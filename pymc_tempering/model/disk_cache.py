@@ -13,7 +13,12 @@ from typing import Any
 
 import numba
 
-from pymc_tempering.borrowed import OpenCache, OpenCacheFile, files_being_read, index_path_of
+from pymc_tempering.borrowed.numba_caches import (
+    OpenCache,
+    OpenCacheFile,
+    files_being_read,
+    index_path_of,
+)
 from pymc_tempering.model.ahead import named, read_ahead, write_ahead
 
 CHECKSUM = 32

@@ -13,8 +13,8 @@ from pytensor import config
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import AbstractFunctionGraph
 
-from pymc_tempering.borrowed_code import is_dispatcher, is_intrinsic
-from pymc_tempering.borrowed_graphs import (
+from pymc_tempering.borrowed.numba_code import is_dispatcher, is_intrinsic
+from pymc_tempering.borrowed.pytensor_graphs import (
     compile_numba_function_src,
     fgraph_to_python,
     key_of_constant,

@@ -10,8 +10,13 @@ import numba
 from pytensor import __version__ as pytensor_version
 from pytensor import config
 
-from pymc_tempering.borrowed import NOT_COUNTED, NullCache, OpenDispatcher, global_compiler_lock
-from pymc_tempering.borrowed_graphs import keep_with_pytensor
+from pymc_tempering.borrowed.numba_caches import NullCache
+from pymc_tempering.borrowed.numba_functions import (
+    NOT_COUNTED,
+    OpenDispatcher,
+    global_compiler_lock,
+)
+from pymc_tempering.borrowed.pytensor_graphs import keep_with_pytensor
 from pymc_tempering.model.ahead import place_ahead
 from pymc_tempering.model.disk_cache import CheckedCache, KeyedCache, forgetting_damage
 from pymc_tempering.model.garbage import no_search_for_garbage

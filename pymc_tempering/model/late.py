@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from pymc_tempering.borrowed import cgutils
+from pymc_tempering.borrowed.numba_functions import cgutils
 
 POINTER = ir.IntType(8).as_pointer()
 WORD = 8

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from llvmlite import binding
 
-from pymc_tempering.borrowed_code import OpenLibrary, libraries_of, linkable
+from pymc_tempering.borrowed.numba_code import OpenLibrary, libraries_of, linkable
 
 
 def lean_libraries() -> AbstractContextManager[None]:

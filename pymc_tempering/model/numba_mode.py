@@ -23,7 +23,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import Dot
 
-from pymc_tempering.borrowed_graphs import (
+from pymc_tempering.borrowed.pytensor_graphs import (
     NumbaLinker,
     compile_numba_function_src,
     numba_njit,

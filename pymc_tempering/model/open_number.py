@@ -16,7 +16,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 
-from pymc_tempering.borrowed_graphs import numba_njit, register_funcify_and_cache_key
+from pymc_tempering.borrowed.pytensor_graphs import numba_njit, register_funcify_and_cache_key
 from pymc_tempering.model.sources import hash_of_sources
 
 

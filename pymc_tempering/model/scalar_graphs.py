@@ -13,7 +13,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import Composite, ScalarOp
 
-from pymc_tempering.borrowed_graphs import (
+from pymc_tempering.borrowed.pytensor_graphs import (
     compile_numba_function_src,
     key_of_constant,
     numba_funcify_and_cache_key,

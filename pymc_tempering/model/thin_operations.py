@@ -22,7 +22,7 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.type_other import NoneTypeT
 
-from pymc_tempering.borrowed_graphs import compile_numba_function_src, numba_njit
+from pymc_tempering.borrowed.pytensor_graphs import compile_numba_function_src, numba_njit
 from pymc_tempering.model.array_views import NEW, number, shuffled
 from pymc_tempering.model.sources import hash_of_sources, hash_text
 

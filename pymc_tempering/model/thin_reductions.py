@@ -12,7 +12,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.scalar.basic import AND, OR, Add, Maximum, Minimum, Mul
 from pytensor.tensor.elemwise import CAReduce
 
-from pymc_tempering.borrowed_graphs import (
+from pymc_tempering.borrowed.pytensor_graphs import (
     compile_numba_function_src,
     numba_njit,
     register_funcify_and_cache_key,

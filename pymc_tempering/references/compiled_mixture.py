@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from pymc_tempering.borrowed import NOT_COUNTED, address_of
+from pymc_tempering.borrowed.numba_functions import NOT_COUNTED, address_of
 from pymc_tempering.model.compiled import DENSITY, LOG_RATIO, LOG_REFERENCE, MATRIX, POINT, Point
 from pymc_tempering.model.jit import borrowing, compile_now, njit
 from pymc_tempering.model.late import call_late

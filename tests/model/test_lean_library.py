@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba import float64, int64
 
-from pymc_tempering.borrowed_code import OpenLibrary, libraries_of
+from pymc_tempering.borrowed.numba_code import OpenLibrary, libraries_of
 from pymc_tempering.model.jit import njit
 from pymc_tempering.model.lean_library import LeanLibrary, lean_libraries
 

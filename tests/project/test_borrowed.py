@@ -1,4 +1,4 @@
-"""Private parts of other libraries are still as the files `borrowed*.py` use them.
+"""Private parts of other libraries are still as the files of `borrowed/` use them.
 
 Nothing of the package is imported at the top: where a part is gone, the package cannot be, and
 these tests say which part, and what needs it.
@@ -17,7 +17,7 @@ from support.foreign_imports import foreign_imports
 
 PACKAGE = "pymc_tempering"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
-HOMES = ("borrowed.py", "borrowed_code.py", "borrowed_graphs.py")
+HOMES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("borrowed/*.py"))
 SOURCES = {str(p.relative_to(ROOT)): p.read_text("utf-8") for p in sorted(ROOT.rglob("*.py"))}
 
 # Name in one of these files: what stands behind it. In parentheses are the arguments: those that
@@ -243,7 +243,7 @@ def fault_of(dotted, arguments=None):
 
 def users_of(alias):
     """Files of the package that use a name of these files."""
-    use = re.compile(rf"^from {PACKAGE}\.borrowed(_code|_graphs)? import [^)]*?\b{alias}\b", re.M)
+    use = re.compile(rf"^from {PACKAGE}\.borrowed\.\w+ import [^)]*?\b{alias}\b", re.M)
     return [name for name, text in SOURCES.items() if name not in HOMES and use.search(text)]
 
 

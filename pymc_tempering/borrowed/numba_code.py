@@ -1,4 +1,4 @@
-"""Private parts of Numba's code generation, under names of our own; see `borrowed.py`.
+"""Private parts of Numba's code generation, under names of our own; see `borrowed`.
 
 A library in Numba's sense holds the LLVM module of one compiled function. Numba optimizes it and
 turns it into machine code in stages that have private names.

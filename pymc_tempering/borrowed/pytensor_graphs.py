@@ -1,4 +1,4 @@
-"""Private parts of PyTensor that turn graphs into compiled functions; see `borrowed.py`."""
+"""Private parts of PyTensor that turn graphs into compiled functions; see `borrowed`."""
 
 from collections.abc import Callable
 

@@ -80,11 +80,12 @@ NUMBAS = {"imports": "import numba", "decorator": "numba.njit(cache=True)"}
 def package(tmp_path, monkeypatch):
     """A package of the same name with the files that decide about the cache, and no more."""
     root = tmp_path / PACKAGE.name
-    (root / "model").mkdir(parents=True)
-    for name in ("__init__.py", "model/__init__.py"):
-        (root / name).write_text("")
     for file in sources_of(PACKAGE / "model" / "jit.py"):
-        shutil.copy(file, root / file.relative_to(PACKAGE))
+        copy = root / file.relative_to(PACKAGE)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
+        (copy.parent / "__init__.py").touch()
+    (root / "__init__.py").write_text("")
     monkeypatch.setattr(sources, "PACKAGE", root)
     return root
 

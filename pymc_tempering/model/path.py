@@ -18,6 +18,7 @@ from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.density_graphs import gradients, raveled_graphs
 from pymc_tempering.model.far_priors import far_priors
+from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
@@ -95,6 +96,7 @@ def compile_path(
         `gradient` is None and the model has discrete variables.
     """
     check_model(model)
+    check_indices(model)
     layout = model_layout(model)
     if gradient is None:
         gradient = layout.names

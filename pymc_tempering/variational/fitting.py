@@ -14,6 +14,7 @@ from pymc_tempering.exceptions import ArgumentError, LikelihoodError, TemperingW
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.variational.assess import has_minibatch
 from pymc_tempering.variational.fit_progress import show_progress
 from pymc_tempering.variational.fit_start import best_of, check_fittable, fit_starts
@@ -187,6 +188,7 @@ def fit(
     (True, 0.8)
     """
     model = find_model(model)
+    check_indices(model)
     check_fittable(model)
     check_executor(executor)
     if executor is not None and callbacks:

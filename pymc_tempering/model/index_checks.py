@@ -1,0 +1,105 @@
+"""Whether the data that a model selects by are indices of the arrays that it selects from.
+
+PyTensor's compiled selections by arrays of indices read, and write, whatever lies there in memory.
+So groups that are numbered from 1 where the first is 0 would give numbers, which mean nothing.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+from pymc.pytensorf import constant_fold
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    indices_from_subtensor,
+)
+
+from pymc_tempering.exceptions import ModelError
+from pymc_tempering.model.density_graphs import freeze_shared
+
+SELECTIONS = AdvancedSubtensor, AdvancedIncSubtensor
+"""Operations that select by arrays of indices; those by single numbers have checks."""
+
+
+class Selected(NamedTuple):
+    """An axis of an array, and the data that are its indices."""
+
+    array: Variable
+    axis: int
+    index: Variable
+
+
+def check_indices(model: pm.Model) -> None:
+    """Raise an error where data select what is not there.
+
+    Looked at are indices that are data, or computed from data alone, in all that the variables,
+    potentials and deterministics of the model depend on.
+
+    Raises
+    ------
+    ModelError
+        An index is outside of its array.
+    """
+    variables = model.basic_RVs + model.potentials + model.deterministics
+    nodes = dict.fromkeys(v.owner for v in ancestors(variables) if v.owner is not None)
+    found = [axis for node in nodes if isinstance(node.op, SELECTIONS) for axis in _axes(node)]
+    for selected, index, length in zip(found, *_values(found), strict=True):
+        if not isinstance(length, Variable) and not isinstance(index, Variable):
+            _check_axis(selected, np.asarray(index), int(length))
+
+
+def _axes(node: Apply) -> Iterator[Selected]:
+    """Axes of an array that a node selects from by data."""
+    array = node.inputs[0]
+    given = node.inputs[2 if isinstance(node.op, AdvancedIncSubtensor) else 1 :]
+    for axis, index in enumerate(indices_from_subtensor(given, node.op.idx_list)):
+        if isinstance(index, Variable) and index.type.dtype != "bool" and _is_data(index):
+            yield Selected(array, axis, index)
+
+
+def _is_data(index: Variable) -> bool:
+    """Whether indices are known."""
+    return all(
+        isinstance(variable, Constant | SharedVariable)
+        and not isinstance(variable.type, RandomGeneratorType)
+        for variable in graph_inputs([index])
+    )
+
+
+def _values(found: list[Selected]) -> tuple[list, list]:
+    """Return the indices and the lengths of the axes, as far as they are known without a draw."""
+    indices = [selected.index for selected in found]
+    lengths = [
+        length if (length := array.type.shape[axis]) is not None else array.shape[axis]
+        for array, axis, _ in found
+    ]
+    everything = [*indices, *lengths]
+    open_at = [
+        i
+        for i, value in enumerate(everything)
+        if isinstance(value, Variable) and not isinstance(value, Constant)
+    ]
+    if open_at:
+        graphs = freeze_shared([everything[i] for i in open_at])
+        for i, value in zip(open_at, constant_fold(graphs, raise_not_constant=False), strict=True):
+            everything[i] = value
+    known = [value.data if isinstance(value, Constant) else value for value in everything]
+    return known[: len(found)], known[len(found) :]
+
+
+def _check_axis(selected: Selected, index: np.ndarray, length: int) -> None:
+    """Raise an error if an index is outside of an axis."""
+    wrong = index[(index < -length) | (index >= length)]
+    if wrong.size:
+        name = f" of {selected.array.name!r}" if selected.array.name else ""
+        source = f" in {selected.index.name!r}" if selected.index.name else ""
+        raise ModelError(
+            f"Index {wrong.flat[0]}{source} is outside of axis {selected.axis}{name}, which has "
+            f"length {length}: indices go from 0 to {length - 1}. Number the groups from 0."
+        )

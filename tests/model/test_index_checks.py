@@ -1,0 +1,98 @@
+"""Data that are indices outside of their arrays are refused before work, wherever a model has them.
+
+The planted fault is the usual one: groups that are numbered from 1.
+"""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_tempering as pmt
+from pymc_tempering.exceptions import ModelError
+from pymc_tempering.model.index_checks import check_indices
+
+GROUP = np.repeat(np.arange(8), 5)
+FROM_ONE = GROUP + 1
+Y = np.random.default_rng(1).normal(size=40)
+ROLES = ("prior", "likelihood", "potential", "deterministic", "container")
+
+
+def model(wrong="", bad=FROM_ONE):
+    """Groups that are selected in several places, one of them with indices that are wrong."""
+    at = {role: bad if role == wrong else GROUP for role in ROLES}
+    with pm.Model(coords={"group": range(8)}) as made:
+        mu = pm.Normal("mu", 0, 2, shape=(2, 8))
+        a = pm.Normal("a", mu[1, at["prior"]][::5], 1.0, dims="group")
+        pm.Deterministic("d", 2 * a[at["deterministic"]])
+        pm.Potential("pot", -0.01 * pt.sum(a[at["potential"]] ** 2))
+        which = pm.Data("which", at["container"])
+        pm.Normal("y", a[at["likelihood"]] + a[which], 1.0, observed=Y)
+    return made
+
+
+def test_indices_that_fit_pass():
+    check_indices(model())
+    check_indices(model("likelihood", GROUP - 8))  # from the end
+    check_indices(model("prior", GROUP.astype("uint8")))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_index_that_is_outside_is_named(role):
+    array = "mu" if role == "prior" else "a"
+    axis = 1 if role == "prior" else 0
+    source = " in 'which'" if role == "container" else ""
+    with pytest.raises(ModelError) as error:
+        check_indices(model(role))
+    assert f"Index 8{source} is outside of axis {axis} of '{array}', which has length 8" in str(
+        error.value
+    )
+    with pytest.raises(ModelError, match="Index -9 "):
+        check_indices(model(role, GROUP - 9))
+
+
+FRONTS = {
+    "sample": lambda model: pmt.sample(10, model=model, quiet=True, random_seed=1),
+    "compile": lambda model: pmt.compile(model, progressbar=False),
+    "step": lambda model: pmt.SimulatedTempering(model=model, random_seed=1),
+    "ais": lambda model: pmt.ais(model, random_seed=1, progressbar=False),
+    "fit": lambda model: pmt.fit(10, model=model, random_seed=1, progressbar=False),
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_every_front_door_refuses(front):
+    with pytest.raises(ModelError, match="Index 8 is outside"):
+        FRONTS[front](model("likelihood"))
+
+
+def test_new_data_are_looked_at_anew():
+    with pm.Model() as made:
+        a = pm.Normal("a", shape=8)
+        pm.Normal("y", a[pm.Data("which", GROUP)], 1.0, observed=Y)
+    handle = pmt.compile(made, progressbar=False)
+    with pytest.raises(ModelError, match="Index 8 in 'which'"):
+        pmt.sample(10, model=handle.with_data(which=FROM_ONE), quiet=True)
+    with made:
+        pm.set_data({"which": FROM_ONE})
+    with pytest.raises(ModelError, match="Index 8 in 'which'"):
+        pmt.sample(10, model=made, quiet=True)
+
+
+def test_computed_indices_and_lengths_are_looked_at():
+    with pm.Model() as made:
+        a = pm.Normal("a", shape=pm.Data("covariate", np.zeros(8)).shape)
+        pm.Normal("y", a[pm.Data("which", GROUP) + 1], 1.0, observed=Y)
+    with pytest.raises(ModelError, match="axis 0 of 'a', which has length 8"):
+        check_indices(made)
+
+
+def test_what_is_not_known_passes():
+    """Masks, labels that are drawn, and slices."""
+    with pm.Model() as made:
+        mu = pm.Normal("mu", shape=3)
+        z = pm.Categorical("z", np.ones(3) / 3, shape=40)
+        b = pm.Normal("b", shape=(8, 4))
+        pm.Normal("y", mu[z] + b[GROUP, 1] + b[1:, 2][GROUP // 2], 1.0, observed=Y)
+        pm.Potential("half", pt.sum(b[GROUP[:8] > 3, -1]))
+    check_indices(made)

@@ -8,6 +8,7 @@ from pymc_tempering.exceptions import GradientError, ModelError, UndrawableError
 from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
 from pymc_tempering.kernels.compound import Compound
 from pymc_tempering.model.check import check_model
+from pymc_tempering.model.garbage import no_search_for_garbage
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.terms import Terms, find_terms
 from pymc_tempering.references.compile import compile_model
@@ -27,6 +28,7 @@ def compile_for(
     return compile_model(model, report, check=check, gradient=names, values=values, terms=terms)
 
 
+@no_search_for_garbage()
 def compile_with_kernels(
     model: pm.Model,
     choice: KernelChoice,

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import pymc as pm
 
 from pymc_tempering.model.fingerprint import Fingerprint, fingerprint_of
+from pymc_tempering.model.garbage import no_search_for_garbage
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def remembered[T](model: pm.Model, key: Hashable, make: Callable[[], T]) -> T:
     if memory is None or not memory.fingerprint.equals(now):
         memory = _MEMORIES[model] = _Memory(now)
     if key not in memory.parts:
-        memory.parts[key] = make()
+        with no_search_for_garbage():
+            memory.parts[key] = make()
     found: T = memory.parts[key]
     return found

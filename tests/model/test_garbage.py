@@ -2,10 +2,13 @@
 
 import gc
 
+import pymc as pm
 import pytest
 
+from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.model import jit
 from pymc_tempering.model.garbage import no_search_for_garbage
+from pymc_tempering.model.memory import remembered
 
 
 @pytest.fixture(params=[True, False])
@@ -48,3 +51,20 @@ def test_a_compilation_pauses_it(monkeypatch):
     assert jit.njit()(lambda x: x + 2.0)(1.0) == 3.0
     assert seen == [False]
     assert gc.isenabled()
+
+
+def test_it_pauses_once_for_all_that_is_compiled_of_a_model():
+    """Between two functions of a model there is no search either."""
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), 1.0, observed=[1.0, 2.0])
+    assert not remembered(model, "anything", gc.isenabled)
+    seen = []
+    gc.callbacks.append(lambda phase, info: seen.append(phase))
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1, 1000, 1000)
+    try:
+        compile_with_kernels(model, None, 0.8)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.pop()
+    assert len(seen) < 20  # before it and after it, and by the thousand without the pause

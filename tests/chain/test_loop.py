@@ -40,13 +40,14 @@ from pymc_tempering.chain.record import (
 from pymc_tempering.chain.state import clear_record, make_runner, new_record
 from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, new_point
+from pymc_tempering.model.jit import njit
 
 every_move = pytest.mark.parametrize("move", LADDER_MOVES)
 both_weights = pytest.mark.parametrize("weights", ["uniform", "skewed"])
 WEIGHTS = {"uniform": np.full(5, np.log(0.2)), "skewed": SKEWED}
 
 
-@numba.njit(
+@njit(
     types.void(DENSITY, EXPLORE, PARTS, RUNGS, CHAIN, RECORD, MATRIX, numba.int64[::1], MATRIX, RNG,
                numba.int64, MATRIX, numba.int64[::1], WORK),
 )  # fmt: skip

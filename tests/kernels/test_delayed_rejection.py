@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy import stats
 
 from pymc_tempering import HMC
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block
 from pymc_tempering.kernels import hmc as module
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, new_point
+from pymc_tempering.model.jit import njit
 
 SD = 1.5
 """Of the log of the funnel's width."""

@@ -12,6 +12,7 @@ from scipy import stats
 from pymc_tempering import DiscreteLangevin, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, new_point
+from pymc_tempering.model.jit import njit
 
 slice_module = import_module("pymc_tempering.kernels.slice")
 
@@ -26,7 +27,7 @@ LOG_CATEGORY = np.log(CATEGORY)
 LOG_FACTORIAL = np.cumsum(np.log(np.maximum(np.arange(400), 1)))
 
 
-@numba.njit(DENSITY_SIGNATURE)
+@njit(DENSITY_SIGNATURE)
 def density(x, values, grads):
     """The prior has independent variables, the likelihood couples all of them."""
     n = int(x[4])
@@ -140,7 +141,7 @@ def test_exact_draws_keep_their_law(name, beta):
     assert moved > 0.1
 
 
-@numba.njit(KERNEL_SIGNATURE)
+@njit(KERNEL_SIGNATURE)
 def _langevin_without_reverse(density, point, beta, block, params, scratch, rng, info):
     """Accept by the ratio of the densities alone."""
     before = point.values[0] + beta * point.values[1]
@@ -159,7 +160,7 @@ def _langevin_without_reverse(density, point, beta, block, params, scratch, rng,
         density(point.x, point.values, point.grads)
 
 
-@numba.njit(KERNEL_SIGNATURE)
+@njit(KERNEL_SIGNATURE)
 def _gibbs_from_below(density, point, beta, block, params, scratch, rng, info):
     """Draw from the conditional without the temperature."""
     for i in range(block.size):
@@ -173,7 +174,7 @@ def _gibbs_from_below(density, point, beta, block, params, scratch, rng, info):
     density(point.x, point.values, point.grads)
 
 
-@numba.njit(KERNEL_SIGNATURE)
+@njit(KERNEL_SIGNATURE)
 def _slice_that_is_too_thin(density, point, beta, block, params, scratch, rng, info):
     """Draw the level from the upper half of its range."""
     j = 4
@@ -229,7 +230,7 @@ GAPS = np.array([0.02, 0.02, 1.0, 0.02, 1.0, 0.02, 1.0, 0.02, 0.02])
 LOG_GAPS = np.log(GAPS / GAPS.sum())
 
 
-@numba.njit(DENSITY_SIGNATURE)
+@njit(DENSITY_SIGNATURE)
 def gaps(x, values, grads):
     """Nine integers; anything else has no density."""
     n = int(x[0])

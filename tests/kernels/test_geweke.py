@@ -37,12 +37,13 @@ from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels.compound import on_all
 from pymc_tempering.model.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
+from pymc_tempering.model.jit import njit
 
 M, S, SIGMA = 0.7, 1.5, 0.6
 N = 100_000
 
 
-@numba.njit(DENSITY_SIGNATURE)
+@njit(DENSITY_SIGNATURE)
 def density(x, values, grads):
     """x[0] is the parameter, x[1] the datum."""
     z, r = (x[0] - M) / S, (x[1] - x[0]) / SIGMA
@@ -53,7 +54,7 @@ def density(x, values, grads):
     grads[1, 0] = r / SIGMA
 
 
-@numba.njit(
+@njit(
     types.void(EXPLORE, PARTS, DENSITY, RUNGS, CHAIN, RECORD, numba.int64[::1], MATRIX, RNG,
                numba.int64, numba.float64[::1], MATRIX, WORK),
 )  # fmt: skip

@@ -31,13 +31,14 @@ from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import Block, Compound
 from pymc_tempering.model.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
+from pymc_tempering.model.jit import njit
 
 M, S, ON, GAP, SIGMA = 0.3, 1.2, 0.35, 1.6, 0.7
 DATA = np.array([-1.0, 0.6, 2.4])
 N = 60_000
 
 
-@numba.njit(DENSITY_SIGNATURE)
+@njit(DENSITY_SIGNATURE)
 def density(x, values, grads):
     """x[0] is real, x[1] binary, x[2] says which of the data."""
     if x[1] < 0.0 or x[1] > 1.0:
@@ -71,7 +72,7 @@ def exact():
     return joint, np.log(joint.sum(axis=(2, 3)))
 
 
-@numba.njit(
+@njit(
     types.void(EXPLORE, PARTS, DENSITY, RUNGS, CHAIN, RECORD, numba.int64[::1], MATRIX, RNG,
                numba.int64, numba.float64[::1], MATRIX, MATRIX, WORK),
 )  # fmt: skip

@@ -3,7 +3,6 @@
 import pickle
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from numba import float64, int64, types
@@ -23,13 +22,14 @@ from pymc_tempering.model.compiled import (
     VECTOR,
     new_point,
 )
+from pymc_tempering.model.jit import njit
 
 DIM = 5
 COV = np.array([[0.9 ** abs(i - j) * 1.5 ** (i + j) for i in range(DIM)] for j in range(DIM)])
 PRECISION = np.linalg.inv(COV)
 
 
-@numba.njit(DENSITY_SIGNATURE)
+@njit(DENSITY_SIGNATURE)
 def correlated_density(x, values, grads):
     values[:] = 0.0
     for i in range(DIM):
@@ -137,7 +137,7 @@ def test_it_takes_the_steps_of_a_recursive_implementation(step, max_treedepth):
 # The law, in a compiled loop for numbers that show small bugs.
 
 
-@numba.njit(
+@njit(
     types.void(types.FunctionType(KERNEL_SIGNATURE), DENSITY, POINT, float64, INDICES, VECTOR,
                MATRIX, RNG, VECTOR, MATRIX, int64),
 )  # fmt: skip

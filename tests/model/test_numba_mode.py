@@ -8,11 +8,11 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from numba import njit
 from numba.core import event
 from pytensor import config
 
 from pymc_tempering.model.blas import DONE, MULTIPLY, TOO_LARGE, UNEQUAL, make_ready, multiply
+from pymc_tempering.model.jit import njit
 from pymc_tempering.model.numba_mode import numba_mode
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.prior import evaluate_draws

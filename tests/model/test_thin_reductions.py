@@ -37,8 +37,10 @@ def names_in(function):
     return set(re.findall(r"(\w+)(?:\{[^}]*\})? \[id", pytensor.dprint(function, file="str")))
 
 
-@pytest.mark.parametrize("ndim", [2, 3])
-@pytest.mark.parametrize("kind", REDUCTIONS)
+# The loops are written by the number of axes: of each kind of numbers, one reduction has three.
+@pytest.mark.parametrize(
+    ("kind", "ndim"), [*((kind, 2) for kind in REDUCTIONS), ("sum", 3), ("max", 3), ("all", 3)]
+)
 def test_reductions_are_those_of_numpy(kind, ndim):
     dtype, symbolic, concrete = REDUCTIONS[kind]
     x = pt.tensor("x", dtype=dtype, shape=(None,) * ndim)

@@ -18,10 +18,6 @@ from numba.core import event
 from pymc_tempering.model import ahead
 ahead.FOLDER = Path(sys.argv[1])
 import numpy as np, pymc as pm, pymc_tempering as pmt
-if sys.argv[2] == "write":
-    from pymc_tempering.sampling.compile_ahead import main
-    main()
-    raise SystemExit
 rng = np.random.default_rng(1)
 X = rng.normal(size=(20, 2))
 with pm.Model():
@@ -36,12 +32,12 @@ print(json.dumps([sorted(names), bits]))
 """
 
 
-def in_a_process(folder, cache, what="sample"):
+def in_a_process(folder, cache):
     flags = f"base_compiledir={cache}/pytensor"
     environment = os.environ | {"NUMBA_CACHE_DIR": f"{cache}/numba", "PYTENSOR_FLAGS": flags}
-    command = [sys.executable, "-W", "ignore", "-c", RUN, str(folder), what]
+    command = [sys.executable, "-W", "ignore", "-c", RUN, str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +46,14 @@ def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("ahead")
     if ahead.FOLDER.is_dir():  # the set-up did it; entries of these sources are as they are
         shutil.copytree(ahead.FOLDER, root / "ahead")
-    said = in_a_process(root / "ahead", root / "setup", "write")
-    assert said.startswith("9 functions compiled ahead")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile_ahead, "FOLDER", root / "ahead")
+        patch.setattr(ahead, "FOLDER", root / "ahead")
+        compile_ahead.main()
     assert len(list((root / "ahead").iterdir())) == 9
-    plain = json.loads(in_a_process(root / "none", root / "plain"))
-    first = json.loads(in_a_process(root / "ahead", root / "user"))
-    second = json.loads(in_a_process(root / "ahead", root / "user"))
+    plain = in_a_process(root / "none", root / "plain")
+    first = in_a_process(root / "ahead", root / "user")
+    second = in_a_process(root / "ahead", root / "user")
     return plain, first, second
 
 

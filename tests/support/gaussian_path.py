@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from functools import partial
 
-import numba
 import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
@@ -14,6 +13,7 @@ from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, Kernel, on_all
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, NO_MIXTURE
+from pymc_tempering.model.jit import njit
 
 # No symmetry in which a sign, an index or a factor could hide.
 MEAN, SD = np.array([1.0, -0.5]), np.array([2.0, 0.8])
@@ -21,7 +21,7 @@ DATA, NOISE = np.array([-1.2, 0.9]), np.array([0.4, 0.7])
 NO_INDICES = np.array([], dtype=np.int64)
 
 
-@numba.njit(DENSITY_SIGNATURE)
+@njit(DENSITY_SIGNATURE)
 def gaussian_density(x, values, grads):
     values[:] = 0.0
     for i in range(2):
@@ -36,7 +36,7 @@ WALL = 0.5
 """Beyond it, in x[0], the likelihood is zero or not a number."""
 
 
-@numba.njit(DENSITY_SIGNATURE)
+@njit(DENSITY_SIGNATURE)
 def walled_density(x, values, grads):
     gaussian_density(x, values, grads)
     if x[0] > WALL:
@@ -44,7 +44,7 @@ def walled_density(x, values, grads):
         grads[1, :] = np.nan
 
 
-@numba.njit(DENSITY_SIGNATURE)
+@njit(DENSITY_SIGNATURE)
 def nan_density(x, values, grads):
     gaussian_density(x, values, grads)
     if x[0] > WALL:
@@ -127,7 +127,7 @@ def chain_on(plan, seed):
 _HMC = HMC().transition
 
 
-@numba.njit(KERNEL_SIGNATURE)
+@njit(KERNEL_SIGNATURE)
 def _no_accept(density, point, beta, block, params, scratch, rng, info):
     """Leapfrog steps without the Metropolis test."""
     dim = point.x.size
@@ -147,14 +147,14 @@ def _no_accept(density, point, beta, block, params, scratch, rng, info):
     info[0] = 1.0
 
 
-@numba.njit(KERNEL_SIGNATURE)
+@njit(KERNEL_SIGNATURE)
 def _off_by_a_rung(density, point, beta, block, params, scratch, rng, info):
     """Explore at the beta of the rung below."""
     k = np.searchsorted(BETAS, beta)
     _HMC(density, point, BETAS[max(k - 1, 0)], block, params, scratch, rng, info)
 
 
-@numba.njit(KERNEL_SIGNATURE)
+@njit(KERNEL_SIGNATURE)
 def _stale_values(density, point, beta, block, params, scratch, rng, info):
     """Forget to put the values back after a rejection."""
     value = point.values[1]

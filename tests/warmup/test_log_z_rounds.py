@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import cache, partial
 
-import numba
 import numpy as np
 import pymc as pm
 import pytest
@@ -29,6 +28,7 @@ import pymc_tempering as pmt
 from pymc_tempering.chain.state import make_runner, new_record, start_chain
 from pymc_tempering.kernels import ACCEPTANCE, HMC, on_all
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE
+from pymc_tempering.model.jit import njit
 from pymc_tempering.sampling.side_runs import run_beside
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Adapting, _make_adapter
 from pymc_tempering.warmup.stochastic_approximation import (
@@ -47,7 +47,7 @@ both = pytest.mark.parametrize("method", METHODS)
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 
 
-@numba.njit(KERNEL_SIGNATURE)
+@njit(KERNEL_SIGNATURE)
 def _exact_draw(density, point, beta, block, params, scratch, rng, info):
     """Draw from pi_beta itself, so that only the ladder's own memory is left."""
     for i in range(2):

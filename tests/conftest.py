@@ -15,23 +15,32 @@ find_modules_by_address()
 # Before Matplotlib is imported anywhere, in the workers of pytest-xdist too.
 os.environ["MPLBACKEND"] = "Agg"
 
+# Before PyTensor is imported: for its messages it notes where each variable was made, which takes
+# a twentieth of the suite's time.
+os.environ.setdefault("PYTENSOR_FLAGS", "traceback__limit=0")
+
 # Compilers make objects by the million that refer to each other. Looking for those that nothing
 # uses any more took a tenth of the suite's time, so it is done at the end of each file alone.
 gc.set_threshold(0)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Leave out of the search for garbage what was imported, which stays for good."""
+def collect_garbage() -> None:
+    """Look through what was made since the last time; what is left stays for good."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave out of all further searches what was imported."""
+    collect_garbage()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Collect the garbage of a file when its last test has ended."""
     if nextitem is None or nextitem.path != item.path:
-        gc.collect()
+        collect_garbage()
 
 
 # The first file compiles most of the package's functions, and the second compiles nothing: so two

@@ -128,18 +128,19 @@ SELECTIONS = {
 )
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_selections_and_updates_are_those_of_numpy(name, dtype, layouts):
+    array, indices = SELECTIONS[name](numbers((4, 3, 2), dtype))
+    x = pt.tensor("x", dtype=dtype, shape=array.shape)
+    y = pt.tensor("y", dtype=dtype, shape=array[indices].shape)
+    graphs = [
+        x[indices], x[indices].inc(y), x[indices].set(y), x[indices].inc(2), x[indices].set(2),
+    ]  # fmt: skip
+    assert all(is_thin(graph) for graph in graphs)
+    function = compile_exactly([x, y], graphs)
+    new = numbers((1, *y.type.shape), dtype)[0]
     for change in (LAYOUTS[layout] for layout in layouts):
-        array, indices = SELECTIONS[name](change(numbers((4, 3, 2), dtype)))
-        x = pt.tensor("x", dtype=dtype, shape=array.shape)
-        part = x[indices]
-        y = pt.tensor("y", dtype=dtype, shape=array[indices].shape)
-        new = numbers((1, *y.type.shape), dtype)[0]
-        graphs = [
-            part, x[indices].inc(y), x[indices].set(y), x[indices].inc(2), x[indices].set(2),
-        ]  # fmt: skip
-        assert all(is_thin(graph) for graph in graphs)
+        array, _ = SELECTIONS[name](change(numbers((4, 3, 2), dtype)))
         before = array.copy()
-        found = compile_exactly([x, y], graphs)(array, new)
+        found = function(array, new)
         added, written = before.copy(), before.copy()
         np.add.at(added, indices, new)
         written[indices] = new

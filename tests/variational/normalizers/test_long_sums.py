@@ -126,5 +126,5 @@ def test_an_average_that_is_infinite_is_told_from_a_sum_that_is_long():
         alpha = pm.Gamma("alpha", 3.0, 0.5)
         pm.NegativeBinomial("y", mu=5.0, alpha=alpha, observed=np.ones(150, dtype=int))
     with pytest.raises(pmt.NormalizerError, match=r"small 'alpha'.*up to T = 2\.03"):
-        pmt.log_partition(model, [1.5, 2.03, 2.06])
+        pmt.log_partition(model, [2.03, 2.06])
     assert np.isfinite(pmt.log_partition(model, [1.5, 2.0]).log_c).all()

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from scipy import stats
+from support.moves import Moves
 
 from pymc_tempering import HMC
-from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block
+from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block
 from pymc_tempering.kernels import hmc as module
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit
@@ -26,26 +27,10 @@ def funnel(x, values, grads):
     grads[1, :] = 0.0
 
 
-class Walk:
+def walk_of(step, seed):
     """A point of the funnel under HMC of one step size, in units of x."""
-
-    def __init__(self, step, seed, max_steps=16):
-        self.kernel = HMC(path_length=1.2, max_steps=max_steps)
-        self.rng = np.random.default_rng(seed)
-        self.point, self.block = new_point(2), Block.real(2)
-        self.params = self.kernel.pack(step, np.ones(2), self.block)
-        self.scratch, self.info = np.full((self.kernel.n_scratch, 2), np.nan), np.zeros(N_INFO)
-
-    def start(self, x):
-        self.point.x[:] = x
-        funnel(self.point.x, self.point.values, self.point.grads)
-
-    def __call__(self):
-        self.kernel.transition(
-            funnel, self.point, 1.0, self.block.indices, self.params, self.scratch, self.rng,
-            self.info,
-        )  # fmt: skip
-        return self.point.x.copy()
+    kernel = HMC(path_length=1.2, max_steps=16)
+    return Moves(kernel, funnel, 2, Block.real(2), step, np.ones(2), beta=1.0, seed=seed)
 
 
 @pytest.mark.parametrize("step", [0.7, 2.0])
@@ -55,15 +40,11 @@ def test_exact_draws_of_a_funnel_keep_their_law(step):
     Planted and seen to fail: the way back left out of the acceptance of the second trajectory.
     """
     n, times = 6000, 5
-    walk, rng = Walk(step, seed=1), np.random.default_rng(2)
+    walk, rng = walk_of(step, seed=1), np.random.default_rng(2)
     v = SD * rng.normal(size=n)
     before = np.column_stack([v, np.exp(0.5 * v) * rng.normal(size=n)])
-    after, seconds = np.empty_like(before), 0
-    for i, x in enumerate(before):
-        walk.start(x)
-        for _ in range(times):
-            after[i] = walk()
-            seconds += walk.info[ACCEPTANCE] < np.exp(-module.HOPELESS)
+    after, told, _ = walk.each(before, times)
+    seconds = (told[:, ACCEPTANCE] < np.exp(-module.HOPELESS)).sum()
     assert seconds > 0.05 * n * times
     assert stats.kstest(after[:, 0] / SD, "norm").pvalue > 1e-4
     assert stats.kstest(after[:, 1] * np.exp(-0.5 * after[:, 0]), "norm").pvalue > 1e-4
@@ -71,18 +52,15 @@ def test_exact_draws_of_a_funnel_keep_their_law(step):
 
 def test_a_chain_leaves_a_neck_that_is_far_too_narrow_for_its_step():
     """Width .011, step .5: a first trajectory alone is never accepted there."""
-    walk = Walk(0.5, seed=3)
+    walk = walk_of(0.5, seed=3)
     walk.start([-9.0, 0.005])
-    firsts, path = 0, []
-    for _ in range(2000):
-        path.append(walk()[0])
-        firsts += path[-1] < -6.0 and walk.info[ACCEPTANCE] > 0.5
-    assert firsts < 10
-    assert max(path) > -1.0
+    path, told, _ = walk.follow(2000)
+    assert ((path[:, 0] < -6.0) & (told[:, ACCEPTANCE] > 0.5)).sum() < 10
+    assert path[:, 0].max() > -1.0
 
 
 def test_values_gradients_and_what_is_told_are_those_of_the_state():
-    walk, fresh = Walk(1.5, seed=4), new_point(2)
+    walk, fresh = walk_of(1.5, seed=4), new_point(2)
     walk.start([-2.0, 0.1])
     before, rescued = walk.point.x.copy(), 0
     for _ in range(500):
@@ -100,9 +78,6 @@ def test_values_gradients_and_what_is_told_are_those_of_the_state():
 
 
 def test_where_steps_fit_a_second_trajectory_is_rare():
-    walk, many = Walk(0.5, seed=5), 0
-    for x in np.random.default_rng(6).normal(size=(2000, 2)):
-        walk.start(np.array([3.0, 4.0]) + 0.3 * x)  # a wide place
-        walk()
-        many += walk.info[ACCEPTANCE] < np.exp(-module.HOPELESS)
-    assert many <= 20
+    a_wide_place = [3.0, 4.0] + 0.3 * np.random.default_rng(6).normal(size=(2000, 2))
+    _, told, _ = walk_of(0.5, seed=5).each(a_wide_place, times=1)
+    assert (told[:, ACCEPTANCE] < np.exp(-module.HOPELESS)).sum() <= 20

@@ -4,13 +4,13 @@ import itertools
 from importlib import import_module
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from scipy import stats
+from support.moves import Moves
 
 from pymc_tempering import DiscreteLangevin, Gibbs, RandomWalkMetropolis, Slice
-from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block
+from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit
 
@@ -83,45 +83,23 @@ ROWS = {
 }
 
 
-class Moves:
+def moves_of(name, beta, seed, transition=None):
     """A state under a kernel at one beta."""
-
-    def __init__(self, name, beta, seed, transition=None):
-        factory, self.block, step = ROWS[name]
-        self.kernel, self.beta = factory(), beta
-        self.transition = transition or self.kernel.transition
-        self.rng = np.random.default_rng(seed)
-        self.point, self.info = new_point(5), np.zeros(N_INFO)
-        metric = np.full(self.block.size, 1.0)
-        self.params = self.kernel.pack(
-            step, np.diag(metric) if self.kernel.dense else metric, self.block
-        )
-        self.scratch = np.full((self.kernel.n_scratch, 5), np.nan)
-
-    def start(self, x):
-        self.point.x[:] = x
-        density(self.point.x, self.point.values, self.point.grads)
-
-    def __call__(self):
-        self.transition(
-            density, self.point, self.beta, self.block.indices, self.params, self.scratch,
-            self.rng, self.info,
-        )  # fmt: skip
-        return self.point.x
+    factory, block, step = ROWS[name]
+    scales = np.ones(block.size)
+    return Moves(
+        factory(), density, 5, block, step, scales, beta=beta, seed=seed, transition=transition
+    )
 
 
 def law_pvalue(name, beta, seed, n=6000, times=2, transition=None):
     """Chi-square p-value of the joint law after a few moves of exact draws, and what moved."""
-    moves = Moves(name, beta, seed, transition)
+    moves = moves_of(name, beta, seed, transition)
     p = probabilities(beta)
     start = moves.rng.choice(len(p), n, p=p)
     weights = np.array([4 * MANY * 4, 4 * MANY * 2, 4 * MANY, MANY, 1])
-    end = np.empty(n, dtype=int)
-    for i, index in enumerate(start):
-        moves.start(STATES[index])
-        for _ in range(times):
-            x = moves()
-        end[i] = int(weights @ np.minimum(x, [1, 1, 1, 3, MANY - 1]))
+    ends, *_ = moves.each(STATES[start], times)
+    end = (np.minimum(ends, [1, 1, 1, 3, MANY - 1]) @ weights).astype(int)
     # Cells in the order of their probability, joined until each expects 20
     order = np.argsort(p)
     cells = np.empty(len(p), dtype=int)
@@ -203,7 +181,7 @@ def test_planted_bugs_change_the_law(name, transition):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_values_and_gradients_are_those_of_the_state(name):
-    moves = Moves(name, 0.4, seed=3)
+    moves = moves_of(name, 0.4, seed=3)
     moves.start([1.0, 0.0, 1.0, 2.0, 3.0])
     fresh = new_point(5)
     seen = set()
@@ -240,25 +218,14 @@ def gaps(x, values, grads):
 
 def pvalue_with_gaps(transition):
     """Chi-square p-value of the law after ten updates of exact draws, cells of two integers."""
-    kernel, rng = Slice(width=2.0), np.random.default_rng(11)
     block = Block(np.zeros(1, int), np.full(1, -np.inf), np.full(1, np.inf), np.ones(1, bool))
-    params = kernel.pack(1.0, np.ones(1), block)
-    point, scratch, info = new_point(1), np.full((2, 1), np.nan), np.zeros(N_INFO)
+    moves = Moves(
+        Slice(width=2.0), gaps, 1, block, 1.0, np.ones(1), beta=1.0, seed=11, transition=transition
+    )
     p = np.exp(LOG_GAPS)
-
-    @numba.njit
-    def update_all(starts, density, point, indices, params, scratch, rng, info):
-        counts = np.zeros(9)
-        for start in starts:
-            point.x[0] = start
-            density(point.x, point.values, point.grads)
-            for _ in range(10):
-                transition(density, point, 1.0, indices, params, scratch, rng, info)
-            counts[int(point.x[0])] += 1
-        return counts
-
-    starts = rng.choice(9, 40_000, p=p)
-    counts = update_all(starts, gaps, point, block.indices, params, scratch, rng, info)
+    starts = moves.rng.choice(9, 40_000, p=p)
+    ends, *_ = moves.each(starts[:, None], times=10)
+    counts = np.bincount(ends[:, 0].astype(int), minlength=9)
     return stats.chisquare(counts, counts.sum() * p).pvalue
 
 

@@ -15,6 +15,7 @@ from support.gaussian_path import (
     nan_density,
     walled_density,
 )
+from support.moves import Moves
 
 import pymc_tempering as pmt
 from pymc_tempering import HMC, NUTS
@@ -22,7 +23,6 @@ from pymc_tempering.kernels import (
     ACCEPTANCE,
     DIVERGED,
     N_EVALUATIONS,
-    N_INFO,
     Block,
     Compound,
     RandomWalkMetropolis,
@@ -44,47 +44,25 @@ ROWS = {
     "slice, lines": (lambda: Slice(lines=3), 1.0),
     "metropolis": (lambda: RandomWalkMetropolis(n_steps=6), 1.0),
 }
+REAL = Block.real(2)
 BETAS = (0.02, 0.12, 0.45, 1.0)  # those of toys.BETAS, which a planted bug looks up
 
 every_kernel = pytest.mark.parametrize("name", ROWS)
 every_beta = pytest.mark.parametrize("beta", BETAS)
 
 
-class Moves:
+def moves_of(kernel, step, beta, seed, density=gaussian_density, block=REAL):
     """A point under a kernel at one beta."""
-
-    def __init__(self, kernel, step, beta, seed, density=gaussian_density):
-        self.kernel, self.beta, self.density = kernel, beta, density
-        self.rng = np.random.default_rng(seed)
-        self.point = new_point(2)
-        self.block, sd = Block.real(2), law(beta)[1]
-        self.params = kernel.pack(step, np.diag(sd) if kernel.dense else sd, self.block)
-        self.scratch = np.empty((kernel.n_scratch, 2))
-        self.info = np.zeros(N_INFO)
-
-    def start(self, x):
-        self.point.x[:] = x
-        self.density(self.point.x, self.point.values, self.point.grads)
-
-    def __call__(self):
-        self.kernel.transition(
-            self.density, self.point, self.beta, self.block.indices, self.params, self.scratch,
-            self.rng, self.info,
-        )  # fmt: skip
-        return self.point.x.copy()
+    scales = law(beta)[1][block.indices]
+    return Moves(kernel, density, 2, block, step, scales, beta=beta, seed=seed)
 
 
 def moved(kernel, step, beta, seed, n=1500, times=4):
     """Exact draws from pi_beta, (n, 2), and where the kernel takes them."""
-    moves = Moves(kernel, step, beta, seed)
+    moves = moves_of(kernel, step, beta, seed)
     mean, sd = law(beta)
     before = mean + sd * moves.rng.standard_normal((n, 2))
-    after = np.empty_like(before)
-    for i, x in enumerate(before):
-        moves.start(x)
-        for _ in range(times):
-            after[i] = moves()
-    return before, after
+    return before, moves.each(before, times)[0]
 
 
 @every_beta
@@ -108,9 +86,9 @@ def test_planted_bugs_change_the_law(bug):
 def test_a_long_run_has_the_exact_moments(name):
     # |z| < 4 of four moments: false alarm 3e-4, seed fixed
     factory, step = ROWS[name]
-    moves = Moves(factory(), step, 0.45, seed=2)
+    moves = moves_of(factory(), step, 0.45, seed=2)
     moves.start(MEAN + 8.0)  # far out in the tail, to be forgotten
-    draws = np.array([moves() for _ in range(8000)])[500:]
+    draws = moves.follow(8000)[0][500:]
     mean, sd = law(0.45)
     z = (draws - mean) / sd
     scores = batch_z(np.column_stack([z, z**2]), [0.0, 0.0, 1.0, 1.0])
@@ -120,7 +98,7 @@ def test_a_long_run_has_the_exact_moments(name):
 @every_kernel
 def test_values_and_gradients_are_those_of_the_state(name):
     factory, step = ROWS[name]
-    moves = Moves(factory(), 1.4 * step, 0.45, seed=3)  # rejections too
+    moves = moves_of(factory(), 1.4 * step, 0.45, seed=3)  # rejections too
     moves.start(MEAN)
     fresh = new_point(2)
     accepted = 0
@@ -140,7 +118,7 @@ def test_values_and_gradients_are_those_of_the_state(name):
 
 
 def test_a_stale_value_is_noticed():
-    moves = Moves(PLANTED["stale values"](), 0.8, 0.45, seed=3)
+    moves = moves_of(PLANTED["stale values"](), 0.8, 0.45, seed=3)
     moves.start(MEAN)
     fresh = new_point(2)
     stale = 0
@@ -157,26 +135,20 @@ def test_where_the_density_fails_is_never_entered_and_counts_as_divergence(name,
     factory, step = ROWS[name]
     beta = 0.12
     mean, sd = law(beta)
-    moves = Moves(factory(), step, beta, seed=4, density=density)
+    moves = moves_of(factory(), step, beta, seed=4, density=density)
     moves.start(DATA)
-    draws, diverged, x = [], 0, DATA
-    for _ in range(8000):
-        new = moves()
-        if moves.info[DIVERGED]:
-            if moves.kernel.name == "nuts":  # an earlier part of the tree may hold the new state
-                assert moves.info[ACCEPTANCE] < 1.0
-            else:
-                np.testing.assert_array_equal(new, x)
-                assert moves.info[ACCEPTANCE] == 0.0
-            diverged += 1
-        x = new
-        assert np.isfinite(moves.point.values).all()
-        assert np.isfinite(moves.point.grads).all() or not moves.kernel.uses_gradient
-        draws.append(new[0])
-    assert max(draws) <= WALL
-    assert diverged > 50 or not moves.kernel.uses_gradient
+    draws, told, known = moves.follow(8000)
+    diverged = told[:, DIVERGED] > 0
+    if moves.kernel.name == "nuts":  # an earlier part of the tree may hold the new state
+        assert (told[diverged, ACCEPTANCE] < 1.0).all()
+    else:
+        np.testing.assert_array_equal(np.diff(draws, axis=0, prepend=[DATA])[diverged], 0.0)
+        assert (told[diverged, ACCEPTANCE] == 0.0).all()
+    assert np.isfinite(known[:, : None if moves.kernel.uses_gradient else 2]).all()
+    assert draws[:, 0].max() <= WALL
+    assert diverged.sum() > 50 or not moves.kernel.uses_gradient
     cut = stats.truncnorm(-np.inf, (WALL - mean[0]) / sd[0], mean[0], sd[0])
-    assert stats.kstest(draws[::10], cut.cdf).pvalue > 1e-4
+    assert stats.kstest(draws[::10, 0], cut.cdf).pvalue > 1e-4
 
 
 @every_kernel
@@ -185,21 +157,18 @@ def test_a_block_moves_alone_and_keeps_its_law(name):
     factory, step = ROWS[name]
     beta = 0.45
     mean, sd = law(beta)
-    moves = Moves(factory(), step, beta, seed=7)
-    moves.block = Block(np.array([1]), *(np.array([v]) for v in (-np.inf, np.inf, False)))
-    metric = np.diag(sd[1:]) if moves.kernel.dense else sd[1:]
-    moves.params = moves.kernel.pack(step, metric, moves.block)
-    fresh, after = new_point(2), []
-    for z in moves.rng.standard_normal(1500):
-        moves.start([DATA[0], mean[1] + sd[1] * z])
-        for _ in range(3):
-            x = moves()
-        assert x[0] == DATA[0]
-        gaussian_density(x, fresh.values, fresh.grads)
-        if moves.kernel.uses_gradient:
-            np.testing.assert_array_equal(moves.point.grads, fresh.grads)
-        after.append((x[1] - mean[1]) / sd[1])
-    assert stats.kstest(after, "norm").pvalue > 1e-4
+    second = Block(np.array([1]), *(np.array([v]) for v in (-np.inf, np.inf, False)))
+    moves = moves_of(factory(), step, beta, seed=7, block=second)
+    z = moves.rng.standard_normal(1500)
+    starts = np.column_stack([np.full(z.size, DATA[0]), mean[1] + sd[1] * z])
+    ends, _, known = moves.each(starts, times=3)
+    np.testing.assert_array_equal(ends[:, 0], DATA[0])
+    if moves.kernel.uses_gradient:
+        fresh = new_point(2)
+        for x, grads in zip(ends, known[:, 2:], strict=True):
+            gaussian_density(x, fresh.values, fresh.grads)
+            np.testing.assert_array_equal(grads, fresh.grads.ravel())
+    assert stats.kstest((ends[:, 1] - mean[1]) / sd[1], "norm").pvalue > 1e-4
 
 
 @every_kernel
@@ -207,8 +176,7 @@ def test_the_generator_alone_decides(name):
     factory, step = ROWS[name]
     runs = []
     for seed in (5, 5, 6):
-        moves = Moves(factory(), step, 0.45, seed)
-        moves.scratch[:] = np.nan  # what lies in the scratch space must not matter
+        moves = moves_of(factory(), step, 0.45, seed)
         moves.start(MEAN)
         runs.append(np.array([moves() for _ in range(50)]))
     np.testing.assert_array_equal(runs[0], runs[1])

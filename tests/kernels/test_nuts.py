@@ -5,23 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import float64, int64, types
 from support.gaussian_path import gaussian_density, law, law_pvalues
+from support.moves import Moves
 
 from pymc_tempering import NUTS
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block, nuts
 from pymc_tempering.kernels.assign import find_kernel
-from pymc_tempering.model.compiled import (
-    DENSITY,
-    DENSITY_SIGNATURE,
-    INDICES,
-    KERNEL_SIGNATURE,
-    MATRIX,
-    POINT,
-    RNG,
-    VECTOR,
-    new_point,
-)
+from pymc_tempering.model.compiled import DENSITY_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit
 
 DIM = 5
@@ -134,35 +124,18 @@ def test_it_takes_the_steps_of_a_recursive_implementation(step, max_treedepth):
     assert ours.random() == theirs.random()
 
 
-# The law, in a compiled loop for numbers that show small bugs.
-
-
-@njit(
-    types.void(types.FunctionType(KERNEL_SIGNATURE), DENSITY, POINT, float64, INDICES, VECTOR,
-               MATRIX, RNG, VECTOR, MATRIX, int64),
-)  # fmt: skip
-def move_all(
-    transition, density, point, beta, block, params, scratch, rng, info, xs, times
-):  # fmt: skip
-    for i in range(xs.shape[0]):
-        point.x[:] = xs[i]
-        density(point.x, point.values, point.grads)
-        for _ in range(times):
-            transition(density, point, beta, block, params, scratch, rng, info)
-        xs[i] = point.x
+# The law, by many moves for numbers that show small bugs.
 
 
 def smallest_pvalue(transition, step, beta=0.45, n=20_000, times=10):
     """Of four KS tests of exact draws from pi_beta that were moved."""
-    rng, kernel, block = np.random.default_rng(1), NUTS(), Block.real(2)
     mean, sd = law(beta)
-    xs = mean + sd * rng.standard_normal((n, 2))
-    scratch = np.full((kernel.n_scratch, 2), np.nan)
-    move_all(
-        transition, gaussian_density, new_point(2), beta, block.indices,
-        kernel.pack(step, sd, block), scratch, rng, np.zeros(N_INFO), xs, times,
+    moves = Moves(
+        NUTS(), gaussian_density, 2, Block.real(2), step, sd,
+        beta=beta, seed=1, transition=transition,
     )  # fmt: skip
-    return law_pvalues(xs, beta).min()
+    xs = mean + sd * moves.rng.standard_normal((n, 2))
+    return law_pvalues(moves.each(xs, times)[0], beta).min()
 
 
 @pytest.mark.parametrize("step", [0.5, 0.8, 1.5])

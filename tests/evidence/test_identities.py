@@ -14,7 +14,6 @@ from support.repeated_runs import (
     calibration_faults,
     join_chains,
     repeated_runs,
-    repeated_trees,
 )
 
 import pymc_tempering as pmt
@@ -197,10 +196,7 @@ def test_chains_with_different_log_z_hat_are_combined():
     """150 pairs of runs, each pair with two log Z-hat, both bad."""
     exact = float(GAUSSIAN_TOY.log_z(1.0))
     runs = [
-        [
-            ev.read_run(tree).stats
-            for tree in repeated_trees(150, draws=80, chains=2, seed=i, off=off)
-        ]
+        [run.stats for run in repeated_runs(150, draws=80, chains=2, seed=i, off=off)]
         for i, off in enumerate(OFF)
     ]
     found = [ev.rb_likelihood(pair) for pair in zip(*runs, strict=True)]

@@ -32,10 +32,10 @@ DEFAULT = 2
 N = 200
 
 
-def weighted(tree, kind):
+def weighted(tree, kind, cycles):
     """Draws of a run with their weights, and their values."""
     if kind == "draws":
-        draws, keep = posterior_draws(read_cycles(tree))
+        draws, keep = posterior_draws(cycles)
         return draws, tree["posterior"]["x"].values[keep]
     states = read_states(tree)
     draws = WeightedDraws(states.run.stats, states.run.pieces, states.weight, states.piece)
@@ -49,7 +49,9 @@ def change_of(x, factors=FACTORS):
 
 @cache
 def runs(kind):
-    return [(*weighted(tree, kind), rts(read_cycles(tree))) for tree in repeated_trees(N, rho=0.5)]
+    trees = repeated_trees(N, rho=0.5)
+    read = [(tree, read_cycles(tree)) for tree in trees]
+    return [(*weighted(tree, kind, cycles), rts(cycles)) for tree, cycles in read]
 
 
 def z_scores(kind, error="joint"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.repeated_runs import GAUSSIAN_TOY
+from support.repeated_runs import GAUSSIAN_TOY, repeated_runs, repeated_trees
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
@@ -60,3 +60,14 @@ def test_overlap_is_that_of_the_exact_densities():
 def test_runs_with_a_gap_have_next_to_no_spectral_gap():
     wide = pmt.overlap(gaussian_run(draws=50, betas=[0.0, 0.5, 1.0], toy=GaussianToy(5.0, 0.15)))
     assert wide.attrs["spectral_gap"] < 0.05
+
+
+def test_runs_that_are_cut_out_of_one_are_those_of_trees_of_their_own():
+    """Repeats of the calibrations come so."""
+    settings = {"draws": 30, "chains": 2, "ladder_move": "nonreversible", "seed": 3}
+    runs, trees = repeated_runs(4, "cut", **settings), repeated_trees(4, "cut", **settings)
+    for cut, tree in zip(runs, trees, strict=True):
+        own = ev.read_run(tree)
+        for of_cut, of_own in ((cut.stats, own.stats), (cut.trace, own.trace)):
+            for name, value in vars(of_own).items():
+                np.testing.assert_array_equal(getattr(of_cut, name), value)

@@ -30,9 +30,21 @@ def collect_garbage() -> None:
     gc.freeze()
 
 
+def keep_from_c() -> None:
+    """Run inner functions of what is compiled with mode="FAST_COMPILE" in Python, like the rest.
+
+    PyTensor would call a C compiler for each of their operations, and they run once or twice here.
+    """
+    from pytensor.compile.mode import predefined_linkers
+    from pytensor.link.vm import VMLinker
+
+    predefined_linkers["vm"] = VMLinker(use_cloop=False, c_thunks=False)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Leave out of all further searches what was imported."""
+    keep_from_c()
     collect_garbage()
 
 

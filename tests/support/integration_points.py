@@ -10,9 +10,21 @@ from itertools import product
 import numpy as np
 import pymc as pm
 import pytensor
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.rewriting import inline_ofg_node
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
 from scipy import stats
 from scipy.special import gammaln, logit, logsumexp
+
+
+def flattened(inputs, outputs):
+    """Copies of both, without operations that are graphs: those are run point by point."""
+    graph = FunctionGraph(inputs, outputs)
+    while nodes := [node for node in graph.toposort() if isinstance(node.op, OpFromGraph)]:
+        for node in nodes:
+            graph.replace_all(zip(node.outputs, inline_ofg_node(node), strict=True))
+    return graph.inputs, graph.outputs
 
 
 class Density:
@@ -25,10 +37,8 @@ class Density:
         self.model = model
         self.names = [rv.name for rv in model.free_RVs]
         constrained = [by_name[name] for name in self.names]
-        graphs = vectorize_graph(
-            [model.varlogp, model.datalogp, *constrained],
-            replace=dict(zip(values, batched, strict=True)),
-        )
+        given, graphs = flattened(values, [model.varlogp, model.datalogp, *constrained])
+        graphs = vectorize_graph(graphs, replace=dict(zip(given, batched, strict=True)))
         self.function = pytensor.function(
             batched, graphs, mode="FAST_COMPILE", on_unused_input="ignore"
         )

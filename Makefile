@@ -45,7 +45,7 @@ coverage: $(VENV)/.stamp-coverage
 lint: $(VENV)/.stamp-lint
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
-	$(BIN)/python -m mypy
+	$(BIN)/python -m mypy --num-workers 2
 	$(BIN)/python tools/check_schemas.py
 
 format: $(VENV)/.stamp-lint
@@ -77,9 +77,10 @@ $(VENV)/.stamp-ahead: $(shell find pymc_tempering -name '*.py')
 	@touch $@
 
 # One stamp an extra. The install is editable, so only a changed pyproject.toml asks for a new one.
+# What builds it is in .venv already, for which pip would else make an environment each time.
 $(VENV)/.stamp-%: pyproject.toml $(VENV)/.stamp
 	@echo "Installing pymc-tempering[$*] into $(VENV); the first time takes a minute or two."
-	@$(PIP) install -q --progress-bar off -e ".[$*]"
+	@$(PIP) install -q --progress-bar off --no-build-isolation -e ".[$*]"
 	@touch $@
 
 $(VENV)/.stamp:
@@ -88,4 +89,5 @@ $(VENV)/.stamp:
 	  echo "Install a newer one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
 	  exit 1; }
 	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install -q --progress-bar off "hatchling>=1.27" editables
 	@touch $@

@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from pytensor import config
 from support.model_kinds import MODEL_KINDS
 
 import pymc_tempering as pmt
@@ -40,8 +41,9 @@ def test_models_of_many_kinds(name):
     idata = pmt.sample(1000, model=model, random_seed=1, quiet=True)
     assert check(idata, log_z, means).mcse < 0.1
     assert idata["tempering"].attrs["kernel"] == KERNELS.get(name, "hmc")
-    with model:
-        step = pmt.SimulatedTempering(random_seed=2)
+    step = pmt.SimulatedTempering(model=model, random_seed=2)
+    # PyMC's function that records the draws is long to compile for some.
+    with model, config.change_flags(mode="FAST_COMPILE"):
         stepped = pm.sample(400, step=step, chains=2, cores=1, random_seed=3, progressbar=False,
                             quiet=True)  # fmt: skip
     check(stepped, log_z, means)

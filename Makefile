@@ -77,10 +77,14 @@ $(VENV)/.stamp-ahead: $(shell find pymc_tempering -name '*.py')
 	@touch $@
 
 # One stamp an extra. The install is editable, so only a changed pyproject.toml asks for a new one.
-# What builds it is in .venv already, for which pip would else make an environment each time.
-$(VENV)/.stamp-%: pyproject.toml $(VENV)/.stamp
+$(VENV)/.stamp-%: pyproject.toml $(VENV)/.stamp-build
 	@echo "Installing pymc-tempering[$*] into $(VENV); the first time takes a minute or two."
 	@$(PIP) install -q --progress-bar off --no-build-isolation -e ".[$*]"
+	@touch $@
+
+# What builds the package; pip would else make an environment with it at each install.
+$(VENV)/.stamp-build: $(VENV)/.stamp
+	@$(PIP) install -q --progress-bar off "hatchling>=1.27" editables
 	@touch $@
 
 $(VENV)/.stamp:
@@ -89,5 +93,4 @@ $(VENV)/.stamp:
 	  echo "Install a newer one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
 	  exit 1; }
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install -q --progress-bar off "hatchling>=1.27" editables
 	@touch $@

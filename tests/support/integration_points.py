@@ -12,19 +12,22 @@ import pymc as pm
 import pytensor
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.rewriting import inline_ofg_node
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import graph_inputs
 from scipy import stats
 from scipy.special import gammaln, logit, logsumexp
 
 
 def flattened(inputs, outputs):
     """Copies of both, without operations that are graphs: those are run point by point."""
-    graph = FunctionGraph(inputs, outputs)
+    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+    graph = FunctionGraph([*inputs, *shared], outputs)
     while nodes := [node for node in graph.toposort() if isinstance(node.op, OpFromGraph)]:
         for node in nodes:
             graph.replace_all(zip(node.outputs, inline_ofg_node(node), strict=True))
-    return graph.inputs, graph.outputs
+    return graph.inputs[: len(inputs)], graph.outputs
 
 
 class Density:

@@ -43,7 +43,7 @@ def keep_from_c() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Leave out of all further searches what was imported."""
+    """Set PyTensor up, once it is imported; leave that out of all further searches for garbage."""
     keep_from_c()
     collect_garbage()
 

@@ -49,8 +49,7 @@ def change_of(x, factors=FACTORS):
 
 @cache
 def runs(kind):
-    trees = repeated_trees(N, rho=0.5)
-    read = [(tree, read_cycles(tree)) for tree in trees]
+    read = [(tree, read_cycles(tree)) for tree in repeated_trees(N, rho=0.5)]
     return [(*weighted(tree, kind, cycles), rts(cycles)) for tree, cycles in read]
 
 

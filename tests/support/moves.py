@@ -1,48 +1,28 @@
 """A state under a kernel: single transitions from Python, and many in a compiled loop."""
 
 import numpy as np
-from numba import float64, int64, types
+from numba import boolean, int64, types
 
 from pymc_tempering.kernels import N_INFO
-from pymc_tempering.model.compiled import (
-    DENSITY,
-    INDICES,
-    KERNEL_SIGNATURE,
-    MATRIX,
-    POINT,
-    RNG,
-    VECTOR,
-    new_point,
-)
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, MATRIX, new_point
 from pymc_tempering.model.jit import njit
 
 KERNEL = types.FunctionType(KERNEL_SIGNATURE)
-ARGUMENTS = (KERNEL, DENSITY, POINT, float64, INDICES, VECTOR, MATRIX, RNG, VECTOR)
 
 
-RESULTS = (MATRIX, MATRIX, MATRIX)
-
-
-@njit(types.void(*ARGUMENTS, int64, *RESULTS))
-def _move_each(
-    transition, density, point, beta, block, params, scratch, rng, info, times, xs, told, known
-):
+@njit(types.void(KERNEL, *KERNEL_SIGNATURE.args, boolean, int64, MATRIX, MATRIX, MATRIX))
+def _move(
+    transition, density, point, beta, block, params, scratch, rng, info, anew, n, xs, told, known
+):  # fmt: skip
+    """Move n times for each row of `xs`: anew from it, or on from where the state is."""
     for i in range(xs.shape[0]):
-        point.x[:] = xs[i]
-        density(point.x, point.values, point.grads)
-        for j in range(times):
+        if anew:
+            point.x[:] = xs[i]
+            density(point.x, point.values, point.grads)
+        for j in range(n):
             transition(density, point, beta, block, params, scratch, rng, info)
-            told[i * times + j] = info
+            told[i * n + j] = info
         xs[i] = point.x
-        known[i, :2] = point.values
-        known[i, 2:] = point.grads.ravel()
-
-
-@njit(types.void(*ARGUMENTS, *RESULTS))
-def _follow(transition, density, point, beta, block, params, scratch, rng, info, xs, told, known):
-    for i in range(xs.shape[0]):
-        transition(density, point, beta, block, params, scratch, rng, info)
-        xs[i], told[i] = point.x, info
         known[i, :2] = point.values
         known[i, 2:] = point.grads.ravel()
 
@@ -58,11 +38,8 @@ class Moves:
         self.kernel, self.density, self.beta, self.block = kernel, density, beta, block
         self.transition = transition or kernel.transition
         self.params = kernel.pack(step, np.diag(scales) if kernel.dense else scales, block)
-        self.rng, self.point, self.info = (
-            np.random.default_rng(seed),
-            new_point(dim),
-            np.zeros(N_INFO),
-        )
+        self.rng = np.random.default_rng(seed)
+        self.point, self.info = new_point(dim), np.zeros(N_INFO)
         # What lies in the scratch space must not matter.
         self.scratch = np.full((kernel.n_scratch, dim), np.nan)
 
@@ -94,16 +71,13 @@ class Moves:
         known : ndarray, shape (n, 2 + 2 * dim)
             Values and gradients that the kernel has for the ends.
         """
-        ends, known = np.array(xs, dtype=float), self._known(len(xs))
-        told = np.empty((len(xs) * times, N_INFO))
-        _move_each(self.transition, *self._arguments, times, ends, told, known)
-        return ends, told, known
+        return self._move(np.array(xs, dtype=float), times, anew=True)
 
     def follow(self, n):
         """Move n times from where the state is; return the same of each transition."""
-        xs, told, known = np.empty((n, self.point.x.size)), np.empty((n, N_INFO)), self._known(n)
-        _follow(self.transition, *self._arguments, xs, told, known)
-        return xs, told, known
+        return self._move(np.empty((n, self.point.x.size)), 1, anew=False)
 
-    def _known(self, n):
-        return np.empty((n, 2 + 2 * self.point.x.size))
+    def _move(self, xs, times, *, anew):
+        told, known = np.empty((len(xs) * times, N_INFO)), np.empty((len(xs), 2 + 2 * xs.shape[1]))
+        _move(self.transition, *self._arguments, anew, times, xs, told, known)
+        return xs, told, known

@@ -25,9 +25,9 @@ SAMPLER = {"chains": 4, "cores": 1, "random_seed": 1, "progressbar": False}
 
 @cache
 def normal_mean(scale):
-    """x ~ N(0, scale), five observations of sd 1."""
+    """x ~ N(0, scale), five observations of sd 1; the scale is data, so both are the same code."""
     with pm.Model() as model:
-        x = pm.Normal("x", 0.0, scale)
+        x = pm.Normal("x", 0.0, pm.Data("scale", scale))
         pm.Normal("y", x, 1.0, observed=Y)
     return model
 

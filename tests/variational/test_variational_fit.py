@@ -1,5 +1,7 @@
 """Fits as a user runs them: T = 1 is pm.fit, the tempered optimum is exact, the end is at T = 1."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -37,6 +39,13 @@ def regression(minibatch=False):
     return model
 
 
+@cache
+def fit_of_pymc(minibatch, name):
+    return pm.fit(
+        300, name, model=regression(minibatch), obj_optimizer=adam(), compile_kwargs=QUICK, **FAST
+    )
+
+
 @pytest.mark.parametrize(
     ("minibatch", "approx", "options"),
     [
@@ -50,9 +59,7 @@ def regression(minibatch=False):
 )
 def test_all_temperatures_one_is_pm_fit(minibatch, approx, options):
     name = {"meanfield": "advi", "fullrank": "fullrank_advi"}[approx]
-    plain = pm.fit(
-        300, name, model=regression(minibatch), obj_optimizer=adam(), compile_kwargs=QUICK, **FAST
-    )
+    plain = fit_of_pymc(minibatch, name)
     ours = pmt.fit(
         300,
         model=regression(minibatch),

@@ -33,17 +33,25 @@ def long_run(draws=100_000, **kwargs):
     )  # fmt: skip
 
 
-def interrupt_after(monkeypatch, seconds):
-    """Send the signal from another thread, as a terminal would, once sampling has begun."""
+def interrupt_after(monkeypatch, seconds, draws=60):
+    """Send the signal from another thread, as a terminal would, once all chains have some draws."""
     original = rounds.run_chains
 
-    def with_timer(*args, **kwargs):
-        timer = threading.Timer(seconds, _thread.interrupt_main)
-        timer.start()
+    def with_timer(plan, runs, *args, **kwargs):
+        ended = threading.Event()
+
+        def send():
+            ended.wait(seconds)
+            while not ended.is_set() and min(run.state.n_draws for run in runs) < draws:
+                ended.wait(0.01)
+            if not ended.is_set():
+                _thread.interrupt_main()
+
+        threading.Thread(target=send, daemon=True).start()
         try:
-            return original(*args, **kwargs)
+            return original(plan, runs, *args, **kwargs)
         finally:
-            timer.cancel()
+            ended.set()
 
     monkeypatch.setattr(rounds, "run_chains", with_timer)
 

@@ -16,6 +16,9 @@ from pymc_tempering.sampling import rounds
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.chain_progress import ChainProgress
 
+SOME = 60
+"""Draws that each chain has when the interrupt comes; the tests ask for 40 and 50."""
+
 
 @pytest.fixture(autouse=True)
 def heeded_signal():
@@ -33,7 +36,7 @@ def long_run(draws=100_000, **kwargs):
     )  # fmt: skip
 
 
-def interrupt_after(monkeypatch, seconds, draws=60):
+def interrupt_after(monkeypatch, seconds):
     """Send the signal from another thread, as a terminal would, once all chains have some draws."""
     original = rounds.run_chains
 
@@ -42,7 +45,7 @@ def interrupt_after(monkeypatch, seconds, draws=60):
 
         def send():
             ended.wait(seconds)
-            while not ended.is_set() and min(run.state.n_draws for run in runs) < draws:
+            while not ended.is_set() and min(run.state.n_draws for run in runs) < SOME:
                 ended.wait(0.01)
             if not ended.is_set():
                 _thread.interrupt_main()

@@ -16,7 +16,6 @@ import pytensor
 from pymc.pytensorf import reseed_rngs
 from pymc.variational.opvi import Approximation
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.tensor.random.type import RandomGeneratorType
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -95,16 +94,15 @@ class Fits:
         self.model, self.n, self.largest = model, n, largest
         self.rate = pytensor.shared(RATE)
         self.approx = first_approximation(model, "meanfield", None, None, 1)
-        self.likelihood = global_likelihood(self.approx)
         self.step = compile_step(
             self.approx,
-            self.likelihood,
+            global_likelihood(self.approx),
             obj_n_mc=1,
             obj_optimizer=pm.adam(learning_rate=self.rate),
         )
-        moving = self.step.moving
-        self.generators = [v for v in moving if isinstance(v.type, RandomGeneratorType)]
-        self.first = [(v, v.get_value()) for v in moving if v not in self.generators]
+        self.generators = self.step.generators
+        moving = [v for v in self.step.moving if v not in self.generators]
+        self.first = [(v, v.get_value()) for v in moving]
         self.log_c: tuple[np.ndarray, np.ndarray] | None = None
         self.plans: dict[str, FitPlan] = {}
         self.log_joint = compile_target(self.approx).log_joint
@@ -139,10 +137,10 @@ class Fits:
         location.set_value(start.astype(location.dtype))
 
     def plan(self, request: Request) -> FitPlan:
-        """Plan a fit, by the compiled likelihood."""
+        """Plan a fit."""
         if self.log_c is not None:
             request = replace(request, log_c=self.log_c)
-        return replace(METHODS[request.method](request, self.approx), likelihood=self.likelihood)
+        return METHODS[request.method](request, self.model)
 
     def fit(
         self, method: str, starts: Sequence[np.ndarray], seed: int, request: Request
@@ -152,9 +150,9 @@ class Fits:
         self.rate.set_value(np.asarray(RATE))
         self.late = []
         reseed_rngs(self.generators, seed)
-        if method not in self.plans:  # a plan builds the graph of the log-likelihood anew
+        if method not in self.plans:  # that of VT computes log C(T)
             self.plans[method] = self.plan(request)
-        plan, run = self.plans[method], FitState(self.approx, self.step, self.likelihood)
+        plan, run = self.plans[method], FitState(self.approx, self.step)
         session = Session(
             method, run, plan, NO_TARGET, np.random.default_rng(seed), others=starts[1:]
         )
@@ -179,7 +177,7 @@ class Fits:
             return -np.inf
         mean, rho = (np.mean([late[name] for late in self.late], axis=0) for name in ("mu", "rho"))
         sd = np.logaddexp(0.0, rho)
-        values = [float(self.log_joint(mean + sd * z)) for z in self.points]
+        values = [self.log_joint(mean + sd * z) for z in self.points]
         entropy = np.log(sd).sum() + 0.5 * mean.size * (1.0 + np.log(2.0 * np.pi))
         return float(np.mean(values) + entropy)
 

@@ -1,8 +1,6 @@
 """Quality of a fit: its ELBO at T = 1, Pareto k-hat, and log Z from its draws."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pymc as pm
@@ -10,6 +8,7 @@ from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
 from pymc.pytensorf import join_nonshared_inputs
 from pymc.variational.opvi import Approximation
+from pytensor.compile.executor import Function
 from pytensor.graph.traversal import ancestors
 from scipy.special import gammaln, logsumexp
 
@@ -19,6 +18,8 @@ from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.disk_cache import forgetting_damage
+from pymc_tempering.model.function_copies import copied, is_copied_at_once
+from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.transforms import log_orderings_of
 
@@ -38,7 +39,7 @@ class UntemperedModel:
 
     Attributes
     ----------
-    log_joint : callable
+    function : Function
         x (d,) to log prior + log likelihood, Jacobians included (nats), in the order of the
         approximation.
     log_orderings : float
@@ -47,9 +48,13 @@ class UntemperedModel:
         Why the model has no evidence, or "".
     """
 
-    log_joint: Callable[[FloatArray], FloatArray]
+    function: Function
     log_orderings: float
     no_evidence: str
+
+    def log_joint(self, x: FloatArray) -> float:
+        """Evaluate the function; of two threads each needs one of its own."""
+        return float(forgetting_damage(self.function, x))
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,14 @@ def has_minibatch(model: pm.Model) -> bool:
     )
 
 
+def target_of(approx: Approximation) -> UntemperedModel:
+    """Return the log joint density of an approximation's model, compiled once for all of them."""
+    kept = remembered(approx.model, "fit target", lambda: compile_target(approx))
+    if not is_copied_at_once(kept.function):
+        return compile_target(approx)
+    return replace(kept, function=copied(kept.function, {}))
+
+
 def compile_target(approx: Approximation) -> UntemperedModel:
     """Compile the log joint density of the model; minibatches are replaced by all data."""
     model = approx.model
@@ -91,7 +104,7 @@ def compile_target(approx: Approximation) -> UntemperedModel:
         log_orderings = log_orderings_of(model, shapes)
     except ModelError as error:
         reason = str(error)
-    return UntemperedModel(partial(forgetting_damage, log_joint), log_orderings, reason)
+    return UntemperedModel(log_joint, log_orderings, reason)
 
 
 def mean_and_cholesky(approx: Approximation) -> tuple[FloatArray, FloatArray]:
@@ -136,7 +149,7 @@ def log_weights(
     log_q = -0.5 * square - 0.5 * d * np.log(2.0 * np.pi) - log_det
     log_t = gammaln(0.5 * (DF + d)) - gammaln(0.5 * DF) - 0.5 * d * np.log(DF * np.pi) - log_det
     log_t = log_t - 0.5 * (DF + d) * np.log1p(square / DF)
-    log_joint = np.array([float(target.log_joint(x)) for x in mean + z @ root.T])
+    log_joint = np.array([target.log_joint(x) for x in mean + z @ root.T])
     # Far out in the tail of the t a transform may overflow: such a draw gets weight zero.
     log_joint[draws:][np.isnan(log_joint[draws:])] = -np.inf
     return LogWeights(

@@ -9,7 +9,7 @@ from pymc.variational.opvi import Approximation
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import LikelihoodError
-from pymc_tempering.variational.objective import FitStep, Likelihood
+from pymc_tempering.variational.objective import FitStep
 from pymc_tempering.variational.stage_temperature import StageTemperature
 
 KEEP_EVERY = 100
@@ -46,9 +46,7 @@ class FitState:
     ----------
     approx : Approximation
     step : FitStep
-        The compiled step.
-    likelihood : Likelihood
-        Takes the temperatures.
+        The compiled step, which takes the temperatures.
     losses, elbo, inverse_temperature : ndarray
         History, filled up to ``n``.
     q, q_iteration : list
@@ -62,7 +60,6 @@ class FitState:
 
     approx: Approximation
     step: FitStep
-    likelihood: Likelihood
     losses: FloatArray = field(default_factory=lambda: np.empty(0))
     elbo: FloatArray = field(default_factory=lambda: np.empty(0))
     inverse_temperature: FloatArray = field(default_factory=lambda: np.empty(0))
@@ -117,7 +114,7 @@ def advance(
         while run.n < end:
             _keep(run, cold)
             setting = temperature.setting(run.n - begin)
-            run.likelihood.set_weights(setting.weights)
+            run.step.set_weights(setting.weights)
             if (q := temperature.q) is not None and not (cold and run.n > begin):
                 run.q.append(q)
                 run.q_iteration.append(run.n)

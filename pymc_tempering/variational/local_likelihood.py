@@ -3,9 +3,8 @@
 p(x_i | theta)^(1/T) / c_i(theta, T), with the log c_i of ``log_tempered_normalizer``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -125,11 +124,7 @@ def shared_likelihood(approx: Approximation, temperatures: FloatArray, obj_n_mc:
     total = model.datalogp / temperatures - log_c
     [energies] = _mean_over_draws(approx, [total], obj_n_mc)
     weights = pytensor.shared(one_hot(temperatures), "temperature_weights")
-
-    def set_weights(q: FloatArray) -> None:
-        weights.set_value(q)
-
-    return Likelihood(_weighted(weights, energies).sum(), energies, set_weights)
+    return Likelihood(_weighted(weights, energies).sum(), energies, weights)
 
 
 def _weighted(weights: Variable, log_p: Variable) -> Variable:
@@ -143,36 +138,18 @@ def one_hot(temperatures: FloatArray) -> FloatArray:
     return (temperatures == 1.0).astype(float)
 
 
-@dataclass(frozen=True)
-class LocalTemperatures:
-    """LVT: the likelihood, and the q(y_i) that its compiled step holds.
-
-    Attributes
-    ----------
-    likelihood : Likelihood
-    mean_q : callable
-        () to q(T) averaged over data, shape (M,).
-    local : callable
-        () to E[1/T] of each datum, by observed variable. Minibatches have none, since their data
-        change from step to step.
-    """
-
-    likelihood: Likelihood
-    mean_q: Callable[[], FloatArray]
-    local: Callable[[], dict[str, FloatArray]]
-
-
 def datum_likelihood(
     approx: Approximation,
     temperatures: FloatArray,
     log_prior: FloatArray,
     damping: float,
     obj_n_mc: int,
-) -> LocalTemperatures:
+) -> Likelihood:
     """LVT: a temperature for each datum, q(y_i) by equation (10) of Mandt et al. (2016).
 
     Of data that stay, the logarithm of q(y_i) is a damped mean over the steps. Of a minibatch, it
-    is the optimum for the current draws, a local step as in Algorithm 1.
+    is the optimum for the current draws, a local step as in Algorithm 1, and is not held. The
+    weight is 1 where each datum has its temperature, and 0 at T = 1.
     """
     terms = tempered_terms(approx.model, temperatures)
     means = _mean_over_draws(approx, [term.log_p for term in terms], obj_n_mc)
@@ -198,13 +175,8 @@ def datum_likelihood(
     updates[q_sum] = pt.concatenate(flat, axis=1).mean(axis=1)
     tempered = pt.add(*parts) if parts[1:] else parts[0]
     inverse = [(weights / temperatures[:, None]).sum(axis=0) for weights in flat]
-
-    def set_weights(on: float) -> None:
-        switched_on.set_value(np.asarray(on))
-
-    likelihood = Likelihood(tempered, pt.concatenate(inverse).mean(), set_weights, updates)
-    local = partial(_inverse_temperatures, temperatures, held)
-    return LocalTemperatures(likelihood, q_sum.get_value, local)
+    mean = pt.concatenate(inverse).mean()
+    return Likelihood(tempered, mean, switched_on, updates, held, q_sum)
 
 
 def _first_logits(name: str, log_prior: FloatArray, shape: tuple[int, ...]) -> SharedVariable:
@@ -214,13 +186,13 @@ def _first_logits(name: str, log_prior: FloatArray, shape: tuple[int, ...]) -> S
     return pytensor.shared(start, f"log_q_{name}", shape=start.shape)
 
 
-def _inverse_temperatures(
-    temperatures: FloatArray, held: Mapping[str, SharedVariable]
+def inverse_temperatures(
+    temperatures: FloatArray, log_q: Mapping[str, SharedVariable]
 ) -> dict[str, FloatArray]:
     """E[1/T] of each datum, from log q(y_i) by observed variable."""
     return {
         name: np.tensordot(1.0 / temperatures, softmax(logits.get_value(), axis=0), axes=1)
-        for name, logits in held.items()
+        for name, logits in log_q.items()
     }
 
 

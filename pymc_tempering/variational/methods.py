@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
+import pymc as pm
 from pymc.variational.opvi import Approximation
 
 from pymc_tempering.arguments import check_choice, check_whole
@@ -11,6 +13,7 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.variational.local_likelihood import datum_likelihood, one_hot, shared_likelihood
 from pymc_tempering.variational.normalizers.log_partition import log_partition
 from pymc_tempering.variational.objective import (
+    FitStep,
     Likelihood,
     batches_per_pass,
     global_likelihood,
@@ -130,9 +133,10 @@ class FitPlan:
 
     Attributes
     ----------
-    likelihood : Likelihood
-    temperature : StageTemperature or None
-        Temperatures of the tempered stage; None without one.
+    likelihood : callable
+        Builds the likelihood term of an approximation.
+    temperature : callable or None
+        From the compiled step to the temperatures of the tempered stage; None without one.
     n_tempered : int
         Its largest number of iterations.
     cold : ColdTemperature
@@ -142,21 +146,18 @@ class FitPlan:
     temperatures : ndarray, shape (M,)
     log_c, log_c_mcse : ndarray, shape (M,), or None
         log C(T) and its error (nats).
-    local : callable
-        () to E[1/T] of each datum, by observed variable.
     n_trials : int
         Iterations of the fits at T = 1 that compete with the tempered stage; 0 without them.
     """
 
-    likelihood: Likelihood
-    temperature: StageTemperature | None
+    likelihood: Callable[[Approximation], Likelihood]
+    temperature: Callable[[FitStep], StageTemperature] | None
     n_tempered: int
     cold: ColdTemperature
     settles: bool = False
     temperatures: FloatArray = field(default_factory=lambda: np.empty(0))
     log_c: FloatArray | None = None
     log_c_mcse: FloatArray | None = None
-    local: Callable[[], dict[str, FloatArray]] = dict
     n_trials: int = 0
 
 
@@ -178,30 +179,34 @@ def tempered_iterations(request: Request, batches: float) -> tuple[int, int]:
     return iterations - n_trials, n_trials
 
 
-def plan_advi(request: Request, approx: Approximation) -> FitPlan:
+def plan_advi(request: Request, model: pm.Model) -> FitPlan:
     """T = 1 from the first iteration on."""
     return FitPlan(
-        global_likelihood(approx), None, 0, ColdTemperature(q=np.ones(1)), temperatures=np.ones(1)
+        global_likelihood, None, 0, ColdTemperature(q=np.ones(1)), temperatures=np.ones(1)
     )
 
 
-def plan_annealed(request: Request, approx: Approximation) -> FitPlan:
+def plan_annealed(request: Request, model: pm.Model) -> FitPlan:
     """AVI: Section 2.2 of Mandt et al. (2016)."""
     start = LARGEST if request.temperatures is None else float(request.temperatures[-1])
-    n_tempered, n_trials = tempered_iterations(request, batches_per_pass(approx))
+    n_tempered, n_trials = tempered_iterations(request, batches_per_pass(model))
     # with trials its end at T = 1 is what they are compared with
     n_annealed = int(ANNEALED_SHARE * n_tempered) if n_trials else n_tempered
     temperature = AnnealedTemperature(annealing_schedule(request.schedule, start, n_annealed))
     return FitPlan(
-        global_likelihood(approx), temperature, n_tempered, ColdTemperature(), n_trials=n_trials
+        global_likelihood,
+        lambda step: temperature,
+        n_tempered,
+        ColdTemperature(),
+        n_trials=n_trials,
     )
 
 
-def plan_tempered(request: Request, approx: Approximation) -> FitPlan:
+def plan_tempered(request: Request, model: pm.Model) -> FitPlan:
     """VT: Section 2.3 of Mandt et al. (2016), with global or local normalizers."""
     grid = request.temperatures
     temperatures = exponential_grid() if grid is None else check_grid(grid)
-    batches = batches_per_pass(approx)
+    batches = batches_per_pass(model)
     n_tempered, n_trials = tempered_iterations(request, batches)
     posterior, top = uniform_posterior(temperatures), one_hot(temperatures)
     log_c = mcse = np.zeros(temperatures.size)
@@ -210,11 +215,13 @@ def plan_tempered(request: Request, approx: Approximation) -> FitPlan:
         n_floor = int(ANNEALED_SHARE * n_tempered)
         floor = annealing_schedule(request.schedule, float(temperatures[-1]), n_floor)
     if request.normalizer == "local":
-        likelihood = shared_likelihood(approx, temperatures, request.obj_n_mc)
-        temperature = LearnedTemperature(posterior, log_c, request.damping, True, batches, floor)
+        likelihood = partial(
+            shared_likelihood, temperatures=temperatures, obj_n_mc=request.obj_n_mc
+        )
+        by_rung = LearnedTemperature(posterior, log_c, request.damping, True, batches, floor)
         return FitPlan(
             likelihood,
-            temperature,
+            lambda step: by_rung,
             n_tempered,
             ColdTemperature(top, top),
             True,
@@ -225,14 +232,13 @@ def plan_tempered(request: Request, approx: Approximation) -> FitPlan:
         log_c, mcse = request.log_c
     elif temperatures.size > 1:
         partition = log_partition(
-            approx.model, temperatures, draws=request.normalizer_draws, random_seed=PARTITION_SEED
+            model, temperatures, draws=request.normalizer_draws, random_seed=PARTITION_SEED
         )
         log_c, mcse = partition.log_c, partition.mcse
     temperature = LearnedTemperature(posterior, log_c, request.damping, False, batches, floor)
-    likelihood = global_likelihood(approx)
     return FitPlan(
-        likelihood,
-        temperature,
+        global_likelihood,
+        lambda step: temperature,
         n_tempered,
         ColdTemperature(1.0, top),
         True,
@@ -243,7 +249,7 @@ def plan_tempered(request: Request, approx: Approximation) -> FitPlan:
     )
 
 
-def plan_local(request: Request, approx: Approximation) -> FitPlan:
+def plan_local(request: Request, model: pm.Model) -> FitPlan:
     """LVT: Section 2.4 of Mandt et al. (2016)."""
     if request.inverse_temperature_prior is not None:
         temperatures, prior = beta_grid(*request.inverse_temperature_prior)
@@ -253,24 +259,27 @@ def plan_local(request: Request, approx: Approximation) -> FitPlan:
         prior = np.full(temperatures.size, 1.0 / temperatures.size)
     with np.errstate(divide="ignore"):
         log_prior = np.log(prior)
-    n_tempered, n_trials = tempered_iterations(request, batches_per_pass(approx))
-    damping = request.damping ** (1.0 / request.update_every)
-    local = datum_likelihood(approx, temperatures, log_prior, damping, request.obj_n_mc)
+    n_tempered, n_trials = tempered_iterations(request, batches_per_pass(model))
+    likelihood = partial(
+        datum_likelihood,
+        temperatures=temperatures,
+        log_prior=log_prior,
+        damping=request.damping ** (1.0 / request.update_every),
+        obj_n_mc=request.obj_n_mc,
+    )
     cold = ColdTemperature(0.0, one_hot(temperatures))
-    temperature = LearnedLocalTemperatures(local.mean_q)
     return FitPlan(
-        local.likelihood,
-        temperature,
+        likelihood,
+        lambda step: LearnedLocalTemperatures(step.mean_q),
         n_tempered,
         cold,
         True,
         temperatures,
-        local=local.local,
         n_trials=n_trials,
     )
 
 
-METHODS: dict[str, Callable[[Request, Approximation], FitPlan]] = {
+METHODS: dict[str, Callable[[Request, pm.Model], FitPlan]] = {
     "advi": plan_advi,
     "annealed": plan_annealed,
     "variational_tempering": plan_tempered,

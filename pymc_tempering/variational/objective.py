@@ -18,11 +18,13 @@ from pymc.pytensorf import (
     resolve_backend_compile_kwargs,
 )
 from pymc.variational.opvi import Approximation, ObjectiveFunction, Operator
+from pytensor.compile.executor import Function
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.model.disk_cache import forgetting_damage
 from pymc_tempering.model.exactly import compile_alone
+from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
 
 
@@ -37,16 +39,22 @@ class Likelihood:
         parameters (nats).
     energies : Variable or None
         What the update of q(y) needs.
+    weights : SharedVariable
+        Holds an inverse temperature, or weights of temperatures.
     updates : dict
         Shared variables that the compiled step updates itself.
-    set_weights : callable
-        Sets the shared variables to an inverse temperature, or to weights of temperatures.
+    log_q : dict of SharedVariable
+        log q(y_i) of each datum, by observed variable, where the step updates it.
+    mean_q : SharedVariable, optional
+        q(T) averaged over data, shape (M,), likewise.
     """
 
     tempered: Variable
     energies: Variable | None
-    set_weights: Callable[[Any], None]
+    weights: SharedVariable
     updates: dict[SharedVariable, Variable] = field(default_factory=dict)
+    log_q: dict[str, SharedVariable] = field(default_factory=dict)
+    mean_q: SharedVariable | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +67,27 @@ class FitStep:
         () to loss, untempered ELBO (nats), and energies if any.
     moving : tuple of SharedVariable
         What it changes: parameters, the optimizer's sums, temperatures, generators.
+    generators : tuple of SharedVariable
+        Those of them that draw, in the order in which they are seeded.
+    weights, log_q, mean_q
+        Of its :class:`Likelihood`.
     """
 
-    function: Callable[[], list[np.ndarray]]
+    function: Function
     moving: tuple[SharedVariable, ...]
+    generators: tuple[SharedVariable, ...]
+    weights: SharedVariable
+    log_q: dict[str, SharedVariable]
+    mean_q: SharedVariable | None
 
     def __call__(self) -> list[np.ndarray]:
         """Do it."""
         found: list[np.ndarray] = forgetting_damage(self.function)
         return found
+
+    def set_weights(self, weights: Any) -> None:
+        """Set an inverse temperature, or weights of temperatures."""
+        self.weights.set_value(np.asarray(weights, dtype=self.weights.dtype), borrow=True)
 
 
 class TemperedObjective(ObjectiveFunction):
@@ -132,15 +152,26 @@ def compile_step(
     )
     loss = updates.loss
     updates.update(objective.updated)
-    seed = approx.rng.randint(2**30, dtype=np.int64)
     options = resolve_backend_compile_kwargs(backend, compile_kwargs)
     with approx.model:  # so that PyMC honors model.check_bounds
         step = compile_exactly([], [loss, *objective.extra_outputs], updates=updates, **options)
     # PyMC's own step returns the loss alone. Seed the generators in the order in which it finds
     # them, so that the same seed gives the same draws as pm.fit.
     generators = list(collect_default_updates([loss]))
-    reseed_rngs(generators, seed)
-    return FitStep(step, (*updates, *generators))
+    seed_generators(approx, generators)
+    return FitStep(
+        function=step,
+        moving=(*updates, *generators),
+        generators=tuple(generators),
+        weights=likelihood.weights,
+        log_q=likelihood.log_q,
+        mean_q=likelihood.mean_q,
+    )
+
+
+def seed_generators(approx: Approximation, generators: Sequence[SharedVariable]) -> None:
+    """Seed the generators of a step as ``pm.fit`` does."""
+    reseed_rngs(generators, approx.rng.randint(2**30, dtype=np.int64))
 
 
 def global_likelihood(approx: Approximation) -> Likelihood:
@@ -149,17 +180,17 @@ def global_likelihood(approx: Approximation) -> Likelihood:
     The energy is the log-likelihood itself, at full scale (nats).
     """
     shared = pytensor.shared(np.asarray(1.0, dtype=pytensor.config.floatX), "inverse_temperature")
-
-    def set_weights(inverse_temperature: float) -> None:
-        shared.set_value(np.asarray(inverse_temperature, dtype=pytensor.config.floatX), borrow=True)
-
-    return Likelihood(shared * approx.datalogp, approx.datalogp, set_weights)
+    return Likelihood(shared * approx.datalogp, approx.datalogp, shared)
 
 
-def batches_per_pass(approx: Approximation) -> float:
+def batches_per_pass(model: pm.Model) -> float:
     """Total size over minibatch size, the largest of all terms; 1 without minibatches."""
-    scale = approx.symbolic_normalizing_constant
-    return float(compile_alone([], scale, mode="FAST_COMPILE")())
+
+    def find() -> float:
+        scale = pm.MeanField(model=model).symbolic_normalizing_constant
+        return float(compile_alone([], scale, mode="FAST_COMPILE")())
+
+    return remembered(model, "batches per pass", find)
 
 
 FAMILIES: dict[str, Callable[..., Approximation]] = {

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.variational.assess import compile_target
+from pymc_tempering.model.exactly import ALONE
+from pymc_tempering.model.garbage import no_search_for_garbage
+from pymc_tempering.variational.assess import target_of
 from pymc_tempering.variational.fit_loop import FitState
 from pymc_tempering.variational.fit_start import Start, first_approximation, prior_locations
+from pymc_tempering.variational.kept_steps import step_of
 from pymc_tempering.variational.methods import METHODS, Request
 from pymc_tempering.variational.objective import compile_step
 from pymc_tempering.variational.session import Callbacks, Session, Show, run_cold, run_tempered
@@ -53,24 +56,35 @@ class FitValues:
 
 
 def begin_fit(model: pm.Model, settings: Settings, start: Start) -> Session:
-    """Make the first approximation, and compile its step and the untempered model."""
+    """Make the first approximation, its step and the untempered model; compile what is new.
+
+    In one thread at a time: graphs that are made while another thread compiles have other bits.
+    """
+    with ALONE, no_search_for_garbage():
+        return _begun(model, settings, start)
+
+
+def _begun(model: pm.Model, settings: Settings, start: Start) -> Session:
     request = settings.request
     first, seed = start
     fitted = first_approximation(model, settings.approx, first, settings.start_sigma, seed)
-    plan = METHODS[request.method](request, fitted)
-    step = compile_step(
+    plan = METHODS[request.method](request, model)
+    options: dict[str, Any] = {
+        "obj_n_mc": request.obj_n_mc,
+        "obj_optimizer": settings.obj_optimizer,
+        "total_grad_norm_constraint": settings.total_grad_norm_constraint,
+        "backend": settings.backend,
+        "compile_kwargs": settings.compile_kwargs,
+    }
+    step = step_of(
         fitted,
-        plan.likelihood,
-        obj_n_mc=request.obj_n_mc,
-        obj_optimizer=settings.obj_optimizer,
-        total_grad_norm_constraint=settings.total_grad_norm_constraint,
-        backend=settings.backend,
-        compile_kwargs=settings.compile_kwargs,
+        lambda approx: compile_step(approx, plan.likelihood(approx), **options),
+        {"approx": settings.approx, "likelihood": plan.likelihood, **options},
     )
-    run = FitState(fitted, step, plan.likelihood)
+    run = FitState(fitted, step)
     rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1])
     others = prior_locations(fitted, request.n_trials - 1, seed) if plan.n_trials else ()
-    return Session(request.method, run, plan, compile_target(fitted), rng, others=others)
+    return Session(request.method, run, plan, target_of(fitted), rng, others=others)
 
 
 def run_fit(

@@ -15,6 +15,7 @@ from pymc_tempering.variational.cold_trials import (
 )
 from pymc_tempering.variational.convergence import elbo_drift
 from pymc_tempering.variational.fit_loop import FitState, advance, parameters, restore_best
+from pymc_tempering.variational.local_likelihood import inverse_temperatures
 from pymc_tempering.variational.methods import FitPlan
 from pymc_tempering.variational.stage_temperature import StageTemperature
 from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum
@@ -71,6 +72,7 @@ def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show)
     plan, run = session.plan, session.run
     if plan.temperature is None or plan.n_tempered == 0:
         return
+    stage = plan.temperature(run.step)
     start = moving_values(run.step)
 
     def finished(run: FitState, temperature: StageTemperature, begin: int) -> bool:
@@ -80,7 +82,7 @@ def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show)
 
     temperature = advance(
         run,
-        plan.temperature,
+        stage,
         plan.n_tempered,
         cold=False,
         block=block,
@@ -97,7 +99,7 @@ def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show)
             loss=float(np.median(run.losses[max(0, run.n - COLD_BLOCK) : run.n])),
             settled=finished(run, temperature, 0),
         )
-        session.local = plan.local()
+        session.local = inverse_temperatures(plan.temperatures, run.step.log_q)
     if plan.n_trials and run.stopped not in ("interrupted", "not finite"):
         others = [moved_to(place, start, run.step, run.approx) for place in session.others]
         session.trials = run_trials(

@@ -1,10 +1,10 @@
 """What sets the temperature of a stage: a schedule, VT, LVT, or T = 1 throughout."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.variational.temperatures import AnnealingSchedule, TemperaturePosterior
@@ -23,7 +23,7 @@ class Setting:
     Attributes
     ----------
     weights : float or ndarray
-        What the likelihood's ``set_weights`` takes.
+        What the step's ``set_weights`` takes.
     inverse_temperature : float
         E[1/T], for the record; NaN where the compiled step gives it.
     offset : float
@@ -190,15 +190,15 @@ class LearnedLocalTemperatures:
 
     Attributes
     ----------
-    mean_q : callable
-        () to q(T) averaged over data, shape (M,).
+    mean_q : SharedVariable
+        q(T) averaged over data, shape (M,).
     weights : float
         What switches the local temperatures on.
     recent : tuple of float
         Mean of E[1/T] over the last blocks.
     """
 
-    mean_q: Callable[[], FloatArray]
+    mean_q: SharedVariable
     weights: float = 1.0
     recent: tuple[float, ...] = ()
     free_from: int = 0
@@ -206,7 +206,8 @@ class LearnedLocalTemperatures:
     @property
     def q(self) -> FloatArray:
         """q(T) averaged over data, shape (M,)."""
-        return self.mean_q()
+        q: FloatArray = self.mean_q.get_value()
+        return q
 
     @property
     def settled(self) -> bool:

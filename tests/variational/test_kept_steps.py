@@ -1,0 +1,211 @@
+"""A model's step is compiled once, and each fit of it is the one of a model that is new."""
+
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pymc as pm
+import pytest
+from support import variational_models as models
+
+import pymc_tempering as pmt
+from pymc_tempering.borrowed.numba_functions import install_listener
+from pymc_tempering.model.compilations import CompilationWatch
+from pymc_tempering.variational import kept_steps, one_fit
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The fit is not at rest"),
+    pytest.mark.filterwarnings("ignore:Pareto k-hat"),
+    pytest.mark.filterwarnings("ignore:The importance weights"),
+]
+QUIET = {"progressbar": False, "max_n": 60, "obj_optimizer": pm.adam(learning_rate=0.05)}
+
+
+def line():
+    """A regression with two parameters of different roles."""
+    x = np.linspace(-1.0, 1.0, 30)
+    with pm.Model() as model:
+        slope = pm.Normal("slope")
+        scale = pm.HalfNormal("scale")
+        pm.Normal("y", slope * x, scale, observed=x + 0.3 * np.cos(40 * x))
+    return model
+
+
+def minibatches():
+    """Normal data of which a step sees five."""
+    data = pm.Minibatch(models.GAUSSIAN_DATA, batch_size=5)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, models.PRIOR)
+        pm.Normal("y", mu, models.SIGMA, observed=data, total_size=models.GAUSSIAN_DATA.size)
+    return model
+
+
+CASES = {
+    "advi": (line, {"method": "advi"}),
+    "annealed": (line, {"method": "annealed"}),
+    "fullrank": (line, {"method": "annealed", "approx": "fullrank"}),
+    "several draws": (line, {"method": "annealed", "obj_n_mc": 3}),
+    "default optimizer": (line, {"method": "annealed", "obj_optimizer": None}),
+    "tempered": (models.gaussian, {"method": "variational_tempering"}),
+    "each normalized": (line, {"method": "variational_tempering", "normalizer": "local"}),
+    "each datum": (line, {"method": "local_variational_tempering"}),
+    "minibatches": (minibatches, {"method": "annealed"}),
+    "minibatches, each datum": (minibatches, {"method": "local_variational_tempering"}),
+}
+
+
+def fit(model, seed, **options):
+    return pmt.fit(60, model=model, random_seed=seed, **{**QUIET, **options})
+
+
+def contents(approx):
+    """All numbers of a fit."""
+    report = approx.tempering
+    parts = [
+        approx.hist,
+        report.elbo,
+        report.evidence.log_z,
+        report.inverse_temperature,
+        report.q,
+        report.elbo_history,
+        *(p.get_value() for p in approx.params),
+        *report.local.values(),
+    ]
+    return np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts])
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """One entry for each step that was compiled."""
+    seen, right = [], one_fit.compile_step
+    monkeypatch.setattr(one_fit, "compile_step", lambda *a, **k: seen.append(a) or right(*a, **k))
+    return seen
+
+
+@pytest.mark.parametrize(("build", "options"), CASES.values(), ids=list(CASES))
+def test_fits_of_one_model_are_those_of_new_models_and_go_on_alike(compiled, build, options):
+    one = build()
+    first = fit(one, 1, **options)
+    assert len(compiled) == 1
+    watch = CompilationWatch()
+    with install_listener("numba:compile", watch):
+        second = fit(one, 2, **options)
+        third = fit(one, 1, **options)
+    assert (len(compiled), watch.count) == (1, 0)
+    fresh = [fit(build(), seed, **options) for seed in (1, 2, 1)]
+    for step in range(2):
+        for ours, alone in zip([first, second, third], fresh, strict=True):
+            np.testing.assert_array_equal(contents(ours), contents(alone))
+            if step == 0:
+                pmt.refine(ours, 40, progressbar=False)
+                pmt.refine(alone, 40, progressbar=False)
+    assert not np.array_equal(contents(first), contents(second))
+    assert first.hist.size == 100
+
+
+def test_one_step_serves_all_methods_that_temper_alike(compiled):
+    model = models.gaussian()
+    for method in ("advi", "annealed", "variational_tempering"):
+        ours = fit(model, 1, method=method)
+        np.testing.assert_array_equal(
+            contents(ours), contents(fit(models.gaussian(), 1, method=method))
+        )
+    assert len([1 for approx, *_ in compiled if approx.model is model]) == 1
+
+
+def add_potential(model):
+    with model:
+        pm.Potential("push", -(model["slope"] ** 4))
+
+
+def write_into_observed(model):
+    model.rvs_to_values[model["y"]].data[3] = 2.5
+
+
+@pytest.mark.parametrize("change", [add_potential, write_into_observed])
+def test_a_model_that_was_changed_is_compiled_anew(change):
+    model, other = line(), line()
+    before = fit(model, 1)
+    change(model)
+    change(other)
+    after = contents(fit(model, 1))
+    np.testing.assert_array_equal(after, contents(fit(other, 1)))
+    assert not np.array_equal(after, contents(before))
+    # what was begun goes on with the model as it was
+    pmt.refine(before, 40, progressbar=False)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"obj_optimizer": pm.adam(learning_rate=0.04)},
+        {"obj_optimizer": pm.sgd(learning_rate=0.001)},
+        {"total_grad_norm_constraint": 0.1},
+        {"obj_n_mc": 2},
+        {"approx": "fullrank"},
+        {"method": "local_variational_tempering"},
+    ],
+)
+def test_a_step_of_other_settings_is_another_one(compiled, options):
+    model = models.gaussian()
+    fit(model, 1)
+    ours = fit(model, 1, **options)
+    assert len(compiled) == 2
+    np.testing.assert_array_equal(contents(ours), contents(fit(models.gaussian(), 1, **options)))
+
+
+def test_what_the_user_wrote_may_act_otherwise_the_next_time(compiled):
+    model, rate = models.gaussian(), 0.05
+
+    def own(loss_or_grads, params):
+        return pm.adam(loss_or_grads, params, learning_rate=rate)
+
+    first = fit(model, 1, obj_optimizer=own)
+    rate = 0.01
+    second = fit(model, 1, obj_optimizer=own)
+    assert len(compiled) == 2
+    assert not np.array_equal(contents(first), contents(second))
+
+
+def test_two_threads_fit_one_model():
+    alone = [contents(fit(models.gaussian(), seed)) for seed in range(6)]
+    model = models.gaussian()
+    with ThreadPoolExecutor(3) as pool:
+        together = [contents(a) for a in pool.map(lambda seed: fit(model, seed), range(6))]
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_no_more_than_the_latest_are_kept(compiled, monkeypatch):
+    monkeypatch.setattr(kept_steps, "KEPT", 2)
+    model = models.gaussian()
+    counts = []
+    for rate in (0.1, 0.2, 0.1, 0.3, 0.1, 0.2):
+        fit(model, 1, obj_optimizer=pm.adam(learning_rate=rate))
+        counts.append(len(compiled))
+    assert counts == [1, 2, 2, 3, 3, 4]  # 0.3 drove 0.2 out
+
+
+def test_a_large_step_is_not_kept(compiled, monkeypatch):
+    monkeypatch.setattr(kept_steps, "LARGEST", 8)
+    model = models.gaussian()
+    np.testing.assert_array_equal(contents(fit(model, 1)), contents(fit(model, 1)))
+    assert len(compiled) == 2
+
+
+def test_another_compiler_compiles_at_each_fit(compiled):
+    model = models.gaussian()
+    options = {"compile_kwargs": {"mode": "FAST_COMPILE"}}
+    first, second = fit(model, 1, **options), fit(model, 1, **options)
+    np.testing.assert_array_equal(contents(first), contents(second))
+    assert len(compiled) == 2
+
+
+def test_a_model_is_forgotten_with_all_of_its_steps():
+    model = line()
+    gone = weakref.ref(model)
+    fit(model, 1)
+    fit(model, 2, method="local_variational_tempering")
+    del model
+    gc.collect()
+    assert gone() is None

@@ -428,8 +428,9 @@ def test_ctrl_c_while_the_chains_run(heeded_signals, model, monkeypatch, tmp_pat
     again = resume(tmp_path / "run.zarr", model)
     assert again.posterior.sizes["draw"] == 40_000
     for name in ("mu", "sd"):
-        one, other = part.posterior[name].values, again.posterior[name].values
-        np.testing.assert_array_equal(one, other[: len(one), :n])
+        whole = again.posterior[name].values[:, :n]
+        for chain in part.posterior[name].values:  # a chain without a draw yet is left out
+            assert any(np.array_equal(chain, other) for other in whole)
 
 
 def test_what_max_time_decided_stays(model, tmp_path):

@@ -277,7 +277,8 @@ class BlackBox(Op):
     otypes = (pt.dscalar,)
 
     def perform(self, node, inputs, outputs):
-        outputs[0][0] = np.asarray(stats.norm.logpdf(Y, inputs[0], 1.0).sum())
+        squares = ((Y - inputs[0]) ** 2).sum()
+        outputs[0][0] = np.asarray(-0.5 * (squares + Y.size * np.log(2.0 * np.pi)))
 
 
 def black_box():

@@ -18,6 +18,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.disk_cache import forgetting_damage
+from pymc_tempering.model.exactly import one_thread_at_a_time
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
@@ -94,6 +95,7 @@ def _compile(model: pm.Model, derived: list[Variable]) -> Callable[[Point], Poin
     names = [v.name for v in derived]
     by_draw = [new.ndim > old.ndim for new, old in zip(outputs, derived, strict=True)]
 
+    @one_thread_at_a_time
     def evaluate(point: Point) -> Point:
         columns = list(point.values())
         found: Point = {}

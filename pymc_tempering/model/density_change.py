@@ -14,6 +14,7 @@ from pymc_tempering.borrowed.pymc_models import default_transform
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.constrain import BLOCK, Point
 from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.exactly import one_thread_at_a_time
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
@@ -138,6 +139,7 @@ def _compile(
         )
     names = [v.name for v in inputs]
 
+    @one_thread_at_a_time
     def evaluate(point: Point, new: np.ndarray) -> np.ndarray:
         columns = [point[name] for name in names]
         n = len(columns[0]) if columns else 1

@@ -1,8 +1,9 @@
 """Settings of the whole process that hold while anything of ours compiles, in any thread."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from threading import Lock, RLock
 from typing import Any
 
@@ -46,6 +47,22 @@ def exactly() -> Iterator[None]:
             _HELD.pop()
             if not _HELD:
                 first.close()
+
+
+def one_thread_at_a_time[**P, T](work: Callable[P, T]) -> Callable[P, T]:
+    """Have work that is kept with a model done by one thread at a time.
+
+    A function of PyTensor's keeps its arguments and results in itself while it is called: of two
+    threads, one would get what the other one asked for.
+    """
+    lock = RLock()
+
+    @wraps(work)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> T:
+        with lock:
+            return work(*args, **kwargs)
+
+    return alone
 
 
 def compile_alone(*args: Any, **kwargs: Any) -> Function:

@@ -13,7 +13,7 @@ from pymc_tempering.exceptions import ImproperPriorError, NullError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.exactly import compile_alone
+from pymc_tempering.model.exactly import compile_alone, one_thread_at_a_time
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
@@ -157,7 +157,9 @@ def _compile_own_prior(
             function = compile_exactly(model.value_vars, graph, trust_input=True, **options)
         else:
             function = compile_alone(model.value_vars, graph, mode="FAST_COMPILE", **options)
-        return lambda point: float(function(*(point[name] for name in names))[0])
+        return one_thread_at_a_time(
+            lambda point: float(function(*(point[name] for name in names))[0])
+        )
 
     return remembered(model, ("own prior", key, often), compiled)
 

@@ -1,6 +1,6 @@
 """The draws of a run as a changed density needs them: weighted, and in the unconstrained space."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from pymc_tempering.evidence.reweight import Draws, WeightedDraws, posterior_dra
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.constrain import Point
 from pymc_tempering.model.density_change import DensityChange
+from pymc_tempering.model.exactly import one_thread_at_a_time
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
@@ -111,7 +112,7 @@ def check_same_model(idata: xr.DataTree, model: pm.Model) -> None:
     function = remembered(model, "plain log density", lambda: _log_density(model))
     names = [value.name for value in model.value_vars]
     shape = next(iter(points.values())).shape[:2]
-    own = np.array([float(function(*(points[n][at] for n in names))) for at in np.ndindex(shape)])
+    own = np.array([function(*(points[n][at] for n in names)) for at in np.ndindex(shape)])
     off = own - part["sample_stats"]["lp"].transpose("chain", "draw").values.ravel()
     if not np.ptp(off) <= MAX_SCATTER + 1e-6 * np.abs(own).max():
         raise DataMismatchError(
@@ -152,9 +153,10 @@ def change_at(
     return table
 
 
-def _log_density(model: pm.Model):  # type: ignore[no-untyped-def]
-    """Compile the log density of a point, by name of the value variables."""
+def _log_density(model: pm.Model) -> Callable[..., float]:
+    """Compile the log density of a point, given by the values of the value variables."""
     with model:
-        return compile_exactly(
+        function = compile_exactly(
             model.value_vars, model.logp(), mode="FAST_COMPILE", on_unused_input="ignore"
         )
+    return one_thread_at_a_time(lambda *values: float(function(*values)))

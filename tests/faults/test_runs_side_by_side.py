@@ -40,8 +40,9 @@ def test_two_runs_in_threads(alone, tmp_path):
 def test_two_runs_of_one_model_in_threads(alone):
     model = mean_only()
     with ThreadPoolExecutor(2) as pool:
-        for found in pool.map(lambda seed: run(model, random_seed=seed), [1, 1]):
-            assert_same(alone[0], found)
+        first, second = pool.map(lambda seed: run(model, random_seed=seed), [1, 2])
+    assert_same(alone[0], first)
+    assert_same(run(mean_only(), random_seed=2), second)
 
 
 def test_in_a_loop_of_events_that_runs(alone):

@@ -1,5 +1,8 @@
 """Variables of many draws, against PyMC's own recording of one draw after the other."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pymc as pm
 import pymc.dims as pmd
@@ -128,3 +131,22 @@ def test_random_numbers_are_not_shared_by_draws():
         pm.Deterministic("noisy", x + pm.Normal.dist())
     found = compile_constrain(model, model_layout(model))(np.zeros((50, 1)))
     assert len(np.unique(found["noisy"])) == 50
+
+
+def test_threads_get_the_variables_of_their_own_draws():
+    """PyTensor's function holds the arguments of a call, where another thread can put its own."""
+    model = sums()
+    constrain = compile_constrain(model, model_layout(model))
+    rng = np.random.default_rng(1)
+    draws = [rng.normal(size=(200, model_layout(model).dim)) for _ in range(80)]
+    alone = [constrain(some) for some in draws]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(constrain, draws))
+    finally:
+        sys.setswitchinterval(before)
+    for one, other in zip(together, alone, strict=True):
+        for name in other:
+            np.testing.assert_array_equal(one[name], other[name])

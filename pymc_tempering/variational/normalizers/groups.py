@@ -27,7 +27,7 @@ from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.density_graphs import freeze_shared, stabilize
-from pymc_tempering.model.exactly import ALONE, compile_alone
+from pymc_tempering.model.exactly import ALONE, compile_alone, one_thread_at_a_time
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
 from pymc_tempering.references.compiled_mixture import evaluate_rows
@@ -168,7 +168,7 @@ def _compile_constant(rv: Variable, total: Variable, temperature: Variable) -> F
     graph = freeze_shared([whole_data(total)])[0]
     value = compile_alone([temperature], graph, mode="FAST_COMPILE", on_unused_input="ignore")
     limit = compile_alone([], _smallest_limit([rv]), mode="FAST_COMPILE")
-    return FixedNormalizer(rv.name, lambda T: float(value(T)), float(limit()))
+    return FixedNormalizer(rv.name, one_thread_at_a_time(lambda T: float(value(T))), float(limit()))
 
 
 def _compile_group(

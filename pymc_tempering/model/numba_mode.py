@@ -6,7 +6,7 @@ for 4 to 9. In this mode they become operations of our own. The graphs of other 
 stay as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from pymc_tempering.model.exactly import ALONE, exactly
 from pymc_tempering.model.garbage import no_search_for_garbage
 from pymc_tempering.model.graph_functions import compile_graph
 from pymc_tempering.model.jit import compile_keyed
+from pymc_tempering.model.packed_data import arrays_out
 from pymc_tempering.model.scalar_graphs import thin_composite
 from pymc_tempering.model.sources import hash_of_sources
 from pymc_tempering.model.thin_reductions import thin_reduction
@@ -59,27 +60,36 @@ class ThinAlloc(Alloc):
 
 
 class LeanLinker(NumbaLinker):
-    """PyTensor's linker for Numba, whose functions are optimized once, with all that they call."""
+    """PyTensor's linker for Numba, whose functions are optimized once, with all that they call.
 
-    def fgraph_convert(self, fgraph: FunctionGraph, **options: Any) -> tuple[Any, str | None]:
-        """Make the function of a graph, and its key in the cache."""
-        del options["input_storage"], options["output_storage"]
-        return compile_graph(fgraph, **options)
+    Arrays of the graph are arguments of its function: with others it is the same function.
+    """
 
-    def jit_compile(self, fn_and_cache: tuple[Any, str | None]) -> Any:
+    def fgraph_convert(self, fgraph: FunctionGraph, **options: Any) -> Any:
+        """Make the function of a graph, its key in the cache, and arrays that it takes."""
+        graph, arrays = arrays_out(fgraph)
+        return *compile_graph(graph), arrays
+
+    def jit_compile(self, made: Any) -> Callable:
         """Make a function that is compiled at its first call."""
-        function, key = fn_and_cache
-        return compile_keyed(function.py_func, None, key)
+        function, key, arrays = made
+        compiled = compile_keyed(function.py_func, None, key)
+        if not arrays:
+            return compiled
+
+        def with_arrays(*inputs: Any) -> Any:
+            return compiled(*inputs, *arrays)
+
+        return with_arrays
 
 
 class GraphLinker(LeanLinker):
     """A linker for functions of which the graph alone is used."""
 
-    def fgraph_convert(self, fgraph: FunctionGraph, **options: Any) -> tuple[Any, str | None]:
+    def fgraph_convert(self, fgraph: FunctionGraph, **options: Any) -> None:
         """Make nothing of the graph."""
-        return None, None
 
-    def jit_compile(self, fn_and_cache: tuple[Any, str | None]) -> Any:
+    def jit_compile(self, made: None) -> Any:
         """Return what is never called."""
         return None
 

@@ -60,15 +60,8 @@ class Packing:
         list of int
             Which arrays those inputs are.
         """
-        # Its features come along: they know what is overwritten in place, and in which order.
-        graph, _ = function.maker.fgraph.clone_get_equiv(check_integrity=False, attach_feature=True)
-        places = []
-        for constant in list(_large(graph)):
-            places.append(self._place(np.asarray(constant.data)))
-            variable = constant.type()
-            graph.add_input(variable)
-            graph.replace(constant, variable)
-        return graph, places
+        graph, arrays = arrays_out(function.maker.fgraph)
+        return graph, [self._place(array) for array in arrays]
 
     def _place(self, array: np.ndarray) -> int:
         """Index of an array, which is added if it is new."""
@@ -112,6 +105,19 @@ class Packing:
 
 ENVIRONMENT = {"carray": carray, "farray": farray, "pointer": pointer}
 """Names in the lines of `Packing.source`."""
+
+
+def arrays_out(graph: FunctionGraph) -> tuple[FunctionGraph, list[np.ndarray]]:
+    """Copy a graph, with further inputs in the places of its arrays; return the arrays, too."""
+    # Its features come along: they know what is overwritten in place, and in which order.
+    copy, _ = graph.clone_get_equiv(check_integrity=False, attach_feature=True)
+    arrays = []
+    for constant in _large(copy):
+        arrays.append(np.asarray(constant.data))
+        variable = constant.type()
+        copy.add_input(variable)
+        copy.replace(constant, variable)
+    return copy, arrays
 
 
 def _large(graph: FunctionGraph) -> list[Constant]:

@@ -44,12 +44,10 @@ def minibatches():
 
 
 CASES = {
-    "annealed": (line, {"method": "annealed"}),
     "fullrank": (line, {"method": "annealed", "approx": "fullrank"}),
     "tempered": (models.gaussian, {"method": "variational_tempering"}),
     "each normalized": (line, {"method": "variational_tempering", "normalizer": "local"}),
     "each datum": (line, {"method": "local_variational_tempering"}),
-    "minibatches": (minibatches, {"method": "annealed"}),
     "minibatches, each datum": (minibatches, {"method": "local_variational_tempering"}),
 }
 

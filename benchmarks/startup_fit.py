@@ -27,7 +27,7 @@ LONG = 10_200
 METHODS = ("pmt.fit", "pm.fit")
 
 
-def models() -> dict[str, Callable[[], Any]]:
+def models() -> dict[str, Callable[..., Any]]:
     """What is fitted, by name."""
     from startup_models import logistic, regression, schools
 
@@ -68,8 +68,16 @@ def child(method: str) -> dict[str, dict[str, Any]]:
         model = build()
         first = seconds_of(method, model, N, 1)
         again = seconds_of(method, model, N, 2)
+        rebuilt = seconds_of(method, build(), N, 2)
+        data = seconds_of(method, build(seed=1), N, 2) if name == "regression" else ""
         iterating = (seconds_of(method, model, LONG, 3) - again) * N / (LONG - N)
-        found[name] = {"first fit": first, "same model again": again, "iterating": iterating}
+        found[name] = {
+            "first fit": first,
+            "built again": rebuilt,
+            "other y": data,
+            "same model again": again,
+            "iterating": iterating,
+        }
         for temper in ("advi", "variational_tempering"):
             ours = method == "pmt.fit"
             found[name][temper] = seconds_of(method, model, N, 4, temper) if ours else ""

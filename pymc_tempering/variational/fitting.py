@@ -39,7 +39,7 @@ def fit(
     tA: float | None = None,
     max_n: int | None = None,
     normalizer: str = "global",
-    normalizer_draws: int = 4000,
+    normalizer_draws: int | None = None,
     inverse_temperature_prior: tuple[float, float] | None = None,
     update_every: int = 10,
     damping: float = 0.9,
@@ -96,8 +96,9 @@ def fit(
         VT: what the tempered likelihood is divided by, C(T), the average over the prior, or
         c(theta, T). The latter needs no C(T), which may be infinite, but a free scale parameter
         then does what the temperature should.
-    normalizer_draws : int, default 4000
-        Draws for C(T), where it is not known exactly; see :func:`pymc_tempering.log_partition`.
+    normalizer_draws : int, optional
+        `draws` of :func:`pymc_tempering.log_partition` for C(T), where it is not known exactly.
+        With a number the same seed gives the same fit on machines that are slow and fast.
     inverse_temperature_prior : tuple of float, optional
         LVT: (a, b) for 1/T ~ Beta(a, b) instead of a grid.
     update_every : int, default 10

@@ -63,7 +63,7 @@ class Request:
     tA: float | None
     max_n: int | None
     normalizer: str
-    normalizer_draws: int
+    normalizer_draws: int | None
     inverse_temperature_prior: tuple[float, float] | None
     update_every: int
     damping: float
@@ -81,8 +81,10 @@ class Request:
         ValueError
             Naming the argument and its value.
         """
-        for name in ("n", "update_every", "obj_n_mc", "normalizer_draws", "restarts"):
+        for name in ("n", "update_every", "obj_n_mc", "restarts"):
             check_whole(1, **{name: getattr(self, name)})
+        if self.normalizer_draws is not None:
+            check_whole(1, normalizer_draws=self.normalizer_draws)
         if self.trials is not None:
             check_whole(0, trials=self.trials)
         check_choice("method", self.method, METHODS)

@@ -12,6 +12,8 @@ from support.small_models import all_transforms
 import pymc_tempering as pmt
 from pymc_tempering.model import adapters, packed_data
 from pymc_tempering.model.compiled import new_point
+from pymc_tempering.model.constrain import compile_constrain
+from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.packed_data import Packing
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
@@ -90,6 +92,36 @@ def test_other_data_compile_nothing_here_nor_in_another_process(monkeypatch):
         compile_prior(compile_path(regression(6)))
     assert not here.buffer
     assert not elsewhere.buffer
+
+
+def with_deterministic(seed):
+    """A regression that records its line."""
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(N, 3))
+    with pm.Model() as model:
+        slope = pm.Normal("slope", shape=3)
+        line = pm.Deterministic("line", table @ slope)
+        pm.Normal("y", line, 0.5, observed=rng.normal(size=N))
+    return model, table
+
+
+@pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
+def test_deterministics_and_fits_of_other_data_compile_nothing():
+    found = []
+    for seed in (1, 2):
+        model, table = with_deterministic(seed)
+        with event.install_recorder("numba:compile") as compiled:
+            lines = compile_constrain(model, model_layout(model))(XS[:, :3])["line"]
+            fit = pmt.fit(60, model=model, max_n=60, progressbar=False, random_seed=1)
+        np.testing.assert_allclose(lines, XS[:, :3] @ table.T, rtol=1e-12)
+        found.append(fit.hist)
+    assert not compiled.buffer
+    plain, _ = with_deterministic(2)
+    options = {"model": plain, "progressbar": False, "random_seed": 1}
+    theirs = pm.fit(60, obj_optimizer=pm.adagrad_window, **options)
+    ours = pmt.fit(60, "advi", max_n=60, **options)
+    np.testing.assert_allclose(ours.hist, theirs.hist, rtol=1e-9)
+    assert not np.allclose(*found)
 
 
 def test_a_handle_with_other_data_finds_the_same_code():

@@ -26,7 +26,11 @@ from pymc_tempering.variational.normalizers.likelihood_terms import (
 )
 from pymc_tempering.variational.normalizers.line_average import line_average
 from pymc_tempering.variational.normalizers.particle_average import N_POPULATIONS, particle_average
-from pymc_tempering.variational.normalizers.partition_nodes import cost_of, nodes_of_temperature
+from pymc_tempering.variational.normalizers.partition_nodes import (
+    DRAWS,
+    cost_of,
+    nodes_of_temperature,
+)
 from pymc_tempering.variational.normalizers.tails import diverges, infinite_error
 from pymc_tempering.variational.normalizers.tempered_normalizer import (
     check_random,
@@ -85,7 +89,7 @@ def log_partition(
     model: pm.Model | CompiledModel | None = None,
     temperatures: Sequence[float] | np.ndarray = (1.0,),
     *,
-    draws: int = 4000,
+    draws: int | None = None,
     max_time: float = 300.0,
     random_seed: int | np.random.Generator | None = None,
 ) -> LogPartition:
@@ -102,8 +106,10 @@ def log_partition(
     behind a `pm.Minibatch` are all used.
 
     Where an evaluation is slow (mixtures, counts), fewer draws are taken, so that it stays at about
-    half a minute of CPU time; a message of the log says so beforehand, from 5 s on. More than 21
-    temperatures are interpolated. What was compiled and computed is remembered with the model.
+    half a minute of CPU time; a message of the log says so beforehand, from 5 s on. How many then
+    depends on how fast the machine is, and so does the value, within its error; with a number for
+    `draws` the same seed gives the same value. More than 21 temperatures are interpolated. What was
+    compiled and computed is remembered with the model.
 
     Parameters
     ----------
@@ -111,8 +117,9 @@ def log_partition(
         The model on the context stack by default.
     temperatures : array-like, shape (M,), default (1.0,)
         Increasing, none below 1.
-    draws : int, default 4000
-        Particles of the annealing, in 16 independent populations.
+    draws : int, optional
+        Particles of the annealing, in 16 independent populations. By default 4000, or fewer where
+        an evaluation is slow.
     max_time : float, default 300.0
         CPU seconds, by an estimate, above which nothing is computed.
     random_seed : int or numpy.random.Generator, optional
@@ -148,7 +155,7 @@ def log_partition(
     """
     model = find_model(model)
     grid = check_temperatures(temperatures)
-    if draws < 10 * N_POPULATIONS:
+    if draws is not None and draws < 10 * N_POPULATIONS:
         raise ValueError(f"draws must be at least {10 * N_POPULATIONS}, not {draws}.")
     seed = as_seed(random_seed)
     if seed is None:
@@ -176,7 +183,7 @@ def _groups(model: pm.Model) -> tuple[list[FixedNormalizer], list[NormalizerGrou
 
 
 def _compute(
-    model: pm.Model, grid: np.ndarray, draws: int, max_time: float, seed: int | None
+    model: pm.Model, grid: np.ndarray, draws: int | None, max_time: float, seed: int | None
 ) -> tuple[LogPartition, list[str]]:
     """Compute log C(T); returns sentences to warn with, too."""
     rng = np.random.default_rng(np.random.SeedSequence(seed))
@@ -184,6 +191,7 @@ def _compute(
     hot = grid[grid > 1.0]
     nodes, matrix = nodes_of_temperature(hot)
     log_c, variance, sentences = np.zeros(len(hot)), np.zeros(len(hot)), []
+    fewest = draws or DRAWS
     for constant in constants:
         log_c += _constant_values(constant, hot)
     if not hot.size:
@@ -200,6 +208,7 @@ def _compute(
             log_c += matrix @ [line_average(group, found, T)[0] for T in nodes]
             continue
         kind = "annealed"
+        fewest = min(fewest, cost.draws)
         particles = group.sample(cost.draws, int(rng.integers(2**31)))
         average = particle_average(group, particles, nodes, rng).interpolated(matrix)
         log_c += average.log_c
@@ -208,7 +217,7 @@ def _compute(
     n_cold = len(grid) - len(hot)
     mcse = np.r_[np.zeros(n_cold), np.sqrt(variance)]
     with np.errstate(divide="ignore"):
-        ess = np.where(mcse > 0.0, 1.0 / (mcse**2 + 1.0 / draws), np.inf)
+        ess = np.where(mcse > 0.0, 1.0 / (mcse**2 + 1.0 / fewest), np.inf)
     how = ("exact",) * n_cold + (kind,) * len(hot)
     return LogPartition(grid, np.r_[np.zeros(n_cold), log_c], mcse, ess, how), sentences
 

@@ -37,6 +37,9 @@ AIM = 30.0
 TOLD = 5.0
 """CPU seconds from which on a message says beforehand how long it takes."""
 
+DRAWS = 4000
+"""Draws where no number was asked for, and an evaluation is quick."""
+
 FEWEST = 20 * N_POPULATIONS
 """Draws below which no average is annealed for the sake of time."""
 
@@ -81,7 +84,7 @@ class PartitionCost:
     Attributes
     ----------
     draws : int
-        Particles, as many as asked for or fewer.
+        Particles.
     seconds : float
         Estimate (CPU).
     """
@@ -91,9 +94,13 @@ class PartitionCost:
 
 
 def cost_of(
-    group: NormalizerGroup, points: np.ndarray, nodes: np.ndarray, draws: int, max_time: float
+    group: NormalizerGroup,
+    points: np.ndarray,
+    nodes: np.ndarray,
+    draws: int | None,
+    max_time: float,
 ) -> PartitionCost:
-    """Estimate the time from some evaluations, and take fewer draws where it is too long.
+    """Estimate the time from some evaluations; how many draws, if they are not given, follows.
 
     Raises
     ------
@@ -110,8 +117,8 @@ def cost_of(
         cost = PartitionCost(0, ON_LINE * len(nodes) * one)
     else:
         of_draw = (MOVES * (LEAPS + 1) + 1) * (len(nodes) + STEPS_MORE) * one
-        fewer = max(FEWEST, int(AIM / of_draw))
-        cost = PartitionCost(min(draws, fewer), min(draws, fewer) * of_draw)
+        taken = draws or min(DRAWS, max(FEWEST, int(AIM / of_draw)))
+        cost = PartitionCost(taken, taken * of_draw)
     if cost.seconds > max_time:
         raise NormalizerError(
             f"log C(T) of {group.label()} would take about {cost.seconds / 60:.0f} minutes of CPU "
@@ -120,7 +127,8 @@ def cost_of(
             f"or a sum each. Raise max_time; of the fits, {WITHOUT_NORMALIZER}."
         )
     if cost.seconds > TOLD:
-        few = f", with {cost.draws} draws in place of {draws}" if 0 < cost.draws < draws else ""
+        fewer = draws is None and 0 < cost.draws < DRAWS
+        few = f", with {cost.draws} draws in place of {DRAWS}" if fewer else ""
         logger.info(
             f"log C(T) of {group.label()}: about {cost.seconds:.0f} s of CPU time at "
             f"{len(nodes)} temperatures{few}"

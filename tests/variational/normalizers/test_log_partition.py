@@ -260,5 +260,8 @@ def test_what_takes_long_is_told_beforehand_or_refused(monkeypatch, caplog):
     monkeypatch.setattr(partition_nodes, "AIM", 1e-9)
     monkeypatch.setattr(partition_nodes, "TOLD", 0.0)
     with caplog.at_level("INFO", logger="pymc.tempering"):
-        pmt.log_partition(model, [2.0], draws=640, random_seed=3)
-    assert "with 320 draws in place of 640" in caplog.text
+        few = pmt.log_partition(model, [2.0], random_seed=3)
+        same = pmt.log_partition(model, [2.0], draws=320, random_seed=3)
+    assert caplog.text.count("with 320 draws in place of 4000") == 1
+    np.testing.assert_array_equal(few.log_c, same.log_c)
+    assert few.ess[0] < 320

@@ -16,14 +16,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The fit is not at rest"),
     pytest.mark.filterwarnings("ignore:Pareto k-hat"),
 ]
-QUICK = {"mode": "FAST_COMPILE"}  # the runs are shorter than their compilation
 SHORT = {
     "n": 60,
     "restarts": 2,
     "random_seed": 2,
     "obj_optimizer": pm.adam(learning_rate=0.05),
     "progressbar": False,
-    "compile_kwargs": QUICK,
 }
 
 

@@ -9,12 +9,10 @@ has left there.
 import json
 import logging
 import os
-import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -84,28 +82,16 @@ def child(method: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def in_fresh_process(method: str, caches: str) -> dict[str, dict[str, Any]]:
-    """Run `child` in a new process with these folders for its caches."""
-    flags = f"base_compiledir={caches}/pytensor"
-    environment = os.environ | {"NUMBA_CACHE_DIR": f"{caches}/numba", "PYTENSOR_FLAGS": flags}
-    environment |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # one core, for all
-    command = [sys.executable, str(Path(__file__).resolve()), "--child", method]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def main() -> None:
     from common import Row, parser, save
+    from startup_models import in_fresh_process
 
     args = parser(__doc__, 1).parse_args()
     rows: list[Row] = []
     for method in METHODS:
         with tempfile.TemporaryDirectory() as caches:
             for state in ("empty", "warm"):
-                for name, seconds in in_fresh_process(method, caches).items():
+                for name, seconds in in_fresh_process(method, caches, script=__file__).items():
                     row: dict[str, Any] = {"disk caches": state, "fits by": method, "model": name}
                     row |= seconds | {"beyond iterating": seconds["same model again"]}
                     row["beyond iterating"] -= seconds["iterating"]

@@ -141,16 +141,18 @@ def child(method: str, n_steps: int, seed: int, ahead: bool) -> dict[str, float]
     return seconds
 
 
-def in_fresh_process(method: str, caches: str, *arguments: str) -> dict[str, float]:
-    """Run `child` in a new process with these folders for its caches."""
+def in_fresh_process(
+    method: str, caches: str, *arguments: str, script: str = __file__
+) -> dict[str, Any]:
+    """Run `child` of a script in a new process with these folders for its caches."""
     flags = f"base_compiledir={caches}/pytensor"
     environment = os.environ | {"NUMBA_CACHE_DIR": f"{caches}/numba", "PYTENSOR_FLAGS": flags}
     environment |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # one core, for all
-    command = [sys.executable, str(Path(__file__).resolve()), "--child", method, *arguments]
+    command = [sys.executable, str(Path(script).resolve()), "--child", method, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 

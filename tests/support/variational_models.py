@@ -79,3 +79,29 @@ def two_wells(start_in_the_wrong_one=True):
         parts = [pm.logp(pm.Normal.dist(m, 0.5), x) for m in (-3.0, 3.0)]
         pm.Potential("wells", pm.math.logaddexp(log_w[0] + parts[0], log_w[1] + parts[1]))
     return model, {"x": -3.0 if start_in_the_wrong_one else 3.0}
+
+
+def minibatches():
+    """Normal data of which a step sees five."""
+    data = pm.Minibatch(GAUSSIAN_DATA, batch_size=5)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, PRIOR)
+        pm.Normal("y", mu, SIGMA, observed=data, total_size=GAUSSIAN_DATA.size)
+    return model
+
+
+def contents(approx):
+    """All numbers of a fit."""
+    report = approx.tempering
+    parts = [
+        approx.hist,
+        report.elbo,
+        report.khat,
+        report.evidence.log_z,
+        report.inverse_temperature,
+        report.q,
+        report.elbo_history,
+        *(p.get_value() for p in approx.groups[0].shared_params.values()),
+        *report.local.values(),
+    ]
+    return np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts])

@@ -25,35 +25,9 @@ SHORT = {
 }
 
 
-def minibatches():
-    """Normal data of which a step sees five."""
-    data = pm.Minibatch(models.GAUSSIAN_DATA, batch_size=5)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0.0, models.PRIOR)
-        pm.Normal("y", mu, models.SIGMA, observed=data, total_size=models.GAUSSIAN_DATA.size)
-    return model
-
-
-def contents(approx):
-    """All numbers of a fit."""
-    report = approx.tempering
-    parts = [
-        approx.hist,
-        report.elbo,
-        report.khat,
-        report.evidence.log_z,
-        report.inverse_temperature,
-        report.q,
-        report.elbo_history,
-        *(p.get_value() for p in approx.groups[0].shared_params.values()),
-        *report.local.values(),
-    ]
-    return np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts])
-
-
 def same(some, others):
     return len(some) == len(others) and all(
-        np.array_equal(contents(one), contents(other), equal_nan=True)
+        np.array_equal(models.contents(one), models.contents(other), equal_nan=True)
         for one, other in zip(some, others, strict=True)
     )
 
@@ -63,7 +37,7 @@ def same(some, others):
     [
         ("variational_tempering", models.gaussian),
         ("local_variational_tempering", models.gaussian),
-        ("annealed", minibatches),
+        ("annealed", models.minibatches),
     ],
 )
 def test_fits_of_workers_are_those_of_this_process_and_go_on_alike(method, build):
@@ -72,7 +46,7 @@ def test_fits_of_workers_are_those_of_this_process_and_go_on_alike(method, build
     with ThreadPoolExecutor(1) as pool:
         sent = pmt.fit(method=method, model=there, executor=pool, **SHORT).restarts
     assert same(sent, alone)
-    assert not np.array_equal(contents(alone[0]), contents(alone[1]))
+    assert not np.array_equal(models.contents(alone[0]), models.contents(alone[1]))
     assert all(fit.model is there for fit in sent)
     for fits in (alone, sent):
         for fit in fits:

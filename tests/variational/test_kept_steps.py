@@ -34,42 +34,17 @@ def line():
     return model
 
 
-def minibatches():
-    """Normal data of which a step sees five."""
-    data = pm.Minibatch(models.GAUSSIAN_DATA, batch_size=5)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0.0, models.PRIOR)
-        pm.Normal("y", mu, models.SIGMA, observed=data, total_size=models.GAUSSIAN_DATA.size)
-    return model
-
-
 CASES = {
     "fullrank": (line, {"method": "annealed", "approx": "fullrank"}),
     "tempered": (models.gaussian, {"method": "variational_tempering"}),
     "each normalized": (line, {"method": "variational_tempering", "normalizer": "local"}),
     "each datum": (line, {"method": "local_variational_tempering"}),
-    "minibatches, each datum": (minibatches, {"method": "local_variational_tempering"}),
+    "minibatches, each datum": (models.minibatches, {"method": "local_variational_tempering"}),
 }
 
 
 def fit(model, seed, **options):
     return pmt.fit(60, model=model, random_seed=seed, **{**QUIET, **options})
-
-
-def contents(approx):
-    """All numbers of a fit."""
-    report = approx.tempering
-    parts = [
-        approx.hist,
-        report.elbo,
-        report.evidence.log_z,
-        report.inverse_temperature,
-        report.q,
-        report.elbo_history,
-        *(p.get_value() for p in approx.params),
-        *report.local.values(),
-    ]
-    return np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts])
 
 
 def written_to(function):
@@ -99,10 +74,10 @@ def test_fits_of_one_model_are_those_of_new_models_and_go_on_alike(compiled, bui
         third = fit(one, 1, **options)
     assert (len(compiled), watch.count) == (1, 0)
     alone = [fit(build(), seed, **options) for seed in (1, 2)]
-    assert not np.array_equal(contents(first), contents(second))
+    assert not np.array_equal(models.contents(first), models.contents(second))
     for _ in range(2):
         for one, other in [(first, alone[0]), (second, alone[1]), (third, first)]:
-            np.testing.assert_array_equal(contents(one), contents(other))
+            np.testing.assert_array_equal(models.contents(one), models.contents(other))
         for approx in (first, second, third, *alone):
             pmt.refine(approx, 40, progressbar=False)
     assert first.hist.size == 140
@@ -113,7 +88,7 @@ def test_one_step_serves_all_methods_that_temper_alike(compiled):
     for method in ("advi", "annealed", "variational_tempering"):
         ours = fit(model, 1, method=method)
         np.testing.assert_array_equal(
-            contents(ours), contents(fit(models.gaussian(), 1, method=method))
+            models.contents(ours), models.contents(fit(models.gaussian(), 1, method=method))
         )
     assert len([1 for approx, *_ in compiled if approx.model is model]) == 1
 
@@ -133,9 +108,9 @@ def test_a_model_that_was_changed_is_compiled_anew(change):
     before = fit(model, 1)
     change(model)
     change(other)
-    after = contents(fit(model, 1))
-    np.testing.assert_array_equal(after, contents(fit(other, 1)))
-    assert not np.array_equal(after, contents(before))
+    after = models.contents(fit(model, 1))
+    np.testing.assert_array_equal(after, models.contents(fit(other, 1)))
+    assert not np.array_equal(after, models.contents(before))
     # what was begun goes on with the model as it was
     pmt.refine(before, 40, progressbar=False)
 
@@ -160,7 +135,9 @@ def fitted():
 def test_a_step_of_other_settings_is_another_one(compiled, fitted, options):
     ours = fit(fitted, 1, **options)
     assert len(compiled) == 1
-    np.testing.assert_array_equal(contents(ours), contents(fit(models.gaussian(), 1, **options)))
+    np.testing.assert_array_equal(
+        models.contents(ours), models.contents(fit(models.gaussian(), 1, **options))
+    )
 
 
 def test_what_the_user_wrote_may_act_otherwise_the_next_time(compiled):
@@ -173,7 +150,7 @@ def test_what_the_user_wrote_may_act_otherwise_the_next_time(compiled):
     rate = 0.01
     second = fit(model, 1, obj_optimizer=own)
     assert len(compiled) == 2
-    assert not np.array_equal(contents(first), contents(second))
+    assert not np.array_equal(models.contents(first), models.contents(second))
 
 
 def test_threads_fit_one_model():
@@ -181,7 +158,9 @@ def test_threads_fit_one_model():
     with ThreadPoolExecutor(3) as pool:
         together = list(pool.map(lambda seed: fit(model, seed), range(3)))
     for seed, ours in enumerate(together):
-        np.testing.assert_array_equal(contents(ours), contents(fit(models.gaussian(), seed)))
+        np.testing.assert_array_equal(
+            models.contents(ours), models.contents(fit(models.gaussian(), seed))
+        )
     sessions = [getattr(ours, SESSION) for ours in together]
     for function_of in (lambda s: s.target.function, lambda s: s.run.step.function):
         first, *others = ({id(c) for c in written_to(function_of(s))} for s in sessions)
@@ -201,7 +180,7 @@ def test_no_more_than_the_latest_are_kept(compiled, monkeypatch):
 def test_a_large_step_is_not_kept(compiled, monkeypatch):
     monkeypatch.setattr(kept_steps, "LARGEST", 8)
     model = models.gaussian()
-    np.testing.assert_array_equal(contents(fit(model, 1)), contents(fit(model, 1)))
+    np.testing.assert_array_equal(models.contents(fit(model, 1)), models.contents(fit(model, 1)))
     assert len(compiled) == 2
 
 
@@ -209,7 +188,7 @@ def test_another_compiler_compiles_at_each_fit(compiled):
     model = models.gaussian()
     options = {"compile_kwargs": {"mode": "FAST_COMPILE"}}
     first, second = fit(model, 1, **options), fit(model, 1, **options)
-    np.testing.assert_array_equal(contents(first), contents(second))
+    np.testing.assert_array_equal(models.contents(first), models.contents(second))
     assert len(compiled) == 2
 
 

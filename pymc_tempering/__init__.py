@@ -24,6 +24,7 @@ from pymc_tempering.exceptions import (
     TemperatureError,
     TemperingError,
     TemperingWarning,
+    TimeLimitError,
     WorkerError,
 )
 
@@ -230,6 +231,7 @@ __all__ = [
     "TemperedOptimum",
     "TemperingError",
     "TemperingWarning",
+    "TimeLimitError",
     "WorkerError",
     "ais",
     "arrays",

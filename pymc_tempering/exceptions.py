@@ -94,6 +94,10 @@ class StuckChainError(TemperingError):
     """Before its first draw a chain did not reach beta = 1 within the allowed iterations."""
 
 
+class TimeLimitError(TemperingError, TimeoutError):
+    """`max_time` was over before there was anything to return."""
+
+
 class WorkerError(TemperingError):
     """The workers of an executor cannot do the work: lost, broken, or of other versions."""
 

@@ -10,6 +10,8 @@ from numba import int64, types
 
 from pymc_tempering.borrowed.numba_functions import NOT_COUNTED
 from pymc_tempering.chain.loop import wrap_angles
+from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.threads import Pace
 from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Compound
 from pymc_tempering.model.compiled import (
     DENSITY,
@@ -169,11 +171,15 @@ def _scratch(kernel: Compound, n: int, dim: int, rng: np.random.Generator) -> np
 
 
 def place(
-    reference: Reference, kernel: Compound, xs: np.ndarray, rng: np.random.Generator
+    reference: Reference,
+    kernel: Compound,
+    xs: np.ndarray,
+    rng: np.random.Generator,
+    deadline: Deadline = NEVER,
 ) -> Particles:
     """Place particles at states of shape (n, d), with fresh momenta if the kernel keeps them."""
     path = reference.path
-    return place_under(path.density, kernel, xs, rng, path.circular, reference.mixture)
+    return place_under(path.density, kernel, xs, rng, path.circular, reference.mixture, deadline)
 
 
 def place_under(
@@ -183,13 +189,18 @@ def place_under(
     rng: np.random.Generator,
     circular: np.ndarray = NOT_CIRCULAR,
     mixture: np.ndarray = NO_MIXTURE,
+    deadline: Deadline = NEVER,
 ) -> Particles:
-    """Place particles under any compiled density."""
+    """Place particles under any compiled density; after a deadline only those that were, or one."""
     n, dim = xs.shape
     xs = np.ascontiguousarray(xs, dtype=float)
     values, grads = np.empty((n, 2)), np.empty((n, 2, dim))
-    mixture = mixture.copy()
-    evaluate_rows(density, xs, values, grads, mixture)
+    mixture, done = mixture.copy(), 0
+    pace = Pace(1 if deadline.limited else n)
+    for begin, end in pace.pieces(n, lambda: deadline.late, least=1):
+        evaluate_rows(density, xs[begin:end], values[begin:end], grads[begin:end], mixture)
+        done = end
+    n, xs, values, grads = done, xs[:done], values[:done], grads[:done]
     bad = np.isnan(values[:, LOG_RATIO]) | (values[:, LOG_RATIO] == np.inf)
     outside = ~np.isfinite(xs).all(axis=1)
     values[bad | outside, LOG_RATIO] = -np.inf
@@ -201,10 +212,17 @@ def place_under(
 
 
 def draw_particles(
-    reference: Reference, kernel: Compound, n: int, rng: np.random.Generator
+    reference: Reference,
+    kernel: Compound,
+    n: int,
+    rng: np.random.Generator,
+    deadline: Deadline = NEVER,
 ) -> Particles:
-    """Draw n particles from the reference, exactly and independently."""
-    return place(reference, kernel, reference.draw(n, reference.spawn(rng)), rng)
+    """Draw n particles from the reference, exactly and independently.
+
+    After a deadline there are only those whose density was known by then, one at least.
+    """
+    return place(reference, kernel, reference.draw(n, reference.spawn(rng)), rng, deadline)
 
 
 def sweep(

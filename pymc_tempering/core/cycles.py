@@ -35,6 +35,13 @@ LOOK_STATS = (
     "check_n_looks",
     "check_needed",
     "check_n_strange",
+    "check_n_arrived",
+    "check_n_passes",
+    "check_n_home_passes",
+    "check_pass_log_z",
+    "check_pass_mcse",
+    "check_n_islands",
+    "check_settled",
 )
 PRIOR_STATS = ("prior_log_z", "prior_mcse")
 SCALAR_STATS = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
@@ -176,6 +183,17 @@ class FreshLooks:
         Looks that were asked for.
     n_strange : float
         Looks that ended where the fitted reference hardly goes.
+    n_arrived : float
+        Looks that came to where the posterior is.
+    n_passes, n_home_passes : float
+        Independent annealed passes from the prior, and those of which particles came to where the
+        posterior is.
+    pass_log_z, pass_mcse : float
+        Mean of their log Z and its error by their scatter (nats).
+    n_islands : float
+        Passes with an island of particles that did not come home.
+    settled : float
+        1 where the last round of the search found nothing new, else 0.
     """
 
     log_z: float
@@ -183,3 +201,10 @@ class FreshLooks:
     n_looks: float
     needed: float
     n_strange: float
+    n_arrived: float
+    n_passes: float = 0.0
+    n_home_passes: float = 0.0
+    pass_log_z: float = float("nan")
+    pass_mcse: float = float("inf")
+    n_islands: float = 0.0
+    settled: float = 1.0

@@ -4,12 +4,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Protocol
 
 from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.exceptions import TimeLimitError
 
 STEP_SECONDS, POLL_SECONDS = 0.05, 0.1
 
@@ -24,21 +26,39 @@ class Task[T](Protocol):
         """Return the result, or None if `stop` was set before the end."""
 
 
-def paced(total: int, stop: threading.Event) -> Iterator[tuple[int, int]]:
+@dataclass
+class Pace:
+    """How many things make a piece of work of about `STEP_SECONDS`, by the pieces before it."""
+
+    size: int = 1
+
+    def pieces(
+        self, total: int, is_over: Callable[[], bool], least: int = 0
+    ) -> Iterator[tuple[int, int]]:
+        """Cut `range(total)` into such pieces until it is over, `least` of it in any case."""
+        done = 0
+        while done < total and not (done >= least and is_over()):
+            end = min(done + self.size, total)
+            began = perf_counter()
+            yield done, end
+            seconds = max(perf_counter() - began, 1e-6)
+            done = end
+            self.size = max(1, int(self.size * min(4.0, STEP_SECONDS / seconds)))
+
+
+def paced(
+    total: int, stop: threading.Event, deadline: Deadline = NEVER
+) -> Iterator[tuple[int, int]]:
     """Cut `range(total)` into pieces that take about `STEP_SECONDS` each, until `stop` is set.
+
+    After a deadline there is the first piece alone, if that had not begun.
 
     Yields
     ------
     (start, end) of each piece.
     """
-    done, size = 0, 1
-    while done < total and not stop.is_set():
-        end = min(done + size, total)
-        began = perf_counter()
-        yield done, end
-        seconds = max(perf_counter() - began, 1e-6)
-        done = end
-        size = max(1, int(size * min(4.0, STEP_SECONDS / seconds)))
+    if not stop.is_set():
+        yield from Pace().pieces(total, lambda: stop.is_set() or deadline.late, least=1)
 
 
 class Threads[T]:
@@ -160,15 +180,22 @@ def run_tasks[T](
     return [result for result in finished if result is not None], interrupted
 
 
-def run_all[T](tasks: Sequence[Task[T]], cores: int | None) -> list[T]:
-    """Run tasks on threads, all of them or none.
+def run_all[T](tasks: Sequence[Task[T]], cores: int | None, deadline: Deadline = NEVER) -> list[T]:
+    """Run tasks on threads, all of them or none; at a deadline they end by themselves.
 
     Raises
     ------
     KeyboardInterrupt
         Ctrl-C came.
+    TimeLimitError
+        Tasks hang, and the time is over.
     """
-    results, interrupted = run_tasks(tasks, cores)
+    results, interrupted = run_tasks(tasks, cores, deadline=deadline)
+    if interrupted and deadline.late:
+        raise TimeLimitError(
+            "max_time is over, and the likelihood seems to hang in the warm-up: give the solver in "
+            "it a limit of its own, after which it returns NaN."
+        )
     if interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     return results

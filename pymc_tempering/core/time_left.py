@@ -1,7 +1,7 @@
 """Words for how long a stage will take, from how far it is."""
 
-from collections.abc import Callable
-from math import log
+from collections.abc import Callable, Sequence
+from math import inf, log
 from time import perf_counter
 
 SHORT = 2.0
@@ -27,21 +27,29 @@ def time_left(share: float, began: float) -> str:
     return f", about {seconds:.0f} s left" if seconds >= SHORT else ""
 
 
+def stages_to_come(betas: Sequence[float]) -> float:
+    """Return how many stages bring beta to 1, by the pace of the last ones; infinity if unknown.
+
+    The log of beta grows at about that pace.
+    """
+    recent = betas[-RECENT:]
+    if len(recent) < 2:
+        return inf
+    return (len(recent) - 1) * log(recent[-1]) / log(recent[0] / recent[-1])
+
+
 def annealing_lines(report: Callable[[str], None]) -> Callable[[float], None]:
     """Make the `report` of an annealed pass, called with beta after each stage.
 
-    The log of beta grows at about the pace of the last stages, so that the stages to come can be
-    told; each is taken to cost as much as those so far.
+    The stages to come can be told; each is taken to cost as much as those so far.
     """
     began, betas = perf_counter(), list[float]()
 
     def tell(beta: float) -> None:
         betas.append(beta)
-        recent = betas[-RECENT:]
         left = ""
-        if len(recent) > 1 and beta < 1.0:
-            more = (len(recent) - 1) * log(beta) / log(recent[0] / beta)
-            left = time_left(len(betas) / (len(betas) + more), began)
+        if beta < 1.0:
+            left = time_left(len(betas) / (len(betas) + stages_to_come(betas)), began)
         report(f"Annealed pass: beta = {beta:.3g}{left}")
 
     return tell

@@ -16,6 +16,16 @@ from pymc_tempering.evidence.result import Evidence, LookCheck
 MAX_Z = 4.0
 """Largest difference between the two log Z, in standard errors."""
 
+MIN_PASS_DIFFERENCE = 0.5
+"""Nats by which the log Z of annealed passes has to be above that of a run to contradict it."""
+
+MIN_ARRIVALS, ARRIVAL_QUANTILE = 20, 0.01
+"""Looks that have to arrive before a check can agree; and the quantile of posterior draws that
+their log-likelihood and log density have to reach."""
+
+ISLAND = 0.01
+"""Share of a pass's particles that contradict a run if they do not come home."""
+
 LOW, SPREADS, MARGIN = 0.1, 4.0, 5.0
 """A state is a suspect from so many nats above the median of log_ratio of posterior draws, or so
 many times the distance from this quantile to the median, whichever is more. What lies above the
@@ -29,35 +39,62 @@ def suspect_above(log_ratio: FloatArray) -> float:
     return float(middle + max(MARGIN, SPREADS * (middle - low)))
 
 
-def summarize_looks(log_w: FloatArray, n_strange: int, needed: int) -> FreshLooks:
-    """Summarize looks from their weights.
+def summarize_looks(
+    log_w: FloatArray,
+    n_strange: int,
+    needed: int,
+    n_arrived: int,
+    passes: FloatArray,
+    n_home_passes: int = 0,
+    n_islands: int = 0,
+    *,
+    settled: bool = True,
+) -> FreshLooks:
+    """Summarize looks and annealed passes.
 
     Parameters
     ----------
     log_w : ndarray, shape (n,)
-        In nats.
+        Weights of looks, in nats.
     n_strange : int
         Looks that ended where the fitted reference hardly goes.
     needed : int
         Looks that were asked for.
+    n_arrived : int
+        Looks that came to where the posterior is.
+    passes : ndarray, shape (P,)
+        log Z of the annealed passes, in nats.
+    n_home_passes : int
+        Passes of which particles came to where the posterior is.
+    n_islands : int
+        Passes with an island that did not come home.
+    settled : bool
+        Whether the last round of the search found nothing new.
     """
-    rough = effective_number(log_w) < MIN_ESS
+    rough = log_w.size == 0 or effective_number(log_w) < MIN_ESS
     return FreshLooks(
         log_z=np.nan if rough else log_mean(log_w),
         mcse=np.inf if rough else log_mean_error(log_w),
         n_looks=float(log_w.size),
         needed=float(needed),
         n_strange=float(n_strange),
+        n_arrived=float(n_arrived),
+        n_passes=float(passes.size),
+        n_home_passes=float(n_home_passes),
+        pass_log_z=float(passes.mean()),
+        pass_mcse=float(passes.std(ddof=1) / np.sqrt(passes.size)) if passes.size > 2 else np.inf,
+        n_islands=float(n_islands),
+        settled=float(settled),
     )
 
 
 def no_looks(needed: int) -> FreshLooks:
     """Return the summary where there was no look."""
-    return FreshLooks(np.nan, np.inf, 0.0, float(needed), 0.0)
+    return FreshLooks(np.nan, np.inf, 0.0, float(needed), 0.0, 0.0)
 
 
 def compare_looks(evidence: Evidence, fresh: FreshLooks) -> LookCheck:
-    """Compare the fitted leg with looks from the prior: log Z, and where the looks ended.
+    """Compare the fitted leg with looks and annealed passes from the prior.
 
     Parameters
     ----------
@@ -68,12 +105,35 @@ def compare_looks(evidence: Evidence, fresh: FreshLooks) -> LookCheck:
     Returns
     -------
     LookCheck
-        "disagreed" with the reasons, "unchecked" if the looks are too few, or "agreed".
+        "disagreed" with the reasons; "unchecked" if the looks are too few, if too few of them
+        arrived, or if the search went on finding something; else "agreed".
     """
+    reasons = _contradictions(evidence, fresh)
+    few = fresh.n_looks < fresh.needed or fresh.n_arrived < MIN_ARRIVALS
+    verdict = "unchecked" if few or not fresh.settled else "agreed"
+    return LookCheck(
+        log_z=fresh.log_z,
+        mcse=fresh.mcse,
+        n_looks=int(fresh.n_looks),
+        needed=int(fresh.needed),
+        n_strange=int(fresh.n_strange),
+        difference=fresh.log_z - evidence.log_z,
+        verdict="disagreed" if reasons else verdict,
+        reasons=tuple(reasons),
+        n_arrived=int(fresh.n_arrived),
+        n_passes=int(fresh.n_passes),
+        n_home_passes=int(fresh.n_home_passes),
+        pass_difference=fresh.pass_log_z - evidence.log_z,
+        n_islands=int(fresh.n_islands),
+        settled=bool(fresh.settled),
+    )
+
+
+def _contradictions(evidence: Evidence, fresh: FreshLooks) -> list[str]:
+    """Say what speaks against a run. Who misses a mode states too little, so only more counts."""
     reasons = []
     difference = fresh.log_z - evidence.log_z
     error = float(np.hypot(evidence.mcse, fresh.mcse))
-    # Looks that miss a mode state too little, so only more than the run has found counts.
     if np.isfinite(error) and difference > MAX_Z * error:
         reasons.append(f"their log Z is higher by {difference:.2f} nats, {error:.2f} expected")
     if fresh.n_strange:
@@ -81,19 +141,19 @@ def compare_looks(evidence: Evidence, fresh: FreshLooks) -> LookCheck:
             f"{fresh.n_strange:.0f} of {fresh.n_looks:.0f} looks ended where the reference hardly "
             "goes"
         )
-    verdict = "unchecked" if fresh.n_looks < fresh.needed else "agreed"
-    if reasons:
-        verdict = "disagreed"
-    return LookCheck(
-        log_z=fresh.log_z,
-        mcse=fresh.mcse,
-        n_looks=int(fresh.n_looks),
-        needed=int(fresh.needed),
-        n_strange=int(fresh.n_strange),
-        difference=difference,
-        verdict=verdict,
-        reasons=tuple(reasons),
-    )
+    difference = fresh.pass_log_z - evidence.log_z
+    error = float(np.hypot(evidence.mcse, fresh.pass_mcse))
+    if np.isfinite(error) and difference > max(MAX_Z * error, MIN_PASS_DIFFERENCE):
+        reasons.append(
+            f"the log Z of {fresh.n_passes:.0f} annealed passes is higher by {difference:.2f} "
+            f"nats, {error:.2f} expected"
+        )
+    if fresh.n_islands:
+        reasons.append(
+            f"{fresh.n_islands:.0f} of {fresh.n_passes:.0f} annealed passes have particles that "
+            "stay where the reference hardly goes"
+        )
+    return reasons
 
 
 def with_check(evidence: Evidence, check: LookCheck) -> Evidence:
@@ -101,16 +161,11 @@ def with_check(evidence: Evidence, check: LookCheck) -> Evidence:
     if check.verdict == "agreed":
         return replace(evidence, check=check)
     if check.verdict == "unchecked":
-        message = (
-            f"{check.n_looks or 'No'} looks from the prior checked the fitted reference, where "
-            f"{check.needed} were asked for, so modes may be missing: sample with "
-            "reference='auto', and let the search end."
-        )
-        verdict = "unchecked"
-        mcse = evidence.mcse
+        message, verdict, mcse = _why_unchecked(check), "unchecked", evidence.mcse
     else:
-        # Strange looks tell of something whose mass is not known.
-        known = np.isfinite(check.difference) and not check.n_strange
+        # What has not come home may have any mass.
+        differences = np.array([check.difference, check.pass_difference])
+        known = np.isfinite(differences).any() and not (check.n_strange or check.n_islands)
         size = "at least their difference" if known else "infinite"
         message = (
             f"The fitted reference and looks from the prior disagree ("
@@ -118,7 +173,7 @@ def with_check(evidence: Evidence, check: LookCheck) -> Evidence:
             "and more draws, or with another random seed."
         )
         verdict = "disagreed" if evidence.verdict != "unchecked" else "unchecked"
-        mcse = max(evidence.mcse, check.difference if known else np.inf)
+        mcse = max(evidence.mcse, float(np.nanmax(differences)) if known else np.inf)
     curve = np.maximum(evidence.log_z_curve_mcse, np.where(evidence.betas > 0, mcse, 0.0))
     return replace(
         evidence,
@@ -127,4 +182,25 @@ def with_check(evidence: Evidence, check: LookCheck) -> Evidence:
         verdict=verdict,
         check=check,
         warnings=(message, *evidence.warnings),
+    )
+
+
+def _why_unchecked(check: LookCheck) -> str:
+    """Say what a check lacks, and what helps."""
+    if check.n_looks < check.needed:
+        return (
+            f"{check.n_looks or 'No'} looks from the prior checked the fitted reference, where "
+            f"{check.needed} were asked for, so modes may be missing: sample with "
+            "reference='auto', and with more max_time if that was over."
+        )
+    if not check.settled:
+        return (
+            "The search for modes still found something new when it ended, so there may be more: "
+            "compare runs with other random seeds."
+        )
+    return (
+        f"Only {check.n_arrived} of {check.n_looks} looks from the prior came to where the "
+        f"posterior is, and {MIN_ARRIVALS} are needed, so modes may be missing "
+        f"({check.n_home_passes} of {check.n_passes} annealed passes came there): compare runs "
+        f"with other random seeds, or take more looks, as check_looks={10 * check.needed}."
     )

@@ -21,8 +21,10 @@ MAX_LISTED = 12
 class LookCheck:
     """The check of a fitted reference by looks from the prior.
 
-    A look is one trajectory from a fresh prior draw to beta = 1, annealed once. The looks tell
-    which modes a look would have found; they are no bound on the mass of what is missing.
+    A look is one trajectory from a fresh prior draw to beta = 1, annealed once. It has arrived
+    where its log-likelihood and log density are those of posterior draws, or where transitions at
+    beta = 1 bring it to them. The looks tell which modes a look would have found; they are no
+    bound on the mass of what is missing.
 
     Attributes
     ----------
@@ -38,6 +40,17 @@ class LookCheck:
     verdict : {"agreed", "disagreed", "unchecked"}
     reasons : tuple of str
         Where they disagree.
+    n_arrived : int
+        Looks that arrived.
+    n_passes, n_home_passes : int
+        Annealed passes from the prior, independent of each other, and those of which particles came
+        to where the posterior is.
+    pass_difference : float
+        Mean log Z of the passes minus that from the fitted reference (nats).
+    n_islands : int
+        Passes with 1 % of their particles or more where the fitted reference hardly goes.
+    settled : bool
+        Whether the last round of the search found nothing new.
     """
 
     log_z: float
@@ -48,11 +61,17 @@ class LookCheck:
     difference: float
     verdict: str
     reasons: tuple[str, ...] = ()
+    n_arrived: int = 0
+    n_passes: int = 0
+    n_home_passes: int = 0
+    pass_difference: float = float("nan")
+    n_islands: int = 0
+    settled: bool = True
 
     @property
     def missed(self) -> float:
-        """A mode that a look finds with a probability below this may be missed: 3 / n_looks."""
-        return 3.0 / self.n_looks if self.n_looks else 1.0
+        """A region that draws less than this share of the looks that arrive may be missed."""
+        return 3.0 / self.n_arrived if self.n_arrived else 1.0
 
     def __str__(self) -> str:
         if self.n_looks == 0:
@@ -60,9 +79,9 @@ class LookCheck:
         if self.reasons:
             return f"{self.verdict}: {'; '.join(self.reasons)}"
         return (
-            f"{self.verdict}: {self.n_looks} looks from the prior, which find with 95 % whatever a "
-            f"look reaches with probability {min(self.missed, 1.0):.2g}; that is no bound on the "
-            "mass of what they miss"
+            f"{self.verdict}: {self.n_arrived} of {self.n_looks} looks from the prior arrived; "
+            f"a region that draws {min(self.missed, 1.0):.2g} of those that arrive would have been "
+            "seen with 95 %; that is no bound on the mass of what they miss"
         )
 
 

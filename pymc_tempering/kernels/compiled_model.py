@@ -22,10 +22,13 @@ def compile_for(
     report: Callable[[str], None] = lambda line: None,
     *,
     check: bool = True,
+    check_for: float | None = None,
 ) -> Prior:
     """Compile what some kernels need of a model; see `compile_model`."""
     names, values = kernel.gradient_names, kernel.wants_values
-    return compile_model(model, report, check=check, gradient=names, values=values, terms=terms)
+    return compile_model(
+        model, report, check=check, gradient=names, values=values, terms=terms, check_for=check_for
+    )  # fmt: skip
 
 
 @no_search_for_garbage()
@@ -36,6 +39,7 @@ def compile_with_kernels(
     report: Callable[[str], None] = lambda line: None,
     *,
     terms: Terms | None = None,
+    check_for: float | None = None,
     carried: bool = False,
     reversal: bool = False,
 ) -> tuple[Prior, Compound]:
@@ -43,7 +47,7 @@ def compile_with_kernels(
 
     A prior without random draws gets a wide law as reference, see `Terms`. A kernel that keeps a
     momentum (`carries`) is refused unless `carried`, and one whose reversal in time is not known
-    if the caller needs the `reversal`.
+    if the caller needs the `reversal`. The check of the model takes `check_for` seconds at most.
 
     Raises
     ------
@@ -70,7 +74,7 @@ def compile_with_kernels(
                 "without random draws)."
             )
         try:
-            return compile_for(kernel, model, terms, report), kernel
+            return compile_for(kernel, model, terms, report, check_for=check_for), kernel
         except GradientError:
             without = assign_kernels(model, layout, choice, target_accept, gradient=False)
             if without.uses_gradient or not kernel.uses_gradient:

@@ -24,6 +24,7 @@ from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
 from pymc_tempering.model.terms import Terms, find_terms
 from pymc_tempering.model.transforms import circular_indices
+from pymc_tempering.model.work import graph_work
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Path:
         Which terms are tempered, and which priors are replaced by a wide law.
     has_gradient : bool
         Whether the density gives gradients with respect to at least some variables.
+    work : int
+        Elements that one value of the density computes, counted in its graph.
     """
 
     model: pm.Model
@@ -50,6 +53,7 @@ class Path:
     circular: np.ndarray
     terms: Terms
     has_gradient: bool
+    work: int
 
     @property
     def dim(self) -> int:
@@ -109,25 +113,28 @@ def compile_path(
             )
     terms = find_terms(model) if terms is None else terms
     moved = frozenset(gradient)
-    density = remembered(
+    density, work = remembered(
         model,
         ("density", terms, moved, values),
         lambda: _compile_density(model, layout, terms, moved, values),
     )
-    return Path(model, layout, density, circular_indices(model, layout), terms, bool(moved))
+    return Path(model, layout, density, circular_indices(model, layout), terms, bool(moved), work)
 
 
 def _compile_density(
     model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str], values: bool
-) -> Callable:
-    """Compile the density of a path, with gradients of `moved` variables and maybe without."""
+) -> tuple[Callable, int]:
+    """Compile the density of a path, with gradients of `moved` variables and maybe without.
+
+    And count the work of one value.
+    """
     pieces, outputs = raveled_graphs(model, layout, terms, moved, far=bool(far_priors(model)))
     differentiated = [name in moved for name in layout.names]
     along = [piece for piece, is_moved in zip(pieces, differentiated, strict=True) if is_moved]
     with model:  # so that PyMC honors model.check_bounds
         alone = _compile(pieces, outputs) if values or not moved else None
         full = _compile(pieces, [*outputs, *gradients(outputs, along)]) if moved else None
-    return adapt_density(full, alone, layout.slices, differentiated)
+    return adapt_density(full, alone, layout.slices, differentiated), graph_work(outputs)
 
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:

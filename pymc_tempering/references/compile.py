@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 
 import pymc as pm
 
+from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.model.terms import Terms
 from pymc_tempering.references.prior import Prior, compile_prior
@@ -18,6 +19,7 @@ def compile_model(
     gradient: Collection[str] | None = None,
     values: bool = False,
     terms: Terms | None = None,
+    check_for: float | None = None,
 ) -> Prior:
     """Compile the path of a model and its prior, and check both at draws from the prior.
 
@@ -34,6 +36,8 @@ def compile_model(
         Whether some kernel evaluates the density without its gradients.
     terms : Terms, optional
         Which terms of the model are tempered; by default all.
+    check_for : float, optional
+        Seconds that the check takes at most.
 
     Raises
     ------
@@ -44,5 +48,5 @@ def compile_model(
     prior = compile_prior(compile_path(model, gradient=gradient, values=values, terms=terms))
     if check:
         report("Checking the model at draws from the prior")
-        check_reference(prior)
+        check_reference(prior, deadline_in(check_for))
     return prior

@@ -2,12 +2,16 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
+from pymc_tempering.core.cuts import in_round_seconds
+from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.threads import Pace
 from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, TemperingWarning
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.exactly import compile_alone
@@ -31,6 +35,9 @@ MAX_ROUNDED_SHARE = 1e-2
 MAX_UNDEFINED = 0.05
 """Largest share of the draws at which the likelihood may be no number."""
 
+FEW = 200
+"""Draws below which a check that had no time for all does not compare draws and density."""
+
 MAX_BLAMED = 200
 """Draws at which terms are looked at one by one, in Python."""
 
@@ -50,6 +57,7 @@ def _blame(
     path: Path,
     draws: np.ndarray,
     wrong: Callable[[Variable], Variable] = _no_number,
+    deadline: Deadline = NEVER,
 ) -> str:
     """Name the terms that are wrong or raise an error at draws, with shares.
 
@@ -57,8 +65,8 @@ def _blame(
     """
     states = [path.layout.unravel(x).values() for x in draws[:MAX_BLAMED]]
     terms = model.observed_RVs + model.potentials
-    return _bad_terms(model, terms, states, wrong) or _bad_terms(
-        model, model.free_RVs, states, wrong
+    return _bad_terms(model, terms, states, wrong, deadline) or _bad_terms(
+        model, model.free_RVs, states, wrong, deadline
     )
 
 
@@ -67,8 +75,12 @@ def _bad_terms(
     terms: Sequence[Variable],
     states: list,
     wrong: Callable[[Variable], Variable],
+    deadline: Deadline,
 ) -> str:
-    """Name those of some terms that are wrong at states, or raise an error there."""
+    """Name those of some terms that are wrong at states, or raise an error there.
+
+    After a deadline one state alone is looked at.
+    """
     said = []
     for term in terms:
         [graph] = model.logp(vars=[term], sum=False)
@@ -77,15 +89,17 @@ def _bad_terms(
             function = compile_alone(
                 model.value_vars, bad, mode="FAST_COMPILE", on_unused_input="ignore"
             )
-        n_bad, raised = 0, ""
+        found, raised = list[bool](), ""
         for state in states:
             try:
-                n_bad += bool(function(*state))
+                found.append(bool(function(*state)))
             except Exception as error:
-                n_bad += 1
+                found.append(True)
                 raised = raised or f", which raises {_in_one_line(error)}"
-        if n_bad:
-            said.append(f"{term.name!r} ({n_bad / len(states):.1%} of them{raised})")
+            if deadline.late:
+                break
+        if any(found):
+            said.append(f"{term.name!r} ({sum(found) / len(found):.1%} of them{raised})")
     return ", ".join(said)
 
 
@@ -129,11 +143,39 @@ def _check_scores(path: Path, draws: np.ndarray, scores: np.ndarray) -> None:
         )
 
 
-def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray) -> None:
+def _exceeds(bad: np.ndarray, share: float, whole: bool) -> bool:
+    """Whether more than a share of n draws is bad, shape (n,); of a few beyond their noise."""
+    slack = 0.0 if whole else 2.0 * np.sqrt(bad.sum()) / bad.size
+    return bool(bad.mean() - slack > share)
+
+
+def _evaluate(
+    path: Path, draws: np.ndarray, deadline: Deadline
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the draws (n, d) whose density there was time for, its values and its gradients."""
+    n, began, done = len(draws), perf_counter(), 0
+    values, grads = np.empty((n, 2)), np.zeros((n, 2, path.dim))
+    mixture, pace = NO_MIXTURE.copy(), Pace(1 if deadline.limited else n)
+    for begin, end in pace.pieces(n, lambda: deadline.late, least=1):
+        evaluate_rows(path.density, draws[begin:end], values[begin:end], grads[begin:end], mixture)
+        done = end
+    if done < n:
+        needed = in_round_seconds((perf_counter() - began) * n / done)
+        warnings.warn(
+            f"max_time left time to check the model at {done} of {n} draws from its prior, which "
+            f"needs about {needed} for itself.",
+            TemperingWarning,
+            stacklevel=4,
+        )
+    return draws[:done], values[:done], grads[:done]
+
+
+def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray, whole: bool) -> None:
     """Warn if the gradient is NaN where the density is a number."""
     known = np.isfinite(values).all(axis=1)
     lost = np.isnan(grads[known]).any(axis=1)
-    if known.any() and (share := lost.any(axis=1).mean()) > MAX_NAN_SHARE:
+    if known.any() and _exceeds(lost.any(axis=1), MAX_NAN_SHARE, whole):
+        share = lost.any(axis=1).mean()
         warnings.warn(
             f"The gradient of the log density is not a number at {share:.1%} of the prior draws "
             f"where the density is one (worst: {path.layout.label(int(lost.sum(axis=0).argmax()))})"
@@ -160,7 +202,7 @@ def _check_overflow(path: Path, draws: np.ndarray) -> np.ndarray:
     return draws[~overflow.any(axis=1)]
 
 
-def _warn_of_rounded(by_variable: dict[str, np.ndarray], n: int) -> None:
+def _warn_of_rounded(by_variable: dict[str, np.ndarray], n: int, whole: bool) -> None:
     """Warn of draws without a density whose constrained values are rounded; refuse many.
 
     Parameters
@@ -169,8 +211,12 @@ def _warn_of_rounded(by_variable: dict[str, np.ndarray], n: int) -> None:
         Where the value of each variable is rounded, of the draws without a density.
     n : int
         Number of draws, with and without a density.
+    whole : bool
+        Whether these are all.
     """
-    share = np.any(list(by_variable.values()), axis=0).sum() / n
+    rounded = np.any(list(by_variable.values()), axis=0)
+    bad = np.arange(n) < rounded.sum()
+    share = bad.mean()
     if share == 0:
         return
     worst = max(by_variable, key=lambda name: by_variable[name].sum())
@@ -179,7 +225,7 @@ def _warn_of_rounded(by_variable: dict[str, np.ndarray], n: int) -> None:
         "the edge of its support, though its unconstrained value is finite, and the density is not "
         "a number there."
     )
-    if share > MAX_ROUNDED_SHARE:
+    if _exceeds(bad, MAX_ROUNDED_SHARE, whole):
         raise PriorDrawsError(
             message + " Use a less extreme prior, or write what uses this variable in terms of its "
             "unconstrained value."
@@ -191,17 +237,19 @@ def _warn_of_rounded(by_variable: dict[str, np.ndarray], n: int) -> None:
     )
 
 
-def _tell_of_undefined(path: Path, draws: np.ndarray, bad: np.ndarray) -> None:
+def _tell_of_undefined(
+    path: Path, draws: np.ndarray, bad: np.ndarray, whole: bool, deadline: Deadline
+) -> None:
     """Warn of draws at which the likelihood is no number, and refuse many."""
     message = (
         f"The log-likelihood is not a number at {bad.mean():.1%} of the prior draws, in "
-        f"{_blame(path.model, path, draws[bad]) or 'the sum of its terms'}."
+        f"{_blame(path.model, path, draws[bad], deadline=deadline) or 'the sum of its terms'}."
     )
     advice = (
         "Restrict the prior to where the likelihood is defined, or make the likelihood return "
         f"-inf there.{_about_data(path.model)}"
     )
-    if bad.mean() > MAX_UNDEFINED:
+    if _exceeds(bad, MAX_UNDEFINED, whole):
         raise LikelihoodError(f"{message} {advice}")
     warnings.warn(
         f"{message} These draws count as states of zero likelihood, which is wrong unless it is "
@@ -211,9 +259,9 @@ def _tell_of_undefined(path: Path, draws: np.ndarray, bad: np.ndarray) -> None:
     )
 
 
-def _tell_of_zeros(path: Path, draws: np.ndarray, zero: np.ndarray) -> None:
+def _tell_of_zeros(path: Path, draws: np.ndarray, zero: np.ndarray, deadline: Deadline) -> None:
     """Raise an error for draws that nearly all have no likelihood."""
-    terms = _blame(path.model, path, draws[zero], lambda graph: pt.eq(graph, -np.inf))
+    terms = _blame(path.model, path, draws[zero], lambda graph: pt.eq(graph, -np.inf), deadline)
     raise LikelihoodError(
         f"The likelihood is zero at {zero.mean():.1%} of {len(draws)} prior draws, in "
         f"{terms or 'the sum of its terms'}: the path from prior to posterior cannot be entered. "
@@ -222,8 +270,15 @@ def _tell_of_zeros(path: Path, draws: np.ndarray, zero: np.ndarray) -> None:
     )
 
 
-def check_reference(prior: Prior) -> None:
+def check_reference(prior: Prior, deadline: Deadline = NEVER) -> None:
     """Check a model at draws from its prior.
+
+    Parameters
+    ----------
+    prior : Prior
+    deadline : Deadline, optional
+        After which no further draw is looked at, which is said. Of few draws only what they show
+        beyond their noise is held against the model.
 
     Raises
     ------
@@ -234,23 +289,25 @@ def check_reference(prior: Prior) -> None:
     """
     path = prior.path
     draws = _check_overflow(path, prior.draw(N_CHECK, prior.spawn(np.random.default_rng(0))))
-    values, grads = np.empty((len(draws), 2)), np.zeros((len(draws), 2, path.dim))
-    evaluate_rows(path.density, draws, values, grads, NO_MIXTURE.copy())
+    n_wanted = len(draws)
+    draws, values, grads = _evaluate(path, draws, deadline)
+    whole = len(draws) == n_wanted
     lost = ~np.isfinite(values[:, 0]) | np.isnan(values[:, 1]) | (values[:, 1] == np.inf)
     by_variable = rounded_draws(path.model, path.layout, draws[lost]) if lost.any() else {}
     lost[lost] = np.any(list(by_variable.values()), axis=0)
     n, draws, values, grads = len(draws), draws[~lost], values[~lost], grads[~lost]
     log_reference, log_ratio = values.T
     if path.has_gradient:
-        _check_gradients(path, values, grads)
-    if path.has_gradient and len(draws) == n and np.isfinite(log_reference).all():
+        _check_gradients(path, values, grads, whole)
+    sound = len(draws) == n and np.isfinite(log_reference).all()
+    if path.has_gradient and sound and (whole or n >= FEW):
         _check_scores(path, draws, grads[:, 0])
     if (bad := np.isnan(log_ratio) | (log_ratio == np.inf)).any():
-        _tell_of_undefined(path, draws, bad)
+        _tell_of_undefined(path, draws, bad, whole, deadline)
     if by_variable:
-        _warn_of_rounded(by_variable, n)
-    if (log_ratio == -np.inf).mean() > MAX_ZERO_SHARE:
-        _tell_of_zeros(path, draws, log_ratio == -np.inf)
+        _warn_of_rounded(by_variable, n, whole)
+    if whole and (log_ratio == -np.inf).mean() > MAX_ZERO_SHARE:
+        _tell_of_zeros(path, draws, log_ratio == -np.inf, deadline)
     if (off := ~np.isfinite(log_reference) & ~bad).any():  # a density that raises has no numbers
         raise PriorDrawsError(
             f"The prior density is not finite at {off.mean():.1%} of its "

@@ -2,8 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,16 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.chain.chains import ChainRun, run_chains
+from pymc_tempering.chain.chains import ChainRun
+from pymc_tempering.core.cuts import tell_cuts
+from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.core.installed import own_version
-from pymc_tempering.core.laps import laps
-from pymc_tempering.exceptions import CheckpointError, NotTemperedError, TemperingWarning
+from pymc_tempering.exceptions import (
+    CheckpointError,
+    NotTemperedError,
+    TemperingWarning,
+    TimeLimitError,
+)
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
@@ -26,10 +32,12 @@ from pymc_tempering.sampling.chain_progress import watch_of
 from pymc_tempering.sampling.chain_values import add_rows, at_the_start, restored_chains
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.closing import close
-from pymc_tempering.sampling.goal import Outcome
+from pymc_tempering.sampling.goal import Goal, Outcome
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.plan_group import PLAN_GROUP, read_plan_group, with_plan
 from pymc_tempering.sampling.plan_values import call_codec, plan_codec
+from pymc_tempering.sampling.round_results import cut_of, drawn_in_all, draws_of, pace_of
+from pymc_tempering.sampling.rounds import run_to
 from pymc_tempering.sampling.setup import Job
 
 
@@ -40,6 +48,7 @@ def extend(
     model: pm.Model | CompiledModel | None = None,
     kernel: KernelChoice = None,
     cores: int | None = None,
+    max_time: float | None = None,
     progressbar: bool | str = True,
     progressbar_theme: Any = None,
     quiet: bool = False,
@@ -66,6 +75,8 @@ def extend(
         As in the run, where that had a kernel of your own; such code is not stored.
     cores : int, optional
         Threads; by default as many as there are chains and cores.
+    max_time : float, optional
+        Seconds, compiling apart, after which the chains stop; that of the run does not count.
     progressbar : bool or str, default True
         As in `pm.sample`.
     progressbar_theme : rich.theme.Theme, optional
@@ -83,12 +94,14 @@ def extend(
         The DataTree has no frozen plan, or not all draws of its chains.
     CheckpointError
         It is of another model, other data, other kernels or another version.
+    TimeLimitError
+        `max_time` was over before the first new draw.
 
     Warns
     -----
     TemperingWarning
-        Ctrl-C cut it short; groups were left out that are of the old draws alone; or the verdict
-        on all draws is not "ok".
+        Ctrl-C or `max_time` cut it short; groups were left out that are of the old draws alone; or
+        the verdict on all draws is not "ok".
 
     Examples
     --------
@@ -102,8 +115,9 @@ def extend(
     (4, 800)
     """
     check_whole(1, draws=draws, cores=cores)
+    limit = Goal(max_time=max_time)
     words, arrays = _stored(idata)
-    show, lap = bool(progressbar) and not quiet, laps()
+    show = bool(progressbar) and not quiet
     model = find_model(model)
     call, seal = _of_call(words, arrays)
     check_identity(model, seal["identity"])
@@ -113,16 +127,16 @@ def extend(
             cores=min(call.chains, cores or os.cpu_count() or 1),
         )  # fmt: skip
     job, chosen, runs = _chains(idata, words, arrays, job, seal, draws)
-    lap()
-    with watch_of(show and progressbar, progressbar_theme)(chosen, runs, draws) as progress:
-        interrupted = run_chains(
-            chosen.plan, runs, draws, cores=job.cores, watch=progress.update
-        )  # fmt: skip
-        progress.update()
-    _tell(runs, interrupted, draws)
-    outcome = Outcome(chosen, runs, (), interrupted)
+    job = replace(job, deadline=deadline_in(max_time))
+    watch, ahead = watch_of(show and progressbar, progressbar_theme), drawn_in_all(runs)
+    interrupted = run_to(job, draws, chosen, runs, watch)
+    seconds = {"run": perf_counter() - job.deadline.began}
+    pace = pace_of(seconds["run"], runs, ahead)
+    cut = cut_of(job.deadline, limit, draws, draws_of(runs), pace)
+    outcome = Outcome(chosen, runs, (), interrupted, cut=None if interrupted else cut)
+    _tell(outcome, draws)
     new = build_datatree(
-        outcome, tune=0, seconds={"run": lap()}, var_names=call.var_names,
+        outcome, tune=0, seconds=seconds, var_names=call.var_names,
         discard_tuned_samples=True, idata_kwargs=call.idata_kwargs,
     )  # fmt: skip
     before = words["draws"]
@@ -206,19 +220,25 @@ def _under(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {n.removeprefix(prefix): values for n, values in arrays.items() if n.startswith(prefix)}
 
 
-def _tell(runs: Sequence[ChainRun], interrupted: bool, draws: int) -> None:
-    """Warn of chains that got stuck, and of Ctrl-C.
+def _tell(outcome: Outcome, draws: int) -> None:
+    """Warn of chains that got stuck, of Ctrl-C, and of a limit.
 
     Raises
     ------
-    KeyboardInterrupt
+    KeyboardInterrupt, TimeLimitError
         It came before the first new draw.
     """
+    runs, cut = outcome.runs, outcome.cut
     for message in {fault for run in runs for fault in run.faults}:
         warnings.warn(message, TemperingWarning, stacklevel=3)
-    if not interrupted:
+    none = max(run.state.n_draws for run in runs) == 0
+    if cut is not None and none:
+        raise TimeLimitError("max_time was over before the first new draw: give it more.")
+    if cut is not None:
+        warnings.warn(tell_cuts([cut]), TemperingWarning, stacklevel=3)
+    if not outcome.interrupted:
         return
-    if max(run.state.n_draws for run in runs) == 0:
+    if none:
         raise KeyboardInterrupt("Interrupted before the first new draw.")
     least = min(run.state.n_draws for run in runs)
     warnings.warn(

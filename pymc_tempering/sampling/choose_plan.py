@@ -1,8 +1,8 @@
 """The plan that a run is made with: from the prior, or from a fitted and searched reference.
 
-Particles are annealed from the prior once, and the reference is fitted to them and to weighted
-draws of its own. Then looks and scouts from the prior, which the fit never saw, show whether it
-missed something. If they go on finding modes, the run stays with the prior.
+Particles are annealed from the prior in several passes, and the reference is fitted to them and to
+weighted draws of its own. Then looks and scouts from the prior, which the fit never saw, show
+whether it missed something; what they find enters a new fit.
 """
 
 import warnings
@@ -15,33 +15,27 @@ from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import FreshLooks
 from pymc_tempering.core.deadline import PAST
 from pymc_tempering.core.laps import laps
-from pymc_tempering.core.time_left import annealing_lines
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Prior
+from pymc_tempering.sampling.arrivals import has_arrived
 from pymc_tempering.sampling.evaluated import Evaluated
 from pymc_tempering.sampling.fit_reference import (
     ReferenceFit,
     first_fit,
     fit_reference,
     fit_to,
+    fit_to_passes,
 )
 from pymc_tempering.sampling.looks import add_looks, take_looks
+from pymc_tempering.sampling.passes import Passes, make_passes
 from pymc_tempering.sampling.search import Search, SearchRound, search, strangers
 from pymc_tempering.sampling.setup import Job, warm_up_prior
 from pymc_tempering.sampling.suspects import Peak
-from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 from pymc_tempering.warmup.warm_up import Warmup
-
-N_PARTICLES = 256
-"""Particles of the annealed pass that a reference is fitted to."""
-
-STAGE_COST = 20.0
-"""Gradients for each particle after which a stage of that pass does not go on to tune its step
-sizes. In the funnel of a centered prior they are tiny, and stages near the prior took nearly all
-evaluations of the pass: they have little to do there, as their particles are nearly exact."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +48,8 @@ class ChosenPlan:
         What the run is made with.
     warmup : Warmup
         Of that plan.
-    annealed : AnnealedPass, optional
-        From the prior; only with a fitted reference.
+    passes : Passes, optional
+        Annealed passes from the prior; only with a fitted reference.
     fit : ReferenceFit, optional
         Of the reference.
     last : SearchRound, optional
@@ -68,6 +62,8 @@ class ChosenPlan:
         Looks that were asked for.
     fits : int
         Rounds of the search, each with a fit of its own.
+    settled : bool
+        Whether the last of them found nothing new.
     interrupted : bool
         Whether Ctrl-C ended the search; what was known by then stands.
     work : dict
@@ -78,13 +74,14 @@ class ChosenPlan:
 
     plan: Plan
     warmup: Warmup
-    annealed: AnnealedPass | None = None
+    passes: Passes | None = None
     fit: ReferenceFit | None = None
     last: SearchRound | None = None
     scouts: Evaluated | None = None
     let_go: tuple[Peak, ...] = ()
     needed: int = 0
     fits: int = 0
+    settled: bool = True
     interrupted: bool = False
     work: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -102,7 +99,11 @@ class ChosenPlan:
             return None
         if self.last is None:
             return no_looks(self.needed)
-        return summarize_looks(self.last.looks.log_w, int(self.last.strange.sum()), self.needed)
+        last, log_z = self.last, np.empty(0) if self.passes is None else self.passes.log_z
+        return summarize_looks(
+            last.looks.log_w, int(last.strange.sum()), self.needed, int(last.arrived.sum()),
+            log_z, last.home_passes, last.islands, settled=self.settled,
+        )  # fmt: skip
 
     @property
     def schema(self) -> Schema:
@@ -129,27 +130,23 @@ def _weighted(job: Job, chosen: ChosenPlan) -> ChosenPlan:
 
 def _choose(job: Job) -> ChosenPlan:
     """Find the plan, with even weights of the rungs."""
-    prior, kernel, options, rng = job.prior, job.kernel, job.options, job.rng
+    prior, kernel, options = job.prior, job.kernel, job.options
     if options.reference == "fitted":
         _check_can_fit(prior, kernel)
     if options.reference == "prior" or not can_fit(prior, kernel):
         return _from_prior(job, {}, {})
     lap = laps()
-    annealed = anneal(
-        prior, kernel, rng, n_particles=N_PARTICLES, report=annealing_lines(job.report),
-        deadline=job.deadline, stage_cost=STAGE_COST,
-    )  # fmt: skip
+    passes = make_passes(job)
+    passes, first, particles, gradients = fit_to_passes(job, passes)
     seconds = {"annealed_pass": lap()}
-    work = {"prior_warmup": annealed.n_evaluations}
-    particles = annealed.particles
-    first, gradients = fit_to(job, particles, rough=True)
+    work = {"prior_warmup": passes.n_evaluations}
     interrupted, stuck, found = False, False, None
     try:
-        fit = fit_reference(job, first, particles)
+        fit = _fit_in_two_tries(job, first, particles)
         work["fit"] = gradients + fit.n_evaluations
         seconds["fit"] = lap()
-        if options.reference == "auto" and annealed.complete:
-            found = search(job, annealed, fit)
+        if options.reference == "auto" and passes.complete:
+            found = search(job, passes, fit)
     except KeyboardInterrupt:
         interrupted = True
         if "fit" not in work:
@@ -162,8 +159,8 @@ def _choose(job: Job) -> ChosenPlan:
     seconds["search" if "fit" in seconds else "fit"] = lap()
     if stuck:
         warnings.warn(
-            "A trial run from a fitted reference hung, so the run uses the prior as reference, and "
-            "its error is larger: sample more draws.",
+            "Two trial runs from a fitted reference hung, so the run uses the prior as reference, "
+            "and its error is larger: sample more draws.",
             TemperingWarning,
             stacklevel=3,
         )
@@ -172,17 +169,32 @@ def _choose(job: Job) -> ChosenPlan:
         fit, interrupted = found.fit, True
         work = _with_work(work, found)
     elif found is not None:
-        return _after(job, found, annealed, work, seconds)
+        return _after(job, found, passes, work, seconds)
     if interrupted:
         job.report("Ctrl-C: a short run with what is known; once more to stop")
         job = replace(job, deadline=PAST)
     warmup, steps = fit.warm_up(job)
     work["fit"] += steps
     return ChosenPlan(
-        warmup.plan, warmup, annealed, fit,
+        warmup.plan, warmup, passes, fit,
         needed=options.check_looks, fits=1, interrupted=interrupted, work=work,
         seconds=seconds | {"weights": lap()},
     )  # fmt: skip
+
+
+def _fit_in_two_tries(job: Job, first: Mixture, particles: np.ndarray) -> ReferenceFit:
+    """Fit the reference; where a trial run hangs, once more with other random numbers.
+
+    Raises
+    ------
+    StuckChainError
+        The second one hung too.
+    """
+    try:
+        return fit_reference(job, first, particles)
+    except StuckChainError:
+        job.report("A trial run hung: fitting again")
+        return fit_reference(job, first, particles)
 
 
 def can_fit(prior: Prior, kernel: Compound) -> bool:
@@ -213,68 +225,62 @@ def search_again(job: Job, chosen: ChosenPlan, draws: np.ndarray) -> ChosenPlan:
     KeyboardInterrupt
         The plan that there was still stands.
     """
-    fitted, old, annealed = chosen.fitted, chosen.fit, chosen.annealed
+    fitted, old, passes = chosen.fitted, chosen.fit, chosen.passes
     assert fitted is not None
     assert old is not None
-    assert annealed is not None
+    assert passes is not None
     work, lap = dict(chosen.work), laps()
     seen = np.concatenate([old.draws.xs, draws])
     first, gradients = fit_to(job, seen, fitted.components, rough=True)
     fit = fit_reference(job, first, seen)
     work["fit"] = work.get("fit", 0) + gradients + fit.n_evaluations
-    found = search(job, annealed, fit)
+    found = search(job, passes, fit)
     if found.interrupted:
         raise KeyboardInterrupt("Interrupted while the reference was fitted again.")
     searched = chosen.seconds.get("search", 0.0) + lap()
-    again = _after(job, found, annealed, work, chosen.seconds | {"search": searched})
+    again = _after(job, found, passes, work, chosen.seconds | {"search": searched})
     return _weighted(job, replace(again, fits=chosen.fits + again.fits))
 
 
 def more_looks(job: Job, chosen: ChosenPlan, budget: int) -> ChosenPlan:
     """Take further looks until all have cost `budget` density evaluations."""
-    fit, last, annealed = chosen.fit, chosen.last, chosen.annealed
-    if chosen.fitted is None or fit is None or last is None or annealed is None:
+    fit, last, passes = chosen.fit, chosen.last, chosen.passes
+    if chosen.fitted is None or fit is None or last is None or passes is None:
         return chosen
     looks = last.looks
+    if looks.n == 0:
+        return chosen
     n = int((budget - looks.n_evaluations) / (looks.n_evaluations / looks.n))
     if n < looks.n:
         return chosen
-    new = take_looks(job, annealed, n)
-    strange, cost = strangers(job, new.ends, fit, annealed, chosen.let_go)
+    new = take_looks(job, passes.best, n)
+    strange, cost = strangers(job, new.ends, fit, passes, chosen.let_go)
     work = chosen.work | {"looks": chosen.work["looks"] + new.n_evaluations + cost}
     strange = np.concatenate([last.strange, strange])
-    last = replace(last, looks=add_looks(looks, new), strange=strange)
+    arrived = np.concatenate([last.arrived, has_arrived(new.ends, fit.draws)])
+    last = replace(last, looks=add_looks(looks, new), strange=strange, arrived=arrived)
     return replace(chosen, last=last, work=work)
 
 
 def _after(
     job: Job,
     found: Search,
-    annealed: AnnealedPass,
+    passes: Passes,
     work: dict[str, int],
     seconds: dict[str, float],
 ) -> ChosenPlan:
-    """Freeze the plan of a search that settled; without an end, stay with the prior."""
+    """Freeze the plan of a search, with all that it found."""
     work = _with_work(work, found)
-    if not (found.settled or job.deadline.late):
-        warnings.warn(
-            f"In {found.rounds} searches looks from the prior went on finding modes that the "
-            "fitted reference had missed, so the run uses the prior as reference, and its error "
-            "is larger: sample more draws.",
-            TemperingWarning,
-            stacklevel=4,
-        )
-        return _from_prior(job, work, seconds)
     job.report("Learning the weights")
     lap = laps()
     warmup, steps = found.fit.warm_up(job)
     seconds = seconds | {"weights": seconds.get("weights", 0.0) + lap()}
     work["fit"] += steps
     # A search that the deadline has ended in the middle is as good as none.
-    last = found.last if found.settled else None
+    last = found.last if found.settled or not job.deadline.late else None
     return ChosenPlan(
-        warmup.plan, warmup, annealed, found.fit, last, found.scouts, tuple(found.let_go),
-        job.options.check_looks, found.rounds, False, work, seconds,
+        warmup.plan, warmup, passes, found.fit, last, found.scouts, tuple(found.let_go),
+        job.options.check_looks, found.rounds, found.settled, False, work, seconds,
     )  # fmt: skip
 
 

@@ -3,26 +3,65 @@
 import logging
 import warnings
 from collections.abc import Mapping
+from math import nan
 
 import pymc as pm
 import xarray as xr
+from numpy import nan_to_num
 from pymc.stats.convergence import log_warnings, run_convergence_checks
 
+from pymc_tempering.core.cuts import Cut, tell_cuts
 from pymc_tempering.core.laps import in_words
 from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.result import plus_minus
-from pymc_tempering.exceptions import StuckChainError, TemperingWarning
+from pymc_tempering.exceptions import StuckChainError, TemperingWarning, TimeLimitError
 from pymc_tempering.sampling.enough_draws import LeastEss
 from pymc_tempering.sampling.goal import Outcome
+from pymc_tempering.sampling.setup import PLAN_SHARE
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+BEFORE_SEARCH = ("prior_constant", "annealed_pass", "fit")
+"""Stages of a call that come before the search."""
 
 PYMC_ESS = "effective sample size per chain"
 """Words of PyMC's warning of few effective draws."""
 
 
-def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
-    """Warn of chains that got stuck, a goal that was missed, and a run that was cut short.
+def cuts_of(outcome: Outcome, *, searched: bool) -> list[Cut]:
+    """List what the time limit has ended, in the order of the stages.
+
+    Parameters
+    ----------
+    outcome : Outcome
+    searched : bool
+        Whether a fitted reference was to be checked by a search.
+    """
+    chosen, passes = outcome.chosen, outcome.chosen.passes
+    of_passes = [one.cut for one in passes.each if one.cut is not None] if passes else []
+    longest = max(of_passes, key=lambda cut: nan_to_num(cut.needed), default=None)
+    found = [longest, _search_cut(outcome) if searched else None]
+    found += [chosen.warmup.annealed.cut, chosen.warmup.cut, outcome.cut]
+    return [cut for cut in found if cut is not None]
+
+
+def _search_cut(outcome: Outcome) -> Cut | None:
+    """Tell of a search that has not come to its end; its rounds take as long as those so far."""
+    chosen = outcome.chosen
+    if chosen.fitted is None or chosen.last is not None or chosen.interrupted:
+        return None
+    if chosen.passes is None or not chosen.passes.complete:
+        return Cut("the search for unknown modes", "before it began", nan)
+    before = sum(chosen.seconds.get(name, 0.0) for name in BEFORE_SEARCH)
+    took = chosen.seconds.get("search", 0.0)
+    needed = (before + took * (1.0 + 1.0 / max(chosen.fits, 1))) / PLAN_SHARE
+    return Cut("the search for unknown modes", f"after round {chosen.fits}", needed)
+
+
+def warn_of_run(
+    outcome: Outcome, tune: int, n_draws: int, *, searched: bool, max_time: float | None = None
+) -> None:
+    """Warn of chains that got stuck, a goal that was missed, and what was cut short.
 
     Raises
     ------
@@ -30,6 +69,8 @@ def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
         Ctrl-C came before the first draw.
     StuckChainError
         No chain has a draw, and one hangs.
+    TimeLimitError
+        No chain has a draw, and the time is over.
     """
     runs = outcome.runs
     faults = {fault for run in runs for fault in run.faults}
@@ -47,11 +88,16 @@ def warn_of_run(outcome: Outcome, tune: int, n_draws: int) -> None:
         if any(run.hangs for run in runs):
             raise StuckChainError(f"No chain has a draw. {' '.join(sorted(faults))}")
         raise KeyboardInterrupt("Interrupted before the first draw.")
+    cuts = [] if outcome.interrupted else cuts_of(outcome, searched=searched)
+    if cuts and max(run.state.n_draws for run in runs) <= tune:
+        raise TimeLimitError(
+            f"max_time={max_time:g} was over before the first draw. {tell_cuts(cuts)}"
+        )
+    if cuts:
+        warnings.warn(tell_cuts(cuts), TemperingWarning, stacklevel=4)
     least = min(run.state.n_draws for run in runs)
-    if outcome.interrupted or (least < n_draws and len(outcome.rounds) <= 1):
-        cause = "max_time is over"
-        if outcome.interrupted:
-            cause = "Interrupted"
+    if outcome.interrupted:
+        cause = "Interrupted"
         if any(run.hangs for run in runs):
             cause = "A chain hangs"
         if outcome.chosen.interrupted:

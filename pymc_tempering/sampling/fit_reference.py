@@ -11,16 +11,20 @@ import numpy as np
 
 from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.gradients import target_scores
 from pymc_tempering.sampling.known import Known
+from pymc_tempering.sampling.passes import Passes, more_passes
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.side_runs import run_beside
 from pymc_tempering.warmup.metrics import kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
+
+HOPELESS = 12.0
+"""Nats by which the mass of an island may lie below that of the largest before it is left out."""
 
 N_PROPOSED, MAX_PROPOSALS = 1000, 2
 """Draws of a reference that are weighted at a time, and the number of references at most."""
@@ -171,6 +175,51 @@ def fit_to(
         draws, job.rng, start, job.prior.screened, None if scores is None else counted, rough
     )
     return components, sum(taken)
+
+
+def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray, int]:
+    """Fit a mixture to the particles of annealed passes, and make more where there are modes.
+
+    A pass that ended in the wrong place has all its particles there. The mass of an island is told
+    by its component: where that has the shape of the target, log target less log density of the
+    component is the log of the mass. Hopeless islands are left out here; the search follows up all.
+
+    Returns
+    -------
+    passes : Passes
+    components : Mixture
+    kept : array, shape (m, d)
+        The particles that it is fitted to.
+    n_evaluations : int
+        Without those of the passes.
+    """
+    first, spent = fit_to(job, passes.particles, rough=True)
+    more = more_passes(job, passes, nearest_component(first.modes, passes.particles))
+    if more is not passes:
+        passes = more
+        first, gradients = fit_to(job, passes.particles, rough=True)
+        spent += gradients
+    particles, modes = passes.particles, first.modes
+    if modes.n_components == 1:
+        return passes, first, particles, spent
+    states = evaluate_states(job.prior, particles)
+    kept = particles[_hopeful(modes, states)]
+    spent += states.n
+    if len(kept) < len(particles):
+        first, gradients = fit_to(job, kept, rough=True)
+        spent += gradients
+    return passes, first, kept, spent
+
+
+def _hopeful(modes: Mixture, states: Evaluated) -> np.ndarray:
+    """Whether states belong to an island whose mass is not far below that of the largest, (n,)."""
+    log_t = modes.log_t(states.xs)
+    nearest = log_t.argmax(axis=1)
+    own = np.take_along_axis(log_t, nearest[:, None], axis=1)[:, 0] - np.log(modes.weights[nearest])
+    masses = np.full(modes.n_components, -np.inf)
+    for j in np.unique(nearest):
+        masses[j] = np.median((states.log_target - own)[nearest == j])
+    return np.asarray((masses >= masses.max() - HOPELESS)[nearest])
 
 
 def first_fit(prior: Prior, components: Mixture, seen: np.ndarray) -> ReferenceFit:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pymc_tempering.chain.chains import ChainRun
+from pymc_tempering.core.cuts import Cut
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.enough_draws import LeastEss
@@ -14,7 +15,7 @@ DRAWS, TARGET_ESS, MOST_GROWTH = 1000, 400.0, 8
 size that rounds go on for, and how many times the first length a chain has at most for that."""
 
 MAX_ROUNDS = 12
-"""Rounds at most, where no budget is given."""
+"""Rounds at most, whatever the limits."""
 
 NO_DRAWS = np.empty(0)
 """Of the reference, beside the chains."""
@@ -22,16 +23,16 @@ NO_DRAWS = np.empty(0)
 
 @dataclass(frozen=True)
 class Goal:
-    """When to stop.
+    """What rounds go on for, and what they may take at most.
 
     Attributes
     ----------
     target_mcse : float, optional
         Error of log Z, in nats.
     max_time : float, optional
-        Seconds, compiling apart, after which the chains stop.
+        Seconds, compiling apart, after which the chains stop, whatever the targets.
     max_steps : int, optional
-        Density evaluations, likewise.
+        Density evaluations after which no further round starts.
     target_ess : float, optional
         Least bulk effective sample size of all free scalars.
     by_default : bool, default False
@@ -57,23 +58,12 @@ class Goal:
     @property
     def single(self) -> bool:
         """Whether one round of the asked length is all that is wanted."""
-        return self == Goal()
-
-    @property
-    def uses_all(self) -> bool:
-        """Whether a budget is to be used up, since nothing else was asked for."""
-        asked = self.target_mcse is not None or self.asks_ess
-        return not asked and (self.max_time is not None or self.max_steps is not None)
-
-    @property
-    def asks_ess(self) -> bool:
-        """Whether the user has given a `target_ess`."""
-        return self.target_ess is not None and not self.by_default
+        return self.target_mcse is None and self.target_ess is None
 
     @property
     def ess_alone(self) -> bool:
         """Whether the effective sample size decides alone; neither log Z nor its error then do."""
-        return self.target_ess is not None and self.target_mcse is None and not self.uses_all
+        return self.target_ess is not None and self.target_mcse is None
 
     def goes_on_for(self, least: LeastEss | None, growth: float) -> bool:
         """Whether the draws are too few, with chains that are `growth` times the first length."""
@@ -164,6 +154,8 @@ class Outcome:
         Whether Ctrl-C ended it.
     unmet : str
         What is missing of log Z; empty if nothing is, or nothing was asked for.
+    cut : Cut, optional
+        Where the time limit ended the run, short of its draws or its targets.
     least : LeastEss, optional
         Where draws had to suffice.
     reference : array, shape (n,)
@@ -177,6 +169,7 @@ class Outcome:
     rounds: tuple[Round, ...]
     interrupted: bool
     unmet: str = ""
+    cut: Cut | None = None
     least: LeastEss | None = None
     reference: np.ndarray = field(default_factory=lambda: NO_DRAWS)
     n_undefined: int = 0

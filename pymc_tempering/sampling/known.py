@@ -58,11 +58,13 @@ class Known:
         """Whether log_ratio of states is far above that of all draws, shape (n,)."""
         return np.asarray(states.log_ratio(self.components) > self.limit)
 
+    def distance(self, states: Evaluated) -> np.ndarray:
+        """Least squared distance, in standard deviations, from where draws have come from (n,)."""
+        return np.asarray(self.components.modes.squares(states.xs)[:, self.lived_in].min(axis=1))
+
     def home(self, states: Evaluated) -> np.ndarray:
         """Whether states are no suspects, and lie where draws have come from, shape (n,)."""
-        modes = self.components.modes
-        squares = modes.squares(states.xs)[:, self.lived_in].min(axis=1)
-        inside = squares < home_radius(modes.means.shape[1])
+        inside = self.distance(states) < home_radius(states.xs.shape[1])
         at = np.flatnonzero(inside)
         inside[at] = ~self.suspects(states.at(at))
         return np.asarray(inside)

@@ -13,11 +13,12 @@ import numpy as np
 
 from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep
+from pymc_tempering.core.deadline import NEVER
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.time_left import time_left
 from pymc_tempering.executors.crew import run_work
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
-from pymc_tempering.sampling.evaluated import Evaluated, join
+from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
@@ -49,17 +50,33 @@ class Looks:
         return self.ends.n
 
 
-def take_looks(job: Job, annealed: AnnealedPass, n: int) -> Looks:
+def take_looks(job: Job, annealed: AnnealedPass, n: int, finer: int = 1) -> Looks:
     """Take n looks along the stages of an annealed pass, with their tuning.
+
+    Parameters
+    ----------
+    job : Job
+    annealed : AnnealedPass
+    n : int
+    finer : int, default 1
+        Steps from each stage to the next: looks that go slower come nearer to their end.
+
+    Returns
+    -------
+    Looks
+        Those that came to their end before the deadline.
 
     Raises
     ------
     KeyboardInterrupt
     """
-    betas, params = annealed.betas, annealed.tuning.pack(job.kernel)
+    betas = _finer(annealed.betas, finer)
+    tuning = annealed.tuning if finer == 1 else annealed.tuning.at(betas)
+    params = tuning.pack(job.kernel)
     n_intervals = betas.size - 1
 
     prior, kernel = job.prior, job.kernel  # a task that is sent holds no more than it needs
+    deadline = job.deadline if job.crew is None else NEVER  # workers have clocks of their own
 
     def task(size: int, own: np.random.Generator) -> Task[tuple[Particles, np.ndarray]]:
         def run(stop: threading.Event) -> tuple[Particles, np.ndarray] | None:
@@ -67,7 +84,7 @@ def take_looks(job: Job, annealed: AnnealedPass, n: int) -> Looks:
             log_w, sums = np.zeros(size), np.zeros((n_intervals + 1, 3))
             sums[:, 0] = -np.inf
             done = 0
-            for begin, end in paced(n_intervals, stop):
+            for begin, end in paced(n_intervals, stop, deadline):
                 carry(particles, betas, params, begin, end, log_w, sums)
                 done = end
             if done < n_intervals:
@@ -91,12 +108,25 @@ def take_looks(job: Job, annealed: AnnealedPass, n: int) -> Looks:
     results, interrupted = run_work(tasks, job.crew or job.cores, report, job.deadline)
     if interrupted:
         raise KeyboardInterrupt("Interrupted while looks were taken.")
+    if not results:
+        return Looks(evaluate_states(prior, np.empty((0, prior.path.dim))), np.empty(0), 0)
     blocks = [particles for particles, _ in results]
     return Looks(
         join([states_of(particles) for particles in blocks]),
         np.concatenate([log_w for _, log_w in results]),
         sum(particles.n + particles.n_evaluations for particles in blocks),
     )
+
+
+def _finer(betas: np.ndarray, n: int) -> np.ndarray:
+    """Inverse temperatures with `n` even steps of their log from each to the next."""
+    if n == 1:
+        return betas
+    logs = np.interp(
+        np.arange((betas.size - 2) * n + 1) / n, np.arange(betas.size - 1), np.log(betas[1:])
+    )
+    first = np.linspace(0.0, betas[1], n + 1)
+    return np.concatenate([first[:-1], np.exp(logs[:-1]), [1.0]])
 
 
 def states_of(particles: Particles) -> Evaluated:

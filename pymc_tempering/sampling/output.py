@@ -67,6 +67,7 @@ def build_datatree(
         "sampling_seconds": seconds["run"],
         "seconds": json.dumps(seconds),
         "fits": chosen.fits,
+        "passes": 0 if chosen.passes is None else len(chosen.passes.each),
         "evaluations": json.dumps(chosen.work),
         "interrupted": int(outcome.interrupted),
     }
@@ -170,6 +171,8 @@ def _looks(chosen: ChosenPlan) -> xr.Dataset:
             "log_ratio": ("look", looks.ends.log_ratio(fitted.components), nats),
             "log_weight": ("look", looks.log_w, nats),
             "log_likelihood": ("look", looks.ends.log_likelihood, nats),
+            "log_posterior": ("look", looks.ends.log_target, nats),
+            "arrived": ("look", chosen.last.arrived),
         },
         {"look": np.arange(looks.n)},
     )

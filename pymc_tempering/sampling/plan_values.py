@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.core.cuts import Cut
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.exceptions import CheckpointError
 from pymc_tempering.kernels import Compound
@@ -22,6 +23,7 @@ from pymc_tempering.sampling.evaluated import Evaluated
 from pymc_tempering.sampling.fit_reference import ReferenceFit
 from pymc_tempering.sampling.goal import Goal, Round
 from pymc_tempering.sampling.looks import Looks
+from pymc_tempering.sampling.passes import Passes
 from pymc_tempering.sampling.search import SearchRound
 from pymc_tempering.sampling.setup import Options
 from pymc_tempering.sampling.suspects import Peak
@@ -30,9 +32,9 @@ from pymc_tempering.warmup.annealed_pass import AnnealedPass
 from pymc_tempering.warmup.warm_up import Warmup, WarmupRound
 
 CLASSES = (
-    AnnealedPass, Call, ChosenPlan, Evaluated, Fitted, FullScales, FunnelWarp, Goal, Ladder, Looks,
-    LowRankScales, Mixture, Options, Peak, Plan, ReferenceFit, Round, SearchRound, Tuning, Warmup,
-    WarmupRound,
+    AnnealedPass, Call, ChosenPlan, Cut, Evaluated, Fitted, FullScales, FunnelWarp, Goal, Ladder,
+    Looks, LowRankScales, Mixture, Options, Passes, Peak, Plan, ReferenceFit, Round, SearchRound,
+    Tuning, Warmup, WarmupRound,
 )  # fmt: skip
 """What a call and its plan are made of."""
 
@@ -73,14 +75,18 @@ def slim(chosen: ChosenPlan) -> ChosenPlan:
     """Plan that draws can go on with, and no search: without particles, fits and scouts."""
     plan, warmup, last = chosen.plan, chosen.warmup, chosen.last
     none = np.empty((0, plan.reference.path.dim))
-    annealed = replace(
-        warmup.annealed, log_ratio=np.empty((0, 0)), states=none[None], tuning=plan.tuning,
-        other=None,
-    )  # fmt: skip
+
+    def without_particles(one: AnnealedPass) -> AnnealedPass:
+        return replace(
+            one, log_ratio=np.empty((0, 0)), states=none[None], tuning=plan.tuning, other=None
+        )
+
+    annealed = without_particles(warmup.annealed)
+    passes = chosen.passes and Passes(tuple(map(without_particles, chosen.passes.each)))
     if last is not None:
         last = replace(last, scouts=last.scouts.at(np.zeros(0, dtype=int)), heavy=[])
     return replace(
-        chosen, warmup=replace(warmup, annealed=annealed), annealed=None, fit=None, last=last,
+        chosen, warmup=replace(warmup, annealed=annealed), passes=passes, fit=None, last=last,
         scouts=None, let_go=(),
     )  # fmt: skip
 

@@ -1,5 +1,7 @@
 """The normalizing constant of a prior that is not normalized: a run of its own."""
 
+import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,16 +10,38 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
+from pymc_tempering.core.cuts import tell_cuts
 from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.exceptions import TemperingWarning, TimeLimitError
+from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
+from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.choose_plan import choose_plan
+from pymc_tempering.sampling.closing import cuts_of
 from pymc_tempering.sampling.goal import Goal
 from pymc_tempering.sampling.rounds import estimate, run_rounds
-from pymc_tempering.sampling.setup import Job
+from pymc_tempering.sampling.setup import PLAN_SHARE, Job
 
 TIME_SHARE = 0.5
 """Share of the time for the plan that this run may take, where there is a limit."""
+
+type Alone = tuple[Prior, Compound]
+"""The path from the reference to the prior alone, and what moves the variables on it."""
+
+
+def compile_prior_alone(
+    prior: Prior,
+    model: pm.Model,
+    choice: KernelChoice,
+    target_accept: float,
+    report: Callable[[str], None],
+) -> Alone | None:
+    """Compile what a prior needs that is not normalized; nothing where it is."""
+    terms = prior.path.terms
+    if terms.normalized_prior:
+        return None
+    return compile_with_kernels(model, choice, target_accept, report, terms=terms.prior_alone())
 
 
 def with_prior_constant(
@@ -28,28 +52,33 @@ def with_prior_constant(
     *,
     draws: int,
     chains: int,
+    alone: Alone | None = None,
 ) -> Job:
     """Give the prior of a call the log of its normalizing constant, if that is not 0.
 
     Where the user counts likelihood terms or potentials to the prior (`tempered=`), or a prior
     has no random draws, the path ends at prior times likelihood with a constant that is that of
     the prior times the evidence. The prior's own is found in the same way, by a run of `draws`
-    draws from the same reference to the prior alone; the evidence is the quotient.
+    draws from the same reference to the prior alone; the evidence is the quotient. What was
+    compiled for it before may be given as `alone`.
 
     Returns
     -------
     Job
         The same with the `prior_constant` of its prior, log Z and its error, in nats.
+
+    Raises
+    ------
+    TimeLimitError
+        The time was over before its first draw.
     """
-    terms = job.prior.path.terms
-    if terms.normalized_prior:
+    alone = alone or compile_prior_alone(job.prior, model, choice, target_accept, job.report)
+    if alone is None:
         return job
     job.report("Normalizing the prior, by a run of its own")
-    alone, kernel = compile_with_kernels(
-        model, choice, target_accept, job.report, terms=terms.prior_alone()
-    )
+    until = job.deadline.part(TIME_SHARE)
     own = replace(
-        job, prior=alone, kernel=kernel, crew=None, deadline=job.deadline.part(TIME_SHARE),
+        job, prior=alone[0], kernel=alone[1], crew=None, deadline=until.part(PLAN_SHARE),
         report=lambda line: job.report(f"Normalizing the prior. {line}"),
     )  # fmt: skip
     chosen = choose_plan(own)
@@ -57,12 +86,20 @@ def with_prior_constant(
         raise KeyboardInterrupt("Interrupted before sampling began.")
     silent: Any = nullcontext(SimpleNamespace(update=lambda: None))
     outcome = run_rounds(
-        own, chosen, Goal(), draws=draws, chains=chains, keep_trace=False, watch=lambda *_: silent
-    )
+        replace(own, deadline=until), chosen, Goal(), draws=draws, chains=chains,
+        keep_trace=False, watch=lambda *_: silent,
+    )  # fmt: skip
     if outcome.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
-    evidence = estimate(outcome.chosen, outcome.runs)
-    emit_warnings(evidence, "Normalizing the prior: ", stacklevel=4)
+    said = "Normalizing the prior: "
+    cuts = cuts_of(outcome, searched=job.options.reference == "auto")
+    drawn = [run for run in outcome.runs if run.state.n_draws > 0]
+    if not drawn:
+        raise TimeLimitError(f"{said}no chain of a run of its own has a draw. {tell_cuts(cuts)}")
+    if cuts:
+        warnings.warn(f"{said}{tell_cuts(cuts)}", TemperingWarning, stacklevel=4)
+    evidence = estimate(outcome.chosen, drawn)
+    emit_warnings(evidence, said, stacklevel=4)
     sound = evidence.verdict == "ok"
     constant = (evidence.log_z, evidence.mcse if sound else np.inf)
     return replace(job, prior=replace(job.prior, prior_constant=constant))

@@ -14,8 +14,8 @@ import numpy as np
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import CycleStats
-from pymc_tempering.core.deadline import NEVER, deadline_in
-from pymc_tempering.core.threads import Task, run_tasks
+from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence.trace import Run, flat_trace
 from pymc_tempering.references.prior import Reference, evaluate_draws
@@ -35,8 +35,8 @@ CHEAP_DIM = 40
 """Dimensions up to which there are so many. In d dimensions a draw takes products of d x d
 matrices, and above there are d / `CHEAP_DIM` times fewer."""
 
-TIME_SHARE = 0.3
-"""Share of the time before a deadline in which these draws are made."""
+TIME_SHARE, TRIAL_SHARE = 0.3, 0.05
+"""Shares of the time before a deadline in which these draws are made, and those of the trial."""
 
 CHUNK = 2000
 """Draws of one generator. More draws go on with further generators."""
@@ -85,7 +85,13 @@ class Beside:
         return {"reference_draws": self.log_ratio.size} if self.log_ratio.size else {}
 
 
-def begin_beside(plan: Plan, asked: int | None, spent: int, rng: np.random.Generator) -> Beside:
+def begin_beside(
+    plan: Plan,
+    asked: int | None,
+    spent: int,
+    rng: np.random.Generator,
+    deadline: Deadline = NEVER,
+) -> Beside:
     """Choose how many reference draws a run of this plan gets.
 
     Parameters
@@ -96,15 +102,19 @@ def begin_beside(plan: Plan, asked: int | None, spent: int, rng: np.random.Gener
         `MOST_FIXED`, and some for each draw, if the reference is near enough; in many dimensions
         fewer of both.
     spent : int
-        Density evaluations so far.
+        Density evaluations so far, those of scouts apart.
     rng : numpy.random.Generator
         Gives a generator for the trial draws and one for those that count.
+    deadline : Deadline, optional
+        The trial draws get `TRIAL_SHARE` of the time before it; without all of them there are no
+        others.
     """
     trial, own = rng.spawn(2)
     if asked is not None:
         return Beside(plan, own, asked, 0, asked)
-    log_ratio, _ = draw_log_ratio(plan.reference, N_TRIAL, trial)
-    near = effective_number(log_ratio) >= MIN_SHARE * N_TRIAL
+    by = deadline.rest(TRIAL_SHARE, 0.0)
+    log_ratio, _ = draw_log_ratio(plan.reference, N_TRIAL, trial, deadline=by)
+    near = log_ratio.size == N_TRIAL and effective_number(log_ratio) >= MIN_SHARE * N_TRIAL
     price = max(1.0, plan.reference.path.dim / CHEAP_DIM)
     fixed, per_draw = int(min(spent, MOST_FIXED) / price), max(1, round(PER_DRAW / price))
     return Beside(plan, own, fixed, per_draw, MOST if near else 0)
@@ -113,7 +123,7 @@ def begin_beside(plan: Plan, asked: int | None, spent: int, rng: np.random.Gener
 def draw_beside(job: Job, beside: Beside, draws: int) -> tuple[Beside, bool]:
     """Go on to the number of reference draws beside so many draws of all chains, on threads.
 
-    Before a deadline they get `TIME_SHARE` of the time that is left, as chains use up all of it.
+    Before a deadline they get `TIME_SHARE` of the time that is left, so that chains have the rest.
 
     Returns
     -------
@@ -126,14 +136,12 @@ def draw_beside(job: Job, beside: Beside, draws: int) -> tuple[Beside, bool]:
     if missing <= 0:
         return beside, False
     sizes = [min(CHUNK, missing - start) for start in range(0, missing, CHUNK)]
-    reference, deadline = beside.plan.reference, job.deadline
-    if deadline != NEVER:
-        deadline = deadline_in(TIME_SHARE * max(deadline.left, 0.0))
+    reference, deadline = beside.plan.reference, job.deadline.rest(TIME_SHARE, 0.0)
 
     def work(size: int, own: np.random.Generator, stop: threading.Event) -> Drawn | None:
         if stop.is_set() or deadline.late:
             return None
-        return draw_log_ratio(reference, size, own)
+        return draw_log_ratio(reference, size, own, stop, deadline)
 
     rngs = beside.rng.spawn(len(sizes))
     tasks: list[Task[Drawn]] = [partial(work, *own) for own in zip(sizes, rngs, strict=True)]
@@ -143,13 +151,28 @@ def draw_beside(job: Job, beside: Beside, draws: int) -> tuple[Beside, bool]:
     return replace(beside, log_ratio=log_ratio, n_undefined=n_undefined), interrupted
 
 
-def draw_log_ratio(reference: Reference, n: int, rng: np.random.Generator) -> Drawn:
+def draw_log_ratio(
+    reference: Reference,
+    n: int,
+    rng: np.random.Generator,
+    stop: threading.Event | None = None,
+    deadline: Deadline = NEVER,
+) -> Drawn:
     """Return log_ratio (nats) at `n` fresh draws, and at how many the target is no number.
 
-    It is minus infinity there.
+    It is minus infinity there. Once it is to stop, or is late, the draws are fewer.
     """
     xs = reference.draw(n, reference.spawn(rng))
-    log_reference, log_ratio = evaluate_draws(reference.path, xs, reference.mixture)
+    if not deadline.limited:
+        pieces = [evaluate_draws(reference.path, xs, reference.mixture)]
+    else:
+        pieces = [
+            evaluate_draws(reference.path, xs[begin:end], reference.mixture)
+            for begin, end in paced(n, stop or threading.Event(), deadline)
+        ]
+    if not pieces:
+        return NO_DRAWS, 0
+    log_reference, log_ratio = map(np.concatenate, zip(*pieces, strict=True))
     sound = np.isfinite(log_reference) & (log_ratio < np.inf)
     return np.where(sound, log_ratio, -np.inf), int(np.sum(~sound))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from pymc.progress_bar import ProgressBarManager
@@ -23,18 +24,15 @@ from pymc_tempering.chain.chains import (
     start_runs,
 )
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.chain.sent_chains import send_chains
 from pymc_tempering.core.deadline import NEVER
-from pymc_tempering.evidence.alarms import MIN_TOURS
+from pymc_tempering.core.laps import laps
 from pymc_tempering.evidence.pooled import pooled
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
-from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
-from pymc_tempering.sampling.enough_draws import LeastEss, least_ess
-from pymc_tempering.sampling.goal import MAX_ROUNDS, NO_DRAWS, Goal, Outcome, Round
+from pymc_tempering.sampling.goal import MAX_ROUNDS, NO_DRAWS, Goal, Outcome
 from pymc_tempering.sampling.held_memory import too_large
 from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
 from pymc_tempering.sampling.reference_draws import (
@@ -43,12 +41,27 @@ from pymc_tempering.sampling.reference_draws import (
     draw_beside,
     traced_run,
 )
-from pymc_tempering.sampling.setup import Job
+from pymc_tempering.sampling.round_results import (
+    contradicted,
+    cut_of,
+    drawn_in_all,
+    draws_of,
+    least_of,
+    line_of,
+    outgrown,
+    pace_of,
+    steps_of,
+)
+from pymc_tempering.sampling.setup import PLAN_SHARE, Job
 from pymc_tempering.sampling.side_runs import cycles_of
 
 FIRST_PART, PART_GROWTH = 50, 1.25
 """Draws of the first part of a round before a deadline where chains wait for cores, and how many
 times as many there are after each further part."""
+
+LAST_SHARE, LAST_SECONDS = 1.1, 1.0
+"""How many times the time of a call is over when its chains stop in any case, and the seconds that
+they have at least: those without a few draws get so much longer."""
 
 type Watch = Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]
 
@@ -111,58 +124,59 @@ def run_rounds(
         Where an earlier process left the run, which then goes on from there.
     """
     deadline, silent = job.deadline, replace(job, report=lambda line: None)
-    asked = reference_draws if keep_trace else 0
 
     def start(chosen: ChosenPlan, n: int) -> tuple[list[ChainRun], Beside]:
         runs = start_runs(chosen.plan, n, job.rng.spawn(chains), keep_trace, keep_hot=keep_hot)
-        return runs, begin_beside(chosen.plan, asked, sum(chosen.work.values()), job.rng)
+        asked = reference_draws if keep_trace else 0
+        spent = sum(n for stage, n in chosen.work.items() if stage != "scouts")
+        return runs, begin_beside(chosen.plan, asked, spent, job.rng, deadline)
 
-    def end(interrupted: bool = False, unmet: str = "", least: LeastEss | None = None) -> Outcome:
-        work = at.chosen.work | at.beside.work
-        parts = (at.runs, at.rounds, interrupted, unmet, least, *at.beside.found)
-        return Outcome(replace(at.chosen, work=work), *parts)
+    def end(*, interrupted: bool = False, **found: Any) -> Outcome:
+        plan = replace(at.chosen, work=at.chosen.work | at.beside.work)
+        draws, lost = at.beside.found
+        return Outcome(
+            plan, at.runs, at.rounds, interrupted, reference=draws, n_undefined=lost, **found
+        )
 
-    at = standing or Standing(chosen, *start(chosen, draws), draws)
+    at, pace = standing or Standing(chosen, *start(chosen, draws), draws), np.nan
     while True:
         chosen, runs, begun = at.chosen, at.runs, perf_counter()
-        beside, interrupted = _draw_beside(job, at, recorder)
-        at = replace(at, beside=beside)
-        save = partial(recorder.save, job, at)
-        interrupted = interrupted or _run_to(
-            job, at.total, chosen, runs, watch, recorder.due, save
-        )  # fmt: skip
+        at, interrupted = _with_draws_beside(job, at, recorder)
+        before, lap, save = drawn_in_all(runs), laps(), partial(recorder.save, job, at)
+        interrupted = interrupted or run_to(job, at.total, chosen, runs, watch, recorder.due, save)
         if interrupted or chosen.interrupted:
             return end(interrupted=True)
-        enough = deadline.left > perf_counter() - begun
-        repeat = bool(at.repeats_left) and enough and _outgrown(chosen, runs)
+        pace = pace_of(lap(), runs, before, pace)
+        told = partial(cut_of, deadline, goal, draws, draws_of(runs), pace)
+        if draws_of(runs) < at.total and not have_few_draws(runs):
+            return end(cut=told())
+        repeat = bool(at.repeats_left) and deadline.left > perf_counter() - begun
+        repeat = repeat and outgrown(chosen, runs)
         if goal.single and not repeat:
-            return end()
+            return end(cut=told())
         try:
             if repeat:
                 job.report("The run met a region that its reference hardly covers: fitting again")
                 at = replace(at, repeats_left=at.repeats_left - 1)
             else:
-                least = _least(goal, chosen, runs, tune)
+                least = least_of(goal, chosen, runs, tune, deadline)
                 more = goal.goes_on_for(least, at.total / draws)
                 if goal.ess_alone and not (more or at.rounds):
-                    return end(least=least)
+                    return end(least=least, cut=told(least=least))
                 if not (goal.ess_alone or deadline.late):
-                    chosen = more_looks(silent, chosen, _steps(runs) // 2)
-                evidence = estimate(chosen, runs, *beside.found)
-                line = _line(chosen, runs, evidence, least, perf_counter() - deadline.began)
+                    chosen = more_looks(silent, chosen, steps_of(runs) // 2)
+                evidence = estimate(chosen, runs, *at.beside.found)
+                line = line_of(chosen, runs, evidence, least, perf_counter() - deadline.began)
                 at = replace(at, chosen=chosen, rounds=(*at.rounds, line))
                 job.report(f"{line}{goal.wanted()}")
                 unmet = "" if goal.ess_alone else goal.unmet(evidence)
-                steps = sum(chosen.work.values()) + beside.log_ratio.size + _steps(runs)
-                spent = goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
-                over = deadline.late or spent or too_large(runs, at.total)
-                # Without a target the whole budget is used.
-                if over or not (more or unmet or goal.uses_all):
-                    return end(unmet=unmet, least=least)
-                repeat = not goal.ess_alone and bool(at.fits_left) and _contradicted(evidence)
+                if not (more or unmet) or _is_over(job, goal, at):
+                    cut = told(least=least, mcse=evidence.mcse)
+                    return end(unmet=unmet, least=least, cut=cut)
+                repeat = not goal.ess_alone and bool(at.fits_left) and contradicted(evidence)
                 at = replace(at, fits_left=at.fits_left - repeat)
             if repeat:
-                chosen = _fitted_again(job, chosen, runs, beside)
+                chosen = _fitted_again(job, chosen, runs, at.beside)
                 runs, beside = start(chosen, at.total)
                 at = replace(at, chosen=chosen, runs=runs, beside=beside)
                 continue
@@ -172,34 +186,43 @@ def run_rounds(
         extend_runs(runs, at.total)
 
 
-def _draw_beside(job: Job, at: Standing, recorder: Recorder) -> tuple[Beside, bool]:
-    """Go on to the reference draws that a round wants; it is kept where that was begun."""
+def _is_over(job: Job, goal: Goal, at: Standing) -> bool:
+    """Whether a limit allows no further round."""
+    steps = sum(at.chosen.work.values()) + at.beside.log_ratio.size + steps_of(at.runs)
+    spent = goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
+    return job.deadline.late or spent or too_large(at.runs, at.total)
+
+
+def _with_draws_beside(job: Job, at: Standing, recorder: Recorder) -> tuple[Standing, bool]:
+    """Go on to the reference draws that a round wants; it is kept where that was begun.
+
+    Returns
+    -------
+    at : Standing
+    interrupted : bool
+        Whether Ctrl-C came.
+    """
     draws = at.total * len(at.runs)
     try:
         if at.beside.number(draws) > at.beside.log_ratio.size:
             recorder.save(job, at)
     except KeyboardInterrupt:
-        return at.beside, True
-    return draw_beside(job, at.beside, draws)
+        return at, True
+    beside, interrupted = draw_beside(job, at.beside, draws)
+    return replace(at, beside=beside), interrupted
 
 
 def _fitted_again(job: Job, chosen: ChosenPlan, runs: list[ChainRun], beside: Beside) -> ChosenPlan:
     """Fit the reference again to the draws of runs, whose work counts to that fit."""
-    own = _steps(runs) + beside.log_ratio.size
+    own = steps_of(runs) + beside.log_ratio.size
     drawn = np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
+    job = replace(job, deadline=job.deadline.rest(PLAN_SHARE))
     chosen = search_again(job, chosen, drawn)
     fit = chosen.work.get("fit", 0) + own
     return replace(chosen, work=chosen.work | {"fit": fit})
 
 
-def _least(goal: Goal, chosen: ChosenPlan, runs: list[ChainRun], tune: int) -> LeastEss | None:
-    """Least effective sample size, where draws have to suffice."""
-    if goal.target_ess is None:
-        return None
-    return least_ess(chosen.plan.reference.path, runs, tune, goal.target_ess)
-
-
-def _run_to(
+def run_to(
     job: Job,
     total: int,
     chosen: ChosenPlan,
@@ -210,24 +233,24 @@ def _run_to(
 ) -> bool:
     """Run the chains to `total` draws; before a deadline in parts, so that none is far behind.
 
-    They pause when a recording is `due`; `save` is called before they start, then, and when they
-    have stopped.
+    They stop at the deadline, or a little later where some has few draws. They pause when a
+    recording is `due`; `save` is called before they start, then, and when they have stopped.
 
     Returns
     -------
     bool
         Whether Ctrl-C cut the run short.
     """
-    deadline, cores = job.deadline, job.cores
+    deadline = job.deadline
+    final = deadline.part(LAST_SHARE).after(LAST_SECONDS)
     # Without a limit the workers do pieces of all chains in turn, so that none is far behind.
-    enough = cores >= len(runs) if job.crew is None else deadline.at == np.inf
-    whole = deadline == NEVER or enough
-    goal = total if whole else FIRST_PART
+    enough = job.cores >= len(runs) if job.crew is None else not deadline.limited
+    goal = total if deadline == NEVER or enough else FIRST_PART
     paused = False
 
     def pause() -> bool:
         nonlocal paused
-        paused = paused or due()
+        paused = paused or due() or final.late
         return paused
 
     with watch(chosen, runs, total) as progress:
@@ -242,7 +265,7 @@ def _run_to(
                     save()
                 if interrupted:
                     return True
-                if paused and min(run.state.n_draws for run in runs) < goal:
+                if paused and draws_of(runs) < goal and not final.late:
                     continue
                 if over:
                     return False
@@ -266,51 +289,4 @@ def _advance(
         return send_chains(job.crew, plan, runs, goal, watch=update, deadline=deadline, pause=pause)
     return run_chains(
         plan, runs, goal, cores=job.cores, watch=update, deadline=deadline, pause=pause
-    )
-
-
-def _steps(runs: list[ChainRun]) -> int:
-    """Density evaluations of recorded runs."""
-    return sum(int(run.record.scalars[: run.state.n_draws, N_STEPS].sum()) for run in runs)
-
-
-def _outgrown(chosen: ChosenPlan, runs: list[ChainRun]) -> bool:
-    """Whether a run from a checked reference has tours enough and yet states no error.
-
-    Then one tour outweighs all others: it met a region that the reference hardly covers. A fit to
-    the draws of this run will cover it. A new run of the same length then replaces this one, so
-    that its draws do not depend on this alarm.
-    """
-    if chosen.last is None or chosen.fitted is None:
-        return False
-    cycles = cycles_of(chosen.plan, runs)
-    evidence = rts(replace(cycles, n_undefined=None))  # no reference helps against those
-    return evidence.n_tours >= MIN_TOURS and not np.isfinite(evidence.mcse)
-
-
-def _contradicted(evidence: Evidence) -> bool:
-    """Whether looks disagree with an estimate."""
-    return evidence.check is not None and evidence.check.verdict == "disagreed"
-
-
-def _line(
-    chosen: ChosenPlan,
-    runs: list[ChainRun],
-    evidence: Evidence,
-    least: LeastEss | None,
-    seconds: float,
-) -> Round:
-    """Line of the report after a round."""
-    check, cycles = evidence.check, cycles_of(chosen.plan, runs)
-    return Round(
-        draws=sum(run.state.n_draws for run in runs),
-        tours=evidence.n_tours,
-        barrier=float(cumulative_barrier(neighbor_rejection(cycles))[-1]),
-        acceptance=float(cycles.accept_sum[..., 1:].sum() / cycles.visits[..., 1:].sum()),
-        log_z=evidence.log_z,
-        mcse=evidence.mcse,
-        check_log_z=np.nan if check is None else check.log_z,
-        check_mcse=np.nan if check is None else check.mcse,
-        least_ess=np.nan if least is None else least.ess,
-        seconds=seconds,
     )

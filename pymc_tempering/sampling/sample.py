@@ -39,15 +39,15 @@ from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.compile_loops import compile_loops
 from pymc_tempering.sampling.finish import finish_call
 from pymc_tempering.sampling.goal import goal_of
-from pymc_tempering.sampling.prior_constant import with_prior_constant
+from pymc_tempering.sampling.prior_constant import compile_prior_alone, with_prior_constant
 from pymc_tempering.sampling.pymc_arguments import refuse, refuse_model
 from pymc_tempering.sampling.rounds import run_rounds
-from pymc_tempering.sampling.setup import Job, Options, looks_of
+from pymc_tempering.sampling.setup import CHECK_SHARE, PLAN_SHARE, Job, Options, looks_of
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
-PLAN_SHARE = 0.6
-"""Share of `max_time` after which the plan is frozen as it is."""
+LEAST_SHARE = 0.1
+"""Share of `max_time` that the chains get at least, also where the plan took all of it."""
 
 
 @document_kernels
@@ -97,8 +97,8 @@ def sample(
     Parameters
     ----------
     draws : int, optional
-        Draws of each chain; in the first round, where a target or a budget asks for several.
-        Where it is left open the first round has 1,000, and rounds of doubling length go on until
+        Draws of each chain; in the first round, where a target asks for several. Where it is left
+        open the first round has 1,000, and rounds of doubling length go on until
         the least bulk effective sample size of all free scalars is 400, or a chain has 8,000.
     tune : int, default 0
         Draws of each chain to throw away. The warm-up is automatic and comes before; chains
@@ -169,16 +169,17 @@ def sample(
         Go on in rounds of doubling length until the least bulk effective sample size of all free
         scalars, unconstrained, is this. By default it is 400 where `draws` is left open.
     max_time : float, optional
-        Seconds, compiling apart, after which the chains stop, be it in their first round. Without
-        `target_mcse` or `target_ess` they are used up.
+        Seconds at most, compiling apart, for the whole call; it ends before, once it has its draws
+        or its targets. After them the chains stop, be it in their first round. A stage that the
+        time cuts short is named in a warning, with about how long the call would have needed.
     max_steps : int, optional
-        Density evaluations after which no further round starts; likewise.
+        Density evaluations after which no further round starts; one that has started is finished.
     reference_draws : int, optional
         Independent draws of the reference beside the chains, which make log Z more precise at the
         price of one value of the density each; 0 for none. By default their number is that of the
-        evaluations before the run (30,000 at most), and five for each draw of a chain, 200,000 at
-        most; above 40 dimensions d / 40 times fewer, and none where their weights are too uneven to
-        help. They take a trace, so there are none with `keep=None`.
+        evaluations before the run, scouts apart (30,000 at most), and five for each draw of a
+        chain, 200,000 at most; above 40 dimensions d / 40 times fewer, and none where their weights
+        are too uneven to help. They take a trace, so there are none with `keep=None`.
     keep : {"log_ratio", "states"} or None, default "log_ratio"
         The flat trace of log_ratio and rung of every iteration; with "states" also the states of
         all rungs that `expectation` weights, constrained and with deterministics. Those with
@@ -216,6 +217,8 @@ def sample(
         The model cannot be tempered; the message says why and what to do.
     StuckChainError
         A chain did not come back to beta = 1 before its first draw.
+    TimeLimitError
+        `max_time` was over before there was anything to return.
     WorkerError
         The executor cannot do the work.
     ArgumentError
@@ -229,7 +232,7 @@ def sample(
     -----
     TemperingWarning
         If the verdict on log Z is not "ok", the draws do not suffice (see `draws`), a chain was
-        stuck, the run was cut short, or a goal was not met.
+        stuck, something was cut short, or a goal was not met.
 
     Examples
     --------
@@ -272,17 +275,18 @@ def sample(
     ):
         with compiling_status(show) as report:
             prior, compound = compile_with_kernels(
-                model, kernel, target_accept, report, terms=find_terms(model, tempered)
-            )
+                model, kernel, target_accept, report, terms=find_terms(model, tempered),
+                check_for=max_time and CHECK_SHARE * max_time,
+            )  # fmt: skip
+            alone = compile_prior_alone(prior, model, kernel, target_accept, report)
             report("Preparing the loops")
             compile_loops(prior.path, compound, options)
             seconds = {"compiling": lap()}
             crew = crew_of(executor, prior, compound)
             deadline = deadline_in(max_time)
-            until = deadline.part(PLAN_SHARE)
-            job = Job(prior, compound, options, rng, cores, report, until, crew)
+            job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE), crew)
             job = with_prior_constant(
-                job, model, kernel, target_accept, draws=draws, chains=chains
+                job, model, kernel, target_accept, draws=draws, chains=chains, alone=alone
             )  # fmt: skip
             seconds["prior_constant"] = lap()
             chosen = choose_plan(job)
@@ -308,4 +312,4 @@ def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None
         return deadline_in(max(1.0, 0.2 * (perf_counter() - deadline.began)))
     if max_time is None:
         return deadline
-    return deadline.after(0.5 * (1.0 - PLAN_SHARE) * max_time)
+    return deadline.after(LEAST_SHARE * max_time)

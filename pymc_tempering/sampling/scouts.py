@@ -6,16 +6,31 @@ wider than the mode. A scout says where to look, and never enters an estimate.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 
 from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.time_left import time_left
 from pymc_tempering.model.path import Path
-from pymc_tempering.sampling.evaluated import Evaluated
+from pymc_tempering.sampling.evaluated import Evaluated, join
 from pymc_tempering.sampling.gradients import slopes_at
+from pymc_tempering.sampling.known import Known
+from pymc_tempering.sampling.setup import Job
 
 MAX_STEPS = 12
 """Steps of a scout at most."""
+
+SCOUT_BATCH, MAX_SCOUT_BATCH = 500, 8000
+"""Scouts that climb together at first, and at most."""
+
+SCOUT_WORK, SCOUTING = 80_000_000, (10_000, 400_000)
+"""Elements that the scouts of a round compute, and the bounds of the evaluations that these buy.
+Where a value takes a microsecond they are some tenths of a second, as the run itself is."""
+
+HEADING, NEARER = 2, 0.9
+"""Steps in a row that each bring a scout nearer to a known region, to this part of its squared
+distance at most, before it is taken to be on its way there."""
 
 FIRST_STEP, LONGEST_STEP = 0.05, 3.0
 """Lengths of a scout's first step and of its longest, in standard deviations of the prior."""
@@ -64,6 +79,7 @@ def ascend(
     known: Callable[[Evaluated], np.ndarray],
     max_steps: int = MAX_STEPS,
     deadline: Deadline = NEVER,
+    distance: Callable[[Evaluated], np.ndarray] | None = None,
 ) -> Ascent:
     """Climb the log target from each start, until a known region is reached or the steps end.
 
@@ -83,13 +99,19 @@ def ascend(
     max_steps : int
     deadline : Deadline, optional
         After which there are no further steps.
+    distance : callable, optional
+        Distances of n states from the known regions, shape (n,). With it, an ascent ends too when
+        `HEADING` steps in a row have led toward them.
     """
     starts = starts[np.isfinite(starts).all(axis=1)]
     climbers, evaluations = _place(path, starts, scale), len(starts)
     lengths = np.linalg.norm(climbers.grads, axis=1)
     first = FIRST_STEP * np.sqrt(path.dim)
     climbers.factors[:] = np.where(lengths > 0, first / np.maximum(lengths, 1e-300), 0.0)
-    outside = np.isfinite(climbers.heights) & ~known(climbers.at(slice(None)))
+    everywhere = slice(None)
+    outside = np.isfinite(climbers.heights) & ~known(climbers.at(everywhere))
+    left = np.full(len(starts), np.inf) if distance is None else distance(climbers.at(everywhere))
+    nearer = np.zeros(len(starts), dtype=int)
     for _ in range(max_steps):
         at = np.flatnonzero(outside)
         if at.size == 0 or deadline.late:
@@ -97,6 +119,11 @@ def ascend(
         evaluations += at.size
         moved = at[_step(path, climbers, at, scale)]
         outside[moved] = ~known(climbers.at(moved))
+        if distance is not None:
+            now = distance(climbers.at(moved))
+            nearer[moved] = np.where(now < NEARER * left[moved], nearer[moved] + 1, 0)
+            left[moved] = now
+            outside[moved] &= nearer[moved] < HEADING
     return Ascent(climbers.at(outside), evaluations)
 
 
@@ -126,3 +153,43 @@ def _step(path: Path, climbers: _Climbers, at: np.ndarray, scale: np.ndarray) ->
     climbers.xs[risen], climbers.values[risen] = new.xs[up], new.values[up]
     climbers.grads[risen] = new.grads[up]
     return up
+
+
+def scouting_of(job: Job) -> int:
+    """Return the evaluations that the scouts of a round may take, by what one costs."""
+    least, most = SCOUTING
+    return int(np.clip(SCOUT_WORK / job.prior.path.work, least, most))
+
+
+def send_scouts(job: Job, known: Known, scale: np.ndarray) -> tuple[Evaluated, int]:
+    """Send scouts from the prior, as many as their work allows.
+
+    Returns
+    -------
+    ends : Evaluated
+        Where they ended outside of the known regions.
+    n_evaluations : int
+    """
+    prior, evaluations, began = job.prior, 0, perf_counter()
+    ends: list[Evaluated] = []
+    sent, batch, most = 0, SCOUT_BATCH, scouting_of(job)
+    while not sent or (evaluations < most and not job.deadline.late):
+        left = time_left(evaluations / most, began)
+        job.report(f"Scouts from the prior: {sent}{left}")
+        starts = prior.draw(batch, prior.spawn(job.rng))
+        ascent = ascend(
+            prior.path, starts, scale, known.home, deadline=job.deadline,
+            distance=known.distance,
+        )  # fmt: skip
+        ends.append(ascent.ends)
+        evaluations += ascent.n_evaluations
+        sent, batch = sent + batch, min(2 * batch, MAX_SCOUT_BATCH)
+    return join(ends), evaluations
+
+
+def spread_of(xs: np.ndarray) -> np.ndarray:
+    """Width of each variable between its quartiles, as a standard deviation; safe in any tail."""
+    xs = xs[np.isfinite(xs).all(axis=1)]
+    low, high = np.quantile(xs, [0.25, 0.75], axis=0)
+    width = (high - low) / 1.349
+    return np.where(np.isfinite(width) & (width > 0), width, 1.0)

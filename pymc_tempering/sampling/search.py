@@ -7,30 +7,39 @@ finds nothing new. The looks of the last round are those that count.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from time import perf_counter
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pymc_tempering.chain.particles import Particles, place, sweep
-from pymc_tempering.core.time_left import time_left
+from pymc_tempering.evidence.reference_check import ISLAND, MIN_ARRIVALS
+from pymc_tempering.exceptions import StuckChainError
+from pymc_tempering.sampling.arrivals import bring_home, has_arrived, is_above, way_home
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import ReferenceFit, fit_reference
 from pymc_tempering.sampling.gradients import can_climb
-from pymc_tempering.sampling.looks import Looks, states_of, take_looks
-from pymc_tempering.sampling.scouts import ascend
+from pymc_tempering.sampling.looks import Looks, add_looks, take_looks
+from pymc_tempering.sampling.passes import Passes
+from pymc_tempering.sampling.scouts import scouting_of, send_scouts, spread_of
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.suspects import (
     Peak,
     find_peaks,
     peaks_by_chains,
-    seen,
+    unknown_peaks,
     with_mass,
 )
-from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
-N_SCOUTS, SCOUT_BATCH, MAX_SCOUTING = 4000, 500, 10_000
-"""Scouts of a round, how many go at a time, and evaluations after which no more are sent."""
+GROUP = 10
+"""Suspects of an annealed pass or of a fit that are moved on together."""
+
+FINER = 4
+"""How many times as many stages the path of further looks has, where those of the annealed pass
+bring too few to their end."""
+
+LOOK_BATCH, LOOKING = 50, (0.0025, 0.04)
+"""Further looks that are taken together. For each look that was asked for, after so many times the
+evaluations of the annealed passes they go on only if enough would arrive within the second number
+of times."""
 
 MAX_SEARCHES = 4
 """Rounds of a search, the last of which must find nothing new."""
@@ -38,20 +47,6 @@ MAX_SEARCHES = 4
 PEAK_DRAWS, PEAK_SHARE = 20, (0.05, 0.5)
 """Draws of a peak for each dimension that its component is made from, and the bounds of the share
 that it gets in the reference, before weighted draws tell its own."""
-
-HOME_SWEEPS, MAX_HOME_ROUNDS = 40, 10
-"""Transitions at beta = 1 in which a suspect may come home, and how many times as many are made at
-most, as long as each time some suspect has come home. In many dimensions the particles of the
-annealed pass can end far from where the posterior has its mass, and be long on their way to it."""
-
-HOME_STAGES = (1.0, 0.75, 0.5, 0.25)
-"""Places on the annealed path whose tuning these transitions have, one after the other. Far from
-its mass the posterior looks as it did at a hotter stage, where the metric had a longer reach."""
-
-HOME_STEPS = (1.0, 0.3, 0.1)
-"""Factors of the tuned step sizes, the next for those that the one before has left away. Outside of
-the posterior's mass it can curve more strongly than where steps were tuned; a trajectory that is
-too coarse for it is rejected again and again, and the state stays where it is."""
 
 NO_SHARE = 1e-3
 """A peak with a smaller share of the draws than this is let go."""
@@ -67,6 +62,11 @@ class SearchRound:
     strange : array of bool, shape (looks.n,)
         Looks that ended where the reference hardly goes, did not come home in a short chain, and
         are not at a peak without mass.
+    arrived : array of bool, shape (looks.n,)
+        Looks that came to where the posterior is.
+    home_passes, islands : int
+        Annealed passes of which particles are where the posterior is, and those with an island that
+        did not come home.
     scouts : Evaluated
         Where scouts ended outside of the known regions.
     heavy : list of Peak
@@ -77,9 +77,17 @@ class SearchRound:
 
     looks: Looks
     strange: np.ndarray
+    arrived: np.ndarray
+    home_passes: int
+    islands: int
     scouts: Evaluated
     heavy: list[Peak]
     complete: bool
+
+    @property
+    def found_nothing(self) -> bool:
+        """Whether there is nothing new, and nothing left to look at."""
+        return self.complete and not self.heavy
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +101,7 @@ class Search:
     last : SearchRound, optional
         The last round, if one was finished.
     scouts : Evaluated
-        Particles of the annealed pass, and where the scouts of all rounds ended outside of the
+        Particles of the annealed passes, and where the scouts of all rounds ended outside of the
         known regions.
     let_go : list of Peak
         Peaks without mass.
@@ -116,69 +124,132 @@ class Search:
     n_evaluations: dict[str, int] = field(default_factory=dict)
 
 
-def search(job: Job, annealed: AnnealedPass, fit: ReferenceFit) -> Search:
-    """Look for what a fit has missed, and fit again, until a round finds nothing new."""
-    work = {"looks": 0, "scouts": 0, "fit": 0}
-    let_go: list[Peak] = []
-    hints = evaluate_states(job.prior, np.unique(annealed.particles, axis=0))
-    work["scouts"] += hints.n
-    scouts, last, rounds, settled, interrupted = hints, None, 0, False, False
+@dataclass(eq=False)
+class _Searcher:
+    """One search under way: what it works with, and what it has let go and spent so far."""
+
+    job: Job
+    passes: Passes
+    hints: Evaluated
+    let_go: list[Peak] = field(default_factory=list)
+    work: dict[str, int] = field(default_factory=lambda: {"looks": 0, "scouts": 0, "fit": 0})
+
+
+def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
+    """Look for what a fit has missed, and fit again, until a round finds nothing new.
+
+    What the last round found enters a last fit all the same.
+    """
+    hints = evaluate_states(job.prior, passes.particles)
+    at = _Searcher(job, passes, hints)
+    at.work["scouts"] += hints.n
+    scouts, last, rounds, interrupted = hints, None, 0, False
     try:
-        while not settled and rounds < MAX_SEARCHES and not (rounds and job.deadline.late):
+        while not (last and last.found_nothing) and not (rounds and job.deadline.late):
             if last is not None and last.heavy:
-                n_new = len(last.heavy)
-                job.report(f"Search {rounds}: fitting the reference with {n_new} new component(s)")
-                fit = _refit(job, fit, last.heavy)
-                work["fit"] += fit.n_evaluations
-                found = fit.draws.xs
-                let_go += [peak for peak in last.heavy if peak.holds(found).mean() < NO_SHARE]
+                job.report(f"Search {rounds}: fitting the reference with {len(last.heavy)} new")
+                try:
+                    fit = _refit(at, fit, last.heavy)
+                except StuckChainError:  # a narrow peak is what sticks: the last fit stands
+                    break
+            if rounds == MAX_SEARCHES:
+                break
             rounds += 1
-            looks = take_looks(job, annealed, job.options.check_looks)
-            last = _follow_up(job, annealed, fit, looks, hints, let_go, work)
+            last = _round(at, fit)
             scouts = join([scouts, last.scouts])
-            settled = last.complete and not last.heavy
     except KeyboardInterrupt:
         interrupted = True
-    return Search(fit, last, scouts, let_go, settled, interrupted, rounds, work)
+    settled = last is not None and last.found_nothing
+    return Search(fit, last, scouts, at.let_go, settled, interrupted, rounds, at.work)
+
+
+def _round(at: _Searcher, fit: ReferenceFit) -> SearchRound:
+    """Take looks, send scouts and follow up what they find, with the particles of the passes."""
+    job = at.job
+    looks = take_looks(job, at.passes.best, job.options.check_looks)
+    states = join([looks.ends, at.hints, fit.draws])
+    found, strange = _follow_up(at, fit, states, looks.n, scouting=True)
+    at.work["looks"] += looks.n_evaluations
+    islands = at.passes.shares(strange[looks.n : looks.n + at.hints.n]) >= ISLAND
+    home = at.passes.shares(fit.known.home(at.hints)) >= ISLAND
+    first = replace(
+        found,
+        looks=looks,
+        strange=strange[: looks.n],
+        arrived=has_arrived(looks.ends, fit.draws),
+        home_passes=int(home.sum()),
+        islands=int(islands.sum()),
+    )
+    return _until_they_arrive(at, fit, first) if first.found_nothing else first
 
 
 def _follow_up(
-    job: Job,
-    annealed: AnnealedPass,
-    fit: ReferenceFit,
-    looks: Looks,
-    hints: Evaluated,
-    let_go: list[Peak],
-    work: dict[str, int],
-) -> SearchRound:
-    """Follow up the suspects of looks, hints and scouts; adds to `let_go` and `work`."""
-    states = join([looks.ends, hints, fit.draws])
-    strange, cost = strangers(job, states, fit, annealed, let_go)
-    work["looks"] += looks.n_evaluations + cost
+    at: _Searcher, fit: ReferenceFit, states: Evaluated, n_looks: int, *, scouting: bool
+) -> tuple[SearchRound, np.ndarray]:
+    """Follow up the suspects among states, of which some are looks, and those that scouts find.
+
+    Returns
+    -------
+    found : SearchRound
+        Without looks.
+    strange : array of bool, shape (n,)
+        States that are neither at home nor at a peak without mass.
+    """
+    job = at.job
+    strange, cost = strangers(job, states, fit, at.passes, at.let_go, n_looks)
+    at.work["looks"] += cost
+    none = states.at(np.zeros(0, dtype=int))
     if can_climb(job):
-        scale = _spread(job.prior.sample)
-        scouts, cost = _send_scouts(job, fit, scale)
+        scale = spread_of(job.prior.sample)
+        scouts, cost = send_scouts(job, fit.known, scale) if scouting else (none, 0)
         suspects = join([states.at(strange), scouts.at(is_suspect(scouts, fit))])
-        found = find_peaks(job.prior.path, suspects, scale, let_go, fit.known.home)
+        found = find_peaks(job, suspects, scale, at.let_go, fit.known.home, scouting_of(job))
     else:
-        scouts, cost = states.at(np.zeros(0, dtype=int)), 0
-        found = peaks_by_chains(job, annealed, states.at(strange))
-    work["scouts"] += cost + found.n_evaluations
-    heavy, light = with_mass(found.peaks, fit.log_z)
-    heavy = _unknown(heavy, fit)
-    let_go += light
+        scouts, cost = none, 0
+        found = peaks_by_chains(job, at.passes.best, states.at(strange))
+    heavy, light, weighed = with_mass(job, found.peaks, fit.log_z)
+    at.work["scouts"] += cost + found.n_evaluations + weighed
+    heavy = unknown_peaks(heavy, fit)
+    at.let_go += light
     for peak in light:
         strange &= ~peak.holds(states.xs)
-    return SearchRound(looks, strange[: looks.n], scouts, heavy, found.complete)
+    nobody = np.zeros(0, dtype=bool)
+    looks = Looks(none, np.empty(0), 0)
+    return SearchRound(looks, nobody, nobody, 0, 0, scouts, heavy, found.complete), strange
 
 
-def _unknown(peaks: list[Peak], fit: ReferenceFit) -> list[Peak]:
-    """Peaks that draws of the fit have not seen, or that its reference hardly covers."""
-    if not peaks:
-        return []
-    tops = evaluate_states(fit.reference.prior, np.array([peak.mean for peak in peaks]))
-    known = seen(peaks, fit.log_z, fit.draws.xs) & ~is_suspect(tops, fit)
-    return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]
+def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> SearchRound:
+    """Move looks on, and take further ones, until enough have arrived or their bound is met.
+
+    Further looks are followed up like the first ones. The bound is in evaluations, and told by
+    what it took so far where some have arrived.
+    """
+    job, passes = at.job, at.passes
+    arrived, cost = bring_home(job, passes, fit, last.looks.ends)
+    at.work["looks"] += cost
+    last, spent = replace(last, arrived=arrived), last.looks.n_evaluations
+    own = job.options.check_looks * passes.n_evaluations
+    patience, most = (factor * own for factor in LOOKING)
+    while (n := int(last.arrived.sum())) < MIN_ARRIVALS and not job.deadline.late:
+        needed = spent * MIN_ARRIVALS / max(n, 0.5)
+        if spent > patience and needed > most:
+            break
+        job.report(f"Looks from the prior: {n} of {last.looks.n} have arrived")
+        looks = take_looks(job, passes.best, LOOK_BATCH, finer=FINER)
+        spent += looks.n_evaluations
+        at.work["looks"] += looks.n_evaluations
+        found, strange = _follow_up(at, fit, looks.ends, looks.n, scouting=False)
+        last = replace(
+            last,
+            looks=add_looks(last.looks, looks),
+            strange=np.append(last.strange, strange),
+            arrived=np.append(last.arrived, has_arrived(looks.ends, fit.draws)),
+            heavy=found.heavy,
+            complete=found.complete,
+        )
+        if not last.found_nothing:
+            break
+    return last
 
 
 def is_suspect(states: Evaluated, fit: ReferenceFit) -> np.ndarray:
@@ -190,84 +261,49 @@ def strangers(
     job: Job,
     states: Evaluated,
     fit: ReferenceFit,
-    annealed: AnnealedPass,
+    passes: Passes,
     let_go: Sequence[Peak] = (),
+    n_looks: int | None = None,
 ) -> tuple[np.ndarray, int]:
-    """Whether states are suspects that do not come home in a short chain at beta = 1.
+    """Whether states are suspects that do not come home by transitions at beta = 1.
+
+    Suspects are states where the target is far above the reference, and those above all draws.
+    After the first `n_looks` states, by default all, they go in small groups in any order, until
+    none of a group comes home: the others of an island will not either.
 
     Returns
     -------
     strange : array of bool, shape (n,)
     n_evaluations : int
     """
-    strange = is_suspect(states, fit)
+    strange = is_suspect(states, fit) | is_above(states, fit.draws)
     for peak in let_go:
         strange &= ~peak.holds(states.xs)
-    at = np.flatnonzero(strange)
-    if at.size == 0:
-        return strange, 0
-    particles = place(job.prior, job.kernel, states.xs[at], job.rng)
-    evaluations = at.size
-    for factor in HOME_STEPS:
-        if at.size == 0:
+    at, n_looks = np.flatnonzero(strange), states.n if n_looks is None else n_looks
+    others = job.rng.permutation(at[at >= n_looks])
+    groups = [at[at < n_looks], *np.split(others, range(GROUP, others.size, GROUP))]
+    evaluations = 0
+    for i, group in enumerate(groups):
+        if group.size == 0:
+            continue
+        ways = way_home(job, passes, fit, states.xs[group])
+        evaluations += ways.n_evaluations
+        strange[np.delete(group, ways.away)] = False
+        if ways.ended or (i > 0 and ways.away.size == group.size):
             break
-        tuned = annealed.tuning.with_steps(factor).pack(job.kernel)
-        stages = [tuned[round(share * (len(tuned) - 1))] for share in HOME_STAGES]
-        for _ in range(MAX_HOME_ROUNDS):
-            before = at.size
-            for params in stages:
-                at = _still_away(particles, at, params, fit)
-            if at.size in (0, before):
-                break
-    strange[:] = False
-    strange[at] = True
-    return strange, evaluations + particles.n_evaluations
+    return strange, evaluations
 
 
-def _still_away(
-    particles: Particles, at: np.ndarray, params: np.ndarray, fit: ReferenceFit
-) -> np.ndarray:
-    """Move particles at beta = 1 until they are home; keep the others, and their part of `at`."""
-    for _ in range(HOME_SWEEPS):
-        if at.size == 0:
-            break
-        sweep(particles, 1.0, params)
-        away = np.flatnonzero(~fit.known.home(states_of(particles)))
-        particles.select(away)
-        at = at[away]
-    return at
-
-
-def _send_scouts(job: Job, fit: ReferenceFit, scale: np.ndarray) -> tuple[Evaluated, int]:
-    """Where scouts ended outside of the known regions, and their density evaluations."""
-    prior, evaluations, began = job.prior, 0, perf_counter()
-    ends: list[Evaluated] = []
-    for _ in range(N_SCOUTS // SCOUT_BATCH):
-        left = time_left(evaluations / MAX_SCOUTING, began)
-        job.report(f"Scouts from the prior: {SCOUT_BATCH * len(ends)} of {N_SCOUTS} at most{left}")
-        starts = prior.draw(SCOUT_BATCH, prior.spawn(job.rng))
-        ascent = ascend(prior.path, starts, scale, fit.known.home, deadline=job.deadline)
-        ends.append(ascent.ends)
-        evaluations += ascent.n_evaluations
-        if evaluations >= MAX_SCOUTING or job.deadline.late:
-            break
-    return join(ends), evaluations
-
-
-def _spread(xs: np.ndarray) -> np.ndarray:
-    """Width of each variable between its quartiles, as a standard deviation; safe in any tail."""
-    xs = xs[np.isfinite(xs).all(axis=1)]
-    low, high = np.quantile(xs, [0.25, 0.75], axis=0)
-    width = (high - low) / 1.349
-    return np.where(np.isfinite(width) & (width > 0), width, 1.0)
-
-
-def _refit(job: Job, fit: ReferenceFit, peaks: list[Peak]) -> ReferenceFit:
+def _refit(at: _Searcher, fit: ReferenceFit, peaks: list[Peak]) -> ReferenceFit:
     """Add a component for each peak, and fit again to weighted draws."""
+    job = at.job
     components, n = fit.components.modes, PEAK_DRAWS * (job.prior.path.dim + 1)
     masses = np.array([peak.log_mass for peak in peaks])
     total = np.logaddexp(np.logaddexp.reduce(masses), fit.log_z)
     for peak, mass in zip(peaks, masses, strict=True):
         share = float(np.clip(np.exp(mass - total), *PEAK_SHARE))
         components = components.with_cluster(peak.draw(n, job.rng), share)
-    return fit_reference(job, components, fit.draws.xs)
+    new = fit_reference(job, components, fit.draws.xs)
+    at.work["fit"] += new.n_evaluations
+    at.let_go += [peak for peak in peaks if peak.holds(new.draws.xs).mean() < NO_SHARE]
+    return new

@@ -24,6 +24,10 @@ LATE_CESS = 0.1
 """Conditional effective sample size of the steps of an annealed pass that is late; usually 0.5.
 The pass then takes about half as many evaluations, and its ladder still serves."""
 
+PLAN_SHARE, CHECK_SHARE = 0.6, 0.1
+"""Share of the time of a call after which its plan is frozen as it is, and what the check of the
+model may take at most, as such a share, while it is compiled."""
+
 REFERENCES = ("auto", "prior", "fitted")
 
 
@@ -84,7 +88,7 @@ class Job:
     report : callable
         Called with a line of progress.
     deadline : Deadline
-        After which no further stage starts.
+        After which no further stage starts, and those that are under way come to an end.
     crew : Crew, optional
         Workers of an executor, for looks and chains in place of threads.
     """
@@ -116,8 +120,8 @@ def warm_up_prior(job: Job) -> Warmup:
     """Run the warm-up from the prior; warn if it did not settle.
 
     Chains on a ladder whose annealed pass went the rest of its way in one step seldom come back to
-    beta = 1. So at the deadline it hurries first, and the one step comes when twice the time is
-    over.
+    beta = 1. So at the deadline it hurries first, and the one step comes at the end of the
+    overtime.
     """
     options = job.options
     warmup = warm_up(
@@ -133,7 +137,7 @@ def warm_up_prior(job: Job) -> Warmup:
         late_cess=LATE_CESS,
         report=job.report,
     )
-    if not warmup.converged:
+    if not (warmup.converged or warmup.cut):
         rounds = "initial iterations" if options.weight_adaptation == "rts" else "weights"
         warnings.warn(
             f"The {rounds} did not settle in {len(warmup.rounds)} rounds: the last one "

@@ -21,7 +21,7 @@ from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.weighting import kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
-from pymc_tempering.exceptions import StuckChainError
+from pymc_tempering.exceptions import StuckChainError, TimeLimitError
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,18 +110,35 @@ def run_beside(
     keep_states : bool, default False
         Whether to keep the states of all iterations, for a fit.
     deadline : Deadline, optional
-        When it stops, once each chain has a few draws.
+        When it stops, once each chain has a few draws; at the end of the overtime without them.
+
+    Returns
+    -------
+    SideRun
+        Of the chains that have a draw.
 
     Raises
     ------
     KeyboardInterrupt
     StuckChainError
         A chain does not come back.
+    TimeLimitError
+        No chain had a draw when the overtime was over.
     """
     runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
-    if run_chains(plan, runs, n_draws, cores=cores, deadline=deadline):
+    final = deadline.last.rest(1.0)
+    if run_chains(
+        plan, runs, n_draws, cores=cores, deadline=deadline, pause=lambda: final.late
+    ):  # fmt: skip
         for run in runs:
             if run.hangs:
                 raise StuckChainError(run.hangs)
         raise KeyboardInterrupt("Interrupted before sampling began.")
-    return SideRun(plan, tuple(runs))
+    drawn = [run for run in runs if run.state.n_draws > 0]
+    if not drawn:
+        raise TimeLimitError(
+            f"max_time was over before one of {n_chains} chains of a trial run had come from "
+            f"beta = 0 to 1, on {plan.ladder.n_rungs} rungs: give it several times as long, or "
+            "leave it out."
+        )
+    return SideRun(plan, tuple(drawn))

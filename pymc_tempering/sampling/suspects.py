@@ -9,18 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import gammaln
 
 from pymc_tempering.chain.particles import place, sweep
+from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.model.path import Path
-from pymc_tempering.sampling.evaluated import Evaluated
+from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
+from pymc_tempering.sampling.fit_reference import ReferenceFit
 from pymc_tempering.sampling.gradients import slopes_at
 from pymc_tempering.sampling.known import Region, home_radius
 from pymc_tempering.sampling.scouts import ascend
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
-MAX_PEAKS, MAX_STEPS, MAX_CLIMBING = 8, 60, 10_000
-"""Peaks of one round at most, steps of a climb, and evaluations after which no climb begins."""
+MAX_PEAKS, MAX_STEPS = 8, 60
+"""Peaks of one round at most, and steps of a climb."""
 
 CHAIN_STATES, CHAIN_SWEEPS = 64, 50
 """Without gradients, the states that start at a suspect, and the transitions of each."""
@@ -28,8 +31,11 @@ CHAIN_STATES, CHAIN_SWEEPS = 64, 50
 MAX_BATCH = 32
 """Suspects that climb together, at most."""
 
-LEAST_MASS = 1e-4
+LEAST_MASS = 5e-4
 """Share of the evidence below which a peak is let go."""
+
+N_WEIGHED, WEIGHED_DOF, MAX_WEIGHED_DIM = 200, 5.0, 30
+"""Draws that weigh a peak, their degrees of freedom, and the dimensions up to which they do."""
 
 SEEN_SHARE = 0.2
 """Draws that hold this part of the mass of a peak, or more, have seen it."""
@@ -87,13 +93,18 @@ class FoundPeaks:
 
 
 def find_peaks(
-    path: Path, suspects: Evaluated, scale: np.ndarray, let_go: Sequence[Peak], home: Region
+    job: Job,
+    suspects: Evaluated,
+    scale: np.ndarray,
+    let_go: Sequence[Peak],
+    home: Region,
+    most: int,
 ) -> FoundPeaks:
     """Climb from suspects to the peaks that they belong to.
 
     Parameters
     ----------
-    path : Path
+    job : Job
         With gradients in all variables.
     suspects : Evaluated
     scale : array, shape (d,)
@@ -103,17 +114,19 @@ def find_peaks(
     home : callable
         Which of n states are no suspects and lie where a component is, shape (n,); a climb that
         comes there is over.
+    most : int
+        Evaluations after which no climb begins.
     """
-    peaks: list[Peak] = []
+    path, peaks = job.prior.path, list[Peak]()
     evaluations, batch, ends = 0, 1, suspects.at(np.zeros(0, dtype=int))
     left = np.ones(suspects.n, dtype=bool)
     for peak in let_go:
         left &= ~peak.holds(suspects.xs)
     order = np.argsort(-suspects.log_target, kind="stable")
-    while left.any() and len(peaks) < MAX_PEAKS and evaluations < MAX_CLIMBING:
+    while left.any() and len(peaks) < MAX_PEAKS and evaluations < most and not job.deadline.late:
         best = order[left[order]][:batch]
         left[best] = False
-        climb = ascend(path, suspects.xs[best], scale, home, MAX_STEPS)
+        climb = ascend(path, suspects.xs[best], scale, home, MAX_STEPS, job.deadline)
         evaluations += climb.n_evaluations
         # One by one at first, since one peak may be that of many suspects. Then more at a time,
         # which climb together at hardly more than the cost of one.
@@ -185,14 +198,52 @@ def _peak_at(path: Path, x: np.ndarray, log_target: float, scale: np.ndarray) ->
     return Peak(x, np.linalg.cholesky(covariance + jitter), float(log_mass))
 
 
-def with_mass(peaks: list[Peak], log_z: float) -> tuple[list[Peak], list[Peak]]:
-    """Divide peaks into those that may have mass beside an evidence of `log_z`, and the others."""
-    heavy = [peak for peak in peaks if not peak.log_mass - log_z <= np.log(LEAST_MASS)]
-    light = [peak for peak in peaks if peak not in heavy]
-    return heavy, light
+def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], list[Peak], int]:
+    """Divide peaks into those that may have mass beside an evidence of `log_z`, and the others.
+
+    A ridge has no curvature along it, and in the neck of a funnel the curvature at one point says
+    little. So in few dimensions weighted draws tell the mass of those that seem to have some.
+
+    Returns
+    -------
+    heavy, light : list of Peak
+    n_evaluations : int
+    """
+    least, weighed = log_z + np.log(LEAST_MASS), 0
+    heavy: list[Peak] = []
+    light: list[Peak] = []
+    for peak in peaks:
+        log_mass = peak.log_mass
+        if log_mass > least and peak.mean.size <= MAX_WEIGHED_DIM:
+            log_mass, weighed = _weighed(job, peak), weighed + N_WEIGHED
+        (light if log_mass <= least else heavy).append(peak)
+    return heavy, light, weighed
+
+
+def _weighed(job: Job, peak: Peak) -> float:
+    """Log mass of a peak by weighted draws of a t of its shape (nats)."""
+    dim, rng = peak.mean.size, job.rng
+    stretch = np.sqrt(WEIGHED_DOF / rng.chisquare(WEIGHED_DOF, N_WEIGHED))
+    zs = stretch[:, None] * rng.standard_normal((N_WEIGHED, dim))
+    log_t = (
+        gammaln(0.5 * (WEIGHED_DOF + dim)) - gammaln(0.5 * WEIGHED_DOF)
+        - 0.5 * dim * np.log(WEIGHED_DOF * np.pi) - np.log(np.diag(peak.cholesky)).sum()
+        - 0.5 * (WEIGHED_DOF + dim) * np.log1p((zs**2).sum(axis=1) / WEIGHED_DOF)
+    )  # fmt: skip
+    states = evaluate_states(job.prior, peak.mean + zs @ peak.cholesky.T)
+    return log_mean(states.log_target - log_t)
 
 
 def seen(peaks: list[Peak], log_z: float, draws: np.ndarray) -> np.ndarray:
     """Whether posterior draws (n, d) hold about as much of each peak as has its mass."""
     held = [peak.holds(draws).mean() >= SEEN_SHARE * peak.share(log_z) for peak in peaks]
     return np.array(held, dtype=bool)
+
+
+def unknown_peaks(peaks: list[Peak], fit: ReferenceFit) -> list[Peak]:
+    """Peaks that draws of the fit have not seen, or that its reference hardly covers."""
+    if not peaks:
+        return []
+    tops = evaluate_states(fit.reference.prior, np.array([peak.mean for peak in peaks]))
+    known = seen(peaks, fit.log_z, fit.draws.xs) & ~fit.known.suspects(tops)
+    return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]

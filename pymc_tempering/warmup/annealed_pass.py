@@ -6,29 +6,36 @@ next beta follows from the conditional effective sample size. The warm-up of the
 with it, and so do annealed importance sampling and its relatives.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.chain.particles import Particles, draw_particles, sweep
+from pymc_tempering.chain.particles import Particles, draw_particles, sweep_states
 from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.core.cuts import Cut, in_round_seconds
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import PathSample, alive_sample
 from pymc_tempering.core.population import next_beta, systematic_resampling
-from pymc_tempering.exceptions import LikelihoodError
+from pymc_tempering.core.time_left import stages_to_come
+from pymc_tempering.exceptions import LikelihoodError, TimeLimitError
 from pymc_tempering.kernels import Compound
+from pymc_tempering.model.jit import compile_now
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.metrics import metric_of
+from pymc_tempering.warmup.stage_moves import MIN_SWEEPS, Stage, StageLimits, move_and_tune, tune
 from pymc_tempering.warmup.trajectory_lengths import choose_lengths
 
 MAX_STAGES = 2000
-MIN_SWEEPS, MAX_SWEEPS, MAX_TUNING = 2, 12, 10
-OVERTIME = 2.0
-"""How many times its time a pass takes at most that hurries at the deadline."""
-ACCEPT_TOLERANCE = 0.1
-"""A stage sweeps until its acceptance is this near to the target, within these bounds."""
+
+LEAST_PARTICLES = 32
+"""Starting states whose density must be known when the time is over, for the pass to go on."""
+
+CLOSING = 0.25
+"""Share of what is left of the overtime in which the particles of a pass that was cut short move
+at beta = 1; what follows the pass gets the rest."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,8 @@ class AnnealedPass:
         Whether no deadline cut the path short.
     n_undefined : int
         Particles that started where the density is no number.
+    cut : Cut, optional
+        Where the deadline ended it, and how long it would have needed.
     """
 
     betas: np.ndarray
@@ -65,6 +74,7 @@ class AnnealedPass:
     other: Tuning | None = None
     complete: bool = True
     n_undefined: int = 0
+    cut: Cut | None = None
 
     @property
     def particles(self) -> np.ndarray:
@@ -81,17 +91,6 @@ class AnnealedPass:
     def alive(self) -> PathSample:
         """The particles of some likelihood as a sample over the whole path."""
         return alive_sample(self.betas, self.log_z, self.log_ratio)
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """Tuning at one beta, and what its last sweeps did with each trajectory length."""
-
-    steps: np.ndarray
-    scale: np.ndarray
-    cov: np.ndarray | None
-    jump: np.ndarray
-    cost: np.ndarray
 
 
 def anneal(
@@ -126,10 +125,11 @@ def anneal(
         Kernels whose step sizes are tuned beside: single steps, say, that would not mix by
         themselves.
     deadline : Deadline, optional
-        After which one step goes all the rest of the way, however few particles survive it.
+        Asked within each sweep too. After it one step goes all the rest of the way, however few
+        particles survive it, and they move no longer than its overtime allows.
     late_cess : float, default 0.0
         Conditional effective sample size of steps after the deadline, each with as few sweeps as
-        can be; the one step comes when twice the time is over. With 0 it comes at the deadline.
+        can be; the one step comes at the end of the overtime. With 0 it comes at the deadline.
     stage_cost : float, optional
         Gradients for each particle after which a stage makes no further sweep.
 
@@ -141,8 +141,11 @@ def anneal(
     ------
     LikelihoodError
         The path cannot be entered, or has no end.
+    TimeLimitError
+        When the time was over the density was known at few of the starting states.
     """
-    particles = draw_particles(reference, kernel, n_particles, rng)
+    particles = _start(reference, kernel, n_particles, rng, deadline)
+    n_particles, began, limits = particles.n, perf_counter(), StageLimits(most_cost=stage_cost)
     inside = np.isfinite(particles.xs).all(axis=1)
     if not (particles.log_ratio > -np.inf).any():
         raise LikelihoodError(
@@ -151,31 +154,29 @@ def anneal(
         )
     scale, cov = metric_of(reference, particles, 0.0, np.ones(reference.path.dim))
     no_moves = np.zeros(len(kernel.options))
-    stages = [_Stage(kernel.first_steps, scale, cov, no_moves, no_moves)]
+    stages = [Stage(kernel.first_steps, scale, cov, no_moves, no_moves)]
     others = [] if other is None else [other.first_steps]
     path = [(0.0, 0.0, particles.log_ratio.copy())]
     states = [np.where(inside[:, None], particles.xs, np.nan)]
-    beta, log_z, evaluations, complete = 0.0, 0.0, n_particles, True
+    beta, log_z, evaluations, cut = 0.0, 0.0, n_particles, None
     while beta < 1:
         if len(path) > MAX_STAGES:
             raise LikelihoodError(
                 f"The annealed pass is at beta = {beta:.2g} after {MAX_STAGES} stages: the prior "
                 "is too far from the posterior for this path. Use a tighter prior."
             )
-        late = deadline.late
-        hurried = late and late_cess > 0.0 and not deadline.part(OVERTIME).late
-        new = next_beta(particles.log_ratio, beta, late_cess if hurried else cess)
-        if late and new < 1.0:
-            new, complete = new if hurried else 1.0, False
-        log_w = (new - beta) * particles.log_ratio
+        step = _next_step(particles.log_ratio, beta, cess, late_cess, deadline, limits)
+        if step.cuts and cut is None:
+            would = next_beta(particles.log_ratio, beta, cess)
+            cut = _cut(reference, [*(at[0] for at in path), would], stages, began, deadline)
+        log_w = (step.beta - beta) * particles.log_ratio
         log_z += float(logsumexp(log_w) - np.log(n_particles))
-        beta = new
+        beta = step.beta
         particles.select(systematic_resampling(log_w, rng))
-        most = MIN_SWEEPS if hurried else MAX_SWEEPS
-        stages.append(_move_and_tune(reference, particles, beta, stages[-1], most, stage_cost))
+        stages.append(move_and_tune(reference, particles, beta, stages[-1], step.limits))
         if other is not None:
             beside = particles.moved_by(other)
-            others.append(_tune(beside, beta, others[-1], stages[-1]))
+            others.append(tune(beside, beta, others[-1], stages[-1], step.limits))
             evaluations += beside.n_evaluations
         path.append((beta, log_z, particles.log_ratio.copy()))
         states.append(particles.xs.copy())
@@ -190,78 +191,92 @@ def anneal(
     return AnnealedPass(
         betas, log_zs, log_ratios, tuning, np.array(states),
         evaluations + particles.n_evaluations,
-        None if other is None else _for_other(tuning, np.array(others), other), complete,
-        particles.n_nan,
+        None if other is None else _for_other(tuning, np.array(others), other), cut is None,
+        particles.n_nan, cut,
     )  # fmt: skip
 
 
-def _move_and_tune(
+def _start(
     reference: Reference,
-    particles: Particles,
+    kernel: Compound,
+    n: int,
+    rng: np.random.Generator,
+    deadline: Deadline,
+) -> Particles:
+    """Draw the particles; with a limit, as many as its time allows."""
+    if not deadline.limited:
+        return draw_particles(reference, kernel, n, rng)
+    compile_now(kernel.explore, sweep_states)  # or the first piece of a sweep would have this time
+    by = deadline.last.rest(CLOSING) if deadline.late else deadline.rest(1.0)
+    began = perf_counter()
+    particles = draw_particles(reference, kernel, n, rng, by)
+    known = particles.n
+    if known < min(n, LEAST_PARTICLES):
+        need = deadline.enough((n / known - 1.0) * (perf_counter() - began))
+        raise TimeLimitError(
+            f"max_time was over when the density of the model was known at {known} of {n} draws of "
+            f"the {reference.name} reference, where an annealed pass begins: these alone need "
+            f"max_time={in_round_seconds(need)}, and a run many times as much."
+        )
+    return particles
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The next beta, how long the particles may move there, and whether the deadline decided it."""
+
+    beta: float
+    limits: StageLimits
+    cuts: bool
+
+
+def _next_step(
+    log_ratio: np.ndarray,
     beta: float,
-    last: _Stage,
-    most: int,
-    most_cost: float,
-) -> _Stage:
-    """Sweep until the acceptance of all kernels is near its target, `most` times at most.
+    cess: float,
+    late_cess: float,
+    deadline: Deadline,
+    limits: StageLimits,
+) -> _Step:
+    """Choose the next step by the conditional effective sample size, and by the clock."""
+    late, last = deadline.late, deadline.last
+    hurried = late and late_cess > 0.0 and not last.late
+    new = next_beta(log_ratio, beta, late_cess if hurried else cess)
+    cuts = late and new < 1.0
+    if hurried:
+        limits = replace(limits, most=MIN_SWEEPS, soon=deadline, last=last)
+    elif late:
+        new, closing = 1.0, last.rest(CLOSING)
+        limits = replace(limits, soon=closing, last=closing)
+    else:
+        limits = replace(limits, soon=deadline, last=last if late_cess > 0.0 else deadline)
+    return _Step(new, limits, cuts)
 
-    Step sizes follow it. Each trajectory length has a part of the particles, and another part in
-    the next sweep.
+
+def _cut(
+    reference: Reference,
+    betas: Sequence[float],
+    stages: Sequence[Stage],
+    began: float,
+    deadline: Deadline,
+) -> Cut:
+    """Tell where the deadline ended a pass, given its betas so far and the one that would be next.
+
+    The stages to come are taken to need as many sweeps as those so far, at the same pace.
     """
-    kernel, n = particles.kernel, particles.n
-    options, targets = kernel.options, kernel.targets
-    steps = last.steps
-    scale, cov = metric_of(reference, particles, beta, last.scale)
-    parts = np.array_split(np.arange(n), len(options))
-    jump, cost = np.zeros((2, most, len(options)))
-    begun = particles.n_evaluations
-    for i in range(most):
-        before, accepted = particles.log_ratio.copy(), particles.accepted
-        for c, lengths in enumerate(options):
-            part = parts[(i + c) % len(options)]
-            at = slice(part[0], part[-1] + 1)
-            evaluations = particles.n_evaluations
-            sweep(particles, beta, kernel.pack(steps, scale, cov, lengths), part=at)
-            jump[i, c] = _mean_square_change(before[at], particles.log_ratio[at])
-            cost[i, c] = (particles.n_evaluations - evaluations) / part.size
-        off = np.nan_to_num((particles.accepted - accepted) / n - targets)
-        if i + 1 >= MIN_SWEEPS and _near(off, targets):
-            break
-        steps = _changed(steps, off, targets)
-        if particles.n_evaluations - begun > most_cost * n:
-            break
-    scale, cov = metric_of(reference, particles, beta, scale)
-    last_two = slice(max(0, i - 1), i + 1)
-    return _Stage(steps, scale, cov, jump[last_two].mean(axis=0), cost[last_two].mean(axis=0))
-
-
-def _tune(particles: Particles, beta: float, steps: np.ndarray, stage: _Stage) -> np.ndarray:
-    """Step sizes of kernels, tuned by a few sweeps in the metric of a stage."""
-    kernel = particles.kernel
-    for _ in range(MAX_TUNING):
-        accepted = particles.accepted
-        sweep(particles, beta, kernel.pack(steps, stage.scale, stage.cov, kernel.options[0]))
-        off = np.nan_to_num((particles.accepted - accepted) / particles.n - kernel.targets)
-        if _near(off, kernel.targets):
-            break
-        steps = _changed(steps, off, kernel.targets)
-    return steps
-
-
-def _near(off: np.ndarray, targets: np.ndarray) -> bool:
-    """Whether acceptance rates are near their targets, by how far they are off, shape (B,)."""
-    room = np.nan_to_num(0.5 * (1.0 - targets), nan=np.inf)
-    return bool(np.all(np.abs(off) < np.minimum(ACCEPT_TOLERANCE, room)))
-
-
-def _changed(steps: np.ndarray, off: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Step sizes moved toward the target acceptance, by more where little can be rejected."""
-    room = np.nan_to_num(1.0 - targets, nan=1.0)
-    return np.clip(steps * np.exp(1.5 * off * np.maximum(1.0, 0.2 / room)), 1e-8, 10.0)
+    sweeps = [stage.sweeps for stage in stages[1:]]
+    needed = np.nan
+    if sum(sweeps) > 0.0:
+        per_stage = max(MIN_SWEEPS, float(np.mean(sweeps)))
+        pace = (perf_counter() - began) / sum(sweeps)
+        needed = deadline.enough((1.0 + stages_to_come(betas[1:])) * per_stage * pace)
+    name = "fitted reference" if reference.mixture.size else "prior"
+    place = f"at beta = {betas[-2]:.2g}" if betas[-2] > 0.0 else "before its first step"
+    return Cut(f"the annealed pass from the {name}", place, needed)
 
 
 def _tuning_of(
-    betas: np.ndarray, log_ratio: np.ndarray, stages: list[_Stage], kernel: Compound
+    betas: np.ndarray, log_ratio: np.ndarray, stages: list[Stage], kernel: Compound
 ) -> Tuning:
     """Tuning along the path from that of its stages."""
     jumps, costs = (np.array([getattr(s, name) for s in stages[1:]]) for name in ("jump", "cost"))
@@ -278,11 +293,3 @@ def _for_other(tuning: Tuning, steps: np.ndarray, kernel: Compound) -> Tuning:
     """Tuning of other kernels in the same metric, with their usual lengths."""
     lengths = np.tile(kernel.options[0], (tuning.betas.size, 1))
     return replace(tuning, step_sizes=steps, lengths=lengths)
-
-
-def _mean_square_change(before: np.ndarray, after: np.ndarray) -> float:
-    """Mean square of finite changes; a particle may come from where the density is zero."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = (after - before) ** 2
-    squares = squares[np.isfinite(squares)]
-    return float(squares.mean()) if squares.size else 0.0

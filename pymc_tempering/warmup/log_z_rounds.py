@@ -18,6 +18,7 @@ from pymc_tempering.chain.state import (
     make_runner,
     new_record,
 )
+from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.core.threads import paced, run_all
 from pymc_tempering.warmup.stochastic_approximation import (
@@ -57,6 +58,7 @@ class Learned:
         log(c_k / r_k) of the occupancies c_k, and its error. Where log Z-hat adapts within the
         round they are those of its second half.
     log_ratio : array, shape (C, n)
+        Of fewer iterations than asked where a deadline ended the round.
     counts : array, shape (K,)
         The mixture that `log_ratio` is a sample of: states of each rung.
     visits : array, shape (K,)
@@ -81,8 +83,8 @@ class Learner(Protocol):
 
     states: list[ChainState]
 
-    def __call__(self, plan: Plan, n_iterations: int) -> Learned:
-        """Run a round of `n_iterations` iterations a chain, from where the last one ended."""
+    def __call__(self, plan: Plan, n_iterations: int, deadline: Deadline = NEVER) -> Learned:
+        """Run a round of `n_iterations` iterations a chain, or to a deadline; from the last one."""
 
     def is_final(self) -> bool:
         """Whether the round before was one that the warm-up may end with."""
@@ -96,7 +98,10 @@ def _occupancy(sums: np.ndarray, ladder: Ladder) -> tuple[np.ndarray, np.ndarray
     total = sums.sum(axis=0)
     with np.errstate(divide="ignore"):
         log_c = np.log(total) - np.log(total.sum())
+    sums = sums[sums.sum(axis=1) > 0.0]  # some batches of a round that was cut short are empty
     shares = sums / sums.sum(axis=1, keepdims=True)
+    if len(sums) < 2:
+        return log_c - ladder.log_weights, np.full(ladder.n_rungs, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = shares.std(axis=0, ddof=1) / np.sqrt(len(sums)) / shares.mean(axis=0)
     return log_c - ladder.log_weights, error
@@ -146,23 +151,25 @@ class InitialIterations:
     cores: int
     seen: bool = False
 
-    def __call__(self, plan: Plan, n_iterations: int) -> Learned:
+    def __call__(self, plan: Plan, n_iterations: int, deadline: Deadline = NEVER) -> Learned:
         """Run a round with log Z-hat frozen."""
         advance = make_runner(plan)
         ladder = plan.ladder
 
         def one(state: ChainState, stop: threading.Event) -> tuple[np.ndarray, ...] | None:
             record = _start_round(state, plan, n_iterations)
-            for begin, end in paced(n_iterations, stop):
+            for begin, end in paced(n_iterations, stop, deadline):
                 advance(state, record, n_iterations + 1, end - begin)
-            return None if state.n_trace < n_iterations else _seen(state, record)
+            return None if stop.is_set() and state.n_trace < n_iterations else _seen(state, record)
 
-        results = run_all([partial(one, state) for state in self.states], self.cores)
+        results = run_all([partial(one, state) for state in self.states], self.cores, deadline)
         log_ratio, visits, accept = _pool(results)
         off, error = _occupancy(_batches(log_ratio, ladder), ladder)
         # The mixture that the chains drew from is q, with Rao-Blackwell occupancies.
         counts = np.exp(off + ladder.log_weights) * log_ratio.size
         log_z, self.seen = updated(ladder.log_z, off, error)
+        if log_ratio.shape[1] < n_iterations and not self.seen:
+            log_z = ladder.log_z  # a deadline ended the round, and none sees more
         return Learned(log_z, off, error, log_ratio, counts, visits, accept, 1.0)
 
     def is_final(self) -> bool:
@@ -190,7 +197,7 @@ class Adapting:
         self.histograms = [np.empty(0) for _ in states]
         self.burned_in = False
 
-    def __call__(self, plan: Plan, n_iterations: int) -> Learned:
+    def __call__(self, plan: Plan, n_iterations: int, deadline: Deadline = NEVER) -> Learned:
         """Run a round; log Z-hat adapts from that of the plan."""
         ladder = plan.ladder
         self.burned_in = self._burn_in_is_over()
@@ -201,13 +208,19 @@ class Adapting:
         def one(i: int, stop: threading.Event) -> tuple[np.ndarray, ...] | None:
             state = self.states[i]
             record = _start_round(state, plan, n_iterations)
-            log_z, sums = advance(state, record, self.schedules[i], self.histograms[i], stop)
-            return None if state.n_trace < n_iterations else (*_seen(state, record), log_z, sums)
+            log_z, sums = advance(
+                state, record, self.schedules[i], self.histograms[i], stop, deadline
+            )
+            short = stop.is_set() and state.n_trace < n_iterations
+            return None if short else (*_seen(state, record), log_z, sums)
 
-        results = run_all([partial(one, i) for i in range(len(self.states))], self.cores)
+        tasks = [partial(one, i) for i in range(len(self.states))]
+        results = run_all(tasks, self.cores, deadline)
         log_ratio, visits, accept = _pool([result[:3] for result in results])
         log_z = np.mean([result[3] for result in results], axis=0)
-        late = np.concatenate([result[4][N_BATCHES // 2 :] for result in results])
+        if log_ratio.shape[1] < n_iterations and not self.is_final():
+            log_z = ladder.log_z  # the gains were large when a deadline ended the round
+        late = np.concatenate([_second_half(result[4]) for result in results])
         off, error = _occupancy(late, ladder)
         gain = max(schedule[GAIN] for schedule in self.schedules)
         return Learned(log_z, off, error, log_ratio, visits, visits, accept, float(gain))
@@ -249,12 +262,13 @@ def _make_adapter(plan: Plan, method: int) -> Callable[..., tuple[np.ndarray, np
         schedule: np.ndarray,
         histogram: np.ndarray,
         stop: threading.Event = NEVER_SET,
+        deadline: Deadline = NEVER,
     ) -> tuple[np.ndarray, np.ndarray]:
         scratch = np.empty((kernel.n_scratch, path.dim))
         own = rungs._replace(offsets=ladder.offsets.copy())
         sums = np.zeros((N_BATCHES, ladder.n_rungs))
         work = new_work(kernel.n_blocks, ladder.n_rungs)
-        for _, end in paced(record.trace_rung.size, stop):
+        for _, end in paced(record.trace_rung.size, stop, deadline):
             while state.n_trace < end:
                 status = adapt(
                     path.density, kernel.explore, kernel.parts, own, state.chain, record,
@@ -280,13 +294,21 @@ def _start_round(state: ChainState, plan: Plan, n_iterations: int) -> Record:
 def _seen(state: ChainState, record: Record) -> tuple[np.ndarray, ...]:
     """Log_ratio (n,), visits (K,) and acceptance (B, K) of a round of one chain."""
     sums = record.per_rung[: state.n_draws].sum(axis=0) + state.chain.per_rung
-    return record.trace_log_ratio, sums[VISITS], state.chain.accept
+    return record.trace_log_ratio[: state.n_trace], sums[VISITS], state.chain.accept
+
+
+def _second_half(sums: np.ndarray) -> np.ndarray:
+    """Return the second half of the batches (B, K) that there are."""
+    n = int((sums.sum(axis=1) > 0.0).sum())
+    return np.asarray(sums[n // 2 : n])
 
 
 def _pool(results: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     """Log_ratio of all chains (C, n), and their summed visits and acceptance."""
-    log_ratio, visits, accept = (np.array(column) for column in zip(*results, strict=True))
-    return log_ratio, visits.sum(axis=0), accept.sum(axis=0)
+    log_ratios, visits, accept = zip(*results, strict=True)
+    n = min(len(log_ratio) for log_ratio in log_ratios)
+    of_all = np.array([log_ratio[:n] for log_ratio in log_ratios])
+    return of_all, np.array(visits).sum(axis=0), np.array(accept).sum(axis=0)
 
 
 WEIGHT_ADAPTATIONS: dict[str, Callable[[list[ChainState], int], Learner]] = {

@@ -1,6 +1,6 @@
 """The automatic warm-up: annealed pass, rounds that learn log Z-hat, freeze."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -9,6 +9,7 @@ import numpy as np
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import LOWEST, RUNG
 from pymc_tempering.chain.state import ChainState, start_chain
+from pymc_tempering.core.cuts import Cut
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import Ladder, PathSample, place_rungs
 from pymc_tempering.core.time_left import annealing_lines
@@ -69,6 +70,8 @@ class Warmup:
     seconds_annealing : float
     weight_adaptation : {"rts", "wang_landau", "sams"}
         How log Z-hat was learned.
+    cut : Cut, optional
+        Where the deadline ended that, and how long it would have needed.
     """
 
     plan: Plan
@@ -77,6 +80,7 @@ class Warmup:
     converged: bool
     seconds_annealing: float
     weight_adaptation: str = "rts"
+    cut: Cut | None = None
 
 
 def _accepts(plan: Plan, visits: np.ndarray, accept: np.ndarray) -> bool:
@@ -139,7 +143,8 @@ def warm_up(
     max_rounds : int, default 8
         Bound on these rounds.
     deadline : Deadline, optional
-        After which the annealed pass hurries, and no further round starts.
+        After which the annealed pass hurries, and no further round starts; the one that is under
+        way ends, the first one with the overtime.
     late_cess : float, default 0.0
         How it hurries, as in `anneal`.
     report : callable, optional
@@ -169,7 +174,10 @@ def warm_up(
     plan, rounds, converged = settle(
         plan, learn, rungs_per_barrier if betas is None else None, max_rounds, report, deadline
     )
-    return Warmup(plan, annealed, tuple(rounds), converged, seconds_annealing, weight_adaptation)
+    cut = None if converged or len(rounds) == max_rounds else _cut(rounds, n_chains, deadline)
+    return Warmup(
+        plan, annealed, tuple(rounds), converged, seconds_annealing, weight_adaptation, cut
+    )  # fmt: skip
 
 
 def settle(
@@ -191,7 +199,8 @@ def settle(
     max_rounds : int
     report : callable, optional
     deadline : Deadline, optional
-        After which no further round starts.
+        After which no further round starts, and the one that is under way ends; the first one has
+        all of the overtime.
 
     Returns
     -------
@@ -203,8 +212,8 @@ def settle(
     converged, placed = False, rungs_per_barrier is None
     while not converged and len(rounds) < max_rounds and not (rounds and deadline.late):
         started = perf_counter()
-        n_iterations = ITERATIONS_PER_RUNG * plan.ladder.n_rungs * 2 ** len(rounds)
-        learned = learn(plan, n_iterations)
+        n_iterations = _iterations(plan.ladder.n_rungs, len(rounds))
+        learned = learn(plan, n_iterations, deadline if rounds else deadline.last.rest(1.0))
         log_z, off = learned.log_z, learned.off
         max_off = float(np.abs(off).max())
         ok = bool(((np.abs(off) < MAX_LOG_OFF) | (np.abs(off) < 2 * learned.error)).all())
@@ -231,6 +240,22 @@ def settle(
         accepts = not respaced and _accepts(plan, learned.visits, learned.accept)
         converged = ok and accepts and learn.is_final()
     return plan, rounds, converged
+
+
+def _iterations(n_rungs: int, rounds: int) -> int:
+    """Return the iterations of each chain in the round after so many."""
+    return ITERATIONS_PER_RUNG * n_rungs * 2**rounds
+
+
+def _cut(rounds: Sequence[WarmupRound], n_chains: int, deadline: Deadline) -> Cut:
+    """Tell where the deadline ended the rounds; a further one would have taken twice as long."""
+    last = rounds[-1]
+    whole = n_chains * _iterations(last.n_rungs, len(rounds) - 1)
+    place = f"at {last.n_iterations} of {whole} iterations of round {len(rounds)}"
+    more = last.seconds * (whole / last.n_iterations - 1.0)
+    if more == 0.0:
+        place, more = f"after round {len(rounds)}", 2.0 * last.seconds
+    return Cut("the learning of the weights", place, deadline.enough(more))
 
 
 def _respace(plan: Plan, seen: PathSample, betas: np.ndarray) -> Plan:

@@ -3,7 +3,7 @@
 import pytest
 
 from pymc_tempering.core import deadline as module
-from pymc_tempering.core.deadline import NEVER, Deadline, deadline_in
+from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
 
 
 @pytest.fixture
@@ -47,10 +47,31 @@ def test_what_is_after_is_never_earlier(clock):
     assert not whole.after(0.5).late
 
 
+def test_the_rest_is_a_share_of_what_is_left_and_never_nothing(clock):
+    whole = deadline_in(10.0)
+    clock[0] = 106.0
+    assert whole.rest(0.5) == Deadline(100.0, 108.0)
+    clock[0] = 112.0
+    assert whole.rest(0.5) == Deadline(100.0, 112.0 + 10.0 * module.SOON_SHARE)
+    assert PAST.rest(0.5).at == 112.0 + module.SOON
+    assert whole.rest(0.5, 0.0).late
+
+
+def test_the_overtime_is_a_third_of_the_time(clock):
+    assert deadline_in(9.0).last == Deadline(100.0, 112.0)
+
+
+def test_what_would_have_been_enough_is_told_of_the_whole_call(clock):
+    part = deadline_in(10.0).part(0.6).part(0.5)
+    clock[0] = 103.0
+    assert part.enough(6.0) == pytest.approx((3.0 + 6.0) / 0.3)
+
+
 def test_without_a_number_there_is_no_limit(clock):
     for deadline in (NEVER, deadline_in(None), deadline_in(None).part(0.6), NEVER.after(1.0)):
         clock[0] = 1e12
         assert not deadline.late
         assert deadline.left == float("inf")
+        assert not any(d.limited or d.late for d in (deadline, deadline.last, deadline.rest(0.1)))
     assert NEVER.part(0.6) == NEVER
     assert deadline_in(None).began == 1e12

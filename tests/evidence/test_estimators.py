@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from support.estimator_contract import CONTRACT, estimate_run, estimates, target
+from support.look_checks import stats_of
 from support.repeated_runs import (
     BETAS,
     GAUSSIAN_TOY,
@@ -19,6 +20,7 @@ from support.repeated_runs import (
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
+from pymc_tempering.core.cycles import FreshLooks
 from pymc_tempering.core.weighting import error_of_influence
 from pymc_tempering.evidence import integrate
 from pymc_tempering.evidence.bar import _stepwise, bar_step, stone_step
@@ -282,10 +284,7 @@ def test_the_check_of_a_fitted_reference_is_of_the_run_and_not_of_the_method():
     idata, dims = gaussian_run(draws=400, random_seed=3), ("chain", "draw")
     stats = idata["sample_stats"].to_dataset()
     shape = stats["tour_start"].shape
-    numbers = {
-        "check_log_z": float(GAUSSIAN_TOY.log_z(1.0)), "check_mcse": 0.02, "check_n_looks": 100.0,
-        "check_needed": 100.0, "check_n_strange": 0.0,
-    }  # fmt: skip
+    numbers = stats_of(FreshLooks(float(GAUSSIAN_TOY.log_z(1.0)), 0.02, 100.0, 100.0, 0.0, 60.0))
     stats = stats.assign({name: (dims, np.full(shape, v)) for name, v in numbers.items()})
     idata["sample_stats"] = xr.DataTree(stats)
     found = estimate_quietly(idata, "ti")

@@ -10,11 +10,12 @@ import pytest
 import xarray as xr
 from scipy.special import logsumexp
 from support.compiled_systems import system
+from support.look_checks import checked, leg, looks
 from support.repeated_runs import with_stats
 
 import pymc_tempering as pmt
 from pymc_tempering.core.cycles import LOOK_STATS, FreshLooks
-from pymc_tempering.evidence.datatree import read_check, read_cycles
+from pymc_tempering.evidence.datatree import read_check
 from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.reference_check import (
     MARGIN,
@@ -23,29 +24,9 @@ from pymc_tempering.evidence.reference_check import (
     no_looks,
     summarize_looks,
     suspect_above,
-    with_check,
 )
-from pymc_tempering.evidence.rts import rts
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
-
-
-@cache
-def leg():
-    """Evidence of a run, and its verdict is "ok"."""
-    evidence = rts(read_cycles(gaussian_run(draws=400, random_seed=3)))
-    assert evidence.verdict == "ok"
-    return evidence
-
-
-def looks(difference=0.0, mcse=0.05, n=100, strange=0, needed=100):
-    return FreshLooks(leg().log_z + difference, mcse, float(n), float(needed), float(strange))
-
-
-def checked(fresh, evidence=None):
-    evidence = evidence or leg()
-    return with_check(evidence, compare_looks(evidence, fresh))
 
 
 def test_looks_that_agree_change_nothing_but_the_check():
@@ -93,7 +74,7 @@ def test_looks_that_end_elsewhere_disagree():
 
 
 def test_where_the_weights_give_no_log_z_the_error_is_infinite():
-    rough = FreshLooks(np.nan, np.inf, 100.0, 100.0, 2.0)
+    rough = FreshLooks(np.nan, np.inf, 100.0, 100.0, 2.0, 60.0)
     after = checked(rough)
     assert after.verdict == "disagreed"
     assert after.mcse == np.inf
@@ -131,28 +112,29 @@ def test_a_run_with_an_alarm_of_its_own_stays_unchecked():
 
 def test_the_check_says_what_its_numbers_mean():
     check = checked(looks()).check
-    assert check.missed == pytest.approx(3 / 100)
-    assert str(check).startswith("agreed: 100 looks from the prior")
-    assert "0.03" in str(check)
+    assert check.missed == pytest.approx(3 / 60)
+    assert str(check).startswith("agreed: 60 of 100 looks from the prior arrived")
+    assert "0.05 of those that arrive" in str(check)
     assert "no bound" in str(check)
     assert str(check) in repr(checked(looks()))
-    assert (1 - check.missed) ** check.n_looks == pytest.approx(0.05, abs=0.005)
+    assert (1 - check.missed) ** check.n_arrived == pytest.approx(0.05, abs=0.005)
     nothing = compare_looks(leg(), no_looks(100))
     assert (nothing.verdict, nothing.n_looks, nothing.missed) == ("unchecked", 0, 1.0)
 
 
 def test_the_summary_is_the_mean_of_the_weights_and_its_error():
     log_w = np.random.default_rng(1).normal(-3.0, 0.5, 100)
-    fresh = summarize_looks(log_w, 4, 80)
+    fresh = summarize_looks(log_w, 4, 80, 70, np.zeros(3))
     w = np.exp(log_w)
     assert fresh.log_z == pytest.approx(logsumexp(log_w) - np.log(100))
     assert fresh.mcse == pytest.approx(w.std(ddof=1) / 10 / w.mean())
     assert (fresh.n_looks, fresh.needed, fresh.n_strange) == (100.0, 80.0, 4.0)
+    assert fresh.n_arrived == 70.0
 
 
 @pytest.mark.parametrize("log_w", [np.arange(100.0) * 3, np.full(100, -np.inf)])
 def test_uneven_weights_give_no_log_z(log_w):
-    fresh = summarize_looks(log_w, 0, 100)
+    fresh = summarize_looks(log_w, 0, 100, 60, np.full(3, leg().log_z))
     assert np.isnan(fresh.log_z)
     assert fresh.mcse == np.inf
     assert checked(fresh).verdict == "ok"
@@ -250,7 +232,9 @@ def test_a_run_from_the_prior_has_no_check():
 
 def test_the_looks_themselves_are_in_a_group():
     group, fresh = run("sample")["tempering_check"].to_dataset(), read_check(run("sample"))
-    assert set(group.data_vars) == {"log_ratio", "log_weight", "log_likelihood"}
+    assert set(group.data_vars) == {
+        "log_ratio", "log_weight", "log_likelihood", "log_posterior", "arrived",
+    }  # fmt: skip
     assert group.sizes == {"look": 60}
     log_w = group["log_weight"].values
     assert logsumexp(log_w) - np.log(60) == pytest.approx(fresh.log_z)

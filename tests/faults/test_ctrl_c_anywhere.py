@@ -15,21 +15,29 @@ from support.kept_checkpoints import assert_same
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering.sampling import choose_plan, closing, finish, rounds, search
+from pymc_tempering.sampling import (
+    choose_plan,
+    closing,
+    finish,
+    passes,
+    round_results,
+    rounds,
+    search,
+)
 from pymc_tempering.sampling import sample as front
 from pymc_tempering.warmup import warm_up
 
 STAGES = {
     "compiling": (front, "compile_with_kernels"),
-    "annealed pass": (choose_plan, "anneal"),
-    "first fit": (choose_plan, "fit_to"),
+    "annealed pass": (passes, "anneal"),
+    "first fit": (choose_plan, "fit_to_passes"),
     "fit": (choose_plan, "fit_reference"),
     "looks": (search, "take_looks"),
     "search": (choose_plan, "search"),
     "weights": (warm_up, "settle"),
     "reference draws": (rounds, "draw_beside"),
     "chains": (rounds, "run_chains"),
-    "draws that suffice": (rounds, "least_ess"),
+    "draws that suffice": (round_results, "least_ess"),
     "DataTree": (finish, "build_datatree"),
     "evidence": (closing, "diagnose"),
 }

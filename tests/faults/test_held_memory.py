@@ -21,7 +21,7 @@ def test_rounds_end_where_the_next_would_hold_too_much(monkeypatch):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         idata = pmt.sample(
-            100, model=mean_only(), random_seed=1, quiet=True, max_time=600.0, cores=1, chains=2
+            100, model=mean_only(), random_seed=1, quiet=True, target_mcse=1e-9, cores=1, chains=2
         )
     [words] = [str(one.message) for one in said if "hold" in str(one.message)]
     runs, draws = seen[-1]

@@ -42,7 +42,7 @@ def draws(request):
     model = MODELS[request.param]()
     layout = model_layout(model)
     reference = compile_prior(
-        Path(model, layout, None, np.array([], int), find_terms(model), False)
+        Path(model, layout, None, np.array([], int), find_terms(model), False, 1)
     )  # no density is needed
     x = reference.draw(60, reference.spawn(np.random.default_rng(1)))
     constrained = Density(model)(x)[2]

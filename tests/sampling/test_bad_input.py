@@ -301,7 +301,7 @@ def test_all_this_is_said_before_the_warm_up_begins(monkeypatch):
     def too_late(*args, **kwargs):
         raise AssertionError("the warm-up has begun")
 
-    monkeypatch.setattr("pymc_tempering.sampling.choose_plan.anneal", too_late)
+    monkeypatch.setattr("pymc_tempering.sampling.choose_plan.make_passes", too_late)
     with pytest.raises(AssertionError, match="the warm-up has begun"):
         pmt.sample(model=mean_only(), quiet=True)
     with pm.Model() as model:

@@ -9,12 +9,13 @@ import pymc as pm
 import pytest
 import xarray as xr
 from arviz_stats.base import array_stats
+from support.counted_deadline import CountedDeadline
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence.result import LookCheck
 from pymc_tempering.model.layout import model_layout
-from pymc_tempering.sampling import closing, rounds
+from pymc_tempering.sampling import closing, round_results, rounds
 from pymc_tempering.sampling.enough_draws import LeastEss, bulk_ess, least_ess, scalar_name
 from pymc_tempering.sampling.goal import DRAWS, MOST_GROWTH, TARGET_ESS, Goal, goal_of
 
@@ -35,12 +36,12 @@ def told(monkeypatch):
     """Effective sample sizes that rounds are told, one after the other, the last one for ever."""
     values, asked = [], []
 
-    def tell(path, runs, tune, target):
+    def tell(path, runs, tune, target, deadline):
         asked.append(runs[0].state.n_draws)
         ess = values.pop(0) if len(values) > 1 else values[0]
         return LeastEss("mu", ess, target)
 
-    monkeypatch.setattr(rounds, "least_ess", tell)
+    monkeypatch.setattr(round_results, "least_ess", tell)
     return SimpleNamespace(values=values, asked=asked)
 
 
@@ -58,6 +59,16 @@ def test_bulk_ess_is_that_of_each_scalar_alone():
     np.testing.assert_allclose(bulk_ess(x), theirs)
     np.testing.assert_allclose(bulk_ess(np.exp(x)), theirs)
     assert np.isnan(bulk_ess(x[:, :3])).all()
+
+
+def test_when_it_is_late_it_is_that_of_the_scalars_that_there_was_time_for():
+    """Planted: all of 2,000 scalars are looked at after the time is over, for some seconds."""
+    x = np.random.default_rng(7).normal(size=(4, 100, 30))
+    whole, part = bulk_ess(x), bulk_ess(x, CountedDeadline(most=9))
+    known = np.isfinite(part)
+    assert known.sum() == 10
+    assert np.diff(np.flatnonzero(known)).max() <= 5  # from everywhere
+    np.testing.assert_array_equal(part[known], whole[known])
 
 
 def test_where_draws_are_left_open_there_are_1000_if_they_suffice():
@@ -145,14 +156,14 @@ def test_rounds_that_go_on_add_draws_and_leave_the_earlier_ones(told):
 
 def test_ctrl_c_in_a_later_round_says_so_and_nothing_of_targets(told, monkeypatch):
     told.values += [1.0]
-    original, calls = rounds._run_to, []
+    original, calls = rounds.run_to, []
 
     def second_is_cut_short(job, total, chosen, runs, update, *kept):
         original(job, total - 100 * len(calls), chosen, runs, update, *kept)
         calls.append(total)
         return len(calls) == 2
 
-    monkeypatch.setattr(rounds, "_run_to", second_is_cut_short)
+    monkeypatch.setattr(rounds, "run_to", second_is_cut_short)
     idata, said = run()
     assert idata.posterior.sizes["draw"] == 1900
     assert len(said) == 1
@@ -211,10 +222,11 @@ def test_a_target_of_log_z_asks_for_draws_too(told):
 
 GOALS = [
     ({}, (True, True, False)),
-    ({"max_time": 9.0}, (True, False, True)),
+    ({"max_time": 9.0}, (True, True, False)),
     ({"target_mcse": 0.1}, (True, False, False)),
-    ({"draws": 50}, (False, False, False)),
+    ({"draws": 50}, (False, False, True)),
     ({"draws": 50, "max_steps": 9}, (False, False, True)),
+    ({"draws": 50, "max_time": 9.0}, (False, False, True)),
     ({"draws": 50, "target_ess": 9.0}, (False, True, False)),
     ({"target_ess": 9.0, "max_time": 9.0}, (False, True, False)),
 ]
@@ -224,8 +236,7 @@ GOALS = [
 def test_what_an_open_number_of_draws_means(given, is_so):
     draws, goal = goal_of(**{"draws": None, **given})
     assert draws == given.get("draws", DRAWS)
-    assert (goal.by_default, goal.ess_alone, goal.uses_all) == is_so
-    assert goal.single == (given == {"draws": 50})
+    assert (goal.by_default, goal.ess_alone, goal.single) == is_so
 
 
 def test_only_a_default_target_is_given_up():

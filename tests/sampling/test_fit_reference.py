@@ -167,7 +167,7 @@ def test_tails_are_those_of_each_component():
 
 def test_a_run_that_outgrows_its_reference_is_repeated_once(monkeypatch):
     two, asked = system("two_modes"), []
-    monkeypatch.setattr(rounds, "_outgrown", lambda chosen, runs: not asked.append(chosen))
+    monkeypatch.setattr(rounds, "outgrown", lambda chosen, runs: not asked.append(chosen))
     again = []
     original = rounds.search_again
     monkeypatch.setattr(

@@ -38,19 +38,50 @@ def annealed(name):
     return of, kernel, anneal(of, kernel, np.random.default_rng(0), n_particles=256)
 
 
-def looks(name, n=200, seed=1, cores=1):
+def looks(name, n=200, seed=1, cores=1, **finer):
     of, kernel, path = annealed(name)
-    return take_looks(Job(of, kernel, Options(), np.random.default_rng(seed), cores), path, n)
+    job = Job(of, kernel, Options(), np.random.default_rng(seed), cores)
+    return take_looks(job, path, n, **finer)
 
 
+@pytest.mark.parametrize("finer", [1, 2, 4])
 @pytest.mark.parametrize("name", ["gaussian", "beta_binomial"])
-def test_the_mean_weight_is_the_evidence(name):
+def test_the_mean_weight_is_the_evidence(name, finer):
     """|z| < 4 in three seeds each (false alarm 6e-4)."""
     for seed in range(3):
-        log_w = looks(name, seed=seed).log_w
+        log_w = looks(name, seed=seed, finer=finer).log_w
         assert log_mean_error(log_w) < 0.2
         off = log_mean(log_w) - system(name).log_evidence
         assert abs(off) < 4 * log_mean_error(log_w)
+
+
+@pytest.mark.parametrize("betas", [[0.0, 1.0], [0.0, 1e-4, 1.0], [0.0, 0.01, 0.2, 0.3, 1.0]])
+def test_a_finer_path_has_steps_of_the_log_between_its_stages(betas):
+    betas = np.array(betas)
+    fine = looks_module._finer(betas, 4)
+    assert fine.size == 4 * (betas.size - 1) + 1
+    assert (fine[0], fine[-1]) == (0.0, 1.0)
+    assert (np.diff(fine) > 0).all()
+    np.testing.assert_allclose(fine[::4], betas, rtol=1e-12)
+    np.testing.assert_allclose(np.diff(fine[:5]), betas[1] / 4)
+    if betas.size > 2:
+        np.testing.assert_allclose(np.diff(np.log(fine[4:9])), np.log(betas[2] / betas[1]) / 4)
+    assert looks_module._finer(betas, 1) is betas
+
+
+def test_weights_of_a_finer_path_vary_less_at_the_cost_of_its_stages():
+    """In the limit of slow looks the variance of the log weights goes with one over the stages."""
+    coarse, fine = (looks("gaussian", 1000, finer=n) for n in (1, 4))
+    assert fine.log_w.var() < 0.7 * coarse.log_w.var()
+    assert 2.5 < fine.n_evaluations / coarse.n_evaluations < 5.0
+
+
+def test_a_finer_path_that_lacks_its_beginning_is_seen(monkeypatch):
+    """Planted bug: the first step of the path, from the prior, has no weight."""
+    original = looks_module._finer
+    monkeypatch.setattr(looks_module, "_finer", lambda betas, n: original(betas, n)[1:])
+    log_w = looks("gaussian", 1000, finer=4).log_w
+    assert abs(log_mean(log_w) - system("gaussian").log_evidence) > 4 * log_mean_error(log_w)
 
 
 def test_weights_of_another_path_are_seen(monkeypatch):

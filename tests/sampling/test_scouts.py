@@ -1,5 +1,6 @@
 """Scouts climb, find the region that leads into a narrow mode, and say what they cost."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -7,19 +8,17 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from support.compiled_systems import prior, system
+from support.searches import fit_of, job_of, nowhere
 
 from pymc_tempering import testsystems
+from pymc_tempering.core.deadline import PAST
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.sampling import gradients, scouts
-from pymc_tempering.sampling.scouts import ascend
+from pymc_tempering.sampling.scouts import ascend, scouting_of, send_scouts
 
 N_SCOUTS, SEEDS, NEEDLE_SD = 3000, range(10), 1 / 30
-
-
-def nowhere(states):
-    return np.zeros(states.n, dtype=bool)
 
 
 def near(center, radius):
@@ -79,6 +78,67 @@ def scouts_at_the_needle(seed, max_steps=scouts.MAX_STEPS):
 
 def test_some_of_three_thousand_scouts_end_at_the_needle():
     assert sum(scouts_at_the_needle(seed) > 0 for seed in SEEDS) >= 9
+
+
+@cache
+def beside_the_way(at=6.0, sd=0.3):
+    """A broad mode at the origin, and a needle of as much mass beside the way to it."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 5.0, shape=2)
+        center = at * np.array([0.8, 0.6])
+        narrow = -((x - center) ** 2).sum() / (2 * sd**2) - 2 * np.log(sd)
+        pm.Potential("modes", pt.logaddexp(-(x**2).sum() / 2, narrow))
+    return compile_model(model), center, sd
+
+
+def share_that_is_left(heading, monkeypatch):
+    """Scouts at the needle where an ascent may end early, over those where none does."""
+    of, center, sd = beside_the_way()
+    monkeypatch.setattr(scouts, "HEADING", heading)
+    squares = lambda states: (states.xs**2).sum(axis=1)  # noqa: E731
+    counts = []
+    for distance in (None, squares):
+        n = 0
+        for seed in range(4):
+            starts = draws(of, 4000, seed)
+            known = lambda states: squares(states) < 12.0  # noqa: E731
+            found = ascend(of.path, starts, starts.std(axis=0), known, distance=distance)
+            n += near(center, 4 * sd)(found.ends).sum()
+        counts.append(n)
+    assert counts[0] > 500
+    return counts[1] / counts[0]
+
+
+def test_ascents_to_a_needle_beside_the_way_are_not_ended(monkeypatch):
+    assert share_that_is_left(scouts.HEADING, monkeypatch) > 0.9
+
+
+def test_ascents_that_end_after_one_step_toward_the_known_are_seen(monkeypatch):
+    """Planted bug: half of what leads to the needle is left out."""
+    assert share_that_is_left(1, monkeypatch) < 0.7
+
+
+@cache
+def valley():
+    """A normal mode with scales from 1 to 100, which a dozen steps do not climb."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, shape=8)
+        pm.Potential("valley", -((x * np.geomspace(1.0, 100.0, 8)) ** 2).sum() / 2)
+    return compile_model(model)
+
+
+def test_ascents_on_their_way_to_what_is_known_end_early():
+    """Fewer evaluations, and no ends that are only on their way; none where they lead away."""
+    of, starts = valley(), draws(valley(), 500, 1)
+    inside = lambda states: (states.xs**2).sum(axis=1) < 1e-4  # noqa: E731
+    squares = lambda states: (states.xs**2).sum(axis=1)  # noqa: E731
+    long = ascend(of.path, starts, np.ones(8), inside)
+    short = ascend(of.path, starts, np.ones(8), inside, distance=squares)
+    assert short.n_evaluations < 0.85 * long.n_evaluations
+    assert short.ends.n < 0.75 * long.ends.n
+    away = ascend(of.path, starts, np.ones(8), inside, distance=lambda s: 1 / squares(s))
+    assert away.n_evaluations == long.n_evaluations
+    np.testing.assert_array_equal(away.ends.xs, long.ends.xs)
 
 
 def test_without_steps_the_needle_is_seldom_met():
@@ -149,3 +209,60 @@ def test_the_evaluations_are_counted(monkeypatch):
     assert 4 < len(rows) <= 1 + scouts.MAX_STEPS
     assert rows == sorted(rows, reverse=True)  # those that are home do not go on
     assert rows[-1] < rows[1]
+
+
+def batches(monkeypatch, most, deadline=None):
+    """Evaluations of each batch of scouts, and how many scouts it had; `most` may be spent."""
+    rows, original = [], scouts.ascend
+
+    def spy(path, starts, *args, **kwargs):
+        found = original(path, starts, *args, **kwargs)
+        rows.append((found.n_evaluations, len(starts)))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scouts, "ascend", spy)
+        patch.setattr(scouts, "scouting_of", lambda job: most)
+        job = job_of("gaussian", **({} if deadline is None else {"deadline": deadline}))
+        ends, total = send_scouts(job, fit_of("gaussian").known, np.ones(2))
+    costs, sizes = np.array(rows).T
+    assert total == costs.sum()
+    assert not fit_of("gaussian").known.home(ends).any()
+    return costs, sizes
+
+
+@pytest.mark.parametrize("most", [1, 5000, 100_000])
+def test_scouts_stop_after_the_batch_that_has_met_their_bound(monkeypatch, most):
+    """No batch begins once that is spent, and each is at most twice the one before."""
+    costs, sizes = batches(monkeypatch, most)
+    assert costs[:-1].sum() < most <= costs.sum()
+    assert costs.sum() < 2.5 * most + (1 + scouts.MAX_STEPS) * scouts.SCOUT_BATCH
+    doubled = scouts.SCOUT_BATCH * 2 ** np.arange(sizes.size)
+    np.testing.assert_array_equal(sizes, np.minimum(doubled, scouts.MAX_SCOUT_BATCH))
+
+
+def test_batches_without_a_bound_would_cost_more(monkeypatch):
+    """Planted bug: the bound is ten times as far off."""
+    costs, _ = batches(monkeypatch, 50_000)
+    assert costs.sum() > 2.5 * 5000 + (1 + scouts.MAX_STEPS) * scouts.SCOUT_BATCH
+
+
+def test_after_the_deadline_there_is_one_batch(monkeypatch):
+    costs, sizes = batches(monkeypatch, 100_000, deadline=PAST)
+    assert (costs.tolist(), sizes.tolist()) == ([500], [500])
+
+
+def test_scouts_are_as_many_as_their_work_allows():
+    """Bounds in evaluations, and between them a number of elements."""
+    job = job_of("gaussian")
+
+    def bound(work):
+        path = replace(job.prior.path, work=work)
+        return scouting_of(replace(job, prior=replace(job.prior, path=path)))
+
+    least, most = scouts.SCOUTING
+    assert bound(1) == most
+    assert bound(10**9) == least
+    between = [bound(work) for work in (500, 1000, 2000, 4000)]
+    np.testing.assert_allclose(np.array(between) * [500, 1000, 2000, 4000], scouts.SCOUT_WORK)
+    assert scouting_of(job) == bound(job.prior.path.work)

@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from support.compiled_systems import prior as compiled
+from support.searches import no_scouts
 
 import pymc_tempering as pmt
 from pymc_tempering import HMC, testsystems
@@ -21,12 +22,13 @@ from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.scales import FullScales
+from pymc_tempering.sampling import arrivals, gradients
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
-from pymc_tempering.sampling import gradients
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit
+from pymc_tempering.sampling.passes import Passes
 from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal
 
@@ -79,7 +81,7 @@ def test_the_needle_is_found(seed):
 def test_without_scouts_it_is_missed(monkeypatch, without):
     """So the scouts are what finds it: annealed particles and looks meet it by chance alone."""
     if without == "scouts":
-        monkeypatch.setattr(searching, "_send_scouts", no_scouts)
+        monkeypatch.setattr(searching, "send_scouts", no_scouts)
     else:
         monkeypatch.setattr(searching, "can_climb", lambda job: False)
     missed = 0
@@ -87,10 +89,6 @@ def test_without_scouts_it_is_missed(monkeypatch, without):
         idata, _evidence, _ = sample(needle().model, seed)
         missed += share_near(idata, needle().mode_centers[1], 0.3) < 0.1
     assert missed >= 3
-
-
-def no_scouts(job, *rest):
-    return evaluate_states(job.prior, np.empty((0, job.prior.path.dim))), 0
 
 
 def test_a_component_that_is_too_narrow_for_its_mode_is_no_home():
@@ -105,14 +103,14 @@ def test_a_component_that_is_too_narrow_for_its_mode_is_no_home():
     )
     draws = evaluate_states(of, broad + rng.standard_normal((1000, 2)))
     fit = ReferenceFit(Fitted(of, components), draws, needle().log_evidence - np.log(2), True, 0)
-    found = searching.search(Job(of, kernel, Options(), rng), annealed, fit)
+    found = searching.search(Job(of, kernel, Options(), rng), Passes((annealed,)), fit)
     near = np.linalg.norm(found.fit.draws.xs - narrow, axis=1) < 0.3
     assert found.settled
     assert near.mean() == pytest.approx(0.5, abs=0.1)
 
 
 def test_a_model_without_gradients_has_looks_and_no_scouts(monkeypatch):
-    monkeypatch.setattr(searching, "_send_scouts", None)
+    monkeypatch.setattr(searching, "send_scouts", None)
     of, kernel = compile_with_kernels(two_modes().model, "slice", 0.8, lambda line: None)
     job = Job(of, kernel, Options(), np.random.default_rng(1))
     assert not searching.can_climb(job)
@@ -123,7 +121,7 @@ def test_a_model_without_gradients_has_looks_and_no_scouts(monkeypatch):
     assert chosen.fresh.n_looks == chosen.fresh.needed == 100
     assert chosen.fitted.components.modes.n_components == 2
     assert chosen.work["looks"] > 100
-    assert chosen.work["scouts"] <= auto.N_PARTICLES  # the particles, once each
+    assert chosen.work["scouts"] <= len(chosen.passes.particles)  # once each
 
 
 def forget(monkeypatch, system, until_looks):
@@ -159,16 +157,18 @@ def test_a_mode_that_the_fit_has_lost_comes_back(monkeypatch, weights):
         assert not is_off(evidence, system.log_evidence)
 
 
-def test_where_every_fit_forgets_the_prior_stays(monkeypatch):
+def test_where_every_fit_forgets_the_answer_is_contradicted(monkeypatch):
+    """What the rounds found is in the reference, and what they did not bring home has any mass."""
     system = two_modes((0.9, 0.1))
     looked = forget(monkeypatch, system, until_looks=False)
     idata, evidence, said = sample(system.model, 0, draws=1000)
-    assert len(looked) == searching.MAX_SEARCHES
-    assert [message for message in said if "went on finding modes" in message]
-    assert idata["tempering"].attrs["reference"] == "prior"
-    assert "tempering_check" not in idata.children
-    assert evidence.check is None
-    assert not is_off(evidence, system.log_evidence)
+    assert idata["tempering"].attrs["fits"] == len(looked) == searching.MAX_SEARCHES
+    assert idata["tempering"].attrs["reference"] == "fitted"
+    assert evidence.verdict == evidence.check.verdict == "disagreed"
+    assert evidence.mcse == np.inf
+    assert not evidence.check.settled
+    assert all(reason in evidence.warnings[0] for reason in evidence.check.reasons)
+    assert [message for message in said if "disagree" in message]
     work = json.loads(idata["tempering"].attrs["evaluations"])
     assert min(work["looks"], work["scouts"], work["fit"], work["prior_warmup"]) > 0
 
@@ -186,7 +186,7 @@ def test_looks_that_know_nothing_of_it_do_not_help(monkeypatch):
     system = two_modes()
     forget(monkeypatch, system, until_looks=True)
     monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.zeros(states.n, dtype=bool))
-    monkeypatch.setattr(searching, "_send_scouts", no_scouts)
+    monkeypatch.setattr(searching, "send_scouts", no_scouts)
     idata, evidence, _ = sample(system.model, 0)
     assert idata["tempering"].attrs["fits"] == 1
     assert share_near(idata, system.mode_centers[1], 3.0) < 0.2 or evidence.mcse > 0.1
@@ -198,17 +198,17 @@ def test_after_the_deadline_the_search_ends_with_its_first_round():
     path = anneal(of, kernel, rng, n_particles=256)
     job = Job(of, kernel, Options(), rng, deadline=PAST)
     fit = first_fit(of, fit_mixture(path.particles, rng), path.particles)
-    found = searching.search(job, path, fit)
+    found = searching.search(job, Passes((path,)), fit)
     assert found.rounds == 1
-    assert found.last.looks.n == 100
+    assert found.last.looks.n == found.last.arrived.size == 0
 
 
 def test_an_annealed_pass_that_the_deadline_has_cut_gives_no_looks():
     of, kernel = compiled("gaussian"), on_all(HMC(), 2)
     job = Job(of, kernel, Options(), np.random.default_rng(1), deadline=PAST)
     chosen = auto.choose_plan(job)
-    assert chosen.annealed.betas.tolist() == [0.0, 1.0]
-    assert not chosen.annealed.complete
+    assert all(one.betas.tolist() == [0.0, 1.0] for one in chosen.passes.each)
+    assert not chosen.passes.complete
     assert chosen.last is None
     assert chosen.fresh.n_looks == 0
 
@@ -240,10 +240,10 @@ def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     far[:, 1] = 3.9  # log tau
     states = evaluate_states(of, far)
     monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
-    assert not searching.strangers(job, states, fit, path)[0].any()
-    monkeypatch.setattr(searching, "HOME_STAGES", (1.0,))
-    monkeypatch.setattr(searching, "MAX_HOME_ROUNDS", 1)
-    assert searching.strangers(job, states, fit, path)[0].all()
+    assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
+    monkeypatch.setattr(arrivals, "HOME_STAGES", (1.0,))
+    monkeypatch.setattr(arrivals, "MAX_HOME_ROUNDS", 1)
+    assert searching.strangers(job, states, fit, Passes((path,)))[0].all()
 
 
 def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(monkeypatch):
@@ -257,9 +257,9 @@ def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(mo
     fit = fitting.fit_reference(job, fitting.fit_to(job, path.particles)[0], path.particles)
     states = evaluate_states(of, np.full((6, 2), 8.0) + 0.1 * rng.normal(size=(6, 2)))
     monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
-    assert not searching.strangers(job, states, fit, path)[0].any()
-    monkeypatch.setattr(searching, "HOME_STEPS", (1.0,))
-    assert searching.strangers(job, states, fit, path)[0].all()
+    assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
+    monkeypatch.setattr(arrivals, "HOME_STEPS", (1.0,))
+    assert searching.strangers(job, states, fit, Passes((path,)))[0].all()
 
 
 def test_a_trial_run_that_hangs_ends_in_an_answer_from_the_prior(monkeypatch):
@@ -269,14 +269,42 @@ def test_a_trial_run_that_hangs_ends_in_an_answer_from_the_prior(monkeypatch):
         raise pmt.StuckChainError("A chain has not come back to beta = 1.")
 
     monkeypatch.setattr(auto, "fit_reference", hangs)
-    idata, evidence, said = sample(needle().model, 2)
+    idata, evidence, said = sample(two_modes().model, 2)
     assert idata["tempering"].attrs["reference"] == "prior"
-    assert any("trial run from a fitted reference hung" in each for each in said)
-    assert not is_off(evidence, needle().log_evidence)
+    assert any("Two trial runs from a fitted reference hung" in each for each in said)
+    assert not is_off(evidence, two_modes().log_evidence)
     seconds = json.loads(idata["tempering"].attrs["seconds"])
     assert seconds["fit"] > 0.0
     with pytest.raises(pmt.StuckChainError):
-        pmt.sample(100, model=needle().model, reference="fitted", quiet=True, random_seed=1)
+        pmt.sample(100, model=two_modes().model, reference="fitted", quiet=True, random_seed=1)
+
+
+def test_a_trial_run_that_hangs_once_is_made_again(monkeypatch):
+    calls, original = [], auto.fit_reference
+
+    def hangs_once(*args):
+        calls.append(1)
+        if len(calls) == 1:
+            raise pmt.StuckChainError("A chain has not come back to beta = 1.")
+        return original(*args)
+
+    monkeypatch.setattr(auto, "fit_reference", hangs_once)
+    idata, evidence, said = sample(two_modes().model, 2)
+    assert (len(calls), idata["tempering"].attrs["reference"]) == (2, "fitted")
+    assert (evidence.verdict, said) == ("ok", [])
+    assert not is_off(evidence, two_modes().log_evidence)
+
+
+def test_where_the_fit_to_a_new_peak_hangs_the_last_fit_stands_and_is_contradicted(monkeypatch):
+    def hangs(*args):
+        raise pmt.StuckChainError("A chain has not come back to beta = 1.")
+
+    forget(monkeypatch, two_modes(), until_looks=True)
+    monkeypatch.setattr(searching, "_refit", hangs)
+    idata, evidence, _ = sample(two_modes().model, 0)
+    assert idata["tempering"].attrs["reference"] == "fitted"
+    assert (evidence.check.verdict, evidence.check.settled) == ("disagreed", False)
+    assert evidence.mcse == np.inf
 
 
 def test_gradients_that_are_not_finite_are_no_scores():

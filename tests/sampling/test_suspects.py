@@ -1,12 +1,17 @@
 """Suspects: peaks, their mass by Laplace, and those without mass, which are let go."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 from support.compiled_systems import prior, system
+from support.searches import job_of, nowhere
 
 import pymc_tempering as pmt
-from pymc_tempering import testsystems
+from pymc_tempering import HMC, testsystems
+from pymc_tempering.core.deadline import PAST
+from pymc_tempering.kernels import on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import gradients
@@ -15,11 +20,16 @@ from pymc_tempering.sampling import suspects as suspecting
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.known import home_radius
 from pymc_tempering.sampling.looks import Looks
+from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.sampling.suspects import FoundPeaks, Peak, find_peaks, seen, with_mass
 
+MOST = 10_000
+"""Evaluations that climbs may take."""
 
-def nowhere(states):
-    return np.zeros(states.n, dtype=bool)
+
+def peaks_of(of, suspects, scale, let_go, home, most=MOST):
+    job = Job(of, on_all(HMC(), of.path.dim), Options(), np.random.default_rng(1))
+    return find_peaks(job, suspects, scale, let_go, home, most)
 
 
 def states(of, n, seed=1):
@@ -33,7 +43,7 @@ def spread(of):
 @pytest.mark.parametrize("name", ["gaussian", "long_path"])
 def test_mass_and_shape_are_exact_on_a_normal_target(name):
     of = prior(name)
-    found = find_peaks(of.path, states(of, 20), spread(of), [], nowhere)
+    found = peaks_of(of, states(of, 20), spread(of), [], nowhere)
     [peak] = found.peaks
     [(mean, variance)] = system(name).moments(1.0).values()
     assert peak.log_mass == pytest.approx(system(name).log_evidence, abs=1e-3)
@@ -60,24 +70,32 @@ def test_peaks_are_told_apart_and_none_is_found_twice():
     of, two = prior("two_modes"), system("two_modes")
     near = np.vstack([two.mode_centers + 0.3, two.mode_centers - 0.2, two.mode_centers])
     suspects = evaluate_states(of, near)
-    found = find_peaks(of.path, suspects, spread(of), [], nowhere).peaks
+    found = peaks_of(of, suspects, spread(of), [], nowhere).peaks
     assert len(found) == 2
     shares = np.exp([peak.log_mass - two.log_evidence for peak in found])
     assert np.sort(shares) == pytest.approx([0.35, 0.65], rel=5e-3)
-    again = find_peaks(of.path, suspects, spread(of), found, nowhere)
+    again = peaks_of(of, suspects, spread(of), found, nowhere)
     assert (again.peaks, again.n_evaluations, again.complete) == ([], 0, True)
     [first] = [c for c in two.mode_centers if found[0].holds(c[None])[0]]
-    [other] = find_peaks(of.path, suspects, spread(of), found[:1], nowhere).peaks
+    [other] = peaks_of(of, suspects, spread(of), found[:1], nowhere).peaks
     assert not other.holds(first[None])[0]
 
 
-@pytest.mark.parametrize(("limit", "climbs"), [("MAX_PEAKS", 1), ("MAX_CLIMBING", 1)])
-def test_where_suspects_are_left_over_the_round_is_not_complete(monkeypatch, limit, climbs):
+@pytest.mark.parametrize(("max_peaks", "most", "n"), [(1, MOST, 1), (8, 1, 1), (8, 0, 0)])
+def test_where_suspects_are_left_over_the_round_is_not_complete(monkeypatch, max_peaks, most, n):
     of, two = prior("two_modes"), system("two_modes")
-    monkeypatch.setattr(suspecting, limit, climbs)
-    found = find_peaks(of.path, evaluate_states(of, two.mode_centers), spread(of), [], nowhere)
-    assert len(found.peaks) == 1
+    monkeypatch.setattr(suspecting, "MAX_PEAKS", max_peaks)
+    suspects = evaluate_states(of, two.mode_centers)
+    found = peaks_of(of, suspects, spread(of), [], nowhere, most)
+    assert len(found.peaks) == n
     assert not found.complete
+
+
+def test_after_the_deadline_no_climb_begins():
+    of, two = prior("two_modes"), system("two_modes")
+    suspects = evaluate_states(of, two.mode_centers)
+    found = find_peaks(job_of("two_modes", deadline=PAST), suspects, spread(of), [], nowhere, MOST)
+    assert (found.peaks, found.n_evaluations, found.complete) == ([], 0, False)
 
 
 def test_a_climb_that_ends_at_home_gives_no_peak():
@@ -86,7 +104,7 @@ def test_a_climb_that_ends_at_home_gives_no_peak():
     home = lambda states: ((states.xs - mean) ** 2).sum(axis=1) < 1.0  # noqa: E731
     suspects = states(of, 20)
     away = suspects.at(~home(suspects))
-    found = find_peaks(of.path, away, spread(of), [], home)
+    found = peaks_of(of, away, spread(of), [], home)
     assert found.peaks == []
     assert found.n_evaluations > away.n
 
@@ -102,7 +120,7 @@ def test_hundreds_of_suspects_that_come_home_hide_no_peak():
     suspects = evaluate_states(of, xs)
     suspects = suspects.at(~home(suspects))
     assert suspects.n > 100
-    found = find_peaks(of.path, suspects, spread(of), [], home)
+    found = peaks_of(of, suspects, spread(of), [], home)
     assert found.complete
     assert [peak.holds(far[None])[0] for peak in found.peaks] == [True]
 
@@ -124,13 +142,45 @@ def test_the_region_of_a_peak_is_that_of_its_draws():
         assert stats.chi2.sf(home_radius(dim), dim) < 1e-2
 
 
-def test_peaks_with_a_ten_thousandth_of_the_evidence_may_have_mass():
-    def peak(share):
-        return Peak(np.zeros(1), np.eye(1), -7.0 + np.log(share))
+def test_peaks_with_a_two_thousandth_of_the_evidence_may_have_mass():
+    """In many dimensions by Laplace's method alone."""
+    job, dim = job_of("gaussian"), suspecting.MAX_WEIGHED_DIM + 1
 
-    peaks = [peak(share) for share in (2.0, 1.1e-4, 0.9e-4, 1e-9)]
-    assert with_mass(peaks, -7.0) == (peaks[:2], peaks[2:])
-    assert with_mass([], -7.0) == ([], [])
+    def peak(share):
+        return Peak(np.zeros(dim), np.eye(dim), -7.0 + np.log(share))
+
+    peaks = [peak(share) for share in (2.0, 5.1e-4, 4.9e-4, 1e-9)]
+    assert with_mass(job, peaks, -7.0) == (peaks[:2], peaks[2:], 0)
+    assert with_mass(job, [], -7.0) == ([], [], 0)
+
+
+def test_in_few_dimensions_weighted_draws_tell_the_mass_of_a_peak(monkeypatch):
+    """The peak of a normal target has its mass; one that is said to have more is told its own.
+
+    Weights of 200 draws of a t for a normal have an error of 0.05 in two dimensions: |z| < 4.
+    """
+    of, job, exact = prior("gaussian"), job_of("gaussian"), system("gaussian").log_evidence
+    [peak] = peaks_of(of, states(of, 20), spread(of), [], nowhere).peaks
+    found = np.array([suspecting._weighed(job, peak) for _ in range(10)])
+    assert np.abs(found - exact).max() < 0.2
+    assert abs(found.mean() - exact) < 4 * found.std(ddof=1) / np.sqrt(10)
+    proud = replace(peak, log_mass=peak.log_mass + 20.0)
+    assert with_mass(job, [proud], exact + 15.0) == ([], [proud], suspecting.N_WEIGHED)
+    assert with_mass(job, [proud], exact + 5.0) == ([proud], [], suspecting.N_WEIGHED)
+    assert with_mass(job, [peak], exact + 15.0) == ([], [peak], 0)
+    # The planted fault: what Laplace's method says stands.
+    monkeypatch.setattr(suspecting, "MAX_WEIGHED_DIM", 0)
+    assert with_mass(job, [proud], exact + 15.0) == ([proud], [], 0)
+
+
+def test_a_ridge_has_the_mass_that_draws_see_along_it():
+    """A peak whose normal is ten times too wide along one direction: log 10 too much by Laplace."""
+    of, job, exact = prior("gaussian"), job_of("gaussian"), system("gaussian").log_evidence
+    [peak] = peaks_of(of, states(of, 20), spread(of), [], nowhere).peaks
+    wide = peak.cholesky @ np.diag([10.0, 1.0])
+    ridge = replace(peak, cholesky=wide, log_mass=peak.log_mass + np.log(10.0))
+    found = np.array([suspecting._weighed(job, ridge) for _ in range(40)])
+    assert np.median(found) == pytest.approx(exact, abs=0.3)
 
 
 def test_draws_have_seen_a_peak_if_they_hold_a_fifth_of_its_share():
@@ -163,18 +213,18 @@ def show(monkeypatch, spike, n=1):
     """Let the first scouts and looks of each round end at the spike."""
     of = compile_model(spike.model)
     top = evaluate_states(of, np.repeat(spike.mode_centers[[1]], n, axis=0))
-    send, look = searching._send_scouts, searching.take_looks
+    send, look = searching.send_scouts, searching.take_looks
 
     def scouts(*args):
         ends, cost = send(*args)
         return join([ends, top]), cost
 
-    def looks(*args):
-        found = look(*args)
+    def looks(*args, **kwargs):
+        found = look(*args, **kwargs)
         ends = join([top, found.ends.at(np.arange(n, found.n))])
         return Looks(ends, found.log_w, found.n_evaluations)
 
-    monkeypatch.setattr(searching, "_send_scouts", scouts)
+    monkeypatch.setattr(searching, "send_scouts", scouts)
     monkeypatch.setattr(searching, "take_looks", looks)
 
 
@@ -227,4 +277,4 @@ def test_states_without_a_density_have_no_height():
     none = Evaluated(np.zeros((2, 2)), np.array([-np.inf, np.nan]), np.zeros(2))
     assert (none.log_target == -np.inf).all()
     nothing = none.at(np.zeros(2, dtype=bool))
-    assert find_peaks(of.path, nothing, np.ones(2), [], nowhere).n_evaluations == 0
+    assert peaks_of(of, nothing, np.ones(2), [], nowhere).n_evaluations == 0

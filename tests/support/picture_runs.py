@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import xarray as xr
 
+from pymc_tempering.core.cycles import FreshLooks
 from pymc_tempering.crosscheck import Entry
 from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
@@ -15,6 +16,7 @@ from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.variational import TemperedFit
+from support.look_checks import stats_of
 
 NARROW = GaussianToy(2.0, 0.02)
 """A likelihood far narrower than the prior: a ladder over decades."""
@@ -46,10 +48,7 @@ def fitted_run(chains=4, draws=200, strange=2):
     x[:strange] = draws_of_x.max() + np.array([1.0, 1.5])[:strange]
     idata["tempering_looks"] = xr.DataTree(xr.Dataset({"x": ("look", x)}))
     stats = idata["sample_stats"].to_dataset()
-    told = {
-        "check_log_z": -2.75, "check_mcse": 0.06, "check_n_looks": 60.0, "check_needed": 60.0,
-        "check_n_strange": 0.0,
-    }  # fmt: skip
+    told = stats_of(FreshLooks(-2.75, 0.06, 60.0, 60.0, 0.0, 50.0))
     like = stats["tempering_steps"]
     checks = {name: xr.full_like(like, value, dtype=float) for name, value in told.items()}
     idata["sample_stats"].dataset = stats.assign(checks)

@@ -18,7 +18,7 @@ from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.scales import FullScales
-from pymc_tempering.warmup import annealed_pass
+from pymc_tempering.warmup import stage_moves
 from pymc_tempering.warmup.annealed_pass import anneal
 from pymc_tempering.warmup.log_z_rounds import MAX_BLIND_STEP, updated
 from pymc_tempering.warmup.trajectory_lengths import choose_lengths
@@ -66,7 +66,7 @@ def test_a_kernel_without_an_accept_step_misses_it():
 
 
 def test_a_stage_stops_tuning_once_it_is_dear(monkeypatch):
-    monkeypatch.setattr(annealed_pass, "ACCEPT_TOLERANCE", 0.0)  # so that none ends by itself
+    monkeypatch.setattr(stage_moves, "ACCEPT_TOLERANCE", 0.0)  # so that none ends by itself
     whole, same, short = (
         anneal(
             prior("gaussian"), hmc("gaussian"), np.random.default_rng(1), n_particles=256,

@@ -1,0 +1,167 @@
+"""The sweeps of one stage of an annealed pass, which tune step sizes as they go."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pymc_tempering.chain.particles import Particles, sweep
+from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.threads import Pace
+from pymc_tempering.references.prior import Reference
+from pymc_tempering.warmup.metrics import metric_of
+
+MIN_SWEEPS, MAX_SWEEPS, MAX_TUNING = 2, 12, 10
+ACCEPT_TOLERANCE = 0.1
+"""A stage sweeps until its acceptance is this near to the target, within these bounds."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tuning at one beta, and what its last sweeps did with each trajectory length.
+
+    `sweeps` is the number of moves for each particle.
+    """
+
+    steps: np.ndarray
+    scale: np.ndarray
+    cov: np.ndarray | None
+    jump: np.ndarray
+    cost: np.ndarray
+    sweeps: float = 0.0
+
+
+@dataclass(frozen=True)
+class StageLimits:
+    """How long a stage may sweep.
+
+    Attributes
+    ----------
+    most : int
+        Sweeps.
+    most_cost : float
+        Gradients for each particle after which no further sweep begins.
+    soon : Deadline
+        After which no sweep begins but the `MIN_SWEEPS` first ones.
+    last : Deadline
+        After which no particle moves.
+    pace : Pace
+        Of the particles that move between two looks at the clock.
+    """
+
+    most: int = MAX_SWEEPS
+    most_cost: float = np.inf
+    soon: Deadline = NEVER
+    last: Deadline = NEVER
+    pace: Pace = field(default_factory=Pace)
+
+
+def move_and_tune(
+    reference: Reference, particles: Particles, beta: float, before: Stage, limits: StageLimits
+) -> Stage:
+    """Sweep until the acceptance of all kernels is near its target.
+
+    Step sizes follow it. Each trajectory length has a part of the particles, and another part in
+    the next sweep.
+    """
+    kernel, n = particles.kernel, particles.n
+    options, targets = kernel.options, kernel.targets
+    steps, moves = before.steps, 0
+    scale, cov = metric_of(reference, particles, beta, before.scale)
+    parts = np.array_split(np.arange(n), len(options))
+    jump, cost, moved = np.zeros((3, limits.most, len(options)))
+    begun = particles.n_evaluations
+    for i in range(limits.most):
+        log_ratio, accepted = particles.log_ratio.copy(), particles.accepted
+        for c, lengths in enumerate(options):
+            part = parts[(i + c) % len(options)]
+            evaluations = particles.n_evaluations
+            params = kernel.pack(steps, scale, cov, lengths)
+            m = _move(particles, beta, params, slice(part[0], part[-1] + 1), limits)
+            if m == 0:
+                continue
+            at = slice(part[0], part[0] + m)
+            jump[i, c] = _mean_square_change(log_ratio[at], particles.log_ratio[at])
+            cost[i, c] = (particles.n_evaluations - evaluations) / m
+            moved[i, c] = m
+        now = int(moved[i].sum())
+        moves += now
+        if now == 0:
+            break
+        off = np.nan_to_num((particles.accepted - accepted) / now - targets)
+        if i + 1 >= MIN_SWEEPS and _near(off, targets):
+            break
+        steps = _changed(steps, off, targets)
+        enough = i + 1 >= MIN_SWEEPS and limits.soon.late
+        if enough or particles.n_evaluations - begun > limits.most_cost * n:
+            break
+    scale, cov = metric_of(reference, particles, beta, scale)
+    last_two = slice(max(0, i - 1), i + 1)
+    known = moved[last_two] > 0
+    return Stage(
+        steps, scale, cov, _mean_where(known, jump[last_two], before.jump),
+        _mean_where(known, cost[last_two], before.cost), moves / n,
+    )  # fmt: skip
+
+
+def tune(
+    particles: Particles, beta: float, steps: np.ndarray, stage: Stage, limits: StageLimits
+) -> np.ndarray:
+    """Step sizes of kernels, tuned by a few sweeps in the metric of a stage."""
+    kernel = particles.kernel
+    limits = replace(limits, pace=Pace())
+    for _ in range(MAX_TUNING):
+        accepted = particles.accepted
+        params = kernel.pack(steps, stage.scale, stage.cov, kernel.options[0])
+        moved = _move(particles, beta, params, slice(0, particles.n), limits)
+        if moved == 0:
+            break
+        off = np.nan_to_num((particles.accepted - accepted) / moved - kernel.targets)
+        if _near(off, kernel.targets):
+            break
+        steps = _changed(steps, off, kernel.targets)
+    return steps
+
+
+def _move(
+    particles: Particles, beta: float, params: np.ndarray, part: slice, limits: StageLimits
+) -> int:
+    """Move a part of the particles, one after the other, until the time is over; returns how many.
+
+    Where it is cut into pieces does not change the moves.
+    """
+    n, done = part.stop - part.start, 0
+    if not limits.last.limited:
+        sweep(particles, beta, params, part=part)
+        return n
+    for begin, end in limits.pace.pieces(n, lambda: limits.last.late):
+        sweep(particles, beta, params, part=slice(part.start + begin, part.start + end))
+        done = end
+    return done
+
+
+def _near(off: np.ndarray, targets: np.ndarray) -> bool:
+    """Whether acceptance rates are near their targets, by how far they are off, shape (B,)."""
+    room = np.nan_to_num(0.5 * (1.0 - targets), nan=np.inf)
+    return bool(np.all(np.abs(off) < np.minimum(ACCEPT_TOLERANCE, room)))
+
+
+def _changed(steps: np.ndarray, off: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Step sizes moved toward the target acceptance, by more where little can be rejected."""
+    room = np.nan_to_num(1.0 - targets, nan=1.0)
+    return np.clip(steps * np.exp(1.5 * off * np.maximum(1.0, 0.2 / room)), 1e-8, 10.0)
+
+
+def _mean_where(known: np.ndarray, values: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """Mean over the first axis of what is known; another value where nothing is."""
+    if known.all():
+        return np.asarray(values.mean(axis=0))
+    n = known.sum(axis=0)
+    return np.where(n > 0, (values * known).sum(axis=0) / np.maximum(n, 1), otherwise)
+
+
+def _mean_square_change(before: np.ndarray, after: np.ndarray) -> float:
+    """Mean square of finite changes; a particle may come from where the density is zero."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = (after - before) ** 2
+    squares = squares[np.isfinite(squares)]
+    return float(squares.mean()) if squares.size else 0.0

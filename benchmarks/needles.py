@@ -3,7 +3,8 @@
 The prior is Normal(m, 5^2 I), and the likelihood a mixture of two Gaussians whose centers lie
 symmetrically about m on an oblique line: a broad one of sd 1, and a narrow one that is `ratio`
 times narrower and holds `share` of the evidence. A method that misses the needle states the
-evidence of the rest, too low by -log(1 - share), and nothing that it has seen can tell.
+evidence of the rest, too low by -log(1 - share), and nothing that it has seen can tell. In three
+rows the centers have stated places: on a diagonal of a box with a uniform prior, or on an axis.
 
 Every run is written to a file beside the table as soon as it is there, and the table after each
 row. A benchmark that was cut short goes on where it was; `--restart` forgets what there is.
@@ -20,16 +21,19 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytensor
 from common import MODELS, Outcome, Row, parser, run_and_keep, run_once, save, system
+from needles_placed import Placed
 from peers import Stopwatch, runs_file, seeds_of, smc_and_draws
-from scipy.special import ndtri
+from scipy.special import logit, ndtri
 from threadpoolctl import threadpool_limits
 
 from pymc_tempering import testsystems
+from pymc_tempering.model.constrain import compile_constrain
+from pymc_tempering.model.layout import model_layout
 from pymc_tempering.testsystems import TestSystem
 
 FAR = 4.0
@@ -46,6 +50,7 @@ class Needle:
     apart: float
     ratio: float
     share: float = 0.5
+    prior: ClassVar[str] = "normal"
 
     @property
     def scales(self) -> np.ndarray:
@@ -62,7 +67,7 @@ class Needle:
         )
 
 
-ROWS = {
+ROWS: dict[str, Needle | Placed] = {
     "2d_3": Needle(2, 10.0, 3.0),
     "2d_10": Needle(2, 10.0, 10.0),
     "2d_30": Needle(2, 10.0, 30.0),
@@ -73,10 +78,15 @@ ROWS = {
     "2d_30_share10": Needle(2, 10.0, 30.0, 0.1),
     "2d_30_share90": Needle(2, 10.0, 30.0, 0.9),
     "3d_30": Needle(3, 10.0, 30.0),
+    "4d_16_box": Placed((-2.0,) * 4, (2.0,) * 4, (0.8, 0.05), half_width=5.0),
+    "8d_4_box": Placed((-2.0,) * 8, (2.0,) * 8, (0.8, 0.2), half_width=5.0),
+    "5d_5_axis": Placed((4.0, *(0.0,) * 4), (-4.0, *(0.0,) * 4), (1.0, 0.2), share=0.4),
 }
 MODELS.update({name: needle.build for name, needle in ROWS.items()})
 
 NOTES = {
+    "prior": "normal with sd 5; or uniform on [-5, 5] in each coordinate, and the likelihood a "
+    "mixture of normals truncated to it, with sds .8 and .8 / ratio",
     "tempering": "pmt.sample() and pmt.log_marginal_likelihood() by default: 4 chains",
     "smc": "pm.sample_smc(chains=4) by default: 2000 draws; log of the mean over chains of Z; the "
     "stated error is that of this mean from the scatter of the four",
@@ -119,6 +129,12 @@ class Search:
 type Searches = dict[tuple[str, str, int], Search]
 
 
+def constrained(name: str, x: np.ndarray) -> np.ndarray:
+    """Points of a row's variable, shape (n, d), from those of its unconstrained value."""
+    model = system(name).model
+    return compile_constrain(model, model_layout(model))(x)["x"]
+
+
 def distances(name: str, x: np.ndarray) -> np.ndarray:
     """Distances of points (..., d) from the broad and the narrow mode (..., 2), in their sds."""
     centers = np.asarray(system(name).mode_centers)
@@ -132,7 +148,7 @@ def share_of_needle(name: str, draws: np.ndarray, weights: np.ndarray | None = N
 
 
 def states_seen(outcome: Outcome) -> Iterator[np.ndarray]:
-    """States (n, d) that a call of `pmt.sample` has kept, from all its legs."""
+    """States (n, d), unconstrained, that a call of `pmt.sample` has kept, from all its legs."""
     chosen = outcome.chosen
     yield chosen.warmup.annealed.particles
     if chosen.fit is not None:
@@ -148,7 +164,8 @@ def tempering(name: str, seed: int) -> Search:
     """Run tempering by default."""
     run, outcome = run_and_keep(name, seed)
     draws = np.concatenate([each.record.x[: each.state.n_draws] for each in outcome.runs])
-    seen = np.concatenate(list(states_seen(outcome)))
+    draws = constrained(name, draws)
+    seen = constrained(name, np.concatenate(list(states_seen(outcome))))
     near = bool((distances(name, seen)[:, 1] < np.sqrt(ROWS[name].dim)).any())
     warned = bool(run.warnings) or run.verdict != "ok"
     share = share_of_needle(name, draws)
@@ -165,14 +182,24 @@ def smc(name: str, seed: int) -> Search:
     )  # fmt: skip
 
 
+FROM_CUBE: dict[str, Callable[..., np.ndarray]] = {
+    "normal": lambda u, mean, sd: mean + sd * ndtri(u),
+    "uniform": lambda u, lower, upper: logit(u),  # of the place between the bounds
+}
+"""Prior transforms of nested sampling, to the unconstrained value, by the law of the prior."""
+
+
 @cache
-def _likelihood_and_prior(name: str) -> tuple[Callable[[np.ndarray], Any], np.ndarray, np.ndarray]:
-    """Compiled log likelihood of a row, and mean and sd of its prior."""
+def _likelihood_and_prior(
+    name: str,
+) -> tuple[Callable[[np.ndarray], Any], Callable[[np.ndarray], np.ndarray]]:
+    """Compiled log likelihood of a row's unconstrained value, and the transform to it."""
     model = system(name).model
     x = model["x"]
     likelihood = pytensor.function([model.rvs_to_values[x]], model.datalogp, trust_input=True)
-    mean, sd = (each.eval() for each in x.owner.op.dist_params(x.owner))
-    return likelihood, mean, sd
+    first, second = (each.eval() for each in x.owner.op.dist_params(x.owner))
+    transform = FROM_CUBE[ROWS[name].prior]
+    return likelihood, lambda u: transform(u, first, second)
 
 
 class TooLate(Exception):
@@ -199,12 +226,12 @@ def nested(name: str, seed: int) -> Search:
     """Run dynesty's nested sampling by default, with PyMC's compiled likelihood."""
     import dynesty
 
-    likelihood, mean, sd = _likelihood_and_prior(name)
+    likelihood, from_cube = _likelihood_and_prior(name)
     watch = Stopwatch()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sampler = dynesty.NestedSampler(
-            lambda x: float(likelihood(x)), lambda u: mean + sd * ndtri(u), ROWS[name].dim,
+            lambda x: float(likelihood(x)), from_cube, ROWS[name].dim,
             rstate=np.random.default_rng(seed),
         )  # fmt: skip
         try:
@@ -214,7 +241,8 @@ def nested(name: str, seed: int) -> Search:
             return Search(np.nan, np.inf, *watch.read(), True, 0.0)
         results = sampler.results
     cpu, wall = watch.read()
-    share = share_of_needle(name, results.samples, results.importance_weights())
+    draws = constrained(name, results.samples)
+    share = share_of_needle(name, draws, results.importance_weights())
     log_z, error = float(results.logz[-1]), float(results.logzerr[-1])
     return Search(log_z, error, cpu, wall, bool(caught), share)
 
@@ -243,6 +271,7 @@ def summarize(name: str, method: str, found: Sequence[Search]) -> Row:
     near = [search.near for search in found if search.near is not None]
     finite, back = stated[np.isfinite(stated)], np.isfinite(error)
     return {
+        "prior": needle.prior,
         "dim": needle.dim,
         "apart": needle.apart,
         "ratio": needle.ratio,

@@ -14,6 +14,9 @@ FOREIGN = 1_000_000
 """Elements that an operation counts for which is neither PyTensor's nor PyMC's: a user's own,
 which may run in Python."""
 
+ANY_FUNCTION = ("FromFunctionOp", "JAXOp")
+"""Operations of PyTensor's that hold a function of the user's."""
+
 OURS = ("pytensor.", "pymc.", "pymc_extras.", "pymc_tempering.")
 
 
@@ -24,7 +27,8 @@ def graph_work(outputs: Sequence[Variable]) -> int:
 
 def _node_work(node: Apply) -> int:
     """Elements of one operation; a loop is as many times its inside as it has steps."""
-    if not type(node.op).__module__.startswith(OURS):
+    kind = type(getattr(node.op, "core_op", node.op))
+    if not kind.__module__.startswith(OURS) or kind.__name__ in ANY_FUNCTION:
         return FOREIGN
     if isinstance(node.op, Scan):
         longest = max(map(_size, [*node.inputs, *node.outputs]), default=1)

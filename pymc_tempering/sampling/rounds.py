@@ -188,7 +188,8 @@ def run_rounds(
 
 def _is_over(job: Job, goal: Goal, at: Standing) -> bool:
     """Whether a limit allows no further round."""
-    steps = sum(at.chosen.work.values()) + at.beside.log_ratio.size + steps_of(at.runs)
+    plan = sum(n for stage, n in at.chosen.work.items() if stage != "scouts")
+    steps = plan + at.beside.log_ratio.size + steps_of(at.runs)
     spent = goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
     return job.deadline.late or spent or too_large(at.runs, at.total)
 

@@ -173,7 +173,8 @@ def sample(
         or its targets. After them the chains stop, be it in their first round. A stage that the
         time cuts short is named in a warning, with about how long the call would have needed.
     max_steps : int, optional
-        Density evaluations after which no further round starts; one that has started is finished.
+        Density evaluations, scouts apart, after which no further round starts; one that has started
+        is finished.
     reference_draws : int, optional
         Independent draws of the reference beside the chains, which make log Z more precise at the
         price of one value of the density each; 0 for none. By default their number is that of the

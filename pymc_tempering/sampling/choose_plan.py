@@ -254,7 +254,7 @@ def more_looks(job: Job, chosen: ChosenPlan, budget: int) -> ChosenPlan:
     if n < looks.n:
         return chosen
     new = take_looks(job, passes.best, n)
-    strange, cost, _ = strangers(job, new.ends, fit, passes, chosen.let_go)
+    strange, cost = strangers(job, new.ends, fit, passes, chosen.let_go)
     work = chosen.work | {"looks": chosen.work["looks"] + new.n_evaluations + cost}
     strange = np.concatenate([last.strange, strange])
     arrived = np.concatenate([last.arrived, has_arrived(new.ends, fit.draws)])

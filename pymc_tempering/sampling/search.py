@@ -168,9 +168,9 @@ def _round(at: _Searcher, fit: ReferenceFit) -> SearchRound:
     job = at.job
     looks = take_looks(job, at.passes.best, job.options.check_looks)
     states = join([looks.ends, at.hints, fit.draws])
-    found, strange, away = _follow_up(at, fit, states, looks.n, scouting=True)
+    found, strange = _follow_up(at, fit, states, looks.n, scouting=True)
     at.work["looks"] += looks.n_evaluations
-    islands = at.passes.shares(away[looks.n : looks.n + at.hints.n]) >= ISLAND
+    islands = at.passes.shares(strange[looks.n : looks.n + at.hints.n]) >= ISLAND
     home = at.passes.shares(fit.known.home(at.hints)) >= ISLAND
     first = replace(
         found,
@@ -185,19 +185,18 @@ def _round(at: _Searcher, fit: ReferenceFit) -> SearchRound:
 
 def _follow_up(
     at: _Searcher, fit: ReferenceFit, states: Evaluated, n_looks: int, *, scouting: bool
-) -> tuple[SearchRound, np.ndarray, np.ndarray]:
+) -> tuple[SearchRound, np.ndarray]:
     """Follow up the suspects among states, of which some are looks, and those that scouts find.
 
     Returns
     -------
     found : SearchRound
         Without looks.
-    strange, away : array of bool, shape (n,)
-        States that are neither at home nor at a peak without mass; and those of them that were
-        moved on and stayed away.
+    strange : array of bool, shape (n,)
+        States that are neither at home nor at a peak without mass.
     """
     job = at.job
-    strange, cost, away = strangers(job, states, fit, at.passes, at.let_go, n_looks)
+    strange, cost = strangers(job, states, fit, at.passes, at.let_go, n_looks)
     at.work["looks"] += cost
     none = states.at(np.zeros(0, dtype=int))
     if can_climb(job):
@@ -214,10 +213,9 @@ def _follow_up(
     at.let_go += light
     for peak in light:
         strange &= ~peak.holds(states.xs)
-    away &= strange
     nobody = np.zeros(0, dtype=bool)
     looks = Looks(none, np.empty(0), 0)
-    return SearchRound(looks, nobody, nobody, 0, 0, scouts, heavy, found.complete), strange, away
+    return SearchRound(looks, nobody, nobody, 0, 0, scouts, heavy, found.complete), strange
 
 
 def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> SearchRound:
@@ -240,7 +238,7 @@ def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> S
         before = sum(at.work.values())
         looks = take_looks(job, passes.best, LOOK_BATCH, finer=FINER)
         at.work["looks"] += looks.n_evaluations
-        found, strange, _ = _follow_up(at, fit, looks.ends, looks.n, scouting=False)
+        found, strange = _follow_up(at, fit, looks.ends, looks.n, scouting=False)
         spent += sum(at.work.values()) - before
         last = replace(
             last,
@@ -267,7 +265,7 @@ def strangers(
     passes: Passes,
     let_go: Sequence[Peak] = (),
     n_looks: int | None = None,
-) -> tuple[np.ndarray, int, np.ndarray]:
+) -> tuple[np.ndarray, int]:
     """Whether states are suspects that do not come home by transitions at beta = 1.
 
     Suspects are states where the target is far above the reference, and those above all draws.
@@ -278,8 +276,6 @@ def strangers(
     -------
     strange : array of bool, shape (n,)
     n_evaluations : int
-    away : array of bool, shape (n,)
-        Those that were moved and stayed away; of strange ones there may be others.
     """
     strange = is_suspect(states, fit) | is_above(states, fit.draws)
     for peak in let_go:
@@ -287,17 +283,16 @@ def strangers(
     at, n_looks = np.flatnonzero(strange), states.n if n_looks is None else n_looks
     others = job.rng.permutation(at[at >= n_looks])
     groups = [at[at < n_looks], *np.split(others, range(GROUP, others.size, GROUP))]
-    evaluations, away = 0, np.zeros(states.n, dtype=bool)
+    evaluations = 0
     for i, group in enumerate(groups):
         if group.size == 0:
             continue
         ways = way_home(job, passes, fit, states.xs[group])
         evaluations += ways.n_evaluations
         strange[np.delete(group, ways.away)] = False
-        away[group[ways.away]] = True
         if ways.ended or (i > 0 and ways.away.size == group.size):
             break
-    return strange, evaluations, away
+    return strange, evaluations
 
 
 def _refit(at: _Searcher, fit: ReferenceFit, peaks: list[Peak]) -> ReferenceFit:

@@ -110,7 +110,7 @@ def test_rounds_go_on_with_further_generators(model, monkeypatch):
 
     monkeypatch.setattr(rounds, "estimate", spy)
     with pytest.warns(pmt.TemperingWarning):
-        sampled(model, target_mcse=1e-9, max_steps=500_000)
+        sampled(model, target_mcse=1e-9, max_steps=60_000)
     assert len(seen) >= 2
     for first, second in pairwise(seen):
         assert second.size > first.size

@@ -201,7 +201,7 @@ def groups_moved(monkeypatch, comes_home, n_looks):
     monkeypatch.setattr(searching, "way_home", ways)
     monkeypatch.setattr(searching, "is_suspect", everything)
     fit = auto.first_fit(job.prior, fit_mixture(confined(0).particles, job.rng), states.xs)
-    strange, cost, _ = searching.strangers(job, states, fit, None, n_looks=n_looks)
+    strange, cost = searching.strangers(job, states, fit, None, n_looks=n_looks)
     assert cost == 3 * len(sizes)
     return sizes, strange
 

@@ -93,6 +93,11 @@ class ChosenPlan:
         return reference if isinstance(reference, Fitted) else None
 
     @property
+    def spent(self) -> int:
+        """Density evaluations of all stages, scouts apart: they go by what an evaluation costs."""
+        return sum(n for stage, n in self.work.items() if stage != "scouts")
+
+    @property
     def fresh(self) -> FreshLooks | None:
         """What the looks say of the fitted reference."""
         if self.fitted is None:

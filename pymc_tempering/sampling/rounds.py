@@ -128,8 +128,7 @@ def run_rounds(
     def start(chosen: ChosenPlan, n: int) -> tuple[list[ChainRun], Beside]:
         runs = start_runs(chosen.plan, n, job.rng.spawn(chains), keep_trace, keep_hot=keep_hot)
         asked = reference_draws if keep_trace else 0
-        spent = sum(n for stage, n in chosen.work.items() if stage != "scouts")
-        return runs, begin_beside(chosen.plan, asked, spent, job.rng, deadline)
+        return runs, begin_beside(chosen.plan, asked, chosen.spent, job.rng, deadline)
 
     def end(*, interrupted: bool = False, **found: Any) -> Outcome:
         plan = replace(at.chosen, work=at.chosen.work | at.beside.work)
@@ -188,8 +187,7 @@ def run_rounds(
 
 def _is_over(job: Job, goal: Goal, at: Standing) -> bool:
     """Whether a limit allows no further round."""
-    plan = sum(n for stage, n in at.chosen.work.items() if stage != "scouts")
-    steps = plan + at.beside.log_ratio.size + steps_of(at.runs)
+    steps = at.chosen.spent + at.beside.log_ratio.size + steps_of(at.runs)
     spent = goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
     return job.deadline.late or spent or too_large(at.runs, at.total)
 

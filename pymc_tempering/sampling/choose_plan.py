@@ -260,6 +260,8 @@ def more_looks(job: Job, chosen: ChosenPlan, budget: int) -> ChosenPlan:
         return chosen
     new = take_looks(job, passes.best, n)
     strange, cost = strangers(job, new.ends, fit, passes, chosen.let_go)
+    if job.deadline.late:  # their ways home were cut short, and say nothing
+        return chosen
     work = chosen.work | {"looks": chosen.work["looks"] + new.n_evaluations + cost}
     strange = np.concatenate([last.strange, strange])
     arrived = np.concatenate([last.arrived, has_arrived(new.ends, fit.draws)])

@@ -215,7 +215,7 @@ def _hopeful(modes: Mixture, states: Evaluated) -> np.ndarray:
     """Whether states belong to an island whose mass is not far below that of the largest, (n,)."""
     log_t = modes.log_t(states.xs)
     nearest = log_t.argmax(axis=1)
-    own = np.take_along_axis(log_t, nearest[:, None], axis=1)[:, 0] - np.log(modes.weights[nearest])
+    own = log_t.max(axis=1) - np.log(modes.weights[nearest])
     masses = np.full(modes.n_components, -np.inf)
     for j in np.unique(nearest):
         masses[j] = np.median((states.log_target - own)[nearest == j])

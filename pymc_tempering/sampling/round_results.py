@@ -84,7 +84,7 @@ def line_of(
     """Line of the report after a round."""
     check, cycles = evidence.check, cycles_of(chosen.plan, runs)
     return Round(
-        draws=sum(run.state.n_draws for run in runs),
+        draws=drawn_in_all(runs),
         tours=evidence.n_tours,
         barrier=float(cumulative_barrier(neighbor_rejection(cycles))[-1]),
         acceptance=float(cycles.accept_sum[..., 1:].sum() / cycles.visits[..., 1:].sum()),

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln
 
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.model.path import Path
+from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.scales import FullScales
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
 from pymc_tempering.sampling.fit_reference import ReferenceFit
 from pymc_tempering.sampling.gradients import slopes_at
@@ -222,16 +223,10 @@ def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], li
 
 def _weighed(job: Job, peak: Peak) -> float:
     """Log mass of a peak by weighted draws of a t of its shape (nats)."""
-    dim, rng = peak.mean.size, job.rng
-    stretch = np.sqrt(WEIGHED_DOF / rng.chisquare(WEIGHED_DOF, N_WEIGHED))
-    zs = stretch[:, None] * rng.standard_normal((N_WEIGHED, dim))
-    log_t = (
-        gammaln(0.5 * (WEIGHED_DOF + dim)) - gammaln(0.5 * WEIGHED_DOF)
-        - 0.5 * dim * np.log(WEIGHED_DOF * np.pi) - np.log(np.diag(peak.cholesky)).sum()
-        - 0.5 * (WEIGHED_DOF + dim) * np.log1p((zs**2).sum(axis=1) / WEIGHED_DOF)
-    )  # fmt: skip
-    states = evaluate_states(job.prior, peak.mean + zs @ peak.cholesky.T)
-    return log_mean(states.log_target - log_t)
+    scales = FullScales(peak.cholesky[None])
+    t = Mixture(np.ones(1), peak.mean[None], scales, np.array([WEIGHED_DOF]), 0.0)
+    states = evaluate_states(job.prior, t.draw(N_WEIGHED, job.rng))
+    return log_mean(states.log_target - t.log_t(states.xs)[:, 0])
 
 
 def seen(peaks: list[Peak], log_z: float, draws: np.ndarray) -> np.ndarray:

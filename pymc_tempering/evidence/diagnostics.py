@@ -48,6 +48,8 @@ class Diagnosis:
         log Z from the first and from the second half of the draws (nats).
     divergences : int
         Explorations that diverged or met a NaN.
+    divergent_draws : int
+        Those of them at beta = 1, which gave a draw; 0 where they were not counted.
     verdict : str
         One line: "ok: ...", or the first cause of trouble and what to do about it.
     """
@@ -59,6 +61,7 @@ class Diagnosis:
     evidence: Evidence
     halves: tuple[float, float]
     divergences: int
+    divergent_draws: int
     verdict: str
 
     def __repr__(self) -> str:
@@ -76,7 +79,7 @@ class Diagnosis:
         check = self.evidence.check
         return [
             f"barrier {self.barrier:.2f} on {len(self.table)} rungs; round trips {trips}; "
-            f"divergences {self.divergences}",
+            f"divergences {self.divergences}, {self.divergent_draws} at beta = 1",
             f"log Z {plus_minus(self.evidence.log_z, self.evidence.mcse)} nats; "
             f"first half {first:.3f}, second half {second:.3f}",
             *([] if check is None else [f"fitted reference, {check}"]),
@@ -134,8 +137,15 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
         evidence=evidence,
         halves=evidence.halves,
         divergences=int(np.nansum(stats.n_divergences)),
+        divergent_draws=_divergent_draws(idata),
         verdict=_verdict(table, evidence),
     )
+
+
+def _divergent_draws(idata: xr.DataTree) -> int:
+    """Count the draws whose own transition diverged."""
+    stats = idata["sample_stats"].dataset
+    return int(stats["diverging"].sum()) if "diverging" in stats else 0
 
 
 def rung_table(stats: CycleStats) -> pd.DataFrame:

@@ -14,8 +14,9 @@ from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE, round_ticks
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.sheet import Sheet, Visuals
 
-VISUALS = ("draws", "looks", "ends", "suspects", "limit", "beyond")
+VISUALS = ("draws", "looks", "ends", "on_way", "suspects", "limit", "beyond")
 DOTS: dict[str, Any] = {"color": BLUE, "size": 4.0, "alpha": 0.7}
+RINGS: dict[str, Any] = {"edgecolor": BLUE, "facecolor": "B0", "marker": "C0", "size": 4.0}
 SQUARES: dict[str, Any] = {"color": ORANGE, "marker": "C5", "size": 7.0}
 BINS = 60
 GROUP = "tempering_check"
@@ -37,8 +38,9 @@ def plot_looks(
 
     The first panel compares log_ratio; each of `var_names` adds a panel for each of its elements.
 
-    How to read it: looks may end left of the draws, where they have not come up yet; looks right
-    of the dashed line (orange squares) have found a region that the fitted reference hardly
+    How to read it: looks may end left of the draws, where they have not come up yet; rings are
+    those that have not arrived, and say nothing of what the run may lack. Looks right of the
+    dashed line (orange squares) have found a region that the fitted reference hardly
     covers, and so a tail or a mode that the run may lack. In the panel of a variable the outline
     of the looks should lie over the draws, but for noise; what looks alone have reached is missing.
 
@@ -57,7 +59,7 @@ def plot_looks(
         What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
     visuals : mapping of str to mapping or False, optional
         Properties of the visuals, or False to leave one out: "draws", "looks", "ends",
-        "suspects", "limit", "beyond", "xlabel", "ylabel", "legend", "title".
+        "on_way", "suspects", "limit", "beyond", "xlabel", "ylabel", "legend", "title".
     **pc_kwargs
         Passed to ``PlotCollection.wrap``.
 
@@ -80,8 +82,8 @@ def plot_looks(
     -----
     log_ratio is log p(x, y) less the log density of the reference, in nats: large where the
     reference is far too thin. The blue outline is the density of the looks, each by its weight of
-    annealed importance sampling; the dots below are the looks themselves, and an arrow counts those
-    beyond the axis. The dashed line is where
+    annealed importance sampling; the dots and rings below are the looks themselves, and an arrow
+    counts those beyond the axis. The dashed line is where
     :func:`pymc_tempering.sample` begins to suspect a state.
 
     Examples
@@ -113,10 +115,10 @@ def plot_looks(
     )
     draw_looks(sheet, "looks", idata)
     weight = _weights(idata[GROUP].to_dataset()["log_weight"].values.astype(float))
-    strange = _strange(idata)
+    kinds = _kinds(idata)
     for panel, (draws, ends) in elements.items():
-        low, high = _common_range(draws, ends, weight, strange)
-        _draw_both(sheet, panel, draws, ends, weight, strange, (low, high), told=False)
+        span = _common_range(draws, ends, weight, kinds["suspects"])
+        _draw_both(sheet, panel, draws, ends, weight, kinds, span, told=False)
         sheet.label(panel, panel, "density")
     n = idata[GROUP].sizes["look"]
     return sheet.finish(f"{n} looks from the prior")
@@ -130,7 +132,8 @@ def draw_looks(sheet: Sheet, panel: str, idata: xr.DataTree) -> None:
     weight = _weights(looks["log_weight"].values.astype(float))
     limit = suspect_above(draws)
     low, high = _range(draws, ends, limit)
-    top = _draw_both(sheet, panel, draws, ends, weight, ends > limit, (low, high), told=True)
+    kinds = _kinds(idata)
+    top = _draw_both(sheet, panel, draws, ends, weight, kinds, (low, high), told=True)
     sheet.draw("limit", panel, "line", [limit, limit], [-0.17 * top, top], color="B1", width=1.2,
                linestyle="C1", label="suspect beyond")  # fmt: skip
     sheet.label(panel, "log_ratio: target over reference (nats)", "density")
@@ -142,7 +145,7 @@ def _draw_both(
     draws: FloatArray,
     ends: FloatArray,
     weight: FloatArray,
-    strange: BoolArray,
+    kinds: dict[str, BoolArray],
     ends_of_axis: tuple[float, float],
     *,
     told: bool,
@@ -168,15 +171,13 @@ def _draw_both(
                    color=BLUE, width=1.6, **label("looks, by weight"))  # fmt: skip
         top = max(top, min(1.1 * outline.max(), 2.0 * top))
     rows = -top * (0.05 + 0.1 * np.modf(0.618034 * np.arange(ends.size))[0])
-    for visual, here, style, name in (
-        ("ends", ~strange, DOTS, "ends of looks"),
-        (
-            "suspects",
-            strange,
-            SQUARES,
-            f"{strange.sum()} suspect{'s' if strange.sum() > 1 else ''}",
-        ),
+    n_strange = kinds["suspects"].sum()
+    for visual, style, name in (
+        ("ends", DOTS, "looks that arrived" if kinds["on_way"].any() else "ends of looks"),
+        ("on_way", RINGS, "looks on their way"),
+        ("suspects", SQUARES, f"{n_strange} suspect{'s' if n_strange > 1 else ''}"),
     ):
+        here = kinds[visual]
         if here.any():
             shown = here & inside
             sheet.draw(visual, panel, "scatter", ends[shown], rows[shown], **style, **label(name))
@@ -253,11 +254,17 @@ def _draws(idata: xr.DataTree) -> FloatArray:
     return draws[np.isfinite(draws)]
 
 
-def _strange(idata: xr.DataTree) -> BoolArray:
-    """Mark the looks that have found a region which the fitted reference hardly covers."""
-    return idata[GROUP].to_dataset()["log_ratio"].values.astype(float) > suspect_above(
-        _draws(idata)
-    )
+def _kinds(idata: xr.DataTree) -> dict[str, BoolArray]:
+    """Tell looks apart: those that arrived, those on their way, and suspects.
+
+    A suspect has found a region which the fitted reference hardly covers.
+    """
+    looks = idata[GROUP].to_dataset()
+    ends = looks["log_ratio"].values.astype(float)
+    strange = ends > suspect_above(_draws(idata))
+    known = "arrived" in looks  # not in runs that were stored before it was told
+    arrived = looks["arrived"].values.astype(bool) if known else np.ones(ends.size, dtype=bool)
+    return {"ends": arrived & ~strange, "on_way": ~arrived & ~strange, "suspects": strange}
 
 
 def _weights(log_weight: FloatArray) -> FloatArray:

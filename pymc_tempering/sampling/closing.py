@@ -2,13 +2,18 @@
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import nan
 
 import pymc as pm
 import xarray as xr
 from numpy import nan_to_num
-from pymc.stats.convergence import log_warnings, run_convergence_checks
+from pymc.stats.convergence import (
+    SamplerWarning,
+    WarningType,
+    log_warnings,
+    run_convergence_checks,
+)
 
 from pymc_tempering.core.cuts import Cut, tell_cuts
 from pymc_tempering.core.laps import in_words
@@ -144,12 +149,24 @@ def close(
     if quiet:
         return
     if convergence_checks:
-        found_by_pymc = run_convergence_checks(idata, model)
-        judged = least is not None
-        log_warnings([w for w in found_by_pymc if not (judged and PYMC_ESS in w.message)])
+        log_warnings(_not_judged(run_convergence_checks(idata, model), verdict, least))
     if verdict == "ok" and not found.verdict.startswith("ok:"):
         logger.info(found.verdict)
     logger.info(summary(idata, found, seconds, least))
+
+
+def _not_judged(
+    found: Sequence[SamplerWarning], verdict: str, least: LeastEss | None
+) -> list[SamplerWarning]:
+    """Leave out what PyMC warns of where the run's own verdict has judged the same.
+
+    After a divergence PyMC advises to change the model, since chains may not get to where it was.
+    Here they start again from the reference in each tour. What divergences have cost shows in the
+    error and in the looks; their number is in :func:`pymc_tempering.diagnose`.
+    """
+    told = {WarningType.DIVERGENCES} if verdict == "ok" else set[WarningType]()
+    judged = least is not None
+    return [w for w in found if w.kind not in told and not (judged and PYMC_ESS in w.message)]
 
 
 def _cause(found: Diagnosis) -> str:

@@ -14,7 +14,8 @@ HOME_DRAWS = 5
 """Draws for each number of its mean and one, with which a component of a fit is a home. One with
 fewer may be far too narrow for its mode: what is left of copies of a particle that hardly moved."""
 
-type Region = Callable[[Evaluated], np.ndarray]
+type Region = Callable[[Evaluated], tuple[np.ndarray, np.ndarray]]
+"""Tells of n states whether they are home, and how far from it: see `Known.locate`."""
 
 
 def home_radius(dim: int) -> float:
@@ -58,13 +59,23 @@ class Known:
         """Whether log_ratio of states is far above that of all draws, shape (n,)."""
         return np.asarray(states.log_ratio(self.components) > self.limit)
 
-    def distance(self, states: Evaluated) -> np.ndarray:
-        """Least squared distance, in standard deviations, from where draws have come from (n,)."""
-        return np.asarray(self.components.modes.squares(states.xs)[:, self.lived_in].min(axis=1))
+    def locate(self, states: Evaluated) -> tuple[np.ndarray, np.ndarray]:
+        """Tell where states are.
+
+        Returns
+        -------
+        home : array of bool, shape (n,)
+            Whether they are no suspects, and lie where draws have come from.
+        distance : array, shape (n,)
+            Least squared distance, in standard deviations, from where draws have come from.
+        """
+        squares = self.components.modes.squares(states.xs)[:, self.lived_in]
+        distance = np.asarray(squares.min(axis=1))
+        home = distance < home_radius(states.xs.shape[1])
+        at = np.flatnonzero(home)
+        home[at] = ~self.suspects(states.at(at))
+        return home, distance
 
     def home(self, states: Evaluated) -> np.ndarray:
         """Whether states are no suspects, and lie where draws have come from, shape (n,)."""
-        inside = self.distance(states) < home_radius(states.xs.shape[1])
-        at = np.flatnonzero(inside)
-        inside[at] = ~self.suspects(states.at(at))
-        return np.asarray(inside)
+        return self.locate(states)[0]

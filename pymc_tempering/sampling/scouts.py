@@ -4,7 +4,6 @@ A narrow mode is seldom met by chance, but the region from which the gradient le
 wider than the mode. A scout says where to look, and never enters an estimate.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -15,7 +14,7 @@ from pymc_tempering.core.time_left import time_left
 from pymc_tempering.model.path import Path
 from pymc_tempering.sampling.evaluated import Evaluated, join
 from pymc_tempering.sampling.gradients import slopes_at
-from pymc_tempering.sampling.known import Known
+from pymc_tempering.sampling.known import Known, Region
 from pymc_tempering.sampling.setup import Job
 
 MAX_STEPS = 12
@@ -76,10 +75,11 @@ def ascend(
     path: Path,
     starts: np.ndarray,
     scale: np.ndarray,
-    known: Callable[[Evaluated], np.ndarray],
+    known: Region,
     max_steps: int = MAX_STEPS,
     deadline: Deadline = NEVER,
-    distance: Callable[[Evaluated], np.ndarray] | None = None,
+    *,
+    turns_back: bool = False,
 ) -> Ascent:
     """Climb the log target from each start, until a known region is reached or the steps end.
 
@@ -95,13 +95,12 @@ def ascend(
     scale : array, shape (d,)
         Standard deviations of the variables, by which steps are measured.
     known : callable
-        Which of n states lie in known regions, shape (n,).
+        Which of n states lie in known regions, and how far from these they are, shape (n,) each.
     max_steps : int
     deadline : Deadline, optional
         After which there are no further steps.
-    distance : callable, optional
-        Distances of n states from the known regions, shape (n,). With it, an ascent ends too when
-        `HEADING` steps in a row have led toward them.
+    turns_back : bool, default False
+        Whether an ascent ends too when `HEADING` steps in a row have led toward known regions.
     """
     starts = starts[np.isfinite(starts).all(axis=1)]
     climbers, evaluations = _place(path, starts, scale), len(starts)
@@ -109,8 +108,8 @@ def ascend(
     first = FIRST_STEP * np.sqrt(path.dim)
     climbers.factors[:] = np.where(lengths > 0, first / np.maximum(lengths, 1e-300), 0.0)
     everywhere = slice(None)
-    outside = np.isfinite(climbers.heights) & ~known(climbers.at(everywhere))
-    left = np.full(len(starts), np.inf) if distance is None else distance(climbers.at(everywhere))
+    home, left = known(climbers.at(everywhere))
+    outside = np.isfinite(climbers.heights) & ~home
     nearer = np.zeros(len(starts), dtype=int)
     for _ in range(max_steps):
         at = np.flatnonzero(outside)
@@ -118,12 +117,10 @@ def ascend(
             break
         evaluations += at.size
         moved = at[_step(path, climbers, at, scale)]
-        outside[moved] = ~known(climbers.at(moved))
-        if distance is not None:
-            now = distance(climbers.at(moved))
-            nearer[moved] = np.where(now < NEARER * left[moved], nearer[moved] + 1, 0)
-            left[moved] = now
-            outside[moved] &= nearer[moved] < HEADING
+        home, now = known(climbers.at(moved))
+        nearer[moved] = np.where(now < NEARER * left[moved], nearer[moved] + 1, 0)
+        left[moved] = now
+        outside[moved] = ~(home | (nearer[moved] >= HEADING) if turns_back else home)
     return Ascent(climbers.at(outside), evaluations)
 
 
@@ -178,9 +175,8 @@ def send_scouts(job: Job, known: Known, scale: np.ndarray) -> tuple[Evaluated, i
         job.report(f"Scouts from the prior: {sent}{left}")
         starts = prior.draw(batch, prior.spawn(job.rng))
         ascent = ascend(
-            prior.path, starts, scale, known.home, deadline=job.deadline,
-            distance=known.distance,
-        )  # fmt: skip
+            prior.path, starts, scale, known.locate, deadline=job.deadline, turns_back=True
+        )
         ends.append(ascent.ends)
         evaluations += ascent.n_evaluations
         sent, batch = sent + batch, min(2 * batch, MAX_SCOUT_BATCH)

@@ -36,7 +36,7 @@ FINER = 4
 """How many times as many stages the path of further looks has, where those of the annealed pass
 bring too few to their end."""
 
-LOOK_BATCH, LOOKING = 50, (0.0025, 0.04)
+LOOK_BATCH, LOOKING = 50, (0.01, 0.04)
 """Further looks that are taken together. For each look that was asked for, after so many times the
 evaluations of the annealed passes they go on only if enough would arrive within the second number
 of times."""
@@ -124,6 +124,19 @@ class Search:
     n_evaluations: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What came of states that were followed up, and of scouts; as in `SearchRound`.
+
+    `strange` is of all the states, shape (n,).
+    """
+
+    strange: np.ndarray
+    scouts: Evaluated
+    heavy: list[Peak]
+    complete: bool
+
+
 @dataclass(eq=False)
 class _Searcher:
     """One search under way: what it works with, and what it has let go and spent so far."""
@@ -168,32 +181,29 @@ def _round(at: _Searcher, fit: ReferenceFit) -> SearchRound:
     job = at.job
     looks = take_looks(job, at.passes.best, job.options.check_looks)
     states = join([looks.ends, at.hints, fit.draws])
-    found, strange = _follow_up(at, fit, states, looks.n, scouting=True)
+    found = _follow_up(at, fit, states, looks.n, scouting=True)
     at.work["looks"] += looks.n_evaluations
-    islands = at.passes.shares(strange[looks.n : looks.n + at.hints.n]) >= ISLAND
+    islands = at.passes.shares(found.strange[looks.n : looks.n + at.hints.n]) >= ISLAND
     home = at.passes.shares(fit.known.home(at.hints)) >= ISLAND
-    first = replace(
-        found,
-        looks=looks,
-        strange=strange[: looks.n],
-        arrived=has_arrived(looks.ends, fit.draws),
-        home_passes=int(home.sum()),
-        islands=int(islands.sum()),
+    first = SearchRound(
+        looks,
+        found.strange[: looks.n],
+        has_arrived(looks.ends, fit.draws),
+        int(home.sum()),
+        int(islands.sum()),
+        found.scouts,
+        found.heavy,
+        found.complete,
     )
     return _until_they_arrive(at, fit, first) if first.found_nothing else first
 
 
 def _follow_up(
     at: _Searcher, fit: ReferenceFit, states: Evaluated, n_looks: int, *, scouting: bool
-) -> tuple[SearchRound, np.ndarray]:
+) -> _Found:
     """Follow up the suspects among states, of which some are looks, and those that scouts find.
 
-    Returns
-    -------
-    found : SearchRound
-        Without looks.
-    strange : array of bool, shape (n,)
-        States that are neither at home nor at a peak without mass.
+    In the result no state is strange that is at home or at a peak without mass.
     """
     job = at.job
     strange, cost = strangers(job, states, fit, at.passes, at.let_go, n_looks)
@@ -203,7 +213,7 @@ def _follow_up(
         scale = spread_of(job.prior.sample)
         scouts, cost = send_scouts(job, fit.known, scale) if scouting else (none, 0)
         suspects = join([states.at(strange), scouts.at(is_suspect(scouts, fit))])
-        found = find_peaks(job, suspects, scale, at.let_go, fit.known.home, scouting_of(job))
+        found = find_peaks(job, suspects, scale, at.let_go, fit.known.locate, scouting_of(job))
     else:
         scouts, cost = none, 0
         found = peaks_by_chains(job, at.passes.best, states.at(strange))
@@ -213,9 +223,7 @@ def _follow_up(
     at.let_go += light
     for peak in light:
         strange &= ~peak.holds(states.xs)
-    nobody = np.zeros(0, dtype=bool)
-    looks = Looks(none, np.empty(0), 0)
-    return SearchRound(looks, nobody, nobody, 0, 0, scouts, heavy, found.complete), strange
+    return _Found(strange, scouts, heavy, found.complete)
 
 
 def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> SearchRound:
@@ -238,12 +246,12 @@ def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> S
         before = sum(at.work.values())
         looks = take_looks(job, passes.best, LOOK_BATCH, finer=FINER)
         at.work["looks"] += looks.n_evaluations
-        found, strange = _follow_up(at, fit, looks.ends, looks.n, scouting=False)
+        found = _follow_up(at, fit, looks.ends, looks.n, scouting=False)
         spent += sum(at.work.values()) - before
         last = replace(
             last,
             looks=add_looks(last.looks, looks),
-            strange=np.append(last.strange, strange),
+            strange=np.append(last.strange, found.strange),
             arrived=np.append(last.arrived, has_arrived(looks.ends, fit.draws)),
             heavy=found.heavy,
             complete=found.complete,

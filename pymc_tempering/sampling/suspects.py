@@ -113,8 +113,8 @@ def find_peaks(
     let_go : sequence of Peak
         Known ones; suspects in their regions are left out.
     home : callable
-        Which of n states are no suspects and lie where a component is, shape (n,); a climb that
-        comes there is over.
+        Which of n states are no suspects and lie where a component is, as `Known.locate`; a climb
+        that comes there is over.
     most : int
         Evaluations after which no climb begins.
     """

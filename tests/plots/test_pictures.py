@@ -360,6 +360,19 @@ def test_looks_that_found_more_are_marked(fitted):
     assert "suspects" not in calm.viz.children
 
 
+def test_looks_that_have_not_arrived_are_rings():
+    run = picture_runs.fitted_run(1, arrived=40)
+    pc = pmt.plot_looks(run, var_names="x", backend="none")
+    ends = run["tempering_check"]["log_ratio"].values
+    of_x = run["tempering_looks"]["x"].values
+    for panel, values in (("looks", ends), ("x", of_x)):
+        x = [np.sort(points(drawn(pc, name, panel))[0]) for name in ("ends", "on_way", "suspects")]
+        shown = values[np.isfinite(values)] if panel == "looks" else values
+        for found, wanted in zip(x, (shown[2:40], shown[40:], shown[:2]), strict=True):
+            np.testing.assert_allclose(found, np.sort(wanted))
+    assert "on_way" not in pmt.plot_looks(picture_runs.fitted_run(1), backend="none").viz.children
+
+
 def test_looks_far_beyond_all_draws_are_counted_beside_an_arrow():
     run = picture_runs.fitted_run(1)
     looks = run["tempering_check"].to_dataset()

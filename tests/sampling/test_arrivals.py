@@ -74,7 +74,7 @@ def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
     passes = Passes((replace(annealed("gaussian"), n_evaluations=0),))
     xs = job.prior.draw(n, job.prior.spawn(job.rng))
     with monkeypatch.context() as patch:
-        patch.setattr(Known, "home", lambda known, states: nowhere(states))
+        patch.setattr(Known, "home", lambda known, states: nowhere(states)[0])
         patch.setattr(arrivals, "sweep", spy)
         patch.setattr(arrivals, "MIN_HOME_COST", bound)
         return way_home(job, passes, fit_of("gaussian"), xs, **how), sweeps

@@ -61,18 +61,25 @@ def test_a_budget_that_ends_says_the_verdict_and_what_was_missing():
     assert found[1].startswith("The verdict of this run is 'unchecked'")
 
 
-@pytest.mark.parametrize("cold", [False, True])
-def test_divergences_of_hot_rungs_bring_no_advice_on_target_accept(caplog, cold):
-    idata, _ = run(draws=300, quiet=True)
+@pytest.mark.parametrize(("draws", "cold", "advice"), [(300, True, 0), (5, True, 1), (5, False, 0)])
+def test_pymc_advises_on_divergences_of_draws_where_the_verdict_is_not_ok(
+    caplog, draws, cold, advice
+):
+    idata, _ = run(draws=draws, quiet=True)
     stats = idata["sample_stats"].to_dataset()
     stats["n_divergences"] = stats["n_divergences"] + 3
     stats["diverging"] = stats["diverging"] | cold
     idata["sample_stats"] = xr.DataTree(stats)
-    with caplog.at_level(logging.INFO):
+    verdict = pmt.diagnose(idata).evidence.verdict
+    assert (verdict == "ok") == (draws == 300)
+    with caplog.at_level(logging.INFO), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         close(idata, mean_only(), {"run": 1.0}, quiet=False, convergence_checks=True)
-    said = [line for line in caplog.messages if "target_accept" in line]
-    assert len(said) == cold
-    assert pmt.diagnose(idata).divergences >= 3 * 2 * 300  # told there, from all rungs
+    assert len([line for line in caplog.messages if "target_accept" in line]) == advice
+    found = pmt.diagnose(idata)
+    assert found.divergences >= 3 * 2 * draws  # told there, from all rungs
+    assert found.divergent_draws == stats["diverging"].sum()
+    assert f"divergences {found.divergences}, {found.divergent_draws} at beta = 1" in repr(found)
 
 
 LINE = re.compile(

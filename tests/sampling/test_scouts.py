@@ -8,7 +8,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from support.compiled_systems import prior, system
-from support.searches import fit_of, job_of, nowhere
+from support.searches import fit_of, job_of, nowhere, region
 
 from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import PAST
@@ -54,7 +54,7 @@ def test_scouts_reach_a_normal_mode_in_few_evaluations(name):
     dim = np.size(mean)
     radius = dim + 5 * np.sqrt(2 * dim)
     home = lambda states: (((states.xs - mean) ** 2) / variance).sum(axis=1) < radius  # noqa: E731
-    found = ascend(of.path, draws(of, 500, 1), draws(of, 500, 2).std(axis=0), home)
+    found = ascend(of.path, draws(of, 500, 1), draws(of, 500, 2).std(axis=0), region(home))
     assert found.ends.n == 0
     assert 500 <= found.n_evaluations < 8 * 500
 
@@ -72,7 +72,7 @@ def scouts_at_the_needle(seed, max_steps=scouts.MAX_STEPS):
     made, of = needle()
     broad, narrow = made.mode_centers
     starts = draws(of, N_SCOUTS, seed)
-    found = ascend(of.path, starts, starts.std(axis=0), near(broad, 3.5), max_steps)
+    found = ascend(of.path, starts, starts.std(axis=0), region(near(broad, 3.5)), max_steps)
     return int(near(narrow, 3 * NEEDLE_SD)(found.ends).sum())
 
 
@@ -97,12 +97,12 @@ def share_that_is_left(heading, monkeypatch):
     monkeypatch.setattr(scouts, "HEADING", heading)
     squares = lambda states: (states.xs**2).sum(axis=1)  # noqa: E731
     counts = []
-    for distance in (None, squares):
+    for turns_back in (False, True):
         n = 0
         for seed in range(4):
             starts = draws(of, 4000, seed)
-            known = lambda states: squares(states) < 12.0  # noqa: E731
-            found = ascend(of.path, starts, starts.std(axis=0), known, distance=distance)
+            known = region(lambda states: squares(states) < 12.0, squares)
+            found = ascend(of.path, starts, starts.std(axis=0), known, turns_back=turns_back)
             n += near(center, 4 * sd)(found.ends).sum()
         counts.append(n)
     assert counts[0] > 500
@@ -132,11 +132,13 @@ def test_ascents_on_their_way_to_what_is_known_end_early():
     of, starts = valley(), draws(valley(), 500, 1)
     inside = lambda states: (states.xs**2).sum(axis=1) < 1e-4  # noqa: E731
     squares = lambda states: (states.xs**2).sum(axis=1)  # noqa: E731
-    long = ascend(of.path, starts, np.ones(8), inside)
-    short = ascend(of.path, starts, np.ones(8), inside, distance=squares)
+    known = region(inside, squares)
+    long = ascend(of.path, starts, np.ones(8), known)
+    short = ascend(of.path, starts, np.ones(8), known, turns_back=True)
     assert short.n_evaluations < 0.9 * long.n_evaluations
     assert short.ends.n < 0.9 * long.ends.n
-    away = ascend(of.path, starts, np.ones(8), inside, distance=lambda s: 1 / squares(s))
+    known = region(inside, lambda states: 1 / squares(states))
+    away = ascend(of.path, starts, np.ones(8), known, turns_back=True)
     assert away.n_evaluations == long.n_evaluations
     np.testing.assert_array_equal(away.ends.xs, long.ends.xs)
 
@@ -203,7 +205,7 @@ def test_the_evaluations_are_counted(monkeypatch):
     monkeypatch.setattr(gradients, "evaluate_rows", spy)
     made, of = needle()
     starts = np.vstack([draws(of, 300, 5), np.full((2, 2), np.nan)])
-    found = ascend(of.path, starts, np.ones(2), near(made.mode_centers[0], 3.5))
+    found = ascend(of.path, starts, np.ones(2), region(near(made.mode_centers[0], 3.5)))
     assert found.n_evaluations == sum(rows)
     assert rows[0] == 300
     assert 4 < len(rows) <= 1 + scouts.MAX_STEPS

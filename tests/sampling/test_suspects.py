@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.compiled_systems import prior, system
-from support.searches import job_of, nowhere
+from support.searches import job_of, nowhere, region
 
 import pymc_tempering as pmt
 from pymc_tempering import HMC, testsystems
@@ -104,7 +104,7 @@ def test_a_climb_that_ends_at_home_gives_no_peak():
     home = lambda states: ((states.xs - mean) ** 2).sum(axis=1) < 1.0  # noqa: E731
     suspects = states(of, 20)
     away = suspects.at(~home(suspects))
-    found = peaks_of(of, away, spread(of), [], home)
+    found = peaks_of(of, away, spread(of), [], region(home))
     assert found.peaks == []
     assert found.n_evaluations > away.n
 
@@ -120,7 +120,7 @@ def test_hundreds_of_suspects_that_come_home_hide_no_peak():
     suspects = evaluate_states(of, xs)
     suspects = suspects.at(~home(suspects))
     assert suspects.n > 100
-    found = peaks_of(of, suspects, spread(of), [], home)
+    found = peaks_of(of, suspects, spread(of), [], region(home))
     assert found.complete
     assert [peak.holds(far[None])[0] for peak in found.peaks] == [True]
 

@@ -30,7 +30,7 @@ def prior_run(chains=4, draws=200, rungs=12):
     )
 
 
-def fitted_run(chains=4, draws=200, strange=2):
+def fitted_run(chains=4, draws=200, strange=2, arrived=None):
     """Three rungs, looks from the prior, and the report of three rounds."""
     idata = convert(gaussian_run(draws, chains, betas=[0.0, 0.3, 1.0], random_seed=5))
     rng = np.random.default_rng(7)
@@ -40,9 +40,10 @@ def fitted_run(chains=4, draws=200, strange=2):
     ends[:strange] = cold.max() + np.array([9.0, 12.0])[:strange]
     ends[-3:] = -np.inf
     weight = np.where(np.isfinite(ends), rng.normal(-2.6, 0.4, 60), -np.inf)
-    idata["tempering_check"] = xr.DataTree(
-        xr.Dataset({"log_ratio": ("look", ends), "log_weight": ("look", weight)})
-    )
+    looks = {"log_ratio": ("look", ends), "log_weight": ("look", weight)}
+    if arrived is not None:
+        looks["arrived"] = "look", np.arange(60) < arrived
+    idata["tempering_check"] = xr.DataTree(xr.Dataset(looks))
     draws_of_x = idata["posterior"]["x"].values.ravel()
     x = rng.choice(draws_of_x, 60)
     x[:strange] = draws_of_x.max() + np.array([1.0, 1.5])[:strange]

@@ -33,9 +33,15 @@ def fit_of(name):
     return fitting.fit_reference(job, fitting.fit_to(job, xs, rough=True)[0], xs)
 
 
+def region(inside, distance=None):
+    """Where states are home, and how far others are from it; equally far by default."""
+    far = lambda states: np.full(states.n, np.inf)  # noqa: E731
+    return lambda states: (inside(states), (distance or far)(states))
+
+
 def nowhere(states):
-    """Nothing is known."""
-    return np.zeros(states.n, dtype=bool)
+    """No state is home."""
+    return np.zeros(states.n, dtype=bool), np.full(states.n, np.inf)
 
 
 def no_scouts(job, *rest):

@@ -36,7 +36,7 @@ FINER = 4
 """How many times as many stages the path of further looks has, where those of the annealed pass
 bring too few to their end."""
 
-LOOK_BATCH, LOOKING = 50, (0.01, 0.04)
+LOOK_BATCH, LOOKING = 50, (0.0025, 0.04)
 """Further looks that are taken together. For each look that was asked for, after so many times the
 evaluations of the annealed passes they go on only if enough would arrive within the second number
 of times."""

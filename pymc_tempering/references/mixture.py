@@ -100,7 +100,7 @@ class Mixture:
         """Number of t components; stretched copies count as one with their modes."""
         return len(self.weights) - self.stretched
 
-    @property
+    @cached_property
     def modes(self) -> "Mixture":
         """The mixture without its hull and without stretched components."""
         if not self.hull and self.stretched == 0:

@@ -53,12 +53,15 @@ class Extras:
     rng : numpy.random.Generator
     cores : int, optional
     progressbar : bool
+    given : bool
+        Whether the user gave the model, and did not just have it on the context stack.
     """
 
     model: pm.Model | None = None
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
     cores: int | None = None
     progressbar: bool = False
+    given: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,15 @@ def evidence_of(thing: Any, extras: Extras, method: str | None = None) -> Eviden
     ------
     NotTemperedError
         If nothing can be read from it; the message names what can help.
+    DataMismatchError
+        If a run was made with another model than the one that the user gave.
     ValueError
         If the method is not known.
     """
+    if extras.model is not None and extras.given and is_tempered(thing):
+        from pymc_tempering.bridge.model_of_run import check_same_model  # slow to import
+
+        check_same_model(thing, extras.model)
     if method is not None:
         check_choice("method", method, [*sorted(ESTIMATORS), *POSTERIOR_METHODS])
         if method in ESTIMATORS:

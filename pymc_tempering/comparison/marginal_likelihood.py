@@ -51,7 +51,8 @@ def log_marginal_likelihood(
         A run, the draws of any sampler, a result, or a DataTree that one was stored in.
     model : pymc.Model or CompiledModel, optional
         The model that posterior draws are from; by default the one on the context stack. Only
-        draws without an estimate of their own need it.
+        draws without an estimate of their own need it. A run is refused if it was made with
+        another one than the one that is given here.
     method : str, optional
         By default that of the table above. "bridge_sampling" and "importance_sampling" take
         posterior draws and the model. The others read a run of simulated tempering; those marked
@@ -80,7 +81,7 @@ def log_marginal_likelihood(
         If no evidence can be had from ``idata``: it lacks a model or the trace, say. The message
         names the function that can help.
     DataMismatchError, ModelError
-        If posterior draws do not fit the model, or it has no evidence.
+        If draws or a run do not fit the model, or it has no evidence.
     LadderError
         If the draws of a run do not come from one ladder from beta = 0 to 1.
     SolverError
@@ -121,6 +122,7 @@ def log_marginal_likelihood(
         np.random.default_rng(random_seed),
         cores,
         progressbar and not quiet,
+        given=model is not None,
     )
     evidence = evidence_of(idata, extras, method)
     return evidence if evidence is idata else emit_warnings(evidence)

@@ -37,7 +37,7 @@ def cross_check(
     executor: Executor | None = None,
     progressbar: bool = True,
     quiet: bool = False,
-    extend_inferencedata: bool = True,
+    extend_inferencedata: bool = False,
 ) -> CrossCheck:
     """Estimate the evidence by several methods, and test whether they agree.
 
@@ -87,8 +87,9 @@ def cross_check(
         Whether to show which method is at work, and what it is doing.
     quiet : bool, default False
         No progress. Warnings are given all the same.
-    extend_inferencedata : bool, default True
-        Store the result in ``idata`` as group ``cross_check``, and replace an earlier one.
+    extend_inferencedata : bool, default False
+        Store the result in ``idata`` as group ``cross_check``, and replace an earlier one. What
+        reads the evidence of ``idata`` afterwards then takes it from there.
 
     Returns
     -------

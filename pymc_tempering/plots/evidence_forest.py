@@ -12,6 +12,7 @@ from pymc_tempering.crosscheck import CrossCheck, Entry, read_cross_check
 from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.judge import TOO_WIDE
 from pymc_tempering.crosscheck.store import COLUMNS, GROUP, make_table
+from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.clipped_values import Span, draw_beyond, span_of, with_room
@@ -60,10 +61,11 @@ def plot_evidence(
     check : CrossCheck, DataTree, DataFrame, Evidence or mapping
         A cross-check; a DataTree that holds one; the table of :func:`compare`, whose rows are
         models and are not held against each other; or what :func:`log_marginal_likelihood` takes,
-        alone or several by name, all of one model. A model on the context stack is used for
-        posterior draws.
+        alone or several by name. Several DataTrees are models, as in :func:`compare`, unless
+        `exact` is given; anything else by name are estimates for one model. A model on the context
+        stack is used for posterior draws.
     exact : float, optional
-        The true log Z (nats), drawn as a line.
+        The true log Z (nats) of the one model, drawn as a line.
     plot_collection : PlotCollection, optional
         With panels "forest" and "numbers" along the dimension ``panel``; new ones by default.
     backend : {"matplotlib", "bokeh", "plotly"}, optional
@@ -105,7 +107,7 @@ def plot_evidence(
     >>> pc.viz["plot"].panel.values.tolist()
     ['forest', 'numbers']
     """
-    check = _as_cross_check(check)
+    check = _as_cross_check(check, one_model=exact is not None)
     if not len(check.table):
         raise ValueError("plot_evidence needs at least one estimate")
     order = [*KINDS]
@@ -228,7 +230,7 @@ def _span(table: pd.DataFrame, exact: float | None) -> Span:
     return with_room(span_of(ends, others), labels, lines)
 
 
-def _as_cross_check(check: Any) -> CrossCheck:
+def _as_cross_check(check: Any, *, one_model: bool) -> CrossCheck:
     """Bring whatever is to be drawn into the form of a cross-check."""
     if isinstance(check, CrossCheck):
         return check
@@ -240,10 +242,20 @@ def _as_cross_check(check: Any) -> CrossCheck:
         evidence = log_marginal_likelihood(check)
         check = {evidence.method: evidence}
     found = {name: log_marginal_likelihood(value) for name, value in check.items()}
+    trees = all(isinstance(value, xr.DataTree) for value in check.values())
+    if trees and len(check) > 1 and not one_model:
+        return _of_models(_table_of(found))
     entries = [
         Entry(name, value, RUN if value.round_trips else OWN) for name, value in found.items()
     ]
     return assemble(entries, [value.seconds for value in found.values()], {})
+
+
+def _table_of(found: Mapping[str, Evidence]) -> pd.DataFrame:
+    """Put evidences of models into a table, as `compare` does."""
+    columns = ("log_z", "mcse", "bias_direction", "verdict")
+    rows = [[getattr(one, name) for name in columns] for one in found.values()]
+    return pd.DataFrame(rows, index=list(found), columns=columns)
 
 
 def _of_models(table: pd.DataFrame) -> CrossCheck:

@@ -1,12 +1,11 @@
 """The draws of a run as a changed density needs them: weighted, and in the unconstrained space."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.datatree import read_cycles
@@ -15,17 +14,8 @@ from pymc_tempering.evidence.reweight import Draws, WeightedDraws, posterior_dra
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.constrain import Point
 from pymc_tempering.model.density_change import DensityChange
-from pymc_tempering.model.exactly import one_thread_at_a_time
 from pymc_tempering.model.layout import model_layout
-from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.unconstrain import unconstrained_values
-
-N_CHECKED = 20
-"""Draws at which the run's log density is compared with the model's."""
-
-MAX_SCATTER = 1e-3
-"""Nats by which the two may differ, beyond a constant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,46 +71,6 @@ def read_draws(idata: xr.DataTree) -> RunDraws:
     return RunDraws(draws, keep, idata["posterior"].to_dataset(), idata)
 
 
-def check_same_model(idata: xr.DataTree, model: pm.Model) -> None:
-    """Raise an error if a run was made with another model, as far as it can be told.
-
-    Compared are the values of each ``pm.Data``, the observed data, and the log density that the
-    run stored at some of its draws.
-
-    Raises
-    ------
-    DataMismatchError
-    """
-    if "constant_data" in idata.children:
-        stored = idata["constant_data"].to_dataset()
-        for variable in model.data_vars:
-            if variable.name not in stored or not isinstance(variable, SharedVariable):
-                continue
-            theirs, own = stored[variable.name].values, variable.get_value()
-            if theirs.shape != own.shape or not np.array_equal(theirs, own, equal_nan=True):
-                raise DataMismatchError(
-                    f"The pm.Data {variable.name!r} has other values in the model than in the run: "
-                    "pass the model as it was when it was sampled."
-                )
-    posterior = idata["posterior"].to_dataset()
-    stats = idata["sample_stats"].data_vars if "sample_stats" in idata.children else ()
-    if any(rv.name not in posterior for rv in model.free_RVs) or "lp" not in stats:
-        return
-    few = max(1, N_CHECKED // posterior.sizes["chain"])
-    part = idata.isel(draw=np.arange(min(few, posterior.sizes["draw"])))
-    points = unconstrained_values(part, model, model_layout(model), model.free_RVs)
-    function = remembered(model, "plain log density", lambda: _log_density(model))
-    names = [value.name for value in model.value_vars]
-    shape = next(iter(points.values())).shape[:2]
-    own = np.array([function(*(points[n][at] for n in names)) for at in np.ndindex(shape)])
-    off = own - part["sample_stats"]["lp"].transpose("chain", "draw").values.ravel()
-    if not np.ptp(off) <= MAX_SCATTER + 1e-6 * np.abs(own).max():
-        raise DataMismatchError(
-            f"The run's log density and the model's differ by {np.ptp(off):.2g} nats from draw to "
-            "draw: pass the model that the run was made with (same priors, same data)."
-        )
-
-
 def change_at(
     run: RunDraws, model: pm.Model, change: DensityChange, values: FloatArray, default: np.ndarray
 ) -> FloatArray:
@@ -151,12 +101,3 @@ def change_at(
             "passed: pass the model that the run was made with."
         )
     return table
-
-
-def _log_density(model: pm.Model) -> Callable[..., float]:
-    """Compile the log density of a point, given by the values of the value variables."""
-    with model:
-        function = compile_exactly(
-            model.value_vars, model.logp(), mode="FAST_COMPILE", on_unused_input="ignore"
-        )
-    return one_thread_at_a_time(lambda *values: float(function(*values)))

@@ -168,6 +168,46 @@ def test_a_run_with_a_cross_check_that_disagrees_is_not_ok():
     assert pmt.log_marginal_likelihood(run).to_json() == plain.to_json()
 
 
+def normal_mean(prior_sd, name="mu"):
+    with pm.Model() as model:
+        mu = pm.Normal(name, 0.0, prior_sd)
+        pm.Normal("y", mu, 1.0, observed=[0.5, 1.5])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (lambda: normal_mean(3.0), "log density and the model's differ by .* pass the model"),
+        (lambda: normal_mean(1.0, "nu"), "draws of 'mu', and the model has 'nu' in"),
+    ],
+)
+def test_a_run_is_refused_with_another_model_than_its_own(other, words):
+    own = normal_mean(1.0)
+    run = pmt.sample(
+        200, model=own, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True
+    )
+    alone = pmt.log_marginal_likelihood(run)
+    assert pmt.log_marginal_likelihood(run, own).to_json() == alone.to_json()
+    for door in (
+        lambda model: pmt.log_marginal_likelihood(run, model),
+        lambda model: pmt.log_marginal_likelihood(run, model, method="rts"),
+        lambda model: pmt.compare({"a": run}, models={"a": model}),
+        lambda model: pmt.bayes_factor(run, run, models=(own, model)),
+    ):
+        with pytest.raises(pmt.DataMismatchError, match=words):
+            door(other())
+    with other():  # a model that is only on the context stack is not meant
+        assert pmt.log_marginal_likelihood(run).to_json() == alone.to_json()
+
+
+def test_a_cross_check_is_stored_only_where_it_is_asked_for():
+    run = gaussian_run(400)
+    with pytest.warns(pmt.TemperingWarning, match="nothing confirms it"):
+        pmt.cross_check(run, methods=["rts"])
+    assert "cross_check" not in run.children
+
+
 def test_a_cross_check_without_any_error_is_refused():
     with pytest.raises(pmt.TemperingError, match="believes none"):
         pmt.log_marginal_likelihood(check_of(-3.0, mcse=np.inf))

@@ -87,11 +87,7 @@ def evidence(scale, folder):
 def cross_check(scale, folder):
     thing = things("nuts", scale, folder)
     methods = ["bridge_sampling", "importance_sampling"]
-    return Thing(
-        pmt.cross_check(
-            thing.value, thing.model, methods, random_seed=1, extend_inferencedata=False
-        )
-    )
+    return Thing(pmt.cross_check(thing.value, thing.model, methods, random_seed=1))
 
 
 def model_alone(scale, folder):

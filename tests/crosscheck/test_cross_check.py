@@ -283,7 +283,7 @@ def test_it_is_stored_and_read_back(conjugate, tmp_path, kind):
     methods = ["bridge_sampling", "fake", "silent"]
     extra = {"fake": fake(exact), "silent": fake(exact, np.inf)}
     with patch.dict(MODEL_ESTIMATORS, extra):
-        check = pmt.cross_check(idata, model, methods, random_seed=1)
+        check = pmt.cross_check(idata, model, methods, random_seed=1, extend_inferencedata=True)
     if kind == "zarr":
         idata.to_zarr(tmp_path / "run.zarr")
         back = xr.open_datatree(tmp_path / "run.zarr", engine="zarr")
@@ -300,8 +300,7 @@ def test_it_is_stored_and_read_back(conjugate, tmp_path, kind):
         assert (stored.left_out, stored.warnings) == (check.left_out, check.warnings)
     back.close()
     bare = posterior_tree(x=x)
-    pmt.cross_check(bare, model, methods[:1] * 2 + ["importance_sampling"],
-                    extend_inferencedata=False)  # fmt: skip
+    pmt.cross_check(bare, model, methods[:1] * 2 + ["importance_sampling"])
     with pytest.raises(pmt.TemperingError, match="holds no cross-check"):
         read_cross_check(bare)
 

@@ -11,7 +11,8 @@ from pymc_tempering.crosscheck import Entry
 from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.synthetic import gaussian_run
+from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
+from pymc_tempering.plots.evidence_forest import MODELS
 
 HALF = 1.959964
 
@@ -142,10 +143,20 @@ def test_forest_takes_runs_and_estimates_by_name(run):
         assert set(x) == {value.log_z}
     idata = run.copy()
     with pytest.warns(pmt.TemperingWarning, match="nothing confirms it"):
-        pmt.cross_check(idata, methods=["rts"])
+        pmt.cross_check(idata, methods=["rts"], extend_inferencedata=True)
     assert ticks(pmt.plot_evidence(idata, backend="none")) == ["rts"]
     with pytest.raises(ValueError, match="at least one"):
         pmt.plot_evidence({})
+
+
+def test_several_runs_are_models_that_are_not_held_against_each_other():
+    runs = {str(sigma): gaussian_run(400, toy=GaussianToy(2.0, sigma)) for sigma in (0.5, 2.0)}
+    pc = pmt.plot_evidence(runs, backend="none")
+    assert ticks(pc) == list(runs)
+    assert points(drawn(pc, "estimate", "forest", part=MODELS))[0].size == 2
+    assert not {"disagrees", "believed"} & set(pc.viz.children)
+    of_one = pmt.plot_evidence(runs, exact=-2.6, backend="none")
+    assert "disagrees" in of_one.viz.children
 
 
 def test_bayes_factors_and_probabilities_have_the_errors_of_the_table():

@@ -95,7 +95,7 @@ def results():
     run = gaussian_run(400)
     data = np.concatenate([np.full((5, 1), -2.0), np.full((5, 1), 2.0)])
     with pytest.warns(pmt.TemperingWarning):
-        check = pmt.cross_check(run, methods=["rts"], extend_inferencedata=False)
+        check = pmt.cross_check(run, methods=["rts"])
     return {
         "Evidence": LOW,
         "BayesFactor": pmt.bayes_factor(LOW, HIGH),

@@ -92,7 +92,6 @@ def front_doors(model, idata):
             random_seed=3,
             executor=executor,
             progressbar=False,
-            extend_inferencedata=False,
         ),
         "fit": lambda executor: pmt.fit(
             60, model=model, restarts=3, random_seed=3, progressbar=False, executor=executor

@@ -17,6 +17,7 @@ from pymc_tempering.bridge.target import (
     check_log_density,
     find_target,
     stored_density_warnings,
+    untold_model,
 )
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import Evidence
@@ -228,10 +229,11 @@ def _bridge(
     )
     messages = mismatch + draw_alarms.bridge_alarms(list(pair))
     verdict, mcse = judge_bridges(pair, at_draws, messages)
-    unmixed = draw_alarms.mixing_warnings(states, target.path.layout.label)
-    if unmixed and verdict == "ok":
+    doubts = draw_alarms.mixing_warnings(states, target.path.layout.label)
+    doubts += [] if idata is None else untold_model(idata)
+    if doubts and verdict == "ok":
         verdict = "unchecked"
-    messages += unmixed
+    messages += doubts
     messages += draw_alarms.size_warnings(sum(one.ess for one in pair))
     messages += draw_alarms.lost_warnings(lost)
     shared = sum(one.proposal_variance for one in pair) / 4

@@ -122,15 +122,10 @@ def stored_density_warnings(idata: xr.DataTree, log_density: np.ndarray) -> list
     log_density : ndarray, shape (chain, draw)
         The model's, at the first draws of each chain (nats).
     """
-    if "sample_stats" not in idata.children:
+    name, stored = _stored_log_density(idata)
+    if stored is None or stored[:, : log_density.shape[1]].shape != log_density.shape:
         return []
-    stats = idata["sample_stats"].to_dataset()
-    name = next((n for n in STORED_LOG_DENSITY if n in stats), None)
-    if name is None or set(stats[name].dims) != {"chain", "draw"}:
-        return []
-    stored = stats[name].transpose("chain", "draw").values[:, : log_density.shape[1]]
-    if stored.shape != log_density.shape or not np.isfinite(stored).all():
-        return []
+    stored = stored[:, : log_density.shape[1]]
     scatter = min(float((log_density - sign * stored).std()) for sign in (1.0, -1.0))
     if scatter <= MAX_STORED_SCATTER + 1e-6 * float(np.abs(stored).max()):  # single precision
         return []
@@ -140,6 +135,27 @@ def stored_density_warnings(idata: xr.DataTree, log_density: np.ndarray) -> list
         "priors, other data); pass its own, or drop the statistic if it does not belong to these "
         "draws."
     ]
+
+
+def untold_model(idata: xr.DataTree) -> list[str]:
+    """Say so where no log density was stored, and nothing tells whose draws these are."""
+    if _stored_log_density(idata)[1] is not None:
+        return []
+    return [
+        f"The draws come without their log density ({' or '.join(STORED_LOG_DENSITY)} in "
+        "sample_stats), so nothing shows that they are draws of this model: with another prior log "
+        "Z would be wrong, and nobody would see it."
+    ]
+
+
+def _stored_log_density(idata: xr.DataTree) -> tuple[str, np.ndarray | None]:
+    """Name and values (chain, draw) of the log density that a sampler stored, if it did."""
+    stats = idata["sample_stats"].to_dataset() if "sample_stats" in idata.children else {}
+    for name in STORED_LOG_DENSITY:
+        if name in stats and set(stats[name].dims) == {"chain", "draw"}:
+            values = stats[name].transpose("chain", "draw").values
+            return name, values if np.isfinite(values).all() else None
+    return "", None
 
 
 def without_lost(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:

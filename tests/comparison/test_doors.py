@@ -10,10 +10,17 @@ import pymc as pm
 import pytest
 import xarray as xr
 from pytensor import config
+from scipy import stats
 from scipy.special import logsumexp
 from support.compiled_systems import system
 from support.drawn import drawn, points
-from support.exact_posteriors import autoregressive, mode_draws, posterior_tree, two_modes
+from support.exact_posteriors import (
+    autoregressive,
+    mode_draws,
+    posterior_tree,
+    two_modes,
+    with_log_density,
+)
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
@@ -127,7 +134,8 @@ def test_a_bridge_is_ok_only_from_chains_that_have_mixed(chains, rho, words):
         x = pm.Normal("x")
         pm.Normal("y", x, observed=1.0)  # the posterior is N(1/2, 1/2)
     z = autoregressive(np.random.default_rng(5), (chains, 1000, 1), rho)[:, :, 0]
-    idata = posterior_tree(x=0.5 + 0.5**0.5 * z)
+    x = 0.5 + 0.5**0.5 * z
+    idata = with_log_density(posterior_tree(x=x), -(x**2) / 2 - (1.0 - x) ** 2 / 2)
     with pytest.warns(pmt.TemperingWarning) if words else nullcontext():
         found = pmt.log_marginal_likelihood(idata, model, random_seed=1)
     assert found.verdict == ("unchecked" if words else "ok")
@@ -166,6 +174,21 @@ def test_a_run_with_a_cross_check_that_disagrees_is_not_ok():
     assert found.mcse == 1.0
     run["cross_check"] = xr.DataTree(to_dataset(check_of(-3.0, -3.001)))
     assert pmt.log_marginal_likelihood(run).to_json() == plain.to_json()
+
+
+def test_draws_without_their_density_are_unchecked():
+    """Nothing tells whether they are draws of the model, and with another prior log Z is wrong."""
+    own, other = normal_mean(1.0), normal_mean(3.0)
+    mu = stats.norm(2.0 / 3.0, 3.0**-0.5).rvs((4, 500), random_state=np.random.default_rng(3))
+    density = sum(stats.norm(mu, 1.0).logpdf(y) for y in (0.0, 0.5, 1.5))
+    for tree, model, verdict, words in (
+        (posterior_tree(mu=mu), own, "unchecked", "come without their log density"),
+        (posterior_tree(mu=mu), other, "unchecked", "come without their log density"),
+        (with_log_density(posterior_tree(mu=mu), density), other, "unchecked", "differ by"),
+        (with_log_density(posterior_tree(mu=mu), density), own, "ok", ""),
+    ):
+        with pytest.warns(pmt.TemperingWarning, match=words) if words else nullcontext():
+            assert pmt.log_marginal_likelihood(tree, model, random_seed=1).verdict == verdict
 
 
 def normal_mean(prior_sd, name="mu"):

@@ -12,6 +12,12 @@ from pymc_tempering.model.path import compile_path
 from support.compiled_systems import prior, system
 
 
+def with_log_density(tree, log_density):
+    """Put the log density of the draws, shape (chain, draw), where samplers store it."""
+    tree["sample_stats"] = xr.DataTree(xr.Dataset({"lp": (("chain", "draw"), log_density)}))
+    return tree
+
+
 def posterior_tree(**variables):
     """A DataTree with a posterior alone, of arrays of shape (chain, draw, ...)."""
     data = {

@@ -130,13 +130,13 @@ def bridge_sampling(
 
     Examples
     --------
-    >>> import pymc_tempering as pmt
-    >>> import xarray as xr
+    >>> import arviz as az, pymc_tempering as pmt
     >>> with pm.Model() as model:
     ...     x = pm.Normal("x")
     ...     y = pm.Normal("y", x, observed=1.0)  # the posterior is N(1/2, 1/2)
     >>> x = np.random.default_rng(1).normal(0.5, 0.5**0.5, size=(4, 500))
-    >>> idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw"), x)})})
+    >>> values = {"posterior": {"x": x}, "sample_stats": {"lp": -(x**2) / 2 - (1 - x) ** 2 / 2}}
+    >>> idata = az.from_dict(values)
     >>> evidence = pmt.bridge_sampling(idata, model, random_seed=1, progressbar=False)
     >>> exact = -0.5 * (np.log(4 * np.pi) + 0.5)
     >>> bool(abs(evidence.log_z - exact) < 4 * evidence.mcse < 0.05)

@@ -122,13 +122,13 @@ def cross_check(
 
     Examples
     --------
-    >>> import pymc_tempering as pmt
-    >>> import xarray as xr
+    >>> import arviz as az, pymc_tempering as pmt
     >>> with pm.Model() as model:
     ...     x = pm.Normal("x")
     ...     y = pm.Normal("y", x, observed=1.0)  # the posterior is N(1/2, 1/2)
     >>> x = np.random.default_rng(1).normal(0.5, 0.5**0.5, size=(4, 500))
-    >>> idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw"), x)})})
+    >>> values = {"posterior": {"x": x}, "sample_stats": {"lp": -(x**2) / 2 - (1 - x) ** 2 / 2}}
+    >>> idata = az.from_dict(values)
     >>> methods = ["bridge_sampling", "importance_sampling"]
     >>> check = pmt.cross_check(idata, model, methods, random_seed=1, progressbar=False)
     >>> check.verdict, list(check.table.index)

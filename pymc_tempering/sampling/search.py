@@ -125,7 +125,7 @@ class Search:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _FollowedUp:
     """What came of states that were followed up, and of scouts; as in `SearchRound`.
 
     `strange` is of all the states, shape (n,).
@@ -200,7 +200,7 @@ def _round(at: _Searcher, fit: ReferenceFit) -> SearchRound:
 
 def _follow_up(
     at: _Searcher, fit: ReferenceFit, states: Evaluated, n_looks: int, *, scouting: bool
-) -> _Found:
+) -> _FollowedUp:
     """Follow up the suspects among states, of which some are looks, and those that scouts find.
 
     In the result no state is strange that is at home or at a peak without mass.
@@ -223,7 +223,7 @@ def _follow_up(
     at.let_go += light
     for peak in light:
         strange &= ~peak.holds(states.xs)
-    return _Found(strange, scouts, heavy, found.complete)
+    return _FollowedUp(strange, scouts, heavy, found.complete)
 
 
 def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> SearchRound:

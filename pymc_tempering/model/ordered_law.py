@@ -173,7 +173,7 @@ def ordered_draw(
     rows = pt.arange(int(np.prod(shape[:-1], dtype=int)))
     u = pm.Uniform.dist(0.0, 1.0, shape=(shape[-1], int(np.prod(shape[:-1], dtype=int))))
     half = (law.edges[1:] - law.edges[:-1]) / 2.0
-    bound, drawn = law.totals[-1][-1], []
+    bound, drawn = law.totals[-1][-1], list[Variable]()
     for k in range(shape[-1])[::-1]:
         sought = u[k] * bound
         panel = pt.minimum((law.totals[k][1:] <= sought).sum(axis=0), half.shape[0] - 1)

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pymc as pm
 
-from pymc_tempering.exceptions import ModelError
+from pymc_tempering.exceptions import ModelError, PriorDrawsError
 from pymc_tempering.kernels import CONTINUOUS, HMC, Compound, Kernel
 from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
@@ -79,7 +80,7 @@ def compile_movers(
     ------
     KernelError
         The method needs a reversal, and a kernel does not say what its reversal is.
-    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError, PriorDrawsError
         The model has no such path; see their messages.
     """
     model = find_model(model)
@@ -93,6 +94,11 @@ def compile_movers(
             f"The priors of {', '.join(reference.path.terms.wide)} have no random draws that fit "
             "their densities, so annealing would start from another prior than the model's. "
             "pmt.sample finds the missing constant in a run of its own."
+        )
+    if not np.isfinite(reference.prior_constant[1]):
+        raise PriorDrawsError(
+            "Draws of the prior overflow, and the likelihood does not vanish toward there, so that "
+            "nothing bounds what they carry: restrict the prior, or scale the model."
         )
     mixing = assign_kernels(model, reference.path.layout) if single else kernel
     return Movers(reference, kernel, mixing)

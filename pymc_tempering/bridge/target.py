@@ -8,9 +8,10 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.model.ordered_priors import unknown_orders
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.unconstrain import unconstrained_draws
 from pymc_tempering.references.prior import evaluate_draws
@@ -87,6 +88,11 @@ def find_target(
         The posterior is not one of this model; see :func:`unconstrained_draws`.
     """
     check_proper(model.free_RVs)
+    if unknown := unknown_orders(model):
+        raise ModelError(
+            f"The prior of {', '.join(map(repr, unknown))} is ordered, and its probability of that "
+            "order, which normalizes it, takes a run of its own: pymc_tempering.sample makes one."
+        )
     path = compile_path(model)
     draws = unconstrained_draws(idata, model, path.layout)
     middle = np.angle(np.exp(1j * draws).mean(axis=(0, 1)))

@@ -129,17 +129,21 @@ def wrap_angles(point, circular):  # type: ignore[no-untyped-def]
 def _draw_from_reference(density, point, counters, per_rung, scalars, references, info):  # type: ignore[no-untyped-def]
     """Go to the next reference draw; `log_ratio` is -inf there if the likelihood is zero or NaN.
 
-    The first such draw after a visit to beta = 1 starts a tour.
+    A draw that overflows has zero likelihood; what is known of that is judged before the run. The
+    first such draw after a visit to beta = 1 starts a tour.
     """
+    finite = True
     for j in range(point.x.size):
         point.x[j] = references[counters[REF_USED], j]
+        finite = finite and np.isfinite(point.x[j])
     counters[REF_USED] += 1
     evaluate(density, point)
     values = point.values
     sound = np.isfinite(values[LOG_REFERENCE]) and values[LOG_RATIO] < np.inf  # not NaN either
+    sound = sound and finite
     if not sound:
         values[LOG_RATIO] = -np.inf
-        scalars[N_UNDEFINED] += 1.0
+        scalars[N_UNDEFINED] += finite
     if values[LOG_RATIO] == -np.inf:
         scalars[N_ZERO] += 1.0
     info[ACCEPTANCE] = 1.0

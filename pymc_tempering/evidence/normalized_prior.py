@@ -6,6 +6,9 @@ import numpy as np
 
 from pymc_tempering.evidence.result import Evidence
 
+OVERFLOWS = (0.0, np.inf)
+"""Constant of a prior whose draws overflow where the likelihood is not known to be zero."""
+
 
 def over_prior(evidence: Evidence, log_z: float, mcse: float) -> Evidence:
     """Divide an evidence by the normalizing constant of its prior.
@@ -28,6 +31,11 @@ def over_prior(evidence: Evidence, log_z: float, mcse: float) -> Evidence:
         "The prior's own normalizing constant has no error, so neither has the evidence: sample "
         "more draws."
     )
+    if (log_z, mcse) == OVERFLOWS:
+        note = (
+            "Draws of the prior overflow, and the likelihood does not vanish toward there, so that "
+            "nothing bounds what they carry: restrict the prior, or scale the model."
+        )
     first, second = evidence.halves
     return replace(
         evidence,

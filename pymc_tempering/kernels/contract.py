@@ -9,11 +9,12 @@ import numpy as np
 ACCEPTANCE, N_EVALUATIONS, DIVERGED = 0, 1, 2
 N_INFO = 3
 
-CONTINUOUS, BINARY, BOUNDED, INTEGER, JOINT = (
-    "continuous", "binary", "bounded", "integer", "joint",
+CONTINUOUS, BINARY, BOUNDED, INTEGER, FIXED_SUM, JOINT = (
+    "continuous", "binary", "bounded", "integer", "fixed sum", "joint",
 )  # fmt: skip
-"""Kinds of variables: real, 0 or 1, integers in known bounds, integers without, and discrete
-vectors whose elements cannot move one at a time (a multinomial)."""
+"""Kinds of variables: real, 0 or 1, integers in known bounds, integers without, vectors of counts
+with a fixed sum (a multinomial), and other discrete vectors, whose elements cannot move one at a
+time."""
 
 
 SMALL_BLOCK = 30

@@ -16,6 +16,7 @@ from pymc_tempering.kernels.contract import (
     BOUNDED,
     CONTINUOUS,
     DIVERGED,
+    FIXED_SUM,
     INTEGER,
     JOINT,
     N_EVALUATIONS,
@@ -28,7 +29,7 @@ from pymc_tempering.references.compiled_mixture import evaluate_values
 
 State = Mapping[str, np.ndarray]
 Move = Callable[[dict[str, np.ndarray], float, np.random.Generator], State]
-ALL_KINDS = frozenset({CONTINUOUS, BINARY, BOUNDED, INTEGER, JOINT})
+ALL_KINDS = frozenset({CONTINUOUS, BINARY, BOUNDED, INTEGER, FIXED_SUM, JOINT})
 
 
 def python_transition(

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import indent, wrap
 
-from pymc_tempering.kernels.contract import BINARY, BOUNDED, CONTINUOUS, INTEGER, Kernel
+from pymc_tempering.kernels.contract import BINARY, BOUNDED, CONTINUOUS, FIXED_SUM, INTEGER, Kernel
 from pymc_tempering.kernels.gibbs import Gibbs
 from pymc_tempering.kernels.hmc import HMC
 from pymc_tempering.kernels.langevin import DiscreteLangevin
 from pymc_tempering.kernels.metropolis import RandomWalkMetropolis
 from pymc_tempering.kernels.nuts import NUTS
 from pymc_tempering.kernels.slice import Slice
+from pymc_tempering.kernels.transfer import Transfer
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ KERNELS = {
             "langevin", DiscreteLangevin, frozenset({BINARY}),
             "Discrete Langevin proposals, which flip many variables with one gradient.",
         ),
+        NamedKernel(
+            "transfer", Transfer, frozenset({FIXED_SUM}),
+            "Transfer of units between two cells, by Metropolis.",
+            default_for=frozenset({FIXED_SUM}),
+        ),
     )
 }  # fmt: skip
 """All kernels that can be chosen by name; a new one is a file of its own and one row here."""
@@ -99,6 +105,7 @@ def words_for(kinds: frozenset[str]) -> str:
     words += ["binary variables"] if BINARY in kinds else []
     words += ["integers in known bounds"] if BOUNDED in kinds else []
     words += ["integers without known bounds"] if INTEGER in kinds else []
+    words += ["vectors of counts with a fixed sum"] if FIXED_SUM in kinds else []
     return " and ".join(words)
 
 

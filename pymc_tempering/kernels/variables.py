@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
+from pymc.distributions.multivariate import DirichletMultinomialRV
 from pymc.pytensorf import constant_fold
 from pytensor.graph.basic import Variable as GraphVariable
 from pytensor.tensor.random.basic import (
@@ -12,10 +13,19 @@ from pytensor.tensor.random.basic import (
     BinomialRV,
     CategoricalRV,
     HyperGeometricRV,
+    MultinomialRV,
 )
 from pytensor.tensor.random.op import RandomVariable
 
-from pymc_tempering.kernels import BINARY, BOUNDED, CONTINUOUS, INTEGER, JOINT, Block
+from pymc_tempering.kernels import (
+    BINARY,
+    BOUNDED,
+    CONTINUOUS,
+    FIXED_SUM,
+    INTEGER,
+    JOINT,
+    Block,
+)
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.layout import Layout, is_discrete
 
@@ -32,7 +42,7 @@ class Variable:
     name, value_name : str
         Of the random variable, and of its value variable.
     kind : str
-        "continuous", "binary", "bounded", "integer" or "joint".
+        "continuous", "binary", "bounded", "integer", "fixed sum" or "joint".
     indices : array of int, shape (n,)
         Its positions in the raveled vector.
     lower, upper : array, shape (n,)
@@ -78,6 +88,8 @@ def _kind_and_bounds(
     if not is_discrete(rv):
         return CONTINUOUS, -np.inf, np.inf
     op = rv.owner.op
+    if isinstance(op, MultinomialRV | DirichletMultinomialRV):
+        return FIXED_SUM, 0.0, np.inf
     if not isinstance(op, RandomVariable):
         if getattr(op, "ndim_supp", 0) > 0:
             return JOINT, -np.inf, np.inf

@@ -15,9 +15,10 @@ from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.constrain import BLOCK, Point
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import one_thread_at_a_time
-from pymc_tempering.model.layout import is_discrete
+from pymc_tempering.model.layout import is_discrete, unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
+from pymc_tempering.model.ordered_priors import log_orderings_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +87,10 @@ def _density_change(model: pm.Model, container: str) -> DensityChange:
         )
     if not rvs and not potentials:
         raise ModelError(f"Nothing in the density of the model depends on {container!r}.")
-    [total] = freeze_except(
-        [model.logp(vars=[*rvs, *potentials], jacobian=False, sum=True).astype("float64")], data
-    )
+    others = [rv.name for rv in model.free_RVs if rv not in rvs]
+    orders = log_orderings_of(model, unconstrained_shapes(model), others, live=data)
+    density = model.logp(vars=[*rvs, *potentials], jacobian=False, sum=True)
+    [total] = freeze_except([(density + orders).astype("float64")], data)
     inputs = [value for value in model.value_vars if value in ancestors([total])]
     of_value = {v: rv.name for rv, v in model.rvs_to_values.items()}
     return DensityChange(

@@ -20,8 +20,8 @@ from pytensor.xtensor.type import XTensorType, as_xtensor
 from pymc_tempering.exceptions import GradientError, ModelError
 from pymc_tempering.model.layout import Layout, is_discrete
 from pymc_tempering.model.log_graphs import follow_exponentials
+from pymc_tempering.model.ordered_priors import log_orderings_of
 from pymc_tempering.model.terms import Terms, reference_and_ratio
-from pymc_tempering.model.transforms import log_orderings_of
 
 
 def raveled_graphs(

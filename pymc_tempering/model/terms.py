@@ -11,6 +11,7 @@ from pytensor.graph.basic import Variable
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
 from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.layout import is_discrete
+from pymc_tempering.model.ordered_priors import unknown_orders
 
 WIDE_SCALE, WIDE_DOF = 5.0, 2.0
 """Scale and degrees of freedom of the t law that replaces a prior without random draws, in the
@@ -29,8 +30,8 @@ class Terms:
     untempered : tuple of str
         Those among them that the user counts to the prior.
     wide : tuple of str
-        Free variables whose prior cannot be drawn from. Their reference is a wide t law, and the
-        ratio of their prior to this law is a part of log_ratio.
+        Free variables whose prior cannot be drawn from, or has an unknown constant. Their
+        reference is a wide t law, and the ratio of their prior to this law is a part of log_ratio.
     """
 
     names: tuple[str, ...]
@@ -79,6 +80,7 @@ def find_terms(
     names = tuple(term.name for term in [*model.observed_RVs, *model.potentials])
     # PyMC's CAR lacks a constant in its density, and its draws have another covariance.
     wide = (*wide, *(rv.name for rv in model.free_RVs if isinstance(rv.owner.op, CARRV)))
+    wide = (*wide, *unknown_orders(model))
     if tempered is not None:
         # The terms that are not tempered may make a flat prior proper, so it is allowed here.
         wide = (*wide, *improper_priors(model.free_RVs))

@@ -17,8 +17,8 @@ from pymc_tempering.model.exactly import compile_alone, one_thread_at_a_time
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
+from pymc_tempering.model.ordered_priors import log_orderings_of
 from pymc_tempering.model.path import Path, compile_path
-from pymc_tempering.model.transforms import log_orderings_of
 from pymc_tempering.nested.null_point import NullPoint
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
 
@@ -151,7 +151,7 @@ def _compile_own_prior(
         names = [value.name for value in model.value_vars]
         others = [rv.name for rv in model.free_RVs if rv.name not in null.elements]
         orderings = log_orderings_of(model, unconstrained_shapes(model), others)
-        graph = freeze_shared([pt.add(pt.constant(orderings), *graphs)])
+        graph = freeze_shared([pt.add(orderings, *graphs)])
         options = {"on_unused_input": "ignore"}
         if often:
             function = compile_exactly(model.value_vars, graph, trust_input=True, **options)

@@ -48,5 +48,5 @@ def compile_model(
     prior = compile_prior(compile_path(model, gradient=gradient, values=values, terms=terms))
     if check:
         report("Checking the model at draws from the prior")
-        check_reference(prior, deadline_in(check_for))
+        prior = check_reference(prior, deadline_in(check_for))
     return prior

@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 import pymc as pm
 import pytensor
-import pytensor.tensor as pt
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import In
 from pytensor.graph.basic import Variable
@@ -27,6 +26,7 @@ from pymc_tempering.model.far_priors import far_priors, unconstrained_draw
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import numba_mode
+from pymc_tempering.model.ordered_priors import draw_in_order
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.model.transforms import ordered_transform
@@ -136,7 +136,7 @@ def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]
 
     A variable in `wide`, whose prior cannot be drawn from, is drawn from a wide law instead. An
     observed variable has its observed value, which matters to free variables that depend on it.
-    Draws of an ordered i.i.d. prior are sorted. Initial values do not matter. A prior that reaches
+    Draws of an ordered prior are in order. Initial values do not matter. A prior that reaches
     past the range of exp is drawn in the unconstrained space itself.
     """
     far = far_priors(model)
@@ -161,9 +161,8 @@ def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]
                 unconstrained if transform is None else transform.backward(unconstrained, *inputs)
             ).astype(rv.type.dtype)
             continue
-        if (ordered := ordered_transform(model, rv)) is not None:
-            value = pt.sort(fresh, axis=-1)
-            value = value if ordered.ascending else value[..., ::-1]
+        if ordered_transform(model, rv) is not None:
+            value = draw_in_order(model, rv, fresh)
         replaced[rv] = value
         transform = model.rvs_to_transforms[rv]
         drawn[rv] = value if transform is None else transform.forward(value, *fresh.owner.inputs)

@@ -30,6 +30,9 @@ MAX_REGRESSORS = 6
 SIGNIFICANT = 5.0
 """Standard errors at which a coefficient differs from zero, or from a whole number."""
 
+FAR = 1e6
+"""Median distances from the median beyond which a draw shows no moments."""
+
 MAX_LOG_WEIGHT = 8.0
 """Bound of the log of a weight over its median."""
 
@@ -66,8 +69,13 @@ class PriorDraws:
 
     @cached_property
     def finite(self) -> np.ndarray:
-        """The draws that are all finite numbers."""
-        return self.xs[np.isfinite(self.xs).all(axis=1)]
+        """The draws that neither overflow nor come near to it, which show no moments."""
+        xs = self.xs[np.isfinite(self.xs).all(axis=1)]
+        if not len(xs):
+            return xs
+        far = np.abs(xs - np.median(xs, axis=0))
+        spread = np.median(far, axis=0)
+        return xs[(far <= FAR * np.where(spread > 0, spread, np.inf)).all(axis=1)]
 
     @cached_property
     def effects(self) -> list[Effect]:

@@ -15,6 +15,7 @@ from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import FreshLooks
 from pymc_tempering.core.deadline import PAST
 from pymc_tempering.core.laps import laps
+from pymc_tempering.evidence.normalized_prior import OVERFLOWS
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.kernels import Compound
@@ -138,7 +139,8 @@ def _choose(job: Job) -> ChosenPlan:
     prior, kernel, options = job.prior, job.kernel, job.options
     if options.reference == "fitted":
         _check_can_fit(prior, kernel)
-    if options.reference == "prior" or not can_fit(prior, kernel):
+    hopeless = options.reference == "auto" and prior.prior_constant == OVERFLOWS  # states no error
+    if options.reference == "prior" or hopeless or not can_fit(prior, kernel):
         return _from_prior(job, {}, {})
     lap = laps()
     passes = make_passes(job)

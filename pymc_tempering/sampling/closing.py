@@ -20,6 +20,7 @@ from pymc_tempering.core.laps import in_words
 from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning, TimeLimitError
+from pymc_tempering.model.ordered_priors import said_of_orders
 from pymc_tempering.sampling.enough_draws import LeastEss
 from pymc_tempering.sampling.goal import Outcome
 from pymc_tempering.sampling.setup import PLAN_SHARE
@@ -133,7 +134,7 @@ def close(
     convergence_checks: bool,
     least: LeastEss | None = None,
 ) -> None:
-    """Warn of a verdict other than "ok", and log PyMC's checks and a line that sums the run up.
+    """Warn of a verdict other than "ok", and log PyMC's checks and lines that sum the run up.
 
     The warning comes also where `quiet` keeps everything else away. Where draws had to suffice,
     `least` has been judged, in place of PyMC's check of effective sample sizes.
@@ -152,6 +153,8 @@ def close(
         log_warnings(_not_judged(run_convergence_checks(idata, model), verdict, least))
     if verdict == "ok" and not found.verdict.startswith("ok:"):
         logger.info(found.verdict)
+    for sentence in said_of_orders(model):
+        logger.info(sentence)
     logger.info(summary(idata, found, seconds, least))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.core.cuts import tell_cuts
+from pymc_tempering.evidence.normalized_prior import OVERFLOWS
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import TemperingWarning, TimeLimitError
 from pymc_tempering.kernels import Compound
@@ -100,6 +101,6 @@ def with_prior_constant(
         warnings.warn(f"{said}{tell_cuts(cuts)}", TemperingWarning, stacklevel=4)
     evidence = estimate(outcome.chosen, drawn)
     emit_warnings(evidence, said, stacklevel=4)
-    sound = evidence.verdict == "ok"
+    sound = evidence.verdict == "ok" and job.prior.prior_constant != OVERFLOWS
     constant = (evidence.log_z, evidence.mcse if sound else np.inf)
     return replace(job, prior=replace(job.prior, prior_constant=constant))

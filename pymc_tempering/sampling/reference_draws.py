@@ -160,7 +160,8 @@ def draw_log_ratio(
 ) -> Drawn:
     """Return log_ratio (nats) at `n` fresh draws, and at how many the target is no number.
 
-    It is minus infinity there. Once it is to stop, or is late, the draws are fewer.
+    It is minus infinity there, and where a draw overflows. Once it is to stop, or is late, the
+    draws are fewer.
     """
     xs = reference.draw(n, reference.spawn(rng))
     if not deadline.limited:
@@ -173,8 +174,9 @@ def draw_log_ratio(
     if not pieces:
         return NO_DRAWS, 0
     log_reference, log_ratio = map(np.concatenate, zip(*pieces, strict=True))
+    finite = np.isfinite(xs[: len(log_ratio)]).all(axis=1)
     sound = np.isfinite(log_reference) & (log_ratio < np.inf)
-    return np.where(sound, log_ratio, -np.inf), int(np.sum(~sound))
+    return np.where(sound & finite, log_ratio, -np.inf), int(np.sum(~sound & finite))
 
 
 def traced_run(

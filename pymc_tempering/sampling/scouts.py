@@ -104,7 +104,8 @@ def ascend(
     """
     starts = starts[np.isfinite(starts).all(axis=1)]
     climbers, evaluations = _place(path, starts, scale), len(starts)
-    lengths = np.linalg.norm(climbers.grads, axis=1)
+    with np.errstate(over="ignore"):  # of the slope far out in a wide law; it stays there
+        lengths = np.linalg.norm(climbers.grads, axis=1)
     first = FIRST_STEP * np.sqrt(path.dim)
     climbers.factors[:] = np.where(lengths > 0, first / np.maximum(lengths, 1e-300), 0.0)
     everywhere = slice(None)

@@ -21,7 +21,7 @@ from pymc_tempering.model.disk_cache import forgetting_damage
 from pymc_tempering.model.function_copies import copied, is_copied_at_once
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
-from pymc_tempering.model.transforms import log_orderings_of
+from pymc_tempering.model.ordered_priors import log_orderings_of
 
 METHOD = "psis_vi"
 """Name of the estimator in ``Evidence.method``."""
@@ -101,7 +101,11 @@ def compile_target(approx: Approximation) -> UntemperedModel:
         reason = f"the prior of {', '.join(improper)} is improper"
     try:
         shapes = [point[value.name].shape for value in model.value_vars]
-        log_orderings = log_orderings_of(model, shapes)
+        orderings = log_orderings_of(model, shapes)
+        if set(model.value_vars) & set(ancestors([orderings])):
+            reason = "P(ordered | parents) of a prior is not a part of the density that it fits"
+        else:
+            log_orderings = float(orderings.eval())
     except ModelError as error:
         reason = str(error)
     return UntemperedModel(log_joint, log_orderings, reason)

@@ -5,10 +5,17 @@ import re
 from pathlib import Path
 
 import pytest
-from kernels import test_discrete_kernels, test_kernel_contract
+from kernels import test_discrete_kernels, test_kernel_contract, test_transfer
 
 import pymc_tempering as pmt
-from pymc_tempering.kernels import BINARY, BOUNDED, CONTINUOUS, INTEGER, kernel_registry
+from pymc_tempering.kernels import (
+    BINARY,
+    BOUNDED,
+    CONTINUOUS,
+    FIXED_SUM,
+    INTEGER,
+    kernel_registry,
+)
 from pymc_tempering.kernels.assign import find_kernel
 from pymc_tempering.kernels.kernel_registry import KERNELS, default_kernels, words_for
 
@@ -41,7 +48,7 @@ def test_langevin_keeps_its_own_target_though_it_has_gradients():
 def test_defaults_by_kind_of_variable():
     with_gradient = {k: v.name for k, v in default_kernels(0.8, gradient=True).items()}
     without = {k: v.name for k, v in default_kernels(0.8, gradient=False).items()}
-    discrete = {BINARY: "gibbs", BOUNDED: "gibbs", INTEGER: "slice"}
+    discrete = {BINARY: "gibbs", BOUNDED: "gibbs", INTEGER: "slice", FIXED_SUM: "transfer"}
     assert with_gradient == {CONTINUOUS: "hmc"} | discrete
     assert without == {CONTINUOUS: "slice"} | discrete
     shared = default_kernels(0.8, gradient=False)
@@ -50,7 +57,7 @@ def test_defaults_by_kind_of_variable():
 
 @every_name
 def test_every_kernel_has_rows_in_the_contract_tests_of_its_variables(name):
-    tables = {CONTINUOUS: test_kernel_contract.ROWS} | dict.fromkeys(
+    tables = {CONTINUOUS: test_kernel_contract.ROWS, FIXED_SUM: test_transfer.ROWS} | dict.fromkeys(
         (BINARY, BOUNDED, INTEGER), test_discrete_kernels.ROWS
     )
     for kind in KERNELS[name].kinds:
@@ -58,7 +65,7 @@ def test_every_kernel_has_rows_in_the_contract_tests_of_its_variables(name):
 
 
 def test_every_contract_row_is_a_kernel_of_the_table():
-    rows = {**test_kernel_contract.ROWS, **test_discrete_kernels.ROWS}
+    rows = {**test_kernel_contract.ROWS, **test_discrete_kernels.ROWS, **test_transfer.ROWS}
     assert names_of(rows) == set(KERNELS)
     for row, (factory, *_) in rows.items():
         assert factory().name == row.split(",")[0]
@@ -77,7 +84,7 @@ def test_the_docstrings_of_the_front_doors_show_the_table(front_door):
     assert (
         'gets a default: "hmc" for real variables ("slice" where the density has no gradient), '
         '"slice" for integers without known bounds, "gibbs" for binary variables and integers in '
-        "known bounds."
+        'known bounds, "transfer" for vectors of counts with a fixed sum.'
     ) in flat
     assert max(map(len, front_door.__doc__.splitlines())) <= 100
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import expit, gammaln, logsumexp
 from support.small_models import X, all_transforms, covariance, downstream, mean_only
 
-from pymc_tempering import ModelError, TemperingWarning
+from pymc_tempering import TemperingWarning
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.model.path import compile_path
@@ -188,24 +188,6 @@ def test_an_ordered_iid_prior_has_the_evidence_of_all_orderings():
     error = weights.std() / weights.mean() / np.sqrt(4000)
     assert error < 0.1
     assert abs(value - exact) < 4.0 * error < 1.79
-
-
-@pytest.mark.parametrize(
-    "prior",
-    [
-        lambda: pm.Normal("x", [0.0, 1.0, 2.0], 1.0, transform=transforms.ordered),
-        lambda: pm.Normal("x", 0.0, [1.0, 1.0, 2.0], transform=transforms.ordered),
-        lambda: pm.MvNormal("x", np.zeros(3), np.eye(3), transform=transforms.ordered),
-        lambda: pm.Normal("x", pm.Normal("m", shape=3), 1.0, transform=transforms.ordered),
-    ],
-    ids=["means", "scales", "multivariate", "random means"],
-)
-def test_an_ordered_prior_that_is_not_iid_is_refused(prior):
-    with pm.Model() as model:
-        x = prior()
-        pm.Normal("y", x, 1.0, observed=np.zeros(3))
-    with pytest.raises(ModelError, match=r"'x' is ordered but not i.i.d.*positive differences"):
-        compile_path(model)
 
 
 def test_circular_coordinates_are_told_and_wrapped():

@@ -70,7 +70,14 @@ class BlackBox(Op):
 @both_doors
 def test_discrete_vectors_that_no_kernel_moves(door):
     with pm.Model() as model:
-        k = pm.Multinomial("counts", 5, [0.2, 0.8])
+        k = pm.CustomDist(
+            "counts",
+            3.0,
+            logp=lambda k, mu: pm.logp(pm.Poisson.dist(mu), k[0]) + pt.log(pt.eq(k[0], k[1])),
+            random=lambda mu, rng=None, size=None: np.repeat(rng.poisson(mu, size), 2),
+            signature="()->(2)",
+            dtype="int64",
+        )
         pm.Normal("y", k[0] + pm.Normal("mu"), 1.0, observed=1.0)
     with pytest.raises(pmt.DiscreteVariableError, match=r"'counts'.*Marginalize") as error:
         FRONT_DOORS[door](model=model)

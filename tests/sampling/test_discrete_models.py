@@ -94,6 +94,48 @@ def unbounded():
     return model, logsumexp(log_p), ("n", share @ counts)
 
 
+def splits(total, cells):
+    """All vectors of counts with this sum."""
+    grid = itertools.product(range(total + 1), repeat=cells)
+    return np.array([row for row in grid if sum(row) == total])
+
+
+def two_tables():
+    """Two multinomial vectors at once, each with shares and a sum of its own, seen through sums."""
+    p, n = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]), (6, 4)
+    with pm.Model() as model:
+        counts = pm.Multinomial("counts", n=np.array(n), p=p, shape=(2, 3))
+        pm.Normal("y", counts.sum(axis=0), 0.8, observed=[2.0, 3.5, 4.4])
+    first, second = (splits(total, 3) for total in n)
+    log_p = (
+        stats.multinomial.logpmf(first, 6, p[0])[:, None]
+        + stats.multinomial.logpmf(second, 4, p[1])
+        + stats.norm.logpdf([2.0, 3.5, 4.4], first[:, None] + second, 0.8).sum(axis=-1)
+    )
+    share = np.exp(log_p - logsumexp(log_p))
+    mean = np.array([share.sum(axis=1) @ first, share.sum(axis=0) @ second])
+    return model, logsumexp(log_p), ("counts", mean)
+
+
+def urn():
+    """A Dirichlet-multinomial vector whose sum is itself a binomial number."""
+    a, y = np.array([0.6, 1.5, 0.9]), np.array([1.3, 0.2])
+    with pm.Model() as model:
+        n = pm.Binomial("n", 5, 0.6)
+        counts = pm.DirichletMultinomial("counts", n=n, a=a, shape=3)
+        pm.Normal("y", counts[:2], 0.7, observed=y)
+    rows, log_p = [], []
+    for total in range(6):
+        cells = splits(total, 3)
+        law = stats.dirichlet_multinomial.logpmf(cells, a, total) if total else np.zeros(1)
+        seen = stats.norm.logpdf(y, cells[:, :2], 0.7).sum(axis=1)
+        rows.append(cells)
+        log_p.append(stats.binom.logpmf(total, 5, 0.6) + law + seen)
+    log_p = np.concatenate(log_p)
+    share = np.exp(log_p - logsumexp(log_p))
+    return model, logsumexp(log_p), ("counts", share @ np.concatenate(rows))
+
+
 # name: (model, kernels for it)
 MODELS = {
     "rbm": (rbm, (None, "langevin")),
@@ -101,6 +143,8 @@ MODELS = {
     "ising": (ising, (None, "langevin")),
     "changepoint": (changepoint, (None, {"early": "slice", "when": "metropolis"})),
     "unbounded": (unbounded, (None, "metropolis")),
+    "two tables": (two_tables, (None,)),
+    "urn": (urn, (None,)),
 }
 CASES = [(name, kernel) for name, (_, kernels) in MODELS.items() for kernel in kernels]
 

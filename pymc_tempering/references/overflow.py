@@ -1,0 +1,50 @@
+"""Whether draws of the prior that overflow carry evidence, by the largest finite draws."""
+
+import numpy as np
+from scipy.special import logsumexp
+
+from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.references.prior import Prior, evaluate_draws
+
+N_TAIL, TAIL_SEED, N_LARGEST = 10_000, 1, 20
+"""Draws among which the largest are looked for, their seed, and how many these are."""
+
+MAX_CARRIED = 1e-3
+"""Largest share of the evidence that draws may carry which count as none."""
+
+
+def carry_none(prior: Prior, log_ratio: np.ndarray, deadline: Deadline = NEVER) -> bool:
+    """Whether the likelihood falls to nothing over the largest finite draws, toward the overflow.
+
+    The draws that are lost must have an infinite coordinate, which says in which direction they
+    lie. If their likelihood were as large as the largest one of the finite draws that lie farthest
+    in that direction, they would carry `MAX_CARRIED` of the evidence at most.
+
+    Parameters
+    ----------
+    prior : Prior
+    log_ratio : ndarray, shape (n,)
+        Log-likelihood at finite draws (nats).
+    deadline : Deadline, optional
+        After which nothing is known.
+    """
+    known = log_ratio[np.isfinite(log_ratio)]
+    if deadline.late or not known.size:
+        return False
+    draws = prior.draw(N_TAIL, prior.spawn(np.random.default_rng(TAIL_SEED)))
+    lost = ~np.isfinite(draws).all(axis=1)
+    infinite = np.isinf(draws[lost])
+    if not infinite.any(axis=1).all():
+        return False
+    finite, at = draws[~lost], infinite.any(axis=0)
+    middle = np.median(finite[:, at], axis=0)
+    spread = np.median(np.abs(finite[:, at] - middle), axis=0)
+    limit = np.log(MAX_CARRIED) + logsumexp(known) - np.log(log_ratio.size)
+    for sign in np.unique(np.sign(draws[lost][infinite])):
+        far = (sign * (finite[:, at] - middle) / np.maximum(spread, 1e-300)).max(axis=1)
+        largest = finite[np.argsort(far)[-N_LARGEST:]]
+        _, level = evaluate_draws(prior.path, largest)
+        level = np.where(np.isnan(level), np.inf, level)
+        if not np.log(max(lost.mean(), 1.0 / N_TAIL)) + level.max() < limit:
+            return False
+    return True

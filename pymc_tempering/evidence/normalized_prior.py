@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from pymc_tempering.core.overflows import OVERFLOWS
 from pymc_tempering.evidence.result import Evidence
-
-OVERFLOWS = (0.0, np.inf)
-"""Constant of a prior whose draws overflow where the likelihood is not known to be zero."""
 
 
 def over_prior(evidence: Evidence, log_z: float, mcse: float) -> Evidence:

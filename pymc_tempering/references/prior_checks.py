@@ -12,15 +12,15 @@ from pytensor.graph.basic import Variable
 
 from pymc_tempering.core.cuts import in_round_seconds
 from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.overflows import OVERFLOWS
 from pymc_tempering.core.threads import Pace
-from pymc_tempering.evidence.normalized_prior import OVERFLOWS
 from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, TemperingWarning
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.rounding import rounded_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
-from pymc_tempering.references.overflow import carry_none
+from pymc_tempering.references.overflow import kept_draws, may_be_missed
 from pymc_tempering.references.prior import Prior
 
 N_CHECK = 1000
@@ -28,10 +28,6 @@ N_CHECK = 1000
 
 MAX_ZERO_SHARE = 0.999
 """Largest share of the draws that may have zero likelihood."""
-
-MAX_OVERFLOW_SHARE, MAX_ZERO_OVERFLOW = 1e-3, 0.05
-"""Largest shares of the draws that may have no finite unconstrained value: without a further look,
-and as states of zero likelihood."""
 
 MAX_ROUNDED_SHARE = 1e-2
 """Largest share of the draws that may have no density because constrained values are rounded."""
@@ -190,26 +186,6 @@ def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray, whole: b
         )
 
 
-def _check_overflow(path: Path, draws: np.ndarray) -> np.ndarray:
-    """Return which draws (n, d) have finite unconstrained values; refuse where many have none."""
-    overflow = ~np.isfinite(draws)
-    if (share := overflow.any(axis=1).mean()) > 0:
-        worst = path.layout.label(int(overflow.mean(axis=0).argmax()))
-        message = (
-            f"{share:.1%} of the prior draws have no finite unconstrained value (worst: {worst}): "
-            "the prior puts mass where floating point, or a transform narrower than the prior's "
-            "own support, cannot follow."
-        )
-        if share > MAX_ZERO_OVERFLOW:
-            raise PriorDrawsError(message + " Use a less extreme prior, or its own transform.")
-        warnings.warn(
-            message + " These draws count as states of zero likelihood.",
-            TemperingWarning,
-            stacklevel=4,
-        )
-    return np.asarray(~overflow.any(axis=1))
-
-
 def _warn_of_rounded(by_variable: dict[str, np.ndarray], n: int, whole: bool) -> None:
     """Warn of draws without a density whose constrained values are rounded; refuse many.
 
@@ -302,8 +278,8 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
     """
     path = prior.path
     draws = prior.draw(N_CHECK, prior.spawn(np.random.default_rng(0)))
-    kept = _check_overflow(path, draws)
-    draws, lost_share = draws[kept], 1.0 - kept.mean()
+    kept = kept_draws(path, draws)
+    draws = draws[kept]
     n_wanted = len(draws)
     draws, values, grads = _evaluate(path, draws, deadline)
     whole = len(draws) == n_wanted
@@ -328,6 +304,5 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
             f"The prior density is not finite at {off.mean():.1%} of its "
             "own draws: draws and density disagree. Check custom distributions and transforms."
         )
-    if lost_share > MAX_OVERFLOW_SHARE and not carry_none(prior, log_ratio, deadline):
-        return replace(prior, prior_constant=OVERFLOWS)
-    return prior
+    missed = may_be_missed(prior, kept, log_ratio, deadline)
+    return replace(prior, prior_constant=OVERFLOWS) if missed else prior

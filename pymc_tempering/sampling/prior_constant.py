@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.core.cuts import tell_cuts
-from pymc_tempering.evidence.normalized_prior import OVERFLOWS
+from pymc_tempering.core.overflows import OVERFLOWS
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import TemperingWarning, TimeLimitError
 from pymc_tempering.kernels import Compound

@@ -86,6 +86,7 @@ def near_law(path: Path, xs: np.ndarray, part: slice = slice(None)) -> NearLaw:
 def missed_constant(
     path: Path,
     draws: np.ndarray,
+    log_p: np.ndarray,
     log_density: Callable[[np.ndarray], np.ndarray],
     rng: np.random.Generator,
     part: slice = slice(None),
@@ -97,8 +98,10 @@ def missed_constant(
     path : Path
     draws : array, shape (n, d)
         Of the prior. Half of them fit q.
+    log_p : array, shape (n,)
+        What the density says there.
     log_density : callable
-        What the density says at states, shape (n, d).
+        What it says at other states, shape (n, d).
     rng : numpy.random.Generator
     part : slice, optional
         Coordinates that it is a density of, given the others.
@@ -106,10 +109,8 @@ def missed_constant(
     half = len(draws) // 2
     law, theirs = near_law(path, draws[:half], part), draws[half:]
     own = law.redraw(theirs, rng)
-    of_q, of_p = (
-        expit(sign * np.nan_to_num(law.log_density(xs) - log_density(xs), nan=np.inf))
-        for sign, xs in ((1, theirs), (-1, own))
-    )
+    of_q = expit(np.nan_to_num(law.log_density(theirs) - log_p[half:]))
+    of_p = expit(-np.nan_to_num(law.log_density(own) - log_density(own), nan=np.inf))
     a, b = float(of_q.mean()), float(of_p.mean())
     both = (a + b) / 2
     if both == 0:

@@ -6,16 +6,18 @@ it is, with jumps, edges or heavy tails, and the means that it is judged by are 
 constant of the density is compared with that of a law q which is normalized.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from pytensor.graph.basic import Variable
 
-from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.deadline import NEVER, Deadline, deadline_in
 from pymc_tempering.core.one_thread import one_thread
 from pymc_tempering.exceptions import ImproperPriorError, PriorDrawsError
 from pymc_tempering.model.exactly import compile_alone
+from pymc_tempering.model.imputed import imputed_parts
 from pymc_tempering.model.path import Path
+from pymc_tempering.model.transforms import ordered_transform
 from pymc_tempering.references.density_constant import missed_constant
 from pymc_tempering.references.prior import Prior, evaluate_draws
 
@@ -26,9 +28,9 @@ the second refuses it: one false alarm in 1e10 coordinates."""
 N_SECOND = 4000
 """Draws of the second batch."""
 
-MAX_STEPS = 100_000
-"""Values of the density that steps of all coordinates take at most, but `MIN_STEPS` each."""
-MIN_STEPS = 100
+MAX_STEPS, MIN_STEPS, MAX_SECONDS = 100_000, 100, 2.0
+"""Values of the density that steps of all coordinates take at most, and of each at least; and
+seconds after which no further whole number is screened, where a density is dear."""
 
 WINDOWS = (0.01, 0.05)
 """Shares of the draws on each side of where scores are looked at."""
@@ -74,17 +76,18 @@ def check_laws(prior: Prior, batch: Batch, deadline: Deadline = NEVER) -> None:
     _check_proper(path, batch)
     suspect = np.abs(_score_z(path, batch)).max(axis=0) > SCREEN_Z
     whole = np.flatnonzero(path.layout.whole_numbers)
-    suspect[whole] = _step_z(path, batch, whole, rng, deadline) > SCREEN_Z
+    soon = min(deadline, deadline_in(MAX_SECONDS), key=lambda each: each.at)
+    suspect[whole] = _step_z(path, batch, whole, rng, soon) > SCREEN_Z
     if deadline.late:
         return
     with one_thread():
-        _, z = missed_constant(path, batch.draws, lambda xs: evaluate_draws(path, xs)[0], rng)
+        _, z = _missed(path, batch, rng)
     where = np.flatnonzero(suspect)
     if where.size or z > SCREEN_Z:
         second = _second_batch(prior)
         _check_steps(path, second, where, rng, deadline)
         if z > SCREEN_Z and not deadline.late:
-            _check_constant(prior, second.draws, rng)
+            _check_constant(path, second, rng)
 
 
 def _check_steps(
@@ -135,7 +138,7 @@ def _score_z(path: Path, batch: Batch) -> np.ndarray:
     an odd f do, between two pairs of quantiles, so that neither heavy tails nor edges of the
     support count; on a circle it is sine and cosine.
     """
-    circular, found = path.circular, []
+    circular, found = path.circular, list[np.ndarray]()
     for share in WINDOWS:
         low, high = np.quantile(batch.draws, (share, 1 - share), axis=0)
         width = np.where(high > low, (high - low) / 2, 1.0)
@@ -185,30 +188,42 @@ def _step_z(
     return found
 
 
-def _check_constant(prior: Prior, draws: np.ndarray, rng: np.random.Generator) -> None:
+def _missed(path: Path, batch: Batch, rng: np.random.Generator) -> tuple[float, float]:
+    def log_density(xs: np.ndarray) -> np.ndarray:
+        return evaluate_draws(path, xs)[0]
+
+    return missed_constant(path, batch.draws, batch.log_p, log_density, rng)
+
+
+def _check_constant(path: Path, batch: Batch, rng: np.random.Generator) -> None:
     """Refuse a density that misses its constant, with the variable that misses it most."""
-    path = prior.path
-    log_factor, z = missed_constant(path, draws, lambda xs: evaluate_draws(path, xs)[0], rng)
+    log_factor, z = _missed(path, batch, rng)
     if z < MAX_Z:
         return
-    found = {}
+    found = {"": (log_factor, SCREEN_Z)}
+    others = {*path.terms.wide, *imputed_parts(path.model)}
     for rv, part in zip(path.model.free_RVs, path.layout.slices, strict=True):
-        term = compile_alone(
-            path.model.value_vars, path.model.logp(vars=[rv]), mode="FAST_COMPILE",
-            on_unused_input="ignore",
-        )  # fmt: skip
-
-        def log_density(xs: np.ndarray, term: Callable = term) -> np.ndarray:
-            return np.array([float(term(*path.layout.unravel(x).values())) for x in xs])
-
-        found[rv.name] = missed_constant(path, draws[:N_NAMED], log_density, rng, part)
+        if rv.name not in others and ordered_transform(path.model, rv) is None:
+            found[rv.name] = _missed_by(path, rv, part, batch.draws[:N_NAMED], rng)
     name = max(found, key=lambda name: found[name][1])
-    blamed = found[name][1] > SCREEN_Z
-    if blamed:
-        log_factor = found[name][0]
     raise PriorDrawsError(
-        f"The prior density of {repr(name) if blamed else 'the model'} is not normalized: it "
-        f"integrates to about exp({log_factor:.2f}) in place of 1 (off by {z:.0f} standard "
+        f"The prior density of {repr(name) if name else 'the model'} is not normalized: it "
+        f"integrates to about exp({found[name][0]:.2f}) in place of 1 (off by {z:.0f} standard "
         "errors), and the evidence would be off by as much. Add the constant that the density "
         "lacks."
     )
+
+
+def _missed_by(
+    path: Path, rv: Variable, part: slice, draws: np.ndarray, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Do the same for the density of one variable, given the others."""
+    term = compile_alone(
+        path.model.value_vars, path.model.logp(vars=[rv]), mode="FAST_COMPILE",
+        on_unused_input="ignore",
+    )  # fmt: skip
+
+    def log_density(xs: np.ndarray) -> np.ndarray:
+        return np.array([float(term(*path.layout.unravel(x).values())) for x in xs])
+
+    return missed_constant(path, draws, log_density(draws), log_density, rng, part)

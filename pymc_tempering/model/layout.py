@@ -48,6 +48,12 @@ class Layout:
         """Whether each variable takes whole numbers."""
         return tuple(dtype not in pm.vartypes.continuous_types for dtype in self.dtypes)
 
+    @property
+    def whole_numbers(self) -> np.ndarray:
+        """Which raveled elements take whole numbers, shape (dim,)."""
+        sizes = [int(np.prod(shape)) for shape in self.shapes]
+        return np.repeat(np.array(self.discrete, dtype=bool), sizes)
+
     def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Raveled vector, shape (dim,), of a point as PyMC keeps it."""
         return np.concatenate([np.ravel(point[name]) for name in self.names]).astype(float)

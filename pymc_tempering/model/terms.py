@@ -10,6 +10,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
 from pymc_tempering.model.check import improper_priors
+from pymc_tempering.model.imputed import imputed_parts
 from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.ordered_priors import unknown_orders
 
@@ -107,7 +108,8 @@ def find_terms(
 
 def reference_and_ratio(model: pm.Model, terms: Terms) -> tuple[Variable, Variable]:
     """Graphs of log_reference, without its constants, and log_ratio, of the value variables."""
-    drawn = [rv for rv in model.free_RVs if rv.name not in terms.wide]
+    imputed = imputed_parts(model)
+    drawn = [rv for rv in model.free_RVs if rv.name not in {*terms.wide, *imputed}]
     wide = [rv for rv in model.free_RVs if rv.name in terms.wide]
     likelihood = [t for t in [*model.observed_RVs, *model.potentials] if t.name in terms.names]
     zero = pt.constant(0.0)
@@ -117,6 +119,11 @@ def reference_and_ratio(model: pm.Model, terms: Terms) -> tuple[Variable, Variab
         covers = [_log_wide(model.rvs_to_values[rv]).sum() for rv in wide]
         reference = reference + pt.add(zero, *covers)
         ratio = ratio + model.logp(vars=wide) - pt.add(zero, *covers)
+    for part in imputed.values():
+        [log_q] = model.replace_rvs_by_values([part.log_q])
+        reference = reference + log_q
+        if part.observed in terms.names:
+            ratio = ratio - log_q
     return reference, ratio
 
 

@@ -23,6 +23,7 @@ from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import ALONE, exactly
 from pymc_tempering.model.far_priors import far_priors, unconstrained_draw
+from pymc_tempering.model.imputed import imputed_parts
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import numba_mode
@@ -141,6 +142,7 @@ def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]
     """
     far = far_priors(model)
     shapes = dict(zip(model.free_RVs, unconstrained_shapes(model), strict=True)) if wide else {}
+    imputed = imputed_parts(model)
     replaced: dict[Variable, Variable] = {}
     drawn: dict[Variable, Variable] = {}
     basic = set(model.basic_RVs)
@@ -149,7 +151,8 @@ def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]
         if rv in model.observed_RVs:
             replaced[rv] = model.rvs_to_values[rv].astype(rv.type.dtype)
             continue
-        fresh = graph_replace([rv], replaced, strict=False)[0] if replaced else rv
+        law = imputed[rv.name].draw if rv.name in imputed else rv
+        fresh = graph_replace([law], replaced, strict=False)[0] if replaced else law
         value = fresh
         if rv.name in wide or rv.name in far:
             is_wide = rv.name in wide

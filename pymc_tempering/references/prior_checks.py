@@ -22,6 +22,7 @@ from pymc_tempering.model.rounding import rounded_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.overflow import kept_draws, may_be_missed
 from pymc_tempering.references.prior import Prior
+from pymc_tempering.references.prior_laws import Batch, check_laws
 
 N_CHECK = 1000
 """Draws of the prior that the model is checked at."""
@@ -43,9 +44,6 @@ MAX_BLAMED = 200
 
 MAX_NAN_SHARE = 0.01
 """Largest share of the draws that may have a density but no gradient, without a warning."""
-
-MAX_SCORE_Z = 8.0
-"""Standard errors by which draws may miss an identity that the density implies."""
 
 
 def _no_number(graph: Variable) -> Variable:
@@ -116,31 +114,6 @@ def _in_one_line(error: Exception) -> str:
     """Type of an error and the first line of what it says; PyTensor adds pages behind."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-def _check_scores(path: Path, draws: np.ndarray, scores: np.ndarray) -> None:
-    """Warn if draws of the prior do not follow its density.
-
-    For any law on the line E[(x - a) d log p / dx] = -1, for any a; the mean over draws must agree.
-    """
-    products = (draws - np.median(draws, axis=0)) * scores
-    known = np.isfinite(products).all(axis=0) & (scores != 0).any(axis=0)
-    known[path.circular] = False
-    for part, discrete in zip(path.layout.slices, path.layout.discrete, strict=True):
-        if discrete:
-            known[part] = False
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = products.std(axis=0) / np.sqrt(len(draws))
-        z = np.where(known & (error > 0), np.abs(products.mean(axis=0) + 1.0) / error, 0.0)
-    if z.size and z.max() > MAX_SCORE_Z:
-        warnings.warn(
-            f"The prior's draws of {path.layout.label(int(z.argmax()))} do not have the law that "
-            f"its density says (off by {z.max():.0f} standard errors), so that a path which starts "
-            "from these draws gives a wrong evidence. Check the `random` function or the density "
-            "of the distribution.",
-            TemperingWarning,
-            stacklevel=4,
-        )
 
 
 def _exceeds(bad: np.ndarray, share: float, whole: bool) -> bool:
@@ -274,7 +247,10 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
     LikelihoodError
         The log-likelihood is NaN at many draws, or zero at nearly all of them.
     PriorDrawsError
-        Draws of the prior have no finite unconstrained value, or no finite density.
+        Draws of the prior have no finite unconstrained value, no finite density, or another law
+        than their density.
+    ImproperPriorError
+        No density depends on a coordinate.
     """
     path = prior.path
     draws = prior.draw(N_CHECK, prior.spawn(np.random.default_rng(0)))
@@ -291,8 +267,8 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
     if path.has_gradient:
         _check_gradients(path, values, grads, whole)
     sound = len(draws) == n and np.isfinite(log_reference).all()
-    if path.has_gradient and sound and (whole or n >= FEW):
-        _check_scores(path, draws, grads[:, 0])
+    if sound and (whole or n >= FEW):
+        check_laws(prior, Batch(draws, log_reference, grads[:, 0]), deadline)
     if (bad := np.isnan(log_ratio) | (log_ratio == np.inf)).any():
         _tell_of_undefined(path, draws, bad, whole, deadline)
     if by_variable:

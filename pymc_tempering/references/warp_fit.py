@@ -111,7 +111,7 @@ def _followers(prior: PriorDraws, xs: np.ndarray, start: FunnelWarp | None) -> l
     sides = [claims[i] for i in claims if i not in scales]
     sides = _settled(prior, xs, dependence, sides, own | scales)
     chosen = [claim.row for claim in sides] + [WarpRow(effect, 1.0, 0.0) for effect in effects]
-    chosen.sort(key=lambda row: (row.falls, row.centered, row.effect.index))
+    chosen.sort(key=lambda row: (row.centered, row.falls, row.effect.index))
     return with_regressors(prior, dependence, chosen, own | scales)
 
 

@@ -189,3 +189,18 @@ def test_degenerate_columns_are_survived():
     assert (warp.scale == 5).all()
     for name in ("log_sd", "log_v", "log_kappa", "prior_mean", "likelihood_mean"):
         assert np.isfinite(getattr(warp, name)).all()
+
+
+def test_what_falls_may_be_the_mean_of_effects():
+    """Planted: rows in the order in which they were, by f first: the draws had another law."""
+    rng = np.random.default_rng(4)
+    t, z = 0.5 * rng.normal(size=N), rng.normal(size=N)
+    effects = z[:, None] + np.exp(t)[:, None] * rng.normal(size=(N, 3))
+    prior = np.column_stack([t, z, effects])
+    fallen = np.exp(-t) * (1.0 + 0.1 * rng.normal(size=N))
+    near = fallen[:, None] + np.exp(t)[:, None] * rng.normal(size=(N, 3))
+    draws = np.column_stack([t, fallen, near])
+    warp = fit_warp(PriorDraws(prior), draws)
+    assert warp.falls[warp.index == 1] == 1.0
+    assert (warp.regressors[warp.index > 1] == 1).any(axis=1).all()
+    np.testing.assert_allclose(warp.inverse(warp.forward(draws)[0]), draws, rtol=1e-9)

@@ -1,0 +1,229 @@
+"""Whether draws of a prior have the law that its density says, coordinate by coordinate.
+
+Real coordinates and angles are screened by their gradients, whole numbers by steps. What the
+screen suspects is judged by steps at a second batch of draws: a Metropolis step leaves any law as
+it is, with jumps, edges or heavy tails, and the means that it is judged by are bounded. The
+constant of the density is compared with that of a law q which is normalized.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from pytensor.graph.basic import Variable
+
+from pymc_tempering.core.deadline import NEVER, Deadline, deadline_in
+from pymc_tempering.core.one_thread import one_thread
+from pymc_tempering.exceptions import ImproperPriorError, PriorDrawsError
+from pymc_tempering.model.exactly import compile_alone
+from pymc_tempering.model.imputed import imputed_parts
+from pymc_tempering.model.path import Path
+from pymc_tempering.model.transforms import ordered_transform
+from pymc_tempering.references.density_constant import missed_constant
+from pymc_tempering.references.prior import Prior, evaluate_draws
+
+SCREEN_Z, MAX_Z = 4.0, 5.0
+"""Standard errors from which a coordinate is suspected at the first batch of draws, and from which
+the second refuses it: one false alarm in 1e10 coordinates."""
+
+N_SECOND = 4000
+"""Draws of the second batch."""
+
+MAX_STEPS, MIN_STEPS, MAX_SECONDS = 100_000, 100, 2.0
+"""Values of the density that steps of all coordinates take at most, and of each at least; and
+seconds after which no further whole number is screened, where a density is dear."""
+
+WINDOWS = (0.01, 0.05)
+"""Shares of the draws on each side of where scores are looked at."""
+
+NEAR, FAR = 0.1, 3.0
+"""Sizes of steps, over the spread of a coordinate."""
+
+DISTANCES = (1.0, 1e3, 1e6)
+"""Steps, up and down, at which a density must change somewhere along each coordinate."""
+
+FEW, N_NAMED = 5, 1000
+"""Draws at which that is looked at, and draws by which a variable is named."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Draws of a prior, (n, d), and what its density says there: values (n,), gradients (n, d)."""
+
+    draws: np.ndarray
+    log_p: np.ndarray
+    scores: np.ndarray
+
+
+def check_laws(prior: Prior, batch: Batch, deadline: Deadline = NEVER) -> None:
+    """Refuse a prior whose draws have another law than its density says.
+
+    Parameters
+    ----------
+    prior : Prior
+    batch : Batch
+        A first batch of draws, all with finite densities.
+    deadline : Deadline, optional
+        After which nothing more is tested.
+
+    Raises
+    ------
+    ImproperPriorError
+        The density does not depend on a coordinate.
+    PriorDrawsError
+        Draws and density disagree, at two batches of draws.
+    """
+    path, rng = prior.path, np.random.default_rng(2)
+    _check_proper(path, batch)
+    suspect = np.abs(_score_z(path, batch)).max(axis=0) > SCREEN_Z
+    whole = np.flatnonzero(path.layout.whole_numbers)
+    soon = min(deadline, deadline_in(MAX_SECONDS), key=lambda each: each.at)
+    suspect[whole] = _step_z(path, batch, whole, rng, soon) > SCREEN_Z
+    if deadline.late:
+        return
+    with one_thread():
+        _, z = _missed(path, batch, rng)
+    where = np.flatnonzero(suspect)
+    if where.size or z > SCREEN_Z:
+        second = _second_batch(prior)
+        _check_steps(path, second, where, rng, deadline)
+        if z > SCREEN_Z and not deadline.late:
+            _check_constant(path, second, rng)
+
+
+def _check_steps(
+    path: Path, batch: Batch, where: np.ndarray, rng: np.random.Generator, deadline: Deadline
+) -> None:
+    """Refuse a prior with suspected coordinates whose law a Metropolis step changes."""
+    z = _step_z(path, batch, where, rng, deadline)
+    if z.size and z.max() > MAX_Z:
+        raise PriorDrawsError(
+            f"The prior's draws of {path.layout.label(int(where[z.argmax()]))} do not have the law "
+            f"that its density says (off by {z.max():.0f} standard errors), so that a path which "
+            "starts from these draws gives a wrong evidence. Check the `random` function or the "
+            "density of the distribution."
+        )
+
+
+def _second_batch(prior: Prior) -> Batch:
+    draws = prior.draw(N_SECOND, prior.spawn(np.random.default_rng(1)))
+    draws = draws[np.isfinite(draws).all(axis=1)]
+    log_p, _ = evaluate_draws(prior.path, draws)
+    sound = np.isfinite(log_p)
+    return Batch(draws[sound], log_p[sound], np.empty((0, prior.path.dim)))
+
+
+def _check_proper(path: Path, batch: Batch) -> None:
+    """Refuse coordinates on which the density does not depend, unless they are angles."""
+    still = (batch.scores == 0).all(axis=0)
+    still[path.circular] = False
+    if not still.any():
+        return
+    draws = batch.draws[:FEW]
+    before, _ = evaluate_draws(path, draws)
+    for i in np.flatnonzero(still):
+        axis = np.eye(path.dim)[i]
+        steps = (sign * far * axis for far in DISTANCES for sign in (-1, 1))
+        if all((evaluate_draws(path, draws + step)[0] == before).all() for step in steps):
+            raise ImproperPriorError(
+                f"Improper prior: no prior density depends on {path.layout.label(int(i))}, so the "
+                "evidence does not exist. Give this variable a density that can be normalized, "
+                "or leave it out."
+            )
+
+
+def _score_z(path: Path, batch: Batch) -> np.ndarray:
+    """Return the errors by which means for each coordinate differ from zero, shape (4, d).
+
+    For a density p, E[f' + f d log p / dx] = 0 if f falls to zero within the support. An even and
+    an odd f do, between two pairs of quantiles, so that neither heavy tails nor edges of the
+    support count; on a circle it is sine and cosine.
+    """
+    circular, found = path.circular, list[np.ndarray]()
+    for share in WINDOWS:
+        low, high = np.quantile(batch.draws, (share, 1 - share), axis=0)
+        width = np.where(high > low, (high - low) / 2, 1.0)
+        u = (batch.draws - (low + high) / 2) / width
+        bump = np.maximum(1 - u**2, 0.0)
+        for f, slope in ((bump, -2 * u), (u * bump, 1 - 3 * u**2)):
+            slope = np.where(bump > 0, slope, 0.0) / width
+            angle = batch.draws[:, circular] + len(found) * np.pi / 2
+            f[:, circular], slope[:, circular] = np.sin(angle), np.cos(angle)
+            found.append(_z(slope + np.where(f != 0, f * batch.scores, 0.0)))
+    return np.array(found)
+
+
+def _z(values: np.ndarray) -> np.ndarray:
+    """Means of n values over their standard errors, along the first axis; infinite if undefined."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = values.mean(axis=0) / (values.std(axis=0) / np.sqrt(len(values)))
+    return np.where(np.isnan(z), np.where((values == 0).all(axis=0), 0.0, np.inf), z)
+
+
+def _step_z(
+    path: Path, batch: Batch, where: np.ndarray, rng: np.random.Generator, deadline: Deadline
+) -> np.ndarray:
+    """Return the errors by which Metropolis steps move the law of some coordinates, (k,)."""
+    n = min(len(batch.draws), max(MIN_STEPS, MAX_STEPS // max(len(where), 1)))
+    draws, log_p = batch.draws[:n], batch.log_p[:n]
+    whole, circular = path.layout.whole_numbers, set(path.circular.tolist())
+    found = np.zeros(len(where))
+    for k, i in enumerate(where):
+        if deadline.late:
+            break
+        low, center, high = np.quantile(draws[:, i], (0.16, 0.5, 0.84))
+        spread = (high - low) / 2 or draws[:, i].std() or 1.0
+        step = spread * np.exp(rng.uniform(np.log(NEAR), np.log(FAR), n))
+        if whole[i]:
+            step = np.maximum(np.round(step), 1.0)
+        moved = draws.copy()
+        moved[:, i] += np.where(rng.random(n) < 0.5, step, -step)
+        change = np.nan_to_num(evaluate_draws(path, moved)[0] - log_p, nan=-np.inf, posinf=np.inf)
+        accepted = np.exp(np.minimum(change, 0.0))
+        off = [(x[:, i] - center) / spread for x in (draws, moved)]
+        if i in circular:
+            bounded = [np.array([np.sin(u * spread), np.cos(u * spread)]) for u in off]
+        else:
+            bounded = [np.array([np.tanh(u), u**2 / (1 + u**2)]) for u in off]
+        found[k] = np.abs(_z((accepted * (bounded[1] - bounded[0])).T)).max()
+    return found
+
+
+def _missed(path: Path, batch: Batch, rng: np.random.Generator) -> tuple[float, float]:
+    def log_density(xs: np.ndarray) -> np.ndarray:
+        return evaluate_draws(path, xs)[0]
+
+    return missed_constant(path, batch.draws, batch.log_p, log_density, rng)
+
+
+def _check_constant(path: Path, batch: Batch, rng: np.random.Generator) -> None:
+    """Refuse a density that misses its constant, with the variable that misses it most."""
+    log_factor, z = _missed(path, batch, rng)
+    if z < MAX_Z:
+        return
+    found = {"": (log_factor, SCREEN_Z)}
+    others = {*path.terms.wide, *imputed_parts(path.model)}
+    for rv, part in zip(path.model.free_RVs, path.layout.slices, strict=True):
+        if rv.name not in others and ordered_transform(path.model, rv) is None:
+            found[rv.name] = _missed_by(path, rv, part, batch.draws[:N_NAMED], rng)
+    name = max(found, key=lambda name: found[name][1])
+    raise PriorDrawsError(
+        f"The prior density of {repr(name) if name else 'the model'} is not normalized: it "
+        f"integrates to about exp({found[name][0]:.2f}) in place of 1 (off by {z:.0f} standard "
+        "errors), and the evidence would be off by as much. Add the constant that the density "
+        "lacks."
+    )
+
+
+def _missed_by(
+    path: Path, rv: Variable, part: slice, draws: np.ndarray, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Do the same for the density of one variable, given the others."""
+    term = compile_alone(
+        path.model.value_vars, path.model.logp(vars=[rv]), mode="FAST_COMPILE",
+        on_unused_input="ignore",
+    )  # fmt: skip
+
+    def log_density(xs: np.ndarray) -> np.ndarray:
+        return np.array([float(term(*path.layout.unravel(x).values())) for x in xs])
+
+    return missed_constant(path, draws, log_density(draws), log_density, rng, part)

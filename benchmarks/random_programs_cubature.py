@@ -24,6 +24,10 @@ CUTS = {1: 12, 2: 10, 3: 8, 4: 6}
 UNSEEN, NEGLIGIBLE = 0.7, 9.0
 """Nats by which a point lies above the nodes of its box, and below the highest point."""
 CHUNK = 40_000
+WANTED = 0.005
+"""Nats to which an integral is wanted."""
+ROUNDS = 400
+"""Of splitting, at most."""
 CLIMB, WALK, POINTS = 250, 50, 1500
 """Steps up to the modes, steps about them, and how many points of these are kept."""
 
@@ -208,19 +212,24 @@ def integrate(
     """Integrate exp(log_f) over [-REACH, REACH]^dim and sum over the states.
 
     Two sizes: other boxes at first, other points, and half the tolerance. Their difference is the
-    error.
+    error; where it is above `WANTED` there are up to two sizes more.
     """
     states = np.arange(n_states)
     if dim == 0:
         return Integral(float(logsumexp(log_f(np.zeros((n_states, 0)), states))), 0.0, n_states)
-    rough, fine = (
-        _refined(log_f, _first_boxes(dim, n_states, finer), tolerance / (1 + finer), budget, seed)
-        for finer in (0, 1)
-    )
-    change = abs(rough.log_value - fine.log_value)
-    error = change if np.isfinite(change) else np.inf
-    used = rough.evaluations + fine.evaluations
-    return Integral(fine.log_value, float(max(error, rough.error, fine.error)), used)
+    used, error = 0, np.inf
+    before: Integral | None = None
+    for finer in range(4):
+        first = _first_boxes(dim, n_states, finer)
+        now = _refined(log_f, first, tolerance / 2**finer, budget, seed)
+        used += now.evaluations
+        if before is not None:
+            change = abs(now.log_value - before.log_value)
+            error = float(max(change if np.isfinite(change) else np.inf, now.error))
+            if error < WANTED or used > budget:
+                break
+        before = now
+    return Integral(now.log_value, error, used)
 
 
 def _first_boxes(dim: int, n_states: int, finer: int) -> tuple[Array, Array, Array]:
@@ -251,10 +260,12 @@ def _refined(
         return Integral(-np.inf, np.inf, boxes.state.size)
     boxes = measure(log_f, scale, boxes.state, boxes.centre, boxes.half)
     blind, used = _blind(boxes, points), 2 * n * nodes
-    while used < budget:
+    for _ in range(ROUNDS):
         total, wrong = boxes.value.sum(), boxes.error.sum()
         if not blind.any() and wrong < tolerance * total:
             return Integral(float(np.log(total) + scale), 0.0, used)
+        if used > budget:
+            break
         order = np.argsort(-boxes.error)
         share = np.cumsum(boxes.error[order])
         chosen = blind.copy()

@@ -39,6 +39,8 @@ class Family:
         Of values and arguments, which broadcast.
     cdf, sf : callable, optional
         Probabilities of at most, and of more than, a value.
+    chart : callable, optional
+        Location, scale, and width of the log or logit, of the arguments.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Family:
     log_density: Callable[[Array, Values], Array]
     cdf: Callable[[Array, Values], Array] | None = None
     sf: Callable[[Array, Values], Array] | None = None
+    chart: Callable[[Values], tuple[Array | float, Array | float, Array | float]] | None = None
 
 
 def parameters_of(text: str) -> tuple[Parameter, ...]:
@@ -80,6 +83,29 @@ class Law:
 
 type Frozen = Callable[..., Law]
 
+_SCALES = {
+    "Cauchy": lambda a: (a["alpha"], a["beta"], 1.0),
+    "AsymmetricLaplace": lambda a: (a["mu"], 1 / a["b"], 1.0),
+    "Exponential": lambda a: (0.0, 1 / a["lam"], 1.0),
+    "Gamma": lambda a: (0.0, 1 / a["beta"], 1.0),
+    "LogNormal": lambda a: (0.0, np.exp(np.clip(a["mu"], -70, 70)), a["sigma"]),
+    "CustomDist by dist": lambda a: (0.0, np.exp(np.clip(a["mu"], -70, 70)), a["sigma"]),
+    "LogitNormal": lambda a: (a["mu"], 1.0, a["sigma"]),
+    "Wald": lambda a: (0.0, a["mu"], 1.0),
+    "Pareto": lambda a: (0.0, a["m"], 1.0),
+}
+
+
+def _chart(name: str, text: str) -> Callable | None:
+    """Location and scale by the names of the parameters, where nothing else is said."""
+    if name in _SCALES:
+        return _SCALES[name]
+    names = [p.name for p in parameters_of(text)]
+    scale = next((n for n in ("sigma", "b", "s", "beta") if n in names), None)
+    if scale is None or name in ("Beta", "Kumaraswamy", "TruncatedNormal", "VonMises"):
+        return None
+    return lambda a: (a.get("mu", 0.0), a[scale], 1.0)
+
 REAL = (-np.inf, np.inf)
 POSITIVE = (0.0, np.inf)
 UNIT = (0.0, 1.0)
@@ -96,6 +122,7 @@ def _by_scipy(
         name, parameters_of(text), discrete,
         support if callable(support) else lambda args: support, log_density,
         lambda x, args: make(**args).cdf(x), lambda x, args: make(**args).sf(x),
+        None if discrete else _chart(name, text),
     )  # fmt: skip
 
 
@@ -109,6 +136,7 @@ def _by_formula(
         lambda x, args: formula(x, **args),
         None if cdf is None else lambda x, args: cdf(x, **args),
         None if cdf is None else lambda x, args: 1 - cdf(x, **args),
+        None if discrete else _chart(name, text),
     )  # fmt: skip
 
 

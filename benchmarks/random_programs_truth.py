@@ -1,6 +1,6 @@
 """The evidence of a random program by sums and refined integrals, from SciPy's densities alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import factorial
 
@@ -169,20 +169,72 @@ def _part(part: Dist, env: Values) -> Callable[[Array], Array]:
     return lambda x: single_density(part, x, env)
 
 
-def _place(w: Array, low: Array | float, high: Array | float) -> tuple[Array, Array]:
-    """Values of coordinates between two limits, and the log of the derivative."""
-    low, high = np.broadcast_arrays(low, high, w)[:2]
+def _place(
+    w: Array, low: Array | float, high: Array | float, chart: Sequence[Array | float] = (0.0, 1.0, 1.0)
+) -> tuple[Array, Array]:
+    """Values of coordinates between two limits, and the log of the derivative.
+
+    The chart is a location, a scale, and the width of a log or a logit.
+    """
+    at, scale, width = chart
+    low, high, at, scale, width, w = np.broadcast_arrays(low, high, at, scale, width, w)
     up, down, both = np.isfinite(low), np.isfinite(high), np.isfinite(low) & np.isfinite(high)
+    log_width, log_scale = np.log(width), np.log(scale)
     with np.errstate(all="ignore"):
-        inside = low + (high - low) * special.expit(w)
-        x = np.where(both, inside, np.where(up, low + np.exp(w), np.where(down, high - np.exp(w),
-                     np.sinh(w))))  # fmt: skip
+        logs = np.clip(width * w + log_scale, -700, 700)
+        logit = at + width * w
+        inside = low + (high - low) * special.expit(logit)
+        half = np.where(up, low + np.exp(logs), high - np.exp(logs))
+        x = np.where(both, inside, np.where(up | down, half, at + scale * np.sinh(w)))
         log_jac = np.where(
-            both, np.log(high - low) + special.log_expit(w) + special.log_expit(-w),
-            np.where(up | down, w, np.log(np.cosh(w))),
-        )  # fmt: skip
+            both,
+            np.log(high - low) + log_width + special.log_expit(logit) + special.log_expit(-logit),
+            np.where(up | down, logs + log_width, log_scale + np.log(np.cosh(w))),
+        )
     least, most = np.nextafter(low, np.inf), np.nextafter(high, -np.inf)
     return np.clip(x, np.where(up, least, -np.inf), np.where(down, most, np.inf)), log_jac
+
+
+def _chart_of(dist: Dist, env: Values, ndim: int) -> Sequence[Array | float]:
+    """Where a distribution is and how wide, so that its parents do not move it in coordinates."""
+    base = dist.parts[0] if dist.family == "Truncated" else dist
+    if base.family not in FAMILIES or (chart := FAMILIES[base.family].chart) is None:
+        return 0.0, 1.0, 1.0
+    low, high = support_of(dist, env, ndim)
+    if np.all(np.isfinite(low)) != np.all(np.isfinite(FAMILIES[base.family].support(_args(base, env, ndim))[0])):
+        return 0.0, 1.0, 1.0  # a limit has made a half line of the line
+    if np.all(np.isfinite(high)) and base.family != "LogitNormal":
+        return 0.0, 1.0, 1.0
+    at, scale, width = chart(_args(base, env, ndim))
+    return at, np.clip(scale, 1e-30, 1e30), np.clip(width, 1e-3, 10.0)
+
+
+def _vector_chart(dist: Dist, w: Array, env: Values) -> tuple[Array, Array]:
+    """Real vectors about their mean, and walks from row to row, in units of their scales."""
+    z, log_jac = SPACES["real"](w, dist.core)
+    args = {name: value_of(value, env) for name, value in dist.args}
+    cov = next((args[k] for k in ("cov", "scale") if k in args), None)
+    if cov is not None:
+        sd = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
+    elif "tau" in args:
+        sd = args["tau"].reshape(-1, 1) ** -0.5
+    elif dist.family == "KroneckerNormal" or "sigma" not in args:
+        sd = np.ones((1, 1))
+    else:
+        sd = args["sigma"].reshape(-1, 1)
+    sd = np.clip(sd, 1e-30, 1e30)
+    walk = dist.family.endswith("RandomWalk")
+    if len(dist.core) == 2:
+        sd = sd[:, None] if cov is not None else sd[:, :, None]
+    first = np.ones_like(z)
+    if walk:  # the first row has a scale of its own
+        first[:, 0] = 0.0
+        sd = sd * first + (1.0 - first)
+    x = sd * z
+    log_jac = log_jac + np.log(np.broadcast_to(sd, z.shape)).reshape(len(z), -1).sum(axis=1)
+    mu = args.get("mu", np.zeros(1))
+    mu = mu.reshape(len(mu), *(1,) * (z.ndim - mu.ndim), *mu.shape[1:])
+    return (np.cumsum(x + mu * first, axis=1), log_jac) if walk else (x + mu, log_jac)
 
 
 def _log_ordered(item: Unknown, env: Values) -> Array:
@@ -276,6 +328,8 @@ def states_of(item: Item, ranges: dict[str, Bounds]) -> Array:
 def _draw(item: Unknown, w: Array, env: Values) -> tuple[Array, Array]:
     """Value of a continuous unknown at coordinates, and the log of its volume element."""
     if item.dist.family in VECTORS:
+        if VECTORS[item.dist.family].space == "real" and not item.shape:
+            return _vector_chart(item.dist, w, env)
         space, size = SPACES[VECTORS[item.dist.family].space], w.shape[1]
         rows = max(1, int(np.prod(item.shape)))
         each = size // rows
@@ -297,7 +351,7 @@ def _draw(item: Unknown, w: Array, env: Values) -> tuple[Array, Array]:
         return value, log_jac - one.reshape(-1)
     shaped = w.reshape(len(w), *item.shape)
     low, high = support_of(item.dist, env, shaped.ndim)
-    value, log_jac = _place(shaped, low, high)
+    value, log_jac = _place(shaped, low, high, _chart_of(item.dist, env, shaped.ndim))
     return value, log_jac.reshape(len(w), -1).sum(axis=1)
 
 
@@ -377,13 +431,14 @@ class Integrand:
             full[:, missing] = self.states[item.name][state]
             return full, 0.0
         if item.dist.family in VECTORS:
-            low, high = -np.inf, np.inf
+            mu = value_of(dict(item.dist.args).get("mu", 0.0), env)
+            mu = mu.reshape(len(mu), *(1,) * (full.ndim - mu.ndim), *mu.shape[1:])
+            limits: list[Array | float] = [-np.inf, np.inf, mu, 1.0, 1.0]
         else:
-            low, high = (
-                np.broadcast_to(v, full.shape)[:, missing]
-                for v in support_of(item.dist, env, full.ndim)
-            )
-        full[:, missing], log_jac = _place(w, low, high)
+            chart = _chart_of(item.dist, env, full.ndim)
+            limits = [*support_of(item.dist, env, full.ndim), *chart]
+        low, high, *chart = (np.broadcast_to(v, full.shape)[:, missing] for v in limits)
+        full[:, missing], log_jac = _place(w, low, high, chart)
         return full, log_jac.sum(axis=1)
 
 

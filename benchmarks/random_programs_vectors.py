@@ -136,10 +136,14 @@ def multinomial(x: Array, n: Array, p: Array) -> Array:
 
 
 def dirichlet_multinomial(x: Array, n: Array, a: Array) -> Array:
-    total = a.sum(axis=1)
-    front = special.gammaln(total) + special.gammaln(n + 1.0) - special.gammaln(n + total)
-    each = special.gammaln(x + a) - special.gammaln(a) - special.gammaln(x + 1.0)
-    return front + each.sum(axis=1)
+    ways = special.gammaln(n + 1.0) - special.gammaln(x + 1.0).sum(axis=1)
+    return ways + _log_rising(a, x).sum(axis=1) - _log_rising(a.sum(axis=1), n)
+
+
+def _log_rising(a: Array, count: Array) -> Array:
+    """Log of a (a + 1) ... (a + count - 1); a difference of log gammas is noise for large a."""
+    terms = (np.log(a + j) * (j < count) for j in range(int(np.max(count, initial=0))))
+    return sum(terms, np.zeros(np.shape(a)))
 
 
 def ordered_multinomial(x: Array, eta: Array, cutpoints: Array, n: Array) -> Array:

@@ -58,9 +58,10 @@ class Run:
 
 def run_program(seed: int) -> Line:
     """Draw the program of a seed, and answer it."""
-    import pymc_tempering as pmt
     from random_programs_draw import program_of
     from random_programs_source import model_of
+
+    import pymc_tempering as pmt
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -148,7 +149,9 @@ def main() -> None:
     arguments.add_argument("--workers", type=int, default=2)
     arguments.add_argument("--limit", type=float, default=LIMIT, help="CPU seconds of a program")
     arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--restart", action="store_true", help="forget earlier runs of the seeds")
+    arguments.add_argument(
+        "--restart", action="store_true", help="forget earlier runs of the seeds"
+    )
     arguments.add_argument("--show", type=int, metavar="SEED")
     arguments.add_argument("--child", help=argparse.SUPPRESS)
     args = arguments.parse_args()

@@ -106,6 +106,7 @@ def _chart(name: str, text: str) -> Callable | None:
         return None
     return lambda a: (a.get("mu", 0.0), a[scale], 1.0)
 
+
 REAL = (-np.inf, np.inf)
 POSITIVE = (0.0, np.inf)
 UNIT = (0.0, 1.0)
@@ -152,7 +153,8 @@ CONTINUOUS = [
         ("Logistic", MU + "s positive .3 1.5", REAL, lambda mu, s: Law(stats.logistic, mu, s)),
         ("Cauchy", "alpha real -2 2; beta positive .3 2", REAL,
          lambda alpha, beta: Law(s.cauchy, alpha, beta)),
-        ("StudentT", "nu shape 2 12; " + MU + SIGMA, REAL, lambda nu, mu, sigma: Law(s.t, nu, mu, sigma)),
+        ("StudentT", "nu shape 2 12; " + MU + SIGMA, REAL,
+         lambda nu, mu, sigma: Law(s.t, nu, mu, sigma)),
         ("SkewNormal", "alpha real -3 3; " + MU + SIGMA, REAL,
          lambda alpha, mu, sigma: Law(s.skewnorm, alpha, mu, sigma)),
         ("SkewStudentT", "a shape 1 5; b shape 1 5; " + MU + SIGMA, REAL,
@@ -181,15 +183,18 @@ CONTINUOUS = [
          lambda nu, sigma: Law(s.rice, nu / sigma, 0, sigma)),
         ("Pareto", "alpha shape 1 5; m shape .5 2", lambda a: (a["m"], np.inf),
          lambda alpha, m: Law(s.pareto, alpha, 0, m)),
-        ("Beta", "alpha shape .7 5; beta shape .7 5", UNIT, lambda alpha, beta: Law(s.beta, alpha, beta)),
+        ("Beta", "alpha shape .7 5; beta shape .7 5", UNIT,
+         lambda alpha, beta: Law(s.beta, alpha, beta)),
         ("Uniform", "lower fixed -3 0; upper shape .5 4", lambda a: (a["lower"], a["upper"]),
          lambda lower, upper: Law(s.uniform, lower, upper - lower)),
         ("Triangular", "lower fixed -3 -1; c fixed -.9 1; upper shape 1.2 4",
          lambda a: (a["lower"], a["upper"]),
-         lambda lower, c, upper: Law(s.triang, (c - lower) / (upper - lower), lower, upper - lower)),
+         lambda lower, c, upper: Law(s.triang, (c - lower) / (upper - lower), lower,
+                                     upper - lower)),
         ("TruncatedNormal", MU + SIGMA + "; lower fixed -3 -1; upper fixed 1 4",
          lambda a: (a["lower"], a["upper"]),
-         lambda mu, sigma, lower, upper: Law(s.truncnorm, (lower - mu) / sigma, (upper - mu) / sigma,
+         lambda mu, sigma, lower, upper: Law(s.truncnorm, (lower - mu) / sigma,
+                                                 (upper - mu) / sigma,
                                                      mu, sigma)),
         ("VonMises", "mu fixed -2 2; kappa positive .3 4", (-np.pi, np.pi),
          lambda mu, kappa: Law(s.vonmises, kappa, mu)),
@@ -211,7 +216,8 @@ DISCRETE = [
     _by_scipy(name, text, support, make, discrete=True)
     for name, text, support, make in (
         ("Bernoulli", "p unit .1 .9", (0, 1), lambda p: Law(s.bernoulli, p)),
-        ("Binomial", "n count 2 8; p unit .1 .9", lambda a: (0, a["n"]), lambda n, p: Law(s.binom, n, p)),
+        ("Binomial", "n count 2 8; p unit .1 .9", lambda a: (0, a["n"]),
+         lambda n, p: Law(s.binom, n, p)),
         ("BetaBinomial", "alpha shape .7 4; beta shape .7 4; n count 2 8",
          lambda a: (0, a["n"]), lambda alpha, beta, n: Law(s.betabinom, n, alpha, beta)),
         ("Poisson", "mu positive .5 6", COUNTS, lambda mu: Law(s.poisson, mu)),
@@ -229,7 +235,8 @@ DISCRETE = [
         ("DiscreteWeibull", "q unit .3 .8; beta shape .8 2", COUNTS, own.discrete_weibull,
          lambda x, q, beta: np.where(x < 0, 0.0, 1 - q ** ((np.floor(x) + 1.0) ** beta))),
         ("Categorical", "p probs 0 1", (0, 2), own.categorical, None),
-        ("OrderedLogistic", "eta real -2 2; cutpoints cuts -1 1", (0, 2), own.ordered_logistic, None),
+        ("OrderedLogistic", "eta real -2 2; cutpoints cuts -1 1", (0, 2), own.ordered_logistic,
+         None),
         ("OrderedProbit", "eta real -2 2; cutpoints cuts -1 1", (0, 2), own.ordered_probit, None),
         ("DiracDelta", "c fixed 1 3", lambda a: (a["c"], a["c"]), own.point, None),
         ("ZeroInflatedPoisson", "psi unit .3 .9; mu positive 1 6", COUNTS,

@@ -57,7 +57,7 @@ def categorical(x: Array, p: Array) -> Array:
     return np.where(inside, found, -np.inf)
 
 
-def _of_cuts(below: Callable[[Array], Array], eta: Array, cutpoints: Array) -> Array:
+def of_cuts(below: Callable[[Array], Array], eta: Array, cutpoints: Array) -> Array:
     """Probabilities of the categories, on the last axis."""
     cdf = below(cutpoints - np.asarray(eta)[..., None])
     ends = np.zeros((*cdf.shape[:-1], 1))
@@ -65,11 +65,11 @@ def _of_cuts(below: Callable[[Array], Array], eta: Array, cutpoints: Array) -> A
 
 
 def ordered_logistic(x: Array, eta: Array, cutpoints: Array) -> Array:
-    return categorical(x, _of_cuts(special.expit, eta, cutpoints))
+    return categorical(x, of_cuts(special.expit, eta, cutpoints))
 
 
 def ordered_probit(x: Array, eta: Array, cutpoints: Array) -> Array:
-    return categorical(x, _of_cuts(special.ndtr, eta, cutpoints))
+    return categorical(x, of_cuts(special.ndtr, eta, cutpoints))
 
 
 def point(x: Array, c: Array) -> Array:
@@ -77,7 +77,7 @@ def point(x: Array, c: Array) -> Array:
 
 
 def zero_inflated(make: Callable) -> Callable[..., Array]:
-    """Zero with 1 - psi, else a draw of the distribution that `make` gives of the other arguments."""
+    """Zero with 1 - psi, else a draw of what `make` gives of the other arguments."""
 
     def log_density(x: Array, psi: Array, **args: Array) -> Array:
         inner = np.log(psi) + make(**args).logpmf(x)

@@ -7,7 +7,15 @@ import numpy as np
 import pymc as pm
 from random_programs_formulas import PDF_POINTS, X_POINTS
 from random_programs_language import (
-    Argument, Deterministic, Dist, Item, Link, Observed, Potential, Program, Unknown,
+    Argument,
+    Deterministic,
+    Dist,
+    Item,
+    Link,
+    Observed,
+    Potential,
+    Program,
+    Unknown,
 )  # fmt: skip
 from random_programs_vectors import DT, VECTORS, ZERO_SUM_STDEV, W
 
@@ -48,7 +56,8 @@ _POSITIONAL = {
     "CustomDist by dist": ["dist=lognormal_dist"],
 }
 FURTHER = {
-    "Interpolated": [f"x_points=np.array({list(X_POINTS)})", f"pdf_points=np.array({list(PDF_POINTS)})"],
+    "Interpolated": [f"x_points=np.array({list(X_POINTS)})",
+                     f"pdf_points=np.array({list(PDF_POINTS)})"],
     "OrderedLogistic": ["compute_p=False"],
     "OrderedProbit": ["compute_p=False"],
     "OrderedMultinomial": ["compute_p=False"],
@@ -103,7 +112,9 @@ def call(dist: Dist, name: str = "", more: tuple[str, ...] = ()) -> str:
     family = dist.family.split(" ")[0]
     start = f"pm.{family}(" if name else f"pm.{family}.dist("
     words = [f'"{name}"'] if name else []
-    return start + ", ".join([*words, *_arguments(dist), *FURTHER.get(dist.family, []), *more]) + ")"
+    return (
+        start + ", ".join([*words, *_arguments(dist), *FURTHER.get(dist.family, []), *more]) + ")"
+    )
 
 
 def _arguments(dist: Dist) -> list[str]:
@@ -169,7 +180,9 @@ def _unknown_text(item: Unknown, coords: bool) -> str:
     family = item.dist.family
     if family == "WishartBartlett":
         args = dict(item.dist.args)
-        return f'{item.name} = pm.WishartBartlett("{item.name}", {constant(args["S"])}, {args["nu"]})'
+        return (
+            f'{item.name} = pm.WishartBartlett("{item.name}", {constant(args["S"])}, {args["nu"]})'
+        )
     target = f"{item.name}, _, _" if family == "LKJCholeskyCov" else item.name
     if shape and family not in ("LKJCholeskyCov", "LKJCorr", "StickBreakingWeights"):
         plain = coords and family not in VECTORS

@@ -1,4 +1,4 @@
-"""The truth of random programs: densities beside PyMC's, normalizers, closed forms, narrow modes."""
+"""The truth of random programs: densities beside PyMC's, normalizers, closed forms, modes."""
 
 import sys
 from pathlib import Path
@@ -12,12 +12,16 @@ from scipy import special, stats
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import random_programs_cubature as cubature
-from random_programs_draw import SUBJECTS, Writer, attempts, sample
+from random_programs_densities import log_density
+from random_programs_draw import SUBJECTS, attempts
 from random_programs_families import CONSTANT, FAMILIES, MIXED
 from random_programs_language import Dist, Link, Observed, Program, Unknown
+from random_programs_sampling import sample
 from random_programs_source import HELPERS, call, model_of
-from random_programs_truth import counts_of, log_density, truth_of
+from random_programs_states import counts_of
+from random_programs_truth import truth_of
 from random_programs_vectors import SPACES, VECTORS, compositions, sizes_of
+from random_programs_writer import Writer
 
 NOT_ALONE = ("WishartBartlett", "LKJCholeskyCov", "MvNormal by chol", "CAR")
 """Several variables of PyMC in one, or with an argument that is a variable; CAR: see below."""
@@ -123,36 +127,53 @@ def conjugate():
     yield "imputed", (Unknown("x", NORMAL), Observed("y", law, holed)), exact
     beta = Dist("Beta", (("alpha", 1.5), ("beta", 2.5)))
     binomial = Dist("Binomial", (("n", 6), ("p", link)))
-    yield "beta", (Unknown("x", beta), Observed("y", binomial, (4,))), stats.betabinom.logpmf(
-        4, 6, 1.5, 2.5
+    yield (
+        "beta",
+        (Unknown("x", beta), Observed("y", binomial, (4,))),
+        stats.betabinom.logpmf(4, 6, 1.5, 2.5),
     )
     gamma = Dist("Gamma", (("alpha", 2.0), ("beta", 0.7)))
     poisson = Dist("Poisson", (("mu", link),))
-    yield "gamma", (Unknown("x", gamma), Observed("y", poisson, (3,))), stats.nbinom.logpmf(
-        3, 2.0, 0.7 / 1.7
+    yield (
+        "gamma",
+        (Unknown("x", gamma), Observed("y", poisson, (3,))),
+        stats.nbinom.logpmf(3, 2.0, 0.7 / 1.7),
     )
     dirichlet = Dist("Dirichlet", (("a", (1.5, 0.8, 2.0)),), core=(3,))
     several = Dist("Multinomial", (("n", 5), ("p", link)), core=(3,))
-    yield "dirichlet", (Unknown("x", dirichlet), Observed("y", several, (2, 1, 2))), (
-        stats.dirichlet_multinomial.logpmf([2, 1, 2], [1.5, 0.8, 2.0], 5)
+    yield (
+        "dirichlet",
+        (Unknown("x", dirichlet), Observed("y", several, (2, 1, 2))),
+        (stats.dirichlet_multinomial.logpmf([2, 1, 2], [1.5, 0.8, 2.0], 5)),
     )
     # Far out in the tails the two are equal but for a rounding of their sizes.
-    chain = [Dist("Cauchy", (("alpha", c), ("beta", b))) for c, b in ((0.0, 1.0), (link, 0.3), (Link("z"), 0.5))]
-    yield "tails", (Unknown("x", chain[0]), Unknown("z", chain[1]), Observed("y", chain[2], (2.5,))), (
-        stats.cauchy.logpdf(2.5, 0.0, 1.8)
+    chain = [
+        Dist("Cauchy", (("alpha", c), ("beta", b)))
+        for c, b in ((0.0, 1.0), (link, 0.3), (Link("z"), 0.5))
+    ]
+    yield (
+        "tails",
+        (Unknown("x", chain[0]), Unknown("z", chain[1]), Observed("y", chain[2], (2.5,))),
+        (stats.cauchy.logpdf(2.5, 0.0, 1.8)),
     )
     # The data do not tell the two apart, so their order is no news.
     pair = Dist("Normal", (("mu", Link("x", index=0)), ("sigma", 0.5)))
     same = Dist("Normal", (("mu", Link("x", index=1)), ("sigma", 0.5)))
     one = stats.norm.logpdf(0.3, 0.5, np.sqrt(4.25))
-    items = (Unknown("x", NORMAL, (2,), "ordered"), Observed("y", pair, (0.3,)), Observed("z", same, (0.3,)))
+    items = (
+        Unknown("x", NORMAL, (2,), "ordered"),
+        Observed("y", pair, (0.3,)),
+        Observed("z", same, (0.3,)),
+    )
     yield "ordered", items, 2 * one
     plane = 4.0 * (np.eye(3) - 1 / 3) + 0.25 * np.eye(3)
     exact = stats.multivariate_normal.logpdf(Y, np.zeros(3), plane)
     yield "zero sum", (Unknown("x", NORMAL, (3,), "zero_sum"), Observed("y", law, Y)), exact
 
 
-@pytest.mark.parametrize(("name", "items", "exact"), list(conjugate()), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "items", "exact"), list(conjugate()), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_closed_forms(name, items, exact):
     found = truth_of(Program(0, items))
     assert found.error < 2e-3

@@ -1,8 +1,9 @@
 """Integrals of up to four dimensions, one for each state of discrete unknowns, by refinement.
 
 Boxes are split where the rules of degree 7 and 5 of Genz & Malik (1980) differ, or in one dimension
-those of Gauss and Kronrod, until the sum of the differences is small. Points that have climbed to the
-modes and walked about them go before, and a box that holds one which its nodes do not see is split, too.
+those of Gauss and Kronrod, until the sum of the differences is small. Points that have climbed to
+the modes and walked about them go before, and a box that holds one which its nodes do not see is
+split, too.
 """
 
 from collections.abc import Callable

@@ -90,6 +90,8 @@ class Writer:
 
     def _vector(self, family: Vector, free: float, *, bounded: bool, long: bool) -> Dist:
         args = tuple((p.name, self.argument(p, free, bounded=bounded)) for p in family.parameters)
+        if family.name == "EulerMaruyama" and args[0][1] == args[1][1]:
+            raise NoTruthError("PyMC takes no variable twice here")
         parts: tuple[Dist, ...] = ()
         match family.parts:
             case "init" | "init innovation":

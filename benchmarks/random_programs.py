@@ -118,7 +118,8 @@ def summary(runs: Sequence[Run]) -> tuple[list[Row], dict[str, str]]:
     notes = {
         "answered": ", ".join(f"{name} {count}" for name, count in sorted(answered.items())),
         "never answered": ", ".join(sorted(_all_names() - set(answered))) or "none",
-        **{f"{count} times": reason for reason, count in reasons.most_common()},
+        "refused or raised": " / ".join(f"{n} x {why}" for why, n in reasons.most_common())
+        or "none",
         "beyond 5": ", ".join(f"seed {run.seed} (z {run.z:.1f})" for run in far) or "none",
     }
     return [row], notes

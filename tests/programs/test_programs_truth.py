@@ -1,0 +1,235 @@
+"""The truth of random programs: densities beside PyMC's, normalizers, closed forms, modes."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy import special, stats
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import random_programs_cubature as cubature
+from random_programs_densities import log_density
+from random_programs_draw import SUBJECTS, attempts
+from random_programs_families import CONSTANT, FAMILIES, MIXED
+from random_programs_language import Dist, Link, Observed, Program, Unknown
+from random_programs_sampling import sample
+from random_programs_source import HELPERS, call, model_of
+from random_programs_states import counts_of
+from random_programs_truth import truth_of
+from random_programs_vectors import SPACES, VECTORS, compositions, sizes_of
+from random_programs_writer import Writer
+
+NOT_ALONE = ("WishartBartlett", "LKJCholeskyCov", "MvNormal by chol", "CAR")
+"""Several variables of PyMC in one, or with an argument that is a variable; CAR: see below."""
+NAMES = [name for name in (*FAMILIES, *VECTORS) if name not in NOT_ALONE]
+
+
+def constants(name, seed, long=False):
+    """A distribution whose arguments are numbers."""
+    while True:
+        dist = Writer(np.random.default_rng(seed), 0).dist(name, 0.0, long=long)
+        if not list(dist.links()):
+            return dist
+        seed += 100
+
+
+def of_pymc(dist, x):
+    """Graph of PyMC's log density, of which only the sum over elements is compared."""
+    scope = {"np": np, "pm": pm, "pt": pt}
+    for text in HELPERS.values():
+        exec(text, scope)
+    shaped = dist.core and (dist.parts or dist.family in ("GARCH11", "ZeroSumNormal"))
+    rv = eval(call(dist, more=(f"shape={dist.core}",) if shaped else ()), scope)
+    return pm.logp(rv, pt.as_tensor(x)).sum()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_densities_are_those_of_pymc():
+    ours, theirs, labels = [], [], []
+    for name in NAMES:
+        for seed in (1, 2):
+            dist = constants(name, seed, long=True)
+            rng = np.random.default_rng(seed)
+            x = sample(dist, () if name in VECTORS else (4,), {}, rng)
+            family = FAMILIES.get(name)
+            counts = family.discrete if family else VECTORS[name].space == "counts"
+            x = x.astype(int) if counts else x
+            ours.append(log_density(dist, x, {})[0])
+            theirs.append(of_pymc(dist, x[0]))
+            labels.append(f"{name} {seed}")
+    found = pytensor.function([], theirs, mode="FAST_COMPILE")()
+    far = {n: (a, float(b)) for n, a, b in zip(labels, ours, found, strict=True)
+           if not np.isclose(a, b, rtol=1e-6, atol=1e-8)}  # fmt: skip
+    assert not far
+
+
+def test_a_density_off_by_a_constant_is_found():
+    """PyMC leaves out a constant of CAR, which its draws do not know."""
+    dist = constants("CAR", 1)
+    x = np.array([0.3, -0.2, 0.9])
+    exact = log_density(dist, x[None], {})[0]
+    theirs = of_pymc(dist, x).eval()
+    assert exact - theirs == pytest.approx(-0.5 * np.log(2 * np.pi / np.array([1, 2, 1])).sum())
+
+
+IMPROPER = {each.name for each in (*CONSTANT, *MIXED)} | {
+    name for name, each in VECTORS.items() if each.space == "improper"
+}
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if n not in IMPROPER])
+def test_single_values_have_probability_one(name):
+    dist = constants(name, 3)
+    if FAMILIES[name].discrete:
+        values = np.array(counts_of(dist, {}))[:, None]
+        assert special.logsumexp(log_density(dist, values, {})) == pytest.approx(0, abs=1e-6)
+        return
+    program = Program(0, (Unknown("x", dist, ()),))
+    assert truth_of(program, 1e-4).log_value == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in VECTORS if n not in IMPROPER and n != "MvNormal by chol"]
+)
+def test_vectors_have_probability_one(name):
+    dist, space = constants(name, 3), VECTORS[name].space
+    if space == "counts":
+        values = np.array(compositions(dict(dist.args)["n"], 3))
+        assert special.logsumexp(log_density(dist, values, {})) == pytest.approx(0, abs=1e-9)
+        return
+
+    def log_f(w, state):
+        x, log_jac = SPACES[space](w, dist.core)
+        found = log_density(dist, x, {}) + log_jac
+        return np.where(np.isnan(found), -np.inf, found)
+
+    found = cubature.integrate(log_f, sizes_of(space, dist.core), tolerance=1e-3)
+    assert found.error < 0.005
+    assert found.log_value == pytest.approx(0, abs=0.005)
+
+
+NORMAL = Dist("Normal", (("mu", 0.5), ("sigma", 2.0)))
+Y = (0.3, -1.2, 0.8)
+
+
+def conjugate():
+    """Programs with a closed form, and its value."""
+    link = Link("x")
+    law = Dist("Normal", (("mu", link), ("sigma", 0.5)))
+    cov = 0.25 * np.eye(3) + 4.0
+    exact = stats.multivariate_normal.logpdf(Y, np.full(3, 0.5), cov)
+    yield "normal", (Unknown("x", NORMAL), Observed("y", law, Y)), exact
+    holed = (0.3, float("nan"), -1.2, 0.8)
+    yield "imputed", (Unknown("x", NORMAL), Observed("y", law, holed)), exact
+    beta = Dist("Beta", (("alpha", 1.5), ("beta", 2.5)))
+    binomial = Dist("Binomial", (("n", 6), ("p", link)))
+    yield (
+        "beta",
+        (Unknown("x", beta), Observed("y", binomial, (4,))),
+        stats.betabinom.logpmf(4, 6, 1.5, 2.5),
+    )
+    gamma = Dist("Gamma", (("alpha", 2.0), ("beta", 0.7)))
+    poisson = Dist("Poisson", (("mu", link),))
+    yield (
+        "gamma",
+        (Unknown("x", gamma), Observed("y", poisson, (3,))),
+        stats.nbinom.logpmf(3, 2.0, 0.7 / 1.7),
+    )
+    dirichlet = Dist("Dirichlet", (("a", (1.5, 0.8, 2.0)),), core=(3,))
+    several = Dist("Multinomial", (("n", 5), ("p", link)), core=(3,))
+    yield (
+        "dirichlet",
+        (Unknown("x", dirichlet), Observed("y", several, (2, 1, 2))),
+        (stats.dirichlet_multinomial.logpmf([2, 1, 2], [1.5, 0.8, 2.0], 5)),
+    )
+    # Far out in the tails the two are equal but for a rounding of their sizes.
+    chain = [
+        Dist("Cauchy", (("alpha", c), ("beta", b)))
+        for c, b in ((0.0, 1.0), (link, 0.3), (Link("z"), 0.5))
+    ]
+    yield (
+        "tails",
+        (Unknown("x", chain[0]), Unknown("z", chain[1]), Observed("y", chain[2], (2.5,))),
+        (stats.cauchy.logpdf(2.5, 0.0, 1.8)),
+    )
+    # The data do not tell the two apart, so their order is no news.
+    pair = Dist("Normal", (("mu", Link("x", index=0)), ("sigma", 0.5)))
+    same = Dist("Normal", (("mu", Link("x", index=1)), ("sigma", 0.5)))
+    one = stats.norm.logpdf(0.3, 0.5, np.sqrt(4.25))
+    items = (
+        Unknown("x", NORMAL, (2,), "ordered"),
+        Observed("y", pair, (0.3,)),
+        Observed("z", same, (0.3,)),
+    )
+    yield "ordered", items, 2 * one
+    plane = 4.0 * (np.eye(3) - 1 / 3) + 0.25 * np.eye(3)
+    exact = stats.multivariate_normal.logpdf(Y, np.zeros(3), plane)
+    yield "zero sum", (Unknown("x", NORMAL, (3,), "zero_sum"), Observed("y", law, Y)), exact
+
+
+@pytest.mark.parametrize(
+    ("name", "items", "exact"), list(conjugate()), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_closed_forms(name, items, exact):
+    found = truth_of(Program(0, items))
+    assert found.error < 2e-3
+    assert found.log_value == pytest.approx(exact, abs=2e-3)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4])
+def test_narrow_modes_are_met(dim):
+    """Two states, each with a mode that is narrower than a hundredth of its distance from 0."""
+    at = 3.37 * np.arange(1, dim + 1) - 8.1
+
+    def log_f(w, state):
+        x = np.sinh(w)
+        side = np.where(state == 0, 1.0, -1.0)[:, None]
+        found = stats.norm.logpdf(x, side * at, 0.05) + np.log(np.cosh(w))
+        return found.sum(axis=1) + np.log(np.where(state == 0, 0.3, 0.7))
+
+    found = cubature.integrate(log_f, dim, 2)
+    assert found.log_value == pytest.approx(0, abs=max(3e-3, 2 * found.error))
+    assert found.error < 0.02
+
+
+def test_a_mode_that_is_lost_shows_in_the_error(monkeypatch):
+    monkeypatch.setattr(cubature, "high_points", lambda log_f, starts, rng: starts)
+
+    def log_f(w, state):
+        return stats.norm.logpdf(np.sinh(w), [2.0, -5.0, 4.0], 0.01).sum(axis=1) + np.log(
+            np.cosh(w)
+        ).sum(axis=1)
+
+    found = cubature.integrate(log_f, 3)
+    assert found.error > 0.02 or abs(found.log_value) < 0.02
+
+
+def test_a_seed_names_a_program():
+    seeds = range(1, 1 + len(SUBJECTS))
+    first = [repr(next(attempts(seed)).items) for seed in seeds]
+    assert first == [repr(next(attempts(seed)).items) for seed in seeds]  # NaN is not NaN
+    assert len(set(first)) == len(first)
+
+
+def test_subjects_are_the_distributions_of_pymc():
+    without = {
+        "Continuous", "Discrete", "Distribution", "SymbolicRandomVariable",  # bases of others
+        "Lognormal",  # another name
+        "Simulator",  # has no density
+        "PolyaGamma",  # needs a package that the project does not ask for
+        "Censored", "Truncated", "Mixture",  # are made of the others
+    }  # fmt: skip
+    ours = {name.split(" ")[0] for name in SUBJECTS}
+    assert set(pm.distributions.__all__) - without == ours - {"ordered", "zero"}
+
+
+def test_a_program_is_a_model():
+    program = next(attempts(1))
+    model = model_of(program)
+    assert {rv.name for rv in model.free_RVs} == {
+        item.name for item in program.items if isinstance(item, Unknown)
+    }

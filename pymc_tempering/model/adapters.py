@@ -15,7 +15,7 @@ from pymc_tempering.model.bound_density import OPEN_SIGNATURE, BoundDensity
 from pymc_tempering.model.compiled import MATRIX, compile_source
 from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.exactly import exactly
-from pymc_tempering.model.generators import TABLE, generator_at, table_of
+from pymc_tempering.model.generators import TABLE, generator_at, rows_of
 from pymc_tempering.model.graph_functions import write_graph
 from pymc_tempering.model.packed_data import ENVIRONMENT, Packing
 from pymc_tempering.model.sources import hash_text
@@ -172,7 +172,7 @@ def adapt_draws(function: Function, slices: Sequence[slice]) -> Callable:
 def _draw(
     compiled: Callable, data: np.ndarray, out: np.ndarray, *generators: np.random.Generator
 ) -> None:
-    compiled(data, out, table_of(generators))
+    compiled(data, out, rows_of(generators))
 
 
 def _copy(matrix: str, width: int, row: str, part: slice, name: str) -> str:

@@ -23,7 +23,7 @@ FIELDS = "state_address", "state", "next_uint64", "next_uint32", "next_double", 
 of the generator and of the bit generator themselves, for operations that run in Python."""
 
 
-def table_of(generators: Sequence[np.random.Generator]) -> np.ndarray:
+def rows_of(generators: Sequence[np.random.Generator]) -> np.ndarray:
     """Table of some generators, a row each, which must outlive its use."""
     rows = [_row(generator) for generator in generators]
     return np.array(rows, dtype=np.uintp).reshape(-1, 2 + len(FIELDS))

@@ -27,7 +27,6 @@ from pymc_tempering.borrowed.pytensor_graphs import (
 from pymc_tempering.model.jit import keyed_operation
 from pymc_tempering.model.thin_operations import thin_operation
 
-
 FEW = 25
 """Arguments that a call may have in a plain form."""
 

@@ -13,12 +13,10 @@ from pytensor.link.numba.dispatch.basic import (
     register_funcify_and_cache_key,
 )
 from pytensor.link.numba.linker import NumbaLinker
-from pytensor.link.utils import fgraph_to_python
 
 __all__ = (
     "NumbaLinker",
     "compile_numba_function_src",
-    "fgraph_to_python",
     "keep_with_pytensor",
     "key_of_constant",
     "numba_funcify_and_cache_key",

@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from textwrap import indent
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-import numba
 import numpy as np
 from numba import types, uint8
 from pytensor import config
 from pytensor.compile import Function
 
+from pymc_tempering.model.array_views import number, piece, put
 from pymc_tempering.model.bound_density import OPEN_SIGNATURE, BoundDensity
-from pymc_tempering.model.compiled import MATRIX, RNG, compile_source
+from pymc_tempering.model.compiled import MATRIX, compile_source
 from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.exactly import exactly
-from pymc_tempering.model.graph_functions import compile_graph
+from pymc_tempering.model.generators import TABLE, generator_at, rows_of
+from pymc_tempering.model.graph_functions import write_graph
 from pymc_tempering.model.packed_data import ENVIRONMENT, Packing
 from pymc_tempering.model.sources import hash_text
 
@@ -24,11 +24,19 @@ _COMPILED: WeakValueDictionary[str, Any] = WeakValueDictionary()
 """By the key of the graphs and of the source that calls them, as long as somebody has it."""
 
 
+class Lines(NamedTuple):
+    """Lines of a function's text, with the names that they begin from and lead to."""
+
+    inputs: Sequence[str] = ()
+    body: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+
+
 def _adapt(
-    graphs: Mapping[str, Function], name: str, write: Callable[[Mapping[str, str]], str],
-    signature: Any, *, inline: bool,
+    graphs: Mapping[str, Function], name: str, write: Callable[[Mapping[str, Lines]], str],
+    signature: Any,
 ) -> tuple[Callable, np.ndarray]:  # fmt: skip
-    """Compile a source that calls the graphs of functions, and return it with their packed data.
+    """Compile a source with the lines of some graphs, and return it with their packed data.
 
     PyTensor's own cache is used, because LLVM would optimize the whole graph of a closure again
     in each process. Fast math is off: with it the last bits differ between the process that
@@ -37,30 +45,34 @@ def _adapt(
     Parameters
     ----------
     graphs : mapping of str to Function
-        By the names that the source calls them by.
+        By the names that the source knows them by.
     name : str
         Of the function in the source.
     write : callable
-        Returns the source, given the arrays to pass to each graph and, under the name "data", the
-        lines that make them.
+        Returns the source, given the lines of each graph, and under the name "data" those that
+        make the arrays of all.
     signature : Numba signature
-    inline : bool
-        Whether to compile graphs and source as one function, which takes half as long where the
-        source is not a loop.
     """
-    packing, keys, arguments, places = Packing(), [], {}, set()
-    environment: dict[str, Any] = dict(ENVIRONMENT) | {"copy_numbers": copy_numbers}
+    packing, keys, texts, places = Packing(), [], {}, set()
+    environment: dict[str, Any] = dict(ENVIRONMENT)
+    environment |= {
+        "copy_numbers": copy_numbers,
+        "number": number,
+        "piece": piece,
+        "put": put,
+        "generator_at": generator_at,
+    }
     with exactly():
         for graph_name, function in graphs.items():
             graph, used = packing.open(function)
-            jitted, key = compile_graph(graph)
-            environment[graph_name] = (
-                numba.njit(inline="always")(jitted.py_func) if inline else jitted
-            )
-            arguments[graph_name] = "".join(f", array{place}" for place in used)
-            keys.append(key)
+            text = write_graph(graph, f"{graph_name}_")
+            environment |= text.environment
+            n = len(text.inputs) - len(used)
+            arrays = [f"{x} = array{i}" for x, i in zip(text.inputs[n:], used, strict=True)]
+            texts[graph_name] = Lines(text.inputs[:n], [*arrays, *text.lines], text.outputs)
+            keys.append(text.key)
             places |= set(used)
-    source = write(arguments | {"data": packing.source(places)})
+    source = write(texts | {"data": Lines(body=packing.source(places).splitlines())})
     data = packing.pack()
     if None in keys or not config.numba__cache:
         return compile_source(source, name, environment, signature, None), data
@@ -95,73 +107,80 @@ def adapt_density(
     differentiated : sequence of bool
         Which parts have gradients; the others get zeros.
     """
-    graphs = {"full": full, "alone": values}
-    pieces = ", ".join(f"x[{part.start}:{part.stop}]" for part in parts)
+    # The rows are there before anything is computed: a variable that outlives a branch is one that
+    # Numba keeps in memory, and the time that LLVM takes grows with the square of their number.
+    dim = parts[-1].stop
     moved = [part for part, is_moved in zip(parts, differentiated, strict=True) if is_moved]
     still = [part for part, is_moved in zip(parts, differentiated, strict=True) if not is_moved]
 
-    def write(arguments: Mapping[str, str]) -> str:
-        call_values = f"""
-log_reference, log_ratio = alone({pieces}{arguments.get("alone")})
-values[0] = log_reference.item()
-values[1] = log_ratio.item()
-"""
-        names = [f"grad{row}_{i}" for row in range(2) for i in range(len(moved))]
-        outputs = ", ".join(["log_reference", "log_ratio", *names])
-        copies = [
-            f"    copy_numbers(grads[{row}, {part.start}:{part.stop}], grad{row}_{i})\n"
-            for row in range(2)
-            for i, part in enumerate(moved)
+    def evaluation(graph: Lines) -> list[str]:
+        return [
+            *(
+                f"{name} = piece(x, {part.start}, {part.stop - part.start})"
+                for name, part in zip(graph.inputs, parts, strict=True)
+            ),
+            *graph.body,
+            *(f"values[{i}] = number({graph.outputs[i]})" for i in range(2)),
         ]
-        copies += [
-            f"    for i in range({part.start}, {part.stop}):\n"
-            "        grads[0, i] = grads[1, i] = 0.0\n"
-            for part in still
-        ]
-        call_full = f"""
-{outputs} = full({pieces}{arguments.get("full")})
-values[0] = log_reference.item()
-values[1] = log_ratio.item()
-if grads.shape[0] > 0:
-{"".join(copies)}
-"""
-        if full is None:
-            body = call_values
-        elif values is None:
-            body = call_full
-        else:
-            body = (
-                f"if grads.shape[0] == 0:\n{indent(call_values.strip(), '    ')}\n"
-                f"else:\n{indent(call_full.strip(), '    ')}\n"
-            )
-        return f"""
-def density(x, values, grads, data):
-    values[0] = np.nan
-    values[1] = np.nan
-{indent(arguments["data"] + body.strip(), "    ")}
-"""
 
-    given = {name: graph for name, graph in graphs.items() if graph is not None}
-    return BoundDensity(*_adapt(given, "density", write, OPEN_SIGNATURE, inline=True))
+    def gradients(graph: Lines) -> list[str]:
+        lines = []
+        for i, name in enumerate(graph.outputs[2:]):
+            row, part = i // len(moved), moved[i % len(moved)]
+            lines.append(_copy("rows", dim, str(row), part, name))
+        for part in still:
+            lines.append(f"for i in range({part.start}, {part.stop}):")
+            lines.append("    rows[0, i] = rows[1, i] = 0.0")
+        return lines
+
+    def write(texts: Mapping[str, Lines]) -> str:
+        body = [*texts["data"].body]
+        if "alone" in texts:
+            alone = evaluation(texts["alone"])
+            body += ["if grads.shape[0] == 0:", *_indented(alone)] if "full" in texts else alone
+        if "full" in texts:
+            rows = f"rows = grads if grads.shape[0] > 0 else np.empty((2, {dim}))"
+            whole = [rows, *evaluation(texts["full"]), *gradients(texts["full"])]
+            body += ["else:", *_indented(whole)] if "alone" in texts else whole
+        lines = ["values[0] = np.nan", "values[1] = np.nan", *body]
+        return "\n".join(["def density(x, values, grads, data):", *_indented(lines), ""])
+
+    given = {"full": full, "alone": values}
+    graphs = {name: graph for name, graph in given.items() if graph is not None}
+    return BoundDensity(*_adapt(graphs, "density", write, OPEN_SIGNATURE))
 
 
-def adapt_draws(function: Function, n_rngs: int, slices: Sequence[slice]) -> Callable:
+def adapt_draws(function: Function, slices: Sequence[slice]) -> Callable:
     """Turn a function of generators into `draw(out, *generators)`, which fills a row per draw."""
-    rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
-    values = ", ".join(f"value{i}" for i in range(len(slices)))
 
-    def write(arguments: Mapping[str, str]) -> str:
-        lines = [f"def draw(packed, out, {rngs}):", "    data = np.uintp(packed.ctypes.data)"]
-        lines.append(indent(arguments["data"], "    "))
-        lines.append("    for i in range(out.shape[0]):")
-        comma = "," if len(slices) == 1 else ""
-        lines.append(f"        {values}{comma} = graph({rngs}{arguments['graph']})")
-        lines += [
-            f"        copy_numbers(out[i, {s.start}:{s.stop}], np.ravel(value{j}))"
-            for j, s in enumerate(slices)
+    def write(texts: Mapping[str, Lines]) -> str:
+        graph = texts["graph"]
+        dim = slices[-1].stop
+        copies = [
+            _copy("out", dim, "i", part, name)
+            for part, name in zip(slices, graph.outputs, strict=True)
         ]
-        return "\n".join(lines) + "\n"
+        lines = ["data = np.uintp(packed.ctypes.data)", *texts["data"].body]
+        given = [f"{name} = generator_at(table, {i})" for i, name in enumerate(graph.inputs)]
+        lines += ["for i in range(out.shape[0]):", *_indented([*given, *graph.body, *copies])]
+        return "\n".join(["def draw(packed, out, table):", *_indented(lines), ""])
 
-    signature = types.void(uint8[::1], MATRIX, *[RNG] * n_rngs)
-    compiled, data = _adapt({"graph": function}, "draw", write, signature, inline=False)
-    return partial(compiled, data)
+    signature = types.void(uint8[::1], MATRIX, TABLE)
+    return partial(_draw, *_adapt({"graph": function}, "draw", write, signature))
+
+
+def _draw(
+    compiled: Callable, data: np.ndarray, out: np.ndarray, *generators: np.random.Generator
+) -> None:
+    compiled(data, out, rows_of(generators))
+
+
+def _copy(matrix: str, width: int, row: str, part: slice, name: str) -> str:
+    """Write the line that copies an array to a part of a row of a matrix."""
+    if part.stop - part.start == 1:
+        return f"put({matrix}, {row} * {width} + {part.start}, number({name}))"
+    return f"copy_numbers({matrix}[{row}, {part.start}:{part.stop}], np.ravel({name}))"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]

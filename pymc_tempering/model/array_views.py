@@ -18,6 +18,14 @@ from pymc_tempering.borrowed.numba_functions import cgutils
 NEW = -1
 """Stands for an axis of length one that the array does not have."""
 
+FIELDS = "data", "strides", "itemsize", "meminfo", "parent"
+"""Parts of an array that a view of it needs."""
+
+
+def _part(context: Any, builder: Any, kind: Any, array: Any, name: str) -> Any:
+    """Read a part of an array that stays where it is: a copy in memory for each is dear to LLVM."""
+    return context.data_model_manager[kind].get(builder, array, name)
+
 
 @intrinsic
 def number(typingctx, value):  # type: ignore[no-untyped-def]
@@ -26,8 +34,8 @@ def number(typingctx, value):  # type: ignore[no-untyped-def]
         return value(value), lambda context, builder, signature, args: args[0]
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        array = make_array(value)(context, builder, args[0])
-        return context.unpack_value(builder, value.dtype, array.data)
+        data = _part(context, builder, value, args[0], "data")
+        return context.unpack_value(builder, value.dtype, data)
 
     return value.dtype(value), codegen
 
@@ -37,10 +45,39 @@ def address(typingctx, array):  # type: ignore[no-untyped-def]
     """Give the address of the first number of an array."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        data = make_array(array)(context, builder, args[0]).data
+        data = _part(context, builder, array, args[0], "data")
         return builder.ptrtoint(data, context.get_value_type(types.uintp))
 
     return types.uintp(array), codegen
+
+
+@intrinsic
+def put(typingctx, array, place, value):  # type: ignore[no-untyped-def]
+    """Write a number to a place of an array in C order, counted through; nothing checks it."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        data = _part(context, builder, array, args[0], "data")
+        context.pack_value(builder, array.dtype, args[2], builder.gep(data, [args[1]]))
+
+    return types.void(array, types.intp, array.dtype), codegen
+
+
+@intrinsic
+def piece(typingctx, vector, start, length):  # type: ignore[no-untyped-def]
+    """Give a view of some numbers of a vector, which has them; nothing checks it."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        old, first, n = args
+        part = {name: _part(context, builder, vector, old, name) for name in FIELDS}
+        new = make_array(vector)(context, builder)
+        populate_array(
+            new, data=builder.gep(part["data"], [first]), shape=[n],
+            strides=cgutils.unpack_tuple(builder, part["strides"]), itemsize=part["itemsize"],
+            meminfo=part["meminfo"], parent=part["parent"],
+        )  # fmt: skip
+        return returned_view(context, builder, signature.return_type, new)
+
+    return vector(vector, types.intp, types.intp), codegen
 
 
 @cache

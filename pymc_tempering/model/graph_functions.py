@@ -2,10 +2,13 @@
 
 PyTensor puts a function of its own around that of each operation, by which the disk cache knows
 it. Numba takes as long for it as for a simple operation. Here the function of the operation itself
-is kept under that key.
+is kept under that key. A graph is written as lines of text, a call a line, so that whoever needs
+its numbers can have them in a function of its own: Numba takes no call with more than 30 arguments
+for a function that is written out where it is called, and long for any with hundreds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -16,7 +19,6 @@ from pytensor.graph.fg import AbstractFunctionGraph
 from pymc_tempering.borrowed.numba_code import is_dispatcher, is_intrinsic
 from pymc_tempering.borrowed.pytensor_graphs import (
     compile_numba_function_src,
-    fgraph_to_python,
     key_of_constant,
     numba_funcify_and_cache_key,
     numba_njit,
@@ -25,18 +27,93 @@ from pymc_tempering.borrowed.pytensor_graphs import (
 from pymc_tempering.model.jit import keyed_operation
 from pymc_tempering.model.thin_operations import thin_operation
 
-CONSTANT = -1
-"""Stands for the place of a constant in a key."""
+FEW = 25
+"""Arguments that a call may have in a plain form."""
 
 
-def compile_graph(graph: AbstractFunctionGraph, **options: Any) -> tuple[Any, str | None]:
-    """Make the function of a graph, to be compiled by Numba.
+@dataclass(frozen=True)
+class GraphText:
+    """A graph as lines of a function's text.
+
+    Attributes
+    ----------
+    inputs, outputs : tuple of str
+        Names of the variables that the lines start from, and of those that are wanted.
+    lines : tuple of str
+        A call of an operation's function each.
+    environment : dict of str to object
+        What the other names in the lines mean.
+    key : str or None
+        What identifies all of it in the cache; None where an operation cannot be identified.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    lines: tuple[str, ...]
+    environment: dict[str, Any]
+    key: str | None
+
+
+def write_graph(graph: AbstractFunctionGraph, prefix: str = "") -> GraphText:
+    """Write a graph as lines of text.
 
     Parameters
     ----------
     graph : FunctionGraph
-    **options
-        Of `pytensor.link.utils.fgraph_to_python`.
+    prefix : str, optional
+        What all names begin with, where the lines of several graphs stand in one function.
+    """
+    names: dict[Variable, str] = {v: f"{prefix}input{i}" for i, v in enumerate(graph.inputs)}
+    environment: dict[str, Any] = {}
+    meanings: list[str | None] = []
+    functions: dict[str, str] = {}
+
+    def name_of(variable: Variable) -> str:
+        if variable not in names:
+            assert isinstance(variable, Constant)
+            names[variable] = name = f"{prefix}constant{len(environment)}"
+            environment[name] = numba_typify(variable.data, variable=variable)
+            meanings.append(f"{name} is {key_of_constant(variable.data)}")
+        return names[variable]
+
+    def function_of(node: Apply) -> str:
+        function, key = compile_operation(node)
+        if key in functions:
+            return functions[key]
+        name = f"{prefix}call{len(environment)}"
+        environment[name] = function
+        meanings.append(None if key is None else f"{name} is {key}")
+        if key is not None:
+            functions[key] = name
+        return name
+
+    lines = []
+    for i, node in enumerate(graph.toposort()):
+        given = [name_of(variable) for variable in node.inputs]
+        names |= {out: f"{prefix}value{i}_{j}" for j, out in enumerate(node.outputs)}
+        made = ", ".join(names[out] for out in node.outputs)
+        lines.append(f"{made} = {function_of(node)}({_arguments(given)})")
+    ends = tuple(map(name_of, graph.outputs))
+    text = f"{type(graph)}, {meanings}, {len(graph.inputs)}, {ends}, {lines}"
+    text += f", {config.numba__fastmath}"
+    key = None if None in meanings else f"graph_{sha256(text.encode()).hexdigest()}"
+    return GraphText(tuple(names[v] for v in graph.inputs), ends, tuple(lines), environment, key)
+
+
+def _arguments(names: Sequence[str]) -> str:
+    """Arguments of a call; of very many the parts of a tuple.
+
+    Python makes a tuple of more than 30 by adding one after the other, and Numba compiles each of
+    these steps as a copy of all that are there.
+    """
+    if len(names) <= FEW:
+        return ", ".join(names)
+    parts = [names[i : i + FEW] for i in range(0, len(names), FEW)]
+    return f"*({' + '.join(f'({", ".join(part)},)' for part in parts)})"
+
+
+def compile_graph(graph: AbstractFunctionGraph) -> tuple[Any, str | None]:
+    """Make the function of a graph, to be compiled by Numba.
 
     Returns
     -------
@@ -45,34 +122,11 @@ def compile_graph(graph: AbstractFunctionGraph, **options: Any) -> tuple[Any, st
     str or None
         What identifies it in the cache; None where an operation cannot be identified.
     """
-    places: dict[Variable, tuple[int, int | str]] = {v: (0, i) for i, v in enumerate(graph.inputs)}
-    for i, node in enumerate(graph.toposort(), start=1):
-        places |= {variable: (i, j) for j, variable in enumerate(node.outputs)}
-    keys: list[tuple[Any, str | None]] = []
-
-    def operation(op: Any, *, node: Apply, **given: Any) -> Callable:
-        function, key = compile_operation(node, **given)
-        keys.append((tuple(places[variable] for variable in node.inputs), key))
-        return function
-
-    def number(value: Any, variable: Variable, **given: Any) -> Any:
-        if isinstance(variable, Constant):
-            places[variable] = (CONSTANT, key_of_constant(value))
-        return numba_typify(value, variable=variable, **given)
-
-    function = fgraph_to_python(
-        graph,
-        op_conversion_fn=operation,
-        type_conversion_fn=number,
-        fgraph_name="graph",
-        ofg_memo={},
-        **options,
-    )
-    if any(key is None for _, key in keys):
-        return numba_njit(function), None
-    ends = tuple(places[variable] for variable in graph.outputs)
-    text = f"{type(graph)}, {keys}, {len(graph.inputs)}, {ends}, {config.numba__fastmath}"
-    return numba_njit(function), f"graph_{sha256(text.encode()).hexdigest()}"
+    written = write_graph(graph)
+    lines = [*written.lines, f"return ({''.join(f'{name}, ' for name in written.outputs)})"]
+    source = "\n    ".join([f"def graph({', '.join(written.inputs)}):", *lines])
+    function = compile_numba_function_src(source, "graph", global_env=written.environment)
+    return numba_njit(function), written.key
 
 
 def compile_operation(node: Apply, **options: Any) -> tuple[Callable, str | None]:

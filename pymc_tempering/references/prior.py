@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 from pymc.pytensorf import find_rng_nodes
-from pytensor.compile import In
+from pytensor.compile import In, Out
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
@@ -202,11 +202,11 @@ def _compile_draws(path: Path) -> tuple[Callable, int]:
     with ALONE, exactly():
         function = pytensor.function(
             [In(rng, mutable=True) for rng in inputs],
-            outputs,
+            [Out(out, borrow=True) for out in outputs],
             mode=numba_mode(graph_only=True),
             on_unused_input="ignore",
         )
-    draw_into = adapt_draws(function, len(inputs), path.layout.slices)
+    draw_into = adapt_draws(function, path.layout.slices)
     try:
         draw_into(np.empty((1, path.dim)), *np.random.default_rng(0).spawn(len(inputs)))
     except NotImplementedError as error:

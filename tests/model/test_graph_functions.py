@@ -108,17 +108,16 @@ def test_values_that_an_operation_has_closed_over_are_told_apart():
 
 def test_nothing_is_made_of_a_graph_that_is_only_read(monkeypatch):
     """The density has its own adapter around the graph."""
-    from pymc_tempering.model import adapters
-    from pymc_tempering.model import numba_mode as home
+    from pymc_tempering.model import adapters, graph_functions
 
     made = []
-    for place in (adapters, home):
+    for place in (adapters, graph_functions):
 
-        def told(graph, function=place.compile_graph, **options):
+        def told(graph, *prefix, function=place.write_graph):
             made.append(graph)
-            return function(graph, **options)
+            return function(graph, *prefix)
 
-        monkeypatch.setattr(place, "compile_graph", told)
+        monkeypatch.setattr(place, "write_graph", told)
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Normal("y", x, 1.0, observed=[1.0, 2.0])

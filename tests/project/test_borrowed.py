@@ -61,7 +61,8 @@ PARTS = {
     "cgutils": """
         numba.core.cgutils.get_or_insert_function(module, fnty, name)
         numba.core.cgutils.alloca_once_value(builder, value)
-        numba.core.cgutils.unpack_tuple(builder, tup)""",
+        numba.core.cgutils.unpack_tuple(builder, tup)
+        numba.core.cgutils.create_struct_proxy(fe_type)""",
     "global_compiler_lock": """
         numba.core.compiler_lock.global_compiler_lock.__enter__
         numba.core.compiler_lock.global_compiler_lock.__exit__""",
@@ -103,9 +104,6 @@ PARTS = {
     "numba_funcify_and_cache_key": """
         pytensor.link.numba.dispatch.basic.numba_funcify_and_cache_key(op, node=)
         pytensor.link.numba.dispatch.basic.numba_funcify_and_cache_key.dispatch""",
-    "fgraph_to_python": """
-        pytensor.link.utils.fgraph_to_python(
-            fgraph, op_conversion_fn=, type_conversion_fn=, fgraph_name=)""",
     "keep_with_pytensor": "pytensor.link.numba.cache.CACHED_SRC_FUNCTIONS.__setitem__",
     "key_of_constant": "pytensor.link.numba.dispatch.basic.cache_key_for_constant(data)",
     "numba_typify": "pytensor.link.numba.dispatch.basic.numba_typify(data)",

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from llvmlite import binding
+from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.extending import _Intrinsic
@@ -23,6 +24,7 @@ __all__ = (
     "libraries_of",
     "linkable",
     "returned_view",
+    "struct_of",
 )
 
 DYNAMIC = "numba.dynamic.globals"
@@ -140,3 +142,11 @@ def is_intrinsic(function: Any) -> bool:
 def returned_view(context: Any, builder: Any, kind: Any, array: Any) -> Any:
     """Return an array that shares its numbers with an argument, which counts as one more use."""
     return impl_ret_borrowed(context, builder, kind, array._getvalue())
+
+
+def struct_of(context: Any, builder: Any, kind: Any, parts: dict[str, Any]) -> Any:
+    """Return a value of a kind that Numba keeps as named parts; parts that are left out are 0."""
+    made = cgutils.create_struct_proxy(kind)(context, builder)
+    for name, part in parts.items():
+        setattr(made, name, part)
+    return made._getvalue()

@@ -24,8 +24,8 @@ _COMPILED: WeakValueDictionary[str, Any] = WeakValueDictionary()
 """By the key of the graphs and of the source that calls them, as long as somebody has it."""
 
 
-class Lines(NamedTuple):
-    """Lines of a function's text, with the names that they begin from and lead to."""
+class GraphLines(NamedTuple):
+    """GraphLines of a function's text, with the names that they begin from and lead to."""
 
     inputs: Sequence[str] = ()
     body: Sequence[str] = ()
@@ -33,7 +33,7 @@ class Lines(NamedTuple):
 
 
 def _adapt(
-    graphs: Mapping[str, Function], name: str, write: Callable[[Mapping[str, Lines]], str],
+    graphs: Mapping[str, Function], name: str, write: Callable[[Mapping[str, GraphLines]], str],
     signature: Any,
 ) -> tuple[Callable, np.ndarray]:  # fmt: skip
     """Compile a source with the lines of some graphs, and return it with their packed data.
@@ -69,10 +69,10 @@ def _adapt(
             environment |= text.environment
             n = len(text.inputs) - len(used)
             arrays = [f"{x} = array{i}" for x, i in zip(text.inputs[n:], used, strict=True)]
-            texts[graph_name] = Lines(text.inputs[:n], [*arrays, *text.lines], text.outputs)
+            texts[graph_name] = GraphLines(text.inputs[:n], [*arrays, *text.lines], text.outputs)
             keys.append(text.key)
             places |= set(used)
-    source = write(texts | {"data": Lines(body=packing.source(places).splitlines())})
+    source = write(texts | {"data": GraphLines(body=packing.source(places).splitlines())})
     data = packing.pack()
     if None in keys or not config.numba__cache:
         return compile_source(source, name, environment, signature, None), data
@@ -113,7 +113,7 @@ def adapt_density(
     moved = [part for part, is_moved in zip(parts, differentiated, strict=True) if is_moved]
     still = [part for part, is_moved in zip(parts, differentiated, strict=True) if not is_moved]
 
-    def evaluation(graph: Lines) -> list[str]:
+    def evaluation(graph: GraphLines) -> list[str]:
         return [
             *(
                 f"{name} = piece(x, {part.start}, {part.stop - part.start})"
@@ -123,7 +123,7 @@ def adapt_density(
             *(f"values[{i}] = number({graph.outputs[i]})" for i in range(2)),
         ]
 
-    def gradients(graph: Lines) -> list[str]:
+    def gradients(graph: GraphLines) -> list[str]:
         lines = []
         for i, name in enumerate(graph.outputs[2:]):
             row, part = i // len(moved), moved[i % len(moved)]
@@ -133,7 +133,7 @@ def adapt_density(
             lines.append("    rows[0, i] = rows[1, i] = 0.0")
         return lines
 
-    def write(texts: Mapping[str, Lines]) -> str:
+    def write(texts: Mapping[str, GraphLines]) -> str:
         body = [*texts["data"].body]
         if "alone" in texts:
             alone = evaluation(texts["alone"])
@@ -153,7 +153,7 @@ def adapt_density(
 def adapt_draws(function: Function, slices: Sequence[slice]) -> Callable:
     """Turn a function of generators into `draw(out, *generators)`, which fills a row per draw."""
 
-    def write(texts: Mapping[str, Lines]) -> str:
+    def write(texts: Mapping[str, GraphLines]) -> str:
         graph = texts["graph"]
         dim = slices[-1].stop
         copies = [

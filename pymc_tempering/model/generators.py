@@ -13,7 +13,7 @@ from numba import types, uintp
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from pymc_tempering.borrowed.numba_functions import cgutils
+from pymc_tempering.borrowed.numba_code import struct_of
 from pymc_tempering.model.compiled import RNG
 
 TABLE = uintp[:, ::1]
@@ -21,6 +21,14 @@ TABLE = uintp[:, ::1]
 FIELDS = "state_address", "state", "next_uint64", "next_uint32", "next_double", "bit_generator"
 """What NumPy tells of a bit generator, in the order of the columns; before them come the addresses
 of the generator and of the bit generator themselves, for operations that run in Python."""
+
+MEMBERS = (
+    "state_address", "state", "fnptr_next_uint64", "fnptr_next_uint32", "fnptr_next_double",
+    "bit_generator",
+)  # fmt: skip
+"""What Numba calls them."""
+
+BITS = types.NumPyRandomBitGeneratorType("bit_generator")
 
 
 def rows_of(generators: Sequence[np.random.Generator]) -> np.ndarray:
@@ -46,17 +54,10 @@ def generator_at(typingctx, table, row):  # type: ignore[no-untyped-def]
         places = [builder.add(first, args[1].type(i)) for i in range(2 + len(FIELDS))]
         own, bits_own, *told = [builder.load(builder.gep(data, [place])) for place in places]
         pyobject = context.get_value_type(types.pyobject)
-        bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))(
-            context, builder
-        )
-        bits.parent = builder.inttoptr(bits_own, pyobject)
-        (
-            bits.state_address, bits.state, bits.fnptr_next_uint64, bits.fnptr_next_uint32,
-            bits.fnptr_next_double, bits.bit_generator,
-        ) = told  # fmt: skip
-        made = cgutils.create_struct_proxy(RNG)(context, builder)
-        made.bit_generator = bits._getvalue()
-        made.parent = builder.inttoptr(own, pyobject)
-        return made._getvalue()
+        told_as = dict(zip(MEMBERS, told, strict=True))
+        told_as["parent"] = builder.inttoptr(bits_own, pyobject)
+        bits = struct_of(context, builder, BITS, told_as)
+        parts = {"bit_generator": bits, "parent": builder.inttoptr(own, pyobject)}
+        return struct_of(context, builder, RNG, parts)
 
     return RNG(table, row), codegen

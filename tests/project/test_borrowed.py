@@ -61,8 +61,7 @@ PARTS = {
     "cgutils": """
         numba.core.cgutils.get_or_insert_function(module, fnty, name)
         numba.core.cgutils.alloca_once_value(builder, value)
-        numba.core.cgutils.unpack_tuple(builder, tup)
-        numba.core.cgutils.create_struct_proxy(fe_type)""",
+        numba.core.cgutils.unpack_tuple(builder, tup)""",
     "global_compiler_lock": """
         numba.core.compiler_lock.global_compiler_lock.__enter__
         numba.core.compiler_lock.global_compiler_lock.__exit__""",
@@ -81,6 +80,8 @@ PARTS = {
     "is_dispatcher": "numba.core.registry.CPUDispatcher",
     "is_intrinsic": "numba.core.extending._Intrinsic",
     "returned_view": "numba.core.imputils.impl_ret_borrowed(ctx, builder, retty, ret)",
+    "struct_of": """
+        numba.core.cgutils.create_struct_proxy(fe_type)""",
     "choose_chains": "pymc.backends.base._choose_chains(traces, tune)",
     "SlicedTrace": "pymc.backends.base.IBaseTrace._slice(self, idx)",
     "set_report": "",

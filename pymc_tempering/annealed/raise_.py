@@ -43,6 +43,7 @@ from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.layout import Layout, is_discrete
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.references.prior import Reference
 
 FINER, MIN_FINE = 8, 100
@@ -248,7 +249,7 @@ def _log_density(model: pm.Model) -> float:
     """Log density of a model without free variables: what f is at the data."""
     graph = model.logp(jacobian=False)
     with model:
-        return float(compile_alone([], graph, mode="FAST_COMPILE")())
+        return float(compile_alone([], graph, mode=python_mode())())
 
 
 def whole_states(
@@ -267,7 +268,7 @@ def whole_states(
     model = clamped
     with model:
         constrain = compile_alone(
-            model.value_vars, model.replace_rvs_by_values(model.free_RVs), mode="FAST_COMPILE",
+            model.value_vars, model.replace_rvs_by_values(model.free_RVs), mode=python_mode(),
             on_unused_input="ignore",
         )  # fmt: skip
     names = [rv.name for rv in model.free_RVs]

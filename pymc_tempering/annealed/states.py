@@ -11,6 +11,7 @@ from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.model.path import Path
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.unconstrain import unconstrained_draws, unconstrained_graphs
 
 
@@ -36,7 +37,7 @@ def compile_unconstrain(
     """Compile the map from constrained values of all free variables to the raveled vector."""
     given, outputs = unconstrained_graphs(model, model.free_RVs)
     function = compile_alone(
-        list(given.values()), outputs, mode="FAST_COMPILE", on_unused_input="ignore"
+        list(given.values()), outputs, mode=python_mode(), on_unused_input="ignore"
     )
 
     def unconstrain(values: Mapping[str, np.ndarray]) -> np.ndarray:

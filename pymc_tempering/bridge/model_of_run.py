@@ -9,9 +9,11 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.exactly import one_thread_at_a_time
-from pymc_tempering.model.layout import model_layout
+from pymc_tempering.model.layout import model_layout, unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
+from pymc_tempering.model.ordered_priors import log_orderings_of, unknown_orders
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.unconstrain import unconstrained_values
 
 N_CHECKED = 20
@@ -71,8 +73,9 @@ def check_same_model(idata: xr.DataTree, model: pm.Model) -> None:
 
 def _log_density(model: pm.Model) -> Callable[..., float]:
     """Compile the log density of a point, given by the values of the value variables."""
+    orders = log_orderings_of(model, unconstrained_shapes(model), unknown_orders(model))
     with model:
         function = compile_exactly(
-            model.value_vars, model.logp(), mode="FAST_COMPILE", on_unused_input="ignore"
+            model.value_vars, model.logp() + orders, mode=python_mode(), on_unused_input="ignore"
         )
     return one_thread_at_a_time(lambda *values: float(function(*values)))

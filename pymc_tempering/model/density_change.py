@@ -19,6 +19,7 @@ from pymc_tempering.model.layout import is_discrete, unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.ordered_priors import log_orderings_of
+from pymc_tempering.model.python_mode import python_mode
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,7 @@ def _compile(
     [rows] = vectorize_graph([total], batched)
     with model:  # so that PyMC honors model.check_bounds
         function = compile_exactly(
-            [*(In(v, borrow=True) for v in batched.values()), value], [rows], mode="FAST_COMPILE"
+            [*(In(v, borrow=True) for v in batched.values()), value], [rows], mode=python_mode()
         )
     names = [v.name for v in inputs]
 

@@ -22,6 +22,7 @@ from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.ordered_law import OrderedLaw, ordered_draw, ordered_law
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.transforms import before_order, ordered_transform
 
 
@@ -71,7 +72,7 @@ def _law_of(model: pm.Model, rv: Variable, live: Variable | None = None) -> Orde
     def numbers() -> OrderedLaw | None:
         flat = [law.edges, *law.densities, *law.totals, law.log_probability]
         flat = model.replace_rvs_by_values(flat)
-        edges, *rest, log_p = compile_alone([], flat, mode="FAST_COMPILE")()
+        edges, *rest, log_p = compile_alone([], flat, mode=python_mode())()
         if not np.isfinite(log_p):
             return None
         k = len(law.densities)

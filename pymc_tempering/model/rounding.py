@@ -5,6 +5,7 @@ import pymc as pm
 
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import Layout
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.unconstrain import unconstrained_graphs
 
 
@@ -30,9 +31,9 @@ def rounded_draws(model: pm.Model, layout: Layout, draws: np.ndarray) -> dict[st
     stand_in, ways_back = unconstrained_graphs(model, model.free_RVs)
     ways_there = model.replace_rvs_by_values(model.free_RVs)
     # As two functions: in one of them log(exp(x)) would be x.
-    constrain = compile_alone(model.value_vars, ways_there, mode="FAST_COMPILE")
+    constrain = compile_alone(model.value_vars, ways_there, mode=python_mode())
     unconstrain = compile_alone(
-        list(stand_in.values()), ways_back, mode="FAST_COMPILE", on_unused_input="ignore"
+        list(stand_in.values()), ways_back, mode=python_mode(), on_unused_input="ignore"
     )
     with np.errstate(all="ignore"):
         rows = [

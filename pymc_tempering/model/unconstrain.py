@@ -15,6 +15,7 @@ from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import Layout
+from pymc_tempering.model.python_mode import python_mode
 
 SAVED_IN = ("unconstrained_posterior", "posterior")
 """Groups in which a sampler may have saved transformed variables."""
@@ -208,7 +209,7 @@ def _rebuild(
     graphs = vectorize_graph(
         values, replace={stand_in[rv]: x for rv, x in zip(needed, batched, strict=True)}
     )
-    function = compile_alone(batched, graphs, mode="FAST_COMPILE")
+    function = compile_alone(batched, graphs, mode=python_mode())
     rows = function(
         *(x.reshape(-1, *x.shape[2:]).astype(rv.dtype) for rv, x in zip(needed, draws, strict=True))
     )

@@ -14,6 +14,7 @@ from pytensor.graph.traversal import graph_inputs
 from pymc_tempering.exceptions import NullError
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import Layout, is_discrete
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.transforms import transform_parts
 from pymc_tempering.model.unconstrain import unconstrained_graphs
 
@@ -190,7 +191,7 @@ def _numbers(key: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
 def _unconstrain(model: pm.Model, rv: Variable, value: np.ndarray) -> np.ndarray:
     """Unconstrained values, raveled; not finite outside of the support."""
     stand_in, graphs = unconstrained_graphs(model, [rv])
-    function = compile_alone([stand_in[rv]], graphs, mode="FAST_COMPILE", on_unused_input="ignore")
+    function = compile_alone([stand_in[rv]], graphs, mode=python_mode(), on_unused_input="ignore")
     with np.errstate(all="ignore"):
         [found] = function(value.astype(rv.dtype))
     return np.ravel(found).astype(float)

@@ -19,6 +19,7 @@ from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.ordered_priors import log_orderings_of
 from pymc_tempering.model.path import Path, compile_path
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.nested.null_point import NullPoint
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
 
@@ -156,7 +157,7 @@ def _compile_own_prior(
         if often:
             function = compile_exactly(model.value_vars, graph, trust_input=True, **options)
         else:
-            function = compile_alone(model.value_vars, graph, mode="FAST_COMPILE", **options)
+            function = compile_alone(model.value_vars, graph, mode=python_mode(), **options)
         return one_thread_at_a_time(
             lambda point: float(function(*(point[name] for name in names))[0])
         )

@@ -29,6 +29,7 @@ from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import numba_mode
 from pymc_tempering.model.ordered_priors import draw_in_order
 from pymc_tempering.model.path import Path
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.model.transforms import ordered_transform
 from pymc_tempering.references.compiled_mixture import evaluate_rows
@@ -225,7 +226,7 @@ def undrawable(path: Path) -> tuple[str, ...]:
         try:
             with ALONE:
                 function = pytensor.function(
-                    [], graph, mode="FAST_COMPILE", on_unused_input="ignore"
+                    [], graph, mode=python_mode(), on_unused_input="ignore"
                 )
             function()
         except NotImplementedError:

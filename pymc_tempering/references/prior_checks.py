@@ -18,6 +18,7 @@ from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, Temperin
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.path import Path
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.rounding import rounded_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.overflow import kept_draws, may_be_missed
@@ -85,7 +86,7 @@ def _bad_terms(
         bad = pt.any(wrong(graph))
         with model:  # so that parameters out of their bounds mean -inf here too
             function = compile_alone(
-                model.value_vars, bad, mode="FAST_COMPILE", on_unused_input="ignore"
+                model.value_vars, bad, mode=python_mode(), on_unused_input="ignore"
             )
         found, raised = list[bool](), ""
         for state in states:

@@ -17,6 +17,7 @@ from pymc_tempering.exceptions import ImproperPriorError, PriorDrawsError
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.imputed import imputed_parts
 from pymc_tempering.model.path import Path
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.transforms import ordered_transform
 from pymc_tempering.references.density_constant import missed_constant
 from pymc_tempering.references.prior import Prior, evaluate_draws
@@ -219,7 +220,7 @@ def _missed_by(
 ) -> tuple[float, float]:
     """Do the same for the density of one variable, given the others."""
     term = compile_alone(
-        path.model.value_vars, path.model.logp(vars=[rv]), mode="FAST_COMPILE",
+        path.model.value_vars, path.model.logp(vars=[rv]), mode=python_mode(),
         on_unused_input="ignore",
     )  # fmt: skip
 

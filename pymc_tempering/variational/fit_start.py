@@ -13,6 +13,7 @@ from pymc_tempering.exceptions import DiscreteVariableError, ModelError
 from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import ALONE
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.objective import FAMILIES
 
@@ -61,7 +62,7 @@ def fit_starts(
     if restarts > 1:
         # One more than is used: of a single draw PyMC drops the first dimension.
         with ALONE:
-            draws = pm.draw(model.free_RVs, draws=restarts, random_seed=seed, mode="FAST_COMPILE")
+            draws = pm.draw(model.free_RVs, draws=restarts, random_seed=seed, mode=python_mode())
         names = [rv.name for rv in model.free_RVs]
         for place in range(restarts - 1):
             own = None
@@ -82,7 +83,7 @@ def prior_locations(approx: Approximation, count: int, seed: int | None) -> list
     graph = freeze_shared(forward_graph(model))
     with ALONE:
         # One more than is used: of a single draw PyMC drops the first dimension.
-        draws = pm.draw(graph, draws=count + 1, random_seed=place, mode="FAST_COMPILE")
+        draws = pm.draw(graph, draws=count + 1, random_seed=place, mode=python_mode())
     by_name = dict(zip(names, draws, strict=True))
     order = list(approx.groups[0].ordering)
     return [np.concatenate([np.ravel(by_name[name][i]) for name in order]) for i in range(count)]

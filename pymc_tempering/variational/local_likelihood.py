@@ -24,6 +24,7 @@ from scipy.special import softmax
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.model.exactly import ALONE, compile_alone
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.likelihood_terms import (
     likelihood_terms,
@@ -206,7 +207,7 @@ def _shapes(model: pm.Model, terms: list[TemperedTerm]) -> dict[str, Any]:
     shapes_at = compile_alone(
         model.value_vars,
         [term.log_p.shape for term in stay],
-        mode="FAST_COMPILE",
+        mode=python_mode(),
         on_unused_input="ignore",
     )
     shapes = shapes_at(*(point[value.name] for value in model.value_vars))

@@ -26,6 +26,7 @@ from pymc_tempering.model.disk_cache import forgetting_damage
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
+from pymc_tempering.model.python_mode import python_mode
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def batches_per_pass(model: pm.Model) -> float:
 
     def find() -> float:
         scale = pm.MeanField(model=model).symbolic_normalizing_constant
-        return float(compile_alone([], scale, mode="FAST_COMPILE")())
+        return float(compile_alone([], scale, mode=python_mode())())
 
     return remembered(model, "batches per pass", find)
 

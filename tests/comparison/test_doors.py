@@ -1,6 +1,7 @@
 """Each kind of input by itself: what its verdict rests on, odd shapes, and what is refused."""
 
 import re
+import warnings
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -222,6 +223,34 @@ def test_a_run_is_refused_with_another_model_than_its_own(other, words):
             door(other())
     with other():  # a model that is only on the context stack is not meant
         assert pmt.log_marginal_likelihood(run).to_json() == alone.to_json()
+
+
+def ordered_means():
+    with pm.Model() as model:
+        spread = pm.HalfNormal("spread", 1.0)
+        order = pm.distributions.transforms.ordered
+        means = pm.Normal("means", [0.0, 1.0], spread, transform=order, initval=[0.0, 1.0])
+        pm.Normal("y", means, 1.0, observed=[0.5, 1.5])
+    return model
+
+
+def many_variables():
+    with pm.Model() as model:
+        xs = [pm.Normal(f"x{i}") for i in range(45)]
+        pm.Normal("y", sum(xs), 1.0, observed=1.0)
+    return model
+
+
+@pytest.mark.parametrize("build", [ordered_means, many_variables])
+def test_a_run_is_known_as_one_of_its_own_model(build):
+    """P(ordered | parents) is a part of the density; Python adds up more than 32 terms."""
+    model = build()
+    run = pmt.sample(
+        100, model=model, chains=2, cores=1, random_seed=1, quiet=True, progressbar=False
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isfinite(pmt.log_marginal_likelihood(run, model).log_z)
 
 
 def test_a_cross_check_is_stored_only_where_it_is_asked_for():

@@ -30,6 +30,7 @@ from pymc_tempering.model.density_graphs import freeze_shared, stabilize
 from pymc_tempering.model.exactly import ALONE, compile_alone, one_thread_at_a_time
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, largest_temperature
@@ -166,8 +167,8 @@ def _smallest_limit(rvs: list[Variable]) -> Variable:
 def _compile_constant(rv: Variable, total: Variable, temperature: Variable) -> FixedNormalizer:
     """Compile the normalizer of a term without free variables."""
     graph = freeze_shared([whole_data(total)])[0]
-    value = compile_alone([temperature], graph, mode="FAST_COMPILE", on_unused_input="ignore")
-    limit = compile_alone([], _smallest_limit([rv]), mode="FAST_COMPILE")
+    value = compile_alone([temperature], graph, mode=python_mode(), on_unused_input="ignore")
+    limit = compile_alone([], _smallest_limit([rv]), mode=python_mode())
     return FixedNormalizer(rv.name, one_thread_at_a_time(lambda T: float(value(T))), float(limit()))
 
 
@@ -192,12 +193,12 @@ def _compile_group(
 
     def sample(n: int, seed: int) -> np.ndarray:
         with ALONE:
-            draws = pm.draw(unconstrained, draws=n, random_seed=seed, mode="FAST_COMPILE")
+            draws = pm.draw(unconstrained, draws=n, random_seed=seed, mode=python_mode())
         return np.column_stack([np.reshape(draw, (n, -1)) for draw in draws]).astype(float)
 
     def limit_at(n: int, seed: int) -> np.ndarray:
         with ALONE:
-            return np.asarray(pm.draw(limit, draws=n, random_seed=seed, mode="FAST_COMPILE"))
+            return np.asarray(pm.draw(limit, draws=n, random_seed=seed, mode=python_mode()))
 
     return NormalizerGroup(
         terms=tuple(rv.name for rv in terms),

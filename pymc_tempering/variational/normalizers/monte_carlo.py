@@ -14,6 +14,7 @@ from pymc_tempering.core.weighting import (
 )
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.model.exactly import ALONE, compile_alone
+from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, label_of
 from pymc_tempering.variational.normalizers.tempered_normalizer import as_temperature, check_random
 
@@ -67,9 +68,9 @@ def monte_carlo_normalizer(
     if rv.type.ndim != rv.owner.op.ndim_supp:
         raise NormalizerError(f"{label_of(rv)} has batch dimensions: give one element of it.")
     log_p = pm.logp(rv, value := rv.type(), warn_rvs=False)
-    density = compile_alone([value], log_p, mode="FAST_COMPILE")
+    density = compile_alone([value], log_p, mode=python_mode())
     with ALONE:
-        x = pm.draw(rv, draws=draws, random_seed=random_seed, mode="FAST_COMPILE")
+        x = pm.draw(rv, draws=draws, random_seed=random_seed, mode=python_mode())
     log_weight = np.array([float(density(one)) for one in x]) * (1.0 / T - 1.0)
     khat = pareto_khat(log_weight)
     if not khat < FINITE_VARIANCE_KHAT:

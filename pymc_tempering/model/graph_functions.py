@@ -66,7 +66,7 @@ def write_graph(graph: AbstractFunctionGraph, prefix: str = "") -> GraphText:
     names: dict[Variable, str] = {v: f"{prefix}input{i}" for i, v in enumerate(graph.inputs)}
     environment: dict[str, Any] = {}
     meanings: list[str | None] = []
-    functions: dict[str, str] = {}
+    functions: dict[tuple[str, int], str] = {}
 
     def name_of(variable: Variable) -> str:
         if variable not in names:
@@ -78,13 +78,14 @@ def write_graph(graph: AbstractFunctionGraph, prefix: str = "") -> GraphText:
 
     def function_of(node: Apply) -> str:
         function, key = compile_operation(node)
-        if key in functions:
-            return functions[key]
+        known = None if key is None else (key, len(node.inputs))  # it may not tell their number
+        if known in functions:
+            return functions[known]
         name = f"{prefix}call{len(environment)}"
         environment[name] = function
         meanings.append(None if key is None else f"{name} is {key}")
-        if key is not None:
-            functions[key] = name
+        if known is not None:
+            functions[known] = name
         return name
 
     lines = []

@@ -36,8 +36,8 @@ seconds after which no further whole number is screened, where a density is dear
 WINDOWS = (0.01, 0.05)
 """Shares of the draws on each side of where scores are looked at."""
 
-NEAR, FAR = 0.1, 3.0
-"""Sizes of steps, over the spread of a coordinate."""
+NEAR, FAR, FARTHEST = 0.1, 3.0, 1e6
+"""Sizes of steps, over the spread of a coordinate; and what counts as no farther than that."""
 
 DISTANCES = (1.0, 1e3, 1e6)
 """Steps, up and down, at which a density must change somewhere along each coordinate."""
@@ -55,6 +55,7 @@ class Batch:
     scores: np.ndarray
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of draws near the end of floating point
 def check_laws(prior: Prior, batch: Batch, deadline: Deadline = NEVER) -> None:
     """Refuse a prior whose draws have another law than its density says.
 
@@ -180,7 +181,7 @@ def _step_z(
         moved[:, i] += np.where(rng.random(n) < 0.5, step, -step)
         change = np.nan_to_num(evaluate_draws(path, moved)[0] - log_p, nan=-np.inf, posinf=np.inf)
         accepted = np.exp(np.minimum(change, 0.0))
-        off = [(x[:, i] - center) / spread for x in (draws, moved)]
+        off = [np.clip((x[:, i] - center) / spread, -FARTHEST, FARTHEST) for x in (draws, moved)]
         if i in circular:
             bounded = [np.array([np.sin(u * spread), np.cos(u * spread)]) for u in off]
         else:

@@ -88,6 +88,7 @@ def test_a_prior_that_depends_on_other_parameters_is_corrected():
     assert abs(plain_ratio - known.log_bf) > 4.0 * found.mcse + 0.1  # it does matter here
 
 
+@pytest.mark.filterwarnings("ignore:The draws come without their log density")
 def test_jzs_t_test_is_that_of_rouder_and_of_two_evidences():
     y = np.random.default_rng(5).normal(0.4, 1.0, 25)
     exact, rng = jzs_log_bf(y), np.random.default_rng(6)

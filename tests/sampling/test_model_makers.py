@@ -53,7 +53,10 @@ def test_a_bambi_model_is_the_model_inside():
     pmt.compile(model, progressbar=False)
     found = pmt.log_marginal_likelihood(idata, model, method="bridge_sampling", random_seed=1)
     assert abs(found.log_z - EXACT) < 4.0 * found.mcse < 0.3
-    draws = xr.DataTree.from_dict({"posterior": idata["posterior"].to_dataset()})
+    stats = idata["sample_stats"].to_dataset()[["lp"]]
+    draws = xr.DataTree.from_dict(
+        {"posterior": idata["posterior"].to_dataset(), "sample_stats": stats}
+    )
     table = pmt.compare({"a": draws}, models={"a": model}, random_seed=1)
     assert table.loc["a", "method"] == "bridge_sampling"
 

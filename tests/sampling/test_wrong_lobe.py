@@ -173,8 +173,8 @@ def test_further_looks_that_are_not_followed_up_miss_it(monkeypatch):
 
     def first_alone(at, fit, states, n_looks, *, scouting):
         kept = states if scouting else states.at(np.zeros(0, dtype=int))
-        found, strange = original(at, fit, kept, min(n_looks, kept.n), scouting=scouting)
-        return found, strange if scouting else np.zeros(states.n, dtype=bool)
+        found = original(at, fit, kept, min(n_looks, kept.n), scouting=scouting)
+        return found if scouting else replace(found, strange=np.zeros(states.n, dtype=bool))
 
     monkeypatch.setattr(searching, "_follow_up", first_alone)
     monkeypatch.setattr(arrivals, "way_home", all_stay)

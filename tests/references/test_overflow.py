@@ -126,3 +126,24 @@ def test_a_run_is_not_ok_where_the_likelihood_does_not_fall(reference):
 def test_annealing_is_refused_where_the_likelihood_does_not_fall():
     with pytest.raises(pmt.PriorDrawsError, match="nothing bounds what they carry"):
         pmt.ais(model=wild(FUNCTIONS["stays"]), random_seed=1)
+
+
+@pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
+def test_each_coordinate_is_judged_by_its_own_farthest_draws():
+    """Two ordered values whose scale vanishes are equal, where the likelihood stays as it is.
+
+    The farthest draws of all are those whose scale is huge, and these have none.
+    """
+    with pm.Model() as model:
+        scale = pm.math.exp(0.75 * pm.Cauchy("log_scale", 1.27, 0.79))
+        order = pm.distributions.transforms.ordered
+        x = pm.StudentT(
+            "x", nu=5.0, mu=-1.8, sigma=scale, shape=2, transform=order, initval=[1.0, 2.0]
+        )
+        pm.Laplace("y", 1.27 * x, 2.4, observed=[-2.6, -0.2])
+    idata = pmt.sample(
+        50, model=model, chains=2, cores=1, random_seed=1, quiet=True, progressbar=False
+    )
+    found = pmt.log_marginal_likelihood(idata)
+    assert found.verdict != "ok"
+    assert found.mcse == np.inf

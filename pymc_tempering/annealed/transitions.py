@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pymc as pm
 
+from pymc_tempering.core.overflows import SENTENCE
 from pymc_tempering.exceptions import ModelError, PriorDrawsError
 from pymc_tempering.kernels import CONTINUOUS, HMC, Compound, Kernel
 from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
@@ -96,10 +97,7 @@ def compile_movers(
             "pmt.sample finds the missing constant in a run of its own."
         )
     if not np.isfinite(reference.prior_constant[1]):
-        raise PriorDrawsError(
-            "Draws of the prior overflow, and the likelihood does not vanish toward there, so that "
-            "nothing bounds what they carry: restrict the prior, or scale the model."
-        )
+        raise PriorDrawsError(SENTENCE)
     mixing = assign_kernels(model, reference.path.layout) if single else kernel
     return Movers(reference, kernel, mixing)
 

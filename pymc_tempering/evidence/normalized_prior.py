@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pymc_tempering.core.overflows import OVERFLOWS
+from pymc_tempering.core.overflows import OVERFLOWS, SENTENCE
 from pymc_tempering.evidence.result import Evidence
 
 
@@ -30,10 +30,7 @@ def over_prior(evidence: Evidence, log_z: float, mcse: float) -> Evidence:
         "more draws."
     )
     if (log_z, mcse) == OVERFLOWS:
-        note = (
-            "Draws of the prior overflow, and the likelihood does not vanish toward there, so that "
-            "nothing bounds what they carry: restrict the prior, or scale the model."
-        )
+        note = SENTENCE
     first, second = evidence.halves
     return replace(
         evidence,

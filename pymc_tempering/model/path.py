@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-from pytensor.compile import Function, Out
+from pytensor.compile import Function
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import DiscreteVariableError
@@ -138,7 +138,7 @@ def _compile_density(
 
 
 def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
-    numbers = [Out(out.astype("float64"), borrow=True) for out in outputs]
+    numbers = [out.astype("float64") for out in outputs]
     return compile_exactly(
         inputs, numbers, mode=numba_mode(graph_only=True), on_unused_input="ignore"
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 from pymc.pytensorf import find_rng_nodes
-from pytensor.compile import In, Out
+from pytensor.compile import In
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
@@ -203,7 +203,7 @@ def _compile_draws(path: Path) -> tuple[Callable, int]:
     with ALONE, exactly():
         function = pytensor.function(
             [In(rng, mutable=True) for rng in inputs],
-            [Out(out, borrow=True) for out in outputs],
+            outputs,
             mode=numba_mode(graph_only=True),
             on_unused_input="ignore",
         )

@@ -231,17 +231,17 @@ def _tell_of_zeros(path: Path, draws: np.ndarray, zero: np.ndarray, deadline: De
 def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
     """Check a model at draws from its prior.
 
-    Returns
-    -------
-    Prior
-        With an unknown constant where draws overflow that may carry evidence.
-
     Parameters
     ----------
     prior : Prior
     deadline : Deadline, optional
         After which no further draw is looked at, which is said. Of few draws only what they show
         beyond their noise is held against the model.
+
+    Returns
+    -------
+    Prior
+        With an unknown constant where draws overflow that may carry evidence.
 
     Raises
     ------

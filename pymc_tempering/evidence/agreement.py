@@ -5,6 +5,9 @@ from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import FloatArray
 
+ROUNDING = 1e-10
+"""Error of any estimate by rounding, relative to its size and at least to one nat."""
+
 
 def homogeneity_pvalue(estimate: FloatArray, error: FloatArray, df: FloatArray) -> float:
     """Test whether independent estimates with estimated errors have one mean.
@@ -43,7 +46,8 @@ def homogeneity_pvalue(estimate: FloatArray, error: FloatArray, df: FloatArray) 
     if usable.sum() < 2:
         return 1.0
     value, df = estimate[usable], np.maximum(df[usable], 1.0)
-    weight = error[usable] ** -2.0
+    rounding = ROUNDING * np.maximum(np.abs(value), 1.0)
+    weight = np.maximum(error[usable], rounding) ** -2.0
     n, share = value.size, weight / weight.sum()
     chi2 = float(np.sum(weight * (value - np.sum(share * value)) ** 2))
     spread = float(np.sum((1.0 - share) ** 2 / df))

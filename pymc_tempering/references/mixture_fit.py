@@ -241,7 +241,7 @@ def _full(
                 best, lowest, risen = model, criterion, 0
             else:
                 risen += 1
-                if risen == 2 or start is not None:
+                if risen == 2:
                     break
         assert best is not None
         best = best.set_params(tol=FINE, warm_start=True).fit(xs)

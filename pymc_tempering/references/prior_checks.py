@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -49,6 +50,10 @@ MAX_NAN_SHARE = 0.01
 
 def _no_number(graph: Variable) -> Variable:
     return pt.isnan(graph) | pt.eq(graph, np.inf)
+
+
+def _not_finite(graph: Variable) -> Variable:
+    return pt.isnan(graph) | pt.isinf(graph)
 
 
 def _blame(
@@ -277,9 +282,12 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
     if whole and (log_ratio == -np.inf).mean() > MAX_ZERO_SHARE:
         _tell_of_zeros(path, draws, log_ratio == -np.inf, deadline)
     if (off := ~np.isfinite(log_reference) & ~bad).any():  # a density that raises has no numbers
+        states = [path.layout.unravel(x).values() for x in draws[off][:MAX_BLAMED]]
+        infinite = partial(_bad_terms, path.model, path.model.free_RVs, states, _not_finite)
         raise PriorDrawsError(
-            f"The prior density is not finite at {off.mean():.1%} of its "
-            "own draws: draws and density disagree. Check custom distributions and transforms."
+            f"The prior density is not finite at {off.mean():.1%} of its own draws, in "
+            f"{infinite(deadline) or 'the probability of an order'}: draws and density disagree. "
+            "Check custom distributions and transforms."
         )
     missed = may_be_missed(prior, kept, log_ratio, deadline)
     return replace(prior, prior_constant=OVERFLOWS) if missed else prior

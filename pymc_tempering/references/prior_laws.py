@@ -45,6 +45,10 @@ DISTANCES = (1.0, 1e3, 1e6)
 FEW, N_NAMED = 5, 1000
 """Draws at which that is looked at, and draws by which a variable is named."""
 
+MAX_EQUAL, ROUNDED = 5, 30.0
+"""Equal draws that a real coordinate may have, and the size of unconstrained values from which
+rounding may make them equal."""
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -72,10 +76,12 @@ def check_laws(prior: Prior, batch: Batch, deadline: Deadline = NEVER) -> None:
     ImproperPriorError
         The density does not depend on a coordinate.
     PriorDrawsError
-        Draws and density disagree, at two batches of draws.
+        Draws and density disagree, at two batches of draws, or a real coordinate has draws that are
+        equal.
     """
     path, rng = prior.path, np.random.default_rng(2)
     _check_proper(path, batch)
+    _check_atoms(path, batch.draws)
     suspect = np.abs(_score_z(path, batch)).max(axis=0) > SCREEN_Z
     whole = np.flatnonzero(path.layout.whole_numbers)
     soon = min(deadline, deadline_in(MAX_SECONDS), key=lambda each: each.at)
@@ -101,8 +107,8 @@ def _check_steps(
         raise PriorDrawsError(
             f"The prior's draws of {path.layout.label(int(where[z.argmax()]))} do not have the law "
             f"that its density says (off by {z.max():.0f} standard errors), so that a path which "
-            "starts from these draws gives a wrong evidence. Check the `random` function or the "
-            "density of the distribution."
+            "starts from these draws gives a wrong evidence. Check the `random` function, the "
+            "density and the transform of the distribution."
         )
 
 
@@ -130,6 +136,20 @@ def _check_proper(path: Path, batch: Batch) -> None:
                 f"Improper prior: no prior density depends on {path.layout.label(int(i))}, so the "
                 "evidence does not exist. Give this variable a density that can be normalized, "
                 "or leave it out."
+            )
+
+
+def _check_atoms(path: Path, draws: np.ndarray) -> None:
+    """Refuse real coordinates with single values that have a probability of their own."""
+    for i in np.flatnonzero(~path.layout.whole_numbers):
+        values, counts = np.unique(draws[np.abs(draws[:, i]) < ROUNDED, i], return_counts=True)
+        if counts.max(initial=0) > MAX_EQUAL:
+            share = counts.max() / len(draws)
+            raise PriorDrawsError(
+                f"{share:.1%} of the prior draws of {path.layout.label(int(i))} have one and the "
+                f"same value ({values[counts.argmax()]:.4g}): such a variable, as pm.Censored and "
+                "hurdle distributions are, has no density that can be integrated. Write it as a "
+                "discrete variable that says which part a value is of, and a continuous one."
             )
 
 

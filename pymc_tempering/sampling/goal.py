@@ -10,9 +10,10 @@ from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.enough_draws import LeastEss
 
-DRAWS, TARGET_ESS, MOST_GROWTH = 1000, 400.0, 8
+DRAWS, TARGET_ESS, DEFAULT_MCSE, MOST_GROWTH = 1000, 400.0, 0.05, 8
 """Where the number of draws is left open: the first length of a chain, the least effective sample
-size that rounds go on for, and how many times the first length a chain has at most for that."""
+size and the error of log Z (nats) that rounds go on for, and how many times the first length a
+chain has at most for these."""
 
 MAX_ROUNDS = 12
 """Rounds at most, whatever the limits."""
@@ -36,7 +37,8 @@ class Goal:
     target_ess : float, optional
         Least bulk effective sample size of all free scalars.
     by_default : bool, default False
-        Whether nobody asked for this `target_ess`, so that it is given up at `MOST_GROWTH`.
+        Whether nobody asked for this `target_ess`, so that it is given up at `MOST_GROWTH`, as is
+        an error of log Z of `DEFAULT_MCSE`.
     """
 
     target_mcse: float | None = None
@@ -62,7 +64,7 @@ class Goal:
 
     @property
     def ess_alone(self) -> bool:
-        """Whether the effective sample size decides alone; neither log Z nor its error then do."""
+        """Whether no error of log Z was asked for."""
         return self.target_ess is not None and self.target_mcse is None
 
     def goes_on_for(self, least: LeastEss | None, growth: float) -> bool:

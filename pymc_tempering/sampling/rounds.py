@@ -1,10 +1,9 @@
 """Rounds of doubling length, until draws suffice and the evidence is as precise as asked.
 
 Everything is frozen before the first round, and the lengths are fixed before they begin, so that
-all draws since then count, and stopping at a small error causes almost no bias. Where draws have to
-suffice and no more is asked, their effective sample size decides, and log Z is not looked at. If
-the check finds fault with the fitted reference, the reference is fitted again and the rounds start
-anew.
+all draws since then count, and stopping at a small error causes almost no bias. By default draws
+suffice by their effective sample size and the error of log Z, whatever its value. If the check
+finds fault with the fitted reference, the reference is fitted again and the rounds start anew.
 """
 
 from collections.abc import Callable
@@ -32,7 +31,14 @@ from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
-from pymc_tempering.sampling.goal import MAX_ROUNDS, NO_DRAWS, Goal, Outcome
+from pymc_tempering.sampling.goal import (
+    DEFAULT_MCSE,
+    MAX_ROUNDS,
+    MOST_GROWTH,
+    NO_DRAWS,
+    Goal,
+    Outcome,
+)
 from pymc_tempering.sampling.held_memory import too_large
 from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
 from pymc_tempering.sampling.reference_draws import (
@@ -158,8 +164,8 @@ def run_rounds(
                 job.report("The run met a region that its reference hardly covers: fitting again")
                 at = replace(at, repeats_left=at.repeats_left - 1)
             else:
-                least = least_of(goal, chosen, runs, tune, deadline)
-                more = goal.goes_on_for(least, at.total / draws)
+                least, growth = least_of(goal, chosen, runs, tune, deadline), at.total / draws
+                more = goal.goes_on_for(least, growth) or _imprecise(goal, at, growth)
                 if goal.ess_alone and not (more or at.rounds):
                     return end(least=least, cut=told(least=least))
                 if not (goal.ess_alone or deadline.late):
@@ -183,6 +189,15 @@ def run_rounds(
             return end(interrupted=True)
         at = replace(at, total=2 * at.total)
         extend_runs(runs, at.total)
+
+
+def _imprecise(goal: Goal, at: Standing, growth: float) -> bool:
+    """Whether log Z has a finite error above `DEFAULT_MCSE`, and chains may still grow for it."""
+    if not goal.by_default or growth >= MOST_GROWTH:
+        return False
+    if rts(cycles_of(at.chosen.plan, at.runs)).mcse <= DEFAULT_MCSE:
+        return False
+    return DEFAULT_MCSE < estimate(at.chosen, at.runs, *at.beside.found).mcse < np.inf
 
 
 def _is_over(job: Job, goal: Goal, at: Standing) -> bool:

@@ -167,7 +167,8 @@ def sample(
         chains and halves agree.
     target_ess : float, optional
         Go on in rounds of doubling length until the least bulk effective sample size of all free
-        scalars, unconstrained, is this. By default it is 400 where `draws` is left open.
+        scalars, unconstrained, is this. Where `draws` is left open it is 400 by default, and chains
+        of up to 8 times the first length go on for an error of log Z of .05 as well.
     max_time : float, optional
         Seconds at most, compiling apart, for the whole call; it ends before, once it has its draws
         or its targets. After them the chains stop, be it in their first round. A stage that the

@@ -13,18 +13,27 @@ import numpy as np
 
 from pymc_tempering.evidence.reference_check import ISLAND, MIN_ARRIVALS
 from pymc_tempering.exceptions import StuckChainError
-from pymc_tempering.sampling.arrivals import bring_home, has_arrived, is_above, way_home
+from pymc_tempering.sampling.arrivals import (
+    MIN_HOME_COST,
+    bring_home,
+    has_arrived,
+    is_above,
+    way_home,
+)
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
-from pymc_tempering.sampling.fit_reference import ReferenceFit, fit_reference
+from pymc_tempering.sampling.fit_reference import ReferenceFit
 from pymc_tempering.sampling.gradients import can_climb
 from pymc_tempering.sampling.looks import Looks, add_looks, take_looks
 from pymc_tempering.sampling.passes import Passes
+from pymc_tempering.sampling.refit import refit
+from pymc_tempering.sampling.regions import peaks_by_chains, weigh_regions
 from pymc_tempering.sampling.scouts import scouting_of, send_scouts, spread_of
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.suspects import (
     Peak,
     find_peaks,
-    peaks_by_chains,
+    holds_any,
+    least_mass,
     unknown_peaks,
     with_mass,
 )
@@ -43,13 +52,6 @@ of times."""
 
 MAX_SEARCHES = 4
 """Rounds of a search, the last of which must find nothing new."""
-
-PEAK_DRAWS, PEAK_SHARE = 20, (0.05, 0.5)
-"""Draws of a peak for each dimension that its component is made from, and the bounds of the share
-that it gets in the reference, before weighted draws tell its own."""
-
-NO_SHARE = 1e-3
-"""A peak with a smaller share of the draws than this is let go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +141,16 @@ class _FollowedUp:
 
 @dataclass(eq=False)
 class _Searcher:
-    """One search under way: what it works with, and what it has let go and spent so far."""
+    """One search under way: what it works with, and what it has let go and spent so far.
+
+    `dropped` is the share in all of the regions that looks were stuck in and that were let go.
+    """
 
     job: Job
     passes: Passes
     hints: Evaluated
     let_go: list[Peak] = field(default_factory=list)
+    dropped: float = 0.0
     work: dict[str, int] = field(default_factory=lambda: {"looks": 0, "scouts": 0, "fit": 0})
 
 
@@ -162,7 +168,9 @@ def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
             if last is not None and last.heavy:
                 job.report(f"Search {rounds}: fitting the reference with {len(last.heavy)} new")
                 try:
-                    fit = _refit(at, fit, last.heavy)
+                    fit, gone = refit(job, fit, last.heavy)
+                    at.work["fit"] += fit.n_evaluations
+                    at.let_go += gone
                 except StuckChainError:  # a narrow peak is what sticks: the last fit stands
                     break
             if rounds == MAX_SEARCHES:
@@ -213,17 +221,26 @@ def _follow_up(
         scale = spread_of(job.prior.sample)
         scouts, cost = send_scouts(job, fit.known, scale) if scouting else (none, 0)
         suspects = join([states.at(strange), scouts.at(is_suspect(scouts, fit))])
-        found = find_peaks(job, suspects, scale, at.let_go, fit.known.locate, scouting_of(job))
+        least, most = least_mass(fit.log_z), scouting_of(job)
+        found = find_peaks(job, suspects, scale, at.let_go, fit.known.locate, most, least)
     else:
         scouts, cost = none, 0
         found = peaks_by_chains(job, at.passes.best, states.at(strange))
     heavy, light, weighed = with_mass(job, found.peaks, fit.log_z)
     at.work["scouts"] += cost + found.n_evaluations + weighed
-    heavy = unknown_peaks(heavy, fit)
+    heavy = unknown_peaks(heavy, fit, job.rng)
     at.let_go += light
-    for peak in light:
-        strange &= ~peak.holds(states.xs)
-    return _FollowedUp(strange, scouts, heavy, found.complete)
+    strange &= ~holds_any(light, states.xs)
+    stuck = np.flatnonzero(strange[:n_looks])
+    stuck = stuck[~holds_any(heavy, states.xs[stuck])]
+    bound = max(MIN_HOME_COST, at.passes.n_evaluations)
+    regions = weigh_regions(job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped)
+    at.work["looks"] += regions.n_evaluations
+    at.dropped += sum(region.share(fit.log_z) for region in regions.light)
+    at.let_go += regions.light
+    strange &= ~holds_any(regions.light, states.xs)
+    strange[stuck[regions.explained]] = False
+    return _FollowedUp(strange, scouts, heavy + regions.heavy, found.complete)
 
 
 def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> SearchRound:
@@ -286,8 +303,7 @@ def strangers(
     n_evaluations : int
     """
     strange = is_suspect(states, fit) | is_above(states, fit.draws)
-    for peak in let_go:
-        strange &= ~peak.holds(states.xs)
+    strange &= ~holds_any(let_go, states.xs)
     at, n_looks = np.flatnonzero(strange), states.n if n_looks is None else n_looks
     others = job.rng.permutation(at[at >= n_looks])
     groups = [at[at < n_looks], *np.split(others, range(GROUP, others.size, GROUP))]
@@ -301,18 +317,3 @@ def strangers(
         if ways.ended or (i > 0 and ways.away.size == group.size):
             break
     return strange, evaluations
-
-
-def _refit(at: _Searcher, fit: ReferenceFit, peaks: list[Peak]) -> ReferenceFit:
-    """Add a component for each peak, and fit again to weighted draws."""
-    job = at.job
-    components, n = fit.components.modes, PEAK_DRAWS * (job.prior.path.dim + 1)
-    masses = np.array([peak.log_mass for peak in peaks])
-    total = np.logaddexp(np.logaddexp.reduce(masses), fit.log_z)
-    for peak, mass in zip(peaks, masses, strict=True):
-        share = float(np.clip(np.exp(mass - total), *PEAK_SHARE))
-        components = components.with_cluster(peak.draw(n, job.rng), share)
-    new = fit_reference(job, components, fit.draws.xs)
-    at.work["fit"] += new.n_evaluations
-    at.let_go += [peak for peak in peaks if peak.holds(new.draws.xs).mean() < NO_SHARE]
-    return new

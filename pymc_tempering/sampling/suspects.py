@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.mixture import Mixture
@@ -21,13 +20,9 @@ from pymc_tempering.sampling.gradients import slopes_at
 from pymc_tempering.sampling.known import Region, home_radius
 from pymc_tempering.sampling.scouts import ascend
 from pymc_tempering.sampling.setup import Job
-from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
 MAX_PEAKS, MAX_STEPS = 8, 60
-"""Peaks of one round at most, and steps of a climb."""
-
-CHAIN_STATES, CHAIN_SWEEPS = 64, 50
-"""Without gradients, the states that start at a suspect, and the transitions of each."""
+"""Peaks of one round at most that may have mass, and steps of a climb."""
 
 MAX_BATCH = 32
 """Suspects that climb together, at most."""
@@ -40,6 +35,9 @@ N_WEIGHED, WEIGHED_DOF, MAX_WEIGHED_DIM = 200, 5.0, 30
 
 SEEN_SHARE = 0.2
 """Draws that hold this part of the mass of a peak, or more, have seen it."""
+
+N_DRAWN = 2000
+"""Draws of a reference that tell whether it covers a peak."""
 
 NUDGE = 1e-5
 """Step of the numerical second derivatives, in standard deviations of the prior."""
@@ -55,17 +53,26 @@ class Peak:
     cholesky : array, shape (d, d)
         Lower factor of the covariance.
     log_mass : float
-        Its evidence by Laplace's method (nats).
+        Its evidence (nats), by Laplace's method or by chains.
     """
 
     mean: np.ndarray
     cholesky: np.ndarray
     log_mass: float
 
+    def squares(self, xs: np.ndarray) -> np.ndarray:
+        """Squared distances of states (n, d) in standard deviations, shape (n,)."""
+        z = np.linalg.solve(self.cholesky, (xs - self.mean).T)
+        return np.asarray((z**2).sum(axis=0))
+
     def holds(self, xs: np.ndarray) -> np.ndarray:
         """Whether states (n, d) lie in its region, shape (n,)."""
-        z = np.linalg.solve(self.cholesky, (xs - self.mean).T)
-        return np.asarray((z**2).sum(axis=0) < home_radius(self.mean.size))
+        return self.squares(xs) < home_radius(self.mean.size)
+
+    def log_density(self, xs: np.ndarray) -> np.ndarray:
+        """Log of the normal density, without the mass, at states (n, d), shape (n,)."""
+        log_size = np.log(np.diag(self.cholesky)).sum() + 0.5 * self.mean.size * np.log(2 * np.pi)
+        return np.asarray(-0.5 * self.squares(xs) - log_size)
 
     def share(self, log_z: float) -> float:
         """Share of its mass in all, beside an evidence of `log_z` without it."""
@@ -74,6 +81,14 @@ class Peak:
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw from the normal density, shape (n, d)."""
         return np.asarray(self.mean + rng.standard_normal((n, self.mean.size)) @ self.cholesky.T)
+
+
+def holds_any(peaks: Sequence[Peak], xs: np.ndarray) -> np.ndarray:
+    """Whether states (n, d) lie in the region of one of some peaks, shape (n,)."""
+    held = np.zeros(len(xs), dtype=bool)
+    for peak in peaks:
+        held |= peak.holds(xs)
+    return held
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +115,7 @@ def find_peaks(
     let_go: Sequence[Peak],
     home: Region,
     most: int,
+    least: float = -np.inf,
 ) -> FoundPeaks:
     """Climb from suspects to the peaks that they belong to.
 
@@ -117,14 +133,14 @@ def find_peaks(
         that comes there is over.
     most : int
         Evaluations after which no climb begins.
+    least : float, optional
+        Log mass (nats) below which a peak does not count, where there may be only so many.
     """
-    path, peaks = job.prior.path, list[Peak]()
+    path, peaks, n_heavy = job.prior.path, list[Peak](), 0
     evaluations, batch, ends = 0, 1, suspects.at(np.zeros(0, dtype=int))
-    left = np.ones(suspects.n, dtype=bool)
-    for peak in let_go:
-        left &= ~peak.holds(suspects.xs)
+    left = ~holds_any(let_go, suspects.xs)
     order = np.argsort(-suspects.log_target, kind="stable")
-    while left.any() and len(peaks) < MAX_PEAKS and evaluations < most and not job.deadline.late:
+    while left.any() and n_heavy < MAX_PEAKS and evaluations < most and not job.deadline.late:
         best = order[left[order]][:batch]
         left[best] = False
         climb = ascend(path, suspects.xs[best], scale, home, MAX_STEPS, job.deadline)
@@ -133,7 +149,7 @@ def find_peaks(
         # which climb together at hardly more than the cost of one.
         batch = min(2 * batch, MAX_BATCH)
         ends = climb.ends
-        while ends.n and len(peaks) < MAX_PEAKS:
+        while ends.n and n_heavy < MAX_PEAKS:
             top = int(ends.log_target.argmax())
             peak = _peak_at(path, ends.xs[top], float(ends.log_target[top]), scale)
             evaluations += 2 * path.dim
@@ -142,32 +158,8 @@ def find_peaks(
             ends = ends.at(others & ~peak.holds(ends.xs))
             if not any(_same(peak, other) for other in (*peaks, *let_go)):
                 peaks.append(peak)
+                n_heavy += peak.log_mass > least
     return FoundPeaks(peaks, not (left.any() or ends.n), evaluations)
-
-
-def peaks_by_chains(job: Job, annealed: AnnealedPass, suspects: Evaluated) -> FoundPeaks:
-    """Where there are no gradients: what short chains from a suspect at beta = 1 go through."""
-    peaks: list[Peak] = []
-    evaluations = 0
-    left = np.ones(suspects.n, dtype=bool)
-    params = annealed.tuning.pack(job.kernel)[-1]
-    while left.any() and len(peaks) < MAX_PEAKS:
-        at = np.flatnonzero(left)
-        best = at[suspects.log_target[at].argmax()]
-        left[best] = False
-        copies = np.tile(suspects.xs[best], (CHAIN_STATES, 1))
-        particles = place(job.prior, job.kernel, copies, job.rng)
-        sweep(particles, 1.0, params, CHAIN_SWEEPS)
-        evaluations += particles.n_evaluations + CHAIN_STATES
-        mean, dim = particles.xs.mean(axis=0), particles.xs.shape[1]
-        covariance = np.cov(particles.xs, rowvar=False).reshape(dim, dim)
-        covariance += np.diag(1e-9 + 1e-6 * np.diag(covariance))
-        cholesky = np.linalg.cholesky(covariance)
-        height = float(particles.values.sum(axis=1).max())
-        log_mass = height + 0.5 * dim * np.log(2.0 * np.pi) + np.log(np.diag(cholesky)).sum()
-        peaks.append(Peak(mean, cholesky, float(log_mass)))
-        left &= ~peaks[-1].holds(suspects.xs)
-    return FoundPeaks(peaks, not left.any(), evaluations)
 
 
 def _same(peak: Peak, other: Peak) -> bool:
@@ -199,6 +191,11 @@ def _peak_at(path: Path, x: np.ndarray, log_target: float, scale: np.ndarray) ->
     return Peak(x, np.linalg.cholesky(covariance + jitter), float(log_mass))
 
 
+def least_mass(log_z: float) -> float:
+    """Log mass (nats) below which a peak is let go, beside an evidence of `log_z`."""
+    return log_z + float(np.log(LEAST_MASS))
+
+
 def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], list[Peak], int]:
     """Divide peaks into those that may have mass beside an evidence of `log_z`, and the others.
 
@@ -210,7 +207,7 @@ def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], li
     heavy, light : list of Peak
     n_evaluations : int
     """
-    least, weighed = log_z + np.log(LEAST_MASS), 0
+    least, weighed = least_mass(log_z), 0
     heavy: list[Peak] = []
     light: list[Peak] = []
     for peak in peaks:
@@ -229,16 +226,22 @@ def _weighed(job: Job, peak: Peak) -> float:
     return log_mean(states.log_target - t.log_t(states.xs)[:, 0])
 
 
-def seen(peaks: list[Peak], log_z: float, draws: np.ndarray) -> np.ndarray:
+def seen(
+    peaks: list[Peak], log_z: float, draws: np.ndarray, part: float = SEEN_SHARE
+) -> np.ndarray:
     """Whether posterior draws (n, d) hold about as much of each peak as has its mass."""
-    held = [peak.holds(draws).mean() >= SEEN_SHARE * peak.share(log_z) for peak in peaks]
+    held = [peak.holds(draws).mean() >= part * peak.share(log_z) for peak in peaks]
     return np.array(held, dtype=bool)
 
 
-def unknown_peaks(peaks: list[Peak], fit: ReferenceFit) -> list[Peak]:
-    """Peaks that draws of the fit have not seen, or that its reference hardly covers."""
+def unknown_peaks(peaks: list[Peak], fit: ReferenceFit, rng: np.random.Generator) -> list[Peak]:
+    """Peaks that draws of the fit have not seen, or that its reference hardly covers.
+
+    Where the reference draws all of its mass, a top that is covered too little has none of its own.
+    """
     if not peaks:
         return []
     tops = evaluate_states(fit.reference.prior, np.array([peak.mean for peak in peaks]))
-    known = seen(peaks, fit.log_z, fit.draws.xs) & ~fit.known.suspects(tops)
+    drawn = seen(peaks, fit.log_z, fit.components.draw(N_DRAWN, rng), 1.0)
+    known = seen(peaks, fit.log_z, fit.draws.xs) & (drawn | ~fit.known.suspects(tops))
     return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]

@@ -172,6 +172,15 @@ def test_homogeneity_test_rejects_as_often_as_it_says():
     assert large == pytest.approx(sps.chi2.sf(chi2, 3), rel=1e-5)
 
 
+def test_chains_that_differ_by_rounding_agree():
+    """As those of a model with one state, whose errors are of rounding too."""
+    estimate = -14.7 + 1e-15 * np.arange(4)
+    assert homogeneity_pvalue(estimate, np.full(4, 1e-17), np.full(4, 99.0)) > 0.99
+    assert homogeneity_pvalue(1e9 * estimate, np.full(4, 1e-8), np.full(4, 99.0)) > 0.99
+    assert homogeneity_pvalue(1e7 * estimate, np.full(4, 1e-9), np.full(4, 99.0)) > 0.99
+    assert homogeneity_pvalue(1e8 * np.arange(4), np.full(4, 1e-9), np.full(4, 99.0)) < 1e-9
+
+
 def test_chains_that_disagree_widen_the_error():
     """Two chains see a posterior that the other two never meet."""
     shared = {"betas": BETAS, "log_z_ladder": LOG_Z_LADDER}

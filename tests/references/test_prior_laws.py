@@ -161,3 +161,33 @@ def test_the_constant_is_known_in_many_dimensions_and_unknown_where_nothing_over
     assert log_factor == pytest.approx(np.log(3.0), abs=0.3)
     far = np.concatenate([draws[:1000], 1e6 + draws[1000:]])  # no two laws overlap
     assert missed_constant(prior.path, far, log_p, lambda xs: xs[:, 0] - 1e9, rng)[1] == 0.0
+
+
+@pytest.mark.filterwarnings("ignore:No safe default transform")
+@pytest.mark.parametrize(("name", "share"), [("Censored", 0.309), ("HurdleGamma", 0.4)])
+def test_single_values_with_a_probability_are_refused_for_that(name, share):
+    with pm.Model() as model:
+        if name == "Censored":
+            pm.Censored("x", pm.Normal.dist(0, 1), lower=-0.5, upper=None)
+        else:
+            pm.HurdleGamma("x", psi=0.6, alpha=2.0, beta=1.0)
+        pm.Potential("data", pt.zeros(()))
+    with pytest.raises(pmt.PriorDrawsError, match="have one and the same value") as error:
+        check_reference(compile_prior(compile_path(model)))
+    assert "of x have" in str(error.value)
+    assert float(str(error.value).split("%")[0]) / 100 == pytest.approx(share, abs=0.06)
+
+
+def test_a_prior_density_without_number_is_named():
+    def log_density(value, mu):
+        return pt.switch(value > 1.0, np.nan, -0.5 * (value - mu) ** 2)
+
+    def draw(mu, rng, size):
+        return rng.normal(mu, 1.0, size)
+
+    with pm.Model() as model:
+        pm.Normal("other", 0, 1)
+        pm.CustomDist("x", 0.0, logp=log_density, random=draw)
+        pm.Potential("data", pt.zeros(()))
+    with pytest.raises(pmt.PriorDrawsError, match=r"not finite at 1\d\.\d% of .* draws, in 'x'"):
+        check_reference(compile_prior(compile_path(model)))

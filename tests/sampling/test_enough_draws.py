@@ -103,6 +103,24 @@ def test_a_target_out_of_reach_is_given_up_and_said_with_the_name_of_the_variabl
     assert [line for line in caplog.messages if ", least ESS 30 of 'mu', 400 wanted, " in line]
 
 
+@pytest.mark.parametrize(
+    ("mcse", "draws"), [(0.05, 1000), (0.06, 8000), (np.inf, 1000)], ids=["right", "large", "none"]
+)
+def test_by_default_rounds_go_on_for_the_error_of_log_z_too(monkeypatch, mcse, draws):
+    """Up to 8 times the first length; an infinite error has a cause that draws do not mend."""
+    for name in ("rts", "estimate"):
+        original = getattr(rounds, name)
+
+        def stated(*args, original=original):
+            found = original(*args)
+            return type(found)(**vars(found) | {"mcse": mcse})
+
+        monkeypatch.setattr(rounds, name, stated)
+    idata, said = run()
+    assert idata.posterior.sizes["draw"] == draws
+    assert said == []
+
+
 @pytest.mark.parametrize("judged", [True, False])
 def test_the_target_stands_in_for_the_ess_check_of_pymc_and_for_no_other(told, caplog, judged):
     told.values += [500.0]
@@ -171,7 +189,7 @@ def test_ctrl_c_in_a_later_round_says_so_and_nothing_of_targets(told, monkeypatc
     assert "least_ess" not in idata["tempering"].attrs
 
 
-def test_neither_log_z_nor_its_error_decides(told, monkeypatch):
+def test_neither_log_z_nor_its_verdict_decides(told, monkeypatch):
     told.values += [100.0, 500.0]
     original = rounds.estimate
 

@@ -25,6 +25,7 @@ from pymc_tempering.references.scales import FullScales
 from pymc_tempering.sampling import arrivals, gradients
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
+from pymc_tempering.sampling import refit as refitting
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit
@@ -158,9 +159,10 @@ def test_a_mode_that_the_fit_has_lost_comes_back(monkeypatch, weights):
 
 
 def test_where_every_fit_forgets_the_answer_is_contradicted(monkeypatch):
-    """What the rounds found is in the reference, and what they did not bring home has any mass."""
+    """Where fits that lose a mode are taken, which is the planted fault."""
     system = two_modes((0.9, 0.1))
     looked = forget(monkeypatch, system, until_looks=False)
+    monkeypatch.setattr(refitting, "_is_worse", lambda job, new, old: False)
     idata, evidence, said = sample(system.model, 0, draws=1000)
     assert idata["tempering"].attrs["fits"] == len(looked) == searching.MAX_SEARCHES
     assert idata["tempering"].attrs["reference"] == "fitted"
@@ -171,6 +173,24 @@ def test_where_every_fit_forgets_the_answer_is_contradicted(monkeypatch):
     assert [message for message in said if "disagree" in message]
     work = json.loads(idata["tempering"].attrs["evaluations"])
     assert min(work["looks"], work["scouts"], work["fit"], work["prior_warmup"]) > 0
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_a_new_fit_that_forgets_is_not_taken(monkeypatch, near):
+    """Where weighted draws made it; trial runs have a plan of their own fit."""
+    system, rng = two_modes(), np.random.default_rng(1)
+    of = compile_model(system.model)
+    job = Job(of, on_all(HMC(), 10), Options(), rng)
+    draws = anneal(of, job.kernel, rng, n_particles=1000).particles
+    distance = ((draws[:, None] - np.asarray(system.mode_centers)) ** 2).sum(axis=2)
+    both, one = (fit_mixture(some, rng) for some in (draws, draws[distance.argmin(axis=1) == 0]))
+    states = evaluate_states(of, draws)
+    fit, forgetful = (
+        ReferenceFit(Fitted(of, each), states, system.log_evidence, near, 0) for each in (both, one)
+    )
+    monkeypatch.setattr(refitting, "fit_reference", lambda *args: forgetful)
+    new, _ = refitting.refit(job, fit, [])
+    assert new.components.modes.n_components == (2 if near else 1)
 
 
 def test_without_the_search_the_same_fit_is_wrong_and_says_unchecked(monkeypatch):
@@ -300,7 +320,7 @@ def test_where_the_fit_to_a_new_peak_hangs_the_last_fit_stands_and_is_contradict
         raise pmt.StuckChainError("A chain has not come back to beta = 1.")
 
     forget(monkeypatch, two_modes(), until_looks=True)
-    monkeypatch.setattr(searching, "_refit", hangs)
+    monkeypatch.setattr(searching, "refit", hangs)
     idata, evidence, _ = sample(two_modes().model, 0)
     assert idata["tempering"].attrs["reference"] == "fitted"
     assert (evidence.check.verdict, evidence.check.settled) == ("disagreed", False)

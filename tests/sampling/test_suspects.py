@@ -14,7 +14,7 @@ from pymc_tempering.core.deadline import PAST
 from pymc_tempering.kernels import on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import gradients
+from pymc_tempering.sampling import gradients, regions
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling import suspects as suspecting
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
@@ -252,13 +252,21 @@ def test_a_spike_without_mass_is_let_go(monkeypatch, spike, seed):
 
 
 def test_without_its_mass_the_spike_would_disagree(monkeypatch, spike):
-    """Planted bug: no peak is found, so that nothing excuses the looks at the spike."""
+    """Planted bug: no peak is found or weighed, so that nothing excuses the looks at the spike."""
     show(monkeypatch, spike, n=3)
     monkeypatch.setattr(searching, "find_peaks", lambda *args: FoundPeaks([], True, 0))
+    monkeypatch.setattr(regions, "MAX_WEIGHED_DIM", 0)
     idata = pmt.sample(500, model=spike.model, random_seed=0, cores=1, quiet=True)
     with pytest.warns(pmt.TemperingWarning, match="3 of 100 looks ended where the reference"):
         evidence = pmt.log_marginal_likelihood(idata)
     assert evidence.verdict == "disagreed"
+
+
+def test_chains_from_a_stuck_look_weigh_the_region_too(monkeypatch, spike):
+    show(monkeypatch, spike, n=3)
+    monkeypatch.setattr(searching, "find_peaks", lambda *args: FoundPeaks([], True, 0))
+    idata = pmt.sample(500, model=spike.model, random_seed=0, cores=1, quiet=True)
+    assert pmt.log_marginal_likelihood(idata).verdict == "ok"
 
 
 def test_a_peak_that_seems_heavy_is_let_go_once_draws_have_judged_it(monkeypatch, spike):

@@ -40,6 +40,9 @@ class Run:
         ended.
     z : float
         (log_z - truth) / hypot(mcse, truth_error, 1e-6).
+    passed_over : int
+        Programs of the seed before it, whose truth was not known to .02 nats, or for which two ways
+        to it disagreed.
     """
 
     seed: int
@@ -54,6 +57,7 @@ class Run:
     families: str = ""
     message: str = ""
     warnings: str = ""
+    passed_over: int = 0
 
 
 def run_program(seed: int) -> Line:
@@ -69,7 +73,7 @@ def run_program(seed: int) -> Line:
         model = model_of(program)
     line: Line = {
         "truth": truth.log_value, "truth_error": truth.error,
-        "families": " + ".join(program.families()),
+        "families": " + ".join(program.families()), "passed_over": program.passed_over,
     }  # fmt: skip
     before = process_time()
     with warnings.catch_warnings(record=True) as caught:
@@ -105,6 +109,7 @@ def summary(runs: Sequence[Run]) -> tuple[list[Row], dict[str, str]]:
         "ok": len(ok),
         "other verdicts": sum(run.status == "done" and run.verdict != "ok" for run in runs),
         "refused": len(refused),
+        "without a truth": sum(run.passed_over for run in runs),
         "raw errors": len(raised),
         **{f"abs z > {size:.0f}": int(np.sum(np.abs(z) > size)) for size in BEYOND},
         "sd z": float(np.std(rest)) if len(rest) else float("nan"),

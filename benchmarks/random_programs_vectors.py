@@ -67,10 +67,13 @@ def simplex(w: Array, core: tuple[int, ...]) -> tuple[Array, Array]:
     return np.exp(logs), (left[:, :-1] + log_v + log_rest).sum(axis=1)
 
 
+def plane(k: int) -> Array:
+    """Axes of the plane of vectors that sum to zero."""
+    return np.linalg.qr(np.column_stack([np.ones(k), np.eye(k)[:, 1:]]))[0][:, 1:]
+
+
 def zero_sum(w: Array, core: tuple[int, ...]) -> tuple[Array, Array]:
-    k = core[0]
-    basis = np.linalg.qr(np.column_stack([np.ones(k), np.eye(k)[:, 1:]]))[0][:, 1:]
-    return np.sinh(w) @ basis.T, np.log(np.cosh(w)).sum(axis=1)
+    return np.sinh(w) @ plane(core[0]).T, np.log(np.cosh(w)).sum(axis=1)
 
 
 def corr(w: Array, core: tuple[int, ...]) -> tuple[Array, Array]:
@@ -190,17 +193,17 @@ def lkj_cov(x: Array, args: Values, parts: Sequence[Part]) -> Array:
 
 
 def matrix_normal(x: Array, mu: Array, rowcov: Array, colcov: Array) -> Array:
-    return mv_normal(x.reshape(len(x), -1), mu.reshape(len(mu), -1), _kron(rowcov, colcov))
+    return mv_normal(x.reshape(len(x), -1), mu.reshape(len(mu), -1), kron(rowcov, colcov))
 
 
-def _kron(a: Array, b: Array) -> Array:
+def kron(a: Array, b: Array) -> Array:
     found = np.einsum("nij,nkl->nikjl", *np.broadcast_arrays(a, b))
     k = a.shape[1] * b.shape[1]
     return found.reshape(-1, k, k)
 
 
 def kronecker_normal(x: Array, args: Values, parts: Sequence[Part]) -> Array:
-    cov = _kron(args["cov0"], args["cov1"])
+    cov = kron(args["cov0"], args["cov1"])
     noise = args["sigma"][:, None, None] ** 2 * np.eye(x.shape[1])
     return mv_normal(x, args["mu"], cov + noise)
 

@@ -93,8 +93,14 @@ class Law:
 type Frozen = Callable[..., Law]
 
 _RATES = {"Exponential": "lam", "Gamma": "beta", "AsymmetricLaplace": "b"}
-_WITH_A_SCALE = {"ExGaussian": "nu", "Rice": "nu", "Wald": "lam"}
-"""Names of parameters that are one over a scale, and of others that have the unit of the values."""
+_SCALES = {"Wald": ("mu", "lam"), "Pareto": ("m",), "ExGaussian": ("sigma", "nu"),
+           "Rice": ("sigma", "nu")}  # fmt: skip
+"""Parameters that are one over a scale, and others that have the unit of the values."""
+_UNITS = {
+    "ExGaussian": lambda a: a["sigma"] + a["nu"],
+    "Wald": lambda a: a["mu"] / (1 + a["mu"] / a["lam"]),
+}
+"""Sizes of values, where they are not the first of the scales."""
 
 
 def _chart(name: str, text: str) -> Chart | None:
@@ -105,18 +111,17 @@ def _chart(name: str, text: str) -> Chart | None:
                           lambda z: back(a["mu"] + a["sigma"] * onto(z)))  # fmt: skip
     names = [p.name for p in parameters_of(text)]
     at = "alpha" if name == "Cauchy" else "mu" if "mu" in names and name != "Wald" else None
-    own_scale = {"Wald": "mu", "Pareto": "m"}.get(name) or _RATES.get(name)
-    scale = own_scale or next((n for n in ("sigma", "b", "s", "beta") if n in names), None)
-    if scale is None or name in ("Beta", "Kumaraswamy", "TruncatedNormal", "VonMises"):
+    usual = [n for n in ("sigma", "b", "s", "beta") if n in names][:1]
+    scales, rate = _SCALES.get(name, usual), _RATES.get(name)
+    if not (scales or rate) or name in ("Beta", "Kumaraswamy", "TruncatedNormal", "VonMises"):
         return None
+    unit = _UNITS.get(name, lambda a: 1 / a[rate] if rate else a[scales[0]])
 
     def chart(a: Values) -> tuple[Values, Callable[[Array], Array]]:
-        by = 1 / a[scale] if name in _RATES else a[scale]
-        standard = a | {scale: 0 * by + 1}
+        by = unit(a)
+        standard = a | ({rate: a[rate] * by} if rate else {k: a[k] / by for k in scales})
         if at:
             standard[at] = 0 * a[at]
-        if other := _WITH_A_SCALE.get(name):
-            standard[other] = a[other] / by
         return standard, lambda z: (a[at] if at else 0.0) + by * z
 
     return chart

@@ -46,6 +46,8 @@ def image_of(dist: Dist, e: Array, env: Values) -> Array:
             return a["mu"] + x
         case "ZeroSumNormal":
             return a["sigma"].reshape(-1, 1) * (e @ plane(3).T)
+        case "MvNormal by chol":
+            return a["mu"] + (a["chol"] @ e[..., None])[..., 0]
         case "MvNormal" | "MvStudentT" | "KroneckerNormal" | "CAR":
             return _vector(a, e)
     return _series(dist.family, {k: v.reshape(len(v), -1) for k, v in a.items()}, e)

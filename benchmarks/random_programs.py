@@ -2,8 +2,9 @@
 
 A seed names a program (`random_programs_draw.py`). Each is a default call of `pmt.sample` on one
 core, then of `pmt.log_marginal_likelihood`; its truth is summed and integrated from SciPy's
-densities (`random_programs_truth.py`). Rows are written to a file of runs beside the table as soon
-as they are there, and a benchmark that was cut short goes on where it was. `--show SEED` prints the
+densities (`random_programs_truth.py`), and compared with draws of the prior
+(`random_programs_monte_carlo.py`). Rows are written to a file of runs beside the table as soon as
+they are there, and a benchmark that was cut short goes on where it was. `--show SEED` prints the
 source of a program and its truth.
 """
 

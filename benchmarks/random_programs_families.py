@@ -75,9 +75,6 @@ class Law:
     def logpmf(self, x: Array) -> Array:
         return self.kind.logpmf(x, *self.args)
 
-    def pmf(self, x: Array) -> Array:
-        return self.kind.pmf(x, *self.args)
-
     def cdf(self, x: Array) -> Array:
         return self.kind.cdf(x, *self.args)
 

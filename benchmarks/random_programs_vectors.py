@@ -107,14 +107,16 @@ def compositions(n: int, k: int) -> list[tuple[int, ...]]:
     return [c for c in product(range(n + 1), repeat=k) if sum(c) == n]
 
 
-def _quadratic(x: Array, cov: Array) -> tuple[Array, Array]:
-    """Mahalanobis squares and log determinants; NaN where rounding has made a matrix singular."""
+def _sound(cov: Array) -> tuple[Array, Array]:
+    """Matrices and log determinants; 1 and NaN where rounding has made a matrix singular."""
     sign, log_det = np.linalg.slogdet(cov)
     bad = ~((sign > 0) & (log_det > -300))
-    cov, log_det = (
-        np.where(bad[:, None, None], np.eye(x.shape[1]), cov),
-        np.where(bad, np.nan, log_det),
-    )
+    return np.where(bad[:, None, None], np.eye(cov.shape[1]), cov), np.where(bad, np.nan, log_det)
+
+
+def _quadratic(x: Array, cov: Array) -> tuple[Array, Array]:
+    """Mahalanobis squares and log determinants."""
+    cov, log_det = _sound(cov)
     solved = np.linalg.solve(np.broadcast_to(cov, (len(x), *cov.shape[1:])), x[..., None])[..., 0]
     return np.sum(x * solved, axis=1), log_det
 
@@ -166,8 +168,9 @@ def stick_breaking(x: Array, alpha: Array) -> Array:
 
 def wishart(x: Array, nu: Array, V: Array) -> Array:
     k = x.shape[1]
+    V, log_det = _sound(V)
     trace = np.trace(np.linalg.solve(np.broadcast_to(V, x.shape), x), axis1=1, axis2=2)
-    front = nu * k / 2 * np.log(2) + nu / 2 * np.linalg.slogdet(V)[1]
+    front = nu * k / 2 * np.log(2) + nu / 2 * log_det
     front = front + _log_gamma(nu / 2, k)
     return (nu - k - 1) / 2 * np.linalg.slogdet(x)[1] - trace / 2 - front
 

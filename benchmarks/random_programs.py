@@ -2,8 +2,9 @@
 
 A seed names a program (`random_programs_draw.py`). Each is a default call of `pmt.sample` on one
 core, then of `pmt.log_marginal_likelihood`; its truth is summed and integrated from SciPy's
-densities (`random_programs_truth.py`). Rows are written to a file of runs beside the table as soon
-as they are there, and a benchmark that was cut short goes on where it was. `--show SEED` prints the
+densities (`random_programs_truth.py`), and compared with draws of the prior
+(`random_programs_monte_carlo.py`). Rows are written to a file of runs beside the table as soon as
+they are there, and a benchmark that was cut short goes on where it was. `--show SEED` prints the
 source of a program and its truth.
 """
 
@@ -40,6 +41,9 @@ class Run:
         ended.
     z : float
         (log_z - truth) / hypot(mcse, truth_error, 1e-6).
+    passed_over : int
+        Programs of the seed before it, whose truth was not known to .02 nats, or for which two ways
+        to it disagreed.
     """
 
     seed: int
@@ -54,6 +58,7 @@ class Run:
     families: str = ""
     message: str = ""
     warnings: str = ""
+    passed_over: int = 0
 
 
 def run_program(seed: int) -> Line:
@@ -69,7 +74,7 @@ def run_program(seed: int) -> Line:
         model = model_of(program)
     line: Line = {
         "truth": truth.log_value, "truth_error": truth.error,
-        "families": " + ".join(program.families()),
+        "families": " + ".join(program.families()), "passed_over": program.passed_over,
     }  # fmt: skip
     before = process_time()
     with warnings.catch_warnings(record=True) as caught:
@@ -105,6 +110,7 @@ def summary(runs: Sequence[Run]) -> tuple[list[Row], dict[str, str]]:
         "ok": len(ok),
         "other verdicts": sum(run.status == "done" and run.verdict != "ok" for run in runs),
         "refused": len(refused),
+        "without a truth": sum(run.passed_over for run in runs),
         "raw errors": len(raised),
         **{f"abs z > {size:.0f}": int(np.sum(np.abs(z) > size)) for size in BEYOND},
         "sd z": float(np.std(rest)) if len(rest) else float("nan"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
-from random_programs_families import FAMILIES, Values
+from random_programs_families import FAMILIES, Family, Values
 from random_programs_language import Argument, Dist, Link
 from random_programs_vectors import VECTORS
 from scipy import special, stats
@@ -71,7 +71,11 @@ def single_density(dist: Dist, x: Array, env: Values) -> Array:
     """Log density of each element."""
     if dist.family in MADE_OF_OTHERS:
         return _MADE[dist.family](dist, x, env)
-    family, args = FAMILIES[dist.family], args_of(dist, env, x.ndim)
+    return density_of(FAMILIES[dist.family], x, args_of(dist, env, x.ndim))
+
+
+def density_of(family: Family, x: Array, args: Values) -> Array:
+    """Log density of each element, of arguments that broadcast."""
     with np.errstate(all="ignore"):
         found = family.log_density(x, args)
         low, high = family.support(args)

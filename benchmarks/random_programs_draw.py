@@ -1,12 +1,14 @@
 """Draws a program of a seed: a distribution in a role, and variables about it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from random_programs_cubature import Integral
 from random_programs_densities import is_discrete, support_of
 from random_programs_families import CONTINUOUS, DISCRETE, FAMILIES, Parameter
 from random_programs_language import Dist, Item, Link, Observed, Potential, Program, Unknown
+from random_programs_monte_carlo import checked
 from random_programs_sampling import sample
 from random_programs_states import NoTruthError
 from random_programs_truth import truth_of
@@ -185,11 +187,15 @@ def attempts(seed: int) -> Iterator[Program]:
 
 def program_of(seed: int) -> tuple[Program, Integral]:
     """The program of a seed and its truth: the first attempt whose truth is known."""
+    passed_over = 0
     for program in attempts(seed):
         try:
             truth = truth_of(program)
         except NoTruthError:
             continue
-        if np.isfinite(truth.log_value) and truth.error < KNOWN_TO:
-            return program, truth
+        if truth.error < KNOWN_TO:
+            truth = checked(program, truth)
+        if truth.error < KNOWN_TO:
+            return replace(program, passed_over=passed_over), truth
+        passed_over += 1
     raise NoTruthError(f"no program of seed {seed} has a truth")

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import random_programs_formulas as own
-from scipy import stats
+from scipy import special, stats
 
 type Array = np.ndarray
 type Values = dict[str, Array]
+type Chart = Callable[[Values], tuple[Values, Callable[[Array], Array]]]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ class Family:
     cdf, sf : callable, optional
         Probabilities of at most, and of more than, a value.
     chart : callable, optional
-        Location, scale, and width of the log or logit, of the arguments.
+        Of the arguments: those of the standard law, and how its values become those of this one.
+    draw : callable, optional
+        Draws, of the arguments, a size, and a generator.
     """
 
     name: str
@@ -50,7 +53,8 @@ class Family:
     log_density: Callable[[Array, Values], Array]
     cdf: Callable[[Array, Values], Array] | None = None
     sf: Callable[[Array, Values], Array] | None = None
-    chart: Callable[[Values], tuple[Array | float, Array | float, Array | float]] | None = None
+    chart: Chart | None = None
+    draw: Callable[[Values, tuple[int, ...], np.random.Generator], Array] | None = None
 
 
 def parameters_of(text: str) -> tuple[Parameter, ...]:
@@ -71,40 +75,53 @@ class Law:
     def logpmf(self, x: Array) -> Array:
         return self.kind.logpmf(x, *self.args)
 
-    def pmf(self, x: Array) -> Array:
-        return self.kind.pmf(x, *self.args)
-
     def cdf(self, x: Array) -> Array:
         return self.kind.cdf(x, *self.args)
 
     def sf(self, x: Array) -> Array:
         return self.kind.sf(x, *self.args)
 
+    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> Array:
+        if self.kind is stats.truncnorm:  # whose draws take long for many arguments
+            return self.kind.ppf(rng.random(size), *self.args)
+        return self.kind.rvs(*self.args, size=size, random_state=rng)
+
 
 type Frozen = Callable[..., Law]
 
-_SCALES = {
-    "Cauchy": lambda a: (a["alpha"], a["beta"], 1.0),
-    "AsymmetricLaplace": lambda a: (a["mu"], 1 / a["b"], 1.0),
-    "Exponential": lambda a: (0.0, 1 / a["lam"], 1.0),
-    "Gamma": lambda a: (0.0, 1 / a["beta"], 1.0),
-    "LogNormal": lambda a: (0.0, np.exp(np.clip(a["mu"], -70, 70)), a["sigma"]),
-    "CustomDist by dist": lambda a: (0.0, np.exp(np.clip(a["mu"], -70, 70)), a["sigma"]),
-    "LogitNormal": lambda a: (a["mu"], 1.0, a["sigma"]),
-    "Wald": lambda a: (0.0, a["mu"], 1.0),
-    "Pareto": lambda a: (0.0, a["m"], 1.0),
+_RATES = {"Exponential": "lam", "Gamma": "beta", "AsymmetricLaplace": "b"}
+_SCALES = {"Wald": ("mu", "lam"), "Pareto": ("m",), "ExGaussian": ("sigma", "nu"),
+           "Rice": ("sigma", "nu")}  # fmt: skip
+"""Parameters that are one over a scale, and others that have the unit of the values."""
+_UNITS = {
+    "ExGaussian": lambda a: a["sigma"] + a["nu"],
+    "Wald": lambda a: a["mu"] / (1 + a["mu"] / a["lam"]),
 }
+"""Sizes of values, where they are not the first of the scales."""
 
 
-def _chart(name: str, text: str) -> Callable | None:
-    """Location and scale by the names of the parameters, where nothing else is said."""
-    if name in _SCALES:
-        return _SCALES[name]
+def _chart(name: str, text: str) -> Chart | None:
+    """Chart of a family of locations and scales, also of logs and logits; none for others."""
+    if name in ("LogNormal", "CustomDist by dist", "LogitNormal"):
+        onto, back = (special.logit, special.expit) if name == "LogitNormal" else (np.log, np.exp)
+        return lambda a: ({"mu": 0 * a["mu"], "sigma": 0 * a["sigma"] + 1},
+                          lambda z: back(a["mu"] + a["sigma"] * onto(z)))  # fmt: skip
     names = [p.name for p in parameters_of(text)]
-    scale = next((n for n in ("sigma", "b", "s", "beta") if n in names), None)
-    if scale is None or name in ("Beta", "Kumaraswamy", "TruncatedNormal", "VonMises"):
+    at = "alpha" if name == "Cauchy" else "mu" if "mu" in names and name != "Wald" else None
+    usual = [n for n in ("sigma", "b", "s", "beta") if n in names][:1]
+    scales, rate = _SCALES.get(name, usual), _RATES.get(name)
+    if not (scales or rate) or name in ("Beta", "Kumaraswamy", "TruncatedNormal", "VonMises"):
         return None
-    return lambda a: (a.get("mu", 0.0), a[scale], 1.0)
+    unit = _UNITS.get(name, lambda a: 1 / a[rate] if rate else a[scales[0]])
+
+    def chart(a: Values) -> tuple[Values, Callable[[Array], Array]]:
+        by = unit(a)
+        standard = a | ({rate: a[rate] * by} if rate else {k: a[k] / by for k in scales})
+        if at:
+            standard[at] = 0 * a[at]
+        return standard, lambda z: (a[at] if at else 0.0) + by * z
+
+    return chart
 
 
 REAL = (-np.inf, np.inf)
@@ -124,6 +141,7 @@ def _by_scipy(
         support if callable(support) else lambda args: support, log_density,
         lambda x, args: make(**args).cdf(x), lambda x, args: make(**args).sf(x),
         None if discrete else _chart(name, text),
+        lambda args, size, rng: make(**args).draw(size, rng),
     )  # fmt: skip
 
 
@@ -137,7 +155,7 @@ def _by_formula(
         lambda x, args: formula(x, **args),
         None if cdf is None else lambda x, args: cdf(x, **args),
         None if cdf is None else lambda x, args: 1 - cdf(x, **args),
-        None if discrete else _chart(name, text),
+        None if discrete else _chart(name, text), own.DRAWS.get(name),
     )  # fmt: skip
 
 

@@ -105,3 +105,25 @@ def hurdle_of_positive(make: Callable) -> Callable[..., Array]:
         return np.where(x == 0, np.log1p(-psi) + 0 * inner, inner)
 
     return log_density
+
+
+def interpolated_draws(size: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Draws of one of the pieces, by rejection below its greatest density."""
+    x, top = np.empty(0), max(PDF_POINTS)
+    while len(x) < np.prod(size):
+        new = rng.uniform(X_POINTS[0], X_POINTS[-1], np.prod(size))
+        x = np.r_[x, new[rng.random(len(new)) * top < np.interp(new, X_POINTS, PDF_POINTS)]]
+    return x[: np.prod(size)].reshape(size)
+
+
+DRAWS = {
+    "HalfStudentT": lambda a, size, rng: a["sigma"] * np.abs(rng.standard_t(a["nu"], size)),
+    "Kumaraswamy": lambda a, size, rng: (
+        -np.expm1(np.log(rng.random(size)) / a["b"])) ** (1 / a["a"]),
+    "LogitNormal": lambda a, size, rng: special.expit(rng.normal(a["mu"], a["sigma"], size)),
+    "Interpolated": lambda a, size, rng: interpolated_draws(size, rng),
+    "CustomDist": lambda a, size, rng: rng.laplace(a["mu"], a["b"], size),
+    "DensityDist": lambda a, size, rng: rng.laplace(a["mu"], a["b"], size),
+    "CustomDist by dist": lambda a, size, rng: rng.lognormal(a["mu"], a["sigma"], size),
+}  # fmt: skip
+"""By the names of the distributions, of arguments, a size, and a generator."""

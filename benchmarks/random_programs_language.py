@@ -103,11 +103,18 @@ type Item = Unknown | Observed | Deterministic | Potential
 
 @dataclass(frozen=True)
 class Program:
-    """A model: its variables and terms in their order."""
+    """A model: its variables and terms in their order.
+
+    Attributes
+    ----------
+    passed_over : int
+        Earlier ones of the seed, whose evidence could not be had well enough.
+    """
 
     seed: int
     items: tuple[Item, ...]
     coords: bool = False
+    passed_over: int = 0
 
     def families(self) -> list[str]:
         """Names of all families, each once, in order."""

@@ -1,96 +1,65 @@
-"""Coordinates of the continuous unknowns of a program: which values they are, and volumes.
+"""Coordinates of the continuous unknowns of a program: which values they are, and densities.
 
-The coordinates are logs far out, and go with the parents of a variable: a density that is narrow
-about a parent in a heavy tail would else be a ridge that no box sees.
+The coordinates are logs far out, and those of a standard law where a family has locations and
+scales: a density that is narrow about a parent in a heavy tail would else be a ridge that no box
+sees, and where a scale vanishes all values would be rounded to one.
 """
 
-from collections.abc import Sequence
 from math import factorial
 
 import numpy as np
-from random_programs_densities import args_of, support_of, value_of
-from random_programs_families import FAMILIES, Values
+from random_programs_densities import args_of, density_of, log_density, support_of, value_of
+from random_programs_families import FAMILIES, Family, Values
+from random_programs_images import image_of, is_image, is_student, noise_of
 from random_programs_language import Dist, Unknown
-from random_programs_vectors import SPACES, VECTORS
+from random_programs_vectors import SPACES, VECTORS, mv_student_t
 from scipy import special, stats
 
 type Array = np.ndarray
 
 
-def place(
-    w: Array,
-    low: Array | float,
-    high: Array | float,
-    chart: Sequence[Array | float] = (0.0, 1.0, 1.0),
-) -> tuple[Array, Array]:
-    """Values of coordinates between two limits, and the log of the derivative.
-
-    The chart is a location, a scale, and the width of a log or a logit.
-    """
-    at, scale, width = chart
-    low, high, at, scale, width, w = np.broadcast_arrays(low, high, at, scale, width, w)
+def place(w: Array, low: Array | float, high: Array | float) -> tuple[Array, Array]:
+    """Values of coordinates between two limits, and the log of the derivative."""
+    low, high, w = np.broadcast_arrays(low, high, w)
     up, down, both = np.isfinite(low), np.isfinite(high), np.isfinite(low) & np.isfinite(high)
-    log_width, log_scale = np.log(width), np.log(scale)
     with np.errstate(all="ignore"):
-        logs = np.clip(width * w + log_scale, -700, 700)
-        logit = at + width * w
-        inside = low + (high - low) * special.expit(logit)
-        half = np.where(up, low + np.exp(logs), high - np.exp(logs))
-        x = np.where(both, inside, np.where(up | down, half, at + scale * np.sinh(w)))
+        half = np.where(up, low + np.exp(w), high - np.exp(w))
+        inside = low + (high - low) * special.expit(w)
+        x = np.where(both, inside, np.where(up | down, half, np.sinh(w)))
         log_jac = np.where(
             both,
-            np.log(high - low) + log_width + special.log_expit(logit) + special.log_expit(-logit),
-            np.where(up | down, logs + log_width, log_scale + np.log(np.cosh(w))),
+            np.log(high - low) + special.log_expit(w) + special.log_expit(-w),
+            np.where(up | down, w, np.log(np.cosh(w))),
         )
     least, most = np.nextafter(low, np.inf), np.nextafter(high, -np.inf)
     return np.clip(x, np.where(up, least, -np.inf), np.where(down, most, np.inf)), log_jac
 
 
-def chart_of(dist: Dist, env: Values, ndim: int) -> Sequence[Array | float]:
-    """Where a distribution is and how wide, so that its parents do not move it in coordinates."""
-    base = dist.parts[0] if dist.family == "Truncated" else dist
-    if base.family not in FAMILIES or (chart := FAMILIES[base.family].chart) is None:
-        return 0.0, 1.0, 1.0
-    low, high = support_of(dist, env, ndim)
-    if np.all(np.isfinite(low)) != np.all(
-        np.isfinite(FAMILIES[base.family].support(args_of(base, env, ndim))[0])
-    ):
-        return 0.0, 1.0, 1.0  # a limit has made a half line of the line
-    if np.all(np.isfinite(high)) and base.family != "LogitNormal":
-        return 0.0, 1.0, 1.0
-    at, scale, width = chart(args_of(base, env, ndim))
-    return at, np.clip(scale, 1e-30, 1e30), np.clip(width, 1e-3, 10.0)
+def placed(family: Family, w: Array, args: Values) -> tuple[Array, Array]:
+    """Values of a family at coordinates, and logs of their densities there."""
+    standard, move = family.chart(args) if family.chart else (args, lambda z: z)
+    z, log_jac = place(w, *family.support(standard))
+    with np.errstate(all="ignore"):
+        return move(z), log_jac + density_of(family, z, standard)
 
 
-def vector_chart(dist: Dist, w: Array, env: Values) -> tuple[Array, Array]:
-    """Real vectors about their mean, and walks from row to row, in units of their scales."""
-    z, log_jac = SPACES["real"](w, dist.core)
-    args = {name: value_of(value, env) for name, value in dist.args}
-    cov = next((args[k] for k in ("cov", "scale") if k in args), None)
-    if cov is not None:
-        sd = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
-    elif "tau" in args:
-        sd = args["tau"].reshape(-1, 1) ** -0.5
-    elif dist.family == "KroneckerNormal" or "sigma" not in args:
-        sd = np.ones((1, 1))
-    else:
-        sd = args["sigma"].reshape(-1, 1)
-    sd = np.clip(sd, 1e-30, 1e30)
-    walk = dist.family.endswith("RandomWalk")
-    if len(dist.core) == 2:
-        sd = sd[:, None] if cov is not None else sd[:, :, None]
-    first = np.ones_like(z)
-    if walk:  # the first row has a scale of its own
-        first[:, 0] = 0.0
-        sd = sd * first + (1.0 - first)
-    x = sd * z
-    log_jac = log_jac + np.log(np.broadcast_to(sd, z.shape)).reshape(len(z), -1).sum(axis=1)
-    mu = args.get("mu", np.zeros(1))
-    mu = mu.reshape(len(mu), *(1,) * (z.ndim - mu.ndim), *mu.shape[1:])
-    return (np.cumsum(x + mu * first, axis=1), log_jac) if walk else (x + mu, log_jac)
+def _placed_vectors(dist: Dist, w: Array, env: Values) -> tuple[Array, Array]:
+    """Images of noise at coordinates, and logs of the densities of the noise."""
+    parts, at = [], 0
+    for law, k in noise_of(dist):
+        parts.append(placed(FAMILIES[law.family], w[:, at : at + k], args_of(law, env, 2)))
+        at += k
+    e, logs = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+    total = logs.sum(axis=1)
+    if is_student(dist):
+        last, nu = e[:, -2:], value_of(dict(dist.args)["nu"], env)
+        total += mv_student_t(last, nu, 0.0, np.eye(2)[None])
+        total -= stats.norm.logpdf(last).sum(axis=1)
+    with np.errstate(all="ignore"):
+        return image_of(dist, e, env), total
 
 
-def _log_ordered(item: Unknown, env: Values) -> Array:
+def log_ordered(item: Unknown, env: Values) -> Array:
     """Log of the probability that independent draws are in order."""
     args = dict(item.dist.args)
     k = item.shape[0]
@@ -102,21 +71,34 @@ def _log_ordered(item: Unknown, env: Values) -> Array:
 
 
 def draw_at(item: Unknown, w: Array, env: Values) -> tuple[Array, Array]:
-    """Value of a continuous unknown at coordinates, and the log of its volume element."""
+    """Value of a continuous unknown at coordinates, and the log of its density there."""
+    if item.dist.family in FAMILIES and item.transform != "zero_sum":
+        args = args_of(item.dist, env, 1 + len(item.shape))
+        if item.transform == "ordered":
+            return _ordered(item, w, args, env)
+        value, logs = placed(FAMILIES[item.dist.family], w.reshape(len(w), *item.shape), args)
+        return value, logs.reshape(len(w), -1).sum(axis=1)
+    if is_image(item.dist):
+        return _placed_vectors(item.dist, w, env)
+    value, log_jac = _value_at(item, w, env)
+    return value, log_jac + log_density(item.dist, value, env)
+
+
+def _ordered(item: Unknown, w: Array, args: Values, env: Values) -> tuple[Array, Array]:
+    family = FAMILIES[item.dist.family]
+    alike = family.chart is not None and args.get("mu", np.zeros((1, 1))).shape[1] == 1
+    standard, move = family.chart(args) if alike else (args, lambda z: z)
+    first, log_jac = place(w[:, :1], *family.support(standard))
+    z = np.cumsum(np.column_stack([first, np.exp(w[:, 1:])]), axis=1)
+    logs = density_of(family, z, standard).sum(axis=1) + log_jac[:, 0] + w[:, 1:].sum(axis=1)
+    with np.errstate(all="ignore"):
+        return move(z), logs - log_ordered(item, env)
+
+
+def _value_at(item: Unknown, w: Array, env: Values) -> tuple[Array, Array]:
+    """Value of another one, and the log of its volume element."""
     if item.dist.family in VECTORS:
-        if VECTORS[item.dist.family].space == "real" and not item.shape:
-            return vector_chart(item.dist, w, env)
-        space, size = SPACES[VECTORS[item.dist.family].space], w.shape[1]
-        rows = max(1, int(np.prod(item.shape)))
-        each = size // rows
-        pieces = [space(w[:, i * each : (i + 1) * each], item.dist.core) for i in range(rows)]
-        value = np.stack([p[0] for p in pieces], axis=1)
-        return value.reshape(len(w), *item.shape, *item.dist.core), sum(p[1] for p in pieces)
-    if item.transform == "ordered":
-        first, log_jac = place(w[:, 0], *support_of(item.dist, env, 2))
-        steps = np.column_stack([first, np.exp(w[:, 1:])])
-        log_jac = log_jac + w[:, 1:].sum(axis=1)
-        return np.cumsum(steps, axis=1), log_jac - _log_ordered(item, env)
+        return SPACES[VECTORS[item.dist.family].space](w, item.dist.core)
     if item.transform == "zero_sum":
         # A normal law on the plane, normalized there, has one axis less than its product form.
         value, log_jac = SPACES["zero_sum"](w, item.shape)
@@ -126,6 +108,5 @@ def draw_at(item: Unknown, w: Array, env: Values) -> tuple[Array, Array]:
         one = stats.norm.logpdf(0.0, np.sqrt(k) * mu, sigma)
         return value, log_jac - one.reshape(-1)
     shaped = w.reshape(len(w), *item.shape)
-    low, high = support_of(item.dist, env, shaped.ndim)
-    value, log_jac = place(shaped, low, high, chart_of(item.dist, env, shaped.ndim))
+    value, log_jac = place(shaped, *support_of(item.dist, env, shaped.ndim))
     return value, log_jac.reshape(len(w), -1).sum(axis=1)

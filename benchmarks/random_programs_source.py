@@ -1,6 +1,5 @@
 """A random program as the source of a PyMC model: what is printed is what is run."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -213,6 +212,3 @@ def model_of(program: Program) -> pm.Model:
     names: dict[str, Any] = {}
     exec(source_of(program), names)  # our own text
     return names["model"]
-
-
-type Builder = Callable[[Program], pm.Model]

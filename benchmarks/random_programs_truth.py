@@ -2,10 +2,16 @@
 
 import numpy as np
 from random_programs_cubature import Integral, integrate
-from random_programs_densities import is_discrete, log_density, support_of, value_of
-from random_programs_families import Values
+from random_programs_densities import (
+    args_of,
+    is_discrete,
+    log_density,
+    single_density,
+    value_of,
+)  # fmt: skip
+from random_programs_families import FAMILIES, Values
 from random_programs_language import Deterministic, Item, Observed, Potential, Program, Unknown
-from random_programs_places import chart_of, draw_at, place
+from random_programs_places import draw_at, place, placed
 from random_programs_states import (
     MOST_STATES,
     Bounds,
@@ -20,6 +26,23 @@ type Array = np.ndarray
 
 MOST_BOXES = 40_000
 """Boxes at first, states times parts of each coordinate."""
+
+
+def term_of(item: Item, env: Values) -> Array | float:
+    """Log of the factor of an item without unknowns; a named value is put into `env`."""
+    match item:
+        case Observed():
+            return log_density(item.dist, np.asarray(item.data, float)[None], env)
+        case Potential():
+            x = value_of(item.link, env)
+            each = {
+                "square": lambda: -item.b * (x - item.a) ** 2,
+                "tilt": lambda: item.b * np.tanh(x - item.a),
+            }[item.form]()
+            return each.reshape(len(x), -1).sum(axis=1)
+        case Deterministic():
+            env[item.name] = value_of(item.link, env)
+    return 0.0
 
 
 class Integrand:
@@ -63,48 +86,39 @@ class Integrand:
     def _add(self, item: Item, w: Array, state: Array, env: Values) -> Array | float:
         """Put the value of an item into `env`, and return the log of its factor."""
         match item:
-            case Deterministic():
-                env[item.name] = value_of(item.link, env)
-                return 0.0
-            case Potential():
-                x = value_of(item.link, env)
-                each = {
-                    "square": lambda: -item.b * (x - item.a) ** 2,
-                    "tilt": lambda: item.b * np.tanh(x - item.a),
-                }[item.form]()
-                return each.reshape(len(x), -1).sum(axis=1)
             case Unknown():
-                log_jac: Array | float = 0.0
-                if item.name in self.states:
-                    shape = (*item.shape, *item.dist.core)
-                    env[item.name] = self.states[item.name][state].reshape(-1, *shape)
-                else:
-                    env[item.name], log_jac = draw_at(item, w, env)
-                return log_jac + log_density(item.dist, env[item.name], env)
-        env[item.name], log_jac = self._completed(item, w, state, env)
-        return log_jac + log_density(item.dist, env[item.name], env)
+                if item.name not in self.states:
+                    env[item.name], log_p = draw_at(item, w, env)
+                    return log_p
+                shape = (*item.shape, *item.dist.core)
+                env[item.name] = self.states[item.name][state].reshape(-1, *shape)
+                return log_density(item.dist, env[item.name], env)
+            case Observed() if missing_of(item).any():
+                env[item.name], log_p = self._completed(item, w, state, env)
+                return log_p
+        return term_of(item, env)
 
     def _completed(
         self, item: Observed, w: Array, state: Array, env: Values
     ) -> tuple[Array, Array | float]:
-        """Data with values for those that are missing."""
+        """Data with values for those that are missing, and the log density of all."""
         data, missing = np.asarray(item.data, float), missing_of(item)
-        if not missing.any():
-            return data[None], 0.0
         full = np.tile(data, (len(state), *(1,) * data.ndim))
         if item.name in self.states:
             full[:, missing] = self.states[item.name][state]
-            return full, 0.0
+            return full, log_density(item.dist, full, env)
         if item.dist.family in VECTORS:
             mu = value_of(dict(item.dist.args).get("mu", 0.0), env)
             mu = mu.reshape(len(mu), *(1,) * (full.ndim - mu.ndim), *mu.shape[1:])
-            limits: list[Array | float] = [-np.inf, np.inf, mu, 1.0, 1.0]
-        else:
-            chart = chart_of(item.dist, env, full.ndim)
-            limits = [*support_of(item.dist, env, full.ndim), *chart]
-        low, high, *chart = (np.broadcast_to(v, full.shape)[:, missing] for v in limits)
-        full[:, missing], log_jac = place(w, low, high, chart)
-        return full, log_jac.sum(axis=1)
+            at = np.broadcast_to(mu, full.shape)[:, missing]
+            z, log_jac = place(w, -np.inf, np.inf)
+            full[:, missing] = at + z
+            return full, log_jac.sum(axis=1) + log_density(item.dist, full, env)
+        args = args_of(item.dist, env, full.ndim)
+        there = {k: np.broadcast_to(v, full.shape)[:, missing] for k, v in args.items()}
+        full[:, missing], log_p = placed(FAMILIES[item.dist.family], w, there)
+        rest = single_density(item.dist, full, env)[:, ~missing]
+        return full, log_p.sum(axis=1) + rest.sum(axis=1)
 
 
 def truth_of(program: Program, tolerance: float = 1e-3) -> Integral:

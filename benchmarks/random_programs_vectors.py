@@ -67,10 +67,13 @@ def simplex(w: Array, core: tuple[int, ...]) -> tuple[Array, Array]:
     return np.exp(logs), (left[:, :-1] + log_v + log_rest).sum(axis=1)
 
 
+def plane(k: int) -> Array:
+    """Axes of the plane of vectors that sum to zero."""
+    return np.linalg.qr(np.column_stack([np.ones(k), np.eye(k)[:, 1:]]))[0][:, 1:]
+
+
 def zero_sum(w: Array, core: tuple[int, ...]) -> tuple[Array, Array]:
-    k = core[0]
-    basis = np.linalg.qr(np.column_stack([np.ones(k), np.eye(k)[:, 1:]]))[0][:, 1:]
-    return np.sinh(w) @ basis.T, np.log(np.cosh(w)).sum(axis=1)
+    return np.sinh(w) @ plane(core[0]).T, np.log(np.cosh(w)).sum(axis=1)
 
 
 def corr(w: Array, core: tuple[int, ...]) -> tuple[Array, Array]:
@@ -104,14 +107,16 @@ def compositions(n: int, k: int) -> list[tuple[int, ...]]:
     return [c for c in product(range(n + 1), repeat=k) if sum(c) == n]
 
 
-def _quadratic(x: Array, cov: Array) -> tuple[Array, Array]:
-    """Mahalanobis squares and log determinants; NaN where rounding has made a matrix singular."""
+def _sound(cov: Array) -> tuple[Array, Array]:
+    """Matrices and log determinants; 1 and NaN where rounding has made a matrix singular."""
     sign, log_det = np.linalg.slogdet(cov)
     bad = ~((sign > 0) & (log_det > -300))
-    cov, log_det = (
-        np.where(bad[:, None, None], np.eye(x.shape[1]), cov),
-        np.where(bad, np.nan, log_det),
-    )
+    return np.where(bad[:, None, None], np.eye(cov.shape[1]), cov), np.where(bad, np.nan, log_det)
+
+
+def _quadratic(x: Array, cov: Array) -> tuple[Array, Array]:
+    """Mahalanobis squares and log determinants."""
+    cov, log_det = _sound(cov)
     solved = np.linalg.solve(np.broadcast_to(cov, (len(x), *cov.shape[1:])), x[..., None])[..., 0]
     return np.sum(x * solved, axis=1), log_det
 
@@ -163,8 +168,9 @@ def stick_breaking(x: Array, alpha: Array) -> Array:
 
 def wishart(x: Array, nu: Array, V: Array) -> Array:
     k = x.shape[1]
+    V, log_det = _sound(V)
     trace = np.trace(np.linalg.solve(np.broadcast_to(V, x.shape), x), axis1=1, axis2=2)
-    front = nu * k / 2 * np.log(2) + nu / 2 * np.linalg.slogdet(V)[1]
+    front = nu * k / 2 * np.log(2) + nu / 2 * log_det
     front = front + _log_gamma(nu / 2, k)
     return (nu - k - 1) / 2 * np.linalg.slogdet(x)[1] - trace / 2 - front
 
@@ -190,17 +196,17 @@ def lkj_cov(x: Array, args: Values, parts: Sequence[Part]) -> Array:
 
 
 def matrix_normal(x: Array, mu: Array, rowcov: Array, colcov: Array) -> Array:
-    return mv_normal(x.reshape(len(x), -1), mu.reshape(len(mu), -1), _kron(rowcov, colcov))
+    return mv_normal(x.reshape(len(x), -1), mu.reshape(len(mu), -1), kron(rowcov, colcov))
 
 
-def _kron(a: Array, b: Array) -> Array:
+def kron(a: Array, b: Array) -> Array:
     found = np.einsum("nij,nkl->nikjl", *np.broadcast_arrays(a, b))
     k = a.shape[1] * b.shape[1]
     return found.reshape(-1, k, k)
 
 
 def kronecker_normal(x: Array, args: Values, parts: Sequence[Part]) -> Array:
-    cov = _kron(args["cov0"], args["cov1"])
+    cov = kron(args["cov0"], args["cov1"])
     noise = args["sigma"][:, None, None] ** 2 * np.eye(x.shape[1])
     return mv_normal(x, args["mu"], cov + noise)
 

@@ -89,6 +89,8 @@ class Writer:
         return Dist(name, args)
 
     def _vector(self, family: Vector, free: float, *, bounded: bool, long: bool) -> Dist:
+        if family.space == "definite" and not long:
+            free = 0.0  # PyMC: "Random variables detected in the logp graph"
         args = tuple((p.name, self.argument(p, free, bounded=bounded)) for p in family.parameters)
         if family.name == "EulerMaruyama" and args[0][1] == args[1][1]:
             raise NoTruthError("PyMC takes no variable twice here")
@@ -307,6 +309,7 @@ class Writer:
         if dist.family not in VECTORS or VECTORS[dist.family].space == "real":
             data = np.round(data, 3)
         if missing:
+            missing = min(missing, data.size - 1)
             data = np.asarray(data, float)
             flat = self.rng.choice(data.size, missing, replace=False)
             data.ravel()[flat] = np.nan

@@ -1,6 +1,7 @@
 """The truth of random programs: densities beside PyMC's, normalizers, closed forms, modes."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,17 @@ from scipy import special, stats
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import random_programs_cubature as cubature
 from random_programs_densities import log_density
-from random_programs_draw import SUBJECTS, attempts
+from random_programs_draw import SUBJECTS, attempts, write
 from random_programs_families import CONSTANT, FAMILIES, MIXED
+from random_programs_images import is_image
 from random_programs_language import Dist, Link, Observed, Program, Unknown
+from random_programs_monte_carlo import checked, opinion_of
+from random_programs_places import draw_at
 from random_programs_sampling import sample
 from random_programs_source import HELPERS, call, model_of
-from random_programs_states import counts_of
+from random_programs_states import counts_of, dimension_of
 from random_programs_truth import truth_of
-from random_programs_vectors import SPACES, VECTORS, compositions, sizes_of
+from random_programs_vectors import VECTORS
 from random_programs_writer import Writer
 
 NOT_ALONE = ("WishartBartlett", "LKJCholeskyCov", "MvNormal by chol", "CAR")
@@ -92,28 +96,19 @@ def test_single_values_have_probability_one(name):
     assert truth_of(program, 1e-4).log_value == pytest.approx(0, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in VECTORS if n not in IMPROPER and n != "MvNormal by chol"]
-)
-def test_vectors_have_probability_one(name):
-    dist, space = constants(name, 3), VECTORS[name].space
-    if space == "counts":
-        values = np.array(compositions(dict(dist.args)["n"], 3))
-        assert special.logsumexp(log_density(dist, values, {})) == pytest.approx(0, abs=1e-9)
-        return
-
-    def log_f(w, state):
-        x, log_jac = SPACES[space](w, dist.core)
-        found = log_density(dist, x, {}) + log_jac
-        return np.where(np.isnan(found), -np.inf, found)
-
-    found = cubature.integrate(log_f, sizes_of(space, dist.core), tolerance=1e-3)
-    assert found.error < 0.005
-    assert found.log_value == pytest.approx(0, abs=0.005)
-
-
 NORMAL = Dist("Normal", (("mu", 0.5), ("sigma", 2.0)))
 Y = (0.3, -1.2, 0.8)
+
+
+def _normal(y, mu, variance):
+    return stats.norm.logpdf(y, mu, np.sqrt(variance + 0.25))
+
+
+def _over_scales(log_likelihood):
+    """Mean over the scales of a Cauchy variable, given the likelihood of a variance."""
+    u = (np.arange(200_000) + 0.5) / 200_000
+    logs = log_likelihood(np.exp(np.clip(1.5 * stats.cauchy.ppf(u, 1.3, 0.8), -700, 600)))
+    return special.logsumexp(logs) - np.log(len(u))
 
 
 def conjugate():
@@ -166,6 +161,17 @@ def conjugate():
         Observed("z", same, (0.3,)),
     )
     yield "ordered", items, 2 * one
+    # Where the scale vanishes all values are one.
+    far = Unknown("s", Dist("Cauchy", (("alpha", 1.3), ("beta", 0.8))))
+    scale = Link("s", "exp", 0.0, 0.75)
+    narrow = Dist("Normal", (("mu", 0.4), ("sigma", scale)))
+    twice = (Unknown("x", narrow, (2,), "ordered"), items[1], items[2])
+    yield "vanishing, ordered", (far, *twice), _over_scales(lambda v: 2 * _normal(0.3, 0.4, v))
+    flat = Unknown("x", Dist("ZeroSumNormal", (("sigma", scale),), core=(3,)))
+    mean = np.sum(Y) / np.sqrt(3)
+    axes = (np.sqrt(np.sum(np.square(Y)) - mean**2), 0.0)
+    rest = _over_scales(lambda v: sum(_normal(y, 0.0, v) for y in axes))
+    yield "vanishing, plane", (far, flat, Observed("y", law, Y)), _normal(mean, 0.0, 0.0) + rest
     plane = 4.0 * (np.eye(3) - 1 / 3) + 0.25 * np.eye(3)
     exact = stats.multivariate_normal.logpdf(Y, np.zeros(3), plane)
     yield "zero sum", (Unknown("x", NORMAL, (3,), "zero_sum"), Observed("y", law, Y)), exact
@@ -178,6 +184,59 @@ def test_closed_forms(name, items, exact):
     found = truth_of(Program(0, items))
     assert found.error < 2e-3
     assert found.log_value == pytest.approx(exact, abs=2e-3)
+
+
+PROPER = [n for n in (*FAMILIES, *VECTORS) if n not in {*IMPROPER, "MvNormal by chol"}]
+CHARTED = [name for name in PROPER if (is_image(constants(name, 3)) if name in VECTORS
+                                       else not FAMILIES[name].discrete)]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHARTED)
+def test_coordinates_keep_densities(name):
+    """What a prior's coordinates say of its density is the density times the volume."""
+    item = Unknown("x", constants(name, 3))
+    w = np.random.default_rng(3).normal(size=(1, dimension_of(item)))
+    x, logs = draw_at(item, w, {})
+    sides = [draw_at(item, w + side * np.eye(w.size), {})[0] for side in (1e-5, -1e-5)]
+    slopes = ((sides[0] - sides[1]) / 2e-5).reshape(w.size, -1)
+    volume = 0.5 * np.linalg.slogdet(slopes @ slopes.T)[1]
+    assert logs[0] == pytest.approx(log_density(item.dist, x, {})[0] + volume, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", PROPER)
+def test_two_ways_agree(name):
+    """Integrals, and draws of the prior; of 150,000 sound pairs one is beyond 4.5."""
+    dist = constants(name, 3)
+    mean = Link("x", index=(-1,) * len(dist.core) if dist.core else None)
+    law = Dist("Laplace", (("mu", mean), ("b", 0.8)))
+    program = Program(3, (Unknown("x", dist), Observed("y", law, (0.9, 0.4))))
+    exact, drawn = truth_of(program, 0.01), opinion_of(program)
+    assert drawn.error < 0.01
+    error = np.hypot(exact.error, drawn.error)
+    assert abs(exact.log_value - drawn.log_value) < 4.5 * error + 1e-9
+
+
+def test_a_truth_that_the_draws_deny_has_their_distance_as_its_error():
+    items = next(items for name, items, _ in conjugate() if name == "beta")
+    program, exact = Program(0, items), truth_of(Program(0, items))
+    assert checked(program, exact) == exact
+    wrong = replace(exact, log_value=exact.log_value + 0.05)
+    assert checked(program, wrong).error == pytest.approx(0.05, abs=0.01)
+
+
+def test_something_is_observed():
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        terms = [i for i in write(rng, "imputed", "MvNormal") if isinstance(i, Observed)]
+        assert all(np.isfinite(np.asarray(term.data, float)).any() for term in terms)
+
+
+def test_a_free_wishart_has_constants():
+    """PyMC cannot write its density else."""
+    rng = np.random.default_rng(5)
+    items = [item for _ in range(150) for item in write(rng, "prior", "Wishart")]
+    dists = [item.dist for item in items if isinstance(item, Unknown)]
+    assert not any(list(dist.links()) for dist in dists if dist.family == "Wishart")
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 4])

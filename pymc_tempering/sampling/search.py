@@ -235,7 +235,7 @@ def _follow_up(
     stuck = stuck[~holds_any(heavy, states.xs[stuck])]
     bound = max(MIN_HOME_COST, at.passes.n_evaluations)
     regions = weigh_regions(job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped)
-    at.work["looks"] += regions.n_evaluations
+    at.work["fit"] += regions.n_evaluations
     at.dropped += sum(region.share(fit.log_z) for region in regions.light)
     at.let_go += regions.light
     strange &= ~holds_any(regions.light, states.xs)
@@ -260,11 +260,11 @@ def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> S
         if spent > patience and needed > most:
             break
         job.report(f"Looks from the prior: {n} of {last.looks.n} have arrived")
-        before = sum(at.work.values())
+        before = at.work["looks"] + at.work["scouts"]
         looks = take_looks(job, passes.best, LOOK_BATCH, finer=FINER)
         at.work["looks"] += looks.n_evaluations
         found = _follow_up(at, fit, looks.ends, looks.n, scouting=False)
-        spent += sum(at.work.values()) - before
+        spent += at.work["looks"] + at.work["scouts"] - before
         last = replace(
             last,
             looks=add_looks(last.looks, looks),

@@ -112,6 +112,7 @@ def place_of(row: Row) -> int:
 def main() -> None:
     arguments = parser(__doc__, 500, DEFAULT_MODELS)
     arguments.add_argument("--draws", type=int, help="by default as many as suffice")
+    arguments.add_argument("--target-mcse", type=float, help="of every run, in nats")
     arguments.add_argument("--chains", type=int, default=4)
     arguments.add_argument("--workers", type=int, default=2, help="processes, one core each")
     arguments.add_argument("--runs", type=Path, help="file for a line of CSV a run")
@@ -119,12 +120,13 @@ def main() -> None:
     args = arguments.parse_args()
     seeds = range(args.seed, args.seed + args.repeats)
     check_same_as_sample(args.models[0], args.seed, args.reference)
-    name_of_table = f"calibration_{args.reference}"
+    name_of_table = f"calibration_{args.reference}" + ("_target" if args.target_mcse else "")
     rows = (
         earlier_rows(args.out / f"{name_of_table}.csv", "model", args.models) if args.keep else []
     )
     runs: dict[str, list[Run]] = {}
     how = {"draws": args.draws, "chains": args.chains, "reference": args.reference}
+    how |= {"target_mcse": args.target_mcse} if args.target_mcse else {}
     settings = {
         "seeds": f"{seeds.start} to {seeds.stop - 1}, of each model",
         "run": ", ".join(f"{key}={value}" for key, value in how.items()) + ", all else by default",

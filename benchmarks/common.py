@@ -172,7 +172,13 @@ class Run:
 
 
 def run_tempering(
-    name: str, seed: int, draws: int | None, chains: int, reference: str, cores: int = 1
+    name: str,
+    seed: int,
+    draws: int | None,
+    chains: int,
+    reference: str,
+    cores: int = 1,
+    target_mcse: float | None = None,
 ) -> Outcome:
     """Do what `pmt.sample(draws, chains=chains, random_seed=seed)` does once it has compiled."""
     options = Options(reference=reference)
@@ -182,7 +188,7 @@ def run_tempering(
     job = Job(compiled, kernel, options, rng, cores)
     chosen = choose_plan(job)
     no_progress: Any = nullcontext(SimpleNamespace(update=lambda: None))
-    first, goal = goal_of(draws)
+    first, goal = goal_of(draws, target_mcse=target_mcse)
     return run_rounds(
         job, chosen, goal, draws=first, chains=chains, keep_trace=True,
         watch=lambda *_: no_progress,
@@ -190,14 +196,19 @@ def run_tempering(
 
 
 def run_and_keep(
-    name: str, seed: int, draws: int | None = None, chains: int = 4, reference: str = "auto"
+    name: str,
+    seed: int,
+    draws: int | None = None,
+    chains: int = 4,
+    reference: str = "auto",
+    target_mcse: float | None = None,
 ) -> tuple[Run, Outcome]:
     """Run from warm-up to evidence on one core; also what it was made of."""
     prior(name)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         started = perf_counter(), process_time()
-        outcome = run_tempering(name, seed, draws, chains, reference)
+        outcome = run_tempering(name, seed, draws, chains, reference, target_mcse=target_mcse)
         evidence = estimate(outcome.chosen, outcome.runs, outcome.reference)
         seconds, cpu = perf_counter() - started[0], process_time() - started[1]
     said = [str(w.message) for w in caught] + [run.stuck for run in outcome.runs if run.stuck]
@@ -216,11 +227,9 @@ def run_and_keep(
     return run, outcome
 
 
-def run_once(
-    name: str, seed: int, draws: int | None = None, chains: int = 4, reference: str = "auto"
-) -> Run:
-    """Run from warm-up to evidence on one core."""
-    return run_and_keep(name, seed, draws, chains, reference)[0]
+def run_once(name: str, seed: int, **settings: Any) -> Run:
+    """Run from warm-up to evidence on one core, as `run_and_keep` does."""
+    return run_and_keep(name, seed, **settings)[0]
 
 
 def check_same_as_sample(name: str, seed: int, reference: str) -> None:

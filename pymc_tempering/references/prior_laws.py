@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from pytensor.graph.basic import Variable
 
-from pymc_tempering.core.deadline import NEVER, Deadline, deadline_in
+from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.one_thread import one_thread
 from pymc_tempering.exceptions import ImproperPriorError, PriorDrawsError
 from pymc_tempering.model.exactly import compile_alone
@@ -29,9 +29,9 @@ the second refuses it: one false alarm in 1e10 coordinates."""
 N_SECOND = 4000
 """Draws of the second batch."""
 
-MAX_STEPS, MIN_STEPS, MAX_SECONDS = 100_000, 100, 2.0
-"""Values of the density that steps of all coordinates take at most, and of each at least; and
-seconds after which no further whole number is screened, where a density is dear."""
+MAX_STEPS, MIN_STEPS, SCREEN_WORK = 100_000, 100, 1_000_000_000
+"""Values of the density that steps of all coordinates take at most, and of each at least; and the
+elements that the screen of whole numbers computes at most: of a dear density it takes the first."""
 
 WINDOWS = (0.01, 0.05)
 """Shares of the draws on each side of where scores are looked at."""
@@ -83,9 +83,8 @@ def check_laws(prior: Prior, batch: Batch, deadline: Deadline = NEVER) -> None:
     _check_proper(path, batch)
     _check_atoms(path, batch.draws)
     suspect = np.abs(_score_z(path, batch)).max(axis=0) > SCREEN_Z
-    whole = np.flatnonzero(path.layout.whole_numbers)
-    soon = min(deadline, deadline_in(MAX_SECONDS), key=lambda each: each.at)
-    suspect[whole] = _step_z(path, batch, whole, rng, soon) > SCREEN_Z
+    whole = np.flatnonzero(path.layout.whole_numbers)[: SCREEN_WORK // (MIN_STEPS * path.work)]
+    suspect[whole] = _step_z(path, batch, whole, rng, deadline) > SCREEN_Z
     if deadline.late:
         return
     with one_thread():
@@ -185,7 +184,8 @@ def _step_z(
     path: Path, batch: Batch, where: np.ndarray, rng: np.random.Generator, deadline: Deadline
 ) -> np.ndarray:
     """Return the errors by which Metropolis steps move the law of some coordinates, (k,)."""
-    n = min(len(batch.draws), max(MIN_STEPS, MAX_STEPS // max(len(where), 1)))
+    most = min(MAX_STEPS, SCREEN_WORK // path.work) // max(len(where), 1)
+    n = min(len(batch.draws), max(MIN_STEPS, most))
     draws, log_p = batch.draws[:n], batch.log_p[:n]
     whole, circular = path.layout.whole_numbers, set(path.circular.tolist())
     found = np.zeros(len(where))

@@ -247,7 +247,7 @@ def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> S
     """Move looks on, and take further ones, until enough have arrived or their bound is met.
 
     Further looks are followed up like the first ones. The bound is in evaluations, and told by
-    what it took so far where some have arrived.
+    what it took so far.
     """
     job, passes = at.job, at.passes
     arrived, cost = bring_home(job, passes, fit, last.looks.ends)
@@ -256,7 +256,7 @@ def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> S
     own = job.options.check_looks * passes.n_evaluations
     patience, most = (factor * own for factor in LOOKING)
     while (n := int(last.arrived.sum())) < MIN_ARRIVALS and not job.deadline.late:
-        needed = spent * MIN_ARRIVALS / max(n, 0.5)
+        needed = spent * MIN_ARRIVALS / (n + np.sqrt(n) + 1.0)  # at a rate an error higher
         if spent > patience and needed > most:
             break
         job.report(f"Looks from the prior: {n} of {last.looks.n} have arrived")

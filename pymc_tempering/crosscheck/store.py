@@ -9,7 +9,6 @@ import xarray as xr
 
 from pymc_tempering.crosscheck.check_text import html_of, text_of
 from pymc_tempering.crosscheck.draw_check import DrawCheck
-from pymc_tempering.crosscheck.judge import NO, YES
 from pymc_tempering.exceptions import TemperingError
 
 GROUP = "cross_check"
@@ -140,13 +139,7 @@ def read_cross_check(idata: xr.DataTree) -> CrossCheck:
 
 
 def make_table(methods: list[str], columns: dict) -> pd.DataFrame:
-    """Return the table of a cross-check, with ordered columns of the right types.
-
-    What was stored before there was a column ``agreement`` gets it from ``agrees``.
-    """
-    if "agreement" not in columns:
-        said = {True: YES, False: NO}
-        columns = columns | {"agreement": [said.get(value, "") for value in columns["agrees"]]}
+    """Return the table of a cross-check, with ordered columns of the right types."""
     table = pd.DataFrame(
         {name: columns[name] for name in COLUMNS}, index=pd.Index(methods, name="method")
     )

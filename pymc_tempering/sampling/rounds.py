@@ -176,8 +176,7 @@ def run_rounds(
                 job.report(f"{line}{goal.wanted()}")
                 unmet = "" if goal.ess_alone else goal.unmet(evidence)
                 if not (more or unmet) or _is_over(job, goal, at):
-                    cut = told(least=least, mcse=evidence.mcse)
-                    return end(unmet=unmet, least=least, cut=cut)
+                    return end(unmet=unmet, least=least, cut=told(least=least, mcse=evidence.mcse))
                 repeat = not goal.ess_alone and bool(at.fits_left) and contradicted(evidence)
                 at = replace(at, fits_left=at.fits_left - repeat)
             if repeat:

@@ -42,7 +42,7 @@ from pymc_tempering.sampling.goal import goal_of
 from pymc_tempering.sampling.prior_constant import compile_prior_alone, with_prior_constant
 from pymc_tempering.sampling.pymc_arguments import refuse, refuse_model
 from pymc_tempering.sampling.rounds import run_rounds
-from pymc_tempering.sampling.setup import CHECK_SHARE, PLAN_SHARE, Job, Options, looks_of
+from pymc_tempering.sampling.setup import CHECK_SHARE, PLAN_SHARE, Job, Options
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -80,7 +80,6 @@ def sample(
     reference_draws: int | None = None,
     keep: Literal["log_ratio", "states"] | None = "log_ratio",
     var_names: Sequence[str] | None = None,
-    check_tours: int | None = None,
     discard_tuned_samples: bool = True,
     compute_convergence_checks: bool = True,
     idata_kwargs: dict[str, Any] | None = None,
@@ -160,8 +159,6 @@ def sample(
     check_looks : int, default 100
         Looks from the prior that must find nothing which a fitted reference does not cover: single
         trajectories from fresh prior draws to beta = 1, annealed once.
-    check_tours : int, optional
-        Deprecated; the check now takes looks, see `check_looks`.
     target_mcse : float, optional
         Go on in rounds of doubling length until log Z has this error (nats) and looks,
         chains and halves agree.
@@ -254,9 +251,14 @@ def sample(
     check_whole(0, tune=tune, reference_draws=0 if reference_draws is None else reference_draws)
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
-    looks = looks_of(check_looks, check_tours)
     options = Options(
-        ladder_move, reference, betas, rungs_per_barrier, looks, weight_adaptation, rung_weights
+        ladder_move,
+        reference,
+        betas,
+        rungs_per_barrier,
+        check_looks,
+        weight_adaptation,
+        rung_weights,
     )
     check_executor(executor)
     model = find_model(model)

@@ -103,19 +103,6 @@ class Job:
     crew: Crew | None = None
 
 
-def looks_of(check_looks: int, check_tours: int | None) -> int:
-    """Return the number of looks, from the argument or from the one that it has replaced."""
-    if check_tours is None:
-        return check_looks
-    warnings.warn(
-        "check_tours is deprecated: a fitted reference is now checked by looks, one trajectory "
-        f"each, where it was by round trips. Give check_looks={check_tours} in its place.",
-        FutureWarning,
-        stacklevel=3,
-    )
-    return check_tours
-
-
 def warm_up_prior(job: Job) -> Warmup:
     """Run the warm-up from the prior; warn if it did not settle.
 

@@ -40,7 +40,7 @@ from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.prior import Prior, Reference
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.prior_constant import with_prior_constant
-from pymc_tempering.sampling.setup import Job, Options, looks_of
+from pymc_tempering.sampling.setup import Job, Options
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -110,8 +110,6 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
     check_looks : int, default 100
         Looks from the prior that must find nothing which a fitted reference does not cover: single
         trajectories from fresh prior draws to beta = 1, annealed once.
-    check_tours : int, optional
-        Deprecated; the check now takes looks, see `check_looks`.
     cores : int, default 1
         Threads of the warm-up.
     random_seed : int or numpy.random.Generator, optional
@@ -176,7 +174,6 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         quiet: bool = False,
         rng: Any = None,
         blocked: bool = True,
-        check_tours: int | None = None,
         initial_point: PointType | None = None,
         compile_kwargs: dict[str, Any] | None = None,
     ) -> None:
@@ -187,7 +184,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
             reference,
             betas,
             rungs_per_barrier,
-            looks_of(check_looks, check_tours),
+            check_looks,
             weight_adaptation,
             rung_weights,
         )

@@ -1,7 +1,6 @@
 """A cross-check that can be read: what confirms nothing says so, and the rest is folded."""
 
 import io
-import json
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -170,22 +169,12 @@ def test_draws_that_lack_a_region_are_a_disagreement():
     assert "too uneven" in check_with(looked(0.5, "unchecked")).words
 
 
-def test_draws_and_agreement_are_stored_and_old_files_are_read():
+def test_draws_and_agreement_are_stored():
     check = check_with(looked(0.11, "disagree"))
     tree = xr.DataTree.from_dict({"cross_check": to_dataset(check)})
     back = read_cross_check(tree)
     assert back.draws == check.draws
     assert list(back.table["agreement"]) == list(check.table["agreement"])
-    # A file from before there were these.
-    old = to_dataset(check)
-    texts = json.loads(old.attrs["texts"])
-    del texts["agreement"], old.attrs["looks"]
-    old.attrs["texts"] = json.dumps(texts)
-    stored = read_cross_check(xr.DataTree.from_dict({"cross_check": old}))
-    assert stored.draws is None
-    said = {"yes": "yes", "too wide": ""}  # what it had no word for
-    assert list(stored.table["agreement"]) == [said[text] for text in check.table["agreement"]]
-    assert "rts" in repr(stored)
 
 
 def test_integration_is_left_out_where_log_ratio_has_no_variance():

@@ -20,7 +20,7 @@ from pymc_tempering.chain import chains, stuck
 from pymc_tempering.sampling import chain_progress, step_method
 
 every_system = pytest.mark.parametrize("name", SYSTEMS)
-STEP_OPTIONS = ("reference", "ladder_move", "check_looks", "check_tours")
+STEP_OPTIONS = ("reference", "ladder_move", "check_looks")
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 
 
@@ -257,17 +257,6 @@ def test_the_step_pickles_and_goes_on_where_it_was(reference):
     np.testing.assert_array_equal(ours, [copy.step(point)[0]["x"] for _ in range(20)])
     copy.sampling_state = pickle.loads(pickle.dumps(state))
     assert isinstance(state, step_method.SimulatedTemperingState)
-
-
-@pytest.mark.parametrize("door", [by_step, partial(by_sample, chains=2)], ids=["step", "sample"])
-def test_the_old_name_of_the_looks_still_counts(door):
-    model, kwargs = system("gaussian").model, {"reference": "auto"}
-    new = door(model, 30, 43, check_looks=50, **kwargs)
-    with pytest.warns(FutureWarning, match="check_looks=50 in its place"):
-        old = door(model, 30, 43, check_tours=50, **kwargs)
-    assert equal_draws(old, new)
-    assert float(old.sample_stats["check_n_looks"][0, 0]) == 50.0
-    assert not equal_draws(new, door(model, 30, 43, check_looks=60, **kwargs))
 
 
 def test_memory_does_not_grow_with_iterations():

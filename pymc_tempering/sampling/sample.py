@@ -252,14 +252,9 @@ def sample(
     if keep not in ("log_ratio", "states", None):
         raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     options = Options(
-        ladder_move,
-        reference,
-        betas,
-        rungs_per_barrier,
-        check_looks,
-        weight_adaptation,
-        rung_weights,
-    )
+        ladder_move, reference, betas, rungs_per_barrier, check_looks,
+        weight_adaptation, rung_weights,
+    )  # fmt: skip
     check_executor(executor)
     model = find_model(model)
     if var_names is not None:

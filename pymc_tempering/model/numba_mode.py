@@ -17,6 +17,7 @@ from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
@@ -126,7 +127,24 @@ def compile_exactly(
     with ALONE, exactly(), no_search_for_garbage():
         if mode is None and isinstance(get_mode(None).linker, NumbaLinker):
             mode = numba_mode()
-        return pymc_compile(inputs, outputs, mode=mode, **options)
+        made = pymc_compile(inputs, outputs, mode=mode, **options)
+        if any(map(_is_without_arrays, made.maker.fgraph.apply_nodes)):
+            made = pymc_compile(
+                inputs, outputs, mode=get_mode(mode).excluding("scalarize"), **options
+            )
+        return made
+
+
+def _is_without_arrays(node: Apply) -> bool:
+    """Whether all that a fused operation takes are scalars, which PyTensor's Numba code cannot do.
+
+    PyTensor 3.3.8 raises an IndexError while it compiles one.
+    """
+    if type(node.op).__name__ not in ("FusedElemwise", "ScalarizedElemwise"):
+        return False
+    [inner] = [each for each in node.op.fgraph.apply_nodes if isinstance(each.op, Elemwise)]
+    taken = node.inputs[: len(inner.inputs)]
+    return all(isinstance(variable.type, ScalarType) for variable in taken)
 
 
 @node_rewriter([Dot, BatchedDot, Blockwise, Alloc, CAReduce, Elemwise])

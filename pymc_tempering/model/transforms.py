@@ -2,7 +2,8 @@
 
 import numpy as np
 import pymc as pm
-from pymc.distributions.transforms import Ordered
+from pymc.distributions.multivariate import ZeroSumNormalRV
+from pymc.distributions.transforms import Ordered, ZeroSumTransform
 from pymc.logprob.transforms import ChainedTransform, CircularTransform, Transform
 from pytensor.graph.basic import Variable
 
@@ -29,6 +30,18 @@ def before_order(model: pm.Model, rv: Variable) -> Transform | None:
     parts = transform_parts(model.rvs_to_transforms[rv])
     first = parts[: next(i for i, part in enumerate(parts) if isinstance(part, Ordered))]
     return ChainedTransform(first) if first else None
+
+
+def not_of_sum_zero(model: pm.Model) -> list[str]:
+    """Names of free variables with a zero-sum transform whose own draws do not sum to zero."""
+    return [
+        rv.name
+        for rv in model.free_RVs
+        if any(
+            isinstance(p, ZeroSumTransform) for p in transform_parts(model.rvs_to_transforms[rv])
+        )
+        and not isinstance(rv.owner.op, ZeroSumNormalRV)
+    ]
 
 
 def circular_indices(model: pm.Model, layout: Layout) -> np.ndarray:

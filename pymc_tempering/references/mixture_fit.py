@@ -236,7 +236,11 @@ def _full(
                     means_init=start.means,
                     precisions_init=start.scales.precisions,
                 )
-            criterion = model.fit(some).bic(some)
+            try:
+                model.fit(some)
+            except ValueError:  # a start so narrow that rounding makes its precisions indefinite
+                model.set_params(weights_init=None, means_init=None, precisions_init=None).fit(some)
+            criterion = model.bic(some)
             if criterion < lowest:
                 best, lowest, risen = model, criterion, 0
             else:

@@ -16,7 +16,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import random_generator_type
 from pytensor.xtensor.type import XTensorType
 
-from pymc_tempering.exceptions import UndrawableError
+from pymc_tempering.exceptions import PriorDrawsError, UndrawableError
 from pymc_tempering.model.adapters import adapt_draws
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
@@ -41,6 +41,9 @@ CHUNK = 1000
 N_SAMPLE, SAMPLE_SEED = 2000, 20
 """Draws that show the shape of a prior, and their seed: the same in each run, and drawn from no
 stream of a run."""
+
+N_BLAMED = 5000
+"""Draws of each variable that show whether it raises."""
 
 
 class Reference(Protocol):
@@ -110,7 +113,13 @@ class Prior:
         elements are NaN. The chain counts such a draw as a state of zero likelihood.
         """
         out = np.empty((n, self.path.dim))
-        self.draw_into(out, *rngs)
+        try:
+            self.draw_into(out, *rngs)
+        except Exception as error:  # of a distribution's own draws, whatever it is
+            raise PriorDrawsError(
+                f"Draws of the prior raise {type(error).__name__}: {error}. "
+                f"{_about_raised(self.path.model)}Use a less extreme prior."
+            ) from error
         return out
 
     @cached_property
@@ -171,6 +180,16 @@ def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]
         transform = model.rvs_to_transforms[rv]
         drawn[rv] = value if transform is None else transform.forward(value, *fresh.owner.inputs)
     return [drawn[rv] for rv in model.free_RVs]
+
+
+def _about_raised(model: pm.Model) -> str:
+    """Return a sentence that names the first variable whose draws raise; empty if none does."""
+    for rv in model.free_RVs:
+        try:
+            pm.draw(rv, draws=N_BLAMED, random_seed=SAMPLE_SEED)
+        except Exception:  # what depends on it raises as well
+            return f"It comes from {rv.name!r}. "
+    return ""
 
 
 def compile_prior(path: Path) -> Prior:

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -21,6 +20,7 @@ from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.rounding import rounded_draws
+from pymc_tempering.model.transforms import not_of_sum_zero
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.overflow import kept_draws, may_be_missed
 from pymc_tempering.references.prior import Prior
@@ -222,6 +222,27 @@ def _tell_of_undefined(
     )
 
 
+def _tell_of_infinite(
+    path: Path, draws: np.ndarray, off: np.ndarray, whole: bool, deadline: Deadline
+) -> None:
+    """Warn of draws that have no finite prior density, as at the edge of a support; refuse many."""
+    states = [path.layout.unravel(x).values() for x in draws[off][:MAX_BLAMED]]
+    terms = _bad_terms(path.model, path.model.free_RVs, states, _not_finite, deadline)
+    message = (
+        f"The prior density is not finite at {off.mean():.1%} of its own draws, in "
+        f"{terms or 'the probability of an order'}"
+    )
+    if _exceeds(off, MAX_ROUNDED_SHARE, whole):
+        raise PriorDrawsError(
+            f"{message}: draws and density disagree. Check custom distributions and transforms."
+        )
+    warnings.warn(
+        f"{message}. These draws count as states of zero likelihood.",
+        TemperingWarning,
+        stacklevel=4,
+    )
+
+
 def _tell_of_zeros(path: Path, draws: np.ndarray, zero: np.ndarray, deadline: Deadline) -> None:
     """Raise an error for draws that nearly all have no likelihood."""
     terms = _blame(path.model, path, draws[zero], lambda graph: pt.eq(graph, -np.inf), deadline)
@@ -259,6 +280,11 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
         No density depends on a coordinate.
     """
     path = prior.path
+    if names := not_of_sum_zero(path.model):
+        raise PriorDrawsError(
+            f"{', '.join(map(repr, names))} has a zero-sum transform, and a distribution whose "
+            "draws do not sum to zero: draws and density disagree. Use pm.ZeroSumNormal."
+        )
     draws = prior.draw(N_CHECK, prior.spawn(np.random.default_rng(0)))
     kept = kept_draws(path, draws)
     draws = draws[kept]
@@ -282,12 +308,6 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
     if whole and (log_ratio == -np.inf).mean() > MAX_ZERO_SHARE:
         _tell_of_zeros(path, draws, log_ratio == -np.inf, deadline)
     if (off := ~np.isfinite(log_reference) & ~bad).any():  # a density that raises has no numbers
-        states = [path.layout.unravel(x).values() for x in draws[off][:MAX_BLAMED]]
-        infinite = partial(_bad_terms, path.model, path.model.free_RVs, states, _not_finite)
-        raise PriorDrawsError(
-            f"The prior density is not finite at {off.mean():.1%} of its own draws, in "
-            f"{infinite(deadline) or 'the probability of an order'}: draws and density disagree. "
-            "Check custom distributions and transforms."
-        )
+        _tell_of_infinite(path, draws, off, whole, deadline)
     missed = may_be_missed(prior, kept, log_ratio, deadline)
     return replace(prior, prior_constant=OVERFLOWS) if missed else prior

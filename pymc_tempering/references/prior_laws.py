@@ -45,9 +45,10 @@ DISTANCES = (1.0, 1e3, 1e6)
 FEW, N_NAMED = 5, 1000
 """Draws at which that is looked at, and draws by which a variable is named."""
 
-MAX_EQUAL, ROUNDED = 5, 30.0
-"""Equal draws that a real coordinate may have, and the size of unconstrained values from which
-rounding may make them equal."""
+MAX_EQUAL, ROUNDED, GAP = 5, 30.0, 1e-6
+"""Equal draws that a real coordinate may have; the size of unconstrained values from which rounding
+may make them equal; and the distance to the next draws, relative, above which it has not. Where a
+scale vanishes the next ones are nearer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +143,15 @@ def _check_atoms(path: Path, draws: np.ndarray) -> None:
     """Refuse real coordinates with single values that have a probability of their own."""
     for i in np.flatnonzero(~path.layout.whole_numbers):
         values, counts = np.unique(draws[np.abs(draws[:, i]) < ROUNDED, i], return_counts=True)
-        if counts.max(initial=0) > MAX_EQUAL:
+        if counts.max(initial=0) <= MAX_EQUAL:
+            continue
+        value = values[counts.argmax()]
+        others = np.abs(values[values != value] - value)
+        if others.min(initial=np.inf) > GAP * max(1.0, abs(value)):
             share = counts.max() / len(draws)
             raise PriorDrawsError(
                 f"{share:.1%} of the prior draws of {path.layout.label(int(i))} have one and the "
-                f"same value ({values[counts.argmax()]:.4g}): such a variable, as pm.Censored and "
+                f"same value ({value:.4g}): such a variable, as pm.Censored and "
                 "hurdle distributions are, has no density that can be integrated. Write it as a "
                 "discrete variable that says which part a value is of, and a continuous one."
             )

@@ -16,7 +16,7 @@ from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.gradients import target_scores
-from pymc_tempering.sampling.known import Known
+from pymc_tempering.sampling.known import HOME_DRAWS, Known
 from pymc_tempering.sampling.passes import Passes, more_passes
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.side_runs import run_beside
@@ -212,14 +212,19 @@ def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray
 
 
 def _hopeful(modes: Mixture, states: Evaluated) -> np.ndarray:
-    """Whether states belong to an island whose mass is not far below that of the largest, (n,)."""
+    """Whether states belong to an island whose mass is not far below that of the largest, (n,).
+
+    An island of few states does not know its mass, and so is not the one that others are held to.
+    """
     log_t = modes.log_t(states.xs)
     nearest = log_t.argmax(axis=1)
     own = log_t.max(axis=1) - np.log(modes.weights[nearest])
+    n_states = np.bincount(nearest, minlength=modes.n_components)
     masses = np.full(modes.n_components, -np.inf)
     for j in np.unique(nearest):
         masses[j] = np.median((states.log_target - own)[nearest == j])
-    return np.asarray((masses >= masses.max() - HOPELESS)[nearest])
+    needed = min(HOME_DRAWS * (states.xs.shape[1] + 1), n_states.max())
+    return np.asarray((masses >= masses[n_states >= needed].max() - HOPELESS)[nearest])
 
 
 def first_fit(prior: Prior, components: Mixture, seen: np.ndarray) -> ReferenceFit:

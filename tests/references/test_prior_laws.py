@@ -178,9 +178,21 @@ def test_single_values_with_a_probability_are_refused_for_that(name, share):
     assert float(str(error.value).split("%")[0]) / 100 == pytest.approx(share, abs=0.06)
 
 
-def test_a_prior_density_without_number_is_named():
+def test_draws_that_rounding_makes_equal_where_a_scale_vanishes_are_no_such_values():
+    with pm.Model() as model:
+        c = pm.Cauchy("c", 1.7, 1.9)
+        pm.Normal("x", 1.24, pm.math.exp(0.79 * pt.clip(c, -300.0, 3.0)))
+        pm.Potential("data", pt.zeros(()))
+    prior = compile_prior(compile_path(model))
+    x = prior.draw(1000, prior.spawn(np.random.default_rng(0)))[:, 1]
+    assert (x == 1.24).sum() > prior_laws.MAX_EQUAL
+    check_reference(prior)
+
+
+def without_number_above(limit):
     def log_density(value, mu):
-        return pt.switch(value > 1.0, np.nan, -0.5 * (value - mu) ** 2)
+        own = -0.5 * (value - mu) ** 2 - 0.5 * np.log(2 * np.pi)
+        return pt.switch(value > limit, np.nan, own)
 
     def draw(mu, rng, size):
         return rng.normal(mu, 1.0, size)
@@ -189,5 +201,40 @@ def test_a_prior_density_without_number_is_named():
         pm.Normal("other", 0, 1)
         pm.CustomDist("x", 0.0, logp=log_density, random=draw)
         pm.Potential("data", pt.zeros(()))
+    return compile_prior(compile_path(model))
+
+
+def test_a_prior_density_without_number_is_named():
     with pytest.raises(pmt.PriorDrawsError, match=r"not finite at 1\d\.\d% of .* draws, in 'x'"):
+        check_reference(without_number_above(1.0))
+
+
+def test_a_few_draws_without_a_density_are_told():
+    with pytest.warns(pmt.TemperingWarning, match=r"not finite at 0\.\d% of .* draws, in 'x'"):
+        check_reference(without_number_above(2.7))
+
+
+def test_draws_that_raise_are_refused_with_the_variable():
+    def draw(mu, rng, size):
+        x = rng.normal(mu, 1.0, size)
+        if np.any(x > 3.0):
+            raise ArithmeticError("above 3")
+        return x
+
+    with pm.Model() as model:
+        pm.Normal("other", 0, 1)
+        pm.CustomDist("x", 0.0, logp=lambda value, mu: -0.5 * (value - mu) ** 2, random=draw)
+        pm.Potential("data", pt.zeros(()))
+    words = r"raise ArithmeticError: above 3\. It comes from 'x'"
+    with pytest.raises(pmt.PriorDrawsError, match=words):
+        check_reference(compile_prior(compile_path(model)))
+
+
+def test_a_zero_sum_transform_of_draws_that_do_not_sum_to_zero_is_refused():
+    zero_sum = pm.distributions.transforms.ZeroSumTransform([-1])
+    with pm.Model() as model:
+        pm.ZeroSumNormal("right", shape=3)
+        pm.Normal("x", 0.0, 1.0, shape=3, transform=zero_sum)
+        pm.Potential("data", pt.zeros(()))
+    with pytest.raises(pmt.PriorDrawsError, match="'x' has a zero-sum transform"):
         check_reference(compile_prior(compile_path(model)))

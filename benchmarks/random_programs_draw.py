@@ -191,10 +191,13 @@ def program_of(seed: int) -> tuple[Program, Integral]:
     for program in attempts(seed):
         try:
             truth = truth_of(program)
+            if truth.error < KNOWN_TO:
+                truth = checked(program, truth)
         except NoTruthError:
             continue
-        if truth.error < KNOWN_TO:
-            truth = checked(program, truth)
+        except ValueError:  # SciPy refuses parameters that have overflown
+            passed_over += 1
+            continue
         if truth.error < KNOWN_TO:
             return replace(program, passed_over=passed_over), truth
         passed_over += 1

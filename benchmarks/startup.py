@@ -126,7 +126,8 @@ def child(
     timeline.wrap(compiling, "compile_prior", "compile the prior")
     timeline.wrap(compiling, "check_reference", "check the model")
     timeline.wrap(choose_plan, "warm_up_prior", "initial iterations")
-    timeline.wrap(warm_up if reference == "prior" else choose_plan, "anneal", "annealed pass")
+    annealing = (warm_up, "anneal") if reference == "prior" else (choose_plan, "make_passes")
+    timeline.wrap(*annealing, "annealed pass")
     for front in (sample, step_method):
         timeline.wrap(front, "choose_plan", "fit and search of the reference")
     timeline.wrap(sample, "run_rounds", "draws done")

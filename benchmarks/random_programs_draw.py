@@ -182,6 +182,8 @@ def attempts(seed: int) -> Iterator[Program]:
             items = write(rng, role, name)
         except NoTruthError:
             continue
+        if not any(isinstance(item, Unknown) for item in items):
+            continue
         yield Program(seed, items, coords=bool(rng.random() < 0.2))
 
 

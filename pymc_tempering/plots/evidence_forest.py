@@ -11,7 +11,7 @@ from pymc_tempering.comparison import log_marginal_likelihood
 from pymc_tempering.crosscheck import CrossCheck, Entry, read_cross_check
 from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.judge import TOO_WIDE
-from pymc_tempering.crosscheck.store import COLUMNS, GROUP, make_table
+from pymc_tempering.crosscheck.store import GROUP, make_table
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
@@ -266,8 +266,6 @@ def _of_models(table: pd.DataFrame) -> CrossCheck:
     n = len(table)
     empty = {"n_evaluations": np.full(n, np.nan), "seconds": np.full(n, np.nan)}
     columns = {name: table[name].tolist() for name in needed} | empty
-    columns |= {"agrees": [None] * n, "draws": [MODELS] * n}
-    rows = make_table(
-        [str(name) for name in table.index], {c: columns[c] for c in COLUMNS if c in columns}
-    )
+    columns |= {"agrees": [None] * n, "agreement": [""] * n, "draws": [MODELS] * n}
+    rows = make_table([str(name) for name in table.index], columns)
     return CrossCheck(rows, "unchecked", "", None, None, {})

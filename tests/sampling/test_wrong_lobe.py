@@ -13,6 +13,7 @@ from pymc_tempering.sampling import arrivals
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import passes as passing
+from pymc_tempering.sampling import refit as refitting
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.arrivals import WaysHome
 from pymc_tempering.sampling.evaluated import evaluate_states
@@ -83,6 +84,8 @@ def wrong_lobe(monkeypatch, lobes, *, always=False, take=None):
         patch.setattr(auto, "make_passes", lambda job: passes_in(lobes))
         patch.setattr(fitting, "more_passes", lambda job, passes, mode: passes)
         patch.setattr(fitting, "fit_mixture", forgetful(looked, always=always))
+        if always:  # else a fit that forgets is not taken
+            patch.setattr(refitting, "_is_worse", lambda job, new, old: False)
         patch.setattr(searching, "take_looks", watched)
         patch.setattr(searching, "send_scouts", no_scouts)
         chosen = auto.choose_plan(job_of("two_modes"))

@@ -191,8 +191,11 @@ def run_rounds(
 
 
 def _imprecise(goal: Goal, at: Standing, growth: float) -> bool:
-    """Whether log Z has a finite error above `DEFAULT_MCSE`, and chains may still grow for it."""
-    if not goal.by_default or growth >= MOST_GROWTH:
+    """Whether log Z has a finite error above `DEFAULT_MCSE`, and chains may still grow for it.
+
+    Who asks for another error, or for effective draws, gets these alone.
+    """
+    if not (goal.by_default and goal.ess_alone) or growth >= MOST_GROWTH:
         return False
     if rts(cycles_of(at.chosen.plan, at.runs)).mcse <= DEFAULT_MCSE:
         return False

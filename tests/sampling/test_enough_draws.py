@@ -108,6 +108,20 @@ def test_a_target_out_of_reach_is_given_up_and_said_with_the_name_of_the_variabl
 )
 def test_by_default_rounds_go_on_for_the_error_of_log_z_too(monkeypatch, mcse, draws):
     """Up to 8 times the first length; an infinite error has a cause that draws do not mend."""
+    state_errors(monkeypatch, mcse)
+    idata, said = run()
+    assert idata.posterior.sizes["draw"] == draws
+    assert said == []
+
+
+@pytest.mark.parametrize("asked", [{"target_mcse": 0.1}, {"target_ess": 100.0}])
+def test_who_asks_for_another_error_or_for_effective_draws_gets_these_alone(monkeypatch, asked):
+    state_errors(monkeypatch, 0.06)
+    assert run(**asked)[0].posterior.sizes["draw"] == DRAWS
+
+
+def state_errors(monkeypatch, mcse):
+    """Let each estimate of log Z state this error."""
     for name in ("rts", "estimate"):
         original = getattr(rounds, name)
 
@@ -116,9 +130,6 @@ def test_by_default_rounds_go_on_for_the_error_of_log_z_too(monkeypatch, mcse, d
             return type(found)(**vars(found) | {"mcse": mcse})
 
         monkeypatch.setattr(rounds, name, stated)
-    idata, said = run()
-    assert idata.posterior.sizes["draw"] == draws
-    assert said == []
 
 
 @pytest.mark.parametrize("judged", [True, False])

@@ -25,6 +25,7 @@ from pymc_tempering.model.compiled import (
     RNG,
     VECTOR,
     Parts,
+    call_loop,
 )
 from pymc_tempering.model.copying import copy_numbers, copy_row
 from pymc_tempering.model.jit import njit
@@ -209,8 +210,8 @@ def link_rungs(
     """
     forth, dim = particles.kernel, particles.xs.shape[1]
     start, link = (Kept(np.empty(dim), np.empty(2), np.empty((2, dim))) for _ in range(2))
-    _link_rungs(
-        particles.density, forth.explore, back.kernel.explore,
+    call_loop(
+        _link_rungs, particles.density, forth.explore, back.kernel.explore,
         Way(forth.parts, schedule.params), Way(back.kernel.parts, back.params),
         particles.states(), start, link, first, last, schedule.betas, length, log_r, particles.rng,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import xarray as xr
 
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.check import check_proper
-from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.model.compiled import NO_MIXTURE, Mixing
 from pymc_tempering.model.ordered_priors import unknown_orders
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.unconstrain import unconstrained_draws
@@ -59,7 +59,7 @@ class Target:
         with np.errstate(invalid="ignore"):
             return np.where(reference == -np.inf, -np.inf, reference + ratio)
 
-    def parts(self, x: np.ndarray, mixture: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def parts(self, x: np.ndarray, mixture: Mixing) -> tuple[np.ndarray, np.ndarray]:
         """Log reference and log ratio at states, shape (n, d); -inf outside of the period."""
         blocks = [b for b in np.array_split(x, max(1, min(self.cores, len(x) // 100))) if len(b)]
         if len(blocks) < 2:

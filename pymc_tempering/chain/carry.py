@@ -3,9 +3,18 @@
 import numpy as np
 from numba import int64, types
 
-from pymc_tempering.borrowed.numba_functions import NOT_COUNTED
+from pymc_tempering.borrowed.private import NOT_COUNTED
 from pymc_tempering.chain.particles import STATES, Particles, move_state
-from pymc_tempering.model.compiled import DENSITY, EXPLORE, LOG_RATIO, MATRIX, PARTS, RNG, VECTOR
+from pymc_tempering.model.compiled import (
+    DENSITY,
+    EXPLORE,
+    LOG_RATIO,
+    MATRIX,
+    PARTS,
+    RNG,
+    VECTOR,
+    call_loop,
+)
 from pymc_tempering.model.jit import njit
 
 LARGEST, SUM, SUM_OF_SQUARES = range(3)
@@ -106,7 +115,6 @@ def carry(
     """
     trace = np.empty((0, 0)) if trace is None else trace
     kernel = particles.kernel
-    carry_states(
-        particles.density, kernel.explore, kernel.parts, particles.states(), betas,
-        params, down, first, last, log_w, sums, trace, particles.rng,
+    call_loop(
+        carry_states, particles.density, kernel.explore, kernel.parts, particles.states(), betas, params, down, first, last, log_w, sums, trace, particles.rng,
     )  # fmt: skip

@@ -7,7 +7,7 @@ draws, iterations or reference draws that it was given space for, and goes on fr
 import numpy as np
 from numba import float64, int64
 
-from pymc_tempering.borrowed.numba_functions import NOT_COUNTED
+from pymc_tempering.borrowed.private import NOT_COUNTED
 from pymc_tempering.chain.record import (
     ACCEPT,
     AWAITS_TOUR,

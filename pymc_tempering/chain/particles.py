@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numba import int64, types
 
-from pymc_tempering.borrowed.numba_functions import NOT_COUNTED
+from pymc_tempering.borrowed.private import NOT_COUNTED
 from pymc_tempering.chain.loop import wrap_angles
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import Pace
@@ -18,11 +18,15 @@ from pymc_tempering.model.compiled import (
     EXPLORE,
     LOG_RATIO,
     MATRIX,
+    MIXTURE,
     NO_MIXTURE,
     PARTS,
     RNG,
     VECTOR,
+    Density,
+    Mixing,
     Point,
+    call_loop,
 )
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.compiled_mixture import evaluate_rows
@@ -43,14 +47,14 @@ class States(NamedTuple):
     xs: np.ndarray
     values: np.ndarray
     grads: np.ndarray
-    mixture: np.ndarray
+    mixture: Mixing
     scratch: np.ndarray
     circular: np.ndarray
     infos: np.ndarray
     totals: np.ndarray
 
 
-STATES = types.NamedTuple((MATRIX, MATRIX, ROWS, MATRIX, ROWS, int64[::1], MATRIX, MATRIX), States)
+STATES = types.NamedTuple((MATRIX, MATRIX, ROWS, MIXTURE, ROWS, int64[::1], MATRIX, MATRIX), States)
 MOVE_STATE = types.void(DENSITY, EXPLORE, PARTS, STATES, int64, numba.float64, VECTOR, RNG)
 
 
@@ -68,7 +72,6 @@ def move_state(density, explore, parts, states, i, beta, params, rng):  # type: 
 
 @njit(
     types.void(DENSITY, EXPLORE, PARTS, STATES, numba.float64, VECTOR, MATRIX, RNG),
-    no_cfunc_wrapper=True,
     **NOT_COUNTED,
 )
 def sweep_states(density, explore, parts, states, beta, params, trace, rng):  # type: ignore[no-untyped-def]
@@ -106,14 +109,14 @@ class Particles:
         Starting states whose log_ratio was not a number.
     """
 
-    density: Callable
+    density: Density
     circular: np.ndarray
     kernel: Compound
     rng: np.random.Generator
     xs: np.ndarray
     values: np.ndarray
     grads: np.ndarray
-    mixture: np.ndarray
+    mixture: Mixing
     scratch: np.ndarray
     totals: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     n_nan: int = 0
@@ -183,12 +186,12 @@ def place(
 
 
 def place_under(
-    density: Callable,
+    density: Density,
     kernel: Compound,
     xs: np.ndarray,
     rng: np.random.Generator,
     circular: np.ndarray = NOT_CIRCULAR,
-    mixture: np.ndarray = NO_MIXTURE,
+    mixture: Mixing = NO_MIXTURE,
     deadline: Deadline = NEVER,
 ) -> Particles:
     """Place particles under any compiled density; after a deadline only those that were, or one."""
@@ -246,8 +249,8 @@ def sweep(
     """
     kernel, states = particles.kernel, particles.states(part)
     trace = np.empty((n, len(states.xs)))
-    sweep_states(
-        particles.density, kernel.explore, kernel.parts, states, beta, params,
+    call_loop(
+        sweep_states, particles.density, kernel.explore, kernel.parts, states, beta, params,
         trace, particles.rng,
     )  # fmt: skip
     return trace

@@ -24,7 +24,7 @@ from pymc_tempering.chain.record import (
     new_work,
 )
 from pymc_tempering.core.cycles import RUNG_STATS
-from pymc_tempering.model.compiled import new_point
+from pymc_tempering.model.compiled import call_loop, new_point
 
 REFERENCE_BATCH = 256
 """Reference draws that are made at once; each is used for one visit."""
@@ -127,7 +127,8 @@ def make_runner(plan: Plan) -> Callable[[ChainState, Record, int, int], int]:
         work = new_work(plan.kernel.n_blocks, rungs.betas.size)
         start, left = state.n_iterations, n_iterations
         while left > 0:
-            status = run(
+            status = call_loop(
+                run,
                 path.density,
                 explore,
                 parts,

@@ -16,7 +16,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from pymc_tempering.borrowed.numba_functions import install_listener
+from pymc_tempering.borrowed.private import install_listener
 from pymc_tempering.core.status import open_console
 from pymc_tempering.model.compilations import CompilationWatch
 

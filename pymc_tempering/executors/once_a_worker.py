@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any
 
-from pymc_tempering.borrowed.sampler_runs import client_behind
+from pymc_tempering.borrowed.private import client_behind
 from pymc_tempering.executors.parcels import Parcel
 
 MANY_BYTES = 100_000

@@ -3,19 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from pymc_tempering.exceptions import KernelError
 from pymc_tempering.kernels.contract import N_EVALUATIONS, SMALL_BLOCK, Block, Kernel
-from pymc_tempering.model.compiled import (
-    EXPLORE_SIGNATURE,
-    Parts,
-    compile_source,
-)
-from pymc_tempering.model.sources import hash_of_sources
+from pymc_tempering.model.compiled import EXPLORE_SIGNATURE, Parts
+from pymc_tempering.model.jit import compile_now, njit
 from pymc_tempering.references.compiled_mixture import evaluate
 
 # Columns of `Parts.table`: where the block lies in `Parts.indices` and its tuning numbers in a
@@ -25,39 +21,50 @@ FIRST, LAST, FIRST_PARAM, LAST_PARAM, REFRESH, SCRATCH = range(6)
 N_COLUMNS = 6
 
 
+@njit()
+def _before(density, point, beta, parts, params, scratch, rng, infos):  # type: ignore[no-untyped-def]
+    """Move nothing: what comes before the first kernel."""
+
+
+def _kernel(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
+    """Stand-in of the template for a transition."""
+
+
+_b = 0
+"""Stand-in of the template for the place of the kernel among all."""
+
+
+def _template(density, point, beta, parts, params, scratch, rng, infos):  # type: ignore[no-untyped-def]
+    """Move the blocks of the kernels before the last one, and then its own."""
+    _before(density, point, beta, parts, params, scratch, rng, infos)
+    indices, table = parts
+    if table[_b, REFRESH]:
+        evaluate(density, point)
+    block = indices[table[_b, FIRST] : table[_b, LAST]]
+    tuning = params[table[_b, FIRST_PARAM] : table[_b, LAST_PARAM]]
+    own = scratch[table[_b, SCRATCH] :]
+    _kernel(density, point, beta, block, tuning, own, rng, infos[_b])
+    infos[_b, N_EVALUATIONS] += table[_b, REFRESH]
+
+
 @cache
-def _explorer(transitions: tuple[Callable, ...]) -> Callable:
-    """Compile one function that calls those of the kernels, each on its block.
+def _explorer(transitions: tuple[Callable, ...]) -> Any:
+    """Function that calls those of the kernels, each on its block.
 
     It is one function because each function that compiled code is given costs 26 microseconds.
     """
-    source = """
-def explore(density, point, beta, parts, params, scratch, rng, infos):
-    indices, table = parts
-"""
-    for b in range(len(transitions)):
-        source += f"""
-    if table[{b}, {REFRESH}]:
-        evaluate(density, point)
-    block = indices[table[{b}, {FIRST}] : table[{b}, {LAST}]]
-    tuning = params[table[{b}, {FIRST_PARAM}] : table[{b}, {LAST_PARAM}]]
-    own = scratch[table[{b}, {SCRATCH}] :]
-    kernel{b}(density, point, beta, block, tuning, own, rng, infos[{b}])
-    infos[{b}, {N_EVALUATIONS}] += table[{b}, {REFRESH}]
-"""
-    environment = {f"kernel{b}": transition for b, transition in enumerate(transitions)}
-    environment["evaluate"] = evaluate
-    key = _cache_key(transitions)
-    # Python passes it on and never calls it.
-    options = {"no_cfunc_wrapper": False, "no_cpython_wrapper": True}
-    return compile_source(source, "explore", environment, EXPLORE_SIGNATURE, key, **options)
+    if not transitions:
+        return _before
+    before, last = _explorer(transitions[:-1]), len(transitions) - 1
+    places = globals() | {"_before": before, "_kernel": transitions[-1], "_b": last}
+    function = FunctionType(_template.__code__, places, "explore")
+    return njit(EXPLORE_SIGNATURE, key=_cache_key(transitions))(function)
 
 
 def _cache_key(transitions: tuple[Callable, ...]) -> str | None:
     """Key of the explorer in the disk cache; None where a transition is not of this package.
 
     A transition that a function of the package made around a user's own (`<locals>`) is not either.
-    None also where the files were edited since they were imported.
     """
     if not all(
         transition.__module__.startswith("pymc_tempering.")
@@ -65,10 +72,7 @@ def _cache_key(transitions: tuple[Callable, ...]) -> str | None:
         for transition in transitions
     ):
         return None
-    names = "_".join(transition.__name__ for transition in transitions)
-    called = [Path(function.py_func.__code__.co_filename) for function in (*transitions, evaluate)]
-    reached = hash_of_sources(Path(__file__), *called)
-    return None if reached is None else f"pymc_tempering_{names}_{reached}"
+    return "_".join(transition.__name__ for transition in transitions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +230,9 @@ class Compound:
     @cached_property
     def explore(self) -> Callable:
         """Compiled function that moves each block once."""
-        return _explorer(tuple(kernel.transition for kernel in self.kernels))
+        made = _explorer(tuple(kernel.transition for kernel in self.kernels))
+        compile_now(made)
+        return made
 
     @cached_property
     def parts(self) -> Parts:

@@ -12,7 +12,7 @@ import numpy as np
 from numba import float64, types
 
 from pymc_tempering.arguments import check_choice, check_whole
-from pymc_tempering.borrowed.numba_functions import NOT_COUNTED
+from pymc_tempering.borrowed.private import NOT_COUNTED
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
 from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
 from pymc_tempering.model.compiled import (

@@ -7,7 +7,7 @@ Cholesky factor L of their covariance, one after the other. Positions are `L q`,
 
 from numba import float64, types
 
-from pymc_tempering.borrowed.numba_functions import NOT_COUNTED
+from pymc_tempering.borrowed.private import NOT_COUNTED
 from pymc_tempering.model.compiled import DENSITY, INDICES, LOG_RATIO, LOG_REFERENCE, POINT, VECTOR
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.compiled_mixture import evaluate
@@ -16,7 +16,7 @@ MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
 
 
-@njit(types.void(POINT, float64, INDICES, VECTOR, VECTOR), **NOT_COUNTED)
+@njit(types.void(POINT, float64, INDICES, VECTOR, VECTOR), forceinline=True, **NOT_COUNTED)
 def set_force(point, beta, block, metric, force):  # type: ignore[no-untyped-def]
     """Write the gradient of the log density, in units of the metric, to `force`."""
     n = block.size
@@ -36,7 +36,7 @@ def set_force(point, beta, block, metric, force):  # type: ignore[no-untyped-def
             force[k] += row[k] * slope
 
 
-@njit(types.void(POINT, INDICES, VECTOR, VECTOR, float64), **NOT_COUNTED)
+@njit(types.void(POINT, INDICES, VECTOR, VECTOR, float64), forceinline=True, **NOT_COUNTED)
 def move_along(point, block, metric, momentum, step):  # type: ignore[no-untyped-def]
     """Move the position along the momentum, in units of the metric."""
     n = block.size
@@ -55,6 +55,7 @@ def move_along(point, block, metric, momentum, step):  # type: ignore[no-untyped
 @njit(
     float64(DENSITY, POINT, float64, INDICES, VECTOR, VECTOR, VECTOR, float64),
     error_model="numpy",
+    forceinline=True,
     **NOT_COUNTED,
 )
 def leapfrog_step(density, point, beta, block, metric, momentum, force, step):  # type: ignore[no-untyped-def]

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from pymc_tempering.borrowed.numba_functions import Event, Listener, install_listener
+from pymc_tempering.borrowed.private import Listener, install_listener
 from pymc_tempering.core.status import status_line
 
 
@@ -34,14 +34,14 @@ class CompilationWatch(Listener):
         self.seconds = 0.0
         self.count = 0
 
-    def on_start(self, event: Event) -> None:
+    def on_start(self, event: Any) -> None:
         """Begin a function."""
         if not self._open:
             self._began = perf_counter()
         self.count += 1
         self._open.append(event.data["dispatcher"].py_func.__name__)
 
-    def on_end(self, event: Event) -> None:
+    def on_end(self, event: Any) -> None:
         """End a function."""
         if not self._open:  # another thread was compiling when this watch began
             return

@@ -1,18 +1,22 @@
-"""Types of the compiled layer, and how a source text is compiled to one of them.
+"""Types of the compiled layer, and how Python calls a loop.
 
 The chain loop is compiled once for all models: densities and kernels reach it as
 first-class functions, so that a new model compiles its own density and nothing else.
 """
 
+import signal
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from threading import current_thread, main_thread
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numba import float64, int64, types
+from numba.extending import intrinsic
 
-from pymc_tempering.borrowed.pytensor_graphs import compile_numba_function_src
-from pymc_tempering.model.exactly import exactly
-from pymc_tempering.model.jit import compile_keyed
+from pymc_tempering.model.jit import compile_now, kept, njit, without_damage
 
 VECTOR = float64[::1]
 MATRIX = float64[:, ::1]
@@ -20,6 +24,115 @@ RNG = types.NumPyRandomGeneratorType("NumPyRandomGeneratorType")
 
 LOG_REFERENCE, LOG_RATIO = 0, 1
 """Positions in `Point.values`, and rows of `Point.grads`."""
+
+DENSITY_SIGNATURE = types.void(VECTOR, VECTOR, MATRIX, int64)
+"""(x, values, grads, address of the data): write log_reference and log_ratio at x into `values`,
+and their gradients into `grads` if that has rows."""
+
+
+class Data(int):
+    """Address of an array that holds the data of a density, and lives as long as this."""
+
+    array: np.ndarray
+    in_python = False
+    """Whether Python evaluates the density. The second number of the array tells it to stop."""
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> "Data":
+        """Address of an array."""
+        made = cls(array.ctypes.data)
+        made.array = array
+        return made
+
+
+@intrinsic
+def pointer(typingctx, address):  # type: ignore[no-untyped-def]
+    """Turn an address into a pointer."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(int64), codegen
+
+
+class Density(NamedTuple):
+    """The density of a path from its prior: compiled code, and the data of the model.
+
+    Compiled code evaluates it by `pymc_tempering.references.compiled_mixture.evaluate`, for the
+    path may begin at a fitted reference.
+    """
+
+    code: Any
+    data: Data
+
+    def __call__(self, x: np.ndarray, values: np.ndarray, grads: np.ndarray) -> None:
+        """Write the density at `x` into `values` and `grads`."""
+        call_loop(_evaluate_once, self, x, values, grads)
+
+
+DENSITY = types.NamedTuple((types.FunctionType(DENSITY_SIGNATURE), int64), Density)
+
+
+@njit(types.void(DENSITY, VECTOR, VECTOR, MATRIX))
+def _evaluate_once(density, x, values, grads):  # type: ignore[no-untyped-def]
+    density.code(x, values, grads, density.data)
+
+
+MIX_SIGNATURE = types.void(VECTOR, VECTOR, MATRIX, MATRIX)
+"""(x, values, grads, table): turn log prior and log likelihood, and their gradients, into
+log_reference and log_ratio of a path from a fitted reference."""
+
+
+@dataclass(frozen=True)
+class Mixer(types.WrapperAddressProtocol):
+    """What evaluates fitted references: compiled when a loop is first given it.
+
+    The loops reach it by its address. So runs from the prior do without it, and it is compiled
+    once and not in each loop.
+    """
+
+    function: Callable | None
+
+    def signature(self) -> Any:
+        """Types of its arguments."""
+        return MIX_SIGNATURE
+
+    def compile_now(self) -> None:
+        """Compile it before its first use."""
+        self.__wrapper_address__()
+
+    def __wrapper_address__(self) -> int:
+        address: int = -1 if self.function is None else self._code.address
+        return address
+
+    @cached_property
+    def _code(self) -> Any:
+        options = {"nogil": True, "error_model": "numpy", "cache": kept(self.function)}
+        return without_damage(lambda: numba.cfunc(MIX_SIGNATURE, **options)(self.function))
+
+
+class Mixing(NamedTuple):
+    """A fitted reference: what evaluates it, and its components as a table.
+
+    The table is packed by `pymc_tempering.references.mixture`, and has scratch space. It has no
+    rows where the prior is the reference.
+    """
+
+    mixer: Mixer
+    table: np.ndarray
+
+    def copy(self) -> "Mixing":
+        """Return one with scratch space of its own."""
+        return Mixing(self.mixer, self.table.copy())
+
+    @property
+    def size(self) -> int:
+        """Numbers in the table."""
+        return self.table.size
+
+
+NO_MIXTURE = Mixing(Mixer(None), np.empty((0, 0)))
+MIXTURE = types.NamedTuple((types.FunctionType(MIX_SIGNATURE), MATRIX), Mixing)
 
 
 class Point(NamedTuple):
@@ -33,22 +146,17 @@ class Point(NamedTuple):
         `log_reference(x)` and `log_ratio(x)`, in nats.
     grads : array, shape (2, d)
         Their gradients.
-    mixture : array
-        Components of a fitted reference, packed by `pymc_tempering.references.mixture`, with
-        scratch space of this point's own; no rows where the prior is the reference.
+    mixture : Mixing
+        The fitted reference, with scratch space of this point's own.
     """
 
     x: np.ndarray
     values: np.ndarray
     grads: np.ndarray
-    mixture: np.ndarray
+    mixture: Mixing
 
 
-NO_MIXTURE = np.empty((0, 0))
-
-POINT = types.NamedTuple((VECTOR, VECTOR, MATRIX, MATRIX), Point)
-DENSITY_SIGNATURE = types.void(VECTOR, VECTOR, MATRIX)
-DENSITY = types.FunctionType(DENSITY_SIGNATURE)
+POINT = types.NamedTuple((VECTOR, VECTOR, MATRIX, MIXTURE), Point)
 
 INDICES = int64[::1]
 KERNEL_SIGNATURE = types.void(DENSITY, POINT, float64, INDICES, VECTOR, MATRIX, RNG, VECTOR)
@@ -69,27 +177,46 @@ EXPLORE_SIGNATURE = types.void(DENSITY, POINT, float64, PARTS, VECTOR, MATRIX, R
 EXPLORE = types.FunctionType(EXPLORE_SIGNATURE)
 
 
-def new_point(dim: int, mixture: np.ndarray = NO_MIXTURE) -> Point:
+def new_point(dim: int, mixture: Mixing = NO_MIXTURE) -> Point:
     """Allocate a point of `dim` dimensions, with its own copy of a packed mixture."""
     return Point(np.zeros(dim), np.zeros(2), np.zeros((2, dim)), mixture.copy())
 
 
-def compile_source(
-    source: str,
-    name: str,
-    environment: dict[str, Any],
-    signature: Any,
-    key: str | None,
-    **options: Any,
-) -> Callable:
-    """Compile the function `name` of a source text; cached on disk under `key` if there is one.
+def call_loop(loop: Any, density: Density, *args: Any) -> Any:
+    """Call a loop of `njit` whose first argument is a density.
 
-    Further options are those of `numba.njit`.
+    Parameters
+    ----------
+    loop : callable
+    density : Density
+        If Python evaluates it, a Ctrl-C while the loop runs in the main thread is kept until it
+        ends, which is soon: from then on the density is NaN. Raised in the middle of Python code
+        that compiled code calls, it would be lost.
+    *args
+
+    Returns
+    -------
+    Any
+        What the loop returns.
     """
-    # A cached entry loads only if the module of its functions can be imported. The name is a part
-    # of the key, so that an entry from before the module moved is not tried.
-    environment = {"np": np, "__name__": __name__} | environment
-    key = None if key is None else f"{key}_{__name__}"
-    with exactly():
-        function = compile_numba_function_src(source, name, global_env=environment, cache_key=key)
-        return compile_keyed(function, signature, key, **options)
+    compile_now(loop)
+    if not density.data.in_python or current_thread() is not main_thread():
+        return loop(density, *args)
+    came: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        came.append(number)
+        density.data.array[1] = 1
+
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {n: handler for n, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, note)
+    try:
+        return loop(density, *args)
+    finally:
+        density.data.array[1] = 0
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)

@@ -17,7 +17,6 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
-from pymc_tempering.model.disk_cache import forgetting_damage
 from pymc_tempering.model.exactly import one_thread_at_a_time
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.model.memory import remembered
@@ -100,7 +99,7 @@ def _compile(model: pm.Model, derived: list[Variable]) -> Callable[[Point], Poin
         columns = list(point.values())
         found: Point = {}
         for at in _places(len(columns[0]), together):
-            rows = forgetting_damage(function, *(column[at] for column in columns))
+            rows = function(*(column[at] for column in columns))
             for name, row, has_draws in zip(names, rows, by_draw, strict=True):
                 if name not in found:
                     shape = row.shape[1:] if has_draws else row.shape

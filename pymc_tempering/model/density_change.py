@@ -10,7 +10,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 
-from pymc_tempering.borrowed.pymc_models import default_transform
+from pymc_tempering.borrowed.private import default_transform
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.constrain import BLOCK, Point
 from pymc_tempering.model.density_graphs import freeze_shared

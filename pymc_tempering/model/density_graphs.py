@@ -67,7 +67,7 @@ def raveled_graphs(
         for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
         if is_discrete(rv) and value.name in moved
     ]
-    outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio])
+    outputs = freeze_shared([pt.add(log_reference, *slopes), log_ratio], open_numbers=True)
     try:
         outputs = clone_replace(outputs, replacements, rebuild_strict=False)
         if far:
@@ -91,17 +91,29 @@ def _unmasked(container: SharedVariable) -> Any:
     return np.ma.getdata(value) if np.ma.isMaskedArray(value) else value
 
 
-def freeze_shared(outputs: list[Variable]) -> list[Variable]:
-    """Replace data containers by their current values, so that compiled code can be cached."""
-    containers = [
-        variable
+def freeze_shared(outputs: list[Variable], *, open_numbers: bool = False) -> list[Variable]:
+    """Replace data containers by their current values, so that compiled code can be cached.
+
+    Parameters
+    ----------
+    outputs : list of Variable
+    open_numbers : bool, default False
+        Whether single real numbers become shared variables that nothing changes. PyTensor computes
+        with constants while it rewrites a graph, so that with another one it is another graph; a
+        shared variable is an argument of its compiled code.
+    """
+
+    def frozen(container: SharedVariable) -> Variable:
+        value = np.asarray(_unmasked(container), dtype=container.type.dtype)
+        if open_numbers and value.ndim == 0 and value.dtype.kind == "f":
+            return pytensor.shared(value, name=container.name)
+        return pt.constant(value)
+
+    shared = {
+        variable: frozen(variable)
         for variable in graph_inputs(outputs)
         if isinstance(variable, SharedVariable)
         and not isinstance(variable.type, RandomGeneratorType)
-    ]
-    shared = {
-        variable: pt.constant(_unmasked(variable), dtype=variable.type.dtype)
-        for variable in containers
     }
     return graph_replace(outputs, shared, strict=False) if shared else list(outputs)
 

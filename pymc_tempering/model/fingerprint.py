@@ -20,7 +20,7 @@ from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.random.type import RandomGeneratorType
 
-from pymc_tempering.borrowed.pymc_models import log_density_of_op
+from pymc_tempering.borrowed.private import log_density_of_op
 from pymc_tempering.model.exactly import ALONE
 
 LIBRARIES = ("pymc", "pytensor", "pymc_extras")

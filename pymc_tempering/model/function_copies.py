@@ -9,7 +9,7 @@ from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.fg import FunctionGraph
 
-from pymc_tempering.borrowed.pytensor_graphs import NumbaLinker
+from pymc_tempering.borrowed.private import NumbaLinker
 from pymc_tempering.model.exactly import ALONE
 
 

@@ -17,7 +17,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.random.basic import MvNormalRV
 
-from pymc_tempering.borrowed.pymc_models import default_transform
+from pymc_tempering.borrowed.private import default_transform
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.layout import is_discrete
 

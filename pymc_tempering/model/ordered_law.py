@@ -19,7 +19,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
-from pymc_tempering.borrowed.pymc_models import default_transform
+from pymc_tempering.borrowed.private import default_transform
 from pymc_tempering.model.transforms import transform_parts
 
 LOGITS = np.linspace(-24.0, 24.0, 25)

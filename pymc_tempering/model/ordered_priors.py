@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
-from pymc_tempering.borrowed.pymc_models import default_transform
+from pymc_tempering.borrowed.private import default_transform
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import unconstrained_shapes

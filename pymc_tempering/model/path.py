@@ -5,26 +5,31 @@ free variables of the model. With the prior as reference, `log_ratio` is the log
 plus the potentials.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-from pytensor.compile import Function
-from pytensor.graph.basic import Variable
+import pytensor.tensor as pt
+from pytensor.graph.replace import graph_replace
 
 from pymc_tempering.exceptions import DiscreteVariableError
-from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_model
+from pymc_tempering.model.compiled import Density
+from pymc_tempering.model.density import make_density
 from pymc_tempering.model.density_graphs import gradients, raveled_graphs
 from pymc_tempering.model.far_priors import far_priors
+from pymc_tempering.model.graphs import open_graph
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
 from pymc_tempering.model.terms import Terms, find_terms
 from pymc_tempering.model.transforms import circular_indices
 from pymc_tempering.model.work import graph_work
+
+
+FEW = 16
+"""Pieces of a gradient that are written one by one; more are joined in the graph."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Path:
     ----------
     model : pymc.Model
     layout : Layout
-    density : callable
+    density : Density
         Compiled `density(x, values, grads)`; writes into `values` (2,) and `grads` (2, d).
     circular : array of int
         Raveled indices that live on a circle and are wrapped to [-pi, pi).
@@ -49,7 +54,7 @@ class Path:
 
     model: pm.Model
     layout: Layout
-    density: Callable
+    density: Density
     circular: np.ndarray
     terms: Terms
     has_gradient: bool
@@ -123,22 +128,24 @@ def compile_path(
 
 def _compile_density(
     model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str], values: bool
-) -> tuple[Callable, int]:
+) -> tuple[Density, int]:
     """Compile the density of a path, with gradients of `moved` variables and maybe without.
 
     And count the work of one value.
     """
     pieces, outputs = raveled_graphs(model, layout, terms, moved, far=bool(far_priors(model)))
-    differentiated = [name in moved for name in layout.names]
-    along = [piece for piece, is_moved in zip(pieces, differentiated, strict=True) if is_moved]
+    x = pt.vector("x", shape=(layout.dim,), dtype="float64")
+    places = dict(zip(pieces, [x[part] for part in layout.slices], strict=True))
+    graphs, slices = {}, layout.slices
     with model:  # so that PyMC honors model.check_bounds
-        alone = _compile(pieces, outputs) if values or not moved else None
-        full = _compile(pieces, [*outputs, *gradients(outputs, along)]) if moved else None
-    return adapt_density(full, alone, layout.slices, differentiated), graph_work(outputs)
-
-
-def _compile(inputs: list[Variable], outputs: list[Variable]) -> Function:
-    numbers = [out.astype("float64") for out in outputs]
-    return compile_exactly(
-        inputs, numbers, mode=numba_mode(graph_only=True), on_unused_input="ignore"
-    )
+        if values or not moved:
+            graphs["alone"] = open_graph([x], graph_replace(outputs, places, strict=False))
+        if moved:
+            along = [p for p, name in zip(pieces, layout.names, strict=True) if name in moved]
+            found = iter(gradients(outputs, along))
+            rows = [[next(found) if p in along else pt.zeros_like(p) for p in pieces] for _ in "12"]
+            if len(pieces) > FEW:
+                rows, slices = [[pt.concatenate(row)] for row in rows], (slice(0, layout.dim),)
+            every = [*outputs, *rows[0], *rows[1]]
+            graphs["full"] = open_graph([x], graph_replace(every, places, strict=False))
+    return make_density(graphs, slices), graph_work(outputs)

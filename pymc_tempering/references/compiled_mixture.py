@@ -8,12 +8,22 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
 
-from pymc_tempering.borrowed.numba_functions import NOT_COUNTED, address_of
-from pymc_tempering.model.compiled import DENSITY, LOG_RATIO, LOG_REFERENCE, MATRIX, POINT, Point
-from pymc_tempering.model.jit import borrowing, compile_now, njit
-from pymc_tempering.model.late import call_late
+from pymc_tempering.borrowed.private import NOT_COUNTED
+from pymc_tempering.model.compiled import (
+    DENSITY,
+    LOG_RATIO,
+    LOG_REFERENCE,
+    MATRIX,
+    MIXTURE,
+    POINT,
+    Density,
+    Mixer,
+    Mixing,
+    Point,
+    call_loop,
+)
+from pymc_tempering.model.jit import borrowing, njit
 from pymc_tempering.references.warp import add_warped_slope, warp_point
 
 # A packed mixture has a header row [J, log eps, rank or -1, W, S], then for each component a row
@@ -202,10 +212,8 @@ def _to_slopes(grads, u, mixture, prior_share, log_reference):  # type: ignore[n
         ratio[i] -= reference[i]
 
 
-@njit(types.void(POINT), error_model="numpy", no_cfunc_wrapper=True)
-def to_mixture(point):  # type: ignore[no-untyped-def]
+def to_mixture(x, values, grads, mixture):  # type: ignore[no-untyped-def]
     """Turn log prior and log likelihood of a point into log_reference and log_ratio."""
-    x, values, grads, mixture = point
     dim = x.size
     n, rank, n_copies = int(mixture[0, 0]), int(mixture[0, 2]), int(mixture[0, 4])
     size = 3 + 2 * dim if rank < 0 else 4 + rank
@@ -241,29 +249,16 @@ def to_mixture(point):  # type: ignore[no-untyped-def]
         values[LOG_RATIO] = log_prior + log_likelihood - log_reference
 
 
-def mixture_address() -> int:
-    """Address of the compiled code of a mixture, which runs from the prior do without."""
-    compile_now(to_mixture)
-    return address_of(to_mixture, (POINT,))
+MIXER = Mixer(to_mixture)
 
 
-@intrinsic
-def _mix(typingctx, point):  # type: ignore[no-untyped-def]
-    """Turn log prior and log likelihood of a point into log_reference and log_ratio."""
-    giver = (mixture_address.__module__, mixture_address.__name__)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return call_late(context, builder, giver, signature.args, args)
-
-    return types.void(POINT), codegen
-
-
-@njit(types.void(DENSITY, POINT), **NOT_COUNTED)
+@njit(types.void(DENSITY, POINT), forceinline=True, **NOT_COUNTED)
 def evaluate(density, point):  # type: ignore[no-untyped-def]
     """Evaluate log_reference, log_ratio and their gradients at `point.x`, in place."""
-    density(point.x, point.values, point.grads)
-    if point.mixture.shape[0] > 0:
-        _mix(point)
+    x, values, grads, mixture = point
+    density.code(x, values, grads, density.data)
+    if mixture.table.shape[0] > 0:
+        mixture.mixer(x, values, grads, mixture.table)
 
 
 @njit(types.void(DENSITY, POINT))
@@ -273,11 +268,16 @@ def evaluate_values(density, point):  # type: ignore[no-untyped-def]
 
 
 @njit(
-    types.void(DENSITY, MATRIX, MATRIX, numba.float64[:, :, ::1], MATRIX),
-    no_cfunc_wrapper=True,
+    types.void(DENSITY, MATRIX, MATRIX, numba.float64[:, :, ::1], MIXTURE),
     **NOT_COUNTED,
 )
-def evaluate_rows(density, xs, values, grads, mixture):  # type: ignore[no-untyped-def]
-    """Evaluate each row of `xs` (n, d) into `values` (n, 2) and `grads` (n, 2, d)."""
+def _evaluate_rows(density, xs, values, grads, mixture):  # type: ignore[no-untyped-def]
     for i in range(xs.shape[0]):
         evaluate(density, Point(xs[i], values[i], grads[i], mixture))
+
+
+def evaluate_rows(
+    density: Density, xs: np.ndarray, values: np.ndarray, grads: np.ndarray, mixture: Mixing
+) -> None:
+    """Evaluate each row of `xs` (n, d) into `values` (n, 2) and `grads` (n, 2, d)."""
+    call_loop(_evaluate_rows, density, xs, values, grads, mixture)

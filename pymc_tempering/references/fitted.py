@@ -5,7 +5,9 @@ from functools import cached_property
 
 import numpy as np
 
+from pymc_tempering.model.compiled import Mixing
 from pymc_tempering.model.path import Path
+from pymc_tempering.references.compiled_mixture import MIXER
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.prior import Prior
 
@@ -35,9 +37,9 @@ class Fitted:
         return self.prior.prior_constant
 
     @cached_property
-    def mixture(self) -> np.ndarray:
+    def mixture(self) -> Mixing:
         """Packed mixture that points carry."""
-        return self.components.pack()
+        return Mixing(MIXER, self.components.pack())
 
     @cached_property
     def covariance(self) -> np.ndarray | None:

@@ -3,32 +3,34 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
 import pymc as pm
 import pytensor
-from pymc.pytensorf import find_rng_nodes
+import pytensor.tensor as pt
 from pytensor.compile import In
 from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
-from pytensor.tensor.random.type import random_generator_type
+from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
 from pytensor.xtensor.type import XTensorType
 
 from pymc_tempering.exceptions import PriorDrawsError, UndrawableError
-from pymc_tempering.model.adapters import adapt_draws
 from pymc_tempering.model.check import check_proper
-from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.model.compiled import NO_MIXTURE, Mixing
+from pymc_tempering.model.density import make_draws
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.exactly import ALONE, exactly
+from pymc_tempering.model.exactly import ALONE
 from pymc_tempering.model.far_priors import far_priors, unconstrained_draw
+from pymc_tempering.model.graphs import open_graph
 from pymc_tempering.model.imputed import imputed_parts
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import numba_mode
 from pymc_tempering.model.ordered_priors import draw_in_order
-from pymc_tempering.model.path import Path
+from pymc_tempering.model.path import FEW, Path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.model.transforms import ordered_transform
@@ -58,7 +60,7 @@ class Reference(Protocol):
         """The compiled model."""
 
     @property
-    def mixture(self) -> np.ndarray:
+    def mixture(self) -> Mixing:
         """Packed mixture that points carry; no rows for the prior."""
 
     @property
@@ -99,7 +101,7 @@ class Prior:
     draw_into: Callable
     n_rngs: int
     name: str = "prior"
-    mixture: np.ndarray = field(default_factory=lambda: NO_MIXTURE)
+    mixture: Mixing = NO_MIXTURE
     prior_constant: tuple[float, float] = (0.0, 0.0)
 
     def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
@@ -215,18 +217,13 @@ def _compile_draws(path: Path) -> tuple[Callable, int]:
         out.values if isinstance(out.type, XTensorType) else out
         for out in forward_graph(model, path.terms.wide)
     ]
-    outputs = [out.astype("float64") for out in freeze_shared(plain)]
-    rngs = find_rng_nodes(outputs)
-    inputs = [random_generator_type() for _ in rngs]
-    outputs = graph_replace(outputs, dict(zip(rngs, inputs, strict=True)), strict=False)
-    with ALONE, exactly():
-        function = pytensor.function(
-            [In(rng, mutable=True) for rng in inputs],
-            outputs,
-            mode=numba_mode(graph_only=True),
-            on_unused_input="ignore",
-        )
-    draw_into = adapt_draws(function, path.layout.slices)
+    outputs = [out.astype("float64") for out in freeze_shared(plain, open_numbers=True)]
+    inputs, outputs = in_one_stream(outputs)
+    slices = path.layout.slices
+    if len(outputs) > FEW:
+        outputs, slices = [_joined(outputs)], (slice(0, path.dim),)
+    graph = open_graph([In(rng, mutable=True) for rng in inputs], outputs)
+    draw_into = make_draws(graph, slices, len(inputs))
     try:
         draw_into(np.empty((1, path.dim)), *np.random.default_rng(0).spawn(len(inputs)))
     except NotImplementedError as error:
@@ -235,6 +232,44 @@ def _compile_draws(path: Path) -> tuple[Callable, int]:
             f"The priors of {', '.join(map(repr, names))} have no random draws ({error}).", names
         ) from error
     return draw_into, len(inputs)
+
+
+def in_one_stream(outputs: list[Variable]) -> tuple[list[Variable], list[Variable]]:
+    """Let all random variables of some graphs draw one after the other from one generator.
+
+    An operation that takes several generators has its own. Numba waits longer for each generator
+    that it is given than for the draws of a variable.
+
+    Returns
+    -------
+    generators, outputs : list of Variable
+    """
+    graph = FunctionGraph(outputs=outputs, clone=True)
+    now = stream = random_generator_type()
+    others: list[Variable] = []
+    for node in graph.toposort():
+        places = [i for i, v in enumerate(node.inputs) if _is_generator(v)]
+        after = [v for v in node.outputs if _is_generator(v)]
+        if len(places) == len(after) == 1:
+            graph.change_node_input(node, places[0], now, import_missing=True)
+            [now] = after
+            continue
+        for place in places:
+            others.append(random_generator_type())
+            graph.change_node_input(node, place, others[-1], import_missing=True)
+    return [stream, *others], list(graph.outputs)
+
+
+def _is_generator(variable: Variable) -> bool:
+    return isinstance(variable.type, RandomGeneratorType)
+
+
+def _joined(outputs: list[Variable]) -> Variable:
+    """Join graphs to one vector, neighboring numbers first: PyTensor takes long for many vectors."""
+    parts: list[Variable] = []
+    for is_number, group in groupby(outputs, key=lambda out: out.type.ndim == 0):
+        parts += [pt.stack(list(group))] if is_number else [out.ravel() for out in group]
+    return pt.concatenate(parts)
 
 
 def undrawable(path: Path) -> tuple[str, ...]:
@@ -254,7 +289,7 @@ def undrawable(path: Path) -> tuple[str, ...]:
 
 
 def evaluate_draws(
-    path: Path, draws: np.ndarray, mixture: np.ndarray = NO_MIXTURE
+    path: Path, draws: np.ndarray, mixture: Mixing = NO_MIXTURE
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evaluate log_reference and log_ratio, each of shape (n,), at draws of shape (n, d)."""
     draws = np.ascontiguousarray(draws)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.borrowed.sampler_runs import SlicedTrace
+from pymc_tempering.borrowed.private import SlicedTrace
 
 
 @dataclass(frozen=True, eq=False)

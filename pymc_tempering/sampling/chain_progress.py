@@ -8,7 +8,7 @@ import numpy as np
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_tempering.borrowed.sampler_runs import OpenBars, table_of
+from pymc_tempering.borrowed.private import OpenBars, table_of
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import N_DIVERGENCES, RB_WEIGHT, TOUR_START
 from pymc_tempering.core.ladder import Ladder

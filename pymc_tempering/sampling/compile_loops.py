@@ -6,7 +6,7 @@ from pymc_tempering.chain.particles import sweep_states
 from pymc_tempering.kernels import Compound
 from pymc_tempering.model.jit import compile_now
 from pymc_tempering.model.path import Path
-from pymc_tempering.references.compiled_mixture import mixture_address
+from pymc_tempering.references.compiled_mixture import MIXER
 from pymc_tempering.references.conditional_scoring import score_all
 from pymc_tempering.sampling.setup import Options
 from pymc_tempering.warmup.stochastic_approximation import adapt
@@ -20,7 +20,7 @@ def compile_loops(path: Path, kernel: Compound, options: Options) -> None:
     loops = [run, sweep_states]
     if path.fittable and options.reference != "prior":  # looks, and the fit of a warp
         loops += [carry_states, score_all]
-        mixture_address()  # compiles it
+        MIXER.compile_now()
     if options.weight_adaptation != "rts":
         loops.append(adapt)
     compile_now(kernel.explore, *loops)

@@ -10,7 +10,7 @@ import pymc as pm
 import xarray as xr
 from pymc.backends.base import MultiTrace
 
-from pymc_tempering.borrowed.sampler_runs import choose_chains, set_report
+from pymc_tempering.borrowed.private import choose_chains, set_report
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import STEPS
 from pymc_tempering.core.installed import OWN, own_version

@@ -16,7 +16,7 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_tempering.borrowed.sampler_runs import BlockedStepWithBars
+from pymc_tempering.borrowed.private import BlockedStepWithBars
 from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.state import (

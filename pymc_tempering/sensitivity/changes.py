@@ -10,7 +10,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.density_change import DensityChange, density_change
 from pymc_tempering.model.new_data import checked_value
-from pymc_tempering.model.open_model import OpenModel, open_model, scaled_model
+from pymc_tempering.model.open_model import OpenModel, scaled_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +88,5 @@ def change_of_data(model: pm.Model, name: str, values: ArrayLike) -> PriorChange
             f"pm.Data; got the shape {given.shape}."
         )
     checked = np.stack([checked_value(name, value, default) for value in given])
-    opened = open_model(model, name)
-    effect = density_change(opened.model, opened.container)
-    return PriorChange(name, "data", checked, default, opened, effect)
+    effect = density_change(model, name)
+    return PriorChange(name, "data", checked, default, OpenModel(model, name), effect)

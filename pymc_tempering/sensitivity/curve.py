@@ -64,9 +64,8 @@ def reweighted_curve(change: PriorChange, default: Default) -> tuple[Sensitivity
     on the value.
     """
     evidence, draws = default.evidence, default.run.draws
-    held = change.opened.held
     table = change_at(
-        default.run, default.model, change.effect, held(change.values), held(change.default)
+        default.run, default.model, change.effect, change.values, change.default
     )
     found = reweight(draws, table, evidence)
     moved = change.values.reshape(len(change.values), -1) != change.default.ravel()
@@ -115,7 +114,7 @@ def with_reruns(
         idata, evidence = rerun_with(
             change.opened.model,
             change.opened.container,
-            change.opened.held(change.values[i]),
+            change.values[i],
             seeds[i],
             reruns.settings,
         )

@@ -17,7 +17,6 @@ from pymc_tempering.core.weighting import khat_limit, kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.check import improper_priors
-from pymc_tempering.model.disk_cache import forgetting_damage
 from pymc_tempering.model.function_copies import copied, is_copied_at_once
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
@@ -54,7 +53,7 @@ class UntemperedModel:
 
     def log_joint(self, x: FloatArray) -> float:
         """Evaluate the function; of two threads each needs one of its own."""
-        return float(forgetting_damage(self.function, x))
+        return float(self.function(x))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pymc_tempering.chain.state import (
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.core.threads import paced, run_all
+from pymc_tempering.model.compiled import call_loop
 from pymc_tempering.warmup.stochastic_approximation import (
     BURN_IN,
     GAIN,
@@ -270,8 +271,8 @@ def _make_adapter(plan: Plan, method: int) -> Callable[..., tuple[np.ndarray, np
         work = new_work(kernel.n_blocks, ladder.n_rungs)
         for _, end in paced(record.trace_rung.size, stop, deadline):
             while state.n_trace < end:
-                status = adapt(
-                    path.density, kernel.explore, kernel.parts, own, state.chain, record,
+                status = call_loop(
+                    adapt, path.density, kernel.explore, kernel.parts, own, state.chain, record,
                     state.references, path.circular, scratch, state.rng, move, method, targets,
                     schedule, histogram, sums, end - state.n_trace, work,
                 )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from numba import float64, types
 from numba.extending import intrinsic
 
-from pymc_tempering.borrowed.numba_functions import address_of
+from pymc_tempering.borrowed.private import address_of
 from pymc_tempering.model.jit import compile_now, njit
 from pymc_tempering.model.late import call_late
 from pymc_tempering.references.compiled_mixture import evaluate_rows

@@ -95,7 +95,7 @@ def test_composites_that_differ_have_other_keys():
         Composite([x, y], [sub(add(x, y), x)]),
         Composite([x, y], [sub(add(x, y), y)]),
     ]
-    from pymc_tempering.borrowed.pytensor_graphs import numba_funcify_and_cache_key
+    from pymc_tempering.borrowed.private import numba_funcify_and_cache_key
 
     keys = []
     for op in ops:

@@ -10,7 +10,7 @@ import pytest
 from support import variational_models as models
 
 import pymc_tempering as pmt
-from pymc_tempering.borrowed.numba_functions import install_listener
+from pymc_tempering.borrowed.private import install_listener
 from pymc_tempering.model.compilations import CompilationWatch
 from pymc_tempering.model.function_copies import changed_by
 from pymc_tempering.variational import kept_steps, one_fit

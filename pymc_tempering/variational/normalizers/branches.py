@@ -19,7 +19,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.type_other import NoneTypeT
 
-from pymc_tempering.borrowed.pymc_models import AnyMixtureRV, infer_shape
+from pymc_tempering.borrowed.private import AnyMixtureRV, infer_shape
 from pymc_tempering.variational.normalizers.dispatch import log_normalizer
 from pymc_tempering.variational.normalizers.panels import log_normalizer_by_quadrature
 from pymc_tempering.variational.normalizers.summation import log_normalizer_by_sum

@@ -14,7 +14,7 @@ from pymc.logprob.basic import logccdf
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 
-from pymc_tempering.borrowed.pymc_models import HurdleRV
+from pymc_tempering.borrowed.private import HurdleRV
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.branches import compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import (

@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
 
-from pymc_tempering.borrowed.pymc_models import print_name_of
+from pymc_tempering.borrowed.private import print_name_of
 from pymc_tempering.exceptions import NormalizerError
 
 WITHOUT_NORMALIZER = 'method="annealed" needs no normalizer'

@@ -23,13 +23,13 @@ from pymc_tempering.exceptions import (
     DiscreteVariableError,
     NormalizerError,
 )
-from pymc_tempering.model.adapters import adapt_density
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.model.density import make_density
 from pymc_tempering.model.density_graphs import freeze_shared, stabilize
 from pymc_tempering.model.exactly import ALONE, compile_alone, one_thread_at_a_time
+from pymc_tempering.model.graphs import open_graph
 from pymc_tempering.model.layout import unconstrained_shapes
-from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
@@ -231,7 +231,5 @@ def _compile_density(
     outputs = stabilize(outputs)
     grads = [pytensor.grad(out, full, disconnected_inputs="ignore") for out in outputs]
     with model:  # so that PyMC honors model.check_bounds
-        function = compile_exactly(
-            [full], [out.astype("float64") for out in [*outputs, *grads]], mode=numba_mode()
-        )
-    return adapt_density(function, None, [slice(0, dim + 1)], [True])
+        graph = open_graph([full], [out.astype("float64") for out in [*outputs, *grads]])
+    return make_density({"full": graph}, [slice(0, dim + 1)])

@@ -30,7 +30,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type_other import NoneConst
 
-from pymc_tempering.borrowed.pymc_models import default_transform
+from pymc_tempering.borrowed.private import default_transform
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,

@@ -1,0 +1,206 @@
+"""All private parts of PyMC, PyTensor, Numba and Dask that the package uses; each may be gone.
+
+Private is a name with an underscore, or one of `numba.core` or `pytensor.link`: it may change in
+any release. Where one is gone, another way is taken, and one warning says what that costs.
+"""
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+from pymc.backends.base import IBaseTrace, MultiTrace
+from pymc.progress_bar import ProgressBarManager
+from pymc.step_methods.compound import BlockedStep
+from pytensor import config
+
+_COSTS: dict[str, str] = {}
+"""What the ways cost that are taken, by the name that is gone."""
+
+try:
+    from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
+except ImportError:
+    CACHED_SRC_FUNCTIONS = None
+    _COSTS["CACHED_SRC_FUNCTIONS"] = "each process compiles its loops and models anew"
+
+try:
+    from pytensor.link.numba.cache import compile_numba_function_src as function_of_text
+except ImportError:
+    function_of_text = None
+    _COSTS["compile_numba_function_src"] = "densities are evaluated by Python, slowly"
+
+try:
+    from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key as function_and_key
+except ImportError:
+    function_and_key = None
+    _COSTS["numba_funcify_and_cache_key"] = "densities are evaluated by Python, slowly"
+
+try:
+    from pytensor.link.numba.linker import NumbaLinker
+except ImportError:
+    _COSTS["NumbaLinker"] = "each fit compiles its step"
+
+    class NumbaLinker:  # type: ignore[no-redef]
+        """No function has it."""
+
+
+try:
+    from numba.core.options import DefaultOptions
+
+    NOT_COUNTED = {"_nrt": False} if "_nrt" in vars(DefaultOptions) else {}
+except ImportError:
+    NOT_COUNTED = {}
+    _COSTS["DefaultOptions"] = "loops are a tenth slower"
+"""Options of `numba.njit`: references to arrays are not counted, so none may be made."""
+
+try:
+    from numba.core.event import Listener, install_listener
+except ImportError:
+    _COSTS["numba.core.event"] = "the status line does not say what is being compiled"
+
+    class Listener:  # type: ignore[no-redef]
+        """Hears nothing."""
+
+    @contextmanager
+    def install_listener(kind: str, listener: Any) -> Iterator[None]:
+        """Listen to nothing."""
+        yield
+
+
+try:
+    from pymc.distributions.transforms import _default_transform as default_transform
+except ImportError:
+    _COSTS["_default_transform"] = "some laws of variables are refused"
+
+    def default_transform(op: Any, rv: Any) -> Any:
+        """Know of no transform."""
+        return None
+
+
+try:
+    from pymc.logprob.abstract import _logprob as log_density_of_op
+except ImportError:
+    log_density_of_op = None
+    _COSTS["_logprob"] = "each call reads a model's functions anew"
+
+try:
+    from pymc.distributions.mixture import _BaseMixtureRV as AnyMixtureRV
+    from pymc.distributions.mixture import _HurdleRV as HurdleRV
+except ImportError:
+    _COSTS["_BaseMixtureRV, _HurdleRV"] = "fits of mixtures and hurdles are refused"
+
+    class AnyMixtureRV:  # type: ignore[no-redef]
+        """No variable is one."""
+
+    class HurdleRV:  # type: ignore[no-redef]
+        """No variable is one."""
+
+
+try:
+    from pymc.backends.base import _choose_chains as choose_chains
+except ImportError:
+    _COSTS["_choose_chains"] = "of an interrupted run the shortest chain says how many draws count"
+
+    def choose_chains(traces: Any, tune: int) -> tuple[Any, int]:
+        """Keep all chains, as long as the shortest."""
+        return traces, min(len(trace) for trace in traces)
+
+
+if _COSTS:
+    warnings.warn(
+        "Parts of other libraries that pymc_tempering leans on are not where they were. "
+        + "; ".join(f"without {name} {cost}" for name, cost in _COSTS.items())
+        + ". A newer release of pymc_tempering may know the place.",
+        stacklevel=2,
+    )
+
+
+def keep_on_disk(function: Callable, key: str) -> bool:
+    """Have Numba keep a function on disk under a key, which must tell all that it reaches.
+
+    Without PyTensor's cache nothing is kept: Numba's own would know nothing of edited callees.
+    """
+    if CACHED_SRC_FUNCTIONS is None or not config.numba__cache:
+        return False
+    CACHED_SRC_FUNCTIONS[function] = key
+    return True
+
+
+def infer_shape(op: Any, size: Any, params: Any) -> Any:
+    """Return the shape of a random variable by its parameters, without a draw."""
+    return op._infer_shape(size, params)
+
+
+def print_name_of(op: Any) -> str | None:
+    """Return the name of a distribution as PyMC prints it, if it has one."""
+    names = getattr(op, "_print_name", None)
+    return names[0] if names else None
+
+
+def set_report(trace: MultiTrace, *, tune: int, draws: int, seconds: float | None = None) -> None:
+    """Tell a trace how many of its draws are what, and how long they took."""
+    trace.report._n_tune, trace.report._n_draws = tune, draws
+    if seconds is not None:
+        trace.report._t_sampling = seconds
+
+
+class SlicedTrace(IBaseTrace):
+    """A chain of PyMC's traces that is cut by a method with a public name."""
+
+    @abstractmethod
+    def part(self, idx: slice) -> Self:
+        """Return the draws of a slice."""
+
+    def _slice(self, idx: slice) -> Self:
+        return self.part(idx)
+
+
+class BlockedStepWithBars(BlockedStep):
+    """A step method of PyMC with a state and with columns of its own in the table of progress."""
+
+    def __init_subclass__(cls, state_class: type | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if state_class is not None:
+            cls._state_class = state_class
+
+    @staticmethod
+    @abstractmethod
+    def columns() -> list[Any]:
+        """Return the columns."""
+
+    @staticmethod
+    @abstractmethod
+    def shown(stats: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what they show of the statistics of a draw, and before the first one."""
+
+    @classmethod
+    def _progressbar_config(cls, n_chains: int = 1) -> tuple[list[Any], dict[str, list[Any]]]:
+        return cls.columns(), {name: [first] * n_chains for name, first in cls.shown({}).items()}
+
+    @classmethod
+    def _make_progressbar_update_functions(cls) -> tuple[Any, ...]:
+        return (cls.shown,)
+
+
+class OpenBars(ProgressBarManager):
+    """PyMC's bars, with public names for what we need of them."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any progress is to be shown."""
+        return bool(self._show_progress)
+
+    def make_backend(self, total: int, columns: list[Any], stats: Mapping[str, Any]) -> Any:
+        """Make what draws the bars: on a terminal, or in a notebook."""
+        return self._create_backend(total, columns, stats)
+
+
+def table_of(backend: Any) -> Any:
+    """Return the table of what draws the bars; None in a marimo notebook, or without progress."""
+    return getattr(backend, "_progress", None)
+
+
+def client_behind(executor: Any) -> Any:
+    """Return the client of an executor of Dask, for which there is no public name; else None."""
+    return getattr(executor, "_client", None)

@@ -8,10 +8,9 @@ import xarray as xr
 from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_tempering.exceptions import DataMismatchError
-from pymc_tempering.model.exactly import one_thread_at_a_time
+from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.layout import model_layout, unconstrained_shapes
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.ordered_priors import log_orderings_of, unknown_orders
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.unconstrain import unconstrained_values

@@ -116,5 +116,6 @@ def carry(
     trace = np.empty((0, 0)) if trace is None else trace
     kernel = particles.kernel
     call_loop(
-        carry_states, particles.density, kernel.explore, kernel.parts, particles.states(), betas, params, down, first, last, log_w, sums, trace, particles.rng,
+        carry_states, particles.density, kernel.explore, kernel.parts, particles.states(), betas,
+        params, down, first, last, log_w, sums, trace, particles.rng,
     )  # fmt: skip

@@ -1,6 +1,5 @@
 """Particles: many states at one inverse temperature, moved by the kernels of a model."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 

@@ -8,7 +8,7 @@ from pymc_tempering.exceptions import GradientError, ModelError, UndrawableError
 from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
 from pymc_tempering.kernels.compound import Compound
 from pymc_tempering.model.check import check_model
-from pymc_tempering.model.garbage import no_search_for_garbage
+from pymc_tempering.model.exactly import no_search_for_garbage
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.terms import Terms, find_terms
 from pymc_tempering.references.compile import compile_model

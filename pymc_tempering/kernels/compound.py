@@ -49,7 +49,7 @@ def _template(density, point, beta, parts, params, scratch, rng, infos):  # type
 
 @cache
 def _explorer(transitions: tuple[Callable, ...]) -> Any:
-    """Function that calls those of the kernels, each on its block.
+    """Make one function that calls those of the kernels, each on its block.
 
     It is one function because each function that compiled code is given costs 26 microseconds.
     """

@@ -10,8 +10,8 @@ import pymc as pm
 
 from pymc_tempering.exceptions import ArgumentError, DataMismatchError, ModelError
 from pymc_tempering.model.check import find_model, is_model
-from pymc_tempering.model.content_hash import content_hash
 from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.identity import content_hash
 from pymc_tempering.model.new_data import checked_data, copy_with_data
 
 type Builder = Callable[[], Any]

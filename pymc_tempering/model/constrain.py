@@ -17,10 +17,9 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
-from pymc_tempering.model.exactly import one_thread_at_a_time
+from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import compile_exactly
 
 BLOCK = 1000
 """Draws in one call of a compiled function, so that its intermediate arrays stay small."""

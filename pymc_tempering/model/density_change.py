@@ -14,10 +14,9 @@ from pymc_tempering.borrowed.private import default_transform
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.constrain import BLOCK, Point
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.exactly import one_thread_at_a_time
+from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.layout import is_discrete, unconstrained_shapes
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.ordered_priors import log_orderings_of
 from pymc_tempering.model.python_mode import python_mode
 

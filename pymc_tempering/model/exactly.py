@@ -1,7 +1,8 @@
 """Settings of the whole process that hold while anything of ours compiles, in any thread."""
 
+import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from threading import Lock, RLock
@@ -10,6 +11,10 @@ from typing import Any
 from pymc.pytensorf import compile as pymc_compile
 from pytensor import config
 from pytensor.compile.executor import Function
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.graph.basic import Apply
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.elemwise import Elemwise
 
 ALONE = RLock()
 """Held where PyTensor compiles. It changes the mode of the whole process for that time: of two
@@ -69,3 +74,52 @@ def compile_alone(*args: Any, **kwargs: Any) -> Function:
     """PyMC's `compile`, in one thread at a time."""
     with ALONE:
         return pymc_compile(*args, **kwargs)
+
+
+@contextmanager
+def no_search_for_garbage() -> Iterator[None]:
+    """Switch the search for circles of objects off, and on again if it was on.
+
+    Each of its rounds looks at all objects that have lived for a while, those of the libraries
+    among them. While models were compiled, a tenth of the time went into it.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def compile_exactly(
+    inputs: Sequence[Any], outputs: Any, *, mode: Mode | str | None = None, **options: Any
+) -> Function:
+    """PyMC's `compile`, whose function gives the same bits in each process.
+
+    With PyTensor's fast math they differ between the process that compiles a function and those
+    that load it from the cache on disk.
+
+    Parameters
+    ----------
+    inputs, outputs, mode, **options
+        Of `pymc.compile`.
+    """
+    with ALONE, exactly(), no_search_for_garbage():
+        made = pymc_compile(inputs, outputs, mode=mode, **options)
+        if any(map(_is_without_arrays, made.maker.fgraph.apply_nodes)):
+            mode = get_mode(mode).excluding("scalarize")
+            made = pymc_compile(inputs, outputs, mode=mode, **options)
+        return made
+
+
+def _is_without_arrays(node: Apply) -> bool:
+    """Whether all that a fused operation takes are scalars, which PyTensor's Numba code cannot do.
+
+    PyTensor 3.3.8 raises an IndexError while it compiles one.
+    """
+    if type(node.op).__name__ not in ("FusedElemwise", "ScalarizedElemwise"):
+        return False
+    [inner] = [each for each in node.op.fgraph.apply_nodes if isinstance(each.op, Elemwise)]
+    taken = node.inputs[: len(inner.inputs)]
+    return all(isinstance(variable.type, ScalarType) for variable in taken)

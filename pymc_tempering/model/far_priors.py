@@ -6,42 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 import pymc as pm
 import pytensor.scalar as ps
-from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV, WeibullBetaRV
+from pymc.distributions import continuous
 from pymc.distributions.shape_utils import implicit_size_from_params, rv_size_is_none
-from pymc.logprob.transforms import (
-    IntervalTransform,
-    LogOddsTransform,
-    LogTransform,
-    Transform,
-)
+from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform, Transform
 from pymc.pytensorf import constant_fold
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.random.basic import (
-    BetaRV,
-    ExponentialRV,
-    GammaRV,
-    HalfNormalRV,
-    InvGammaRV,
-    LogNormalRV,
-    ParetoRV,
-)
+from pytensor.tensor.random import basic
 from pytensor.tensor.random.type import RandomGeneratorType
 
+from pymc_tempering.model import log_draws
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.log_draws import (
-    draw_log_excess_of_pareto,
-    draw_log_exponential,
-    draw_log_gamma,
-    draw_log_half_cauchy,
-    draw_log_half_normal,
-    draw_log_half_t,
-    draw_log_inverse_gamma,
-    draw_log_normal,
-    draw_log_odds_of_beta,
-    draw_log_weibull,
-)
 from pymc_tempering.model.memory import remembered
 
 LOG_REACH = 700.0
@@ -98,9 +74,9 @@ def _find(model: pm.Model) -> frozenset[str]:
 def _is_followed(rv: Variable, transform: Transform | None) -> bool:
     """Whether a variable of one of the families has the transform that its draws are known for."""
     match rv.owner.op:
-        case BetaRV():
+        case basic.BetaRV():
             return isinstance(transform, LogOddsTransform)
-        case ParetoRV():
+        case basic.ParetoRV():
             if not isinstance(transform, IntervalTransform):
                 return False
             lower, _, _, has_upper = transform.get_a_and_b(rv.owner.inputs)
@@ -171,15 +147,15 @@ class _Family:
 
 
 _FAMILIES: dict[type, _Family] = {
-    LogNormalRV: _Family(_lognormal_is_near, draw_log_normal),
-    HalfNormalRV: _Family(_half_normal_is_near, draw_log_half_normal),
-    HalfCauchyRV: _Family(_Parameter.is_tame_scale, draw_log_half_cauchy),
-    HalfStudentTRV: _Family(_t_is_near, draw_log_half_t),
-    ExponentialRV: _Family(_Parameter.is_tame_scale, draw_log_exponential),
-    WeibullBetaRV: _Family(_shaped_is_near, draw_log_weibull),
-    GammaRV: _Family(_shaped_is_near, draw_log_gamma),
-    InvGammaRV: _Family(_shaped_is_near, draw_log_inverse_gamma),
-    BetaRV: _Family(_beta_is_near, draw_log_odds_of_beta),
-    ParetoRV: _Family(_shaped_is_near, draw_log_excess_of_pareto),
+    basic.LogNormalRV: _Family(_lognormal_is_near, log_draws.draw_log_normal),
+    basic.HalfNormalRV: _Family(_half_normal_is_near, log_draws.draw_log_half_normal),
+    continuous.HalfCauchyRV: _Family(_Parameter.is_tame_scale, log_draws.draw_log_half_cauchy),
+    continuous.HalfStudentTRV: _Family(_t_is_near, log_draws.draw_log_half_t),
+    basic.ExponentialRV: _Family(_Parameter.is_tame_scale, log_draws.draw_log_exponential),
+    continuous.WeibullBetaRV: _Family(_shaped_is_near, log_draws.draw_log_weibull),
+    basic.GammaRV: _Family(_shaped_is_near, log_draws.draw_log_gamma),
+    basic.InvGammaRV: _Family(_shaped_is_near, log_draws.draw_log_inverse_gamma),
+    basic.BetaRV: _Family(_beta_is_near, log_draws.draw_log_odds_of_beta),
+    basic.ParetoRV: _Family(_shaped_is_near, log_draws.draw_log_excess_of_pareto),
 }
 """By the type of a random variable."""

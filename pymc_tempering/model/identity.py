@@ -1,21 +1,66 @@
 """Which model and data something was made with, as text that is the same in every process.
 
-`model/content_hash.py` gives one hash of a whole model; here each variable, datum and term has its
-own, so that what differs can be named. What an operation holds beside its name and simple
-properties (a function of the user, say) is not seen; who needs more compares densities at some
-states too.
+`content_hash` is one hash of a whole model; `identity_of` has one of each variable, datum and term,
+so that what differs can be named. What an operation holds beside its name and simple properties (a
+function of the user, say) is not seen; who needs more compares densities at some states too.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any
 
+import numpy as np
 import pymc as pm
 from pymc.logprob.transforms import Transform
 from pytensor.graph.basic import Variable
 
-from pymc_tempering.model.content_hash import LastingWalk, hash_of
 from pymc_tempering.model.layout import model_layout
+from pymc_tempering.model.memory import GraphWalk, digest, walk_model
 
+ADDRESS = re.compile(r"0x[0-9a-f]+")
 DIGITS = 16
+
+
+def content_hash(model: pm.Model, data: Mapping[str, Any] | None = None) -> str:
+    """Return a hash of a model, and of the data that it is to get in place of its own.
+
+    Two models that a function builds of the same numbers have the same hash, in this process and
+    in another; models that differ in a prior, a transform, a constant or a datum have different
+    ones. Of functions that no graph shows (a custom step of Python code) only the name counts.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    data : mapping of str to array_like, optional
+        See :func:`~pymc_tempering.model.new_data.copy_with_data`.
+    """
+    walk = LastingWalk([], [])
+    walk_model(model, walk)
+    given = {name: digest(np.asarray(values)) for name, values in sorted((data or {}).items())}
+    return _hash_of_entries((walk.entries, given))
+
+
+def _hash_of_entries(entries: Any) -> str:
+    """Hash of what a lasting walk has met, without the addresses in its texts."""
+    return sha256(ADDRESS.sub("0x", repr(entries)).encode()).hexdigest()
+
+
+class LastingWalk(GraphWalk):
+    """A walk whose entries mean the same in another process."""
+
+    def identity(self, thing: Any) -> int:
+        """Place among the objects in the order in which they were first met."""
+        for place, met in enumerate(self.alive):
+            if met is thing:
+                return place
+        self.alive.append(thing)
+        return len(self.alive) - 1
+
+    def operation(self, op: Any) -> tuple[Any, ...]:
+        """Name and properties of an operation."""
+        _, *inside = super().operation(op)
+        return type(op).__qualname__, str(op), inside[-1]
 
 
 def identity_of(model: pm.Model) -> dict[str, dict[str, str]]:
@@ -64,4 +109,4 @@ def _hash_of(variable: Variable, transform: Transform | None = None) -> str:
     walk = LastingWalk([], [])
     walk.entries.append(walk.content(transform))
     walk.graphs([variable])
-    return hash_of(walk.entries)[:DIGITS]
+    return _hash_of_entries(walk.entries)[:DIGITS]

@@ -15,7 +15,7 @@ import pytensor
 
 from pymc_tempering.borrowed.private import NOT_COUNTED, keep_on_disk
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.model.garbage import no_search_for_garbage
+from pymc_tempering.model.exactly import no_search_for_garbage
 
 _ALONE = RLock()
 """Held where a loop is compiled: a second thread that needs it waits."""
@@ -34,14 +34,16 @@ EDITION = _edition()
 here, when the package is imported: a later edit must not change it."""
 
 
-def njit(signature: Any = None, *, key: str | None = "", **options: Any) -> Callable[[Callable], Any]:
+def njit(
+    signature: Any = None, *, key: str | None = "", **options: Any
+) -> Callable[[Callable], Any]:
     """Compile a function of this package at its first use, without the interpreter's lock.
 
     Parameters
     ----------
     signature : Numba signature, optional
-        The only one that it has where Python calls it, see `compile_now`. Compiled code that calls it
-        compiles it for the types of the call.
+        The only one that it has where Python calls it, see `compile_now`. Compiled code that calls
+        it compiles it for the types of the call.
     key : str, optional
         What tells a function that was made of a template from others of it; None if it is not to
         be kept on disk.
@@ -55,7 +57,9 @@ def njit(signature: Any = None, *, key: str | None = "", **options: Any) -> Call
     """
 
     def decorate(function: Callable) -> Any:
-        made = numba.njit(nogil=True, cache=key is not None and kept(function, key), **options)(function)
+        made = numba.njit(nogil=True, cache=key is not None and kept(function, key), **options)(
+            function
+        )
         made.signature, made.is_settled = signature, signature is None
         return made
 
@@ -137,4 +141,6 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
 def _reads_the_cache(error: BaseException) -> bool:
     """Whether an error comes from Numba's file that reads and writes the cache."""
     place = ("numba", "core", "caching.py")
-    return any(Path(frame.filename).parts[-3:] == place for frame in extract_tb(error.__traceback__))
+    return any(
+        Path(frame.filename).parts[-3:] == place for frame in extract_tb(error.__traceback__)
+    )

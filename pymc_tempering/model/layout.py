@@ -1,6 +1,6 @@
 """Where the free variables of a model lie in one raveled vector."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -80,13 +80,18 @@ class Layout:
         raise IndexError(index)
 
 
-def unconstrained_shapes(model: pm.Model) -> list[tuple[int, ...]]:
-    """Shapes of `model.value_vars`, found without an initial point, so initvals do not matter."""
-    static = [value.type.shape for value in model.value_vars]
+def known_shapes(model: pm.Model, variables: Sequence[Variable]) -> list[tuple[int, ...]]:
+    """Shapes of free or value variables, found without an initial point, which does not matter."""
+    static = [variable.type.shape for variable in variables]
     if all(size is not None for shape in static for size in shape):
         return [tuple(int(size) for size in shape) for shape in static]
     shapes = model.eval_rv_shapes()
-    return [tuple(int(size) for size in shapes[value.name]) for value in model.value_vars]
+    return [tuple(int(size) for size in shapes[variable.name]) for variable in variables]
+
+
+def unconstrained_shapes(model: pm.Model) -> list[tuple[int, ...]]:
+    """Shapes of `model.value_vars`."""
+    return known_shapes(model, model.value_vars)
 
 
 def is_discrete(rv: Variable) -> bool:

@@ -5,31 +5,45 @@ free variables of the model. With the prior as reference, `log_ratio` is the log
 plus the potentials.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import applys_between
+from pytensor.scan.op import Scan
 
 from pymc_tempering.exceptions import DiscreteVariableError
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.compiled import Density
-from pymc_tempering.model.density import make_density
+from pymc_tempering.model.density import make_density, open_graph
 from pymc_tempering.model.density_graphs import gradients, raveled_graphs
 from pymc_tempering.model.far_priors import far_priors
-from pymc_tempering.model.graphs import open_graph
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.terms import Terms, find_terms
 from pymc_tempering.model.transforms import circular_indices
-from pymc_tempering.model.work import graph_work
-
 
 FEW = 16
 """Pieces of a gradient that are written one by one; more are joined in the graph."""
+
+
+PER_NODE = 16
+"""What an operation costs beside its elements, in elements."""
+
+FOREIGN = 1_000_000
+"""Elements that an operation counts for which is neither PyTensor's nor PyMC's: a user's own,
+which may run in Python."""
+
+ANY_FUNCTION = ("FromFunctionOp", "JAXOp")
+"""Operations of PyTensor's that hold a function of the user's."""
+
+OURS = ("pytensor.", "pymc.", "pymc_extras.", "pymc_tempering.")
 
 
 @dataclass(frozen=True)
@@ -149,3 +163,34 @@ def _compile_density(
             every = [*outputs, *rows[0], *rows[1]]
             graphs["full"] = open_graph([x], graph_replace(every, places, strict=False))
     return make_density(graphs, slices), graph_work(outputs)
+
+
+def graph_work(outputs: Sequence[Variable]) -> int:
+    """Count the elements that a graph computes, and some for each of its operations.
+
+    The work is never told by a clock, so that equal seeds give equal runs.
+    """
+    return sum(_node_work(node) for node in applys_between([], outputs))
+
+
+def _node_work(node: Apply) -> int:
+    """Elements of one operation; a loop is as many times its inside as it has steps."""
+    kind = type(getattr(node.op, "core_op", node.op))
+    if not kind.__module__.startswith(OURS) or kind.__name__ in ANY_FUNCTION:
+        return FOREIGN
+    if isinstance(node.op, Scan):
+        longest = max(map(_size, [*node.inputs, *node.outputs]), default=1)
+        return longest * graph_work(node.op.inner_outputs)
+    inner = getattr(node.op, "inner_outputs", None)
+    if inner is not None:
+        return graph_work(inner)
+    known = [_size(out) for out in node.outputs]
+    # An unknown length is taken to be that of the largest input.
+    unknown = any(None in getattr(out.type, "shape", ()) for out in node.outputs)
+    return PER_NODE + sum(known) + (max(map(_size, node.inputs), default=1) if unknown else 0)
+
+
+def _size(variable: Variable) -> int:
+    """Elements of a variable; unknown lengths count 1."""
+    shape = getattr(variable.type, "shape", ())
+    return prod(1 if length is None else length for length in shape)

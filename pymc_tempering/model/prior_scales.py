@@ -1,42 +1,19 @@
-"""Which priors have a scale, and what becomes of their parameters when it is multiplied."""
+"""Priors whose scale is multiplied: which have one, and a copy of the model where it can be set."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.continuous import (
-    AsymmetricLaplaceRV,
-    ExGaussianRV,
-    FlatRV,
-    HalfCauchyRV,
-    HalfFlatRV,
-    HalfStudentTRV,
-    MoyalRV,
-    RiceRV,
-    SkewNormalRV,
-    SkewStudentTRV,
-    WaldRV,
-    WeibullBetaRV,
-)
-from pymc.distributions.multivariate import MvStudentTRV, ZeroSumNormalRV
+from pymc.distributions import continuous, multivariate
+from pymc.model.fgraph import clone_model, fgraph_from_model, model_from_fgraph
 from pytensor.graph.basic import Variable
-from pytensor.tensor.random.basic import (
-    CauchyRV,
-    ExponentialRV,
-    GammaRV,
-    GumbelRV,
-    HalfNormalRV,
-    InvGammaRV,
-    LaplaceRV,
-    LogisticRV,
-    LogNormalRV,
-    MvNormalRV,
-    NormalRV,
-    StudentTRV,
-)
+from pytensor.tensor.random import basic
 
 from pymc_tempering.exceptions import ImproperPriorError, ModelError
 from pymc_tempering.model.layout import is_discrete
+from pymc_tempering.model.memory import remembered
+from pymc_tempering.model.new_data import order_like, without_initial_values
 
 type Change = Callable[[Variable, Variable], Variable]
 """New value of a parameter, from the old one and the factor."""
@@ -59,30 +36,30 @@ def _plus_log(parameter: Variable, factor: Variable) -> Variable:
 
 
 SCALES: dict[type, dict[int, Change]] = {
-    AsymmetricLaplaceRV: {0: _over},
-    CauchyRV: {1: _times},
-    ExGaussianRV: {1: _times, 2: _times},
-    ExponentialRV: {0: _times},
-    GammaRV: {1: _times},
-    GumbelRV: {1: _times},
-    HalfCauchyRV: {0: _times},
-    HalfNormalRV: {1: _times},
-    HalfStudentTRV: {1: _times},
-    InvGammaRV: {1: _times},
-    LaplaceRV: {1: _times},
-    LogNormalRV: {0: _plus_log},
-    LogisticRV: {1: _times},
-    MoyalRV: {1: _times},
-    MvNormalRV: {1: _times_square},
-    MvStudentTRV: {2: _times_square},
-    NormalRV: {1: _times},
-    RiceRV: {1: _times},
-    SkewNormalRV: {1: _times},
-    SkewStudentTRV: {3: _times},
-    StudentTRV: {2: _times},
-    WaldRV: {0: _times, 1: _times},
-    WeibullBetaRV: {1: _times},
-    ZeroSumNormalRV: {0: _times},
+    continuous.AsymmetricLaplaceRV: {0: _over},
+    basic.CauchyRV: {1: _times},
+    continuous.ExGaussianRV: {1: _times, 2: _times},
+    basic.ExponentialRV: {0: _times},
+    basic.GammaRV: {1: _times},
+    basic.GumbelRV: {1: _times},
+    continuous.HalfCauchyRV: {0: _times},
+    basic.HalfNormalRV: {1: _times},
+    continuous.HalfStudentTRV: {1: _times},
+    basic.InvGammaRV: {1: _times},
+    basic.LaplaceRV: {1: _times},
+    basic.LogNormalRV: {0: _plus_log},
+    basic.LogisticRV: {1: _times},
+    continuous.MoyalRV: {1: _times},
+    basic.MvNormalRV: {1: _times_square},
+    multivariate.MvStudentTRV: {2: _times_square},
+    basic.NormalRV: {1: _times},
+    continuous.RiceRV: {1: _times},
+    continuous.SkewNormalRV: {1: _times},
+    continuous.SkewStudentTRV: {3: _times},
+    basic.StudentTRV: {2: _times},
+    continuous.WaldRV: {0: _times, 1: _times},
+    continuous.WeibullBetaRV: {1: _times},
+    multivariate.ZeroSumNormalRV: {0: _times},
 }
 """By law: the parameters that change, by their place, and how.
 
@@ -129,7 +106,7 @@ def check_scale(model: pm.Model, name: str) -> None:
         raise ModelError(_no_prior(model, name))
     rv = free[name]
     op = rv.owner.op
-    if isinstance(op, FlatRV | HalfFlatRV):
+    if isinstance(op, continuous.FlatRV | continuous.HalfFlatRV):
         raise ImproperPriorError(
             f"The prior of {name!r} is flat. It has no scale, and a model with it no evidence: "
             "give it a proper prior."
@@ -164,3 +141,71 @@ def _no_prior(model: pm.Model, name: str) -> str:
     if name in {variable.name for variable in model.data_vars}:
         return f"{name!r} is a pm.Data of the model: give its values in data={{{name!r}: ...}}."
     return f"The model has no variable named {name!r}. Variables with a prior: {known}."
+
+
+@dataclass(frozen=True, eq=False)
+class OpenModel:
+    """A model with a `pm.Data` for one number of its priors, or for its data.
+
+    With another value in it the same compiled code is found.
+
+    Attributes
+    ----------
+    model : pymc.Model
+    container : str
+        Name of the `pm.Data`.
+    """
+
+    model: pm.Model
+    container: str
+
+
+def scaled_model(model: pm.Model, name: str) -> OpenModel:
+    """Copy a model, with a factor on the scale of the prior of one variable.
+
+    Only the variable's own prior changes: with the factor c it is that of location +
+    c (b - location), given the variables that it depends on. What depends on the variable stays.
+    The factor is 1.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        It stays as it is.
+    name : str
+        A free variable.
+
+    Raises
+    ------
+    ImproperPriorError, ModelError
+        There is no such prior, or it has no scale.
+    """
+    check_scale(model, name)
+    return remembered(model, ("scaled", name), lambda: _scaled(model, name))
+
+
+def _scaled(model: pm.Model, name: str) -> OpenModel:
+    """Copy a model, with a number in it that the scale of a variable's prior is multiplied by."""
+    copy = clone_model(without_initial_values(model))
+    label = f"{name}_number"
+    while label in copy.named_vars:
+        label += "_"
+    with copy:
+        pm.Data(label, 1.0)
+    graph, memo = fgraph_from_model(copy)
+    [old, *_] = memo[copy[name]].owner.inputs
+    graph.replace(old, _with_factor(old, memo[copy[label]]), import_missing=True)
+    opened = model_from_fgraph(graph, mutate_fgraph=True)
+    opened.check_bounds = model.check_bounds
+    order_like(opened, model, first=(label,))
+    return OpenModel(opened, label)
+
+
+def _with_factor(rv: Variable, factor: Variable) -> Variable:
+    """Return the random variable with the same generator and size, and scaled parameters."""
+    node, op = rv.owner, rv.owner.op
+    rng, size = node.inputs[:2]
+    parameters = scaled_parameters(rv, factor)
+    if hasattr(op, "rv_op"):  # a law that PyMC puts together
+        scaled: Variable = op.rv_op(*parameters, size=size, rng=rng)
+        return scaled
+    return op.make_node(rng, size, *parameters).outputs[1]

@@ -14,7 +14,7 @@ from pytensor.graph.traversal import graph_inputs
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import compile_alone
-from pymc_tempering.model.layout import Layout
+from pymc_tempering.model.layout import Layout, known_shapes
 from pymc_tempering.model.python_mode import python_mode
 
 SAVED_IN = ("unconstrained_posterior", "posterior")
@@ -202,8 +202,8 @@ def _rebuild(
             f"{sorted(map(str, posterior.data_vars))}. Pass the model that the posterior was drawn "
             "from, and sample without leaving variables out (var_names)."
         )
-    shapes = _shapes(model)
-    draws = [_values(posterior[rv.name], shapes[rv.name]) for rv in needed]
+    shapes = known_shapes(model, needed)
+    draws = [_values(posterior[rv.name], shape) for rv, shape in zip(needed, shapes, strict=True)]
     n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
     batched = [stand_in[rv].type.clone(shape=(None, *rv.type.shape))() for rv in needed]
     graphs = vectorize_graph(
@@ -219,9 +219,39 @@ def _rebuild(
     }
 
 
-def _shapes(model: pm.Model) -> dict[str, tuple[int, ...]]:
-    """Shapes of the constrained free variables."""
-    static = {rv.name: rv.type.shape for rv in model.free_RVs}
-    if all(size is not None for shape in static.values() for size in shape):
-        return static
-    return model.eval_rv_shapes()
+def rounded_draws(model: pm.Model, layout: Layout, draws: np.ndarray) -> dict[str, np.ndarray]:
+    """Tell for each free variable at which draws its constrained value is rounded.
+
+    The constrained value of a log of 800 is infinity, and that of -800 zero; the way back from
+    there leads to no finite number.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    layout : Layout
+        Of this model.
+    draws : array, shape (n, dim)
+        Finite unconstrained values.
+
+    Returns
+    -------
+    dict of str to array of bool, shape (n,)
+        By the name of the variable.
+    """
+    stand_in, ways_back = unconstrained_graphs(model, model.free_RVs)
+    ways_there = model.replace_rvs_by_values(model.free_RVs)
+    # As two functions: in one of them log(exp(x)) would be x.
+    constrain = compile_alone(model.value_vars, ways_there, mode=python_mode())
+    unconstrain = compile_alone(
+        list(stand_in.values()), ways_back, mode=python_mode(), on_unused_input="ignore"
+    )
+    with np.errstate(all="ignore"):
+        rows = [
+            [
+                not np.isfinite(np.asarray(value)).all()
+                for value in unconstrain(*constrain(*layout.unravel(x).values()))
+            ]
+            for x in draws
+        ]
+    by_draw = np.array(rows, dtype=bool).reshape(len(draws), len(model.free_RVs))
+    return {rv.name: by_draw[:, i] for i, rv in enumerate(model.free_RVs)}

@@ -13,10 +13,9 @@ from pymc_tempering.exceptions import ImproperPriorError, NullError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.exactly import compile_alone, one_thread_at_a_time
+from pymc_tempering.model.exactly import compile_alone, compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.ordered_priors import log_orderings_of
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.python_mode import python_mode

@@ -3,8 +3,6 @@
 Also the one way in which compiled code evaluates the density of a path, whatever its reference.
 """
 
-from typing import Any
-
 import numba
 import numpy as np
 from numba import types

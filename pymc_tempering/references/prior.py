@@ -1,7 +1,7 @@
 """Reference distributions, which are normalized and can be drawn from exactly."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import Protocol
@@ -21,11 +21,10 @@ from pytensor.xtensor.type import XTensorType
 from pymc_tempering.exceptions import PriorDrawsError, UndrawableError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, Mixing
-from pymc_tempering.model.density import make_draws
+from pymc_tempering.model.density import make_draws, open_graph
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import ALONE
 from pymc_tempering.model.far_priors import far_priors, unconstrained_draw
-from pymc_tempering.model.graphs import open_graph
 from pymc_tempering.model.imputed import imputed_parts
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.memory import remembered
@@ -265,10 +264,11 @@ def _is_generator(variable: Variable) -> bool:
 
 
 def _joined(outputs: list[Variable]) -> Variable:
-    """Join graphs to one vector, neighboring numbers first: PyTensor takes long for many vectors."""
+    """Join graphs to one vector, neighboring numbers first: PyTensor is slow with many vectors."""
     parts: list[Variable] = []
     for is_number, group in groupby(outputs, key=lambda out: out.type.ndim == 0):
-        parts += [pt.stack(list(group))] if is_number else [out.ravel() for out in group]
+        together = list(group)
+        parts += [pt.stack(together)] if is_number else [out.ravel() for out in together]
     return pt.concatenate(parts)
 
 

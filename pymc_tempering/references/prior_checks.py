@@ -19,8 +19,8 @@ from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.python_mode import python_mode
-from pymc_tempering.model.rounding import rounded_draws
 from pymc_tempering.model.transforms import not_of_sum_zero
+from pymc_tempering.model.unconstrain import rounded_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.overflow import kept_draws, may_be_missed
 from pymc_tempering.references.prior import Prior

@@ -10,7 +10,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.density_change import DensityChange, density_change
 from pymc_tempering.model.new_data import checked_value
-from pymc_tempering.model.open_model import OpenModel, scaled_model
+from pymc_tempering.model.prior_scales import OpenModel, scaled_model
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,9 +64,7 @@ def reweighted_curve(change: PriorChange, default: Default) -> tuple[Sensitivity
     on the value.
     """
     evidence, draws = default.evidence, default.run.draws
-    table = change_at(
-        default.run, default.model, change.effect, change.values, change.default
-    )
+    table = change_at(default.run, default.model, change.effect, change.values, change.default)
     found = reweight(draws, table, evidence)
     moved = change.values.reshape(len(change.values), -1) != change.default.ravel()
     moves = moved.any(axis=1) & bool(change.effect.moves_support)

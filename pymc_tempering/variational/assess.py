@@ -17,9 +17,9 @@ from pymc_tempering.core.weighting import khat_limit, kish
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.check import improper_priors
+from pymc_tempering.model.exactly import compile_exactly
 from pymc_tempering.model.function_copies import copied, is_copied_at_once
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.ordered_priors import log_orderings_of
 
 METHOD = "psis_vi"

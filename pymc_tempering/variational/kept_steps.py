@@ -10,9 +10,8 @@ import numpy as np
 from pymc.variational.opvi import Approximation
 from pytensor.compile.sharedvalue import SharedVariable
 
-from pymc_tempering.model.fingerprint import LIBRARIES, SIMPLE, digest
 from pymc_tempering.model.function_copies import changed_by, copied, fresh, is_copied_at_once
-from pymc_tempering.model.memory import remembered
+from pymc_tempering.model.memory import LIBRARIES, SIMPLE, digest, remembered
 from pymc_tempering.variational.objective import FitStep, seed_generators
 
 KEPT = 8

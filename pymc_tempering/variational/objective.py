@@ -22,9 +22,8 @@ from pytensor.compile.executor import Function
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
-from pymc_tempering.model.exactly import compile_alone
+from pymc_tempering.model.exactly import compile_alone, compile_exactly
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.python_mode import python_mode
 
 

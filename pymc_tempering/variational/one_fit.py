@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.model.exactly import ALONE
-from pymc_tempering.model.garbage import no_search_for_garbage
+from pymc_tempering.model.exactly import ALONE, no_search_for_garbage
 from pymc_tempering.variational.assess import target_of
 from pymc_tempering.variational.fit_loop import FitState
 from pymc_tempering.variational.fit_start import Start, first_approximation, prior_locations

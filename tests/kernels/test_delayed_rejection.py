@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numba import float64, int64
 from scipy import stats
+from support.compiled_density import compiled_density
 from support.moves import Moves
 
 from pymc_tempering import HMC
@@ -12,7 +13,6 @@ from pymc_tempering.kernels import hmc as module
 from pymc_tempering.kernels.hmc import keep_state, put_back, second_trajectory
 from pymc_tempering.model.compiled import (
     DENSITY,
-    DENSITY_SIGNATURE,
     INDICES,
     MATRIX,
     POINT,
@@ -26,7 +26,7 @@ SD = 1.5
 """Of the log of the funnel's width."""
 
 
-@njit(DENSITY_SIGNATURE)
+@compiled_density
 def funnel(x, values, grads):
     """Neal's funnel in two dimensions: v, and an effect of variance exp(v)."""
     v, effect = x[0], x[1]

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from support.compiled_density import compiled_density
 from support.moves import Moves
 
 from pymc_tempering import DiscreteLangevin, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block
-from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, new_point
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit
 
 slice_module = import_module("pymc_tempering.kernels.slice")
@@ -27,7 +28,7 @@ LOG_CATEGORY = np.log(CATEGORY)
 LOG_FACTORIAL = np.cumsum(np.log(np.maximum(np.arange(400), 1)))
 
 
-@njit(DENSITY_SIGNATURE)
+@compiled_density
 def density(x, values, grads):
     """The prior has independent variables, the likelihood couples all of them."""
     n = int(x[4])
@@ -130,12 +131,12 @@ def _langevin_without_reverse(density, point, beta, block, params, scratch, rng,
     for i in range(block.size):
         if scratch[0, i] > 0:
             point.x[block[i]] = 1.0 - point.x[block[i]]
-    density(point.x, point.values, point.grads)
+    density.code(point.x, point.values, point.grads, density.data)
     if rng.random() >= np.exp(point.values[0] + beta * point.values[1] - before):
         for i in range(block.size):
             if scratch[0, i] > 0:
                 point.x[block[i]] = 1.0 - point.x[block[i]]
-        density(point.x, point.values, point.grads)
+        density.code(point.x, point.values, point.grads, density.data)
 
 
 @njit(KERNEL_SIGNATURE)
@@ -146,10 +147,10 @@ def _gibbs_from_below(density, point, beta, block, params, scratch, rng, info):
         log_p = np.empty(2)
         for v in range(2):
             point.x[j] = v
-            density(point.x, point.values, point.grads)
+            density.code(point.x, point.values, point.grads, density.data)
             log_p[v] = point.values[0] + point.values[1]
         point.x[j] = 1.0 if rng.random() * (1.0 + np.exp(log_p[0] - log_p[1])) < 1.0 else 0.0
-    density(point.x, point.values, point.grads)
+    density.code(point.x, point.values, point.grads, density.data)
 
 
 @njit(KERNEL_SIGNATURE)
@@ -160,7 +161,7 @@ def _slice_that_is_too_thin(density, point, beta, block, params, scratch, rng, i
     x0 = point.x[j]
     while True:
         point.x[j] = max(0.0, x0 - 6.0) + np.floor(rng.random() * 13.0)
-        density(point.x, point.values, point.grads)
+        density.code(point.x, point.values, point.grads, density.data)
         if point.values[0] + beta * point.values[1] > floor:
             break
 
@@ -208,7 +209,7 @@ GAPS = np.array([0.02, 0.02, 1.0, 0.02, 1.0, 0.02, 1.0, 0.02, 0.02])
 LOG_GAPS = np.log(GAPS / GAPS.sum())
 
 
-@njit(DENSITY_SIGNATURE)
+@compiled_density
 def gaps(x, values, grads):
     """Nine integers; anything else has no density."""
     n = int(x[0])

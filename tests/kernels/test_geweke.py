@@ -18,6 +18,7 @@ import numba
 import numpy as np
 import pytest
 from numba import types
+from support.compiled_density import compiled_density
 from support.gaussian_path import BETAS, PLANTED, SKEWED, ToyPath, ToyReference, batch_z
 
 from pymc_tempering import HMC, NUTS
@@ -36,14 +37,14 @@ from pymc_tempering.chain.record import (
 from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels.compound import on_all
-from pymc_tempering.model.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
+from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG
 from pymc_tempering.model.jit import njit
 
 M, S, SIGMA = 0.7, 1.5, 0.6
 N = 100_000
 
 
-@njit(DENSITY_SIGNATURE)
+@compiled_density
 def density(x, values, grads):
     """x[0] is the parameter, x[1] the datum."""
     z, r = (x[0] - M) / S, (x[1] - x[0]) / SIGMA
@@ -76,7 +77,7 @@ def successive(
         chain.counters[REF_USED] = 0
         chain.counters[N_DRAWS] = 0
         chain.point.x[1] = y
-        density(chain.point.x, chain.point.values, chain.point.grads)
+        density.code(chain.point.x, chain.point.values, chain.point.grads, density.data)
         run(
             density,
             explore,

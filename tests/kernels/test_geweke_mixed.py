@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numba import types
 from scipy import stats
+from support.compiled_density import compiled_density
 from support.gaussian_path import BETAS, SKEWED, ToyPath, ToyReference, batch_z
 
 from pymc_tempering import HMC, Gibbs, RandomWalkMetropolis, Slice
@@ -30,7 +31,7 @@ from pymc_tempering.chain.record import (
 from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import Block, Compound
-from pymc_tempering.model.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
+from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG
 from pymc_tempering.model.jit import njit
 
 M, S, ON, GAP, SIGMA = 0.3, 1.2, 0.35, 1.6, 0.7
@@ -38,7 +39,7 @@ DATA = np.array([-1.0, 0.6, 2.4])
 N = 60_000
 
 
-@njit(DENSITY_SIGNATURE)
+@compiled_density
 def density(x, values, grads):
     """x[0] is real, x[1] binary, x[2] says which of the data."""
     if x[1] < 0.0 or x[1] > 1.0:
@@ -93,7 +94,7 @@ def successive(
         chain.counters[REF_USED] = 0
         chain.counters[N_DRAWS] = 0
         chain.point.x[2] = y
-        density(chain.point.x, chain.point.values, chain.point.grads)
+        density.code(chain.point.x, chain.point.values, chain.point.grads, density.data)
         run(
             density, explore, parts, rungs, chain, record, reference, circular, scratch, rng,
             move, 2, 1, work,
@@ -103,7 +104,7 @@ def successive(
         total = 0.0
         for j in range(3):
             x[2] = j
-            density(x, chain.point.values, chain.point.grads)
+            density.code(x, chain.point.values, chain.point.grads, density.data)
             log_p = log_z[rungs.betas.size - 1, j] - log_z[k, j]
             chance[j] = np.exp(log_p + rungs.betas[k] * chain.point.values[1])
             total += chance[j]

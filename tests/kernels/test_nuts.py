@@ -5,21 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.compiled_density import compiled_density
 from support.gaussian_path import gaussian_density, law, law_pvalues
 from support.moves import Moves
 
 from pymc_tempering import NUTS
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block, nuts
 from pymc_tempering.kernels.assign import find_kernel
-from pymc_tempering.model.compiled import DENSITY_SIGNATURE, new_point
-from pymc_tempering.model.jit import njit
+from pymc_tempering.model.compiled import new_point
 
 DIM = 5
 COV = np.array([[0.9 ** abs(i - j) * 1.5 ** (i + j) for i in range(DIM)] for j in range(DIM)])
 PRECISION = np.linalg.inv(COV)
 
 
-@njit(DENSITY_SIGNATURE)
+@compiled_density
 def correlated_density(x, values, grads):
     values[:] = 0.0
     for i in range(DIM):

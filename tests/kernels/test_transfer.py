@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import gammaln
+from support.compiled_density import compiled_density
 from support.moves import Moves
 
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block
 from pymc_tempering.kernels.transfer import Transfer
-from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, new_point
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit
 
 # Two vectors, of three cells with a sum of 7 and of two with a sum of 4, and a real coordinate
@@ -24,7 +25,7 @@ BETAS = (0.05, 0.4, 1.0)
 ROWS = {"transfer": (lambda: Transfer(LENGTHS), PLACES, 1.0)}
 
 
-@njit(DENSITY_SIGNATURE)
+@compiled_density
 def density(x, values, grads):
     """Multinomial priors; the likelihood couples both vectors."""
     values[:] = 0.0
@@ -101,11 +102,11 @@ def _no_more_than_there_are(density, point, beta, block, params, scratch, rng, i
         units = np.floor(rng.random() * (point.x[block[i]] + 1.0))
         point.x[block[i]] -= units
         point.x[block[k]] += units
-        density(point.x, point.values, point.grads)
+        density.code(point.x, point.values, point.grads, density.data)
         if not rng.random() < np.exp(point.values[0] + beta * point.values[1] - before):
             point.x[block[i]] += units
             point.x[block[k]] -= units
-            density(point.x, point.values, point.grads)
+            density.code(point.x, point.values, point.grads, density.data)
 
 
 @njit(KERNEL_SIGNATURE)
@@ -118,11 +119,11 @@ def _to_the_right(density, point, beta, block, params, scratch, rng, info):
             continue
         point.x[block[i]] -= 1.0
         point.x[block[k]] += 1.0
-        density(point.x, point.values, point.grads)
+        density.code(point.x, point.values, point.grads, density.data)
         if not rng.random() < np.exp(point.values[0] + beta * point.values[1] - before):
             point.x[block[i]] += 1.0
             point.x[block[k]] -= 1.0
-            density(point.x, point.values, point.grads)
+            density.code(point.x, point.values, point.grads, density.data)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor import config
 
-from pymc_tempering.model.content_hash import content_hash
+from pymc_tempering.model.identity import content_hash
 from pymc_tempering.model.exactly import compile_alone, exactly
-from pymc_tempering.model.numba_mode import compile_exactly
+from pymc_tempering.model.exactly import compile_exactly
 
 MESSAGE = "Numba will use object mode to run a test"
 

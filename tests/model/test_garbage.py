@@ -7,7 +7,7 @@ import pytest
 
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.model import jit
-from pymc_tempering.model.garbage import no_search_for_garbage
+from pymc_tempering.model.exactly import no_search_for_garbage
 from pymc_tempering.model.memory import remembered
 
 

@@ -13,14 +13,14 @@ from pytensor import config
 from pytensor.graph.op import Op
 
 from pymc_tempering.model.graph_functions import compile_graph, compile_operation
-from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
+from pymc_tempering.model.exactly import compile_exactly, numba_mode
 from pymc_tempering.model.path import compile_path
 
 COUNT = """
 import sys
 import numpy as np, pytensor.tensor as pt
 from numba.core import event
-from pymc_tempering.model.numba_mode import compile_exactly
+from pymc_tempering.model.exactly import compile_exactly
 x = pt.matrix("x")
 graph = {"first": lambda: x[1:].reshape((-1,)), "second": lambda: pt.exp(x[1:]).sum(axis=1)}
 with event.install_recorder("numba:compile") as told:

@@ -13,7 +13,7 @@ from pytensor import config
 
 from pymc_tempering.model.blas import DONE, MULTIPLY, TOO_LARGE, UNEQUAL, make_ready, multiply
 from pymc_tempering.model.jit import njit
-from pymc_tempering.model.numba_mode import numba_mode
+from pymc_tempering.model.exactly import numba_mode
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.prior import evaluate_draws
 

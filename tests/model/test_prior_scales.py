@@ -10,7 +10,7 @@ from pymc_tempering.model import open_model as opening
 from pymc_tempering.model import prior_scales
 from pymc_tempering.model.density_change import density_change
 from pymc_tempering.model.layout import model_layout
-from pymc_tempering.model.open_model import open_model, scaled_model
+from pymc_tempering.model.prior_scales import open_model, scaled_model
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.model.prior_scales import SCALES, check_scale
 

@@ -9,7 +9,7 @@ from pytensor import config
 from pytensor.scalar.basic import Composite, add, float64, mul, sub
 
 from pymc_tempering.model.exactly import exactly
-from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
+from pymc_tempering.model.exactly import compile_exactly, numba_mode
 from pymc_tempering.model.scalar_graphs import ThinComposite, thin_composite
 
 GRAPHS = {

@@ -9,7 +9,7 @@ import pytest
 from numba.core import event
 
 from pymc_tempering.model.exactly import exactly
-from pymc_tempering.model.numba_mode import compile_exactly
+from pymc_tempering.model.exactly import compile_exactly
 from pymc_tempering.model.thin_operations import thin_operation
 
 LAYOUTS = {

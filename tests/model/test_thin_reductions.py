@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 import pytest
 from numba.core import event
 
-from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
+from pymc_tempering.model.exactly import compile_exactly, numba_mode
 
 REDUCTIONS = {
     "sum": ("float64", lambda x, axis: x.sum(axis), np.sum),

@@ -10,7 +10,7 @@ from support.compiled_systems import system
 
 from pymc_tempering.model import work
 from pymc_tempering.model.path import compile_path
-from pymc_tempering.model.work import FOREIGN, graph_work
+from pymc_tempering.model.path import FOREIGN, graph_work
 
 
 class Twice(Op):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from functools import partial
 
+import numba
 import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
@@ -12,8 +13,9 @@ from pymc_tempering.chain.state import start_chain
 from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, Kernel, on_all
-from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, NO_MIXTURE
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, NO_MIXTURE, Mixing
 from pymc_tempering.model.jit import njit
+from support.compiled_density import compiled_density
 
 # No symmetry in which a sign, an index or a factor could hide.
 MEAN, SD = np.array([1.0, -0.5]), np.array([2.0, 0.8])
@@ -21,8 +23,8 @@ DATA, NOISE = np.array([-1.2, 0.9]), np.array([0.4, 0.7])
 NO_INDICES = np.array([], dtype=np.int64)
 
 
-@njit(DENSITY_SIGNATURE)
-def gaussian_density(x, values, grads):
+@numba.njit
+def gaussian(x, values, grads):
     values[:] = 0.0
     for i in range(2):
         z, r = (x[i] - MEAN[i]) / SD[i], (DATA[i] - x[i]) / NOISE[i]
@@ -32,21 +34,23 @@ def gaussian_density(x, values, grads):
         grads[1, i] = r / NOISE[i]
 
 
+gaussian_density = compiled_density(gaussian)
+
 WALL = 0.5
 """Beyond it, in x[0], the likelihood is zero or not a number."""
 
 
-@njit(DENSITY_SIGNATURE)
+@compiled_density
 def walled_density(x, values, grads):
-    gaussian_density(x, values, grads)
+    gaussian(x, values, grads)
     if x[0] > WALL:
         values[1] = -np.inf
         grads[1, :] = np.nan
 
 
-@njit(DENSITY_SIGNATURE)
+@compiled_density
 def nan_density(x, values, grads):
-    gaussian_density(x, values, grads)
+    gaussian(x, values, grads)
     if x[0] > WALL:
         values[1] = np.nan
         grads[1, :] = np.nan
@@ -83,7 +87,7 @@ class ToyReference:
 
     path: ToyPath = ToyPath()
     name: str = "toy"
-    mixture: np.ndarray = field(default_factory=lambda: NO_MIXTURE)
+    mixture: Mixing = NO_MIXTURE
 
     def spawn(self, rng):
         return rng.spawn(1)
@@ -139,7 +143,7 @@ def _no_accept(density, point, beta, block, params, scratch, rng, info):
             force = point.grads[0, i] + beta * point.grads[1, i]
             scratch[0, i] += 0.5 * step * params[3 + i] * force
             point.x[i] += step * params[3 + i] * scratch[0, i]
-        density(point.x, point.values, point.grads)
+        density.code(point.x, point.values, point.grads, density.data)
         for i in range(dim):
             force = point.grads[0, i] + beta * point.grads[1, i]
             scratch[0, i] += 0.5 * step * params[3 + i] * force

@@ -18,7 +18,7 @@ def _move(
     for i in range(xs.shape[0]):
         if anew:
             point.x[:] = xs[i]
-            density(point.x, point.values, point.grads)
+            density.code(point.x, point.values, point.grads, density.data)
         for j in range(n):
             transition(density, point, beta, block, params, scratch, rng, info)
             told[i * n + j] = info

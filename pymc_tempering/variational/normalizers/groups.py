@@ -25,10 +25,9 @@ from pymc_tempering.exceptions import (
 )
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE
-from pymc_tempering.model.density import make_density
+from pymc_tempering.model.density import make_density, open_graph
 from pymc_tempering.model.density_graphs import freeze_shared, stabilize
 from pymc_tempering.model.exactly import ALONE, compile_alone, one_thread_at_a_time
-from pymc_tempering.model.graphs import open_graph
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.references.compiled_mixture import evaluate_rows

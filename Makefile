@@ -26,14 +26,14 @@ help:
 	@echo "make reproduce figures of the papers at small size, docs/benchmarks/reproduction.md (10 minutes)"
 	@echo "make clean     remove .venv, caches and builds"
 
-example: $(VENV)/.stamp-examples $(VENV)/.stamp-ahead
+example: $(VENV)/.stamp-examples
 	$(BIN)/python examples/quickstart.py
 
 # Each of two workers would start a thread for each core in each product of matrices, and they would
 # wait for each other for two thirds of the time.
 test coverage: export OPENBLAS_NUM_THREADS = 1
 test coverage: export OMP_NUM_THREADS = 1
-test: $(VENV)/.stamp-test $(VENV)/.stamp-ahead
+test: $(VENV)/.stamp-test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # The interpreter's own monitoring (Python 3.12) costs a few per cent; other ways double the time.
@@ -68,13 +68,8 @@ reproduce: $(VENV)/.stamp-examples
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/reproduce.py
 
 clean:
-	rm -rf $(VENV) build dist pymc_tempering/ahead docs/_build docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-
-# The loops that runs share, up to the machine code: ten seconds here, and five less at the first run.
-$(VENV)/.stamp-ahead: $(shell find pymc_tempering -name '*.py')
-	@$(BIN)/python -m pymc_tempering.sampling.compile_ahead
-	@touch $@
 
 # One stamp an extra. The install is editable, so only a changed pyproject.toml asks for a new one.
 $(VENV)/.stamp-%: pyproject.toml $(VENV)/.stamp-build

@@ -16,7 +16,7 @@ def log_density(density, xs, out):  # type: ignore[no-untyped-def]
     values = np.empty(2)
     grads = np.empty((2, xs.shape[1]))
     for i in range(xs.shape[0]):
-        density(xs[i], values, grads)
+        density.code(xs[i], values, grads, density.data)
         out[i] = values[0] + values[1]
 
 

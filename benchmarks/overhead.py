@@ -40,7 +40,7 @@ FREE = 1.9
 def call_density(density, xs, values, grads, n):  # type: ignore[no-untyped-def]
     """Evaluate the density and its gradient n times, and do nothing else."""
     for i in range(n):
-        density(xs[i % xs.shape[0]], values, grads)
+        density.code(xs[i % xs.shape[0]], values, grads, density.data)
 
 
 @numba.njit(types.float64(int64), nogil=True)
@@ -195,7 +195,7 @@ def recompilation(seed: int) -> list[Row]:
     names = [e.data["dispatcher"].py_func.__qualname__ for e in starts]
     modules = [e.data["dispatcher"].py_func.__module__ for e in starts]
     ours = [n for n, m in zip(names, modules, strict=True) if m.startswith("pymc_tempering.")
-            and m != "pymc_tempering.model.compiled"]  # fmt: skip
+            and m != "pymc_tempering.model.density"]  # fmt: skip
     after = len(engine.run.signatures)
     return [
         _row("signatures of the chain loop, before a second model", before, ""),

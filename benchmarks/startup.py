@@ -171,7 +171,7 @@ def without_annealing(run: dict[str, float]) -> float:
 def number_printed(script: str, statement: str, cache: str) -> float:
     """Run a script around a statement in a new process whose compiled code is in `cache`."""
     command = [sys.executable, "-c", script.format(statement=statement)]
-    environment = os.environ | {"NUMBA_CACHE_DIR": cache}
+    environment = os.environ | {"PYTENSOR_FLAGS": f"base_compiledir={cache}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout)
 

@@ -2,9 +2,7 @@
 
 Each process builds the same models in the same order and samples each shortly, so that CPU seconds
 are those of imports and compilation. One process starts with empty folders for the caches of
-PyTensor and of Numba, the next one with what that one has left there, and with other data. The
-loops that all models share are compiled ahead where `make` has set the package up, or are in the
-wheel; `--not-ahead` measures without them.
+PyTensor and of Numba, the next one with what that one has left there, and with other data.
 """
 
 import json
@@ -109,7 +107,7 @@ def sample_with(method: str, model: Any) -> Any:
     return pmt.sample(model=model, quiet=True, reference="prior", **options)
 
 
-def child(method: str, n_steps: int, seed: int, ahead: bool) -> dict[str, float]:
+def child(method: str, n_steps: int, seed: int) -> dict[str, float]:
     """CPU seconds of each step in this process; `seed` makes the other y."""
     seconds = {}
     before = process_time()
@@ -120,10 +118,6 @@ def child(method: str, n_steps: int, seed: int, ahead: bool) -> dict[str, float]
     if method == "pmt.sample":
         import pymc_tempering  # noqa: F401
     seconds["import"] = process_time() - before
-    if method == "pmt.sample" and not ahead:
-        import pymc_tempering.model.ahead as home
-
-        home.FOLDER = Path("nowhere")
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     for name, build in list(STEPS.items())[:n_steps]:
@@ -195,13 +189,12 @@ def main() -> None:
     arguments = parser(__doc__, 1)
     arguments.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     arguments.add_argument("--steps", type=int, default=len(STEPS), help="how many of the models")
-    arguments.add_argument("--not-ahead", action="store_true", help="compile the loops, too")
     args = arguments.parse_args()
     found: dict[tuple[str, str], dict[str, float]] = {}
     for method in args.methods:
         with tempfile.TemporaryDirectory() as caches:
             for seed, state in enumerate(("empty", "warm"), start=7):
-                given = (str(args.steps), str(seed), str(int(not args.not_ahead)))
+                given = (str(args.steps), str(seed))
                 found[state, method] = in_fresh_process(method, caches, *given)
                 print(state, method, found[state, method], flush=True)
     names = ["import", *list(STEPS)[: args.steps]]
@@ -216,7 +209,7 @@ def main() -> None:
             rows.append(row)
     figures = wanted(found) if {"pmt.sample", "pm.sample"} <= set(args.methods) else {}
     save(
-        "startup_models_not_ahead" if args.not_ahead else "startup_models",
+        "startup_models",
         rows,
         args.out,
         "Imports and compilation in fresh processes, CPU seconds",

@@ -5,7 +5,6 @@ any release. Where one is gone, another way is taken, and one warning says what 
 """
 
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
@@ -26,15 +25,10 @@ except ImportError:
 
 try:
     from pytensor.link.numba.cache import compile_numba_function_src as function_of_text
-except ImportError:
-    function_of_text = None
-    _COSTS["compile_numba_function_src"] = "densities are evaluated by Python, slowly"
-
-try:
     from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key as function_and_key
 except ImportError:
-    function_and_key = None
-    _COSTS["numba_funcify_and_cache_key"] = "densities are evaluated by Python, slowly"
+    function_of_text = function_and_key = None
+    _COSTS["PyTensor's functions for Numba"] = "densities are evaluated by Python, slowly"
 
 try:
     from pytensor.link.numba.linker import NumbaLinker
@@ -48,7 +42,7 @@ except ImportError:
 try:
     from numba.core.options import DefaultOptions
 
-    NOT_COUNTED = {"_nrt": False} if "_nrt" in vars(DefaultOptions) else {}
+    NOT_COUNTED: dict[str, Any] = {"_nrt": False} if "_nrt" in vars(DefaultOptions) else {}
 except ImportError:
     NOT_COUNTED = {}
     _COSTS["DefaultOptions"] = "loops are a tenth slower"
@@ -129,7 +123,9 @@ def keep_on_disk(function: Callable, key: str) -> bool:
 
 def infer_shape(op: Any, size: Any, params: Any) -> Any:
     """Return the shape of a random variable by its parameters, without a draw."""
-    return op._infer_shape(size, params)
+    if hasattr(op, "_infer_shape"):
+        return op._infer_shape(size, params)
+    return tuple(op.make_node(None, size, *params).outputs[1].shape)
 
 
 def print_name_of(op: Any) -> str | None:
@@ -146,33 +142,29 @@ def set_report(trace: MultiTrace, *, tune: int, draws: int, seconds: float | Non
 
 
 class SlicedTrace(IBaseTrace):
-    """A chain of PyMC's traces that is cut by a method with a public name."""
+    """A chain of PyMC's traces that is cut by a method with a public name: `part(slice)`."""
 
-    @abstractmethod
-    def part(self, idx: slice) -> Self:
-        """Return the draws of a slice."""
+    part: Any
 
     def _slice(self, idx: slice) -> Self:
-        return self.part(idx)
+        cut: Self = self.part(idx)
+        return cut
 
 
 class BlockedStepWithBars(BlockedStep):
-    """A step method of PyMC with a state and with columns of its own in the table of progress."""
+    """A step method of PyMC with a state and with columns of its own in the table of progress.
+
+    `columns()` returns the columns, and `shown(stats)` what they show of the statistics of a draw,
+    and before the first one of none.
+    """
+
+    columns: Any
+    shown: Any
 
     def __init_subclass__(cls, state_class: type | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if state_class is not None:
             cls._state_class = state_class
-
-    @staticmethod
-    @abstractmethod
-    def columns() -> list[Any]:
-        """Return the columns."""
-
-    @staticmethod
-    @abstractmethod
-    def shown(stats: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what they show of the statistics of a draw, and before the first one."""
 
     @classmethod
     def _progressbar_config(cls, n_chains: int = 1) -> tuple[list[Any], dict[str, list[Any]]]:
@@ -184,23 +176,9 @@ class BlockedStepWithBars(BlockedStep):
 
 
 class OpenBars(ProgressBarManager):
-    """PyMC's bars, with public names for what we need of them."""
-
-    @property
-    def wanted(self) -> bool:
-        """Whether any progress is to be shown."""
-        return bool(self._show_progress)
+    """PyMC's bars, with a public name for what makes what draws them, on a terminal or not."""
 
     def make_backend(self, total: int, columns: list[Any], stats: Mapping[str, Any]) -> Any:
-        """Make what draws the bars: on a terminal, or in a notebook."""
-        return self._create_backend(total, columns, stats)
-
-
-def table_of(backend: Any) -> Any:
-    """Return the table of what draws the bars; None in a marimo notebook, or without progress."""
-    return getattr(backend, "_progress", None)
-
-
-def client_behind(executor: Any) -> Any:
-    """Return the client of an executor of Dask, for which there is no public name; else None."""
-    return getattr(executor, "_client", None)
+        """Make what draws the bars; None if no way to is known."""
+        known = hasattr(self, "_create_backend")
+        return self._create_backend(total, columns, stats) if known else None

@@ -12,12 +12,8 @@ from pymc_tempering.core.status import status_line
 @contextmanager
 def compiling_status(show: bool) -> Iterator[Any]:
     """Give a function `report(line)` that shows the line and what Numba compiles meanwhile."""
-    if not show:
-        with status_line(False) as report:
-            yield report
-        return
     watch = CompilationWatch()
-    with install_listener("numba:compile", watch), status_line(True, watch.note) as report:
+    with install_listener("numba:compile", watch), status_line(show, watch.note) as report:
         yield report
 
 

@@ -5,11 +5,10 @@ first-class functions, so that a new model compiles its own density and nothing 
 """
 
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from threading import current_thread, main_thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numba
 import numpy as np
@@ -38,7 +37,7 @@ class Data(int):
     """Whether Python evaluates the density. The second number of the array tells it to stop."""
 
     @classmethod
-    def of(cls, array: np.ndarray) -> "Data":
+    def of(cls, array: np.ndarray) -> Self:
         """Address of an array."""
         made = cls(array.ctypes.data)
         made.array = array
@@ -91,7 +90,7 @@ class Mixer(types.WrapperAddressProtocol):
     once and not in each loop.
     """
 
-    function: Callable | None
+    function: Any
 
     def signature(self) -> Any:
         """Types of its arguments."""
@@ -208,15 +207,15 @@ def call_loop(loop: Any, density: Density, *args: Any) -> Any:
         came.append(number)
         density.data.array[1] = 1
 
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    handlers = {n: handler for n, handler in handlers.items() if callable(handler)}
-    for number in handlers:
-        signal.signal(number, note)
+    both = (signal.SIGINT, signal.SIGTERM)
+    handlers = {n: found for n in both if callable(found := signal.getsignal(n))}
+    for asked in handlers:
+        signal.signal(asked, note)
     try:
         return loop(density, *args)
     finally:
         density.data.array[1] = 0
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        for asked, handler in handlers.items():
+            signal.signal(asked, handler)
         for number in came:
             signal.raise_signal(number)

@@ -63,47 +63,78 @@ def _constrain(
         variables = model.replace_rvs_by_values(chosen)
     values = set(model.value_vars)
     derived = [v for v in variables if v not in values]
-    evaluate = _compile(model, derived) if derived else None
+    plain = _without_views(derived)
+    together = _same_bits_together(plain, model.value_vars)
+    names = [v.name for v in derived]
+    evaluate = (
+        compile_over_draws(model, model.value_vars, plain, together=together) if names else None
+    )
 
     def constrain(draws: np.ndarray) -> Point:
         if len(draws) == 0:  # shapes are known by evaluation alone
             return {k: v[:0] for k, v in constrain(np.zeros((1, layout.dim))).items()}
         point = layout.unravel(draws)
-        computed = {} if evaluate is None else evaluate(point)
-        return {v.name: point[v.name] if v in values else computed[v.name] for v in variables}
+        rows = evaluate(list(point.values())) if evaluate else []
+        found = dict(zip(names, rows, strict=True))
+        return {v.name: point[v.name] if v in values else found[v.name] for v in variables}
 
     return constrain
 
 
-def _compile(model: pm.Model, derived: list[Variable]) -> Callable[[Point], Point]:
-    """Compile variables as a function of many values of all value variables."""
-    inputs, outputs = model.value_vars, derived
-    plain = _without_views(derived)
-    together = _same_bits_together(plain, inputs)
+def compile_over_draws(
+    model: pm.Model,
+    inputs: Sequence[Variable],
+    outputs: Sequence[Variable],
+    given: Sequence[Variable] = (),
+    *,
+    together: bool = True,
+    mode: Any = None,
+) -> Callable[..., list[np.ndarray]]:
+    """Compile graphs as a function of many values of their inputs.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    inputs, outputs : sequence of Variable
+    given : sequence of Variable, optional
+        Further inputs, with one value for all draws.
+    together : bool, default True
+        Whether many draws are evaluated at once, or one after the other.
+    mode : optional
+        Of PyTensor.
+
+    Returns
+    -------
+    callable
+        ``evaluate(columns, *values)``: of a column for each input, (n, ...), and values of `given`
+        it returns the outputs, (n, ...).
+    """
+    taken, results = list(inputs), list(outputs)
     if together:
         batched = {v: v.type.clone(shape=(None, *v.type.shape))(v.name) for v in inputs}
-        inputs, outputs = list(batched.values()), vectorize_graph(plain, batched)
+        taken, results = list(batched.values()), vectorize_graph(results, batched)
     with model:  # so that PyMC honors model.check_bounds
         function = compile_exactly(
-            [In(v, borrow=True) for v in inputs],
-            [Out(v, borrow=True) for v in outputs],
+            [*(In(v, borrow=True) for v in taken), *given],
+            [Out(v, borrow=True) for v in results],
             on_unused_input="ignore",
             trust_input=True,
+            mode=mode,
         )
-    names = [v.name for v in derived]
-    by_draw = [new.ndim > old.ndim for new, old in zip(outputs, derived, strict=True)]
+    by_draw = [new.ndim > old.ndim for new, old in zip(results, outputs, strict=True)]
 
     @one_thread_at_a_time
-    def evaluate(point: Point) -> Point:
-        columns = list(point.values())
-        found: Point = {}
-        for at in _places(len(columns[0]), together):
-            rows = function(*(column[at] for column in columns))
-            for name, row, has_draws in zip(names, rows, by_draw, strict=True):
-                if name not in found:
-                    shape = row.shape[1:] if has_draws else row.shape
-                    found[name] = np.empty((len(columns[0]), *shape), row.dtype)
-                found[name][at] = row
+    def evaluate(columns: Sequence[np.ndarray], *values: np.ndarray) -> list[np.ndarray]:
+        n = len(columns[0]) if columns else 1
+        found: list[np.ndarray] = []
+        for at in _places(n, together):
+            rows = function(*(column[at] for column in columns), *values)
+            found = found or [
+                np.empty((n, *(row.shape[1:] if has_draws else row.shape)), row.dtype)
+                for row, has_draws in zip(rows, by_draw, strict=True)
+            ]
+            for array, row in zip(found, rows, strict=True):
+                array[at] = row
         return found
 
     return evaluate

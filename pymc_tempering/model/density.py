@@ -21,7 +21,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from pymc_tempering.borrowed.private import function_and_key, function_of_text
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, MATRIX, RNG, Data, Density, pointer
-from pymc_tempering.model.exactly import ALONE, compile_exactly, exactly, no_search_for_garbage
+from pymc_tempering.model.exactly import compile_exactly, exactly
 from pymc_tempering.model.jit import kept, without_damage
 from pymc_tempering.model.python_density import draw_in_python, python_density
 
@@ -57,7 +57,7 @@ class OpenGraph:
 
 def open_graph(inputs: Sequence[Any], outputs: Sequence[Variable]) -> OpenGraph:
     """Rewrite a graph by PyTensor, take its arrays out, and make Numba's function of it."""
-    with ALONE, exactly(), no_search_for_garbage():
+    with exactly():
         whole = compile_exactly(inputs, outputs, mode="NUMBA", on_unused_input="ignore")
         if function_and_key is None or function_of_text is None:
             return OpenGraph(whole)
@@ -80,9 +80,7 @@ def _arrays_out(whole: Function, n_inputs: int) -> tuple[FunctionGraph, list[np.
     copy, _ = graph.clone_get_equiv(check_integrity=False, attach_feature=True)
     arrays = []
     for constant in _large_constants(copy):
-        array = np.asarray(constant.data)
-        is_plain = array.flags.c_contiguous or array.flags.f_contiguous
-        arrays.append(array if is_plain else np.ascontiguousarray(array))
+        arrays.append(np.ascontiguousarray(constant.data))
         variable = constant.type()
         copy.add_input(variable)
         copy.replace(constant, variable)
@@ -121,11 +119,11 @@ class Packed:
 
     @classmethod
     def of(cls, graphs: Mapping[str, OpenGraph]) -> "Packed":
-        """Pack the arrays of graphs, which have names."""
+        """Pack the arrays of graphs, which have names; truth values as bytes."""
         named = {f"{n}_{i}": a for n, graph in graphs.items() for i, a in enumerate(graph.arrays)}
-        plain = {name: _plain(array) for name, array in named.items()}
-        fields = [(name, array.dtype, array.shape) for name, array in plain.items()]
-        kind = np.dtype(fields or [("none", "u1", (8,))], align=True)
+        plain = {n: a.view(np.uint8) if a.dtype == bool else a for n, a in named.items()}
+        plain = plain or {"none": np.zeros(8, np.uint8)}
+        kind = np.dtype([(n, a.dtype, a.shape) for n, a in plain.items()], align=True)
         data = np.zeros(1, kind)
         for name, array in plain.items():
             data[name] = array
@@ -137,18 +135,11 @@ class Packed:
         return cls(kind, data.view(np.uint8), given)
 
 
-def _plain(array: np.ndarray) -> np.ndarray:
-    """Array as the record has it: in C order, truth values as bytes."""
-    turned = array if array.flags.c_contiguous else array.T
-    return turned.view(np.uint8) if array.dtype == bool else turned
-
-
 def _view(name: str, array: np.ndarray) -> str:
     """Text of the array that a field of the record stands for."""
     if array.ndim == 0:
         return f"np.asarray(record.{name})"
-    kind = ".view(np.bool_)" if array.dtype == bool else ""
-    return f"record.{name}[:]{kind}{'' if array.flags.c_contiguous else '.T'}"
+    return f"record.{name}[:]{'.view(np.bool_)' if array.dtype == bool else ''}"
 
 
 def make_density(graphs: Mapping[str, OpenGraph], slices: Sequence[slice]) -> Density:

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-from pytensor import In
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from pymc_tempering.borrowed.private import default_transform
 from pymc_tempering.exceptions import DataMismatchError, ModelError
-from pymc_tempering.model.constrain import BLOCK, Point
+from pymc_tempering.model.constrain import Point, compile_over_draws
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.layout import is_discrete, unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.ordered_priors import log_orderings_of
@@ -90,7 +88,7 @@ def _density_change(model: pm.Model, container: str) -> DensityChange:
     others = [rv.name for rv in model.free_RVs if rv not in rvs]
     orders = log_orderings_of(model, unconstrained_shapes(model), others, live=data)
     density = model.logp(vars=[*rvs, *potentials], jacobian=False, sum=True)
-    [total] = freeze_except([(density + orders).astype("float64")], data)
+    [total] = freeze_shared([(density + orders).astype("float64")], but=data)
     inputs = [value for value in model.value_vars if value in ancestors([total])]
     of_value = {v: rv.name for rv, v in model.rvs_to_values.items()}
     return DensityChange(
@@ -100,13 +98,6 @@ def _density_change(model: pm.Model, container: str) -> DensityChange:
         tuple(rv.name for rv in rvs if _moves_support(model, rv, data)),
         _compile(model, total, inputs, data),
     )
-
-
-def freeze_except(outputs: Sequence[Variable], data: Variable) -> list[Variable]:
-    """Replace all data containers but one by their current values."""
-    stand_in = data.type(name=data.name)
-    frozen = freeze_shared(graph_replace(list(outputs), {data: stand_in}, strict=False))
-    return graph_replace(frozen, {stand_in: data}, strict=False)
 
 
 def _depends(graphs: Sequence[Variable], data: Variable, model: pm.Model) -> bool:
@@ -133,22 +124,10 @@ def _compile(
     """Compile a term for many values of its inputs at once."""
     value = data.type(name=data.name)
     [total] = graph_replace([total], {data: value}, strict=False)
-    batched = {v: v.type.clone(shape=(None, *v.type.shape))(v.name) for v in inputs}
-    [rows] = vectorize_graph([total], batched)
-    with model:  # so that PyMC honors model.check_bounds
-        function = compile_exactly(
-            [*(In(v, borrow=True) for v in batched.values()), value], [rows], mode=python_mode()
-        )
-    names = [v.name for v in inputs]
+    over_draws = compile_over_draws(model, inputs, [total], [value], mode=python_mode())
 
-    @one_thread_at_a_time
     def evaluate(point: Point, new: np.ndarray) -> np.ndarray:
-        columns = [point[name] for name in names]
-        n = len(columns[0]) if columns else 1
-        result = np.empty(n)
-        for start in range(0, n, BLOCK):
-            at = slice(start, start + BLOCK)
-            [result[at]] = function(*(column[at] for column in columns), new)
-        return result
+        columns = [point[v.name] for v in inputs]
+        return over_draws(columns, np.asarray(new, dtype=value.type.dtype))[0]
 
     return evaluate

@@ -91,7 +91,9 @@ def _unmasked(container: SharedVariable) -> Any:
     return np.ma.getdata(value) if np.ma.isMaskedArray(value) else value
 
 
-def freeze_shared(outputs: list[Variable], *, open_numbers: bool = False) -> list[Variable]:
+def freeze_shared(
+    outputs: list[Variable], *, open_numbers: bool = False, but: Variable | None = None
+) -> list[Variable]:
     """Replace data containers by their current values, so that compiled code can be cached.
 
     Parameters
@@ -101,6 +103,8 @@ def freeze_shared(outputs: list[Variable], *, open_numbers: bool = False) -> lis
         Whether single real numbers become shared variables that nothing changes. PyTensor computes
         with constants while it rewrites a graph, so that with another one it is another graph; a
         shared variable is an argument of its compiled code.
+    but : Variable, optional
+        A data container that stays.
     """
 
     def frozen(container: SharedVariable) -> Variable:
@@ -113,6 +117,7 @@ def freeze_shared(outputs: list[Variable], *, open_numbers: bool = False) -> lis
         variable: frozen(variable)
         for variable in graph_inputs(outputs)
         if isinstance(variable, SharedVariable)
+        and variable is not but
         and not isinstance(variable.type, RandomGeneratorType)
     }
     return graph_replace(outputs, shared, strict=False) if shared else list(outputs)

@@ -3,9 +3,9 @@
 import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import wraps
-from threading import Lock, RLock
+from threading import RLock
 from typing import Any
 
 from pymc.pytensorf import compile as pymc_compile
@@ -20,38 +20,35 @@ ALONE = RLock()
 """Held where PyTensor compiles. It changes the mode of the whole process for that time: of two
 threads that do so at once, the last one to end would put back the mode of the other, for good."""
 
-_LOCK = Lock()
-_HELD: list[ExitStack] = []
-"""What gives the settings back: one entry for each thread that is inside, the first one full."""
+
+@contextmanager
+def no_search_for_garbage() -> Iterator[None]:
+    """Switch the search for circles of objects off, and on again if it was on.
+
+    Compilers make objects by the million, and each round of the search looks at all objects that
+    have lived for a while, those of the libraries among them. A tenth of the time went into it.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @contextmanager
 def exactly() -> Iterator[None]:
-    """Compile without fast math, and let Numba call Python for what it cannot compile.
+    """Compile in one thread, without fast math, and let Numba call Python where it must.
 
     With fast math the last bits differ between the process that compiles a function and those that
     load it from the cache on disk. Python is the only way for a black-box likelihood and for a few
     of PyMC's distributions; PyTensor's warning about it is silenced.
-
-    The settings are those of the whole process. So the first thread that comes in keeps what they
-    were, and the last one that leaves puts it back. If each thread did so for itself, one that came
-    in later would put back what it had found, and the user's setting would be lost.
     """
-    with _LOCK:
-        settings = ExitStack()
-        if not _HELD:
-            settings.enter_context(config.change_flags(numba__fastmath=False))
-            settings.enter_context(warnings.catch_warnings())
-            warnings.filterwarnings("ignore", message="Numba will use object mode")
-        _HELD.append(settings)
-    try:
+    flags = config.change_flags(numba__fastmath=False)
+    with ALONE, no_search_for_garbage(), flags, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Numba will use object mode")
         yield
-    finally:
-        with _LOCK:
-            first = _HELD[0]
-            _HELD.pop()
-            if not _HELD:
-                first.close()
 
 
 def one_thread_at_a_time[**P, T](work: Callable[P, T]) -> Callable[P, T]:
@@ -76,22 +73,6 @@ def compile_alone(*args: Any, **kwargs: Any) -> Function:
         return pymc_compile(*args, **kwargs)
 
 
-@contextmanager
-def no_search_for_garbage() -> Iterator[None]:
-    """Switch the search for circles of objects off, and on again if it was on.
-
-    Each of its rounds looks at all objects that have lived for a while, those of the libraries
-    among them. While models were compiled, a tenth of the time went into it.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 def compile_exactly(
     inputs: Sequence[Any], outputs: Any, *, mode: Mode | str | None = None, **options: Any
 ) -> Function:
@@ -105,7 +86,7 @@ def compile_exactly(
     inputs, outputs, mode, **options
         Of `pymc.compile`.
     """
-    with ALONE, exactly(), no_search_for_garbage():
+    with exactly():
         made = pymc_compile(inputs, outputs, mode=mode, **options)
         if any(map(_is_without_arrays, made.maker.fgraph.apply_nodes)):
             mode = get_mode(mode).excluding("scalarize")

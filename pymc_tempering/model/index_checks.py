@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.pytensorf import constant_fold
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -76,21 +77,11 @@ def _values(found: list[Selected]) -> tuple[list, list]:
     """Return the indices and the lengths of the axes, as far as they are known without a draw."""
     indices = [selected.index for selected in found]
     lengths = [
-        length if (length := array.type.shape[axis]) is not None else array.shape[axis]
+        array.shape[axis] if (length := array.type.shape[axis]) is None else pt.constant(length)
         for array, axis, _ in found
     ]
-    everything = [*indices, *lengths]
-    open_at = [
-        i
-        for i, value in enumerate(everything)
-        if isinstance(value, Variable) and not isinstance(value, Constant)
-    ]
-    if open_at:
-        graphs = freeze_shared([everything[i] for i in open_at])
-        for i, value in zip(open_at, constant_fold(graphs, raise_not_constant=False), strict=True):
-            everything[i] = value
-    known = [value.data if isinstance(value, Constant) else value for value in everything]
-    return known[: len(found)], known[len(found) :]
+    known = constant_fold(freeze_shared([*indices, *lengths]), raise_not_constant=False)
+    return list(known[: len(found)]), list(known[len(found) :])
 
 
 def _check_axis(selected: Selected, index: np.ndarray, length: int) -> None:

@@ -1,12 +1,12 @@
 """Numba's `njit` for this package: compiled at the first use, and kept on disk."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
-from traceback import extract_tb
+from traceback import format_exception
 from typing import Any
 
 import llvmlite
@@ -16,6 +16,12 @@ import pytensor
 from pymc_tempering.borrowed.private import NOT_COUNTED, keep_on_disk
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.model.exactly import no_search_for_garbage
+
+READS_THE_CACHE = str(Path("numba", "core", "caching.py"))
+"""File of Numba that an error comes from, or that led to it, where the cache cannot be read."""
+
+FOLDER = Path(pytensor.config.base_compiledir) / "numba"
+"""Where compiled code is kept: beside PyTensor's own."""
 
 _ALONE = RLock()
 """Held where a loop is compiled: a second thread that needs it waits."""
@@ -118,29 +124,14 @@ def without_damage[T](work: Callable[[], T]) -> T:
         try:
             return work()
         except Exception as error:
-            if not any(map(_reads_the_cache, _with_causes(error))):
+            if READS_THE_CACHE not in "".join(format_exception(error)):
                 raise
-            folder = Path(pytensor.config.base_compiledir) / "numba"
             warnings.warn(
                 f"The cache of compiled code cannot be read ({type(error).__name__}: {error}). "
-                f"{folder} is emptied, and all is compiled anew.",
+                f"{FOLDER} is emptied, and all is compiled anew.",
                 TemperingWarning,
                 stacklevel=2,
             )
-            for file in folder.glob("*.nb[ic]"):
+            for file in FOLDER.glob("*.nb[ic]"):
                 file.unlink(missing_ok=True)
             return work()
-
-
-def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _reads_the_cache(error: BaseException) -> bool:
-    """Whether an error comes from Numba's file that reads and writes the cache."""
-    place = ("numba", "core", "caching.py")
-    return any(
-        Path(frame.filename).parts[-3:] == place for frame in extract_tb(error.__traceback__)
-    )

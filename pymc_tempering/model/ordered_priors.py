@@ -29,10 +29,14 @@ from pytensor.tensor.random.op import RandomVariable
 from pymc_tempering.borrowed.private import default_transform
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.exactly import compile_alone
-from pymc_tempering.model.layout import unconstrained_shapes
+from pymc_tempering.model.layout import (
+    before_order,
+    ordered_transform,
+    transform_parts,
+    unconstrained_shapes,
+)
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.python_mode import python_mode
-from pymc_tempering.model.transforms import before_order, ordered_transform, transform_parts
 
 LOGITS = np.linspace(-24.0, 24.0, 25)
 """Log odds of the quantiles of each element, between which a panel lies."""

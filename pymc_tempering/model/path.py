@@ -24,10 +24,9 @@ from pymc_tempering.model.density import make_density, open_graph
 from pymc_tempering.model.density_graphs import gradients, raveled_graphs
 from pymc_tempering.model.far_priors import far_priors
 from pymc_tempering.model.index_checks import check_indices
-from pymc_tempering.model.layout import Layout, is_discrete, model_layout
+from pymc_tempering.model.layout import Layout, circular_indices, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.terms import Terms, find_terms
-from pymc_tempering.model.transforms import circular_indices
 
 FEW = 16
 """Pieces of a gradient that are written one by one; more are joined in the graph."""

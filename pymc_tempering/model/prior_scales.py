@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import mul, truediv
 
 import pymc as pm
 import pytensor.tensor as pt
@@ -19,14 +20,6 @@ type Change = Callable[[Variable, Variable], Variable]
 """New value of a parameter, from the old one and the factor."""
 
 
-def _times(parameter: Variable, factor: Variable) -> Variable:
-    return parameter * factor
-
-
-def _over(parameter: Variable, factor: Variable) -> Variable:
-    return parameter / factor
-
-
 def _times_square(parameter: Variable, factor: Variable) -> Variable:
     return parameter * factor**2
 
@@ -36,30 +29,30 @@ def _plus_log(parameter: Variable, factor: Variable) -> Variable:
 
 
 SCALES: dict[type, dict[int, Change]] = {
-    continuous.AsymmetricLaplaceRV: {0: _over},
-    basic.CauchyRV: {1: _times},
-    continuous.ExGaussianRV: {1: _times, 2: _times},
-    basic.ExponentialRV: {0: _times},
-    basic.GammaRV: {1: _times},
-    basic.GumbelRV: {1: _times},
-    continuous.HalfCauchyRV: {0: _times},
-    basic.HalfNormalRV: {1: _times},
-    continuous.HalfStudentTRV: {1: _times},
-    basic.InvGammaRV: {1: _times},
-    basic.LaplaceRV: {1: _times},
+    continuous.AsymmetricLaplaceRV: {0: truediv},
+    basic.CauchyRV: {1: mul},
+    continuous.ExGaussianRV: {1: mul, 2: mul},
+    basic.ExponentialRV: {0: mul},
+    basic.GammaRV: {1: mul},
+    basic.GumbelRV: {1: mul},
+    continuous.HalfCauchyRV: {0: mul},
+    basic.HalfNormalRV: {1: mul},
+    continuous.HalfStudentTRV: {1: mul},
+    basic.InvGammaRV: {1: mul},
+    basic.LaplaceRV: {1: mul},
     basic.LogNormalRV: {0: _plus_log},
-    basic.LogisticRV: {1: _times},
-    continuous.MoyalRV: {1: _times},
+    basic.LogisticRV: {1: mul},
+    continuous.MoyalRV: {1: mul},
     basic.MvNormalRV: {1: _times_square},
     multivariate.MvStudentTRV: {2: _times_square},
-    basic.NormalRV: {1: _times},
-    continuous.RiceRV: {1: _times},
-    continuous.SkewNormalRV: {1: _times},
-    continuous.SkewStudentTRV: {3: _times},
-    basic.StudentTRV: {2: _times},
-    continuous.WaldRV: {0: _times, 1: _times},
-    continuous.WeibullBetaRV: {1: _times},
-    multivariate.ZeroSumNormalRV: {0: _times},
+    basic.NormalRV: {1: mul},
+    continuous.RiceRV: {1: mul},
+    continuous.SkewNormalRV: {1: mul},
+    continuous.SkewStudentTRV: {3: mul},
+    basic.StudentTRV: {2: mul},
+    continuous.WaldRV: {0: mul, 1: mul},
+    continuous.WeibullBetaRV: {1: mul},
+    multivariate.ZeroSumNormalRV: {0: mul},
 }
 """By law: the parameters that change, by their place, and how.
 

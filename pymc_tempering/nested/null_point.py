@@ -13,9 +13,8 @@ from pytensor.graph.traversal import graph_inputs
 
 from pymc_tempering.exceptions import NullError
 from pymc_tempering.model.exactly import compile_alone
-from pymc_tempering.model.layout import Layout, is_discrete
+from pymc_tempering.model.layout import Layout, is_discrete, transform_parts
 from pymc_tempering.model.python_mode import python_mode
-from pymc_tempering.model.transforms import transform_parts
 from pymc_tempering.model.unconstrain import unconstrained_graphs
 
 

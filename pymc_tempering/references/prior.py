@@ -26,13 +26,12 @@ from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import ALONE
 from pymc_tempering.model.far_priors import far_priors, unconstrained_draw
 from pymc_tempering.model.imputed import imputed_parts
-from pymc_tempering.model.layout import unconstrained_shapes
+from pymc_tempering.model.layout import ordered_transform, unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.ordered_priors import draw_in_order
 from pymc_tempering.model.path import FEW, Path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.terms import wide_law
-from pymc_tempering.model.transforms import ordered_transform
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.warp_screen import PriorDraws
 

@@ -17,9 +17,9 @@ from pymc_tempering.core.threads import Pace
 from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, TemperingWarning
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.exactly import compile_alone
+from pymc_tempering.model.layout import not_of_sum_zero
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.python_mode import python_mode
-from pymc_tempering.model.transforms import not_of_sum_zero
 from pymc_tempering.model.unconstrain import rounded_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.overflow import kept_draws, may_be_missed

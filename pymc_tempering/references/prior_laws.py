@@ -16,9 +16,9 @@ from pymc_tempering.core.one_thread import one_thread
 from pymc_tempering.exceptions import ImproperPriorError, PriorDrawsError
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.imputed import imputed_parts
+from pymc_tempering.model.layout import ordered_transform
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.python_mode import python_mode
-from pymc_tempering.model.transforms import ordered_transform
 from pymc_tempering.references.density_constant import missed_constant
 from pymc_tempering.references.prior import Prior, evaluate_draws
 

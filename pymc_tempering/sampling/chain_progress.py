@@ -5,10 +5,10 @@ from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
-from rich.progress import TextColumn
+from rich.progress import Progress, TextColumn
 from rich.table import Column
 
-from pymc_tempering.borrowed.private import OpenBars, table_of
+from pymc_tempering.borrowed.private import OpenBars
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import N_DIVERGENCES, RB_WEIGHT, TOUR_START
 from pymc_tempering.core.ladder import Ladder
@@ -39,12 +39,13 @@ def _with_text_for_speed(backend: Any) -> bool:
     bool
         Whether there is such a table: not in a marimo notebook, nor without progress.
     """
-    table = table_of(backend)
+    held = vars(backend).values()  # there is no public name for it
+    table = next((one for one in held if isinstance(one, Progress)), None)
     if table is None:
         return False
     table.columns = tuple(
         TextColumn("{task.fields[speed]}", table_column=column.get_table_column())
-        if "sampling_speed" in getattr(column, "text_format", "")
+        if isinstance(column, TextColumn) and "sampling_speed" in column.text_format
         else column
         for column in table.columns
     )
@@ -96,7 +97,8 @@ class ChainProgress(OpenBars):
             total * n if self.combined_progress else total, columns, stats
         )
 
-        self.in_table = _with_text_for_speed(self._backend)
+        self.wanted = bool(progressbar) and self._backend is not None
+        self.in_table = self.wanted and _with_text_for_speed(self._backend)
 
     def __enter__(self) -> Self:
         self.began = perf_counter()

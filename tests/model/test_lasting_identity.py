@@ -11,8 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_tempering.model.identity import content_hash
-from pymc_tempering.model.identity import differences, identity_of
+from pymc_tempering.model.identity import content_hash, differences, identity_of
 
 HERE = Path(__file__)
 

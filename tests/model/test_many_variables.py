@@ -74,18 +74,8 @@ def test_log_z_is_exact(build, n):
     assert abs(evidence.log_z - exact(build)) < 4 * evidence.mcse < 4 * 0.1
 
 
-@pytest.mark.parametrize("build", [normals, truths])
-def test_compiled_functions_have_as_many_arguments_whatever_the_number_of_variables(build):
-    priors = [compile_with_kernels(build(n), None, 0.8)[0] for n in (2, 35)]
-    densities = [prior.path.density.compiled for prior in priors]
-    draws = [prior.draw_into.args[0] for prior in priors]
-    for few, many in (densities, draws):
-        assert few is not many
-        assert few.signatures == many.signatures
-
-
 def test_draws_use_the_generators_that_they_are_given():
-    """Each variable has its own; one whose draws are made in Python has it, too."""
+    """Variables draw in turn from one; draws that are made in Python as well."""
     with pm.Model() as model:
         pm.CustomDist(
             "python", logp=lambda value: -0.5 * value**2 - HALF_LOG_2_PI, random=draw_in_python
@@ -94,13 +84,12 @@ def test_draws_use_the_generators_that_they_are_given():
         pm.Normal("y", sum(x), 1.0, observed=0.0)
     prior, _ = compile_with_kernels(model, None, 0.8)
     given = prior.spawn(np.random.default_rng(3))
-    draws = prior.draw(4, given)
-    again = np.random.default_rng(3).spawn(4)
-    alone = [[rng.normal() for _ in range(4)] for rng in again]
-    for column in draws[:, 1:].T:
-        assert any(np.array_equal(column, numbers) for numbers in alone)
-    assert not np.array_equal(draws, prior.draw(4, given))
-    np.testing.assert_array_equal(draws, prior.draw(4, np.random.default_rng(3).spawn(4)))
+    draws = prior.draw(2000, given)
+    # |z| < 4.5 for 6 correlations of independent normals; false alarm 4e-5, seed fixed
+    assert np.abs(np.corrcoef(draws.T) - np.eye(4)).max() < 4.5 / 2000**0.5
+    assert not np.array_equal(draws, prior.draw(2000, given))
+    again = prior.spawn(np.random.default_rng(3))
+    np.testing.assert_array_equal(draws, prior.draw(2000, again))
 
 
 def draw_in_python(rng, size=None):

@@ -9,8 +9,7 @@ from pytensor.graph.op import Op
 from support.compiled_systems import system
 
 from pymc_tempering.model import work
-from pymc_tempering.model.path import compile_path
-from pymc_tempering.model.path import FOREIGN, graph_work
+from pymc_tempering.model.path import FOREIGN, compile_path, graph_work
 
 
 class Twice(Op):

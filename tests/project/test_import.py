@@ -36,7 +36,8 @@ def in_a_fresh_process(script, touch, cache):
     """What a script prints, with an empty disk cache."""
     done = subprocess.run(
         [sys.executable, "-c", script.format(touch=touch)],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(FRONT.parents[1])},
+        env=os.environ
+        | {"PYTENSOR_FLAGS": f"base_compiledir={cache}", "PYTHONPATH": str(FRONT.parents[1])},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return json.loads(done.stdout)

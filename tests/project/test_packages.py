@@ -57,7 +57,7 @@ def wheel(sdist, tmp_path_factory):
 
 def files_under(folder, pattern="**/*.*"):
     """Names of the files that git would keep."""
-    left_out = {"__pycache__", "_build", "generated", ".hypothesis", "figures", "ahead"}
+    left_out = {"__pycache__", "_build", "generated", ".hypothesis", "figures"}
     return {
         str(path.relative_to(folder))
         for path in folder.glob(pattern)
@@ -82,17 +82,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert f"pymc_tempering-{VERSION}.dist-info/licenses/LICENSE" in names
     ours = {f"pymc_tempering/{name}" for name in files_under(PROJECT / "pymc_tempering")}
     assert {name for name in names if name.startswith("pymc_tempering/")} == ours
-
-
-def test_what_was_compiled_ahead_is_in_the_wheel_and_not_in_the_sdist(sdist, tmp_path):
-    folder = shutil.copytree(sdist, tmp_path / "tree")
-    entry = folder / "pymc_tempering" / "ahead" / "of-some-machine" / "run.0123456789abcdef"
-    entry.parent.mkdir(parents=True)
-    entry.write_bytes(b"code")
-    with zipfile.ZipFile(build(folder, "wheel", tmp_path / "wheel")) as content:
-        assert content.read(str(entry.relative_to(folder))) == b"code"
-    with tarfile.open(build(folder, "sdist", tmp_path / "sdist")) as content:
-        assert not [name for name in content.getnames() if "of-some-machine" in name]
 
 
 def test_the_wheel_works_in_a_fresh_environment(wheel, tmp_path):

@@ -24,7 +24,7 @@ from pymc_tempering.exceptions import (
     NormalizerError,
 )
 from pymc_tempering.model.check import check_proper
-from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.model.compiled import NO_MIXTURE, Density
 from pymc_tempering.model.density import make_density, open_graph
 from pymc_tempering.model.density_graphs import freeze_shared, stabilize
 from pymc_tempering.model.exactly import ALONE, compile_alone, one_thread_at_a_time
@@ -56,7 +56,7 @@ class NormalizerGroup:
         Names of likelihood terms and of free variables (hyperparameters included).
     sizes : tuple of int
         Number of unconstrained elements of each variable.
-    density : callable
+    density : Density
         Compiled `density(x, values, grads)` of x = (unconstrained values, T): log prior and the
         sum of log normalizers, with gradients.
     sample : callable
@@ -68,7 +68,7 @@ class NormalizerGroup:
     terms: tuple[str, ...]
     variables: tuple[str, ...]
     sizes: tuple[int, ...]
-    density: Callable
+    density: Density
     sample: Callable[[int, int], np.ndarray]
     limit: Callable[[int, int], np.ndarray]
 
@@ -215,7 +215,7 @@ def _compile_density(
     free: list[Variable],
     shapes: dict[str, tuple[int, ...]],
     totals: list[Variable],
-) -> Callable:
+) -> Density:
     """Compile log prior and summed log normalizers, of (unconstrained values, T) in one vector."""
     dim = int(sum(np.prod(shape) for shape in shapes.values()))
     log_prior = model.logp(vars=free)

@@ -33,8 +33,8 @@ class Data(int):
     """Address of an array that holds the data of a density, and lives as long as this."""
 
     array: np.ndarray
-    in_python = False
-    """Whether Python evaluates the density. The second number of the array tells it to stop."""
+    evaluator: Any = None
+    """What evaluates the density in Python; the second number of the array tells it to stop."""
 
     @classmethod
     def of(cls, array: np.ndarray) -> Self:
@@ -199,7 +199,7 @@ def call_loop(loop: Any, density: Density, *args: Any) -> Any:
         What the loop returns.
     """
     compile_now(loop)
-    if not density.data.in_python or current_thread() is not main_thread():
+    if density.data.evaluator is None or current_thread() is not main_thread():
         return loop(density, *args)
     came: list[int] = []
 

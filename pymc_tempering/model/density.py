@@ -2,19 +2,25 @@
 
 The function that Numba makes of a graph gets the arrays of the model's data as arguments, so that
 other data of the same shapes find the same compiled code.
+
+Beside this fast way there is a plain one: PyTensor's own function, which compiled loops have Python
+call. It is that of models with black-box operations, and of all models where a part of PyTensor
+that the fast way leans on is gone.
 """
 
 import warnings
+from _thread import interrupt_main
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cache, partial
 from hashlib import sha256
+from threading import RLock
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numba
 import numpy as np
-from numba import carray, types, uint8
+from numba import carray, int64, objmode, types, uint8
 from pytensor.compile import Function
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -23,7 +29,6 @@ from pymc_tempering.borrowed.private import function_and_key, function_of_text
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, MATRIX, RNG, Data, Density, pointer
 from pymc_tempering.model.exactly import compile_exactly, exactly
 from pymc_tempering.model.jit import kept, without_damage
-from pymc_tempering.model.python_density import draw_in_python, python_density
 
 _COMPILED: WeakValueDictionary[str, Any] = WeakValueDictionary()
 """By key, as long as somebody has it."""
@@ -156,7 +161,7 @@ def make_density(graphs: Mapping[str, OpenGraph], slices: Sequence[slice]) -> De
         Where the pieces of a gradient lie in it.
     """
     if any(graph.function is None for graph in graphs.values()):
-        return python_density({name: graph.whole for name, graph in graphs.items()}, slices)
+        return _python_density({name: graph.whole for name, graph in graphs.items()}, slices)
     packed = Packed.of(graphs)
     lines = [
         "def density(x, values, grads, data):",
@@ -203,7 +208,7 @@ def make_draws(graph: OpenGraph, slices: Sequence[slice], n_rngs: int) -> Callab
         Number of generators.
     """
     if graph.function is None:
-        return partial(draw_in_python, graph.whole, slices)
+        return partial(_draw_in_python, graph.whole, slices)
     packed = Packed.of({"draw": graph})
     rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
     lines = [
@@ -248,3 +253,74 @@ def _compiled(
     if key is not None:
         _COMPILED[key] = made
     return made
+
+
+@dataclass(eq=False)
+class _Evaluator:
+    """Functions of PyTensor's from x to values and gradients; one thread at a time calls them."""
+
+    functions: Mapping[str, Callable]
+    slices: Sequence[slice]
+    lock: Any = field(default_factory=RLock)
+
+    def __call__(self, x: np.ndarray, values: np.ndarray, grads: np.ndarray) -> None:
+        """Write the density; NaN if the functions raise an error, which Numba would lose."""
+        values[:] = np.nan
+        wanted = "full" if grads.shape[0] > 0 else "alone"
+        try:
+            with self.lock:
+                found = self.functions.get(wanted, next(iter(self.functions.values())))(x.copy())
+        except KeyboardInterrupt:
+            interrupt_main()  # whoever called the compiled loop gets it, see `call_loop`
+            return
+        except Exception:  # of somebody's own code, of whatever kind
+            return
+        values[:] = found[:2]
+        for i, piece in enumerate(found[2:] if grads.shape[0] > 0 else ()):
+            row, part = divmod(i, len(self.slices))
+            grads[row, self.slices[part]] = piece
+
+
+_EVALUATORS: WeakValueDictionary[int, _Evaluator] = WeakValueDictionary()
+"""By the address of the data of each."""
+
+
+def _python_density(functions: Mapping[str, Callable], slices: Sequence[slice]) -> Density:
+    """Density of functions of PyTensor's, as `make_density` makes it of graphs."""
+    data = Data.of(np.zeros(2, dtype=np.int64))  # its own address, and whether to stop
+    data.array[0] = data
+    data.evaluator = _EVALUATORS[int(data)] = _Evaluator(functions, slices)
+    return Density(_code(), data)
+
+
+def _evaluate(x: np.ndarray, values: np.ndarray, grads: np.ndarray, name: int) -> None:
+    _EVALUATORS[name](x, values, grads)
+
+
+@cache
+def _code() -> Any:
+    """Compiled code of all such densities, which asks Python."""
+
+    @numba.njit
+    def ask(x, values, grads, name):  # type: ignore[no-untyped-def]
+        with objmode():
+            _evaluate(x, values, grads, name)
+
+    @numba.cfunc(DENSITY_SIGNATURE, nogil=True)
+    def code(x, values, grads, data):  # type: ignore[no-untyped-def]
+        held = carray(pointer(data), (2,), int64)
+        if held[1] == 0:
+            ask(x, values, grads, held[0])
+        else:
+            values[0] = values[1] = np.nan
+
+    return code
+
+
+def _draw_in_python(
+    function: Callable, slices: Sequence[slice], out: np.ndarray, *rngs: np.random.Generator
+) -> None:
+    """Fill the rows of `out` with draws of a function of generators."""
+    for row in out:
+        for part, piece in zip(slices, function(*rngs), strict=True):
+            row[part] = np.ravel(piece)

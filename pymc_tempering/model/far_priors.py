@@ -73,16 +73,12 @@ def _find(model: pm.Model) -> frozenset[str]:
 
 def _is_followed(rv: Variable, transform: Transform | None) -> bool:
     """Whether a variable of one of the families has the transform that its draws are known for."""
-    match rv.owner.op:
-        case basic.BetaRV():
-            return isinstance(transform, LogOddsTransform)
-        case basic.ParetoRV():
-            if not isinstance(transform, IntervalTransform):
-                return False
-            lower, _, _, has_upper = transform.get_a_and_b(rv.owner.inputs)
-            return lower is rv.owner.inputs[-1] and not has_upper
-        case _:
-            return isinstance(transform, LogTransform)
+    op, inputs = rv.owner.op, rv.owner.inputs
+    if isinstance(op, basic.ParetoRV) and isinstance(transform, IntervalTransform):
+        lower, _, _, has_upper = transform.get_a_and_b(inputs)
+        return lower is inputs[-1] and not has_upper
+    usual = {basic.BetaRV: LogOddsTransform, basic.ParetoRV: IntervalTransform}
+    return isinstance(transform, usual.get(type(op), LogTransform))
 
 
 class _Parameter:

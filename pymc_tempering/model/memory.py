@@ -1,10 +1,9 @@
 """What was compiled for a model, kept as long as the model lives and stays as it is.
 
-A fingerprint is a value for what the compiled code of a model depends on.
 The graphs of the model are walked node by node, and the numbers in them are hashed. So a variable
 or a potential that was added, other data, a transform, an initial value or an array that was
-changed in place gives another fingerprint. A false alarm costs a compilation, a missed change
-would cost a wrong result; in doubt two fingerprints differ.
+changed in place is noticed. A false alarm costs a compilation, a missed change would cost a wrong
+result; in doubt the model counts as changed.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -33,36 +32,6 @@ SIMPLE = (str, bytes, bool, int, float, complex, np.generic)
 
 FLAGS = ("floatX", "mode", "optimizer_excluding", "optimizer_including")
 """Settings of PyTensor that the compiled code depends on; not fast math, which is always off."""
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """A model at one time.
-
-    Attributes
-    ----------
-    entries : tuple
-        What must be equal; objects without an equality of their own by their `id`.
-    alive : tuple
-        These objects, kept so that no other gets their `id`.
-    """
-
-    entries: tuple[Any, ...]
-    alive: tuple[Any, ...] = field(compare=False, repr=False)
-
-    def equals(self, other: "Fingerprint") -> bool:
-        """Whether two fingerprints are known to be the same."""
-        try:
-            return self.entries == other.entries
-        except (TypeError, ValueError):  # an operation with arrays as properties
-            return False
-
-
-def fingerprint_of(model: pm.Model) -> Fingerprint:
-    """Fingerprint of a model as it is now."""
-    walk = GraphWalk([], [])
-    walk_model(model, walk)
-    return Fingerprint(tuple(walk.entries), tuple(walk.alive))
 
 
 def walk_model(model: pm.Model, walk: "GraphWalk") -> None:
@@ -196,14 +165,28 @@ def digest(values: np.ndarray) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Memory:
-    """Compiled parts of a model that had a certain fingerprint."""
+    """Compiled parts of a model as it was at one time.
 
-    fingerprint: Fingerprint
+    Attributes
+    ----------
+    walk : GraphWalk
+        What was met of it. Its objects are kept, so that no other gets the `id` of one.
+    parts : dict
+    """
+
+    walk: GraphWalk
     parts: dict[Hashable, Any] = field(default_factory=dict)
+
+    def is_of(self, now: GraphWalk) -> bool:
+        """Whether the model is known to be the same as it was."""
+        try:
+            return self.walk.entries == now.entries
+        except (TypeError, ValueError):  # an operation with arrays as properties
+            return False
 
 
 _MEMORIES: WeakKeyDictionary[pm.Model, _Memory] = WeakKeyDictionary()
-"""By model object. Each call compares the fingerprint first, so that nothing in it can be stale."""
+"""By model object. Each call walks the model first, so that nothing in it can be stale."""
 
 
 def remembered[T](model: pm.Model, key: Hashable, make: Callable[[], T]) -> T:
@@ -217,9 +200,9 @@ def remembered[T](model: pm.Model, key: Hashable, make: Callable[[], T]) -> T:
     make : callable
         Its result must not hold the model, which could then never be forgotten.
     """
-    now = fingerprint_of(model)
+    walk_model(model, now := GraphWalk([], []))
     memory = _MEMORIES.get(model)
-    if memory is None or not memory.fingerprint.equals(now):
+    if memory is None or not memory.is_of(now):
         memory = _MEMORIES[model] = _Memory(now)
     if key not in memory.parts:
         with no_search_for_garbage():

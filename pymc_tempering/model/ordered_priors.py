@@ -214,13 +214,18 @@ def _inside(law: OrderedLaw, k: int, panel: Variable, cells: np.ndarray) -> Vari
     return law.totals[k][panel, rows] + pt.dot(cells, g) * half
 
 
+def _order_of(model: pm.Model, rv: Variable) -> Ordered:
+    """Order of a variable that has one."""
+    [order] = [p for p in transform_parts(model.rvs_to_transforms[rv]) if isinstance(p, Ordered)]
+    return order
+
+
 def _is_independent(model: pm.Model, rv: Variable) -> bool:
     """Whether the elements are independent, and the transform cuts nothing off but the order."""
     op = rv.owner.op
     if not isinstance(op, RandomVariable) or op.ndim_supp != 0:
         return False
-    order = ordered_transform(model, rv)
-    assert order is not None
+    order = _order_of(model, rv)
     positive = isinstance(default_transform(op, rv), LogTransform | LogOddsTransform)
     return not order.positive or (positive and before_order(model, rv) is None)
 
@@ -245,8 +250,7 @@ def _has_constant_parents(model: pm.Model, rv: Variable, live: Variable | None =
 
 def _law_of(model: pm.Model, rv: Variable, live: Variable | None = None) -> OrderedLaw | None:
     """Ordered law of a variable, as numbers where its parents are constants; None if not known."""
-    order = ordered_transform(model, rv)
-    assert order is not None
+    order = _order_of(model, rv)
     if not _is_independent(model, rv):
         return None
     shape = unconstrained_shapes(model)[model.free_RVs.index(rv)]
@@ -330,8 +334,7 @@ def log_orderings_of(
 
 def draw_in_order(model: pm.Model, rv: Variable, fresh: Variable) -> Variable:
     """Graph of a draw of an ordered prior; `fresh` is the variable with its parents drawn."""
-    order = ordered_transform(model, rv)
-    assert order is not None
+    order = _order_of(model, rv)
     if _is_exchangeable(model, rv):
         value = pt.sort(fresh, axis=-1)
         return value if order.ascending else value[..., ::-1]

@@ -116,7 +116,7 @@ def reference_and_ratio(model: pm.Model, terms: Terms) -> tuple[Variable, Variab
     reference = model.logp(vars=drawn) if drawn else zero
     ratio = model.logp(vars=likelihood) if likelihood else zero
     if wide:
-        covers = [_log_wide(model.rvs_to_values[rv]).sum() for rv in wide]
+        covers = [pm.logp(wide_law(()), model.rvs_to_values[rv]).sum() for rv in wide]
         reference = reference + pt.add(zero, *covers)
         ratio = ratio + model.logp(vars=wide) - pt.add(zero, *covers)
     for part in imputed.values():
@@ -125,11 +125,6 @@ def reference_and_ratio(model: pm.Model, terms: Terms) -> tuple[Variable, Variab
         if part.observed in terms.names:
             ratio = ratio - log_q
     return reference, ratio
-
-
-def _log_wide(value: Variable) -> Variable:
-    """Log density of the wide t law at each element of an unconstrained value."""
-    return pm.logp(wide_law(()), value)
 
 
 def wide_law(shape: tuple[int, ...]) -> Variable:

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pymc as pm
-import pytest
 import pytensor.tensor as pt
+import pytest
 from pymc.backends.base import IBaseTrace
 from support.foreign_imports import foreign_imports
 

@@ -14,6 +14,8 @@ from pymc.progress_bar import ProgressBarManager
 from pymc.step_methods.compound import BlockedStep
 from pytensor import config
 
+from pymc_tempering.exceptions import ModelError
+
 _COSTS: dict[str, str] = {}
 """What the ways cost that are taken, by the name that is gone."""
 
@@ -68,8 +70,8 @@ except ImportError:
     _COSTS["_default_transform"] = "some laws of variables are refused"
 
     def default_transform(op: Any, rv: Any) -> Any:
-        """Know of no transform."""
-        return None
+        """Refuse the law, whose range is not known."""
+        raise ModelError(f"The range of {rv.name!r} is not known with this release of PyMC.")
 
 
 try:

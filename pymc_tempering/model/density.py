@@ -186,10 +186,8 @@ def make_density(graphs: Mapping[str, OpenGraph], slices: Sequence[slice]) -> De
         for i, piece in enumerate(pieces):
             row, part = divmod(i, len(slices))
             start, stop = slices[part].start, slices[part].stop
-            lines += [
-                f"   for i in range({stop - start}):",
-                f"    grads[{row}, {start} + i] = {piece}[i]",
-            ]
+            lines += [f"   for i in range({start}, {stop}):"]
+            lines += [f"    grads[{row}, i] = {piece}[i - {start}]"]
     lines += [" except Exception:", "  pass"]
     code = _compiled(partial(numba.cfunc, DENSITY_SIGNATURE), lines, graphs, packed)
     return Density(code, Data.of(packed.data))
@@ -218,12 +216,7 @@ def make_draws(graph: OpenGraph, slices: Sequence[slice], n_rngs: int) -> Callab
         f"  {''.join(f'v{i}, ' for i in range(len(slices)))} = draw({rngs}{packed.given['draw']})",
     ]
     for i, part in enumerate(slices):
-        lines += [
-            f"  j = {part.start}",
-            f"  for x in v{i}.flat:",
-            "   out[i, j] = x",
-            "   j += 1",
-        ]
+        lines += [f"  j = {part.start}", f"  for x in v{i}.flat:", "   out[i, j] = x", "   j += 1"]
     kind = partial(numba.njit, types.void(MATRIX, uint8[::1], *[RNG] * n_rngs))
     code = _compiled(kind, lines, {"draw": graph}, packed)
     return lambda out, *rngs: code(out, packed.data, *rngs)

@@ -67,6 +67,8 @@ def flags() -> tuple[str, ...]:
 
 def _is_users_own(model: pm.Model, rv: Variable) -> bool:
     """Whether code of the user writes a variable's density anew at each compilation."""
+    if log_density_of_op is None:
+        return True
     transform = model.rvs_to_transforms.get(rv)
     logp = log_density_of_op.dispatch(type(rv.owner.op))
     makers = [type(rv.owner.op), logp, *_held_by(logp)]

@@ -4,6 +4,7 @@ import gc
 
 import pymc as pm
 import pytest
+from numba import int64
 
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.model import jit
@@ -40,15 +41,11 @@ def test_an_error_leaves_it_as_it_was(was_on):
 
 
 def test_a_compilation_pauses_it(monkeypatch):
-    seen = []
-    base = jit.OpenDispatcher.compile
-
-    def watched(self, sig):
-        seen.append(gc.isenabled())
-        return base(self, sig)
-
-    monkeypatch.setattr(jit.OpenDispatcher, "compile", watched)
-    assert jit.njit()(lambda x: x + 2.0)(1.0) == 3.0
+    function, seen = jit.njit(int64(int64))(lambda x: x + 2), []
+    base = function.compile
+    monkeypatch.setattr(function, "compile", lambda sig: seen.append(gc.isenabled()) or base(sig))
+    jit.compile_now(function)
+    assert function(1) == 3
     assert seen == [False]
     assert gc.isenabled()
 

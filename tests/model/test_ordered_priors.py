@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import pymc_tempering as pmt
-from pymc_tempering.model import ordered_law
+from pymc_tempering.model import ordered_priors as ordered_law
 from pymc_tempering.model.density_change import density_change
 from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.ordered_priors import log_orderings_of, said_of_orders, unknown_orders

@@ -17,6 +17,7 @@ from pymc.backends.base import IBaseTrace
 from support.foreign_imports import foreign_imports
 
 from pymc_tempering.borrowed import private
+from pymc_tempering.exceptions import ModelError
 from pymc_tempering.sampling.array_trace import ArrayTrace
 from pymc_tempering.sampling.chain_progress import ChainProgress
 
@@ -99,7 +100,8 @@ def test_the_ways_without_names_work():
     assert not changed.keep_on_disk(test_the_ways_without_names_work, "key")
     with changed.install_listener("numba:compile", changed.Listener()):
         pass
-    assert changed.default_transform(None, None) is None
+    with pytest.raises(ModelError, match="range of 'x' is not known"):
+        changed.default_transform(None, SimpleNamespace(name="x"))
     assert changed.choose_chains([[1, 2, 3], [1, 2]], 1) == ([[1, 2, 3], [1, 2]], 2)
     assert not isinstance(1, changed.AnyMixtureRV | changed.HurdleRV | changed.NumbaLinker)
 

@@ -1,7 +1,7 @@
 """A status line that also says which function is being compiled, and how long this takes so far."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
@@ -13,7 +13,8 @@ from pymc_tempering.core.status import status_line
 def compiling_status(show: bool) -> Iterator[Any]:
     """Give a function `report(line)` that shows the line and what Numba compiles meanwhile."""
     watch = CompilationWatch()
-    with install_listener("numba:compile", watch), status_line(show, watch.note) as report:
+    listening = install_listener("numba:compile", watch) if show else nullcontext()
+    with listening, status_line(show, watch.note) as report:
         yield report
 
 

@@ -63,12 +63,11 @@ def _constrain(
         variables = model.replace_rvs_by_values(chosen)
     values = set(model.value_vars)
     derived = [v for v in variables if v not in values]
-    plain = _without_views(derived)
-    together = _same_bits_together(plain, model.value_vars)
-    names = [v.name for v in derived]
-    evaluate = (
-        compile_over_draws(model, model.value_vars, plain, together=together) if names else None
-    )
+    names, evaluate = [v.name for v in derived], None
+    if derived:
+        plain = _without_views(derived)
+        together = _same_bits_together(plain, model.value_vars)
+        evaluate = compile_over_draws(model, model.value_vars, plain, together=together)
 
     def constrain(draws: np.ndarray) -> Point:
         if len(draws) == 0:  # shapes are known by evaluation alone

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import sha256
+from itertools import batched
 from threading import RLock
 from typing import Any
 from weakref import WeakValueDictionary
@@ -32,6 +33,9 @@ from pymc_tempering.model.jit import kept, without_damage
 
 _COMPILED: WeakValueDictionary[str, Any] = WeakValueDictionary()
 """By key, as long as somebody has it."""
+
+MANY = 20
+"""Arguments that are written one by one."""
 
 MIN_SIZE = {"f": 2, "i": 8, "u": 8, "b": 8}
 """Numbers in the smallest array that leaves the graph, by kind; a few whole ones may be a shape."""
@@ -85,7 +89,8 @@ def _arrays_out(whole: Function, n_inputs: int) -> tuple[FunctionGraph, list[np.
     copy, _ = graph.clone_get_equiv(check_integrity=False, attach_feature=True)
     arrays = []
     for constant in _large_constants(copy):
-        arrays.append(np.ascontiguousarray(constant.data))
+        array = np.asarray(constant.data)
+        arrays.append(array if array.flags.forc else np.ascontiguousarray(array))
         variable = constant.type()
         copy.add_input(variable)
         copy.replace(constant, variable)
@@ -115,7 +120,7 @@ class Packed:
         Of the record.
     data : array of uint8
     given : dict of str
-        What follows the inputs in a call of each graph, in a text that has the record as `record`.
+        Arguments of each graph, in a text that has the record as `record`.
     """
 
     kind: np.dtype
@@ -123,28 +128,38 @@ class Packed:
     given: dict[str, str]
 
     @classmethod
-    def of(cls, graphs: Mapping[str, OpenGraph]) -> "Packed":
-        """Pack the arrays of graphs, which have names; truth values as bytes."""
+    def of(cls, inputs: str, graphs: Mapping[str, OpenGraph]) -> "Packed":
+        """Pack the arrays of graphs, which have names: in C order, truth values as bytes."""
         named = {f"{n}_{i}": a for n, graph in graphs.items() for i, a in enumerate(graph.arrays)}
-        plain = {n: a.view(np.uint8) if a.dtype == bool else a for n, a in named.items()}
+        turned = {n: a.T if a.flags.fnc else a for n, a in named.items()}
+        plain = {n: a.view(np.uint8) if a.dtype == bool else a for n, a in turned.items()}
         plain = plain or {"none": np.zeros(8, np.uint8)}
         kind = np.dtype([(n, a.dtype, a.shape) for n, a in plain.items()], align=True)
         data = np.zeros(1, kind)
         for name, array in plain.items():
             data[name] = array
-        views = {name: f", {_view(name, array)}" for name, array in named.items()}
-        given = {
-            n: "".join(views[f"{n}_{i}"] for i in range(len(graph.arrays)))
-            for n, graph in graphs.items()
-        }
+        given = {n: _arguments(inputs, n, graph.arrays) for n, graph in graphs.items()}
         return cls(kind, data.view(np.uint8), given)
+
+
+def _arguments(inputs: str, name: str, arrays: Sequence[np.ndarray]) -> str:
+    """Text of the arguments of a graph: its inputs, and its arrays from the record.
+
+    Numba takes no tuple of more than 30 parts as Python writes it, so many come as a sum of some.
+    """
+    views = [_view(f"{name}_{i}", array) for i, array in enumerate(arrays)]
+    if len(views) <= MANY:
+        return ", ".join([inputs, *views])
+    parts = [inputs, *(", ".join(some) for some in batched(views, MANY))]
+    return f"*({' + '.join(f'({part},)' for part in parts)})"
 
 
 def _view(name: str, array: np.ndarray) -> str:
     """Text of the array that a field of the record stands for."""
     if array.ndim == 0:
         return f"np.asarray(record.{name})"
-    return f"record.{name}[:]{'.view(np.bool_)' if array.dtype == bool else ''}"
+    kind = ".view(np.bool_)" if array.dtype == bool else ""
+    return f"record.{name}[:]{kind}{'.T' if array.flags.fnc else ''}"
 
 
 def make_density(graphs: Mapping[str, OpenGraph], slices: Sequence[slice]) -> Density:
@@ -162,7 +177,7 @@ def make_density(graphs: Mapping[str, OpenGraph], slices: Sequence[slice]) -> De
     """
     if any(graph.function is None for graph in graphs.values()):
         return _python_density({name: graph.whole for name, graph in graphs.items()}, slices)
-    packed = Packed.of(graphs)
+    packed = Packed.of("x", graphs)
     lines = [
         "def density(x, values, grads, data):",
         " values[0] = values[1] = np.nan",
@@ -172,14 +187,14 @@ def make_density(graphs: Mapping[str, OpenGraph], slices: Sequence[slice]) -> De
     if "alone" in graphs:
         lines += [
             f"  if {len(graphs)} == 1 or grads.shape[0] == 0:",
-            f"   a, b = alone(x{packed.given['alone']})",
+            f"   a, b = alone({packed.given['alone']})",
             "   values[0], values[1] = a.item(), b.item()",
             "   return",
         ]
     if "full" in graphs:
         pieces = [f"g{i}" for i in range(2 * len(slices))]
         lines += [
-            f"  a, b, {', '.join(pieces)} = full(x{packed.given['full']})",
+            f"  a, b, {', '.join(pieces)} = full({packed.given['full']})",
             "  values[0], values[1] = a.item(), b.item()",
             "  if grads.shape[0] > 0:",
         ]
@@ -207,19 +222,23 @@ def make_draws(graph: OpenGraph, slices: Sequence[slice], n_rngs: int) -> Callab
     """
     if graph.function is None:
         return partial(_draw_in_python, graph.whole, slices)
-    packed = Packed.of({"draw": graph})
     rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
+    packed = Packed.of(rngs, {"draw": graph})
     lines = [
         f"def draws(out, data, {rngs}):",
         " record = data.view(kind)[0]",
         " for i in range(out.shape[0]):",
-        f"  {''.join(f'v{i}, ' for i in range(len(slices)))} = draw({rngs}{packed.given['draw']})",
+        f"  {''.join(f'v{i}, ' for i in range(len(slices)))} = draw({packed.given['draw']})",
     ]
     for i, part in enumerate(slices):
         lines += [f"  j = {part.start}", f"  for x in v{i}.flat:", "   out[i, j] = x", "   j += 1"]
     kind = partial(numba.njit, types.void(MATRIX, uint8[::1], *[RNG] * n_rngs))
     code = _compiled(kind, lines, {"draw": graph}, packed)
-    return lambda out, *rngs: code(out, packed.data, *rngs)
+    return partial(_draw, code, packed.data)
+
+
+def _draw(code: Callable, data: np.ndarray, out: np.ndarray, *rngs: np.random.Generator) -> None:
+    code(out, data, *rngs)
 
 
 def _compiled(

@@ -176,8 +176,8 @@ def test_compiled_loops_and_python_call_the_same_density():
 )
 def test_packed_arrays_are_where_the_text_looks_for_them(array):
     graphs = {"odd": OpenGraph(None, None, [np.ones(11, np.int16), array])}
-    packed = Packed.of(graphs)
-    text = f"def unpack(data):\n record = data.view(kind)[0]\n return {packed.given['odd'][2:]}"
+    packed = Packed.of("0.0", graphs)
+    text = f"def unpack(data):\n record = data.view(kind)[0]\n return {packed.given['odd'][5:]}"
     function = function_of_text(text, "unpack", global_env={"np": np, "kind": packed.kind})
     first, found = numba.njit(function)(packed.data)
     np.testing.assert_array_equal(first, np.ones(11))

@@ -82,7 +82,9 @@ def test_functions_are_passed_on_and_called():
 def test_errors_of_a_function_that_is_passed_on_reach_python():
     @njit(OF_VECTOR)
     def wrong(x, factor):
-        raise ValueError("in the middle")
+        if factor > 1.0:
+            raise ValueError("in the middle")
+        return factor
 
     @njit(float64(FUNCTION, VECTOR))
     def apply(function, x):

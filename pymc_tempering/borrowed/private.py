@@ -138,9 +138,8 @@ def print_name_of(op: Any) -> str | None:
 
 def set_report(trace: MultiTrace, *, tune: int, draws: int, seconds: float | None = None) -> None:
     """Tell a trace how many of its draws are what, and how long they took."""
-    trace.report._n_tune, trace.report._n_draws = tune, draws
-    if seconds is not None:
-        trace.report._t_sampling = seconds
+    report = trace.report
+    report._n_tune, report._n_draws, report._t_sampling = tune, draws, seconds
 
 
 class SlicedTrace(IBaseTrace):

@@ -5,9 +5,10 @@ first-class functions, so that a new model compiles its own density and nothing 
 """
 
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from threading import current_thread, main_thread
+from functools import cache
+from threading import RLock, current_thread, main_thread
 from typing import Any, NamedTuple, Self
 
 import numba
@@ -90,24 +91,27 @@ class Mixer(types.WrapperAddressProtocol):
     once and not in each loop.
     """
 
-    function: Any
+    function: Callable | None
 
     def signature(self) -> Any:
         """Types of its arguments."""
         return MIX_SIGNATURE
 
-    def compile_now(self) -> None:
-        """Compile it before its first use."""
-        self.__wrapper_address__()
-
     def __wrapper_address__(self) -> int:
-        address: int = -1 if self.function is None else self._code.address
+        """Address of the compiled code; Numba asks for it."""
+        with _MIXERS_ALONE:
+            address: int = -1 if self.function is None else _mixer(self.function).address
         return address
 
-    @cached_property
-    def _code(self) -> Any:
-        options = {"nogil": True, "error_model": "numpy", "cache": kept(self.function)}
-        return without_damage(lambda: numba.cfunc(MIX_SIGNATURE, **options)(self.function))
+
+_MIXERS_ALONE = RLock()
+"""Held where a mixer is compiled, so that all threads have the address of one."""
+
+
+@cache
+def _mixer(function: Callable) -> Any:
+    options = {"nogil": True, "error_model": "numpy", "cache": kept(function)}
+    return without_damage(lambda: numba.cfunc(MIX_SIGNATURE, **options)(function))
 
 
 class Mixing(NamedTuple):

@@ -177,12 +177,9 @@ def _node_work(node: Apply) -> int:
     kind = type(getattr(node.op, "core_op", node.op))
     if not kind.__module__.startswith(OURS) or kind.__name__ in ANY_FUNCTION:
         return FOREIGN
-    if isinstance(node.op, Scan):
-        longest = max(map(_size, [*node.inputs, *node.outputs]), default=1)
-        return longest * graph_work(node.op.inner_outputs)
-    inner = getattr(node.op, "inner_outputs", None)
-    if inner is not None:
-        return graph_work(inner)
+    if (inner := getattr(node.op, "inner_outputs", None)) is not None:
+        sizes = map(_size, [*node.inputs, *node.outputs]) if isinstance(node.op, Scan) else ()
+        return max(sizes, default=1) * graph_work(inner)
     known = [_size(out) for out in node.outputs]
     # An unknown length is taken to be that of the largest input.
     unknown = any(None in getattr(out.type, "shape", ()) for out in node.outputs)

@@ -20,7 +20,7 @@ def compile_loops(path: Path, kernel: Compound, options: Options) -> None:
     loops = [run, sweep_states]
     if path.fittable and options.reference != "prior":  # looks, and the fit of a warp
         loops += [carry_states, score_all]
-        MIXER.compile_now()
+        MIXER.__wrapper_address__()  # compiles it
     if options.weight_adaptation != "rts":
         loops.append(adapt)
     compile_now(kernel.explore, *loops)

@@ -9,12 +9,12 @@ that the fast way leans on is gone.
 """
 
 import warnings
-from _thread import interrupt_main
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import sha256
 from itertools import batched
+from signal import SIGINT, raise_signal
 from threading import RLock
 from typing import Any
 from weakref import WeakValueDictionary
@@ -283,7 +283,7 @@ class _Evaluator:
             with self.lock:
                 found = self.functions.get(wanted, next(iter(self.functions.values())))(x.copy())
         except KeyboardInterrupt:
-            interrupt_main()  # whoever called the compiled loop gets it, see `call_loop`
+            raise_signal(SIGINT)  # whoever called the compiled loop gets it, see `call_loop`
             return
         except Exception:  # of somebody's own code, of whatever kind
             return

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
+from numpy.random import default_rng
 from pymc.backends.base import IBaseTrace, MultiTrace
 from pymc.progress_bar import ProgressBarManager
 from pymc.step_methods.compound import BlockedStep
-from pytensor import config
-from pytensor.tensor.random.type import random_generator_type
+from pytensor import config, shared
 
 from pymc_tempering.exceptions import ModelError
 
@@ -128,7 +128,7 @@ def infer_shape(op: Any, size: Any, params: Any) -> Any:
     """Return the shape of a random variable by its parameters, without a draw."""
     if hasattr(op, "_infer_shape"):
         return op._infer_shape(size, params)
-    return tuple(op.make_node(random_generator_type(), size, *params).outputs[1].shape)
+    return tuple(op.make_node(shared(default_rng()), size, *params).outputs[1].shape)
 
 
 def print_name_of(op: Any) -> str | None:

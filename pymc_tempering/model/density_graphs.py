@@ -25,12 +25,7 @@ from pymc_tempering.model.terms import Terms, reference_and_ratio
 
 
 def raveled_graphs(
-    model: pm.Model,
-    layout: Layout,
-    terms: Terms,
-    moved: Collection[str],
-    *,
-    far: bool = False,
+    model: pm.Model, layout: Layout, terms: Terms, moved: Collection[str], *, far: bool = False
 ) -> tuple[list[Variable], list[Variable]]:
     """Graphs of log_reference and log_ratio in terms of raveled value variables, a vector each.
 

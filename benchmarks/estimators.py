@@ -24,7 +24,7 @@ import pymc_tempering as pmt
 from pymc_tempering.core.weighting import softmax_rows, tilt
 from pymc_tempering.evidence import integrate, mbar_log_z, rts_log_z
 from pymc_tempering.evidence.bar import bar_step, stone_step
-from pymc_tempering.evidence.visit_counts import PSEUDO_COUNT
+from pymc_tempering.evidence.rts import PSEUDO_COUNT
 from pymc_tempering.exceptions import TemperingWarning
 
 POWER = 5.0

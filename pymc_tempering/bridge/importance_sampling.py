@@ -7,8 +7,7 @@ import pymc as pm
 import xarray as xr
 from scipy.special import logsumexp
 
-from pymc_tempering.bridge.bridge_sampling import check_proposal
-from pymc_tempering.bridge.draw_alarms import lost_warnings
+from pymc_tempering.bridge.bridge_sampling import check_proposal, lost_warnings
 from pymc_tempering.bridge.proposals import PROPOSALS, Proposal, fit_t
 from pymc_tempering.bridge.target import (
     Target,

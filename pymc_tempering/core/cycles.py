@@ -6,6 +6,7 @@ the next one, which gives the recorded draw. ``docs/reference/data_layout.md`` d
 begins a row.)
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -208,3 +209,12 @@ class FreshLooks:
     pass_mcse: float = float("inf")
     n_islands: float = 0.0
     settled: float = 1.0
+
+
+OVERFLOWS = (0.0, math.inf)
+"""Log of its normalizing constant and the error (nats), as nothing bounds what such draws carry."""
+
+SENTENCE = (
+    "Draws of the prior overflow, and the likelihood does not vanish toward there, so that nothing "
+    "bounds what they carry: restrict the prior, or scale the model."
+)

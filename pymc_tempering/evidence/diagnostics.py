@@ -11,7 +11,7 @@ from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence import rungs
 from pymc_tempering.evidence.alarms import MAX_REJECTION
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, in_few_words, plus_minus
 
 MAX_AUTOCORRELATION = 0.9

@@ -8,11 +8,10 @@ import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, kish
+from pymc_tempering.evidence.datatree import Run, read_states
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.fit_run import errors
-from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.evidence.kept_states import read_states
-from pymc_tempering.evidence.standard_errors import sum_by
-from pymc_tempering.evidence.trace import Run
+from pymc_tempering.evidence.pieces import sum_by
 from pymc_tempering.exceptions import TemperingWarning
 
 METRICS = ("mean", "sd", "mcse", "ess")

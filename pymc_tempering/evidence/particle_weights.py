@@ -17,8 +17,7 @@ from pymc_tempering.core.weighting import (
     log_mean,
     pareto_khat,
 )
-from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.undefined import with_undefined
+from pymc_tempering.evidence.result import Evidence, with_undefined
 
 MAX_SHARE = 0.25
 """Share of all weight in one particle above which no error is stated."""

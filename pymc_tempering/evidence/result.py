@@ -1,17 +1,18 @@
-"""The value that estimators return: the evidence of a model, and how results are shown."""
+"""The evidence of a model as estimators return it: how it is shown, stored, and put in doubt."""
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Self
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Self
 from warnings import warn
 
 import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence import storage
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.exceptions import TemperingError, TemperingWarning
 
 MAX_LISTED = 12
 """Chains up to which each is shown."""
@@ -160,13 +161,13 @@ class Evidence:
 
     def to_json(self) -> str:
         """Return all fields as one JSON text."""
-        return storage.as_json(self)
+        return as_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Make the ``Evidence`` that :meth:`to_json` wrote; a ``TemperingError`` for others."""
-        found = storage.read_json(text)
-        storage.check_names(cls, found)
+        found = read_json(text)
+        check_names(cls, found)
         for name in ("per_chain", "per_chain_mcse", "log_z_curve", "log_z_curve_mcse", "betas"):
             found[name] = np.array(found.get(name, []), dtype=float)
         for name in ("round_trips", "halves", "warnings", "prior_term"):
@@ -178,12 +179,12 @@ class Evidence:
 
     def to_datatree(self) -> xr.DataTree:
         """Put it into a DataTree, as the group ``evidence``."""
-        return storage.as_datatree(self)
+        return as_datatree(self)
 
     @classmethod
     def from_datatree(cls, tree: xr.DataTree) -> Self:
         """Read the group ``evidence``; a ``TemperingError`` if there is none."""
-        return cls.from_json(storage.stored_text(tree))
+        return cls.from_json(stored_text(tree))
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
@@ -270,3 +271,164 @@ def emit_warnings(evidence: Evidence, prefix: str = "", stacklevel: int = 3) -> 
 def _short(value: float) -> str:
     """Return a number in four digits, or all digits of a count."""
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.4g}"
+
+
+GROUP = "evidence"
+"""Group of a DataTree that holds an ``Evidence``."""
+
+TEXT = "evidence_json"
+"""Attribute of that group with the whole value."""
+
+NOT_FINITE = ("nan", "inf", "-inf")
+"""How JSON, which knows finite numbers alone, holds the others here."""
+
+
+def as_json(value: Any) -> str:
+    """Write a frozen dataclass of numbers, texts, arrays and such dataclasses as JSON."""
+    return json.dumps(_plain(value), allow_nan=False)
+
+
+def read_json(text: str) -> dict[str, Any]:
+    """Read what :func:`as_json` wrote, as a dict with lists in place of tuples and arrays.
+
+    Raises
+    ------
+    TemperingError
+        If the text is no JSON object.
+    """
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise TemperingError(f"this is not the JSON text of a result: {error}") from error
+    if not isinstance(found, dict):
+        raise TemperingError("this is not the JSON text of a result: it holds no object")
+    return {name: _numbers(value) for name, value in found.items()}
+
+
+def check_names(cls: type, found: Mapping[str, Any]) -> None:
+    """Raise an error unless a dict has the fields of a class that have no default, and no others.
+
+    Raises
+    ------
+    TemperingError
+    """
+    known = {field.name for field in fields(cls)}
+    odd = sorted(set(found) - known)
+    lacking = [name for name in ("log_z", "mcse", "method", "verdict") if name not in found]
+    if odd or lacking:
+        raise TemperingError(
+            f"this is not the JSON text of an {cls.__name__}"
+            + (f": it lacks {lacking}" if lacking else f": {odd} are none of its fields")
+        )
+
+
+def as_datatree(value: Any) -> xr.DataTree:
+    """Put an ``Evidence`` into the group ``evidence`` of a new DataTree."""
+    nats = {"units": "nats"}
+    data: dict[str, Any] = {name: ((), getattr(value, name), nats) for name in ("log_z", "mcse")}
+    for dim, names in {
+        "rung": ("betas", "log_z_curve", "log_z_curve_mcse"),
+        "chain": ("per_chain", "per_chain_mcse"),
+    }.items():
+        for name in names:
+            if (values := getattr(value, name)).size:
+                data[name] = (dim, values, {} if name == "betas" else nats)
+    attrs = {"method": value.method, "verdict": value.verdict, TEXT: as_json(value)}
+    return xr.DataTree.from_dict({GROUP: xr.Dataset(data, attrs=attrs)})
+
+
+def stored_text(tree: xr.DataTree) -> str:
+    """Return the JSON text of the group ``evidence`` of a DataTree.
+
+    Raises
+    ------
+    TemperingError
+        If there is no such group, or it was not written by this package.
+    """
+    if not isinstance(tree, xr.DataTree) or GROUP not in tree.children:
+        raise TemperingError(
+            f"this {type(tree).__name__} has no group {GROUP!r}: Evidence.to_datatree() makes one"
+        )
+    text = tree[GROUP].attrs.get(TEXT)
+    if not isinstance(text, str):
+        raise TemperingError(
+            f"the group {GROUP!r} has no attribute {TEXT!r}: it was not written by "
+            "Evidence.to_datatree()"
+        )
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, texts, lists and dicts in place of what JSON does not know."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _numbers(value: Any) -> Any:
+    """Numbers in place of the words for those that are not finite."""
+    if isinstance(value, dict):
+        return {name: _numbers(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_numbers(entry) for entry in value]
+    return float(value) if isinstance(value, str) and value in NOT_FINITE else value
+
+
+MAX_UNDEFINED_SHARE = 1e-3
+"""Largest share of the reference draws without a density that leaves a verdict as it is."""
+
+
+def with_undefined(
+    evidence: Evidence, n_undefined: float, n_draws: float, what: str = "reference draws"
+) -> Evidence:
+    """Return an evidence with its count of draws without a density, which leave it unchecked.
+
+    Such draws count as zero likelihood. What the likelihood would be there is not known: if it is
+    as elsewhere, log Z is off by the log of the share of the others.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    n_undefined, n_draws : float
+        Draws where the density was NaN, infinite or raised an error, and all draws.
+    what : str, optional
+        What these draws are.
+
+    Returns
+    -------
+    Evidence
+        With ``undefined_draws`` in its details if there are any; above ``MAX_UNDEFINED_SHARE``
+        "unchecked", with an infinite error and a sentence.
+    """
+    if not n_undefined:
+        return evidence
+    details = evidence.details | {"undefined_draws": float(n_undefined)}
+    share = n_undefined / n_draws
+    if share <= MAX_UNDEFINED_SHARE:
+        return replace(evidence, details=details)
+    off = f"too low by about {-np.log1p(-share):.2g} nats" if share < 1.0 else "not known"
+    sentence = (
+        f"The log-likelihood was no number (NaN, +inf, or an error) at {n_undefined:,.0f} of "
+        f"{n_draws:,.0f} {what} ({share:.2%}), which count as zero likelihood. If it is there as "
+        f"elsewhere, log Z is {off}, and nothing bounds it if it is larger, so the mcse is "
+        "infinite: write the likelihood so that it is a number there, or -inf where it is truly "
+        "zero, or restrict the prior to where it is defined."
+    )
+    curve = np.full(evidence.log_z_curve_mcse.shape, np.inf)
+    curve[:1] = 0.0
+    return replace(
+        evidence,
+        mcse=np.inf,
+        log_z_curve_mcse=curve,
+        verdict="unchecked",
+        warnings=(sentence, *evidence.warnings),
+        details=details,
+    )

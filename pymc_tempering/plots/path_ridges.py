@@ -6,9 +6,13 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.kept_states import has_states, read_states
-from pymc_tempering.evidence.trace import probabilities_of, read_trace
+from pymc_tempering.evidence.datatree import (
+    has_states,
+    probabilities_of,
+    read_cycles,
+    read_states,
+    read_trace,
+)
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.marks import BLUE, beta_text, spread_over
 from pymc_tempering.plots.new_sheet import open_sheet

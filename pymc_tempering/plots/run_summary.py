@@ -6,7 +6,7 @@ import xarray as xr
 
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.diagnostics import rung_table
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.barrier_curve import draw_barrier, local_barrier

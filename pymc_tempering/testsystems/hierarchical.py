@@ -1,4 +1,4 @@
-"""Normal hierarchies: groups are integrated in closed form, their common scale by quadrature."""
+"""Normal hierarchies: all else in closed form given the scales, these by quadrature."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,16 +8,18 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from pymc_tempering.testsystems.gauss_legendre import ONE_POINT, Axis, TemperedGrid, total_moments
 from pymc_tempering.testsystems.system import (
+    LOG_2PI,
+    ONE_POINT,
+    Axis,
     Distribution,
     FloatArray,
     Moments,
+    TemperedGrid,
     TestSystem,
     element,
+    total_moments,
 )
-
-LOG_2PI = float(np.log(2.0 * np.pi))
 
 # Both priors of tau leave less than 1e-15 outside.
 LOG_TAU_AXIS = Axis(np.linspace(-37.0, 40.0, 771))
@@ -232,3 +234,236 @@ def _system(
         statistic=element("tau"),
         statistic_name="tau",
     )
+
+
+# In units of the scale of the prior. Both priors leave less than 1e-9 outside; panels are narrow
+# where the likelihood can be large.
+LOG_TAU_EDGES = np.concatenate([np.linspace(-22.0, -7.0, 31), np.linspace(-6.85, 2.15, 61)])
+LOG_SIGMA_EDGES = np.concatenate([np.linspace(-21.0, -6.0, 31), np.linspace(-5.9, 3.7, 97)])
+
+
+def varying_intercepts(
+    groups: int = 3,
+    rows: int = 50,
+    centered: bool = True,
+    prior_sd: float = 2.5,
+    tau_scale: float = 2.5,
+    sigma_scale: float = 1.0,
+    seed: int = 0,
+) -> TestSystem:
+    """Regress with an intercept for each group: ``y ~ x + (1 | g)`` with weak priors.
+
+    ``sigma ~ Exponential(scale=sigma_scale)``, ``tau ~ HalfNormal(tau_scale)``,
+    ``intercept, slope ~ Normal(0, prior_sd)``, ``a[j] ~ Normal(0, tau)``,
+    ``y ~ Normal(intercept + slope * x + a[g], sigma)``. Given both scales, all else is Gaussian
+    for every beta: with k = beta / sigma^2, a group of n rows is worth an observation of its
+    mean with precision k n / (1 + k n tau^2), and rows within groups tell of the slope only. The
+    integral over log tau and log sigma is done by quadrature. With few groups the posterior of
+    tau reaches from zero to several times its median: both ends of the funnel of tau and a.
+
+    Parameters
+    ----------
+    groups : int
+        Number of groups; the model has groups + 4 dimensions. The last group has three times as
+        many rows as the first.
+    rows : int
+        Rows in all.
+    centered : bool
+        Whether a is sampled itself, or ``z ~ Normal(0, 1)`` with a = tau z.
+    prior_sd : float
+        Prior standard deviation of intercept and slope.
+    tau_scale, sigma_scale : float
+        Scales of the priors of tau and sigma.
+    seed : int
+        Seed of the data, with standard deviation 1 within groups and 0.7 between them.
+
+    Returns
+    -------
+    TestSystem
+        Variables ``sigma``, ``tau`` (sampled on the log scale), ``intercept``, ``slope``
+        (scalars) and ``a``, or ``z``, of shape (groups,); the cdf is that of ``tau``. log Z in
+        nats.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two groups, or a group without rows.
+    """
+    ends = np.cumsum(np.linspace(1.0, 3.0, groups)) if groups > 1 else np.ones(1)
+    g = np.searchsorted(ends / ends[-1], (np.arange(rows) + 0.5) / rows)
+    if groups < 2 or np.bincount(g, minlength=groups).min() == 0:
+        raise ValueError(f"{rows} rows in {groups} groups; use two groups or more, and more rows.")
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=rows)
+    y = 0.5 + 0.8 * x + 0.7 * rng.normal(size=groups)[g] + rng.normal(size=rows)
+    with pm.Model() as model:
+        sigma = pm.Exponential("sigma", scale=sigma_scale)
+        tau = pm.HalfNormal("tau", tau_scale)
+        intercept = pm.Normal("intercept", 0.0, prior_sd)
+        slope = pm.Normal("slope", 0.0, prior_sd)
+        if centered:
+            a = pm.Normal("a", 0.0, tau, shape=groups)
+        else:
+            a = tau * pm.Normal("z", 0.0, 1.0, shape=groups)
+        pm.Normal("y", intercept + slope * x + a[g], sigma, observed=y)
+    path = _MixedPath.build(g, x, y, prior_sd, tau_scale, sigma_scale)
+
+    def moments(beta: float) -> Moments:
+        every = path.moments(beta)
+        own = "a" if centered else "z"
+        return {name: every[name] for name in ("sigma", "tau", "intercept", "slope", own)}
+
+    return TestSystem(
+        name="varying_intercepts",
+        model=model,
+        dim=groups + 4,
+        n_modes=1,
+        exact_log_z=lambda beta: path.grid(beta).log_z(1.0),
+        exact_moments=moments,
+        exact_cdf=path.cdf,
+        statistic=element("tau"),
+        statistic_name="tau",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _MixedPath:
+    """Tempered mixed regression: coefficients given the scales, then a grid over log scales.
+
+    ``size``, ``x``, ``y`` are rows and means of the groups; ``within`` are the sums of squares
+    and products of x and y around them: xx, xy, yy.
+    """
+
+    size: FloatArray
+    x: FloatArray
+    y: FloatArray
+    within: tuple[float, float, float]
+    prior_sd: float
+    tau_scale: float
+    sigma_scale: float
+
+    @classmethod
+    def build(
+        cls,
+        g: np.ndarray,
+        x: FloatArray,
+        y: FloatArray,
+        prior_sd: float,
+        tau_scale: float,
+        sigma_scale: float,
+    ) -> "_MixedPath":
+        size = np.bincount(g).astype(np.float64)
+        mean_x, mean_y = (np.bincount(g, weights=values) / size for values in (x, y))
+        dx, dy = x - mean_x[g], y - mean_y[g]
+        within = (float(dx @ dx), float(dx @ dy), float(dy @ dy))
+        return cls(size, mean_x, mean_y, within, prior_sd, tau_scale, sigma_scale)
+
+    def grid(self, beta: float) -> TemperedGrid:
+        """Quadrature of the tempered density of log tau and log sigma, at its power 1."""
+
+        def log_prior(log_tau: FloatArray, log_sigma: FloatArray) -> FloatArray:
+            tau, sigma = np.exp(log_tau), np.exp(log_sigma)
+            of_tau = stats.halfnorm.logpdf(tau, scale=self.tau_scale) + log_tau
+            return of_tau + stats.expon.logpdf(sigma, scale=self.sigma_scale) + log_sigma
+
+        def log_marginal(log_tau: FloatArray, log_sigma: FloatArray) -> FloatArray:
+            n = self.size.sum()
+            given = _GivenScales.at(self, beta, np.exp(log_tau), np.exp(log_sigma))
+            shrinkage = given.log_det + np.log(given.determinant) + 4.0 * np.log(self.prior_sd)
+            return -0.5 * (beta * n * (LOG_2PI + 2.0 * log_sigma) + shrinkage + given.residual)
+
+        return TemperedGrid(
+            Axis(LOG_TAU_EDGES + np.log(self.tau_scale)),
+            Axis(LOG_SIGMA_EDGES + np.log(self.sigma_scale)),
+            log_prior,
+            log_marginal,
+        )
+
+    def cdf(self, beta: float) -> Distribution:
+        curve = self.grid(beta).cdf(1.0)
+        return lambda tau: curve(np.log(np.maximum(tau, np.finfo(float).tiny)))
+
+    def moments(self, beta: float) -> Moments:
+        grid = self.grid(beta)
+        p = grid.probabilities(1.0)
+        tau, sigma = np.broadcast_arrays(np.exp(grid.u), np.exp(grid.v))
+        # The others do not show in the sums, and each takes an array of the size of all groups.
+        used = p > 1e-18 * p.max()
+        weights, tau, sigma = p[used], tau[used], sigma[used]
+        given = _GivenScales.at(self, beta, tau, sigma)
+        zero = np.zeros_like(tau)
+        laws = {
+            "sigma": (sigma, zero),
+            "tau": (tau, zero),
+            "intercept": (given.intercept, given.xx / given.determinant),
+            "slope": (given.slope, given.one / given.determinant),
+        }
+        result = {name: total_moments(*law, weights) for name, law in laws.items()}
+        each = [total_moments(*given.group(j), weights) for j in range(self.size.size)]
+        raw = [total_moments(*given.group(j, raw=True), weights) for j in range(self.size.size)]
+        for name, parts in (("a", each), ("z", raw)):
+            mean, variance = np.transpose(parts)
+            result[name] = (mean, variance)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class _GivenScales:
+    """Gaussian law of the coefficients at each pair of scales, in arrays of one shape.
+
+    The precision of intercept and slope is ``[[one, x], [x, xx]]``; ``log_det`` sums what the
+    groups' own effects add to it, and ``residual`` is what the exponent keeps.
+    """
+
+    path: _MixedPath
+    k: FloatArray
+    tau: FloatArray
+    one: FloatArray
+    x: FloatArray
+    xx: FloatArray
+    intercept: FloatArray
+    slope: FloatArray
+    residual: FloatArray
+    log_det: FloatArray
+
+    @classmethod
+    def at(
+        cls, path: _MixedPath, beta: float, tau: FloatArray, sigma: FloatArray
+    ) -> "_GivenScales":
+        k = beta / sigma**2
+        flat = path.prior_sd**-2.0
+        one, x, xx, y, xy, yy, log_det = np.zeros((7, *np.broadcast_shapes(k.shape, tau.shape)))
+        one += flat
+        xx += flat + k * path.within[0]
+        xy += k * path.within[1]
+        yy += k * path.within[2]
+        for size, mean_x, mean_y in zip(path.size, path.x, path.y, strict=True):
+            ratio = 1.0 + k * size * tau**2
+            q = k * size / ratio
+            log_det += np.log(ratio)
+            one += q
+            x += q * mean_x
+            xx += q * mean_x**2
+            y += q * mean_y
+            xy += q * mean_x * mean_y
+            yy += q * mean_y**2
+        determinant = one * xx - x**2
+        intercept = (xx * y - x * xy) / determinant
+        slope = (one * xy - x * y) / determinant
+        residual = yy - intercept * y - slope * xy
+        return cls(path, k, tau, one, x, xx, intercept, slope, residual, log_det)
+
+    @property
+    def determinant(self) -> FloatArray:
+        return self.one * self.xx - self.x**2
+
+    def group(self, j: int, raw: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of the effect of group j, `raw` in units of tau."""
+        mean_x = self.path.x[j]
+        ratio = 1.0 + self.k * self.path.size[j] * self.tau**2
+        # Part of the gap between data and regression that the effect takes up.
+        unit = 1.0 if raw else self.tau
+        share = self.k * self.path.size[j] * self.tau * unit / ratio
+        gap = self.path.y[j] - self.intercept - mean_x * self.slope
+        line = (self.xx - 2.0 * mean_x * self.x + mean_x**2 * self.one) / self.determinant
+        return share * gap, unit**2 / ratio + share**2 * line

@@ -5,16 +5,18 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from pymc_tempering.testsystems.gauss_legendre import ONE_POINT, Axis, TemperedGrid, total_moments
 from pymc_tempering.testsystems.system import (
+    LOG_2PI,
+    ONE_POINT,
+    Axis,
     Distribution,
     FloatArray,
     Moments,
+    TemperedGrid,
     TestSystem,
     element,
+    total_moments,
 )
-
-LOG_2PI = float(np.log(2.0 * np.pi))
 
 # In units of the prior's standard deviation: the variance of x weighs the upper end by exp(v).
 V_EDGES = np.linspace(-10.0, 15.0, 301)

@@ -9,8 +9,12 @@ from support.riemann_sums import riemann_log_weights
 
 from pymc_tempering.annealed.beta_quadrature import discretization, evidence_of_chains
 from pymc_tempering.annealed.islands import combine, genealogy_variance
-from pymc_tempering.core.population import multinomial_resampling, systematic_resampling
-from pymc_tempering.core.weighting import effective_number, log_mean
+from pymc_tempering.core.weighting import (
+    effective_number,
+    log_mean,
+    multinomial_resampling,
+    systematic_resampling,
+)
 from pymc_tempering.evidence import integrate
 from pymc_tempering.evidence.particle_weights import (
     batch_error,
@@ -19,7 +23,7 @@ from pymc_tempering.evidence.particle_weights import (
     evidence_of_weights,
     merge_sums,
 )
-from pymc_tempering.evidence.ti_rules import RULES
+from pymc_tempering.evidence.ti import RULES
 from pymc_tempering.exceptions import LikelihoodError
 
 

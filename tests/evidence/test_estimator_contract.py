@@ -10,8 +10,7 @@ from support.repeated_runs import BETAS, LOG_Z_LADDER, calibration_faults
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import ESTIMATORS
-from pymc_tempering.evidence.estimators import READERS, RUN
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import READERS, RUN, estimate_quietly
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 
 

@@ -25,9 +25,9 @@ from pymc_tempering.core.weighting import error_of_influence
 from pymc_tempering.evidence import integrate
 from pymc_tempering.evidence.bar import _stepwise, bar_step, stone_step
 from pymc_tempering.evidence.datatree import read_check
-from pymc_tempering.evidence.front import ESTIMATORS, estimate_quietly
+from pymc_tempering.evidence.estimators import ESTIMATORS, estimate_quietly
+from pymc_tempering.evidence.pieces import error_of_neighbors
 from pymc_tempering.evidence.reference_check import compare_looks
-from pymc_tempering.evidence.standard_errors import error_of_neighbors
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import NotTemperedError, SolverError, TemperingWarning
 
@@ -237,7 +237,7 @@ def test_a_solver_failure_is_raised():
         def compute_free_energy_differences(self):
             return {"dDelta_f": np.ones((2, 2))}
 
-    module = "pymc_tempering.evidence.mbar_equations.import_pymbar"
+    module = "pymc_tempering.evidence.mbar.import_pymbar"
     with patch(module, lambda: Wrong), pytest.raises(SolverError, match="misses the MBAR"):
         ev.mbar_log_z(log_ratio, counts, betas)
     with pytest.raises(ValueError, match="numbers: use"):
@@ -249,13 +249,13 @@ def test_mbar_of_many_states_solves_the_equations_of_all():
     pytest.importorskip("pymbar")
     run = repeated_runs(200, "gauss")[0]
     whole = ev.mbar(run)
-    with patch("pymc_tempering.evidence.mbar_equations.PYMBAR_NUMBERS", 3000):
+    with patch("pymc_tempering.evidence.mbar.PYMBAR_NUMBERS", 3000):
         found = ev.mbar(run)
         np.testing.assert_allclose(found.log_z_curve, whole.log_z_curve, atol=1e-8)
         np.testing.assert_allclose(found.log_z_curve_mcse, whole.log_z_curve_mcse, rtol=1e-6)
         own = whole.details["pymbar_mcse"]
         assert found.details["pymbar_mcse"] == pytest.approx(own, rel=0.1)
-        with patch("pymc_tempering.evidence.mbar_equations.newton_mbar", lambda *a: a[-1]):
+        with patch("pymc_tempering.evidence.mbar.newton_mbar", lambda *a: a[-1]):
             assert abs(ev.mbar(run).log_z - whole.log_z) > 1e-4
 
 

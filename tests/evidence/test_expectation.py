@@ -9,8 +9,8 @@ from support.repeated_runs import GAUSSIAN_TOY, repeated_trees
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
+from pymc_tempering.evidence.datatree import probabilities_of
 from pymc_tempering.evidence.synthetic import gaussian_run
-from pymc_tempering.evidence.trace import probabilities_of
 from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
 
 

@@ -14,7 +14,7 @@ from support.repeated_runs import (
 )
 
 from pymc_tempering.evidence import pooled, read_run, rts
-from pymc_tempering.evidence.pooled import mixture_shares
+from pymc_tempering.evidence.rts import mixture_shares
 from pymc_tempering.evidence.synthetic import (
     cycle_sums,
     gaussian_run,

@@ -10,7 +10,7 @@ import pytest
 import pymc_tempering as pmt
 from pymc_tempering.arguments import as_seed
 from pymc_tempering.evidence import Bracket, Evidence
-from pymc_tempering.evidence.stochastic_bounds import join_bounds
+from pymc_tempering.evidence.bracket import join_bounds
 from pymc_tempering.evidence.synthetic import gaussian_run
 from pymc_tempering.variational.conjugate import GaussianMixture, svi
 from pymc_tempering.variational.convergence import Drift

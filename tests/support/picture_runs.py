@@ -12,8 +12,7 @@ from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import convert
-from pymc_tempering.evidence.prior_curves import PriorSensitivity
-from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
+from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.variational import TemperedFit
 from support.look_checks import stats_of

@@ -110,8 +110,7 @@ def log_marginal_likelihood(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pmt.log_marginal_likelihood(gaussian_run(draws=400)).verdict
+    >>> pmt.log_marginal_likelihood(idata).verdict  # a run of pmt.sample
     'ok'
     """
     check_whole(1, cores=cores)

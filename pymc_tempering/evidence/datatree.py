@@ -57,9 +57,8 @@ def read_cycles(idata: xr.DataTree) -> CycleStats:
     Examples
     --------
     >>> from pymc_tempering.evidence.datatree import read_cycles
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> read_cycles(gaussian_run(draws=30, chains=2)).rb_weight.shape
-    (2, 30, 5)
+    >>> read_cycles(idata).rb_weight.shape  # a run of pmt.sample
+    (4, 400, 5)
     """
     stats = _stats_group(idata)
     missing = [n for n in (*LADDER_STATS, *RUNG_STATS, *SCALAR_STATS) if n not in stats]
@@ -145,8 +144,7 @@ def convert(idata: xr.DataTree) -> xr.DataTree:
     Examples
     --------
     >>> from pymc_tempering.evidence.datatree import convert
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> tidy = convert(gaussian_run(draws=30, chains=2))
+    >>> tidy = convert(idata)  # a run of pmt.sample
     >>> tidy["sample_stats"]["visits"].dims
     ('chain', 'draw', 'rung')
     >>> tidy["tempering"]["beta"].values.tolist()

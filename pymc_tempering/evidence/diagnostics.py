@@ -119,8 +119,7 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> diagnosis = pmt.diagnose(gaussian_run(draws=400))
+    >>> diagnosis = pmt.diagnose(idata)  # a run of pmt.sample
     >>> diagnosis.table["rejection"].round(1).tolist()
     [0.1, 0.2, 0.3, 0.3, nan]
     >>> diagnosis.verdict[:3]

@@ -69,8 +69,6 @@ def expectation(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> idata = gaussian_run(draws=300)  # the posterior is Normal(1.6, 0.447)
     >>> found = pmt.expectation(idata, {"square": lambda draws: draws["x"] ** 2})["square"]
     >>> mean, mcse = found.sel(metric=["mean", "mcse"]).values
     >>> bool(abs(mean - 2.76) < 4 * mcse)

@@ -104,8 +104,7 @@ def rts(stats: CycleStats) -> Evidence:
     --------
     >>> from pymc_tempering.evidence.datatree import read_cycles
     >>> from pymc_tempering.evidence import rts
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> evidence = rts(read_cycles(gaussian_run(draws=400, random_seed=1)))
+    >>> evidence = rts(read_cycles(idata))  # a run of pmt.sample
     >>> evidence.verdict, abs(evidence.log_z - -2.6305) < 4 * evidence.mcse
     ('ok', True)
     """
@@ -250,8 +249,7 @@ def pooled(run: Run) -> Evidence:
     Examples
     --------
     >>> from pymc_tempering.evidence import pooled, read_run, rts
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> run = read_run(gaussian_run(draws=400, random_seed=1, reference_draws=4000))
+    >>> run = read_run(idata)  # a run of pmt.sample
     >>> evidence = pooled(run)
     >>> evidence.mcse < rts(run.stats).mcse, abs(evidence.log_z - -2.6305) < 4 * evidence.mcse
     (True, True)

@@ -108,8 +108,7 @@ def overlap(idata: xr.DataTree) -> xr.Dataset:
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> table = pmt.overlap(gaussian_run(draws=200))
+    >>> table = pmt.overlap(idata)  # a run of pmt.sample
     >>> table["overlap"].shape, bool(table.attrs["spectral_gap"] > 0.05)
     ((5, 5), True)
     """

@@ -76,8 +76,7 @@ def plot_log_z(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_log_z(gaussian_run(draws=400), exact=-2.63)
+    >>> pc = pmt.plot_log_z(idata, exact=-2.63)  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['curve', 'residual']
     """

@@ -88,8 +88,7 @@ def plot_path(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_path(gaussian_run(draws=100), "x")
+    >>> pc = pmt.plot_path(idata, "x")  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['path']
     """

@@ -77,8 +77,7 @@ def plot_summary(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_summary(gaussian_run(draws=100))
+    >>> pc = pmt.plot_summary(idata)  # a run of pmt.sample
     >>> pc.viz["plot"].sizes["panel"]
     7
     """

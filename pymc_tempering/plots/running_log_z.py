@@ -90,8 +90,7 @@ def plot_running_log_z(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_running_log_z(gaussian_run(draws=100))
+    >>> pc = pmt.plot_running_log_z(idata)  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['log_z', 'error']
     """

@@ -68,8 +68,7 @@ def plot_tours(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_tours(gaussian_run(draws=100))
+    >>> pc = pmt.plot_tours(idata)  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['weights', 'variance']
     """

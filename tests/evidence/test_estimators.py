@@ -17,6 +17,7 @@ from support.repeated_runs import (
     repeated_runs,
     shift_ladder,
 )
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
@@ -28,7 +29,6 @@ from pymc_tempering.evidence.datatree import read_check
 from pymc_tempering.evidence.estimators import ESTIMATORS, estimate_quietly
 from pymc_tempering.evidence.pieces import error_of_neighbors
 from pymc_tempering.evidence.reference_check import compare_looks
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import NotTemperedError, SolverError, TemperingWarning
 
 TI_RULES = {name: row.rule for name, row in CONTRACT.items() if row.rule}

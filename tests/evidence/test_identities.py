@@ -15,13 +15,13 @@ from support.repeated_runs import (
     join_chains,
     repeated_runs,
 )
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
 from pymc_tempering.evidence import log_likelihood, maximize_likelihood, rts_log_z
 from pymc_tempering.evidence.bar import bar_step
 from pymc_tempering.evidence.datatree import probabilities_of
-from pymc_tempering.evidence.synthetic import gaussian_run
 from pymc_tempering.exceptions import SolverError
 
 RNG = np.random.default_rng(7)

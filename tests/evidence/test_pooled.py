@@ -12,15 +12,15 @@ from support.repeated_runs import (
     calibration_faults,
     repeated_runs,
 )
-
-from pymc_tempering.evidence import pooled, read_run, rts
-from pymc_tempering.evidence.rts import mixture_shares
-from pymc_tempering.evidence.synthetic import (
+from support.synthetic import (
     cycle_sums,
     gaussian_run,
     simulate,
     synthetic_datatree,
 )
+
+from pymc_tempering.evidence import pooled, read_run, rts
+from pymc_tempering.evidence.rts import mixture_shares
 from pymc_tempering.exceptions import NotTemperedError
 
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import mbar_log_z, read_run
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 
 def run_with(**groups):

@@ -13,7 +13,7 @@ from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.comparison.evidence_of import Extras, evidence_of
 from pymc_tempering.comparison.same_data import check_same_data
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.factor import SCALES, BayesFactor, factor_of
+from pymc_tempering.evidence.factor import SCALES, BayesFactor
 from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.exceptions import TemperingError
 from pymc_tempering.model.check import find_model
@@ -102,7 +102,7 @@ def bayes_factor(
     mcse = float(np.hypot(first.mcse, second.mcse))
     sentences = [f"First model: {s}" for s in first.warnings]
     sentences += [f"Second model: {s}" for s in second.warnings]
-    return factor_of(first.log_z - second.log_z, mcse, tuple(sentences), scale=scale)
+    return BayesFactor(first.log_z - second.log_z, mcse, tuple(sentences), scale)
 
 
 def compare(

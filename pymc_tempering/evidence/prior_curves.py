@@ -93,65 +93,42 @@ class SensitivityCurve:
             frame[name] = getattr(self, name)
         return frame.assign(source=list(self.source))
 
+    def _table(self, head: str, factors: FloatArray, errors: FloatArray) -> pd.DataFrame:
+        """Return rows of texts with log Bayes factors (nats) under a head; of many only some."""
+        n = len(self.values)
+        shown = np.unique(np.linspace(0, n - 1, min(n, MAX_ROWS)).round().astype(int))
+        rows = [
+            {
+                "value": f"{self.coordinate[i]:.4g}",
+                "log Z": plus_minus(self.log_z[i], self.mcse[i]),
+                head: plus_minus(factors[i], errors[i]) if errors[i] else "0",
+                "ESS": f"{self.ess[i]:.0f}",
+                "k-hat": "-" if np.isneginf(self.khat[i]) else f"{self.khat[i]:.2f}",
+                "source": self.source[i],
+            }
+            for i in shown
+        ]
+        return pd.DataFrame(rows)
+
+    def _title(self) -> tuple[str, str]:
+        n = len(self.values)
+        cut = "" if n <= MAX_ROWS else f"; {MAX_ROWS} of {n} rows"
+        return self.label, f"limit of k-hat {self.khat_limit:.2f}{cut}"
+
+    def _text(self, head: str, factors: FloatArray, errors: FloatArray) -> str:
+        table = self._table(head, factors, errors).to_string(index=False)
+        return "\n".join(f"  {line}" for line in (*self._title(), *table.splitlines()))
+
+    def _html(self, head: str, factors: FloatArray, errors: FloatArray) -> str:
+        table = self._table(head, factors, errors).to_html(index=False)
+        return f"<p>{html.escape(', '.join(self._title()))}</p>{table}"
+
     def __repr__(self) -> str:
-        lines = curve_lines(self, DEFAULT_FACTOR, self.log_bf, self.log_bf_mcse)
-        return "\n".join(["SensitivityCurve", *(f"  {line}" for line in lines)])
+        return f"SensitivityCurve\n{self._text(DEFAULT_FACTOR, self.log_bf, self.log_bf_mcse)}"
 
     def _repr_html_(self) -> str:
-        table = curve_html(self, DEFAULT_FACTOR, self.log_bf, self.log_bf_mcse)
+        table = self._html(DEFAULT_FACTOR, self.log_bf, self.log_bf_mcse)
         return f"<div><b>SensitivityCurve</b>{table}</div>"
-
-
-def curve_lines(
-    curve: SensitivityCurve, head: str, factors: FloatArray, errors: FloatArray
-) -> list[str]:
-    """Title and rows of a curve as lines of text, with log Bayes factors under a head (nats)."""
-    rows = _rows(curve, head, factors, errors)
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    shown = ["  ".join(text.rjust(w) for text, w in zip(row, widths, strict=True)) for row in rows]
-    return [*_title(curve), *shown]
-
-
-def curve_html(curve: SensitivityCurve, head: str, factors: FloatArray, errors: FloatArray) -> str:
-    """Title and rows of a curve as HTML, with log Bayes factors under a head (nats)."""
-    names, *rows = _rows(curve, head, factors, errors)
-    parts = [f"<p>{html.escape(', '.join(_title(curve)))}</p><table><tr>"]
-    parts += [f"<th>{html.escape(text)}</th>" for text in names]
-    parts.append("</tr>")
-    for row in rows:
-        cells = "".join(f"<td style='text-align:right'>{html.escape(t)}</td>" for t in row)
-        parts.append(f"<tr>{cells}</tr>")
-    return "".join([*parts, "</table>"])
-
-
-def _rows(
-    curve: SensitivityCurve, head: str, factors: FloatArray, errors: FloatArray
-) -> list[tuple[str, ...]]:
-    """Rows as texts, their head first; of long curves some are left out."""
-    rows: list[tuple[str, ...]] = [("value", "log Z", head, "ESS", "k-hat", "source")]
-    n = len(curve.values)
-    shown = np.arange(n)
-    if n > MAX_ROWS:
-        shown = np.unique(np.linspace(0, n - 1, MAX_ROWS).round().astype(int))
-    for i in shown:
-        khat = curve.khat[i]
-        rows.append(
-            (
-                f"{curve.coordinate[i]:.4g}",
-                plus_minus(curve.log_z[i], curve.mcse[i]),
-                plus_minus(factors[i], errors[i]) if errors[i] else "0",
-                f"{curve.ess[i]:.0f}",
-                "-" if np.isneginf(khat) else f"{khat:.2f}",
-                curve.source[i],
-            )
-        )
-    return rows
-
-
-def _title(curve: SensitivityCurve) -> tuple[str, str]:
-    n = len(curve.values)
-    cut = "" if n <= MAX_ROWS else f"; {MAX_ROWS} of {n} rows"
-    return curve.label, f"limit of k-hat {curve.khat_limit:.2f}{cut}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -266,7 +243,7 @@ class PriorSensitivity:
         if self.against is not None:
             lines.append(f"  of the other model    {plus_minus(*self.against)} nats")
         for curve in self.curves:
-            lines += ["", *(f"  {line}" for line in curve_lines(curve, *self._factors(curve)))]
+            lines += ["", curve._text(*self._factors(curve))]
         return "\n".join([*lines, *(f"  ! {sentence}" for sentence in self.warnings)])
 
     def _repr_html_(self) -> str:
@@ -276,6 +253,6 @@ class PriorSensitivity:
         ]
         if self.against is not None:
             parts.append(f"<br>log Z of the other model {plus_minus(*self.against)} nats")
-        parts += [curve_html(curve, *self._factors(curve)) for curve in self.curves]
+        parts += [curve._html(*self._factors(curve)) for curve in self.curves]
         notes = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.warnings)
         return "".join([*parts, f"<ul>{notes}</ul>" if notes else "", "</div>"])

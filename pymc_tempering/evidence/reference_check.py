@@ -23,6 +23,9 @@ MIN_ARRIVALS, ARRIVAL_QUANTILE = 20, 0.01
 """Looks that have to arrive before a check can agree; and the quantile of posterior draws that
 their log-likelihood and log density have to reach."""
 
+COUNTED = ("n_looks", "needed", "n_strange", "n_arrived", "n_passes", "n_home_passes", "n_islands")
+"""Fields of a check that are whole numbers."""
+
 ISLAND = 0.01
 """Share of a pass's particles that contradict a run if they do not come home."""
 
@@ -75,22 +78,22 @@ def summarize_looks(
     return FreshLooks(
         log_z=np.nan if rough else log_mean(log_w),
         mcse=np.inf if rough else log_mean_error(log_w),
-        n_looks=float(log_w.size),
-        needed=float(needed),
-        n_strange=float(n_strange),
-        n_arrived=float(n_arrived),
-        n_passes=float(passes.size),
-        n_home_passes=float(n_home_passes),
+        n_looks=log_w.size,
+        needed=needed,
+        n_strange=n_strange,
+        n_arrived=n_arrived,
+        n_passes=passes.size,
+        n_home_passes=n_home_passes,
         pass_log_z=float(passes.mean()),
         pass_mcse=float(passes.std(ddof=1) / np.sqrt(passes.size)) if passes.size > 2 else np.inf,
-        n_islands=float(n_islands),
+        n_islands=n_islands,
         settled=float(settled),
     )
 
 
 def no_looks(needed: int) -> FreshLooks:
     """Return the summary where there was no look."""
-    return FreshLooks(np.nan, np.inf, 0.0, float(needed), 0.0, 0.0)
+    return FreshLooks(np.nan, np.inf, 0, needed, 0, 0)
 
 
 def compare_looks(evidence: Evidence, fresh: FreshLooks) -> LookCheck:
@@ -111,21 +114,14 @@ def compare_looks(evidence: Evidence, fresh: FreshLooks) -> LookCheck:
     reasons = _contradictions(evidence, fresh)
     few = fresh.n_looks < fresh.needed or fresh.n_arrived < MIN_ARRIVALS
     verdict = "unchecked" if few or not fresh.settled else "agreed"
+    stored = vars(fresh)  # as numbers of one kind
+    counts = {name: int(value) for name, value in stored.items() if name in COUNTED}
     return LookCheck(
-        log_z=fresh.log_z,
-        mcse=fresh.mcse,
-        n_looks=int(fresh.n_looks),
-        needed=int(fresh.needed),
-        n_strange=int(fresh.n_strange),
+        **stored | counts | {"settled": bool(fresh.settled)},
         difference=fresh.log_z - evidence.log_z,
+        pass_difference=fresh.pass_log_z - evidence.log_z,
         verdict="disagreed" if reasons else verdict,
         reasons=tuple(reasons),
-        n_arrived=int(fresh.n_arrived),
-        n_passes=int(fresh.n_passes),
-        n_home_passes=int(fresh.n_home_passes),
-        pass_difference=fresh.pass_log_z - evidence.log_z,
-        n_islands=int(fresh.n_islands),
-        settled=bool(fresh.settled),
     )
 
 

@@ -1,7 +1,6 @@
 """The evidence of a changed model from the weighted draws of a run, with one error for both."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,42 +13,6 @@ from pymc_tempering.evidence.result import Evidence
 
 ROUNDING = 1e-9
 """Nats by which densities that are the same may differ."""
-
-
-class Draws(Protocol):
-    """Weighted draws from a posterior, and how errors of averages over them are found."""
-
-    @property
-    def weight(self) -> FloatArray:
-        """Of each draw, shape (n,)."""
-        ...
-
-    @property
-    def chain(self) -> NDArray[np.intp]:
-        """Of each draw, shape (n,)."""
-        ...
-
-    @property
-    def khat_limit(self) -> float:
-        """Largest k-hat for which the draws suffice."""
-        ...
-
-    @property
-    def copies(self) -> float:
-        """How many draws are worth one independent draw."""
-        ...
-
-    def errors(self, effects: FloatArray) -> FloatArray:
-        """Errors (V,) of numbers that each draw moves by its effects (n, V)."""
-        ...
-
-    def errors_with_log_z(self, effects: FloatArray) -> FloatArray:
-        """Errors (V,) of the sums of such numbers and log Z, from the same draws."""
-        ...
-
-    def few(self, share: FloatArray) -> NDArray[np.bool_]:
-        """Whether shares (n, V) rest on too few independent parts of the run, (V,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +64,76 @@ class WeightedDraws:
         used = self.pieces.used
         tours = sum_by(self.pieces.tour[used], _by_piece(self, share)[used])
         return np.asarray(~(kish(tours) >= MIN_ESS))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainDraws:
+    """Posterior draws of any sampler, chain after chain, all of weight one.
+
+    The error of an average is that of correlated draws, by the effective sample size of Vehtari et
+    al. (2021) over all chains, which falls where the chains' means differ.
+
+    Attributes
+    ----------
+    log_z_effects : ndarray, shape (chain, draw)
+        First-order effect of each draw on log Z (nats); they sum to zero.
+    other_variance : float
+        Variance of log Z that does not come from these draws.
+    ess : float
+        Effective number of the draws for log Z.
+    """
+
+    log_z_effects: FloatArray
+    other_variance: float
+    ess: float
+
+    @property
+    def weight(self) -> FloatArray:
+        """Ones, shape (n,)."""
+        return np.ones(self.log_z_effects.size)
+
+    @property
+    def chain(self) -> NDArray[np.intp]:
+        """Chain of each draw, shape (n,)."""
+        n_chains, n_draws = self.log_z_effects.shape
+        return np.repeat(np.arange(n_chains), n_draws)
+
+    @property
+    def khat_limit(self) -> float:
+        """Largest k-hat for which as many independent draws suffice."""
+        return khat_limit(max(int(min(self.ess, self.log_z_effects.size)), 2))
+
+    @property
+    def copies(self) -> float:
+        """How many draws are worth one independent draw: the neighbors of a large one are large."""
+        return max(self.log_z_effects.size / max(self.ess, 1.0), 1.0)
+
+    def errors(self, effects: FloatArray) -> FloatArray:
+        """Errors (V,) of numbers that each draw moves by its effects (n, V)."""
+        size, terms = self._sizes(effects), effects * len(effects)
+        return np.asarray(np.sqrt(terms.var(axis=0, ddof=1) / size))
+
+    def errors_with_log_z(self, effects: FloatArray) -> FloatArray:
+        """Errors (V,) of the sums of such numbers and log Z."""
+        both = self.errors(effects + self.log_z_effects.reshape(-1, 1))
+        return np.asarray(np.sqrt(both**2 + self.other_variance))
+
+    def few(self, share: FloatArray) -> NDArray[np.bool_]:
+        """Whether few draws hold the weight, or draws that are worth few independent ones."""
+        return np.asarray(~((kish(share) >= MIN_ESS) & (self._sizes(share) >= MIN_ESS)))
+
+    def _sizes(self, values: FloatArray) -> FloatArray:
+        """Effective sample size of each column of numbers of the draws (n, V)."""
+        return np.array([self._size(column) for column in values.T])
+
+    def _size(self, values: FloatArray) -> float:
+        if np.ptp(values) == 0.0:
+            return float(values.size)
+        return effective_size(values.reshape(self.log_z_effects.shape))
+
+
+type Draws = WeightedDraws | ChainDraws
+"""Weighted draws from a posterior, and how errors of averages over them are found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,69 +273,3 @@ def _by_piece(draws: WeightedDraws, values: FloatArray) -> FloatArray:
     if len(draws.piece):
         result[np.unique(draws.piece)] = sum_by(draws.piece, values)
     return result
-
-
-@dataclass(frozen=True, eq=False)
-class ChainDraws:
-    """Posterior draws of any sampler, chain after chain, all of weight one.
-
-    The error of an average is that of correlated draws, by the effective sample size of Vehtari et
-    al. (2021) over all chains, which falls where the chains' means differ.
-
-    Attributes
-    ----------
-    log_z_effects : ndarray, shape (chain, draw)
-        First-order effect of each draw on log Z (nats); they sum to zero.
-    other_variance : float
-        Variance of log Z that does not come from these draws.
-    ess : float
-        Effective number of the draws for log Z.
-    """
-
-    log_z_effects: FloatArray
-    other_variance: float
-    ess: float
-
-    @property
-    def weight(self) -> FloatArray:
-        """Ones, shape (n,)."""
-        return np.ones(self.log_z_effects.size)
-
-    @property
-    def chain(self) -> NDArray[np.intp]:
-        """Chain of each draw, shape (n,)."""
-        n_chains, n_draws = self.log_z_effects.shape
-        return np.repeat(np.arange(n_chains), n_draws)
-
-    @property
-    def khat_limit(self) -> float:
-        """Largest k-hat for which as many independent draws suffice."""
-        return khat_limit(max(int(min(self.ess, self.log_z_effects.size)), 2))
-
-    @property
-    def copies(self) -> float:
-        """How many draws are worth one independent draw: the neighbors of a large one are large."""
-        return max(self.log_z_effects.size / max(self.ess, 1.0), 1.0)
-
-    def errors(self, effects: FloatArray) -> FloatArray:
-        """Errors (V,) of numbers that each draw moves by its effects (n, V)."""
-        size, terms = self._sizes(effects), effects * len(effects)
-        return np.asarray(np.sqrt(terms.var(axis=0, ddof=1) / size))
-
-    def errors_with_log_z(self, effects: FloatArray) -> FloatArray:
-        """Errors (V,) of the sums of such numbers and log Z."""
-        both = self.errors(effects + self.log_z_effects.reshape(-1, 1))
-        return np.asarray(np.sqrt(both**2 + self.other_variance))
-
-    def few(self, share: FloatArray) -> NDArray[np.bool_]:
-        """Whether few draws hold the weight, or draws that are worth few independent ones."""
-        return np.asarray(~((kish(share) >= MIN_ESS) & (self._sizes(share) >= MIN_ESS)))
-
-    def _sizes(self, values: FloatArray) -> FloatArray:
-        """Effective sample size of each column of numbers of the draws (n, V)."""
-        return np.array([self._size(column) for column in values.T])
-
-    def _size(self, values: FloatArray) -> float:
-        if np.ptp(values) == 0.0:
-            return float(values.size)
-        return effective_size(values.reshape(self.log_z_effects.shape))

@@ -29,7 +29,7 @@ from pymc_tempering.core.weighting import (
     log_mean,
     pareto_khat,
 )
-from pymc_tempering.evidence.factor import SCALES, BayesFactor, factor_fields
+from pymc_tempering.evidence.factor import SCALES, BayesFactor
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import NullError, TemperingWarning
 from pymc_tempering.model.check import find_model
@@ -324,7 +324,11 @@ def savage_dickey(
     for sentence in messages:
         warn(sentence, TemperingWarning, stacklevel=2)
     return SavageDickey(
-        **factor_fields(-terms.log_mean, mcse, tuple(messages), scale, SIDES),
+        -terms.log_mean,
+        mcse,
+        tuple(messages),
+        scale,
+        SIDES,
         null=point.given,
         log_posterior=posterior.log_mean,
         log_posterior_mcse=posterior.mcse,

@@ -22,7 +22,7 @@ from pymc_tempering.core.cycles import (
     FreshLooks,
 )
 from pymc_tempering.core.weighting import rung_probabilities
-from pymc_tempering.evidence.pieces import Pieces, split_pieces, sum_by
+from pymc_tempering.evidence.pieces import Pieces, split_pieces, sum_at
 from pymc_tempering.exceptions import LadderError, NotTemperedError
 
 ADVICE = "sample with pymc_tempering.sample() or pm.sample(step=SimulatedTempering())"
@@ -276,10 +276,7 @@ class Run:
 
     def sum_table(self, values: FloatArray, piece: NDArray[np.intp]) -> FloatArray:
         """Sum a table (m, K) of consecutive iterations by their ``piece`` (m,), shape (P, K)."""
-        result = np.zeros((self.pieces.chain.size, values.shape[1]))
-        if len(piece):
-            result[piece[np.flatnonzero(np.diff(piece, prepend=-1))]] = sum_by(piece, values)
-        return result
+        return sum_at(piece, values, self.pieces.chain.size)
 
 
 def read_run(idata: xr.DataTree) -> Run:

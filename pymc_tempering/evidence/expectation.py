@@ -10,8 +10,7 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, kish
 from pymc_tempering.evidence.datatree import Run, read_states
 from pymc_tempering.evidence.estimators import estimate_quietly
-from pymc_tempering.evidence.fit_run import errors
-from pymc_tempering.evidence.pieces import sum_by
+from pymc_tempering.evidence.pieces import errors, sum_by
 from pymc_tempering.exceptions import TemperingWarning
 
 METRICS = ("mean", "sd", "mcse", "ess")

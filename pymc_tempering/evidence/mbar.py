@@ -135,11 +135,10 @@ def _by_piece(
         hit = (rung == visited).astype(float)
         above = np.cumsum(p[:, ::-1], axis=1)[:, ::-1]
         below = rung < visited
-        here = piece[np.flatnonzero(np.diff(piece, prepend=-1))]
-        score[here] += sum_by(piece, hit - p)
-        visits[here] += sum_by(piece, hit)
-        low[here] += sum_by(piece, np.where(below, above, 0.0))
-        high[here] += sum_by(piece, np.where(below, 0.0, 1.0 - above))
+        score += run.sum_table(hit - p, piece)
+        visits += run.sum_table(hit, piece)
+        low += run.sum_table(np.where(below, above, 0.0), piece)
+        high += run.sum_table(np.where(below, 0.0, 1.0 - above), piece)
     return score, visits, low, high
 
 

@@ -7,8 +7,15 @@ from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import CycleStats, FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, effective_size, khat_limit, kish, pareto_khat
-from pymc_tempering.evidence.fit_run import errors
-from pymc_tempering.evidence.pieces import Pieces, influence, split_pieces, split_weights, sum_by
+from pymc_tempering.evidence.pieces import (
+    Pieces,
+    errors,
+    influence,
+    split_pieces,
+    split_weights,
+    sum_at,
+    sum_by,
+)
 from pymc_tempering.evidence.result import Evidence
 
 ROUNDING = 1e-9
@@ -48,21 +55,25 @@ class WeightedDraws:
         """Largest k-hat for which the draws suffice, by Kish's number of them."""
         return khat_limit(max(int(kish(self.weight)), 2))
 
+    def _sums(self, values: FloatArray) -> FloatArray:
+        """Sum numbers of the draws (n, V) by piece, shape (P, V)."""
+        return sum_at(self.piece, values, self.pieces.chain.size)
+
     def errors(self, effects: FloatArray) -> FloatArray:
         """Errors over tours, and at least those over batches of draws."""
         used = self.pieces.used
-        return errors(_by_piece(self, effects)[used], self.pieces, used)
+        return errors(self._sums(effects)[used], self.pieces, used)
 
     def errors_with_log_z(self, effects: FloatArray) -> FloatArray:
         """Errors of the sums with log Z, whose effects are those of the Rao-Blackwell weights."""
         used = self.pieces.used
         own = influence(split_weights(self.stats)[used])[:, -1:]
-        return errors(_by_piece(self, effects)[used] + own, self.pieces, used)
+        return errors(self._sums(effects)[used] + own, self.pieces, used)
 
     def few(self, share: FloatArray) -> NDArray[np.bool_]:
         """Whether few tours hold the weight."""
         used = self.pieces.used
-        tours = sum_by(self.pieces.tour[used], _by_piece(self, share)[used])
+        tours = sum_by(self.pieces.tour[used], self._sums(share)[used])
         return np.asarray(~(kish(tours) >= MIN_ESS))
 
 
@@ -265,11 +276,3 @@ def _scatter_of_chains(draws: Draws, change: FloatArray) -> FloatArray:
     own = np.array([shares(draws.weight[chain == c], change[chain == c])[1] for c in names])
     with np.errstate(invalid="ignore"):
         return np.asarray(own.std(axis=0, ddof=1) / np.sqrt(names.size))
-
-
-def _by_piece(draws: WeightedDraws, values: FloatArray) -> FloatArray:
-    """Sum numbers of the draws (n, V) by piece, shape (P, V)."""
-    result = np.zeros((draws.pieces.chain.size, values.shape[1]))
-    if len(draws.piece):
-        result[np.unique(draws.piece)] = sum_by(draws.piece, values)
-    return result

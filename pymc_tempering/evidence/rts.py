@@ -12,10 +12,11 @@ from scipy.special import logsumexp
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.core.weighting import error_of_influence, tilt
 from pymc_tempering.evidence.datatree import Run, chunks
-from pymc_tempering.evidence.fit_run import PartFit, errors, fit_run
+from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.pieces import (
     cycle_pieces,
     delta_error,
+    errors,
     finite_chains,
     finite_tours,
     split_weights,

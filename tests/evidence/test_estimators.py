@@ -132,7 +132,7 @@ def test_ti_says_where_its_rule_is_off_and_to_which_side():
     assert found.warnings == ()
     assert abs(found.bias) < 0.1 * found.mcse
     assert found.bias_direction == ""
-    assert pmt.evidence.front.estimate_quietly(fine, "ti_riemann").bias_direction == "above"
+    assert estimate_quietly(fine, "ti_riemann").bias_direction == "above"
 
 
 @pytest.mark.parametrize("rule", ["trapezoid", "corrected", "simpson"])

@@ -1,5 +1,6 @@
 """Importance sampling: the evidence from draws of a density fitted to posterior draws."""
 
+from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
@@ -11,9 +12,8 @@ from pymc_tempering.bridge.bridge_sampling import check_proposal, lost_warnings
 from pymc_tempering.bridge.proposals import PROPOSALS, Proposal, fit_t
 from pymc_tempering.bridge.target import (
     Target,
-    check_log_density,
+    check_states,
     find_target,
-    stored_density_warnings,
 )
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MAX_KHAT, MIN_ESS, kish, pareto_khat
@@ -25,9 +25,6 @@ from pymc_tempering.model.handle import CompiledModel
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
 """Degrees of freedom of a t for importance sampling, where tails must not be too light."""
-
-N_CHECKED = 100
-"""Posterior draws of each chain that are used to check that the model is the right one."""
 
 
 def importance_sampling(
@@ -137,14 +134,8 @@ def estimate_by_importance(
     """Do as :func:`importance_sampling`, but give no warnings outside of the result."""
     check_proposal(proposal, draws)
     target, states = find_target(idata, model, cores)
-    some = states[:, :N_CHECKED]
-    flat = some.reshape(-1, states.shape[2])
-    log_density = target.log_density(flat)
-    check_log_density(log_density, target.path, flat)
-    mismatch = stored_density_warnings(idata, log_density.reshape(some.shape[:2]))
-    return importance_states(
-        target, states, rng=rng, proposal=proposal, draws=draws, alarms=mismatch
-    )
+    alarms = check_states(idata, target, states)
+    return importance_states(target, states, rng=rng, proposal=proposal, draws=draws, alarms=alarms)
 
 
 def importance_states(
@@ -154,7 +145,7 @@ def importance_states(
     rng: np.random.Generator,
     proposal: str = "mixture",
     draws: int = 10_000,
-    alarms: list[str] | None = None,
+    alarms: Sequence[str] = (),
 ) -> Evidence:
     """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d)."""
     fit = PROPOSALS[proposal](target)
@@ -165,7 +156,7 @@ def importance_states(
     weights, lost = density.log_ratio(target, density.draw(draws, rng))
     log_z, variance, ess = weighted_mean(weights)
     khat = pareto_khat(weights)
-    messages = [*(alarms or []), *_weight_alarms(khat, ess)]
+    messages = [*alarms, *_weight_alarms(khat, ess)]
     alarmed = bool(messages)
     if not alarmed and khat > FINITE_VARIANCE_KHAT:
         messages.append(

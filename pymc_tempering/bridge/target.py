@@ -26,6 +26,9 @@ from pymc_tempering.references.prior import evaluate_draws
 STORED_LOG_DENSITY = ("lp", "logp")
 """Statistics in which samplers keep the log density of a draw."""
 
+N_FIRST = 100
+"""Posterior draws of each chain at which the model's density is checked."""
+
 MAX_STORED_SCATTER = 1e-3
 """Nats by which a stored and the model's log density may differ, beyond a constant."""
 
@@ -122,6 +125,20 @@ def check_log_density(log_density: np.ndarray, path: Path, draws: np.ndarray) ->
             f"draws (unconstrained, the first: {where}): pass the model that the posterior was "
             "drawn from, with the data it was drawn with."
         )
+
+
+def check_states(idata: xr.DataTree, target: Target, states: np.ndarray) -> list[str]:
+    """Check at some draws that they are of this model; warn if the sampler stored another density.
+
+    Raises
+    ------
+    DataMismatchError
+    """
+    some = states[:, :N_FIRST]
+    flat = some.reshape(-1, states.shape[2])
+    log_density = target.log_density(flat)
+    check_log_density(log_density, target.path, flat)
+    return stored_density_warnings(idata, log_density.reshape(some.shape[:2]))
 
 
 def stored_density_warnings(idata: xr.DataTree, log_density: np.ndarray) -> list[str]:

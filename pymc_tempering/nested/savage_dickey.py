@@ -15,8 +15,8 @@ from pymc_tempering.bridge.bridge_sampling import mixing_warnings
 from pymc_tempering.bridge.target import (
     Target,
     check_log_density,
+    check_states,
     find_target,
-    stored_density_warnings,
 )
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import (
@@ -184,8 +184,6 @@ def _more(n: int, available: int) -> str:
     return f"If it is near, {more}" if n < available else "If it is near, sample more draws"
 
 
-N_CHECKED = 100
-"""Draws of each chain at which the model's density is checked."""
 MIN_DRAWS = 20
 
 
@@ -297,7 +295,7 @@ def savage_dickey(
         target, states = find_target(idata, full, cores)
         point = find_null(full, target.path.layout, null)
         _check_coordinates(target, point)
-        alarms = _check_states(idata, target, states)
+        alarms = check_states(idata, target, states)
         used = states[:, _spaced(states, draws)]
         flat = used.reshape(-1, states.shape[2])
         check_log_density(target.log_density(flat), target.path, flat)
@@ -392,15 +390,6 @@ def _check_coordinates(target: Target, point: NullPoint) -> None:
             f"The prior of {', '.join(map(repr, wide))} is known only up to a constant, so its "
             "density at the null is not known: compare evidences with bayes_factor."
         )
-
-
-def _check_states(idata: xr.DataTree, target: Target, states: FloatArray) -> list[str]:
-    """Check that the draws are of this model; warn where the sampler stored another density."""
-    some = states[:, :N_CHECKED]
-    flat = some.reshape(-1, states.shape[2])
-    log_density = target.log_density(flat)
-    check_log_density(log_density, target.path, flat)
-    return stored_density_warnings(idata, log_density.reshape(some.shape[:2]))
 
 
 def _spaced(states: FloatArray, draws: int) -> np.ndarray:

@@ -15,6 +15,7 @@ from pymc_tempering.testsystems.system import (
     Moments,
     TestSystem,
     element,
+    of_log,
 )
 
 
@@ -62,12 +63,10 @@ def beta_binomial(n: int = 20, y: int = 14, a: float = 1.5, b: float = 4.0) -> T
         name="beta_binomial",
         model=model,
         dim=1,
-        n_modes=1,
         exact_log_z=lambda beta: float(beta * log_choose + betaln(*law(beta)) - betaln(a, b)),
         exact_moments=moments,
         exact_cdf=cdf,
-        statistic=element("p"),
-        statistic_name="p",
+        **element("p"),
     )
 
 
@@ -128,23 +127,16 @@ def unidentifiable_binomial(n: int = 100, y: int = 30) -> TestSystem:
         c, d = law(beta)
         # p1 has density I_u(c, d) / u up to a constant. In w = log u it is I(c, d) alone.
         axis = Axis(-np.linspace(0.0, 40.0, 801)[::-1])
-        curve = axis.cdf(axis.weights * betainc(c, d, np.exp(axis.nodes)))
-
-        def value_cdf(value: FloatArray) -> FloatArray:
-            return curve(np.log(np.clip(value, np.finfo(float).tiny, 1.0)))
-
-        return value_cdf
+        return of_log(axis.cdf(axis.weights * betainc(c, d, np.exp(axis.nodes))))
 
     return TestSystem(
         name="unidentifiable_binomial",
         model=model,
         dim=2,
-        n_modes=1,
         exact_log_z=log_z,
         exact_moments=moments,
         exact_cdf=cdf,
-        statistic=element("p1"),
-        statistic_name="p1",
+        **element("p1"),
     )
 
 
@@ -217,7 +209,6 @@ def logistic_regression(
         name="logistic_regression",
         model=model,
         dim=dim,
-        n_modes=1,
         exact_log_z=lambda beta: float(logsumexp(lattice(beta)[1])),
         exact_moments=moments,
     )

@@ -18,6 +18,7 @@ from pymc_tempering.testsystems.system import (
     TemperedGrid,
     TestSystem,
     element,
+    of_log,
     total_moments,
 )
 
@@ -173,8 +174,7 @@ class _HierarchyPath:
         return self._grid(beta).log_z(1.0)
 
     def cdf(self, beta: float) -> Distribution:
-        curve = self._grid(beta).cdf(1.0)
-        return lambda tau: curve(np.log(np.maximum(tau, np.finfo(float).tiny)))
+        return of_log(self._grid(beta).cdf(1.0))
 
     def moments(self, beta: float) -> Moments:
         p = self._grid(beta).probabilities(1.0)[:, 0]
@@ -227,12 +227,10 @@ def _system(
         name=name,
         model=model,
         dim=path.center.size + 2,
-        n_modes=1,
         exact_log_z=path.log_z,
         exact_moments=moments,
         exact_cdf=path.cdf,
-        statistic=element("tau"),
-        statistic_name="tau",
+        **element("tau"),
     )
 
 
@@ -317,12 +315,10 @@ def varying_intercepts(
         name="varying_intercepts",
         model=model,
         dim=groups + 4,
-        n_modes=1,
         exact_log_z=lambda beta: path.grid(beta).log_z(1.0),
         exact_moments=moments,
         exact_cdf=path.cdf,
-        statistic=element("tau"),
-        statistic_name="tau",
+        **element("tau"),
     )
 
 
@@ -380,8 +376,7 @@ class _MixedPath:
         )
 
     def cdf(self, beta: float) -> Distribution:
-        curve = self.grid(beta).cdf(1.0)
-        return lambda tau: curve(np.log(np.maximum(tau, np.finfo(float).tiny)))
+        return of_log(self.grid(beta).cdf(1.0))
 
     def moments(self, beta: float) -> Moments:
         grid = self.grid(beta)

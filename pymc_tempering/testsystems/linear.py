@@ -216,12 +216,10 @@ def normal_inverse_gamma_regression(
         name="normal_inverse_gamma_regression",
         model=model,
         dim=p + 1,
-        n_modes=1,
         exact_log_z=log_z,
         exact_moments=moments,
         exact_cdf=cdf,
-        statistic=element("sigma2"),
-        statistic_name="sigma2",
+        **element("sigma2"),
     )
 
 
@@ -282,12 +280,10 @@ def _known_noise(name: str, model: pm.Model, variable: str, path: _LinearPath) -
         name=name,
         model=model,
         dim=path.mean.size,
-        n_modes=1,
         exact_log_z=path.log_z,
         exact_moments=lambda beta: {variable: path.moments(beta)},
         exact_cdf=cdf,
-        statistic=element(variable, last),
-        statistic_name=f"{variable}[{last}]",
+        **element(variable, last),
     )
 
 

@@ -9,12 +9,12 @@ from pymc_tempering.testsystems.system import (
     LOG_2PI,
     ONE_POINT,
     Axis,
-    Distribution,
     FloatArray,
     Moments,
     TemperedGrid,
     TestSystem,
     element,
+    of_log,
     total_moments,
 )
 
@@ -81,12 +81,10 @@ def funnel(dim: int = 10, v_sd: float = 3.0) -> TestSystem:
         name="funnel",
         model=model,
         dim=dim,
-        n_modes=1,
         exact_log_z=lambda beta: grid(beta).log_z(1.0),
         exact_moments=moments,
         exact_cdf=lambda beta: grid(beta).cdf(1.0),
-        statistic=element("v"),
-        statistic_name="v",
+        **element("v"),
     )
 
 
@@ -154,20 +152,14 @@ def scale_mixture(
 
     largest = int(np.argmax(np.abs(data)))
 
-    def cdf(beta: float) -> Distribution:
-        curve = grid(beta, largest).cdf(1.0)
-        return lambda value: curve(np.log(np.maximum(value, np.finfo(float).tiny)))
-
     return TestSystem(
         name="scale_mixture",
         model=model,
         dim=2 * data.size,
-        n_modes=1,
         exact_log_z=lambda beta: float(sum(grid(beta, i).log_z(1.0) for i in range(data.size))),
         exact_moments=moments,
-        exact_cdf=cdf,
-        statistic=element("lam", largest),
-        statistic_name=f"lam[{largest}]",
+        exact_cdf=lambda beta: of_log(grid(beta, largest).cdf(1.0)),
+        **element("lam", largest),
     )
 
 

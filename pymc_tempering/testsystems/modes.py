@@ -107,8 +107,7 @@ def gaussian_shells(
         exact_log_z=grid.log_z,
         exact_moments=moments,
         exact_cdf=grid.cdf,
-        statistic=element("x", 0),
-        statistic_name="x[0]",
+        **element("x", 0),
         mode_centers=centers,
         exact_mode_weights=mode_weights,
     )
@@ -151,8 +150,7 @@ def eggbox() -> TestSystem:
         exact_log_z=grid.log_z,
         exact_moments=moments,
         exact_cdf=grid.cdf,
-        statistic=element("x", 0),
-        statistic_name="x[0]",
+        **element("x", 0),
     )
 
 
@@ -431,8 +429,7 @@ def twenty_modes(sigma: float = 0.1, weights: ArrayLike | None = None) -> TestSy
         exact_log_z=grid.log_z,
         exact_moments=moments,
         exact_cdf=grid.cdf,
-        statistic=element("x", 0),
-        statistic_name="x[0]",
+        **element("x", 0),
         mode_centers=TWENTY_MEANS.copy(),
         exact_mode_weights=mode_weights,
     )

@@ -74,9 +74,9 @@ class TestSystem:
     name: str
     model: pm.Model
     dim: int
-    n_modes: int
     exact_log_z: Callable[[float], float]
     exact_moments: Callable[[float], Moments]
+    n_modes: int = 1
     exact_cdf: Callable[[float], Distribution] | None = None
     statistic: Statistic | None = None
     statistic_name: str | None = None
@@ -169,10 +169,18 @@ class TestSystem:
         return self.log_z(1.0)
 
 
-def element(name: str, *index: int) -> Statistic:
-    """Statistic that is one element of one variable."""
+def element(name: str, *index: int) -> dict[str, Any]:
+    """Statistic that is one element of one variable, and its name, as fields of a system."""
     position: tuple[Any, ...] = (..., *index)
-    return lambda draws: np.asarray(draws[name], dtype=np.float64)[position]
+    return {
+        "statistic": lambda draws: np.asarray(draws[name], dtype=np.float64)[position],
+        "statistic_name": name + "".join(f"[{i}]" for i in index),
+    }
+
+
+def of_log(cdf: Distribution) -> Distribution:
+    """Distribution function of a positive number, from that of its logarithm."""
+    return lambda value: cdf(np.log(np.maximum(value, np.finfo(float).tiny)))
 
 
 def _valid(beta: float) -> float:

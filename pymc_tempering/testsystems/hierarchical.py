@@ -22,8 +22,13 @@ from pymc_tempering.testsystems.system import (
     total_moments,
 )
 
-# Both priors of tau leave less than 1e-15 outside.
+# Both priors of tau alone leave less than 1e-15 outside.
 LOG_TAU_AXIS = Axis(np.linspace(-37.0, 40.0, 771))
+
+# In units of the scale of the prior. Both priors leave less than 1e-9 outside; panels are narrow
+# where the likelihood can be large.
+LOG_TAU_EDGES = np.concatenate([np.linspace(-22.0, -7.0, 31), np.linspace(-6.85, 2.15, 61)])
+LOG_SIGMA_EDGES = np.concatenate([np.linspace(-21.0, -6.0, 31), np.linspace(-5.9, 3.7, 97)])
 
 # Rubin (1981); Gelman et al., Bayesian Data Analysis, table 5.2.
 EIGHT_SCHOOLS_EFFECT = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
@@ -76,21 +81,19 @@ def hierarchical_normal(
         tau = pm.HalfNormal("tau", tau_scale)
         theta = pm.Normal("theta", mu, tau, shape=groups)
         pm.Normal("y", theta, sigma, observed=y)
-    center = y.mean(axis=0)
-    within = float(np.sum((y - center) ** 2))
-    log_constant = -n * groups * (0.5 * LOG_2PI + np.log(sigma)) - 0.5 * within / sigma**2
-    path = _HierarchyPath(
-        center,
-        np.full(groups, n / sigma**2),
-        log_constant,
-        prior_mean,
-        prior_sd,
-        lambda tau: stats.halfnorm.logpdf(tau, scale=tau_scale),
+    path = _HierarchyPath.build(
+        np.tile(np.arange(groups), n),
+        np.ones((y.size, 1)),
+        y.ravel(),
+        np.full(y.size, sigma),
+        (prior_mean, prior_sd),
+        (LOG_TAU_AXIS, ONE_POINT),
+        lambda tau, _: stats.halfnorm.logpdf(tau, scale=tau_scale),
     )
 
     def moments(beta: float) -> Moments:
-        common = path.moments(beta)
-        return {"mu": common["mu"], "tau": common["tau"], "theta": common["theta"]}
+        laws = path.moments(beta, shift=1.0)
+        return {"mu": _first(laws["common"]), "tau": laws["tau"], "theta": laws["effects"]}
 
     return _system("hierarchical_normal", model, path, moments)
 
@@ -137,107 +140,23 @@ def eight_schools(
         tau = pm.HalfCauchy("tau", tau_scale)
         raw = pm.Normal("theta_raw", 0.0, 1.0, shape=center.size)
         pm.Normal("effect", mu + tau * raw, sd, observed=center)
-    path = _HierarchyPath(
+    path = _HierarchyPath.build(
+        np.arange(center.size),
+        np.ones((center.size, 1)),
         center,
-        1.0 / sd**2,
-        float(-np.sum(0.5 * LOG_2PI + np.log(sd))),
-        0.0,
-        prior_sd,
-        lambda tau: stats.halfcauchy.logpdf(tau, scale=tau_scale),
+        sd,
+        (0.0, prior_sd),
+        (LOG_TAU_AXIS, ONE_POINT),
+        lambda tau, _: stats.halfcauchy.logpdf(tau, scale=tau_scale),
     )
 
     def moments(beta: float) -> Moments:
-        common = path.moments(beta)
+        laws = path.moments(beta, raw=True)
         divergent = (np.asarray(np.inf), np.asarray(np.inf))
-        spread = divergent if beta == 0.0 else common["tau"]
-        return {"mu": common["mu"], "tau": spread, "theta_raw": common["raw"]}
+        spread = divergent if beta == 0.0 else laws["tau"]
+        return {"mu": _first(laws["common"]), "tau": spread, "theta_raw": laws["effects"]}
 
     return _system("eight_schools", model, path, moments)
-
-
-@dataclass(frozen=True, eq=False)
-class _HierarchyPath:
-    """Tempered normal hierarchy: everything given tau, then a grid over log tau."""
-
-    center: FloatArray
-    precision: FloatArray
-    log_constant: float
-    prior_mean: float
-    prior_sd: float
-    tau_logpdf: Callable[[FloatArray], FloatArray]
-
-    @property
-    def deviation(self) -> FloatArray:
-        return self.center - self.prior_mean
-
-    def log_z(self, beta: float) -> float:
-        return self._grid(beta).log_z(1.0)
-
-    def cdf(self, beta: float) -> Distribution:
-        return of_log(self._grid(beta).cdf(1.0))
-
-    def moments(self, beta: float) -> Moments:
-        p = self._grid(beta).probabilities(1.0)[:, 0]
-        tau = np.exp(LOG_TAU_AXIS.nodes)[:, None]
-        k, q, pooled, total = self._given_tau(beta, tau)
-        weight = q * tau**2
-        shift = (pooled / total)[:, None]
-        gap = self.deviation - shift
-        spread = 1.0 / total[:, None]
-        # Given tau: mean and variance of mu, theta and (theta - mu) / tau by total variance.
-        given = {
-            "tau": (tau[:, 0], np.zeros(tau.size)),
-            "mu": (self.prior_mean + shift[:, 0], spread[:, 0]),
-            "theta": (
-                self.prior_mean + shift + weight * gap,
-                weight / k + (1.0 - weight) ** 2 * spread
-                if beta > 0.0
-                else tau**2 + spread + 0.0 * gap,
-            ),
-            "raw": (q * tau * gap, 1.0 - weight + (q * tau) ** 2 * spread),
-        }
-        return {name: total_moments(mean, variance, p) for name, (mean, variance) in given.items()}
-
-    def _given_tau(
-        self, beta: float, tau: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        k = beta * self.precision
-        q = k / (1.0 + k * tau**2)
-        return k, q, q @ self.deviation, self.prior_sd**-2 + q.sum(axis=-1)
-
-    def _grid(self, beta: float) -> TemperedGrid:
-        def log_marginal(log_tau: FloatArray, _: FloatArray) -> FloatArray:
-            tau = np.exp(log_tau)
-            k, q, pooled, total = self._given_tau(beta, tau)
-            groups = -0.5 * np.sum(np.log1p(k * tau**2), axis=-1)
-            quadratic = q @ self.deviation**2 - pooled**2 / total
-            shrinkage = -0.5 * np.log(total * self.prior_sd**2)
-            return (groups + shrinkage - 0.5 * quadratic + beta * self.log_constant)[:, None]
-
-        def log_prior(log_tau: FloatArray, _: FloatArray) -> FloatArray:
-            return self.tau_logpdf(np.exp(log_tau)) + log_tau
-
-        return TemperedGrid(LOG_TAU_AXIS, ONE_POINT, log_prior, log_marginal)
-
-
-def _system(
-    name: str, model: pm.Model, path: _HierarchyPath, moments: Callable[[float], Moments]
-) -> TestSystem:
-    return TestSystem(
-        name=name,
-        model=model,
-        dim=path.center.size + 2,
-        exact_log_z=path.log_z,
-        exact_moments=moments,
-        exact_cdf=path.cdf,
-        **element("tau"),
-    )
-
-
-# In units of the scale of the prior. Both priors leave less than 1e-9 outside; panels are narrow
-# where the likelihood can be large.
-LOG_TAU_EDGES = np.concatenate([np.linspace(-22.0, -7.0, 31), np.linspace(-6.85, 2.15, 61)])
-LOG_SIGMA_EDGES = np.concatenate([np.linspace(-21.0, -6.0, 31), np.linspace(-5.9, 3.7, 97)])
 
 
 def varying_intercepts(
@@ -304,161 +223,196 @@ def varying_intercepts(
         else:
             a = tau * pm.Normal("z", 0.0, 1.0, shape=groups)
         pm.Normal("y", intercept + slope * x + a[g], sigma, observed=y)
-    path = _MixedPath.build(g, x, y, prior_sd, tau_scale, sigma_scale)
+    path = _HierarchyPath.build(
+        g,
+        np.column_stack([np.ones(rows), x]),
+        y,
+        np.ones(rows),
+        (0.0, prior_sd),
+        (
+            Axis(LOG_TAU_EDGES + np.log(tau_scale)),
+            Axis(LOG_SIGMA_EDGES + np.log(sigma_scale)),
+        ),
+        lambda tau, sigma: (
+            stats.halfnorm.logpdf(tau, scale=tau_scale)
+            + stats.expon.logpdf(sigma, scale=sigma_scale)
+            + np.log(sigma)
+        ),
+    )
 
     def moments(beta: float) -> Moments:
-        every = path.moments(beta)
-        own = "a" if centered else "z"
-        return {name: every[name] for name in ("sigma", "tau", "intercept", "slope", own)}
+        laws = path.moments(beta, raw=not centered)
+        (intercept, slope), own = zip(*laws["common"], strict=True), "a" if centered else "z"
+        scales = {name: laws[name] for name in ("sigma", "tau")}
+        return scales | {"intercept": intercept, "slope": slope, own: laws["effects"]}
 
-    return TestSystem(
-        name="varying_intercepts",
-        model=model,
-        dim=groups + 4,
-        exact_log_z=lambda beta: path.grid(beta).log_z(1.0),
-        exact_moments=moments,
-        exact_cdf=path.cdf,
-        **element("tau"),
-    )
+    return _system("varying_intercepts", model, path, moments)
 
 
 @dataclass(frozen=True, eq=False)
-class _MixedPath:
-    """Tempered mixed regression: coefficients given the scales, then a grid over log scales.
+class _HierarchyPath:
+    """Tempered regression with normal effects of groups: all given the scales, then a grid.
 
-    ``size``, ``x``, ``y`` are rows and means of the groups; ``within`` are the sums of squares
-    and products of x and y around them: xx, xy, yy.
+    Given tau and sigma, a group of weight n is worth an observation of its mean with precision
+    q = k n / (1 + k n tau^2), k = beta / sigma^2, in the regression on p common coefficients; rows
+    within groups tell of these only.
+
+    Attributes
+    ----------
+    size : ndarray, shape (G,)
+        Sum of the weights of each group.
+    means : ndarray, shape (G, p + 1)
+        Means of regressors and, last, response, less what the prior mean explains.
+    within : ndarray, shape (p + 1, p + 1)
+        Sums of squares and products around them.
+    prior : tuple of float
+        Mean and standard deviation of each coefficient.
+    n_rows, log_constant : float
+        Rows, and the log likelihood's constant at sigma = 1.
+    axes : tuple of Axis
+        log tau and log sigma; at `ONE_POINT` sigma is 1.
+    log_prior : callable
+        Log density of log sigma, and of tau itself, which the grid over log tau adds to.
     """
 
     size: FloatArray
-    x: FloatArray
-    y: FloatArray
-    within: tuple[float, float, float]
-    prior_sd: float
-    tau_scale: float
-    sigma_scale: float
+    means: FloatArray
+    within: FloatArray
+    prior: tuple[float, float]
+    n_rows: int
+    log_constant: float
+    axes: tuple[Axis, Axis]
+    log_prior: Callable[[FloatArray, FloatArray], FloatArray]
 
     @classmethod
     def build(
         cls,
         g: np.ndarray,
-        x: FloatArray,
+        X: FloatArray,
         y: FloatArray,
-        prior_sd: float,
-        tau_scale: float,
-        sigma_scale: float,
-    ) -> "_MixedPath":
-        size = np.bincount(g).astype(np.float64)
-        mean_x, mean_y = (np.bincount(g, weights=values) / size for values in (x, y))
-        dx, dy = x - mean_x[g], y - mean_y[g]
-        within = (float(dx @ dx), float(dx @ dy), float(dy @ dy))
-        return cls(size, mean_x, mean_y, within, prior_sd, tau_scale, sigma_scale)
+        noise: FloatArray,
+        prior: tuple[float, float],
+        axes: tuple[Axis, Axis],
+        log_prior: Callable[[FloatArray, FloatArray], FloatArray],
+    ) -> "_HierarchyPath":
+        weight, rows = noise**-2.0, np.column_stack([X, y - X.sum(axis=1) * prior[0]])
+        size = np.bincount(g, weights=weight)
+        sums = [np.bincount(g, weights=weight * column) for column in rows.T]
+        means = np.transpose(sums) / size[:, None]
+        off = rows - means[g]
+        constant = -float(np.sum(0.5 * LOG_2PI + np.log(noise)))
+        within = (weight * off.T) @ off
+        return cls(size, means, within, prior, y.size, constant, axes, log_prior)
+
+    def log_z(self, beta: float) -> float:
+        return self.grid(beta).log_z(1.0)
+
+    def cdf(self, beta: float) -> Distribution:
+        return of_log(self.grid(beta).cdf(1.0))
 
     def grid(self, beta: float) -> TemperedGrid:
         """Quadrature of the tempered density of log tau and log sigma, at its power 1."""
 
         def log_prior(log_tau: FloatArray, log_sigma: FloatArray) -> FloatArray:
-            tau, sigma = np.exp(log_tau), np.exp(log_sigma)
-            of_tau = stats.halfnorm.logpdf(tau, scale=self.tau_scale) + log_tau
-            return of_tau + stats.expon.logpdf(sigma, scale=self.sigma_scale) + log_sigma
+            return self.log_prior(np.exp(log_tau), np.exp(log_sigma)) + log_tau
 
         def log_marginal(log_tau: FloatArray, log_sigma: FloatArray) -> FloatArray:
-            n = self.size.sum()
-            given = _GivenScales.at(self, beta, np.exp(log_tau), np.exp(log_sigma))
-            shrinkage = given.log_det + np.log(given.determinant) + 4.0 * np.log(self.prior_sd)
-            return -0.5 * (beta * n * (LOG_2PI + 2.0 * log_sigma) + shrinkage + given.residual)
+            given = _given_scales(self, beta, np.exp(log_tau), np.exp(log_sigma))
+            return given.log_marginal + beta * (self.log_constant - self.n_rows * log_sigma)
 
-        return TemperedGrid(
-            Axis(LOG_TAU_EDGES + np.log(self.tau_scale)),
-            Axis(LOG_SIGMA_EDGES + np.log(self.sigma_scale)),
-            log_prior,
-            log_marginal,
-        )
+        return TemperedGrid(*self.axes, log_prior, log_marginal)
 
-    def cdf(self, beta: float) -> Distribution:
-        return of_log(self.grid(beta).cdf(1.0))
+    def moments(self, beta: float, *, raw: bool = False, shift: float = 0.0) -> Moments:
+        """Laws of the scales, the common coefficients and the effects.
 
-    def moments(self, beta: float) -> Moments:
+        Effects are `raw` in units of tau; `shift` is the share of the regression that they hold.
+        """
         grid = self.grid(beta)
         p = grid.probabilities(1.0)
         tau, sigma = np.broadcast_arrays(np.exp(grid.u), np.exp(grid.v))
         # The others do not show in the sums, and each takes an array of the size of all groups.
-        used = p > 1e-18 * p.max()
+        used = p > 1e-24 * p.max()
         weights, tau, sigma = p[used], tau[used], sigma[used]
-        given = _GivenScales.at(self, beta, tau, sigma)
+        given = _given_scales(self, beta, tau, sigma)
         zero = np.zeros_like(tau)
-        laws = {
-            "sigma": (sigma, zero),
-            "tau": (tau, zero),
-            "intercept": (given.intercept, given.xx / given.determinant),
-            "slope": (given.slope, given.one / given.determinant),
+        unit = np.ones_like(tau) if raw else tau
+        each = [
+            total_moments(*given.effect(size, row, tau, unit, shift, self.prior[0]), weights)
+            for size, row in zip(self.size, self.means, strict=True)
+        ]
+        mean, variance = np.transpose(each)
+        spread = np.diagonal(given.covariance, axis1=-2, axis2=-1)
+        return {
+            "sigma": total_moments(sigma, zero, weights),
+            "tau": total_moments(tau, zero, weights),
+            "common": total_moments(given.mean + self.prior[0], spread, weights),
+            "effects": (mean, variance),
         }
-        result = {name: total_moments(*law, weights) for name, law in laws.items()}
-        each = [total_moments(*given.group(j), weights) for j in range(self.size.size)]
-        raw = [total_moments(*given.group(j, raw=True), weights) for j in range(self.size.size)]
-        for name, parts in (("a", each), ("z", raw)):
-            mean, variance = np.transpose(parts)
-            result[name] = (mean, variance)
-        return result
 
 
 @dataclass(frozen=True, eq=False)
 class _GivenScales:
-    """Gaussian law of the coefficients at each pair of scales, in arrays of one shape.
+    """Gaussian law of the common coefficients at each pair of scales, of one shape S.
 
-    The precision of intercept and slope is ``[[one, x], [x, xx]]``; ``log_det`` sums what the
-    groups' own effects add to it, and ``residual`` is what the exponent keeps.
+    ``k`` has shape S, ``mean`` (less that of the prior) S + (p,), ``covariance`` S + (p, p).
     """
 
-    path: _MixedPath
     k: FloatArray
-    tau: FloatArray
-    one: FloatArray
-    x: FloatArray
-    xx: FloatArray
-    intercept: FloatArray
-    slope: FloatArray
-    residual: FloatArray
-    log_det: FloatArray
+    mean: FloatArray
+    covariance: FloatArray
+    log_marginal: FloatArray
 
-    @classmethod
-    def at(
-        cls, path: _MixedPath, beta: float, tau: FloatArray, sigma: FloatArray
-    ) -> "_GivenScales":
-        k = beta / sigma**2
-        flat = path.prior_sd**-2.0
-        one, x, xx, y, xy, yy, log_det = np.zeros((7, *np.broadcast_shapes(k.shape, tau.shape)))
-        one += flat
-        xx += flat + k * path.within[0]
-        xy += k * path.within[1]
-        yy += k * path.within[2]
-        for size, mean_x, mean_y in zip(path.size, path.x, path.y, strict=True):
-            ratio = 1.0 + k * size * tau**2
-            q = k * size / ratio
-            log_det += np.log(ratio)
-            one += q
-            x += q * mean_x
-            xx += q * mean_x**2
-            y += q * mean_y
-            xy += q * mean_x * mean_y
-            yy += q * mean_y**2
-        determinant = one * xx - x**2
-        intercept = (xx * y - x * xy) / determinant
-        slope = (one * xy - x * y) / determinant
-        residual = yy - intercept * y - slope * xy
-        return cls(path, k, tau, one, x, xx, intercept, slope, residual, log_det)
-
-    @property
-    def determinant(self) -> FloatArray:
-        return self.one * self.xx - self.x**2
-
-    def group(self, j: int, raw: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of the effect of group j, `raw` in units of tau."""
-        mean_x = self.path.x[j]
-        ratio = 1.0 + self.k * self.path.size[j] * self.tau**2
+    def effect(
+        self,
+        size: float,
+        row: FloatArray,
+        tau: FloatArray,
+        unit: FloatArray,
+        shift: float,
+        prior_mean: float,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of a group's effect, plus `shift` times the regression at its mean."""
+        ratio = 1.0 + self.k * size * tau**2
         # Part of the gap between data and regression that the effect takes up.
-        unit = 1.0 if raw else self.tau
-        share = self.k * self.path.size[j] * self.tau * unit / ratio
-        gap = self.path.y[j] - self.intercept - mean_x * self.slope
-        line = (self.xx - 2.0 * mean_x * self.x + mean_x**2 * self.one) / self.determinant
-        return share * gap, unit**2 / ratio + share**2 * line
+        share = self.k * size * tau * unit / ratio
+        line = self.mean @ row[:-1]
+        spread = np.einsum("...ij,i,j->...", self.covariance, row[:-1], row[:-1])
+        mean = share * (row[-1] - line) + shift * (line + prior_mean * row[:-1].sum())
+        return mean, unit**2 / ratio + (share - shift) ** 2 * spread
+
+
+def _given_scales(
+    path: _HierarchyPath, beta: float, tau: FloatArray, sigma: FloatArray
+) -> _GivenScales:
+    k = beta / sigma**2 + np.zeros_like(tau)
+    worth = np.multiply.outer(path.size, k)
+    ratio = worth * tau**2
+    products = path.means[:, :, None] * path.means[:, None, :]
+    sums = k[..., None, None] * path.within
+    sums += np.tensordot(worth / (1.0 + ratio), products, axes=(0, 0))
+    log_det = np.log1p(ratio).sum(axis=0)
+    precision, weighted = sums[..., :-1, :-1], sums[..., :-1, -1]
+    precision += np.eye(weighted.shape[-1]) / path.prior[1] ** 2
+    covariance = np.linalg.inv(precision)
+    mean = (covariance @ weighted[..., None])[..., 0]
+    residual = sums[..., -1, -1] - (mean * weighted).sum(axis=-1)
+    log_det += np.linalg.slogdet(precision * path.prior[1] ** 2)[1]
+    return _GivenScales(k, mean, covariance, -0.5 * (log_det + residual))
+
+
+def _first(law: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    return law[0][0], law[1][0]
+
+
+def _system(
+    name: str, model: pm.Model, path: _HierarchyPath, moments: Callable[[float], Moments]
+) -> TestSystem:
+    return TestSystem(
+        name=name,
+        model=model,
+        dim=sum(int(np.prod(shape)) for shape in model.eval_rv_shapes().values()),
+        exact_log_z=path.log_z,
+        exact_moments=moments,
+        exact_cdf=path.cdf,
+        **element("tau"),
+    )

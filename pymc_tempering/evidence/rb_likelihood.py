@@ -4,12 +4,12 @@ Equation (14) and Appendix A of Carlson, Stinson, Pakman & Paninski (2016), ICML
 the Hessian are our own derivation: see :func:`maximize_likelihood`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import numpy as np
 import xarray as xr
-from scipy.optimize import minimize
+from numpy.linalg import norm
 from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import LADDER_STATS, BoolArray, CycleStats, FloatArray
@@ -18,6 +18,9 @@ from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.pieces import join_pieces, split_pieces, split_weights
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import LadderError, SolverError
+
+MAX_STEPS, MAX_HALVINGS = 100, 30
+"""Newton steps at most, and how often a step is halved that makes the gradient no smaller."""
 
 MAX_GRADIENT = 1e-8
 """Largest derivative of the log likelihood per iteration at a point accepted as its maximum."""
@@ -45,8 +48,8 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
 
     It is concave in log Z: its gradient is sum_t (C_t - n_t pi_t) with pi_tk proportional to
     r_k Z_k / Z-hat_tk (equation 8), and its Hessian -sum_t n_t (diag pi_t - pi_t pi_t'). For a
-    single part pi = C / n, which is RTS, equation (12). SciPy's trust-region Newton method climbs
-    from the RTS estimate of the parts' mean offsets.
+    single part pi = C / n, which is RTS, equation (12). Newton steps climb from the RTS estimate of
+    the parts' mean offsets; each is halved until it makes the gradient smaller.
 
     Parameters
     ----------
@@ -79,59 +82,31 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
     known = np.flatnonzero(total > 0.0)
     part, shift = weight[:, known], offsets[:, known]
     n = part.sum(axis=1)
-    scale = n.sum()
-    mean_offset = n @ shift / scale
-    start = np.log(part.sum(axis=0)) - mean_offset
+    start = np.log(part.sum(axis=0)) - n @ shift / n.sum()
     start -= start[0]
 
-    def probabilities(free: FloatArray) -> FloatArray:
+    def slope_at(free: FloatArray) -> tuple[FloatArray, FloatArray]:
         tilted = shift + np.append(0.0, free)
-        return np.asarray(np.exp(tilted - logsumexp(tilted, axis=1, keepdims=True)))
+        pi = np.exp(tilted - logsumexp(tilted, axis=1, keepdims=True))
+        return (part - n[:, None] * pi).sum(axis=0)[1:] / n.sum(), pi
 
-    def value(free: FloatArray) -> float:
-        return -log_likelihood(np.append(0.0, free), part, shift) / scale
-
-    def gradient(free: FloatArray) -> FloatArray:
-        return np.asarray(-(part - n[:, None] * probabilities(free)).sum(axis=0)[1:] / scale)
-
-    def hessian(free: FloatArray) -> FloatArray:
-        return information(probabilities(free), n)[1:, 1:] / scale
-
-    found = minimize(
-        value,
-        start[1:],
-        jac=gradient,
-        hess=hessian,
-        method="trust-exact",
-        options={"gtol": 1e-12, "maxiter": 500},
-    )
-    free = _polish(found.x, gradient, hessian)
-    residual = float(np.abs(gradient(free)).max()) if free.size else 0.0
+    free = start[1:]
+    slope, pi = slope_at(free)
+    for _ in range(MAX_STEPS):
+        step = np.linalg.lstsq(information(pi, n)[1:, 1:] / n.sum(), slope)[0]
+        tried = (free + share * step for share in 0.5 ** np.arange(MAX_HALVINGS))
+        flatter = (new for new in tried if norm(slope_at(new)[0]) < norm(slope))
+        if (found := next(flatter, None)) is None:  # the last digits are reached
+            break
+        free, (slope, pi) = found, slope_at(found)
+    residual = float(np.abs(slope).max(initial=0.0))
     if not residual <= MAX_GRADIENT:
         raise SolverError(
-            f"the maximum of the Rao-Blackwellized likelihood was not found ({found.message}; "
-            f"gradient {residual:.1g}): the parts' log Z-hat differ too much, so estimate each "
-            "part by RTS"
+            "the maximum of the Rao-Blackwellized likelihood was not found (gradient "
+            f"{residual:.1g}): the parts' log Z-hat differ too much, so estimate each part by RTS"
         )
     result[known] = np.append(0.0, free)
     return result
-
-
-def _polish(
-    free: FloatArray,
-    gradient: Callable[[FloatArray], FloatArray],
-    hessian: Callable[[FloatArray], FloatArray],
-) -> FloatArray:
-    """Find the last digits by Newton steps; the search stops where the value is rounded."""
-    for _ in range(3):
-        try:
-            step = np.linalg.solve(hessian(free), gradient(free))
-        except np.linalg.LinAlgError:
-            break
-        if not np.abs(gradient(free - step)).max() < np.abs(gradient(free)).max():
-            break
-        free = free - step
-    return free
 
 
 def information(probability: FloatArray, n: FloatArray) -> FloatArray:

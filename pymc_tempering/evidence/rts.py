@@ -4,8 +4,6 @@ Carlson, Stinson, Pakman & Paninski (2016), "Partition functions from Rao-Blackw
 sampling", ICML; equation numbers are theirs.
 """
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from scipy.special import logsumexp
 
@@ -190,22 +188,6 @@ def empty_warnings(visits: FloatArray, rests_on: str) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, eq=False)
-class MixtureShares:
-    """Shares of the rungs, and of the further draws, in the mixture at some states.
-
-    Attributes
-    ----------
-    rungs : ndarray, shape (n, K)
-        r_k exp(beta_k log_ratio) / Z-hat_k over the mixture of both samples.
-    reference : ndarray, shape (n,)
-        Reference density over that mixture.
-    """
-
-    rungs: FloatArray
-    reference: FloatArray
-
-
 def pooled(run: Run) -> Evidence:
     """Estimate log Z from a run and from independent draws of its reference, as one sample.
 
@@ -269,54 +251,54 @@ def pooled(run: Run) -> Evidence:
 
     if not used.any():
         return fit_run("pooled", stats, run.pieces, fit)
-    whole, effects = _fit(run, used)
-    assert whole.influence is not None
-    chain_error = errors(whole.influence, run.pieces, used)
-    own_error = error_of_influence(effects)
-    parts = {"chain_mcse": float(chain_error[-1]), "reference_mcse": float(own_error[-1])}
-    whole = replace(
-        whole,
-        influence=None,
-        error=np.hypot(chain_error, own_error),
-        details={"reference_draws": float(len(effects)), **parts},
-    )
+    curve, by_chains, by_draws = _fit(run, run.reference, used)
+    chain_error, own_error = errors(by_chains, run.pieces, used), error_of_influence(by_draws)
+    details = {
+        "reference_draws": float(len(by_draws)),
+        "chain_mcse": float(chain_error[-1]),
+        "reference_mcse": float(own_error[-1]),
+    }
+    whole = PartFit(curve, error=np.hypot(chain_error, own_error), details=details)
     beside = (run.n_undefined, run.reference.size)
     return fit_run("pooled", stats, run.pieces, fit, whole=whole, beside=beside)
 
 
-def _fit(run: Run, part: BoolArray) -> tuple[PartFit, FloatArray]:
-    """Fit some pieces with all reference draws; also the effect (n, K) of each draw on log Z_k."""
-    assert run.reference is not None
+def _fit(
+    run: Run, reference: FloatArray, part: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Fit some pieces with all reference draws: log Z_k, and the effects of pieces and of draws."""
     betas, log_ratio = run.stats.beta, run.trace.log_ratio
     offsets = run.stats.log_weight - run.stats.log_z_ladder
     inside = np.flatnonzero(part[run.piece])
-    sizes = (max(1, np.unique(run.pieces.tour[part]).size), run.reference.size)
+    sizes = (max(1, np.unique(run.pieces.tour[part]).size), reference.size)
     by_piece = np.zeros((run.pieces.chain.size, betas.size + 1))
     for rows in chunks(inside.size, betas.size):
         at = inside[rows]
         shares = mixture_shares(log_ratio[at], betas, offsets, *sizes)
-        table = np.column_stack([shares.rungs, shares.reference])
-        by_piece += run.sum_table(table, run.piece[at])
+        by_piece += run.sum_table(shares, run.piece[at])
     by_piece = by_piece[part]
-    own = mixture_shares(run.reference, betas, offsets, *sizes)
-    path, total = own.rungs.sum(axis=1), by_piece.sum(axis=0)
+    own = mixture_shares(reference, betas, offsets, *sizes)[:, :-1]
+    path, total = own.sum(axis=1), by_piece.sum(axis=0)
     # C N over the number of iterations, which the sums over them are divided by in both means.
     scale = sizes[0] * path.mean() / total[-1]
-    from_chains, from_draws = scale * total[:-1], own.rungs.sum(axis=0)
+    from_chains, from_draws = scale * total[:-1], own.sum(axis=0)
     both = from_chains + from_draws
     with np.errstate(divide="ignore"):
-        curve = np.log(both) - (run.stats.log_weight - run.stats.log_z_ladder)
+        curve = np.log(both) - offsets
     curve = curve - curve[0]  # zero but for rounding
     lent = by_piece[:, -1:] / total[-1]
     by_chains = scale * by_piece[:, :-1] / both - lent * from_chains / both
-    effects = own.rungs / both + (path / path.sum())[:, None] * from_chains / both
-    return PartFit(curve, by_chains), effects - effects.mean(axis=0)
+    effects = own / both + (path / path.sum())[:, None] * from_chains / both
+    return curve, by_chains, effects - effects.mean(axis=0)
 
 
 def mixture_shares(
     log_ratio: FloatArray, betas: FloatArray, offsets: FloatArray, n_path: int, n_reference: int
-) -> MixtureShares:
-    """Return the shares of rungs and reference at states with these log ratios (nats).
+) -> FloatArray:
+    """Return the shares of the rungs, and last of the reference, in the mixture, shape (n, K + 1).
+
+    At states with these log ratios (nats): r_k exp(beta_k log_ratio) / Z-hat_k, and the reference
+    density, over the mixture of both samples.
 
     Parameters
     ----------
@@ -329,4 +311,4 @@ def mixture_shares(
     terms = tilt(betas, log_ratio) + offsets
     path = logsumexp(terms, axis=1) + np.log(n_path)
     mixture = np.logaddexp(path, np.log(n_reference))
-    return MixtureShares(np.exp(terms - mixture[:, None]), np.exp(-mixture))
+    return np.exp(np.column_stack([terms, np.zeros(len(terms))]) - mixture[:, None])

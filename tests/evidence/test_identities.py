@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import minimize
 from scipy.special import logsumexp
 from support.repeated_runs import (
     BETAS,
@@ -71,12 +71,9 @@ def test_a_rung_without_weight_and_a_maximum_that_is_not_found():
     assert np.isnan(maximize_likelihood(c[:, ::-1] * [0, 1, 1], np.zeros((1, 3)))).all()
     assert np.isnan(maximize_likelihood(np.array([[1.0, np.nan]]), np.zeros((1, 2)))).all()
 
-    def gives_up(value, start, **_):
-        return OptimizeResult(x=start + 1e3, message="gave up")
-
-    module = "pymc_tempering.evidence.rb_likelihood.minimize"
-    with patch(module, gives_up), pytest.raises(SolverError, match="was not found"):
-        maximize_likelihood(np.array([[1.0, 3.0], [2.0, 1.0]]), np.zeros((2, 2)))
+    module = "pymc_tempering.evidence.rb_likelihood.MAX_STEPS"
+    with patch(module, 0), pytest.raises(SolverError, match="was not found"):
+        maximize_likelihood(np.array([[1.0, 3.0], [2.0, 1.0]]), np.array([[0.0, 0.0], [0.0, -1.0]]))
 
 
 def test_rts_is_mbar_with_expected_counts():

@@ -6,17 +6,23 @@ from time import perf_counter
 import numpy as np
 import pymc as pm
 import xarray as xr
-from scipy.special import logsumexp
 
 from pymc_tempering.bridge.bridge_sampling import check_proposal, lost_warnings
-from pymc_tempering.bridge.proposals import PROPOSALS, Proposal, fit_t
+from pymc_tempering.bridge.proposals import PROPOSALS, fit_t
 from pymc_tempering.bridge.target import (
     Target,
     check_states,
     find_target,
 )
-from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MAX_KHAT, MIN_ESS, kish, pareto_khat
+from pymc_tempering.core.weighting import (
+    FINITE_VARIANCE_KHAT,
+    MAX_KHAT,
+    MIN_ESS,
+    effective_number,
+    log_mean,
+    log_mean_error,
+    pareto_khat,
+)
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
@@ -149,13 +155,11 @@ def importance_states(
 ) -> Evidence:
     """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d)."""
     fit = PROPOSALS[proposal](target)
-    if proposal == "t":
-        fit = _fit_heavy_t
     started = perf_counter()
-    density = fit(states.reshape(-1, states.shape[2]), rng)
+    flat = states.reshape(-1, states.shape[2])
+    density = fit_t(flat, HEAVY_DOFS) if proposal == "t" else fit(flat, rng)
     weights, lost = density.log_ratio(target, density.draw(draws, rng))
-    log_z, variance, ess = weighted_mean(weights)
-    khat = pareto_khat(weights)
+    ess, khat = effective_number(weights), pareto_khat(weights)
     messages = [*alarms, *_weight_alarms(khat, ess)]
     alarmed = bool(messages)
     if not alarmed and khat > FINITE_VARIANCE_KHAT:
@@ -166,36 +170,17 @@ def importance_states(
     messages += lost_warnings(lost)
     middle = draws // 2
     return Evidence(
-        log_z=log_z,
-        mcse=np.inf if alarmed else float(np.sqrt(variance)),
+        log_z=log_mean(weights),
+        mcse=np.inf if alarmed else log_mean_error(weights),
         method="importance_sampling",
         verdict="unchecked" if alarmed else "ok",
         ess=ess,
-        halves=(weighted_mean(weights[:middle])[0], weighted_mean(weights[middle:])[0]),
+        halves=(log_mean(weights[:middle]), log_mean(weights[middle:])),
         warnings=tuple(messages),
         bias_direction="below" if alarmed else "",
         n_evaluations=draws * density.evaluations[0],
         seconds=perf_counter() - started,
     )
-
-
-def weighted_mean(log_weights: FloatArray) -> tuple[float, float, float]:
-    """Return log of the mean weight, its relative variance, and Kish's effective number.
-
-    Equations (18.44) and (18.46) of Goodfellow et al. (2016) in log space for Z_0 = 1, but the
-    variance has n - 1 in place of n.
-    """
-    n = log_weights.size
-    total = logsumexp(log_weights)
-    if total == -np.inf:
-        return -np.inf, np.inf, 0.0
-    share = np.exp(log_weights - total)
-    ess = float(kish(share))
-    return float(total - np.log(n)), float((n / ess - 1.0) / (n - 1)), ess
-
-
-def _fit_heavy_t(draws: np.ndarray, rng: np.random.Generator) -> Proposal:
-    return fit_t(draws, HEAVY_DOFS)
 
 
 def _weight_alarms(khat: float, ess: float) -> list[str]:

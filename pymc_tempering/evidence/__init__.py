@@ -11,7 +11,6 @@ from pymc_tempering.evidence.factor import BayesFactor, PosteriorOdds
 from pymc_tempering.evidence.mbar import mbar, mbar_log_z
 from pymc_tempering.evidence.pieces import Tours, tour_sums
 from pymc_tempering.evidence.rb_likelihood import (
-    log_likelihood,
     maximize_likelihood,
     rb_likelihood,
 )
@@ -38,7 +37,6 @@ __all__ = [
     "forward",
     "homogeneity_pvalue",
     "integrate",
-    "log_likelihood",
     "maximize_likelihood",
     "mbar",
     "mbar_log_z",

@@ -279,28 +279,6 @@ class Run:
         return sum_at(piece, values, self.pieces.chain.size)
 
 
-def read_run(idata: xr.DataTree) -> Run:
-    """Read a run with its flat trace from a DataTree.
-
-    Parameters
-    ----------
-    idata : DataTree
-        A run of :func:`pymc_tempering.sample` with ``keep="log_ratio"``, its default.
-
-    Returns
-    -------
-    Run
-
-    Raises
-    ------
-    NotTemperedError
-        If there is no trace, or it does not belong to the draws.
-    LadderError
-        If the draws do not come from one ladder.
-    """
-    return Run(*read_trace(idata), *read_reference(idata))
-
-
 def probabilities_of(stats: CycleStats, log_ratio: FloatArray) -> FloatArray:
     """Return q(beta_k | x) of every iteration, equation (7) of Carlson et al., shape (n, K)."""
     return rung_probabilities(log_ratio, stats.beta, stats.log_weight - stats.log_z_ladder)
@@ -312,8 +290,8 @@ def chunks(n: int, width: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
-def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
-    """Read every iteration of the recorded cycles, and the statistics of the cycles.
+def read_run(idata: xr.DataTree) -> Run:
+    """Read a run with every iteration of its recorded cycles.
 
     Iterations of tuning draws (in ``warmup_sample_stats``) and those after the last recorded draw
     are left out.
@@ -325,7 +303,7 @@ def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
 
     Returns
     -------
-    CycleStats, FlatTrace
+    Run
 
     Raises
     ------
@@ -352,8 +330,10 @@ def read_trace(idata: xr.DataTree) -> tuple[CycleStats, FlatTrace]:
         )
     log_ratio, rung = trace["log_ratio"].values, trace["rung"].values
     if "row" in trace:  # chains over arrays
-        return stats, _rows_of_trace(stats, log_ratio, rung, trace["row"].values)
-    return stats, flat_trace(stats, log_ratio, rung, skip)
+        flat = _rows_of_trace(stats, log_ratio, rung, trace["row"].values)
+    else:
+        flat = flat_trace(stats, log_ratio, rung, skip)
+    return Run(stats, flat, *read_reference(idata))
 
 
 def flat_trace(

@@ -8,9 +8,9 @@ import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, kish
-from pymc_tempering.evidence.datatree import Run, read_states
+from pymc_tempering.evidence.datatree import read_states
 from pymc_tempering.evidence.estimators import estimate_quietly
-from pymc_tempering.evidence.pieces import errors, sum_by
+from pymc_tempering.evidence.reweight import WeightedDraws, moments
 from pymc_tempering.exceptions import TemperingWarning
 
 METRICS = ("mean", "sd", "mcse", "ess")
@@ -74,34 +74,36 @@ def expectation(
     True
     """
     states = read_states(idata)
-    run, keep, weight, piece = states.run, states.keep, states.weight, states.piece
+    draws = WeightedDraws(states.run.stats, states.run.pieces, states.weight, states.piece)
     values = _values(states.variables, functions, var_names)
 
     evidence = estimate_quietly(idata)
     sentences = list(evidence.warnings)
-    tours = sum_by(run.pieces.tour, run.sum_table(weight[:, None], piece))
-    known = np.isfinite(evidence.mcse) and kish(tours)[0] >= MIN_ESS
+    n_tours = float(draws.tours(draws.weight[:, None])[0])
+    known = np.isfinite(evidence.mcse) and n_tours >= MIN_ESS
     if not known and not sentences:
         sentences.append(
-            f"A few tours hold nearly all the weight (effective number {kish(tours)[0]:.1f}), so "
+            f"A few tours hold nearly all the weight (effective number {n_tours:.1f}), so "
             "the mcse of expectations is infinite: sample more draws."
         )
     result = {}
     for name, value in values.items():
         ordered = value.transpose("chain", "state", ...)
-        table = _finite_table(name, ordered, keep)
-        numbers = _weighted(run, weight, table, piece)
+        table = _finite_table(name, ordered, states.keep)
+        mean, sd, mcse = moments(draws, np.zeros((len(table), 1)), table)[:, 0]
         if not known:
-            numbers[2], numbers[3] = np.inf, 0.0
+            mcse = np.full_like(mcse, np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ess = np.where(mcse > 0.0, (sd / mcse) ** 2, np.inf)
         rest = ordered.isel(chain=0, state=0, drop=True)
         result[name] = xr.concat(
-            [rest.copy(data=row.reshape(rest.shape)) for row in numbers], dim="metric"
+            [rest.copy(data=row.reshape(rest.shape)) for row in (mean, sd, mcse, ess)], dim="metric"
         )
     for sentence in sentences:
         warnings.warn(sentence, TemperingWarning, stacklevel=2)
     attrs = {
-        "weight_ess": float(kish(weight)),
-        "n_states": len(weight),
+        "weight_ess": float(kish(draws.weight)),
+        "n_states": len(draws.weight),
         "n_tours": evidence.n_tours,
     }
     return xr.Dataset(result, {"metric": list(METRICS)}, attrs)
@@ -140,17 +142,3 @@ def _finite_table(name: str, ordered: xr.DataArray, keep: np.ndarray) -> FloatAr
     if not np.isfinite(table).all():
         raise ValueError(f"{name!r} is not finite at {int(np.sum(~np.isfinite(table)))} states")
     return table.reshape(len(table), -1)
-
-
-def _weighted(run: Run, weight: FloatArray, table: FloatArray, piece: np.ndarray) -> FloatArray:
-    """Return mean, sd, mcse and ess of the columns of a table (n, M), shape (4, M)."""
-    share = weight / weight.sum()
-    mean = share @ table
-    off = table - mean
-    sd = np.sqrt(share @ off**2)
-    part = run.pieces.counted
-    effects = run.sum_table(share[:, None] * off, piece)[part]
-    mcse = errors(effects, run.pieces, part)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ess = np.where(mcse > 0.0, (sd / mcse) ** 2, np.inf)
-    return np.stack([mean, sd, mcse, ess])

@@ -73,7 +73,7 @@ def fit_run(
     whole: PartFit | None = None,
     by_halves: bool = True,
     check_occupancy: bool = True,
-    bias_direction: Callable[[float, float], str] = lambda bias, mcse: "",
+    bias_direction: Callable[[float, float], str] | None = None,
     beside: tuple[int, int] = (0, 0),
 ) -> Evidence:
     """Fit an estimator to a run, to its halves and to each chain, and state its error.
@@ -129,7 +129,7 @@ def fit_run(
     if whole is None:
         whole = fit(used) if used.any() else nothing
     mcse = np.where(np.isfinite(whole.curve), whole.error_in(pieces, used), np.inf)
-    direction = bias_direction(whole.bias, float(mcse[-1]))
+    direction = "" if bias_direction is None else bias_direction(whole.bias, float(mcse[-1]))
     halves = (np.nan, np.nan)
     if by_halves:
         early, late = used & pieces.early, used & ~pieces.early
@@ -170,6 +170,17 @@ def fit_run(
         details=whole.details,
     )
     return with_undefined(found, *_undefined(parts, beside))
+
+
+def side_of_bias(share: float) -> Callable[[float, float], str]:
+    """Say on which side log Z lies in expectation where the bias is over a share of the error."""
+
+    def side(bias: float, mcse: float) -> str:
+        if not abs(bias) > share * mcse:
+            return ""
+        return "below" if bias < 0.0 else "above"
+
+    return side
 
 
 def _run_warnings(

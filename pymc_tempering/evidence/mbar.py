@@ -21,6 +21,22 @@ from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import empty_warnings
 from pymc_tempering.exceptions import SolverError
 
+PYMBAR_NUMBERS = 500_000
+"""Most states times rungs that pymbar gets. In longer runs it solves the equations for a part of
+the states. Newton steps from there solve them for all, in linear time and little memory."""
+
+MIN_STATES = 20
+"""Fewest states per rung, on average, that pymbar gets."""
+
+MAX_NUMBERS = 3e8
+"""States times rungs above which MBAR raises an error: its tables would exceed about 10 GB."""
+
+MAX_ITERATIONS = 500
+"""Largest number of steps of each solver that pymbar tries."""
+
+MAX_RESIDUAL = 1e-6
+"""Largest error of the self-consistent equations, as a share of a rung's states, of a solution."""
+
 
 def mbar(run: Run) -> Evidence:
     """Estimate log Z by MBAR from the states of all rungs.
@@ -82,10 +98,15 @@ def _fit(run: Run, part: BoolArray, start: FloatArray | None = None) -> PartFit:
     connecting = np.minimum(*(kish(sum_by(label, lent[part])) for lent in (low, high)))
     weakest = int(connecting[1:].argmin()) + 1
     least = float(connecting[weakest])
+    alarm = (
+        f"{least:.1f} effective tours connect rung {visited[weakest]} and those above it with "
+        f"those below, where an error needs {MIN_ESS:.0f}, so the mcse is infinite: sample with more "
+        "rungs there, or more draws."
+    )
     return PartFit(
         curve,
         effects[part],
-        alarms=() if least >= MIN_ESS else (_connection_alarm(int(visited[weakest]), least),),
+        alarms=() if least >= MIN_ESS else (alarm,),
         notes=notes,
         details={"pymbar_mcse": pymbar_mcse, "overlap_tours": least},
     )
@@ -140,31 +161,6 @@ def _by_piece(
         low += run.sum_table(np.where(below, above, 0.0), piece)
         high += run.sum_table(np.where(below, 0.0, 1.0 - above), piece)
     return score, visits, low, high
-
-
-def _connection_alarm(rung: int, tours: float) -> str:
-    return (
-        f"{tours:.1f} effective tours connect rung {rung} and those above it with those below, "
-        f"where an error needs {MIN_ESS:.0f}, so the mcse is infinite: sample with more rungs "
-        "there, or more draws."
-    )
-
-
-PYMBAR_NUMBERS = 500_000
-"""Most states times rungs that pymbar gets. In longer runs it solves the equations for a part of
-the states. Newton steps from there solve them for all, in linear time and little memory."""
-
-MIN_STATES = 20
-"""Fewest states per rung, on average, that pymbar gets."""
-
-MAX_NUMBERS = 3e8
-"""States times rungs above which MBAR raises an error: its tables would exceed about 10 GB."""
-
-MAX_ITERATIONS = 500
-"""Largest number of steps of each solver that pymbar tries."""
-
-MAX_RESIDUAL = 1e-6
-"""Largest error of the self-consistent equations, as a share of a rung's states, of a solution."""
 
 
 def mbar_log_z(

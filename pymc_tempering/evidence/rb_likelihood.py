@@ -26,27 +26,12 @@ MAX_GRADIENT = 1e-8
 """Largest derivative of the log likelihood per iteration at a point accepted as its maximum."""
 
 
-def log_likelihood(log_z: FloatArray, weight: FloatArray, offsets: FloatArray) -> float:
-    """Return the Rao-Blackwellized log likelihood of log Z, equation (14) summed over parts.
-
-    sum_t [sum_k C_tk log Z_k - n_t log sum_k r_k Z_k / Z-hat_tk], where C_tk is the sum of
-    q_t(beta_k | x) over the n_t = sum_k C_tk iterations of part t.
-
-    Parameters
-    ----------
-    log_z : ndarray, shape (K,)
-        In nats.
-    weight, offsets : ndarray, shape (T, K)
-        Sums C_tk of each part, and its log r_k - log Z-hat_tk.
-    """
-    n = weight.sum(axis=1)
-    return float(np.sum(weight @ log_z) - n @ logsumexp(offsets + log_z, axis=1))
-
-
 def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
     """Maximize the Rao-Blackwellized likelihood over log Z_k, with log Z_1 = 0.
 
-    It is concave in log Z: its gradient is sum_t (C_t - n_t pi_t) with pi_tk proportional to
+    Equation (14) summed over parts, sum_t [sum_k C_tk log Z_k - n_t log sum_k r_k Z_k / Z-hat_tk],
+    where C_tk is the sum of q_t(beta_k | x) over the n_t = sum_k C_tk iterations of part t. It is
+    concave in log Z: its gradient is sum_t (C_t - n_t pi_t) with pi_tk proportional to
     r_k Z_k / Z-hat_tk (equation 8), and its Hessian -sum_t n_t (diag pi_t - pi_t pi_t'). For a
     single part pi = C / n, which is RTS, equation (12). Newton steps climb from the RTS estimate of
     the parts' mean offsets; each is halved until it makes the gradient smaller.
@@ -54,7 +39,7 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
     Parameters
     ----------
     weight, offsets : ndarray, shape (T, K)
-        As in :func:`log_likelihood`.
+        Sums C_tk of each part, and its log r_k - log Z-hat_tk.
 
     Returns
     -------

@@ -350,13 +350,17 @@ def with_undefined(
         "infinite: write the likelihood so that it is a number there, or -inf where it is truly "
         "zero, or restrict the prior to where it is defined."
     )
-    curve = np.full(evidence.log_z_curve_mcse.shape, np.inf)
-    curve[:1] = 0.0
+    return doubted(replace(evidence, details=details), "unchecked", np.inf, sentence)
+
+
+def doubted(evidence: Evidence, verdict: str, mcse: float, sentence: str) -> Evidence:
+    """Return an evidence with another verdict, an error of at least ``mcse``, and why."""
+    curve = evidence.log_z_curve_mcse.copy()
+    curve[1:] = np.fmax(curve[1:], mcse)
     return replace(
         evidence,
-        mcse=np.inf,
+        mcse=float(np.fmax(evidence.mcse, mcse)),
         log_z_curve_mcse=curve,
-        verdict="unchecked",
+        verdict=verdict,
         warnings=(sentence, *evidence.warnings),
-        details=details,
     )

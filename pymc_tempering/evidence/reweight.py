@@ -70,11 +70,14 @@ class WeightedDraws:
         own = influence(split_weights(self.stats)[used])[:, -1:]
         return errors(self._sums(effects)[used] + own, self.pieces, used)
 
+    def tours(self, share: FloatArray) -> FloatArray:
+        """Effective number of tours (V,) that hold shares (n, V)."""
+        used = self.pieces.used
+        return kish(sum_by(self.pieces.tour[used], self._sums(share)[used]))
+
     def few(self, share: FloatArray) -> NDArray[np.bool_]:
         """Whether few tours hold the weight."""
-        used = self.pieces.used
-        tours = sum_by(self.pieces.tour[used], self._sums(share)[used])
-        return np.asarray(~(kish(tours) >= MIN_ESS))
+        return np.asarray(~(self.tours(share) >= MIN_ESS))
 
 
 @dataclass(frozen=True, eq=False)

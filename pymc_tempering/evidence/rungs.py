@@ -5,7 +5,7 @@ import xarray as xr
 
 from pymc_tempering.core.cycles import CycleStats, FloatArray
 from pymc_tempering.core.weighting import kish
-from pymc_tempering.evidence.datatree import Run, chunks, probabilities_of, read_run
+from pymc_tempering.evidence.datatree import chunks, probabilities_of, read_run
 from pymc_tempering.evidence.pieces import finite_chains, sum_by
 
 
@@ -112,11 +112,7 @@ def overlap(idata: xr.DataTree) -> xr.Dataset:
     >>> table["overlap"].shape, bool(table.attrs["spectral_gap"] > 0.05)
     ((5, 5), True)
     """
-    return overlap_of(read_run(idata))
-
-
-def overlap_of(run: Run) -> xr.Dataset:
-    """Compute :func:`overlap` for a run that is already read."""
+    run = read_run(idata)
     stats, trace = run.stats, run.trace
     n_rungs = stats.beta.size
     keep = finite_chains(stats)[run.pieces.chain[run.piece]]

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.integrate import cumulative_simpson
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.fit_run import PartFit, fit_run, side_of_bias
 from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import empty_warnings, rts_log_z
@@ -142,15 +142,9 @@ def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = Fals
     def fit(part: BoolArray) -> PartFit:
         return _fit_rule(rule, stats.beta, [v[part] for v in moments], lost[part])
 
-    def direction(bias: float, mcse: float) -> str:
-        if rule == "riemann":
-            return "above"
-        if not abs(bias) > mcse:
-            return ""
-        return "above" if bias > 0.0 else "below"
-
     rule_error = _discretization(rule, stats, [v[used] for v in _rows(by_weight)], lost[used])
     whole = replace(fit(used), bias=float(rule_error[-1])) if used.any() else None
+    direction = (lambda bias, mcse: "above") if rule == "riemann" else side_of_bias(1.0)
     name = {"trapezoid": "ti"}.get(rule, f"ti_{rule}") + ("_rb" if rao_blackwell else "")
     found = fit_run(name, stats, pieces, fit, whole=whole, bias_direction=direction)
     return found if whole is None else _with_discretization(found, rule_error)

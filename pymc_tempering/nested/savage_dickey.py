@@ -300,24 +300,24 @@ def savage_dickey(
         flat = used.reshape(-1, states.shape[2])
         check_log_density(target.log_density(flat), target.path, flat)
         report("Savage-Dickey: conditional densities at the null")
-        density = _density_at_null(target, point, flat, used.shape[:2])
+        log_density, odd = _density_at_null(target, point, flat, used.shape[:2])
         held = point.hold(flat)
         report("Savage-Dickey: the prior of the null")
         if null_model is None:
             prior = implied_prior(target.path, point, held, np.random.default_rng(random_seed))
         else:
             prior = given_prior(target.path, point, held, find_model(null_model))
-    zero = density.log_density == -np.inf  # also where the prior is zero given the other draws
-    log_terms = np.where(zero, -np.inf, density.log_density + prior.log_weight)
+    zero = log_density == -np.inf  # also where the prior is zero given the other draws
+    log_terms = np.where(zero, -np.inf, log_density + prior.log_weight)
     log_terms = log_terms.reshape(used.shape[:2])
     terms = average_terms(log_terms)
     outside = _outside(point, flat)
     messages = check_terms(terms, log_terms.size, states[..., 0].size, outside)
     messages += mixing_warnings(states, target.path.layout.label)
-    alarms += density.alarms
+    alarms += odd
     messages = [*alarms, *messages]
     mcse = np.inf if alarms else terms.mcse
-    posterior = average_terms(density.log_density.reshape(used.shape[:2]))
+    posterior = average_terms(log_density.reshape(used.shape[:2]))
     correction = terms.log_mean - posterior.log_mean + prior.log_prior
     for sentence in messages:
         warn(sentence, TemperingWarning, stacklevel=2)
@@ -339,18 +339,13 @@ def savage_dickey(
     )
 
 
-@dataclass(frozen=True)
-class DensityAtNull:
-    """Log conditional densities at the null, shape (n,), and why no error can be stated."""
-
-    log_density: FloatArray
-    alarms: list[str]
-
-
 def _density_at_null(
     target: Target, point: NullPoint, x: FloatArray, shape: tuple[int, int]
-) -> DensityAtNull:
-    """Multiply the conditional densities of the coordinates of a null, held one after another."""
+) -> tuple[FloatArray, list[str]]:
+    """Multiply the conditional densities of the coordinates of a null, held one after another.
+
+    Their logs at the states, shape (n,), and why no error can be stated.
+    """
     states, log_density, alarms = x.copy(), np.zeros(len(x)), []
     for n, (index, value) in enumerate(zip(point.index, point.value, strict=True)):
         found = conditional_density(target.log_density, states, int(index), float(value))
@@ -365,7 +360,7 @@ def _density_at_null(
             )
         log_density += found.log_density
         states[:, index] = value
-    return DensityAtNull(log_density, alarms)
+    return log_density, alarms
 
 
 def _outside(point: NullPoint, x: FloatArray) -> str:

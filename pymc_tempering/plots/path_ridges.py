@@ -10,8 +10,8 @@ from pymc_tempering.evidence.datatree import (
     has_states,
     probabilities_of,
     read_cycles,
+    read_run,
     read_states,
-    read_trace,
 )
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.marks import BLUE, beta_text, spread_over
@@ -169,7 +169,8 @@ def _ends(values: FloatArray, weight: FloatArray, first: int) -> tuple[float, fl
 
 
 def _log_ratios(idata: xr.DataTree, shown: list[int]) -> tuple[FloatArray, FloatArray]:
-    stats, trace = read_trace(idata)
+    run = read_run(idata)
+    stats, trace = run.stats, run.trace
     finite = np.isfinite(trace.log_ratio)
     values = trace.log_ratio[finite]
     return values, probabilities_of(stats, values)[:, shown]

@@ -102,9 +102,10 @@ def test_running_sums_of_blocks_add_up_to_the_curve():
         w = np.exp(block - peak)
         parts.append(np.column_stack([peak, w.sum(axis=0), (w**2).sum(axis=0)]))
     curve = curve_from_sums(betas, merge_sums(parts), 90)
-    np.testing.assert_allclose(curve.log_z, logsumexp(log_w, axis=0) - np.log(90))
+    np.testing.assert_allclose(curve["log_z_curve"], logsumexp(log_w, axis=0) - np.log(90))
     ess = np.array([effective_number(column) for column in log_w.T])
-    np.testing.assert_allclose(curve.mcse[1:], np.sqrt(1.0 / ess - 1.0 / 90)[1:], atol=1e-9)
+    error = np.sqrt(1.0 / ess - 1.0 / 90)
+    np.testing.assert_allclose(curve["log_z_curve_mcse"][1:], error[1:], atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
-from pymc_tempering.evidence import log_likelihood, maximize_likelihood, rts_log_z
+from pymc_tempering.evidence import maximize_likelihood, rts_log_z
 from pymc_tempering.evidence.bar import bar_step
 from pymc_tempering.evidence.datatree import probabilities_of
 from pymc_tempering.exceptions import SolverError
@@ -27,6 +27,12 @@ from pymc_tempering.exceptions import SolverError
 RNG = np.random.default_rng(7)
 LOG_RATIO = RNG.normal(-3.0, 2.0, 200)
 LADDER = np.array([0.0, -0.6, -1.1, -1.9, -2.4])
+
+
+def log_likelihood(log_z, weight, offsets):
+    """Equation (14) of Carlson et al. (2016), summed over parts (T, K)."""
+    n = weight.sum(axis=1)
+    return np.sum(weight @ log_z) - n @ logsumexp(offsets + log_z, axis=1)
 
 
 def weights_of(log_ratio, betas=BETAS, log_z=LADDER, log_weight=LOG_WEIGHT):

@@ -165,8 +165,9 @@ def lone_tour_warnings(
     others = log_ratio[tour != best]
     if others.size == 0:
         return []
+    by_tour = np.maximum.reduceat(log_ratio, np.flatnonzero(np.diff(tour, prepend=-1)))
     above = int(np.sum(log_ratio > others.max() + MIN_LONE_EXCESS))
-    if above < MIN_LONE_DRAWS or lone_pvalue(_maxima(log_ratio, tour)) >= MIN_LONE_PVALUE:
+    if above < MIN_LONE_DRAWS or lone_pvalue(by_tour) >= MIN_LONE_PVALUE:
         return []
     return [
         f"One tour alone found {above} draws whose log_ratio exceeds that of all others by more "
@@ -195,14 +196,6 @@ def lone_pvalue(values: FloatArray) -> float:
         excess = np.where(apart, spacings[:n_gaps] / later, 0.0)
     least = np.min((1.0 + excess) ** -np.arange(tail.size - 2.0, tail.size - 2 - n_gaps, -1))
     return min(1.0, n_gaps * float(least))
-
-
-def _maxima(values: FloatArray, group: NDArray[np.intp]) -> FloatArray:
-    """Return the largest value of each group, shape (number of groups,)."""
-    _, place = np.unique(group, return_inverse=True)
-    largest = np.full(int(place.max()) + 1, -np.inf)
-    np.maximum.at(largest, place, values)
-    return largest
 
 
 def disagreement_warning(pvalue: float) -> str:

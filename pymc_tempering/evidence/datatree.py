@@ -102,20 +102,22 @@ def read_reference(idata: xr.DataTree) -> tuple[FloatArray | None, int]:
 
 def read_check(idata: xr.DataTree) -> FreshLooks | None:
     """Read the summary of the looks that check a fitted leg; None without a check."""
-    stats = _stats_group(idata)
-    if any(name not in stats for name in LOOK_STATS):
-        return None
-    values = {name: float(stats[name].values.flat[0]) for name in LOOK_STATS}
-    return FreshLooks(**{name.removeprefix("check_"): v for name, v in values.items()})
+    values = _of_any_draw(idata, LOOK_STATS)
+    return None if values is None else FreshLooks(*values)
 
 
 def read_prior(idata: xr.DataTree) -> tuple[float, float] | None:
     """Read log Z of a prior that was not normalized, and its error (nats); None if it was."""
+    values = _of_any_draw(idata, PRIOR_STATS)
+    return None if values is None else (values[0], values[1])
+
+
+def _of_any_draw(idata: xr.DataTree, names: Sequence[str]) -> list[float] | None:
+    """Read statistics that are the same for every draw; None where a run has none of them."""
     stats = _stats_group(idata)
-    if any(name not in stats for name in PRIOR_STATS):
+    if any(name not in stats for name in names):
         return None
-    log_z, mcse = (float(stats[name].values.flat[0]) for name in PRIOR_STATS)
-    return log_z, mcse
+    return [float(stats[name].values.flat[0]) for name in names]
 
 
 def convert(idata: xr.DataTree) -> xr.DataTree:

@@ -100,8 +100,8 @@ def _fit(run: Run, part: BoolArray, start: FloatArray | None = None) -> PartFit:
     least = float(connecting[weakest])
     alarm = (
         f"{least:.1f} effective tours connect rung {visited[weakest]} and those above it with "
-        f"those below, where an error needs {MIN_ESS:.0f}, so the mcse is infinite: sample with more "
-        "rungs there, or more draws."
+        f"those below, where an error needs {MIN_ESS:.0f}, so the mcse is infinite: sample with "
+        "more rungs there, or more draws."
     )
     return PartFit(
         curve,

@@ -86,25 +86,24 @@ def tour_sums(rb_weight: FloatArray, rb_weight_head: FloatArray, tour_start: Boo
         raise ValueError("rb_weight and rb_weight_head must both have shape (chain, draw, K)")
     if tour_start.shape != rb_weight.shape[:2]:
         raise ValueError("tour_start must have shape (chain, draw)")
-    n_chains, _, n_rungs = rb_weight.shape
-    head = np.where(tour_start[..., None], rb_weight_head, 0.0)
-    # Rounding may leave the difference at -1e-17, and a sum of weights is never negative.
-    tail = np.maximum(rb_weight - head, 0.0)
-
-    index = np.cumsum(tour_start, axis=1)  # 0 = before the first start of this chain
-    n_starts = index[:, -1]
-    offset = np.concatenate([[0], np.cumsum(n_starts + 1)[:-1]])
-    row = index + offset[:, None]
-    sums = np.zeros((int(np.sum(n_starts + 1)), n_rungs))
-    np.add.at(sums, row, tail)
-    np.add.at(sums, (row - 1)[tour_start], head[tour_start])
-
-    chain = np.repeat(np.arange(n_chains), n_starts + 1)
-    position = np.arange(len(sums)) - offset[chain]
-    complete = (position > 0) & (position < n_starts[chain])
+    n_draws, n_rungs = rb_weight.shape[1:]
+    label = tour_labels(tour_start)
+    halves = np.stack([label - tour_start, label], axis=2).ravel()
+    weights = head_and_tail(rb_weight, rb_weight_head, tour_start).reshape(-1, n_rungs)
+    first = np.flatnonzero(np.diff(halves, prepend=-1))
+    sums, chain = sum_by(halves, weights), first // (2 * n_draws)
+    position = halves[first] - chain * (n_draws + 1)  # 0 = before the first start of this chain
+    complete = (position > 0) & (position < tour_start.sum(axis=1)[chain])
     # A chain that begins with a tour start has nothing in front of it.
     keep = (position > 0) | np.any(sums != 0.0, axis=1)
     return Tours(sums[keep], chain[keep], complete[keep])
+
+
+def head_and_tail(weight: FloatArray, head: FloatArray, tour_start: BoolArray) -> FloatArray:
+    """Cut the sums of each cycle where a tour starts in it, shape (chain, draw, 2, K)."""
+    head = np.where(tour_start[..., None], head, 0.0)
+    # Rounding may leave the difference at -1e-17, and a sum of weights is never negative.
+    return np.stack([head, np.maximum(weight - head, 0.0)], axis=2)
 
 
 def join_tours(parts: Sequence[Tours], n_chains: Sequence[int]) -> Tours:
@@ -189,9 +188,8 @@ def split_pieces(stats: CycleStats) -> Pieces:
 
 def split_weights(stats: CycleStats) -> FloatArray:
     """Return the Rao-Blackwell weights of the pieces of :func:`split_pieces`, shape (P, K)."""
-    head = np.where(stats.tour_start[..., None], stats.rb_weight_head, 0.0)
-    tail = np.maximum(stats.rb_weight - head, 0.0)
-    return np.stack([head, tail], axis=2).reshape(-1, stats.beta.size)
+    cut = head_and_tail(stats.rb_weight, stats.rb_weight_head, stats.tour_start)
+    return cut.reshape(-1, stats.beta.size)
 
 
 def join_pieces(parts: Sequence[Pieces]) -> Pieces:

@@ -172,20 +172,12 @@ def read_parts(idata: xr.DataTree) -> list[CycleStats]:
         return [read_cycles(idata)]
     except LadderError:
         n_chains = idata["sample_stats"].sizes["chain"]
-    groups: list[list[CycleStats]] = []
+    groups: dict[bytes, list[CycleStats]] = {}
     for chain in range(n_chains):
         stats = read_cycles(idata.isel(chain=[chain]))
-        same = (g for g in groups if _same_ladder(g[0], stats))
-        group = next(same, None)
-        if group is None:
-            groups.append([stats])
-        else:
-            group.append(stats)
-    return [_join_chains(group) for group in groups]
-
-
-def _same_ladder(a: CycleStats, b: CycleStats) -> bool:
-    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in LADDER_STATS)
+        ladder = np.array([getattr(stats, name) for name in LADDER_STATS])
+        groups.setdefault(ladder.tobytes(), []).append(stats)
+    return [_join_chains(group) for group in groups.values()]
 
 
 def _join_chains(group: list[CycleStats]) -> CycleStats:

@@ -320,7 +320,7 @@ def with_undefined(
     """Return an evidence with its count of draws without a density, which leave it unchecked.
 
     Such draws count as zero likelihood. What the likelihood would be there is not known: if it is
-    as elsewhere, log Z is off by the log of the share of the others.
+    typical, log Z is off by the log of the share of the others.
 
     Parameters
     ----------
@@ -345,8 +345,8 @@ def with_undefined(
     off = f"too low by about {-np.log1p(-share):.2g} nats" if share < 1.0 else "not known"
     sentence = (
         f"The log-likelihood was no number (NaN, +inf, or an error) at {n_undefined:,.0f} of "
-        f"{n_draws:,.0f} {what} ({share:.2%}), which count as zero likelihood. If it is there as "
-        f"elsewhere, log Z is {off}, and nothing bounds it if it is larger, so the mcse is "
+        f"{n_draws:,.0f} {what} ({share:.2%}), which count as zero likelihood. If the likelihood "
+        f"there is typical, log Z is {off}; otherwise its error has no bound, so the mcse is "
         "infinite: write the likelihood so that it is a number there, or -inf where it is truly "
         "zero, or restrict the prior to where it is defined."
     )

@@ -1,6 +1,6 @@
 """Likelihoods with several modes: shells, an eggbox, mixtures of Gaussians, a narrow spike."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -399,12 +399,8 @@ def twenty_modes(sigma: float = 0.1, weights: ArrayLike | None = None) -> TestSy
         pm.Potential("mixture", _log_mixture(x, TWENTY_MEANS, np.full(20, sigma), mixture))
 
     def log_likelihood(u: FloatArray, v: FloatArray) -> FloatArray:
-        # A running logaddexp needs no array of twenty grids.
-        total = np.full(np.broadcast_shapes(u.shape, v.shape), -np.inf)
-        for weight, (first, second) in zip(mixture, TWENTY_MEANS, strict=True):
-            distance = (u - first) ** 2 + (v - second) ** 2
-            np.logaddexp(total, np.log(weight) - 0.5 * distance / sigma**2, out=total)
-        return total - LOG_2PI - 2.0 * np.log(sigma)
+        squares = ((u - first) ** 2 + (v - second) ** 2 for first, second in TWENTY_MEANS)
+        return _log_sum(2, np.log(mixture), np.full(20, sigma), squares)
 
     axis = Axis(np.linspace(0.0, 10.0, max(int(np.ceil(10.0 / sigma)), 20) + 1))
     grid = TemperedGrid(
@@ -494,12 +490,8 @@ def _line_grid(
         return along + chi - (0.5 * m - 1.0) * np.log(2.0) - gammaln(0.5 * m)
 
     def log_likelihood(t: FloatArray, r: FloatArray) -> FloatArray:
-        total = np.full(np.broadcast_shapes(t.shape, r.shape), -np.inf)
-        for log_weight, position, scale in zip(log_mixture, positions, scales, strict=True):
-            constant = log_weight - 0.5 * dim * (LOG_2PI + 2.0 * np.log(scale))
-            distance = (t - position) ** 2 + r**2
-            np.logaddexp(total, constant - 0.5 * distance / scale**2, out=total)
-        return total
+        squares = ((t - position) ** 2 + r**2 for position in positions)
+        return _log_sum(dim, log_mixture, scales, squares)
 
     return TemperedGrid(
         _line_axis(positions, scales, prior_sd),
@@ -507,6 +499,18 @@ def _line_grid(
         log_prior,
         log_likelihood,
     )
+
+
+def _log_sum(
+    dim: int, log_weights: FloatArray, scales: FloatArray, squares: Iterable[FloatArray]
+) -> FloatArray:
+    """Log density of a mixture of isotropic Gaussians at squared distances from their means."""
+    total = np.array(-np.inf)
+    # A running logaddexp needs no array of all components.
+    for log_weight, scale, square in zip(log_weights, scales, squares, strict=True):
+        constant = log_weight - 0.5 * dim * (LOG_2PI + 2.0 * np.log(scale))
+        total = np.logaddexp(total, constant - 0.5 * square / scale**2)
+    return total
 
 
 def _line_axis(positions: FloatArray, scales: FloatArray, prior_sd: float) -> Axis:

@@ -88,8 +88,6 @@ def log_marginal_likelihood(
         If the equations of the method have no solution, or it was not found.
     TemperingError
         If a stored result cannot be read, or a chain of ``pm.sample_smc`` has no log Z.
-    ImportError
-        If "mbar" is asked for without pymbar.
     ValueError
         If ``method`` is not known.
 

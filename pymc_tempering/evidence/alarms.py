@@ -241,6 +241,20 @@ def ladder_warnings(stats: CycleStats) -> list[str]:
     ]
 
 
+def empty_warnings(visits: FloatArray, rests_on: str) -> list[str]:
+    """Warn of rungs that were never visited, and say what their log Z_k rests on."""
+    empty = np.flatnonzero(visits == 0.0)
+    if empty.size == 0:
+        return []
+    which = ", ".join(str(k) for k in empty[:8]) + (", ..." if empty.size > 8 else "")
+    many = empty.size > 1
+    return [
+        f"Rung{'s' if many else ''} {which} {'were' if many else 'was'} never visited, so that log "
+        f"Z there rests on {rests_on} and has no error: sample more draws, use fewer rungs, or "
+        'method="rts", which needs no visits.'
+    ]
+
+
 def _names(noun: str, which: list[int]) -> str:
     plural = "" if len(which) == 1 else "s"
     return f"{noun.capitalize()}{plural} {', '.join(str(i) for i in which)}"

@@ -15,11 +15,11 @@ from scipy.special import expit, logsumexp
 
 from pymc_tempering.core.cycles import BoolArray, FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, kish
+from pymc_tempering.evidence.alarms import empty_warnings
 from pymc_tempering.evidence.datatree import Run
 from pymc_tempering.evidence.fit_run import PartFit, fit_run, side_of_bias
 from pymc_tempering.evidence.pieces import sum_by
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.rts import empty_warnings
 from pymc_tempering.exceptions import SolverError
 
 

@@ -147,7 +147,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "mbar": Estimator(
         "trace",
         mbar,
-        "MBAR, all states for all rungs, solved by pymbar, Shirts & Chodera (2008).",
+        "MBAR, all states for all rungs, Shirts & Chodera (2008).",
     ),
     "rb_likelihood": Estimator(
         "parts",
@@ -235,8 +235,6 @@ def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
         If its draws do not come from one ladder from beta = 0 to 1.
     SolverError
         If the equations of the method have no solution, or it was not found.
-    ImportError
-        If "mbar" is asked for without pymbar.
     ValueError
         If ``method`` is not known.
     """

@@ -4,7 +4,7 @@ Equation (14) and Appendix A of Carlson, Stinson, Pakman & Paninski (2016), ICML
 the Hessian are our own derivation: see :func:`maximize_likelihood`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -22,6 +22,9 @@ from pymc_tempering.exceptions import LadderError, SolverError
 MAX_STEPS, MAX_HALVINGS = 100, 30
 """Newton steps at most, and how often a step is halved that makes the gradient no smaller."""
 
+FLAT = 1e-13
+"""Gradient of a log likelihood per state from which on no further step is made."""
+
 MAX_GRADIENT = 1e-8
 """Largest derivative of the log likelihood per iteration at a point accepted as its maximum."""
 
@@ -34,7 +37,7 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
     concave in log Z: its gradient is sum_t (C_t - n_t pi_t) with pi_tk proportional to
     r_k Z_k / Z-hat_tk (equation 8), and its Hessian -sum_t n_t (diag pi_t - pi_t pi_t'). For a
     single part pi = C / n, which is RTS, equation (12). Newton steps climb from the RTS estimate of
-    the parts' mean offsets; each is halved until it makes the gradient smaller.
+    the parts' mean offsets.
 
     Parameters
     ----------
@@ -70,20 +73,13 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
     start = np.log(part.sum(axis=0)) - n @ shift / n.sum()
     start -= start[0]
 
-    def slope_at(free: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def equations(free: FloatArray) -> tuple[FloatArray, FloatArray]:
         tilted = shift + np.append(0.0, free)
         pi = np.exp(tilted - logsumexp(tilted, axis=1, keepdims=True))
-        return (part - n[:, None] * pi).sum(axis=0)[1:] / n.sum(), pi
+        slope = (part - n[:, None] * pi).sum(axis=0)
+        return slope[1:] / n.sum(), information(pi, n)[1:, 1:] / n.sum()
 
-    free = start[1:]
-    slope, pi = slope_at(free)
-    for _ in range(MAX_STEPS):
-        step = np.linalg.lstsq(information(pi, n)[1:, 1:] / n.sum(), slope)[0]
-        tried = (free + share * step for share in 0.5 ** np.arange(MAX_HALVINGS))
-        flatter = (new for new in tried if norm(slope_at(new)[0]) < norm(slope))
-        if (found := next(flatter, None)) is None:  # the last digits are reached
-            break
-        free, (slope, pi) = found, slope_at(found)
+    free, slope = newton(equations, start[1:])
     residual = float(np.abs(slope).max(initial=0.0))
     if not residual <= MAX_GRADIENT:
         raise SolverError(
@@ -92,6 +88,37 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
         )
     result[known] = np.append(0.0, free)
     return result
+
+
+def newton(
+    equations: Callable[[FloatArray], tuple[FloatArray, FloatArray]], start: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Climb a concave function by Newton steps, each halved until it makes the gradient smaller.
+
+    Parameters
+    ----------
+    equations : callable
+        Gives the gradient, shape (K,), and minus the Hessian, shape (K, K), at a point.
+    start : ndarray, shape (K,)
+
+    Returns
+    -------
+    point, gradient : ndarray, shape (K,)
+        Where the gradient is below ``FLAT``, or no step makes it smaller.
+    """
+    point, (slope, curvature) = start, equations(start)
+    for _ in range(MAX_STEPS):
+        if np.abs(slope).max(initial=0.0) < FLAT:
+            break
+        step = np.linalg.lstsq(curvature, slope)[0]
+        for share in 0.5 ** np.arange(MAX_HALVINGS):
+            found = equations(point + share * step)
+            if norm(found[0]) < norm(slope):
+                point, (slope, curvature) = point + share * step, found
+                break
+        else:
+            break
+    return point, slope
 
 
 def information(probability: FloatArray, n: FloatArray) -> FloatArray:

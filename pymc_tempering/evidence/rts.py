@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.core.weighting import error_of_influence, tilt
+from pymc_tempering.evidence.alarms import empty_warnings
 from pymc_tempering.evidence.datatree import Run, chunks
 from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.pieces import (
@@ -172,20 +173,6 @@ def counts(stats: CycleStats) -> Evidence:
         )
 
     return fit_run("counts", stats, cycle_pieces(stats), fit)
-
-
-def empty_warnings(visits: FloatArray, rests_on: str) -> list[str]:
-    """Warn of rungs that were never visited, and say what their log Z_k rests on."""
-    empty = np.flatnonzero(visits == 0.0)
-    if empty.size == 0:
-        return []
-    which = ", ".join(str(k) for k in empty[:8]) + (", ..." if empty.size > 8 else "")
-    many = empty.size > 1
-    return [
-        f"Rung{'s' if many else ''} {which} {'were' if many else 'was'} never visited, so that log "
-        f"Z there rests on {rests_on} and has no error: sample more draws, use fewer rungs, or "
-        'method="rts", which needs no visits.'
-    ]
 
 
 def pooled(run: Run) -> Evidence:

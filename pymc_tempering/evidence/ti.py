@@ -10,10 +10,11 @@ import numpy as np
 from scipy.integrate import cumulative_simpson
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
+from pymc_tempering.evidence.alarms import empty_warnings
 from pymc_tempering.evidence.fit_run import PartFit, fit_run, side_of_bias
 from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.rts import empty_warnings, rts_log_z
+from pymc_tempering.evidence.rts import rts_log_z
 
 
 def _riemann(betas: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
+from support.pymbar_answers import pymbar_answers
 from support.repeated_runs import (
     BETAS,
     GAUSSIAN_TOY,
@@ -159,28 +160,15 @@ def test_bar_and_mbar_are_those_of_pymbar():
         assert bar_step(lower, upper).increment == pytest.approx(theirs, abs=1e-6)
         total += theirs
     assert ev.bar(run).log_z == pytest.approx(total, abs=1e-6)
-    counts = np.bincount(rung)
-    theirs = pymbar.MBAR(
-        -np.multiply.outer(BETAS, ratio), counts, relative_tolerance=1e-13, solver_protocol="robust"
-    )
     found = ev.mbar(run)
-    np.testing.assert_allclose(found.log_z_curve, -theirs.f_k + theirs.f_k[0], atol=1e-6)
-    own = theirs.compute_free_energy_differences()["dDelta_f"][0, -1]
-    assert found.details["pymbar_mcse"] == pytest.approx(own, rel=1e-6)
-    # Parts of the run are solved by our Newton steps, to the same numbers.
+    theirs, _ = pymbar_answers(ratio, rung, BETAS)
+    np.testing.assert_allclose(found.log_z_curve, theirs, atol=1e-6)
     mine = run.pieces.chain[run.piece][used] == 0
-    counts = np.bincount(rung[mine])
-    theirs = pymbar.MBAR(
-        -np.multiply.outer(BETAS, ratio[mine]),
-        counts,
-        relative_tolerance=1e-13,
-        solver_protocol="robust",
-    )
-    assert found.per_chain[0] == pytest.approx(-(theirs.f_k[-1] - theirs.f_k[0]), abs=1e-6)
+    theirs, _ = pymbar_answers(ratio[mine], rung[mine], BETAS)
+    assert found.per_chain[0] == pytest.approx(theirs[-1], abs=1e-6)
 
 
 def test_mbar_of_an_empty_rung_is_by_reweighting():
-    pytest.importorskip("pymbar")
     run = repeated_runs(200, "gauss")[0]
     moved = np.where(run.trace.rung == 2, 3, run.trace.rung)
     found = ev.mbar(ev.Run(run.stats, replace(run.trace, rung=moved)))

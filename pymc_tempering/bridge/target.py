@@ -32,6 +32,12 @@ N_FIRST = 100
 MAX_STORED_SCATTER = 1e-3
 """Nats by which a stored and the model's log density may differ, beyond a constant."""
 
+N_CHECKED = 20
+"""Draws at which the run's log density is compared with the model's."""
+
+MAX_SCATTER = 1e-3
+"""Nats by which the two may differ, beyond a constant."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -192,13 +198,6 @@ def without_lost(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
     """Give states with a ratio of NaN or +inf zero density, and return their share as well."""
     lost = np.isnan(log_ratio) | (log_ratio == np.inf)
     return np.where(lost, -np.inf, log_ratio), float(lost.mean())
-
-
-N_CHECKED = 20
-"""Draws at which the run's log density is compared with the model's."""
-
-MAX_SCATTER = 1e-3
-"""Nats by which the two may differ, beyond a constant."""
 
 
 def check_same_model(idata: xr.DataTree, model: pm.Model) -> None:

@@ -35,6 +35,14 @@ SCALAR_STATS = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
 COUNTS = ("n_zero_likelihood", "n_undefined")
 """Statistics that a run may lack."""
 
+OVERFLOWS = (0.0, math.inf)
+"""Log of its normalizing constant and the error (nats), as nothing bounds what such draws carry."""
+
+SENTENCE = (
+    "Draws of the prior overflow, and the likelihood does not vanish toward there, so that nothing "
+    "bounds what they carry: restrict the prior, or scale the model."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class CycleStats:
@@ -202,12 +210,3 @@ class FreshLooks:
 
 LOOK_STATS = tuple(f"check_{item.name}" for item in fields(FreshLooks))
 """Statistics that hold the summary of the looks."""
-
-
-OVERFLOWS = (0.0, math.inf)
-"""Log of its normalizing constant and the error (nats), as nothing bounds what such draws carry."""
-
-SENTENCE = (
-    "Draws of the prior overflow, and the likelihood does not vanish toward there, so that nothing "
-    "bounds what they carry: restrict the prior, or scale the model."
-)

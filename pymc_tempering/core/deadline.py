@@ -12,6 +12,26 @@ SOON, SOON_SHARE = 0.1, 0.02
 """Seconds that work gets at least to come to an end, however late it is, and the share of the time
 that was for it."""
 
+HOURS = 10_000.0
+"""Seconds from which on a need is told in hours."""
+
+SHORT = 2.0
+"""Seconds below which nothing is said."""
+
+RECENT = 5
+"""Stages of an annealed pass whose steps tell how many are to come."""
+
+STAGES = {
+    "compiling": "compiling",
+    "prior_constant": "normalizing the prior",
+    "annealed_pass": "annealed pass",
+    "fit": "fit",
+    "search": "search",
+    "weights": "weights",
+    "run": "run",
+}
+"""Stages of a call in their order, and what a line on the screen calls them."""
+
 
 @dataclass(frozen=True)
 class Deadline:
@@ -82,10 +102,6 @@ NEVER, PAST = Deadline(), Deadline(at=0.0)
 """No limit, and one that is over."""
 
 
-HOURS = 10_000.0
-"""Seconds from which on a need is told in hours."""
-
-
 @dataclass(frozen=True)
 class Cut:
     """A stage of a call that its time limit has ended.
@@ -123,13 +139,6 @@ def in_round_seconds(seconds: float) -> str:
         return f"{seconds / 3600.0:,.2g} hours"
     unit = 10.0 ** max(floor(log10(max(seconds, 1.0))) - 1, 0)
     return f"{ceil(seconds / unit) * unit:,.0f} s"
-
-
-SHORT = 2.0
-"""Seconds below which nothing is said."""
-
-RECENT = 5
-"""Stages of an annealed pass whose steps tell how many are to come."""
 
 
 def time_left(share: float, began: float) -> str:
@@ -174,18 +183,6 @@ def annealing_lines(report: Callable[[str], None]) -> Callable[[float], None]:
         report(f"Annealed pass: beta = {beta:.3g}{left}")
 
     return tell
-
-
-STAGES = {
-    "compiling": "compiling",
-    "prior_constant": "normalizing the prior",
-    "annealed_pass": "annealed pass",
-    "fit": "fit",
-    "search": "search",
-    "weights": "weights",
-    "run": "run",
-}
-"""Stages of a call in their order, and what a line on the screen calls them."""
 
 
 def laps() -> Callable[[], float]:

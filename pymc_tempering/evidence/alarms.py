@@ -11,6 +11,30 @@ from pymc_tempering.evidence.rungs import neighbor_rejection
 ROUNDING = 1e-10
 """Error of any estimate by rounding, relative to its size and at least to one nat."""
 
+MIN_TOURS = 20
+"""Complete tours below which no error is stated."""
+
+MIN_CHAIN_TOURS = 5
+"""Complete tours below which a chain is not compared with the others."""
+
+MAX_WEIGHT_EXCESS = 7.0
+"""The largest of n tours may weigh log(n) + 7 means; a share of e^-7 of the runs exceeds this."""
+
+MIN_LONE_EXCESS, MIN_LONE_DRAWS = 2.0, 3
+"""One tour is an alarm if it surpasses all others by 2 nats, in 3 draws."""
+
+LARGEST_TOURS, MIN_LONE_PVALUE = 20, np.exp(-7.0)
+"""The largest so many tours show the scale of the tail; a lone one is beyond what it explains."""
+
+MAX_LONE_TOURS = 8
+"""So many tours may be alone together: each chain may have met the region, and met it again."""
+
+MAX_REJECTION = 0.7
+"""Rejection rate between neighboring rungs above which the ladder has a gap."""
+
+MAX_LOG_OCCUPANCY = 1.5
+"""|log(c_k / r_k)| above which occupancy is far from r."""
+
 
 def homogeneity_pvalue(estimate: FloatArray, error: FloatArray, df: FloatArray) -> float:
     """Test whether independent estimates with estimated errors have one mean.
@@ -68,24 +92,6 @@ def identical_chains(rb_weight: FloatArray) -> list[list[int]]:
     label: NDArray[np.intp] = inverse.reshape(-1)
     groups = [np.flatnonzero(label == which) for which in range(int(label.max()) + 1)]
     return [group.tolist() for group in groups if group.size > 1]
-
-
-MIN_TOURS = 20
-"""Complete tours below which no error is stated."""
-MIN_CHAIN_TOURS = 5
-"""Complete tours below which a chain is not compared with the others."""
-MAX_WEIGHT_EXCESS = 7.0
-"""The largest of n tours may weigh log(n) + 7 means; a share of e^-7 of the runs exceeds this."""
-MIN_LONE_EXCESS, MIN_LONE_DRAWS = 2.0, 3
-"""One tour is an alarm if it surpasses all others by 2 nats, in 3 draws."""
-LARGEST_TOURS, MIN_LONE_PVALUE = 20, np.exp(-7.0)
-"""The largest so many tours show the scale of the tail; a lone one is beyond what it explains."""
-MAX_LONE_TOURS = 8
-"""So many tours may be alone together: each chain may have met the region, and met it again."""
-MAX_REJECTION = 0.7
-"""Rejection rate between neighboring rungs above which the ladder has a gap."""
-MAX_LOG_OCCUPANCY = 1.5
-"""|log(c_k / r_k)| above which occupancy is far from r."""
 
 
 def chain_alarms(stats: CycleStats, sound: BoolArray) -> list[str]:

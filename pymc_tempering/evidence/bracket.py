@@ -24,6 +24,18 @@ from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
 SHARE_OF_OTHERS = 0.5
 """Visits of a chain to beta = 0 that are counted, as a share of the fewest of any other chain."""
 
+RESTS_ON = (
+    "The lower bound needs nothing. The upper one rests on true posterior draws: where these miss "
+    "a mode it can lie below log Z, by up to -log(share of the posterior that they see), and "
+    "where the particles from the prior miss the same mode both agree on a wrong value."
+)
+
+MAX_Z = 3.0
+"""Standard errors by which the lower bound may lie above the upper one before it is said."""
+
+MAX_GAP = 0.1
+"""Gap in nats, beyond noise, above which a wider schedule is recommended."""
+
 
 @dataclass(frozen=True, repr=False)
 class Bracket:
@@ -293,19 +305,6 @@ def _wanted(available: np.ndarray, chain: int, asked: int | None) -> int:
         return 2 * (int(asked) // 2)
     others = np.delete(available, chain)
     return 2 * int(SHARE_OF_OTHERS * (others if others.size else available).min() / 2)
-
-
-RESTS_ON = (
-    "The lower bound needs nothing. The upper one rests on true posterior draws: where these miss "
-    "a mode it can lie below log Z, by up to -log(share of the posterior that they see), and "
-    "where the particles from the prior miss the same mode both agree on a wrong value."
-)
-
-MAX_Z = 3.0
-"""Standard errors by which the lower bound may lie above the upper one before it is said."""
-
-MAX_GAP = 0.1
-"""Gap in nats, beyond noise, above which a wider schedule is recommended."""
 
 
 @dataclass(frozen=True, repr=False)

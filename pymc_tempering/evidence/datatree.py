@@ -32,6 +32,9 @@ LOOKS_GROUP = "tempering_looks"
 """Group of the ends of the looks from the prior, as variables of the posterior."""
 _STATS_GROUPS = ("sample_stats", "warmup_sample_stats")
 
+CHUNK = 1 << 20
+"""Largest table of iterations by rungs that is made at a time, in numbers."""
+
 
 def read_cycles(idata: xr.DataTree) -> CycleStats:
     """Read the statistics of a tempering run as arrays.
@@ -236,10 +239,6 @@ def _ladder(values: xr.DataArray) -> FloatArray:
 
 def _float(values: xr.DataArray) -> FloatArray:
     return np.asarray(values.values, dtype=float)
-
-
-CHUNK = 1 << 20
-"""Largest table of iterations by rungs that is made at a time, in numbers."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,9 +111,10 @@ def _fit(run: Run, part: BoolArray) -> PartFit:
     visited = np.flatnonzero(counts)
     known = betas[visited]
     start = np.zeros(visited.size)
-    for k in range(visited.size - 1):
-        width, pair = known[k + 1] - known[k], (rung == visited[k], rung == visited[k + 1])
-        start[k + 1] = start[k] + bar_step(*(width * log_ratio[at] for at in pair)).increment
+    for i, width in enumerate(np.diff(known)):
+        pair = (rung == visited[i], rung == visited[i + 1])
+        step = bar_step(*(width * log_ratio[at] for at in pair))
+        start[i + 1] = start[i] + step.increment
     curve[visited] = mbar_log_z(log_ratio, counts[visited], known, start)
     zeta = np.log(counts[visited]) - curve[visited]
     # Rungs that were never visited get theirs by reweighting the states of the others.

@@ -24,6 +24,9 @@ from pymc_tempering.evidence.pieces import (
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import NotTemperedError
 
+PSEUDO_COUNT = 0.1
+"""Added to the visits of each rung, as in section 4.3, so that no logarithm is infinite."""
+
 
 def rts_log_z(weight: FloatArray, log_z_ladder: FloatArray, log_weight: FloatArray) -> FloatArray:
     """Return log Z_k of every rung from summed Rao-Blackwell weights.
@@ -127,10 +130,6 @@ def rts(stats: CycleStats) -> Evidence:
         bias=second_order_bias(tours.sums),
     )
     return fit_run("rts", stats, pieces, fit, whole=whole)
-
-
-PSEUDO_COUNT = 0.1
-"""Added to the visits of each rung, as in section 4.3, so that no logarithm is infinite."""
 
 
 def counts(stats: CycleStats) -> Evidence:

@@ -16,6 +16,9 @@ from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts_log_z
 
+ORDERS = {"riemann": 1, "left_riemann": 1, "trapezoid": 2, "corrected": 4, "simpson": 4}
+"""The error of a rule falls with this power of the spacing of the rungs."""
+
 
 def _riemann(betas: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.tril(np.append(0.0, np.diff(betas))), np.zeros((betas.size, betas.size))
@@ -87,10 +90,6 @@ def integrate(rule: str, betas: FloatArray, mean: FloatArray, variance: FloatArr
     if not known.all():
         mean, variance = (np.interp(betas, betas[known], v[known]) for v in (mean, variance))
     return np.asarray(of_mean @ mean + of_variance @ variance)
-
-
-ORDERS = {"riemann": 1, "left_riemann": 1, "trapezoid": 2, "corrected": 4, "simpson": 4}
-"""The error of a rule falls with this power of the spacing of the rungs."""
 
 
 def ti(stats: CycleStats, *, rule: str = "trapezoid", rao_blackwell: bool = False) -> Evidence:

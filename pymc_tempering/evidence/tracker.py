@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.exceptions import LadderError, TemperingWarning
 
+MIN_CHAINS = 20
+"""Fewest chains with which an error is stated; the same number as for tours in a run."""
+
 
 def next_past(past: "Past", ends: np.ndarray, alpha: float, log_z: float) -> "Past":
     """Add an update: its RTS estimate, and q of each chain at beta = 0 and 1, shape (2, n)."""
@@ -84,10 +87,6 @@ class Past:
     fast: Mean
     slow: Mean
     bias: float
-
-
-MIN_CHAINS = 20
-"""Fewest chains with which an error is stated; the same number as for tours in a run."""
 
 
 @dataclass(frozen=True, eq=False)

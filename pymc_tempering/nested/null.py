@@ -27,6 +27,12 @@ from pymc_tempering.model.transforms import transform_parts
 from pymc_tempering.model.unconstrain import unconstrained_graphs
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
 
+SAME = 1e-6
+"""Relative difference up to which two log densities, or two values, are the same."""
+
+N_PRIOR = 2000
+"""Prior draws for a prior density that depends on other parameters."""
+
 
 @dataclass(frozen=True)
 class NullPoint:
@@ -204,12 +210,6 @@ def _unconstrain(model: pm.Model, rv: Variable, value: np.ndarray) -> np.ndarray
     with np.errstate(all="ignore"):
         [found] = function(value.astype(rv.dtype))
     return np.ravel(found).astype(float)
-
-
-SAME = 1e-6
-"""Relative difference up to which two log densities, or two values, are the same."""
-N_PRIOR = 2000
-"""Prior draws for a prior density that depends on other parameters."""
 
 
 @dataclass(frozen=True)

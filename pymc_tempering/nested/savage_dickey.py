@@ -40,6 +40,11 @@ from pymc_tempering.nested.null import NullPoint, find_null, given_prior, implie
 
 SIDES = ("the model", "the null")
 
+MAX_RANK_Z = 5.0
+"""Errors by which the ranks of the draws in their conditional density may be off."""
+
+MIN_DRAWS = 20
+
 
 @dataclass(frozen=True, repr=False)
 class SavageDickey(BayesFactor):
@@ -110,10 +115,6 @@ class SavageDickey(BayesFactor):
         ]
 
 
-MAX_RANK_Z = 5.0
-"""Errors by which the ranks of the draws in their conditional density may be off."""
-
-
 @dataclass(frozen=True)
 class Average:
     """Mean of positive terms over chains: its log, error (nats), effective number and k-hat."""
@@ -182,9 +183,6 @@ def rank_alarms(rank: FloatArray, label: str) -> list[str]:
 def _more(n: int, available: int) -> str:
     more = f"use all {available} draws (draws={available})"
     return f"If it is near, {more}" if n < available else "If it is near, sample more draws"
-
-
-MIN_DRAWS = 20
 
 
 def savage_dickey(

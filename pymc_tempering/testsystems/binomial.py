@@ -18,6 +18,9 @@ from pymc_tempering.testsystems.system import (
     of_log,
 )
 
+STEP, REACH = 0.8, 8.8
+"""Distance between points of the lattice, and its radius, in standard deviations at the mode."""
+
 
 def beta_binomial(n: int = 20, y: int = 14, a: float = 1.5, b: float = 4.0) -> TestSystem:
     """Put a beta prior on a binomial probability.
@@ -144,10 +147,6 @@ def _log_choose(n: int, y: int) -> float:
     if not 0 <= y <= n:
         raise ValueError(f"y must be in [0, n], got y = {y} and n = {n}.")
     return float(gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1))
-
-
-STEP, REACH = 0.8, 8.8
-"""Distance between points of the lattice, and its radius, in standard deviations at the mode."""
 
 
 def logistic_regression(

@@ -24,6 +24,16 @@ from pymc_tempering.testsystems.system import (
     mean_and_variance,
 )
 
+# Kou, Zhou & Wong (2006), table 1.
+TWENTY_MEANS = np.array(
+    [
+        [2.18, 5.76], [8.67, 9.59], [4.24, 8.48], [8.41, 1.68], [3.93, 8.82],
+        [3.25, 3.47], [1.70, 0.50], [4.59, 5.60], [6.91, 5.81], [6.87, 5.40],
+        [5.41, 2.65], [2.70, 7.88], [4.98, 3.70], [1.14, 2.39], [8.33, 9.50],
+        [4.93, 1.50], [1.83, 0.09], [2.26, 0.31], [5.54, 6.86], [1.69, 8.11],
+    ]
+)  # fmt: skip
+
 
 def gaussian_shells(
     dim: int = 2,
@@ -239,17 +249,6 @@ def _evaluate(pieces: list[Chebyshev], s: FloatArray) -> FloatArray:
     which = np.clip(np.floor(s).astype(int), 0, len(pieces) - 1)
     v = np.sqrt(np.clip(s - which, 0.0, 1.0))
     return np.select([which == k for k in range(len(pieces))], [p(v) for p in pieces])
-
-
-# Kou, Zhou & Wong (2006), table 1.
-TWENTY_MEANS = np.array(
-    [
-        [2.18, 5.76], [8.67, 9.59], [4.24, 8.48], [8.41, 1.68], [3.93, 8.82],
-        [3.25, 3.47], [1.70, 0.50], [4.59, 5.60], [6.91, 5.81], [6.87, 5.40],
-        [5.41, 2.65], [2.70, 7.88], [4.98, 3.70], [1.14, 2.39], [8.33, 9.50],
-        [4.93, 1.50], [1.83, 0.09], [2.26, 0.31], [5.54, 6.86], [1.69, 8.11],
-    ]
-)  # fmt: skip
 
 
 def gaussian_mixture(

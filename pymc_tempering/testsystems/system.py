@@ -19,6 +19,9 @@ type Moments = dict[str, tuple[FloatArray, FloatArray]]
 type Distribution = Callable[[Any], FloatArray]
 type Statistic = Callable[[Mapping[str, Any]], FloatArray]
 
+GROWTH = 0.2
+"""Width of a panel far from all features, as a share of its distance from them."""
+
 
 @dataclass(frozen=True, eq=False)
 class TestSystem:
@@ -258,9 +261,6 @@ class Axis:
 
 ONE_POINT = Axis(np.zeros(1))
 """Second coordinate of a density on a line."""
-
-GROWTH = 0.2
-"""Width of a panel far from all features, as a share of its distance from them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -132,15 +132,7 @@ def unidentifiable_binomial(n: int = 100, y: int = 30) -> TestSystem:
         axis = Axis(-np.linspace(0.0, 40.0, 801)[::-1])
         return of_log(axis.cdf(axis.weights * betainc(c, d, np.exp(axis.nodes))))
 
-    return TestSystem(
-        name="unidentifiable_binomial",
-        model=model,
-        dim=2,
-        exact_log_z=log_z,
-        exact_moments=moments,
-        exact_cdf=cdf,
-        **element("p1"),
-    )
+    return TestSystem("unidentifiable_binomial", model, 2, log_z, moments, cdf, **element("p1"))
 
 
 def _log_choose(n: int, y: int) -> float:
@@ -205,11 +197,7 @@ def logistic_regression(
         return {"coef": (mean, p @ (points - mean) ** 2)}
 
     return TestSystem(
-        name="logistic_regression",
-        model=model,
-        dim=dim,
-        exact_log_z=lambda beta: float(logsumexp(lattice(beta)[1])),
-        exact_moments=moments,
+        "logistic_regression", model, dim, lambda beta: float(logsumexp(lattice(beta)[1])), moments
     )
 
 

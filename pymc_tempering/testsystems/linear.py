@@ -213,13 +213,7 @@ def normal_inverse_gamma_regression(
         return lambda value: np.asarray(stats.invgamma.cdf(value, shape, scale=rate))
 
     return TestSystem(
-        name="normal_inverse_gamma_regression",
-        model=model,
-        dim=p + 1,
-        exact_log_z=log_z,
-        exact_moments=moments,
-        exact_cdf=cdf,
-        **element("sigma2"),
+        "normal_inverse_gamma_regression", model, p + 1, log_z, moments, cdf, **element("sigma2")
     )
 
 

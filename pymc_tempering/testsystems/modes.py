@@ -113,13 +113,13 @@ def gaussian_shells(
         name="gaussian_shells",
         model=model,
         dim=dim,
-        n_modes=2,
         exact_log_z=grid.log_z,
         exact_moments=moments,
         exact_cdf=grid.cdf,
-        **element("x", 0),
+        n_modes=2,
         mode_centers=centers,
         exact_mode_weights=mode_weights,
+        **element("x", 0),
     )
 
 
@@ -153,14 +153,7 @@ def eggbox() -> TestSystem:
         return {"x": (np.full(2, mean), np.full(2, variance))}
 
     return TestSystem(
-        name="eggbox",
-        model=model,
-        dim=2,
-        n_modes=18,
-        exact_log_z=grid.log_z,
-        exact_moments=moments,
-        exact_cdf=grid.cdf,
-        **element("x", 0),
+        "eggbox", model, 2, grid.log_z, moments, grid.cdf, n_modes=18, **element("x", 0)
     )
 
 
@@ -420,13 +413,13 @@ def twenty_modes(sigma: float = 0.1, weights: ArrayLike | None = None) -> TestSy
         name="twenty_modes",
         model=model,
         dim=2,
-        n_modes=20,
         exact_log_z=grid.log_z,
         exact_moments=moments,
         exact_cdf=grid.cdf,
-        **element("x", 0),
+        n_modes=20,
         mode_centers=TWENTY_MEANS.copy(),
         exact_mode_weights=mode_weights,
+        **element("x", 0),
     )
 
 
@@ -464,10 +457,10 @@ def _collinear(
         name=name,
         model=model,
         dim=dim,
-        n_modes=shares.size,
         exact_log_z=grid.log_z,
         exact_moments=moments,
         exact_cdf=grid.cdf,
+        n_modes=shares.size,
         statistic=lambda draws: (np.asarray(draws["x"]) - prior_mean) @ direction,
         statistic_name="position along the line through the means",
         mode_centers=prior_mean + (shrinkage * positions)[:, None] * direction,

@@ -79,8 +79,8 @@ class TestSystem:
     dim: int
     exact_log_z: Callable[[float], float]
     exact_moments: Callable[[float], Moments]
-    n_modes: int = 1
     exact_cdf: Callable[[float], Distribution] | None = None
+    n_modes: int = 1
     statistic: Statistic | None = None
     statistic_name: str | None = None
     mode_centers: FloatArray | None = None

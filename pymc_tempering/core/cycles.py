@@ -6,7 +6,6 @@ the next one, which gives the recorded draw. ``docs/reference/data_layout.md`` d
 begins a row.)
 """
 
-import math
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -35,13 +34,15 @@ SCALAR_STATS = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
 COUNTS = ("n_zero_likelihood", "n_undefined")
 """Statistics that a run may lack."""
 
-OVERFLOWS = (0.0, math.inf)
-"""Log of its normalizing constant and the error (nats), as nothing bounds what such draws carry."""
+OVERFLOWS = (0.0, np.inf)
+"""The ``PRIOR_STATS`` of a prior whose draws overflow where the likelihood may not be zero: nothing
+bounds what such draws carry."""
 
 SENTENCE = (
     "Draws of the prior overflow, and the likelihood does not vanish toward there, so that nothing "
     "bounds what they carry: restrict the prior, or scale the model."
 )
+"""What is said of it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,9 @@
-"""A bracket of log Z from the run itself: unbiased for Z from below, for 1/Z from above.
+"""Bounds of log Z: a bracket from one run, and a sandwich from annealing up and down.
 
-Both are equation (11) of Carlson, Stinson, Pakman & Paninski (2016) with a denominator that is
-fixed before the run, not estimated from it. A pair of bounds from one run follows the idea of
-Grosse, Ghahramani & Adams (2015), "Sandwiching the marginal likelihood using bidirectional Monte
-Carlo".
+The bracket is unbiased for Z from below, and for 1/Z from above. Both are equation (11) of Carlson,
+Stinson, Pakman & Paninski (2016) with a denominator that is fixed before the run, not estimated from
+it. A pair of bounds from one run follows the idea of Grosse, Ghahramani & Adams (2015), "Sandwiching
+the marginal likelihood using bidirectional Monte Carlo".
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""Rao-Blackwellized tempered sampling (RTS): log Z_k from occupancies, with errors from tours.
+"""Rao-Blackwellized tempered sampling (RTS), with reference draws beside it, and counts of visits.
 
 Carlson, Stinson, Pakman & Paninski (2016), "Partition functions from Rao-Blackwellized tempered
 sampling", ICML; equation numbers are theirs.

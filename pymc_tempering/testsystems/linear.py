@@ -1,4 +1,4 @@
-"""Gaussian linear models, conjugate at every inverse temperature or for every scale of a prior."""
+"""Linear models with known answers at every inverse temperature, or for every scale of a prior."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,9 +1,9 @@
 """Bounds of log Z: a bracket from one run, and a sandwich from annealing up and down.
 
 The bracket is unbiased for Z from below, and for 1/Z from above. Both are equation (11) of Carlson,
-Stinson, Pakman & Paninski (2016) with a denominator that is fixed before the run, not estimated from
-it. A pair of bounds from one run follows the idea of Grosse, Ghahramani & Adams (2015), "Sandwiching
-the marginal likelihood using bidirectional Monte Carlo".
+Stinson, Pakman & Paninski (2016) with a denominator that is fixed before the run, not estimated
+from it. A pair of bounds from one run follows the idea of Grosse, Ghahramani & Adams (2015),
+"Sandwiching the marginal likelihood using bidirectional Monte Carlo".
 """
 
 import warnings

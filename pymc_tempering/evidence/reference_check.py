@@ -78,22 +78,22 @@ def summarize_looks(
     return FreshLooks(
         log_z=np.nan if rough else log_mean(log_w),
         mcse=np.inf if rough else log_mean_error(log_w),
-        n_looks=log_w.size,
-        needed=needed,
-        n_strange=n_strange,
-        n_arrived=n_arrived,
-        n_passes=passes.size,
-        n_home_passes=n_home_passes,
+        n_looks=float(log_w.size),
+        needed=float(needed),
+        n_strange=float(n_strange),
+        n_arrived=float(n_arrived),
+        n_passes=float(passes.size),
+        n_home_passes=float(n_home_passes),
         pass_log_z=float(passes.mean()),
         pass_mcse=float(passes.std(ddof=1) / np.sqrt(passes.size)) if passes.size > 2 else np.inf,
-        n_islands=n_islands,
+        n_islands=float(n_islands),
         settled=float(settled),
     )
 
 
 def no_looks(needed: int) -> FreshLooks:
     """Return the summary where there was no look."""
-    return FreshLooks(np.nan, np.inf, 0, needed, 0, 0)
+    return FreshLooks(np.nan, np.inf, 0.0, float(needed), 0.0, 0.0)
 
 
 def compare_looks(evidence: Evidence, fresh: FreshLooks) -> LookCheck:

@@ -407,10 +407,11 @@ def _first(law: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
 def _system(
     name: str, model: pm.Model, path: _HierarchyPath, moments: Callable[[float], Moments]
 ) -> TestSystem:
+    n_scales = sum(axis is not ONE_POINT for axis in path.axes)
     return TestSystem(
         name=name,
         model=model,
-        dim=sum(int(np.prod(shape)) for shape in model.eval_rv_shapes().values()),
+        dim=path.size.size + len(path.within) - 1 + n_scales,
         exact_log_z=path.log_z,
         exact_moments=moments,
         exact_cdf=path.cdf,

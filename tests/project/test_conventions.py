@@ -100,7 +100,7 @@ def results():
         "Evidence": LOW,
         "BayesFactor": pmt.bayes_factor(LOW, HIGH),
         "PosteriorOdds": pmt.bayes_factor(LOW, HIGH).posterior_odds(),
-        "SavageDickey": pmt.SavageDickey(-0.1, 0.1, (-0.3, 0.1), "none", null={"x": np.zeros(1)}),
+        "SavageDickey": pmt.SavageDickey(-0.1, 0.1, null={"x": np.zeros(1)}),
         "PriorSensitivity": sensitivity(),
         "SensitivityCurve": sensitivity()["x"],
         "Bracket": Bracket(LOW, HIGH),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.core.notebook import text_as_html
+from pymc_tempering.core.status import text_as_html
 from pymc_tempering.evidence.result import Evidence, plus_minus
 from pymc_tempering.variational.cold_trials import ColdTrials
 from pymc_tempering.variational.convergence import Drift

@@ -10,8 +10,8 @@ from pymc_tempering.arrays import RBM, BernoulliReference, annealing, initial_it
 from pymc_tempering.arrays.lockstep import LockstepChains, SweepTrace, run_sweeps, start_chains
 from pymc_tempering.arrays.sweep_rows import cut_rows, rows_of_trace, tour_starts
 from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.evidence.datatree import read_run
 from pymc_tempering.evidence.estimators import ESTIMATORS
-from pymc_tempering.evidence.trace import read_run
 
 # A |z| above 5 comes by chance in one of two million tests of a right estimate.
 MAX_Z = 5.0

@@ -26,8 +26,7 @@ IMPORTS = {
     "testsystems": set(),
     "references": {"core", "model"},
     "evidence": {"core"},
-    "evidence.tracker": {"core"},
-    "arrays": {"core", "evidence", "evidence.tracker"},
+    "arrays": {"core", "evidence"},
     "storage": set(),
     "kernels": {"model", "references"},
     "chain": {"core", "executors", "model", "references", "kernels"},
@@ -55,7 +54,7 @@ IMPORTS = {
     "variational.conjugate": {"core", "model"},
 }
 
-ARRAY_LAYER = {"core", "evidence", "evidence.tracker", "arrays"}
+ARRAY_LAYER = {"core", "evidence", "arrays"}
 """Numbers in, numbers out: these know neither PyMC nor a compiler, nor whoever does."""
 NOT_ARRAYS = {"pymc", "pytensor", "numba"}
 

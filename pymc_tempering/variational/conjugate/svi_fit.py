@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.core.notebook import text_as_html
+from pymc_tempering.core.status import text_as_html
 from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals
 
 

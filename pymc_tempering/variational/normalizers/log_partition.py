@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.arguments import as_seed
-from pymc_tempering.core.notebook import text_as_html
+from pymc_tempering.core.status import text_as_html
 from pymc_tempering.exceptions import NormalizerError, TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel

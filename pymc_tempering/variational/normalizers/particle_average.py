@@ -13,8 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_tempering.chain.particles import Particles, place_under, sweep
-from pymc_tempering.core.population import systematic_resampling
-from pymc_tempering.core.weighting import conditional_ess, log_mean, log_mean_error
+from pymc_tempering.core.weighting import (
+    conditional_ess,
+    log_mean,
+    log_mean_error,
+    systematic_resampling,
+)
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.kernels import HMC, Block, Compound
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER

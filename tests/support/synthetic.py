@@ -244,7 +244,7 @@ def gaussian_run(
 
     Examples
     --------
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
+    >>> from support.synthetic import gaussian_run
     >>> idata = gaussian_run(draws=50, chains=2)
     >>> dict(idata["posterior"].sizes)
     {'chain': 2, 'draw': 50}

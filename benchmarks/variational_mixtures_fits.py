@@ -23,13 +23,18 @@ import pymc_tempering as pmt
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.assess import UntemperedModel, compile_target
-from pymc_tempering.variational.cold_trials import moved_to, moving_values, run_trials
-from pymc_tempering.variational.fit_loop import FitState, Parameters, parameters
-from pymc_tempering.variational.fit_start import first_approximation
+from pymc_tempering.variational.fit_step import compile_step, global_likelihood
 from pymc_tempering.variational.methods import METHODS, TRIALS, FitPlan, Request
-from pymc_tempering.variational.objective import compile_step, global_likelihood
-from pymc_tempering.variational.one_fit import run_fit
-from pymc_tempering.variational.session import Session
+from pymc_tempering.variational.several_fits import first_approximation, run_fit
+from pymc_tempering.variational.stages import (
+    FitState,
+    Parameters,
+    Session,
+    moved_to,
+    moving_values,
+    parameters,
+    run_trials,
+)
 
 PLAIN, SEVERAL, ANNEALED, VT = "pm.fit", "pm.fit, 8 starts", "annealed", "VT"
 ANNEALED_TRIALS, VT_ALONE, PAPER = "annealed, 8 trials", "VT, no trials", "VT, paper's form"

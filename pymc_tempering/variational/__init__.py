@@ -1,7 +1,6 @@
 """Variational tempering: fits on top of ``pm.variational``, and the normalizers that they need."""
 
 from pymc_tempering.variational import conjugate
-from pymc_tempering.variational.fit_datatree import to_datatree
 from pymc_tempering.variational.fit_plots import plot_annealing
 from pymc_tempering.variational.fitting import fit, refine
 from pymc_tempering.variational.normalizers.likelihood_terms import (
@@ -19,7 +18,7 @@ from pymc_tempering.variational.normalizers.tempered_normalizer import (
     normalizer_method,
     temperature_limit,
 )
-from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum
+from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum, to_datatree
 
 __all__ = [
     "LogPartition",

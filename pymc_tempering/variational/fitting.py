@@ -16,12 +16,17 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.variational.assess import has_minibatch
-from pymc_tempering.variational.fit_progress import show_progress
-from pymc_tempering.variational.fit_start import best_of, check_fittable, fit_starts
 from pymc_tempering.variational.methods import Request
-from pymc_tempering.variational.one_fit import Settings
-from pymc_tempering.variational.session import Session, finish, run_cold
-from pymc_tempering.variational.several_fits import fits_here, fits_sent
+from pymc_tempering.variational.several_fits import (
+    Settings,
+    best_of,
+    check_fittable,
+    fit_starts,
+    fits_here,
+    fits_sent,
+    show_progress,
+)
+from pymc_tempering.variational.stages import Session, finish, run_cold
 from pymc_tempering.variational.tempered_fit import TemperedFit
 
 SESSION = "_tempering_session"

@@ -25,6 +25,7 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.model.exactly import ALONE, compile_alone
 from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.variational.fit_step import Likelihood
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.likelihood_terms import (
     likelihood_terms,
@@ -35,7 +36,6 @@ from pymc_tempering.variational.normalizers.tempered_normalizer import (
     log_tempered_normalizer,
     temperature_limit,
 )
-from pymc_tempering.variational.objective import Likelihood
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,21 @@ from pymc.variational.opvi import Approximation
 
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.variational.local_likelihood import datum_likelihood, one_hot, shared_likelihood
-from pymc_tempering.variational.normalizers.log_partition import log_partition
-from pymc_tempering.variational.objective import (
+from pymc_tempering.variational.fit_step import (
     FitStep,
     Likelihood,
     batches_per_pass,
     global_likelihood,
 )
-from pymc_tempering.variational.stage_temperature import (
+from pymc_tempering.variational.local_likelihood import datum_likelihood, one_hot, shared_likelihood
+from pymc_tempering.variational.normalizers.log_partition import log_partition
+from pymc_tempering.variational.temperatures import (
+    LARGEST,
     AnnealedTemperature,
     ColdTemperature,
     LearnedLocalTemperatures,
     LearnedTemperature,
     StageTemperature,
-)
-from pymc_tempering.variational.temperatures import (
-    LARGEST,
     annealing_schedule,
     beta_grid,
     check_grid,

@@ -1,31 +1,268 @@
-"""The fits of a call from several starts: one after the other, or on the workers of an executor."""
+"""The fits of a call, from their starts to their reports: here, or on an executor's workers."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pymc as pm
+from pymc.progress_bar import CustomProgress, default_progress_theme
+from pymc.variational.opvi import Approximation
+from rich.console import Console
+from rich.progress import Progress, TextColumn
 
+from pymc_tempering.arguments import check_choice
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task
-from pymc_tempering.exceptions import LikelihoodError
+from pymc_tempering.exceptions import DiscreteVariableError, LikelihoodError, ModelError
 from pymc_tempering.executors.crew import Crew, run_work
 from pymc_tempering.executors.parcels import pack_made
-from pymc_tempering.variational.fit_progress import show_progress
-from pymc_tempering.variational.fit_start import Start
-from pymc_tempering.variational.one_fit import (
-    FitValues,
-    Settings,
-    begin_fit,
-    put_values,
-    run_fit,
-    values_of,
+from pymc_tempering.model.check import improper_priors
+from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.exactly import ALONE
+from pymc_tempering.model.garbage import no_search_for_garbage
+from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.references.prior import forward_graph
+from pymc_tempering.variational.assess import target_of
+from pymc_tempering.variational.fit_step import FAMILIES, compile_step, step_of
+from pymc_tempering.variational.methods import METHODS, Request
+from pymc_tempering.variational.stages import (
+    Callbacks,
+    FitState,
+    Session,
+    Show,
+    finish,
+    run_cold,
+    run_tempered,
 )
-from pymc_tempering.variational.session import Callbacks, Session, finish
 from pymc_tempering.variational.tempered_fit import TemperedFit
+
+type Start = tuple[dict[str, Any] | None, int | None]
+"""Initial values of variables and the seed of a fit, which may be left open."""
+
+
+def first_approximation(
+    model: pm.Model,
+    approx: str,
+    start: dict[str, Any] | None,
+    start_sigma: dict[str, Any] | None,
+    random_seed: int | None,
+) -> Approximation:
+    """Check the arguments of an approximation, and make it."""
+    if start_sigma is not None and approx != "meanfield":
+        raise ValueError(f'start_sigma is for approx="meanfield", not {approx!r}')
+    check_choice("approx", approx, FAMILIES)
+    _check_start(model, start)
+    options = {} if start_sigma is None else {"start_sigma": start_sigma}
+    return FAMILIES[approx](model=model, random_seed=random_seed, start=start, **options)
+
+
+def check_fittable(model: pm.Model) -> None:
+    """Raise an error for a model that has nothing to fit, or discrete variables."""
+    if not model.free_RVs:
+        raise ModelError("The model has no free variables to fit.")
+    if not model.observed_RVs and not model.potentials:
+        raise ModelError(
+            "The model has no observed data and no potential: its posterior is its prior. Pass "
+            "`observed=` to a variable, or add a pm.Potential."
+        )
+    discrete = [rv.name for rv in model.free_RVs if rv.dtype not in pm.vartypes.continuous_types]
+    if discrete:
+        raise DiscreteVariableError(
+            f"Discrete free variables cannot be fitted: {', '.join(discrete)}. Marginalize them "
+            "(pm.Mixture, or pmx.marginalize of pymc-extras)."
+        )
+
+
+def fit_starts(
+    model: pm.Model, start: dict[str, Any] | None, restarts: int, seed: int | None
+) -> list[Start]:
+    """Return start and seed of each fit: the user's first, then draws from the prior."""
+    fits: list[Start] = [(start, seed)]
+    if restarts > 1:
+        # One more than is used: of a single draw PyMC drops the first dimension.
+        with ALONE:
+            draws = pm.draw(model.free_RVs, draws=restarts, random_seed=seed, mode=python_mode())
+        names = [rv.name for rv in model.free_RVs]
+        for place in range(restarts - 1):
+            own = None
+            if seed is not None:
+                own = int(np.random.SeedSequence([seed, place + 1]).generate_state(1)[0])
+            drawn = (np.asarray(draw)[place] for draw in draws)
+            fits.append((dict(zip(names, drawn, strict=True)), own))
+    return fits
+
+
+def prior_locations(approx: Approximation, count: int, seed: int | None) -> list[FloatArray]:
+    """Draws from the prior as means of an approximation; none where it cannot be drawn from."""
+    model = approx.model
+    if count < 1 or improper_priors(model.free_RVs):
+        return []
+    names = [model.rvs_to_values[rv].name for rv in model.free_RVs]
+    place = int(np.random.SeedSequence(seed).spawn(3)[2].generate_state(1)[0])
+    graph = freeze_shared(forward_graph(model))
+    with ALONE:
+        # One more than is used: of a single draw PyMC drops the first dimension.
+        draws = pm.draw(graph, draws=count + 1, random_seed=place, mode=python_mode())
+    by_name = dict(zip(names, draws, strict=True))
+    order = list(approx.groups[0].ordering)
+    return [np.concatenate([np.ravel(by_name[name][i]) for name in order]) for i in range(count)]
+
+
+def best_of(fits: list[Approximation], asked: int) -> Approximation:
+    """Return the fit with the highest final ELBO; with several, all of them are kept in it."""
+    if asked == 1:
+        return fits[0]
+    elbo = np.array([fit.tempering.elbo for fit in fits])
+    best = fits[int(np.argmax(np.where(np.isnan(elbo), -np.inf, elbo)))]
+    best.restarts = tuple(fits)
+    if len(fits) < asked:
+        sentence = (
+            f"{asked - len(fits)} of {asked} fits are missing: the ELBO was not finite at their "
+            "first iteration, or the run was interrupted."
+        )
+        best.tempering = replace(best.tempering, warnings=(*best.tempering.warnings, sentence))
+    return best
+
+
+def _check_start(model: pm.Model, start: dict[str, Any] | None) -> None:
+    known = {rv.name for rv in model.free_RVs} | {value.name for value in model.value_vars}
+    if unknown := sorted(set(start or {}) - known):
+        raise ValueError(f"start names variables that are not free: {unknown}")
+
+
+OF_RUN = (
+    *("losses", "elbo", "inverse_temperature", "n", "q", "q_iteration"),
+    *("best", "last", "stopped", "at"),
+)
+OF_SESSION = ("n_tempered", "trials", "tempered", "local", "rng")
+"""Attributes that change while a fit runs, of its `FitState` and of its `Session`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """What all starts of a call of :func:`pymc_tempering.fit` have in common; see there."""
+
+    request: Request
+    approx: str
+    start_sigma: dict[str, Any] | None
+    obj_optimizer: Callable[..., Any]
+    total_grad_norm_constraint: float | None
+    backend: str | None
+    compile_kwargs: dict[str, Any] | None
+
+
+@dataclass(frozen=True, eq=False)
+class FitValues:
+    """All of a fit that changes.
+
+    Attributes
+    ----------
+    run, session : dict
+        By the names in `OF_RUN` and `OF_SESSION`.
+    moving : list
+        Values of what the step changes.
+    """
+
+    run: dict[str, Any]
+    session: dict[str, Any]
+    moving: list[Any]
+
+
+def begin_fit(model: pm.Model, settings: Settings, start: Start) -> Session:
+    """Make the first approximation, its step and the untempered model; compile what is new.
+
+    In one thread at a time: graphs that are made while another thread compiles have other bits.
+    """
+    with ALONE, no_search_for_garbage():
+        return _begun(model, settings, start)
+
+
+def _begun(model: pm.Model, settings: Settings, start: Start) -> Session:
+    request = settings.request
+    first, seed = start
+    fitted = first_approximation(model, settings.approx, first, settings.start_sigma, seed)
+    plan = METHODS[request.method](request, model)
+    options: dict[str, Any] = {
+        "obj_n_mc": request.obj_n_mc,
+        "obj_optimizer": settings.obj_optimizer,
+        "total_grad_norm_constraint": settings.total_grad_norm_constraint,
+        "backend": settings.backend,
+        "compile_kwargs": settings.compile_kwargs,
+    }
+    step = step_of(
+        fitted,
+        lambda approx: compile_step(approx, plan.likelihood(approx), **options),
+        {"approx": settings.approx, "likelihood": plan.likelihood, **options},
+    )
+    run = FitState(fitted, step)
+    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1])
+    others = prior_locations(fitted, request.n_trials - 1, seed) if plan.n_trials else ()
+    return Session(request.method, run, plan, target_of(fitted), rng, others=others)
+
+
+def run_fit(
+    session: Session, request: Request, callbacks: Callbacks = (), show: Show = lambda run: None
+) -> None:
+    """Run the tempered stage and the one at T = 1."""
+    run_tempered(session, request.update_every, callbacks, show)
+    run_cold(session, request.n, request.most, callbacks, show)
+
+
+def values_of(session: Session) -> FitValues:
+    """Copy all of a fit that has changed since it began."""
+    return FitValues(
+        {name: getattr(session.run, name) for name in OF_RUN},
+        {name: getattr(session, name) for name in OF_SESSION},
+        [shared.get_value() for shared in session.run.step.moving],
+    )
+
+
+def put_values(session: Session, values: FitValues) -> None:
+    """Bring a fit that has just begun to where another process has brought it."""
+    for name, value in values.run.items():
+        setattr(session.run, name, value)
+    for name, value in values.session.items():
+        setattr(session, name, value)
+    for shared, value in zip(session.run.step.moving, values.moving, strict=True):
+        shared.set_value(value)
+
+
+SHOW_EVERY = 100
+"""Iterations between two updates of the bar."""
+
+
+@contextmanager
+def show_progress(total: int, progressbar: bool) -> Iterator[Callable[[FitState], None]]:
+    """Yield a function that shows the iterations, loss and E[1/T] of a run."""
+    if not progressbar:
+        yield lambda run: None
+        return
+    bar = CustomProgress(
+        *Progress.get_default_columns(),
+        TextColumn("loss {task.fields[loss]:,.5g}, E[1/T] {task.fields[inverse]:.3f}"),
+        console=Console(theme=default_progress_theme),
+    )
+    with bar:
+        task = bar.add_task("Fitting", total=total, loss=np.nan, inverse=np.nan)
+        shown = 0
+
+        def show(run: FitState) -> None:
+            nonlocal shown
+            if run.n - shown < SHOW_EVERY and run.n < total:
+                return
+            shown = run.n
+            recent = run.losses[max(0, run.n - 1000) : run.n]
+            loss = float(recent.mean()) if recent.size else np.nan
+            bar.update(task, completed=run.n, total=max(total, run.n), loss=loss, inverse=run.at)
+
+        yield show
+
 
 type Judged = TemperedFit | LikelihoodError
 """The report of a fit, or why it has no parameters to keep."""

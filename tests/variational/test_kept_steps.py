@@ -13,7 +13,7 @@ import pymc_tempering as pmt
 from pymc_tempering.borrowed.numba_functions import install_listener
 from pymc_tempering.model.compilations import CompilationWatch
 from pymc_tempering.model.function_copies import changed_by
-from pymc_tempering.variational import kept_steps, one_fit
+from pymc_tempering.variational import fit_step, several_fits
 from pymc_tempering.variational.fitting import SESSION
 
 pytestmark = [
@@ -58,8 +58,10 @@ def written_to(function):
 @pytest.fixture
 def compiled(monkeypatch):
     """One entry for each step that was compiled."""
-    seen, right = [], one_fit.compile_step
-    monkeypatch.setattr(one_fit, "compile_step", lambda *a, **k: seen.append(a) or right(*a, **k))
+    seen, right = [], several_fits.compile_step
+    monkeypatch.setattr(
+        several_fits, "compile_step", lambda *a, **k: seen.append(a) or right(*a, **k)
+    )
     return seen
 
 
@@ -168,7 +170,7 @@ def test_threads_fit_one_model():
 
 
 def test_no_more_than_the_latest_are_kept(compiled, monkeypatch):
-    monkeypatch.setattr(kept_steps, "KEPT", 2)
+    monkeypatch.setattr(fit_step, "KEPT", 2)
     model = models.gaussian()
     counts = []
     for rate in (0.1, 0.2, 0.1, 0.3, 0.1, 0.2):
@@ -178,7 +180,7 @@ def test_no_more_than_the_latest_are_kept(compiled, monkeypatch):
 
 
 def test_a_large_step_is_not_kept(compiled, monkeypatch):
-    monkeypatch.setattr(kept_steps, "LARGEST", 8)
+    monkeypatch.setattr(fit_step, "LARGEST", 8)
     model = models.gaussian()
     np.testing.assert_array_equal(models.contents(fit(model, 1)), models.contents(fit(model, 1)))
     assert len(compiled) == 2

@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import beta as beta_law
 
 from pymc_tempering.core.weighting import khat_limit
-from pymc_tempering.variational.assess import psis
-from pymc_tempering.variational.convergence import elbo_drift
-from pymc_tempering.variational.stage_temperature import AnnealedTemperature, LearnedTemperature
+from pymc_tempering.variational.assess import elbo_drift, psis
 from pymc_tempering.variational.temperatures import (
+    AnnealedTemperature,
+    LearnedTemperature,
     TemperaturePosterior,
     annealing_schedule,
     beta_grid,

@@ -22,7 +22,7 @@ from pytensor.tensor.type_other import NoneTypeT
 from pymc_tempering.borrowed.pymc_models import AnyMixtureRV, infer_shape
 from pymc_tempering.variational.normalizers.dispatch import log_normalizer
 from pymc_tempering.variational.normalizers.panels import log_normalizer_by_quadrature
-from pymc_tempering.variational.normalizers.summation import log_normalizer_by_sum
+from pymc_tempering.variational.normalizers.sums import log_normalizer_by_sum
 from pymc_tempering.variational.normalizers.support import one_for_all_data
 
 

@@ -25,7 +25,7 @@ from pymc_tempering.variational.normalizers.dispatch import (
     log_normalizer,
 )
 from pymc_tempering.variational.normalizers.panels import integrate_power
-from pymc_tempering.variational.normalizers.summation import log_sum
+from pymc_tempering.variational.normalizers.sums import between, closed_window, log_sum
 from pymc_tempering.variational.normalizers.support import (
     base_of,
     center_of,
@@ -34,7 +34,6 @@ from pymc_tempering.variational.normalizers.support import (
     moved_inside,
     support_of,
 )
-from pymc_tempering.variational.normalizers.windows import between, closed_window
 
 
 @log_normalizer.register(HurdleRV)

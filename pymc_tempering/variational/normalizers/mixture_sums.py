@@ -23,8 +23,7 @@ from pymc_tempering.variational.normalizers.mixture_panels import (
     inner_temperature,
 )
 from pymc_tempering.variational.normalizers.normal_mixture import is_of_normals, normal_mixture
-from pymc_tempering.variational.normalizers.summation import log_sum
-from pymc_tempering.variational.normalizers.windows import Window, closed_window
+from pymc_tempering.variational.normalizers.sums import Window, closed_window, log_sum
 
 
 @log_normalizer.register(MixtureRV)

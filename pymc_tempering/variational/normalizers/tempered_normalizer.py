@@ -10,7 +10,7 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.exceptions import NormalizerError
-from pymc_tempering.variational.normalizers import censored, closed, closed_discrete, multivariate
+from pymc_tempering.variational.normalizers import censored, closed
 from pymc_tempering.variational.normalizers import mixture_sums as mixtures
 from pymc_tempering.variational.normalizers.branches import branch_of, compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import (
@@ -19,9 +19,9 @@ from pymc_tempering.variational.normalizers.dispatch import (
     largest_temperature,
 )
 from pymc_tempering.variational.normalizers.panels import log_normalizer_by_quadrature
-from pymc_tempering.variational.normalizers.summation import log_normalizer_by_sum, poisson
+from pymc_tempering.variational.normalizers.sums import log_normalizer_by_sum, poisson
 
-REGISTERED = (closed, closed_discrete, multivariate, mixtures, censored)
+REGISTERED = (closed, mixtures, censored)
 """Modules that register their formulas when they are imported."""
 
 

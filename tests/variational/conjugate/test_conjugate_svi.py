@@ -17,7 +17,7 @@ from support.conjugate_models import (
 
 from pymc_tempering.exceptions import DataError, TemperatureError, TemperingWarning
 from pymc_tempering.variational.conjugate import LDA, FactorialMixture, GaussianMixture, svi
-from pymc_tempering.variational.conjugate.evaluate import elbo
+from pymc_tempering.variational.conjugate.svi_fit import elbo
 
 QUIET = pytest.mark.filterwarnings("ignore:the ELBO of:pymc_tempering.exceptions.TemperingWarning")
 EXACT = {"tol": 0.0, "jitter": 0.0, "cores": 1}

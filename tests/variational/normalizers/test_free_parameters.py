@@ -13,8 +13,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 import pymc_tempering as pmt
-from pymc_tempering.variational.normalizers.groups import parameters_needed
-from pymc_tempering.variational.normalizers.likelihood_terms import term_totals
+from pymc_tempering.variational.normalizers.likelihood_terms import parameters_needed, term_totals
 
 SECONDS = 20.0
 """CPU time for one distribution, that of a slow and busy machine."""

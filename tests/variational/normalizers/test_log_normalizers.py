@@ -18,7 +18,7 @@ from pymc_tempering.variational import (
     normalizer_method,
     temperature_limit,
 )
-from pymc_tempering.variational.normalizers import normal_mixture, summation, windows
+from pymc_tempering.variational.normalizers import normal_mixture, sums
 from pymc_tempering.variational.normalizers.dispatch import log_normalizer
 
 INF, f = np.inf, np.float64
@@ -222,7 +222,7 @@ def test_normalizers_of_counts_are_their_sums(name):
 
 def test_sums_see_a_window_that_is_too_short():
     make, values = DISCRETE["Poisson"]
-    with patch.object(windows, "LOG_TAIL", 4.0):
+    with patch.object(sums, "LOG_TAIL", 4.0):
         density, log_c = compiled(make())
         assert abs(log_c(10.0) - log_sum(density, values, 10.0)) > TOLERANCE
 
@@ -230,13 +230,13 @@ def test_sums_see_a_window_that_is_too_short():
 def test_sums_see_a_stride_that_is_too_long():
     """Every value up to the spread, times 4: the sum is no integral any more."""
     make, values = DISCRETE["Poisson large"]
-    real = windows.poisson_window
+    real = sums.poisson_window
 
     def wide(op, rv, T):
         window = real(op, rv, T)
         return replace(window, spread=8 * window.spread)
 
-    with patch.object(windows, "window_of", wide):
+    with patch.object(sums, "window_of", wide):
         density, log_c = compiled(make())
         assert abs(log_c(2.0) - log_sum(density, values, 2.0)) > TOLERANCE
 
@@ -244,7 +244,7 @@ def test_sums_see_a_stride_that_is_too_long():
 def test_sums_see_a_tail_that_is_thinned_out_too_much():
     make, values = DISCRETE["long tail, mixture"]
     for name, value in [("STEP", 1.5), ("JOINT", 3.0)]:
-        with patch.object(summation, name, value):
+        with patch.object(sums, name, value):
             density, log_c = compiled(make())
             assert abs(log_c(10.0) - log_sum(density, values, 10.0)) > TOLERANCE, name
 

@@ -4,20 +4,18 @@ from pymc_tempering.variational import conjugate
 from pymc_tempering.variational.fit_plots import plot_annealing
 from pymc_tempering.variational.fitting import fit, refine
 from pymc_tempering.variational.normalizers.likelihood_terms import (
-    check_temperatures,
     local_log_normalizer,
     log_normalizers,
 )
 from pymc_tempering.variational.normalizers.log_partition import LogPartition, log_partition
-from pymc_tempering.variational.normalizers.monte_carlo import (
-    MonteCarloNormalizer,
-    monte_carlo_normalizer,
-)
 from pymc_tempering.variational.normalizers.tempered_normalizer import (
+    MonteCarloNormalizer,
     log_tempered_normalizer,
+    monte_carlo_normalizer,
     normalizer_method,
     temperature_limit,
 )
+from pymc_tempering.variational.temperatures import check_temperatures
 from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum, to_datatree
 
 __all__ = [

@@ -1,9 +1,16 @@
-"""The tempered objective as an operator of ``pm.variational``, and its step, compiled once."""
+"""The tempered objective as an operator of ``pm.variational``, and its step, compiled once.
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+The likelihood term alone is tempered, the prior and the entropy of q never (Section 2.2 of Mandt et
+al. 2016). The step is a function of values: parameters and the optimizer's state in, new ones out.
+So all fits of a model can share it, and a further one compiles nothing.
+"""
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from types import FunctionType, MappingProxyType
+from io import BytesIO
+from threading import RLock
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,14 +25,26 @@ from pymc.variational.opvi import Approximation, ObjectiveFunction, Operator
 from pytensor.compile.executor import Function
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
 
 from pymc_tempering.model.disk_cache import forgetting_damage
 from pymc_tempering.model.exactly import compile_alone
-from pymc_tempering.model.fingerprint import LIBRARIES, SIMPLE, digest
-from pymc_tempering.model.function_copies import changed_by, copied, fresh, is_copied_at_once
+from pymc_tempering.model.fingerprint import LIBRARIES
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.python_mode import python_mode
+
+KEPT = 8
+"""Steps that are kept of a model, the latest ones."""
+
+LARGEST = 2**26
+"""Bytes of what a step changes, above which it is not kept: as long as the model lives."""
+
+KNOWN = (*LIBRARIES, "pymc_tempering", "numpy", "functools", "builtins")
+"""Packages whose functions and classes do not change while a process runs."""
+
+type Values = tuple[np.ndarray, ...]
+"""What a step changes: parameters of the approximation, sums of the optimizer, temperatures."""
 
 
 @dataclass(frozen=True)
@@ -37,77 +56,90 @@ class Likelihood:
     tempered : Variable
         E_q of the tempered log-likelihood, its normalizers subtracted where they depend on the
         parameters (nats).
-    energies : Variable or None
+    energies : Variable
         What the update of q(y) needs.
     weights : SharedVariable
         Holds an inverse temperature, or weights of temperatures.
-    updates : dict
-        Shared variables that the compiled step updates itself.
     log_q : dict of SharedVariable
         log q(y_i) of each datum, by observed variable, where the step updates it.
-    mean_q : SharedVariable, optional
-        q(T) averaged over data, shape (M,), likewise.
+    updates : dict
+        New values of ``log_q``, by the shared variables in it.
     """
 
     tempered: Variable
-    energies: Variable | None
+    energies: Variable
     weights: SharedVariable
-    updates: dict[SharedVariable, Variable] = field(default_factory=dict)
     log_q: dict[str, SharedVariable] = field(default_factory=dict)
-    mean_q: SharedVariable | None = None
+    updates: dict[SharedVariable, Variable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class FitStep:
-    """One compiled iteration of a fit.
+    """One iteration of a fit, compiled as a function of values.
 
     Attributes
     ----------
-    function : callable
-        () to loss, untempered ELBO (nats), and energies if any.
-    moving : tuple of SharedVariable
-        What it changes: parameters, the optimizer's sums, temperatures, generators.
+    function : Function
+        (weights, *values) to loss, untempered ELBO (nats), energies, and the next values.
+    params : tuple of str
+        Names of the first values, the parameters of the approximation.
+    first : tuple of ndarray
+        Values before the first iteration, those of the approximation that it was compiled for.
+    log_q : dict of int
+        Place of log q(y_i) among the values, by observed variable.
     generators : tuple of SharedVariable
-        Those of them that draw, in the order in which they are seeded.
-    weights, log_q, mean_q
-        Of its :class:`Likelihood`.
+        What draws; a call leaves its generators in them.
+    dtype : str
+        Of the weights.
+    lock : RLock
+        Held by a call, since a function of PyTensor's keeps what it computes with in itself.
     """
 
     function: Function
-    moving: tuple[SharedVariable, ...]
+    params: tuple[str, ...]
+    first: Values
+    log_q: dict[str, int]
     generators: tuple[SharedVariable, ...]
-    weights: SharedVariable
-    log_q: dict[str, SharedVariable]
-    mean_q: SharedVariable | None
+    dtype: str
+    lock: Any = field(default_factory=RLock)
 
-    def __call__(self) -> list[np.ndarray]:
-        """Do it."""
-        found: list[np.ndarray] = forgetting_damage(self.function)
-        return found
+    def __call__(
+        self, weights: Any, values: Values, generators: Sequence[np.random.Generator]
+    ) -> tuple[Sequence[np.ndarray], Values, Sequence[np.random.Generator]]:
+        """Return loss, ELBO and energies; the next values; and the generators to go on with."""
+        with self.lock:
+            for shared, generator in zip(self.generators, generators, strict=True):
+                shared.set_value(generator, borrow=True)
+            given = np.asarray(weights, dtype=self.dtype)
+            found = forgetting_damage(self.function, given, *values)
+            after = [shared.get_value(borrow=True) for shared in self.generators]
+        return found[:3], tuple(found[3:]), after
 
-    def set_weights(self, weights: Any) -> None:
-        """Set an inverse temperature, or weights of temperatures."""
-        self.weights.set_value(np.asarray(weights, dtype=self.weights.dtype), borrow=True)
+    def start(self, approx: Approximation) -> tuple[Values, Sequence[np.random.Generator]]:
+        """First values for an approximation, and generators, seeded as ``pm.fit`` does it."""
+        own = approx.groups[0].shared_params
+        params = tuple(np.array(own[name].get_value()) for name in self.params)
+        fresh = [pytensor.shared(np.random.default_rng(0)) for _ in self.generators]
+        reseed_rngs(fresh, approx.rng.randint(2**30, dtype=np.int64))
+        generators = [shared.get_value(borrow=True) for shared in fresh]
+        return (*params, *self.first[len(params) :]), generators
 
 
 class TemperedObjective(ObjectiveFunction):
     """PyMC's objective, with further outputs at the same draws as the loss."""
 
-    extra_outputs: Sequence[Variable] = ()
+    told: Sequence[Variable] = ()
     updated: Mapping[SharedVariable, Variable] = MappingProxyType({})
 
     def __call__(self, nmc: int | None, **kwargs: Any) -> Variable:
-        """Put the same draws from q into the loss and into ``extra_outputs``."""
+        """Put the same draws from q into the loss, the ELBO and what the likelihood needs."""
         op, approx = self.op, self.op.approx
         likelihood = op.likelihood
         elbo = approx.varlogp + approx.datalogp - approx.logq
-        updated = list(likelihood.updates.values())
-        energies = [] if likelihood.energies is None else [likelihood.energies]
-        nodes = [op.apply(self.tf), elbo, *energies, *updated]
+        nodes = [op.apply(self.tf), elbo, likelihood.energies, *likelihood.updates.values()]
         drawn = approx.set_size_and_deterministic(nodes, nmc, 0, kwargs.get("more_replacements"))
-        n = 2 + len(energies)
-        self.extra_outputs = drawn[1:n]
-        self.updated = dict(zip(likelihood.updates, drawn[n:], strict=True))
+        self.told = drawn[:3]
+        self.updated = dict(zip(likelihood.updates, drawn[3:], strict=True))
         return drawn[0]
 
 
@@ -140,9 +172,9 @@ def compile_step(
     backend: str | None = None,
     compile_kwargs: dict[str, Any] | None = None,
 ) -> FitStep:
-    """Compile one function that steps: () -> [loss, untempered ELBO (nats), energies if any].
+    """Compile the step of an approximation.
 
-    Temperatures are shared variables, so that no stage of a fit compiles again.
+    Temperatures are arguments, so that no stage of a fit compiles again.
     """
     objective = TemperedKL(approx, likelihood)()
     updates = objective.updates(
@@ -150,28 +182,73 @@ def compile_step(
         obj_optimizer=obj_optimizer,
         total_grad_norm_constraint=total_grad_norm_constraint,
     )
-    loss = updates.loss
     updates.update(objective.updated)
+    params = approx.groups[0].shared_params
+    changed = [*params.values(), *(v for v in updates if v not in set(params.values()))]
+    weights, *inputs = (shared.type() for shared in [likelihood.weights, *changed])
+    outputs = clone_replace(
+        [updates.loss, *objective.told[1:], *(updates.get(v, v) for v in changed)],
+        dict(zip([likelihood.weights, *changed], [weights, *inputs], strict=True)),
+    )
     options = resolve_backend_compile_kwargs(backend, compile_kwargs)
     with approx.model:  # so that PyMC honors model.check_bounds
-        step = compile_exactly([], [loss, *objective.extra_outputs], updates=updates, **options)
-    # PyMC's own step returns the loss alone. Seed the generators in the order in which it finds
-    # them, so that the same seed gives the same draws as pm.fit.
-    generators = list(collect_default_updates([loss]))
-    seed_generators(approx, generators)
+        function = compile_exactly([weights, *inputs], outputs, **options)
     return FitStep(
-        function=step,
-        moving=(*updates, *generators),
-        generators=tuple(generators),
-        weights=likelihood.weights,
-        log_q=likelihood.log_q,
-        mean_q=likelihood.mean_q,
+        function=function,
+        params=tuple(params),
+        first=tuple(np.array(shared.get_value()) for shared in changed),
+        log_q={name: changed.index(shared) for name, shared in likelihood.log_q.items()},
+        # PyMC's own step returns the loss alone. Generators in the order in which it finds them
+        # get the same draws from a seed as in pm.fit.
+        generators=tuple(collect_default_updates([updates.loss])),
+        dtype=likelihood.weights.dtype,
     )
 
 
-def seed_generators(approx: Approximation, generators: Sequence[SharedVariable]) -> None:
-    """Seed the generators of a step as ``pm.fit`` does."""
-    reseed_rngs(generators, approx.rng.randint(2**30, dtype=np.int64))
+def step_of(
+    approx: Approximation,
+    compiles: Callable[[Approximation], FitStep],
+    depends_on: dict[str, Any],
+) -> FitStep:
+    """Return the step of a fit that is about to begin, compiled if no fit of its model had it yet.
+
+    Parameters
+    ----------
+    approx : Approximation
+        As it is before the first iteration.
+    compiles : callable
+        Compiles the step of an approximation.
+    depends_on : dict
+        All that the step depends on beside the model. Where this holds something that could act
+        otherwise the next time, as a function of the user can, the step is not kept.
+    """
+    key = BytesIO()
+    try:
+        _KeyPickler(key).dump(depends_on)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return compiles(approx)
+    kept: dict[bytes, FitStep] = remembered(approx.model, "fit steps", dict)
+    step = kept.pop(key.getvalue(), None) or compiles(approx)
+    if sum(value.nbytes for value in step.first) <= LARGEST:
+        kept[key.getvalue()] = step  # the latest one now
+        for oldest in list(kept)[:-KEPT]:
+            del kept[oldest]
+    return step
+
+
+class _KeyPickler(pickle.Pickler):
+    """Bytes that are equal for values that act alike; it refuses what may change."""
+
+    def __init__(self, file: BytesIO) -> None:
+        super().__init__(file)
+        self.fast = True  # without references to what came before, which could be the same or equal
+
+    def reducer_override(self, thing: Any) -> Any:
+        """Refuse what was written by the user."""
+        home = getattr(thing, "__module__", None) or type(thing).__module__
+        if str(home).split(".")[0] not in KNOWN:
+            raise pickle.PicklingError(f"{thing!r} may act otherwise the next time")
+        return NotImplemented
 
 
 def global_likelihood(approx: Approximation) -> Likelihood:
@@ -198,122 +275,3 @@ FAMILIES: dict[str, Callable[..., Approximation]] = {
     "fullrank": pm.FullRank,
 }
 """Variational families by name."""
-
-
-KEPT = 8
-"""Steps that are kept of a model, the latest ones."""
-
-LARGEST = 2**26
-"""Bytes of what a step changes, above which it is not kept: as long as the model lives."""
-
-
-class _NoKeyError(Exception):
-    """Two values of a kind cannot be told to act alike."""
-
-
-@dataclass(frozen=True, eq=False)
-class _KeptStep:
-    """A step as it was compiled for the first fit that needed it.
-
-    Attributes
-    ----------
-    step : FitStep
-    params : dict of SharedVariable
-        Parameters of that fit, by name.
-    first : dict
-        What its shared variables held before the first iteration.
-    """
-
-    step: FitStep
-    params: dict[str, SharedVariable]
-    first: dict[SharedVariable, Any]
-
-
-def step_of(
-    approx: Approximation,
-    compiles: Callable[[Approximation], FitStep],
-    depends_on: dict[str, Any],
-) -> FitStep:
-    """Return the step of a fit that is about to begin.
-
-    Parameters
-    ----------
-    approx : Approximation
-        As it is before the first iteration.
-    compiles : callable
-        Compiles the step of an approximation.
-    depends_on : dict
-        All that the step depends on beside the model. Where this holds something that could act
-        otherwise the next time, as a function of the user can, the step is not kept.
-    """
-    try:
-        key = _key_of(depends_on)
-    except _NoKeyError:
-        return compiles(approx)
-    kept: dict[Hashable, _KeptStep] = remembered(approx.model, "fit steps", dict)
-    found = kept.pop(key, None)
-    if found is not None:
-        kept[key] = found  # the latest one now
-        return _step_for(approx, found)
-    step = compiles(approx)
-    if (made := _kept(step, approx)) is not None:
-        kept[key] = made
-        for oldest in list(kept)[:-KEPT]:
-            del kept[oldest]
-    return step
-
-
-def _kept(step: FitStep, approx: Approximation) -> _KeptStep | None:
-    """Return what to keep of a step that has not run yet; None if it cannot or must not be kept."""
-    variables = [*step.moving, step.weights]
-    known = is_copied_at_once(step.function) and set(changed_by(step.function)) <= set(variables)
-    held = sum(getattr(v.get_value(borrow=True), "nbytes", 0) for v in step.moving)
-    if not known or held > LARGEST:
-        return None
-    first = {variable: variable.get_value() for variable in variables}
-    return _KeptStep(step, dict(approx.groups[0].shared_params), first)
-
-
-def _step_for(approx: Approximation, kept: _KeptStep) -> FitStep:
-    """Copy a step for another approximation, its generators seeded as by a compilation."""
-    step, params = kept.step, approx.groups[0].shared_params
-    swap = {variable: fresh(variable, value) for variable, value in kept.first.items()}
-    swap |= {variable: params[name] for name, variable in kept.params.items()}
-    generators = tuple(swap[generator] for generator in step.generators)
-    seed_generators(approx, generators)
-    return FitStep(
-        function=copied(step.function, swap),
-        moving=tuple(swap[variable] for variable in step.moving),
-        generators=generators,
-        weights=swap[step.weights],
-        log_q={name: swap[variable] for name, variable in step.log_q.items()},
-        mean_q=None if step.mean_q is None else swap[step.mean_q],
-    )
-
-
-def _key_of(value: Any) -> Hashable:
-    """Return what is equal for values that act alike.
-
-    Raises
-    ------
-    _NoKeyError
-        The value could act otherwise the next time.
-    """
-    if value is None or isinstance(value, SIMPLE):
-        return type(value).__name__, repr(value)
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return digest(value)
-    if isinstance(value, partial):
-        return "partial", *map(_key_of, (value.func, value.args, value.keywords))
-    if isinstance(value, dict):
-        return "dict", *((name, _key_of(value[name])) for name in sorted(value))
-    if isinstance(value, list | tuple):
-        return type(value).__name__, *map(_key_of, value)
-    if isinstance(value, FunctionType) and value.__closure__ is None and _is_known(value):
-        return value
-    raise _NoKeyError
-
-
-def _is_known(function: FunctionType) -> bool:
-    """Whether a function is one of PyMC's or ours, which do not change."""
-    return function.__module__.split(".")[0] in (*LIBRARIES, __name__.split(".")[0])

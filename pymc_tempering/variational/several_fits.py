@@ -1,10 +1,10 @@
 """The fits of a call, from their starts to their reports: here, or on an executor's workers."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ from pymc.variational.opvi import Approximation
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from pymc_tempering.arguments import check_choice
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task
@@ -30,16 +29,8 @@ from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.assess import target_of
 from pymc_tempering.variational.fit_step import FAMILIES, compile_step, step_of
-from pymc_tempering.variational.methods import METHODS, Request
-from pymc_tempering.variational.stages import (
-    Callbacks,
-    FitState,
-    Session,
-    Show,
-    finish,
-    run_cold,
-    run_tempered,
-)
+from pymc_tempering.variational.methods import FitOptions, plan_fit
+from pymc_tempering.variational.stages import Callbacks, FitRun, Show, finish, run_fit
 from pymc_tempering.variational.tempered_fit import TemperedFit
 
 type Start = tuple[dict[str, Any] | None, int | None]
@@ -48,18 +39,17 @@ type Start = tuple[dict[str, Any] | None, int | None]
 
 def first_approximation(
     model: pm.Model,
-    approx: str,
-    start: dict[str, Any] | None,
-    start_sigma: dict[str, Any] | None,
-    random_seed: int | None,
+    approx: str = "meanfield",
+    start: dict[str, Any] | None = None,
+    start_sigma: dict[str, Any] | None = None,
+    random_seed: int | None = None,
 ) -> Approximation:
-    """Check the arguments of an approximation, and make it."""
-    if start_sigma is not None and approx != "meanfield":
-        raise ValueError(f'start_sigma is for approx="meanfield", not {approx!r}')
-    check_choice("approx", approx, FAMILIES)
-    _check_start(model, start)
-    options = {} if start_sigma is None else {"start_sigma": start_sigma}
-    return FAMILIES[approx](model=model, random_seed=random_seed, start=start, **options)
+    """Make the approximation that a fit begins with; unknown names in ``start`` are an error."""
+    known = {rv.name for rv in model.free_RVs} | {value.name for value in model.value_vars}
+    if unknown := sorted(set(start or {}) - known):
+        raise ValueError(f"start names variables that are not free: {unknown}")
+    more = {} if start_sigma is None else {"start_sigma": start_sigma}
+    return FAMILIES[approx](model=model, random_seed=random_seed, start=start, **more)
 
 
 def check_fittable(model: pm.Model) -> None:
@@ -130,107 +120,35 @@ def best_of(fits: list[Approximation], asked: int) -> Approximation:
     return best
 
 
-def _check_start(model: pm.Model, start: dict[str, Any] | None) -> None:
-    known = {rv.name for rv in model.free_RVs} | {value.name for value in model.value_vars}
-    if unknown := sorted(set(start or {}) - known):
-        raise ValueError(f"start names variables that are not free: {unknown}")
+FIXED = {"approx", "step", "plan", "target", "others"}
+"""Attributes of a `FitRun` that stay as they are; all others change while it runs."""
 
 
-OF_RUN = (
-    *("losses", "elbo", "inverse_temperature", "n", "q", "q_iteration"),
-    *("best", "last", "stopped", "at"),
-)
-OF_SESSION = ("n_tempered", "trials", "tempered", "local", "rng")
-"""Attributes that change while a fit runs, of its `FitState` and of its `Session`."""
-
-
-@dataclass(frozen=True, eq=False)
-class Settings:
-    """What all starts of a call of :func:`pymc_tempering.fit` have in common; see there."""
-
-    request: Request
-    approx: str
-    start_sigma: dict[str, Any] | None
-    obj_optimizer: Callable[..., Any]
-    total_grad_norm_constraint: float | None
-    backend: str | None
-    compile_kwargs: dict[str, Any] | None
-
-
-@dataclass(frozen=True, eq=False)
-class FitValues:
-    """All of a fit that changes.
-
-    Attributes
-    ----------
-    run, session : dict
-        By the names in `OF_RUN` and `OF_SESSION`.
-    moving : list
-        Values of what the step changes.
-    """
-
-    run: dict[str, Any]
-    session: dict[str, Any]
-    moving: list[Any]
-
-
-def begin_fit(model: pm.Model, settings: Settings, start: Start) -> Session:
+def begin_fit(model: pm.Model, options: FitOptions, start: Start) -> FitRun:
     """Make the first approximation, its step and the untempered model; compile what is new.
 
     In one thread at a time: graphs that are made while another thread compiles have other bits.
     """
     with ALONE, no_search_for_garbage():
-        return _begun(model, settings, start)
-
-
-def _begun(model: pm.Model, settings: Settings, start: Start) -> Session:
-    request = settings.request
-    first, seed = start
-    fitted = first_approximation(model, settings.approx, first, settings.start_sigma, seed)
-    plan = METHODS[request.method](request, model)
-    options: dict[str, Any] = {
-        "obj_n_mc": request.obj_n_mc,
-        "obj_optimizer": settings.obj_optimizer,
-        "total_grad_norm_constraint": settings.total_grad_norm_constraint,
-        "backend": settings.backend,
-        "compile_kwargs": settings.compile_kwargs,
-    }
-    step = step_of(
-        fitted,
-        lambda approx: compile_step(approx, plan.likelihood(approx), **options),
-        {"approx": settings.approx, "likelihood": plan.likelihood, **options},
-    )
-    run = FitState(fitted, step)
-    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1])
-    others = prior_locations(fitted, request.n_trials - 1, seed) if plan.n_trials else ()
-    return Session(request.method, run, plan, target_of(fitted), rng, others=others)
-
-
-def run_fit(
-    session: Session, request: Request, callbacks: Callbacks = (), show: Show = lambda run: None
-) -> None:
-    """Run the tempered stage and the one at T = 1."""
-    run_tempered(session, request.update_every, callbacks, show)
-    run_cold(session, request.n, request.most, callbacks, show)
-
-
-def values_of(session: Session) -> FitValues:
-    """Copy all of a fit that has changed since it began."""
-    return FitValues(
-        {name: getattr(session.run, name) for name in OF_RUN},
-        {name: getattr(session, name) for name in OF_SESSION},
-        [shared.get_value() for shared in session.run.step.moving],
-    )
-
-
-def put_values(session: Session, values: FitValues) -> None:
-    """Bring a fit that has just begun to where another process has brought it."""
-    for name, value in values.run.items():
-        setattr(session.run, name, value)
-    for name, value in values.session.items():
-        setattr(session, name, value)
-    for shared, value in zip(session.run.step.moving, values.moving, strict=True):
-        shared.set_value(value)
+        first, seed = start
+        fitted = first_approximation(model, options.approx, first, options.start_sigma, seed)
+        plan = plan_fit(options, model)
+        compiling: dict[str, Any] = {
+            "obj_n_mc": options.obj_n_mc,
+            "obj_optimizer": options.obj_optimizer,
+            "total_grad_norm_constraint": options.total_grad_norm_constraint,
+            "backend": options.backend,
+            "compile_kwargs": options.compile_kwargs,
+        }
+        step = step_of(
+            fitted,
+            lambda approx: compile_step(approx, plan.likelihood(approx), **compiling),
+            {"approx": options.approx, "likelihood": plan.likelihood, **compiling},
+        )
+        others = prior_locations(fitted, options.n_trials - 1, seed) if plan.n_trials else ()
+        rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1])
+        target = target_of(fitted)
+        return FitRun(fitted, step, plan, target, *step.start(fitted), rng, others)
 
 
 SHOW_EVERY = 100
@@ -238,7 +156,7 @@ SHOW_EVERY = 100
 
 
 @contextmanager
-def show_progress(total: int, progressbar: bool) -> Iterator[Callable[[FitState], None]]:
+def show_progress(total: int, progressbar: bool) -> Iterator[Show]:
     """Yield a function that shows the iterations, loss and E[1/T] of a run."""
     if not progressbar:
         yield lambda run: None
@@ -252,7 +170,7 @@ def show_progress(total: int, progressbar: bool) -> Iterator[Callable[[FitState]
         task = bar.add_task("Fitting", total=total, loss=np.nan, inverse=np.nan)
         shown = 0
 
-        def show(run: FitState) -> None:
+        def show(run: FitRun) -> None:
             nonlocal shown
             if run.n - shown < SHOW_EVERY and run.n < total:
                 return
@@ -268,47 +186,34 @@ type Judged = TemperedFit | LikelihoodError
 """The report of a fit, or why it has no parameters to keep."""
 
 
-@dataclass(frozen=True, eq=False)
-class FitEnd:
-    """What a worker sends back of a fit.
-
-    Attributes
-    ----------
-    place : int
-        Among the starts.
-    values : FitValues
-    judged : TemperedFit or LikelihoodError
-    """
-
-    place: int
-    values: FitValues
-    judged: Judged
+type FitEnd = tuple[int, dict[str, Any], Judged]
+"""What a worker sends back: the place among the starts, all that has changed, and the report."""
 
 
 def fits_here(
     model: pm.Model,
-    settings: Settings,
+    options: FitOptions,
     starts: Sequence[Start],
     callbacks: Callbacks,
     progressbar: bool,
-) -> Iterator[tuple[Session, Judged]]:
+) -> Iterator[tuple[FitRun, Judged]]:
     """Fit from each start, and say how it ended; one that was interrupted is the last."""
     for start in starts:
-        session = begin_fit(model, settings, start)
-        with show_progress(settings.request.n, progressbar) as show:
-            run_fit(session, settings.request, callbacks, show)
-        yield session, _judge(session)
-        if session.run.stopped == "interrupted":
+        run = begin_fit(model, options, start)
+        with show_progress(options.n, progressbar) as show:
+            run_fit(run, callbacks, show)
+        yield run, _judge(run)
+        if run.stopped == "interrupted":
             return
 
 
 def fits_sent(
     model: pm.Model,
-    settings: Settings,
+    options: FitOptions,
     starts: Sequence[Start],
     executor: Executor,
     progressbar: bool,
-) -> Iterator[tuple[Session, Judged]]:
+) -> Iterator[tuple[FitRun, Judged]]:
     """As :func:`fits_here`, on the workers of an executor.
 
     A worker begins each fit, and sends what has changed. It begins here, too, so that it can be
@@ -322,24 +227,24 @@ def fits_sent(
     KeyboardInterrupt
         Ctrl-C came before the first fit was finished.
     """
-    session = begin_fit(model, settings, starts[0])
-    plan = session.plan
-    if plan.log_c is not None and plan.log_c_mcse is not None:
-        known = replace(settings.request, log_c=(plan.log_c, plan.log_c_mcse))
-        settings = replace(settings, request=known)
+    run = begin_fit(model, options, starts[0])
+    if run.plan.log_c is not None and run.plan.log_c_mcse is not None:
+        options = replace(options, log_c=(run.plan.log_c, run.plan.log_c_mcse))
     crew = Crew(executor, pack_made("The model", _named, model), _named(model))
     tasks: list[Task[FitEnd]] = [
-        partial(_fit_one, model, settings, start, place) for place, start in enumerate(starts)
+        partial(_fit_one, model, options, start, place) for place, start in enumerate(starts)
     ]
     with status_line(progressbar) as report:
         ends, _ = run_work(tasks, crew, lambda done: report(f"Fits: {done} of {len(tasks)}"))
     if not ends:
         raise KeyboardInterrupt("Interrupted before the first fit was finished.")
-    for end in ends:
-        if end.place > 0:
-            session = begin_fit(model, settings, starts[end.place])
-        put_values(session, end.values)
-        yield session, end.judged
+    for place, changed, judged in ends:
+        if place > 0:
+            run = begin_fit(model, options, starts[place])
+        for name, value in changed.items():
+            setattr(run, name, value)
+        run.publish()
+        yield run, judged
 
 
 def _named(model: pm.Model) -> Mapping[str, Any]:
@@ -348,17 +253,17 @@ def _named(model: pm.Model) -> Mapping[str, Any]:
 
 
 def _fit_one(
-    model: pm.Model, settings: Settings, start: Start, place: int, stop: threading.Event
+    model: pm.Model, options: FitOptions, start: Start, place: int, stop: threading.Event
 ) -> FitEnd:
     """Do one fit in a worker."""
-    session = begin_fit(model, settings, start)
-    run_fit(session, settings.request)
-    judged = _judge(session)
-    return FitEnd(place, values_of(session), judged)
+    run = begin_fit(model, options, start)
+    run_fit(run)
+    judged = _judge(run)
+    return place, {k: v for k, v in vars(run).items() if k not in FIXED}, judged
 
 
-def _judge(session: Session) -> Judged:
+def _judge(run: FitRun) -> Judged:
     try:
-        return finish(session)
+        return finish(run)
     except LikelihoodError as error:
         return error

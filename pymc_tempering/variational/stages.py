@@ -1,100 +1,152 @@
-"""The stages of a fit: tempered, trials at T = 1 beside it, and the end at T = 1."""
+"""The stages of a fit: tempered, trials at T = 1 beside it, and the end at T = 1.
+
+Heat helps where a start is bad, and harms where it merges parts of a model that have to find
+different places: as they cool, all may take the largest one. Which of the two it was, the ELBO
+tells. So fits at T = 1, from its start and others, compete with the tempered stage.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite, isnan
 
 import numpy as np
 from pymc.variational.opvi import Approximation
-from pytensor.tensor.random.type import RandomGeneratorType
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.variational.assess import UntemperedModel, assess, elbo_drift
-from pymc_tempering.variational.fit_step import FitStep
+from pymc_tempering.variational.fit_step import FitStep, Values
 from pymc_tempering.variational.local_likelihood import inverse_temperatures
 from pymc_tempering.variational.methods import FitPlan
-from pymc_tempering.variational.temperatures import ColdTemperature, StageTemperature
+from pymc_tempering.variational.temperatures import Setting, StageTemperature
 from pymc_tempering.variational.tempered_fit import ColdTrials, TemperedFit, TemperedOptimum
 
 KEEP_EVERY = 100
 """Iterations between two copies of the parameters."""
 
-Parameters = dict[str, FloatArray]
+COLD_BLOCK = 100
+"""Iterations at T = 1 between two updates of the progress bar and of the kept parameters."""
+
+COMPARED = 100
+"""Last iterations of a trial, over which the median of its ELBO is taken."""
+
+Callbacks = Sequence[Callable[..., None]]
 
 
 @dataclass(frozen=True)
-class KeptParameters:
-    """A copy of the parameters, and how good the iterations after it were.
+class KeptValues:
+    """Values of a fit at an iteration, and how good the iterations after it were.
 
     Attributes
     ----------
     cold : bool
         Whether they come from the stage at T = 1.
     iteration : int
-    params : dict of ndarray
+    values : tuple of ndarray
     loss : float
         Median of the losses that followed; infinite as long as none did.
     """
 
     cold: bool
     iteration: int
-    params: Parameters
+    values: Values
     loss: float = float("inf")
 
 
 @dataclass
-class FitState:
-    """What changes while a fit runs.
+class FitRun:
+    """A fit, and all of it that changes while it runs; it can be continued.
 
     Attributes
     ----------
     approx : Approximation
+        Has the latest parameters whenever someone else may look.
     step : FitStep
         The compiled step, which takes the temperatures.
+    plan : FitPlan
+    target : UntemperedModel
+    values : tuple of ndarray
+        What the step changes.
+    generators : sequence of Generator
+        What the step draws with.
+    rng : Generator
+        For the draws of the assessment.
+    others : sequence of ndarray
+        Means where further trials start (unconstrained space).
     losses, elbo, inverse_temperature : ndarray
         History, filled up to ``n``.
     q, q_iteration : list
         q(T) and the iterations from which on it was in force.
-    best, last : KeptParameters, optional
+    best, last : KeptValues, optional
     stopped : str
         "" or why the last stage ended early: "callback", "interrupted", "not finite".
     at : float
         E[1/T] of the latest iteration.
+    n_tempered : int
+        Iterations of the tempered stage.
+    trials : ColdTrials, optional
+    tempered : TemperedOptimum, optional
+    local : dict of ndarray
+        E[1/T] of each datum at the tempered optimum.
     """
 
     approx: Approximation
     step: FitStep
+    plan: FitPlan
+    target: UntemperedModel
+    values: Values
+    generators: Sequence[np.random.Generator]
+    rng: np.random.Generator
+    others: Sequence[FloatArray] = ()
     losses: FloatArray = field(default_factory=lambda: np.empty(0))
     elbo: FloatArray = field(default_factory=lambda: np.empty(0))
     inverse_temperature: FloatArray = field(default_factory=lambda: np.empty(0))
     n: int = 0
     q: list[FloatArray] = field(default_factory=list)
     q_iteration: list[int] = field(default_factory=list)
-    best: KeptParameters | None = None
-    last: KeptParameters | None = None
+    best: KeptValues | None = None
+    last: KeptValues | None = None
     stopped: str = ""
     at: float = 1.0
+    n_tempered: int = 0
+    trials: ColdTrials | None = None
+    tempered: TemperedOptimum | None = None
+    local: dict[str, FloatArray] = field(default_factory=dict)
+
+    @property
+    def params(self) -> dict[str, FloatArray]:
+        """Parameters of the approximation, by name."""
+        return dict(zip(self.step.params, self.values, strict=False))
+
+    def publish(self) -> None:
+        """Put the parameters into the approximation."""
+        for name, shared in self.approx.groups[0].shared_params.items():
+            shared.set_value(self.params[name])
+
+    @property
+    def n_before(self) -> int:
+        """Iterations before the last stage."""
+        return self.n_tempered + (self.trials.n if self.trials else 0)
+
+
+Show = Callable[[FitRun], None]
 
 
 def advance(
-    run: FitState,
+    run: FitRun,
     temperature: StageTemperature,
     n: int,
     *,
     cold: bool,
     block: int,
-    callbacks: Sequence[Callable[..., None]] = (),
-    show: Callable[[FitState], None] = lambda run: None,
-    finished: Callable[[FitState, StageTemperature, int], bool] = lambda run, temperature, begin: (
-        False
-    ),
+    callbacks: Callbacks = (),
+    show: Show = lambda run: None,
+    finished: Callable[[StageTemperature], bool] = lambda temperature: False,
 ) -> StageTemperature:
     """Run one stage of up to ``n`` iterations and return its temperatures.
 
     Parameters
     ----------
-    run : FitState
+    run : FitRun
         Changed in place.
     temperature : StageTemperature
         Temperatures of the stage, updated after every ``block`` iterations.
@@ -110,93 +162,87 @@ def advance(
     show : callable
         Called after each block.
     finished : callable
-        Of (run, temperature, first iteration of the stage): whether the stage may end early.
+        Whether the stage may end early, from its temperatures.
     """
     run.stopped = ""
     begin, end = run.n, run.n + n
-    _reserve(run, end)
+    for name in ("losses", "elbo", "inverse_temperature"):
+        history = getattr(run, name)[: run.n]
+        setattr(run, name, np.concatenate([history, np.full(end - run.n, np.nan)]))
     try:
         while run.n < end:
             _keep(run, cold)
-            setting = temperature.setting(run.n - begin)
-            run.step.set_weights(setting.weights)
             if (q := temperature.q) is not None and not (cold and run.n > begin):
                 run.q.append(q)
                 run.q_iteration.append(run.n)
-            energies = []
-            for _ in range(min(block, end - run.n)):
-                loss, elbo, *energy = run.step()
-                inverse = setting.inverse_temperature
-                if energy:
-                    energies.append(np.atleast_1d(energy[0]))
-                    inverse = float(energies[-1][0]) if isnan(inverse) else inverse
-                value, run.at = float(loss) - setting.offset, inverse
-                if not isfinite(value):
-                    run.stopped = "not finite"
-                    return temperature
-                run.losses[run.n], run.elbo[run.n] = value, elbo
-                run.inverse_temperature[run.n] = inverse
-                run.n += 1
-                for callback in callbacks:
-                    callback(run.approx, run.losses[: run.n], run.n)
+            setting = temperature.setting(run.n - begin)
+            energies = _run_block(run, setting, min(block, end - run.n), callbacks)
+            if run.stopped:
+                break
             temperature = temperature.after(np.array(energies))
             show(run)
-            if finished(run, temperature, begin):
+            if finished(temperature):
                 break
     except StopIteration:
         run.stopped = "callback"
     except KeyboardInterrupt:
         run.stopped = "interrupted"
-    if not _finite(parameters(run.approx)):
+    if not _finite(run.values[: len(run.step.params)]):
         run.stopped = "not finite"
+    run.publish()
     return temperature
 
 
-def _reserve(run: FitState, size: int) -> None:
-    for name in ("losses", "elbo", "inverse_temperature"):
-        old = getattr(run, name)[: run.n]
-        setattr(run, name, np.concatenate([old, np.full(size - run.n, np.nan)]))
+def _run_block(run: FitRun, setting: Setting, n: int, callbacks: Callbacks) -> list[FloatArray]:
+    """Do some iterations at one setting; return their energies."""
+    energies = []
+    for _ in range(n):
+        told, run.values, run.generators = run.step(setting.weights, run.values, run.generators)
+        loss, elbo, energy = told
+        energies.append(np.atleast_1d(energy))
+        inverse = setting.inverse_temperature
+        run.at = float(energy @ (1.0 / run.plan.temperatures)) if inverse is None else inverse
+        value = float(loss) - setting.offset
+        if not np.isfinite(value):
+            run.stopped = "not finite"
+            break
+        run.losses[run.n], run.elbo[run.n], run.inverse_temperature[run.n] = value, elbo, run.at
+        run.n += 1
+        if callbacks:
+            run.publish()
+        for callback in callbacks:
+            callback(run.approx, run.losses[: run.n], run.n)
+    return energies
 
 
-def parameters(approx: Approximation) -> Parameters:
-    """Copy the parameters of an approximation, by name."""
-    return {name: np.array(p.get_value()) for name, p in approx.groups[0].shared_params.items()}
+def _finite(values: Values) -> bool:
+    return all(np.isfinite(value).all() for value in values)
 
 
-def set_parameters(approx: Approximation, params: Parameters) -> None:
-    """Put parameters into an approximation."""
-    for name, shared in approx.groups[0].shared_params.items():
-        shared.set_value(params[name].astype(shared.dtype))
-
-
-def _finite(params: Parameters) -> bool:
-    return all(np.isfinite(value).all() for value in params.values())
-
-
-def _judged(run: FitState, kept: KeptParameters) -> KeptParameters:
+def _judged(run: FitRun, kept: KeptValues) -> KeptValues:
     since = run.losses[kept.iteration : run.n]
     loss = float(np.median(since)) if since.size else float("inf")
     return replace(kept, loss=loss)
 
 
-def _better(new: KeptParameters, old: KeptParameters | None) -> bool:
-    """Losses can be compared only at T = 1; before that, later parameters count as better."""
+def _better(new: KeptValues, old: KeptValues | None) -> bool:
+    """Losses can be compared only at T = 1; before that, later values count as better."""
     return old is None or not (new.cold and old.cold) or new.loss < old.loss
 
 
-def _keep(run: FitState, cold: bool) -> None:
-    """Copy the parameters every 100 iterations; judge the last copy by the losses since then."""
+def _keep(run: FitRun, cold: bool) -> None:
+    """Keep the values every 100 iterations; judge the last ones by the losses since then."""
     last = run.last
     if last is not None:
         if last.cold == cold and run.n - last.iteration < KEEP_EVERY:
             return
         if _better(judged := _judged(run, last), run.best):
             run.best = judged
-    run.last = KeptParameters(cold, run.n, parameters(run.approx))
+    run.last = KeptValues(cold, run.n, run.values)
 
 
-def restore_best(run: FitState) -> KeptParameters:
-    """Go back to the best parameters so far, after a loss that is not finite.
+def restore_best(run: FitRun) -> KeptValues:
+    """Go back to the best values so far, after a loss that is not finite.
 
     Raises
     ------
@@ -206,7 +252,7 @@ def restore_best(run: FitState) -> KeptParameters:
     best = run.best
     if run.last is not None:
         last = _judged(run, run.last)
-        if np.isfinite(last.loss) and _finite(last.params) and _better(last, best):
+        if np.isfinite(last.loss) and _finite(last.values) and _better(last, best):
             best = last
     if best is None:
         raise LikelihoodError(
@@ -214,36 +260,57 @@ def restore_best(run: FitState) -> KeptParameters:
             "Look at the model's terms with model.debug(), or pass start= with values inside "
             "their support, and a small start_sigma=."
         )
-    set_parameters(run.approx, best.params)
+    run.values = best.values
+    run.publish()
     return best
 
 
-COMPARED = 100
-"""Last iterations of a fit, over which the median of its ELBO is taken."""
-
-Moving = list[FloatArray | None]
-"""Values of what a step changes; none for generators, which run on."""
-
-
-def moving_values(step: FitStep) -> Moving:
-    """Copy what a step changes."""
-    return [
-        None if isinstance(shared.type, RandomGeneratorType) else np.array(shared.get_value())
-        for shared in step.moving
-    ]
+def run_fit(run: FitRun, callbacks: Callbacks = (), show: Show = lambda run: None) -> None:
+    """Run all stages of a fit."""
+    run_tempered(run, callbacks, show)
+    run_cold(run, run.plan.options.n, run.plan.options.most, callbacks, show)
 
 
-def put_moving(step: FitStep, values: Moving) -> None:
-    """Put copies back."""
-    for shared, value in zip(step.moving, values, strict=True):
-        if value is not None:
-            shared.set_value(value.astype(shared.dtype))
+def run_tempered(run: FitRun, callbacks: Callbacks, show: Show) -> None:
+    """Run the tempered stage, if there is one, and the trials beside it; keep where it ended."""
+    plan, start = run.plan, run.values
+    if plan.temperature is None or plan.n_tempered == 0:
+        return
+
+    def finished(temperature: StageTemperature) -> bool:
+        since = temperature.at_rest_from
+        return since is not None and elbo_drift(-run.losses[since : run.n]).converged
+
+    temperature = advance(
+        run,
+        plan.temperature,
+        plan.n_tempered,
+        cold=False,
+        block=plan.options.update_every,
+        callbacks=callbacks,
+        show=show,
+        finished=finished,
+    )
+    run.n_tempered = run.n
+    if plan.settles and run.n and run.stopped != "not finite":
+        run.tempered = TemperedOptimum(
+            params=run.params,
+            iteration=run.n,
+            inverse_temperature=float(run.inverse_temperature[run.n - 1]),
+            loss=float(np.median(run.losses[max(0, run.n - COLD_BLOCK) : run.n])),
+            settled=finished(temperature),
+        )
+        run.local = inverse_temperatures(plan.temperatures, run.step.log_q, run.values)
+    if plan.n_trials and run.stopped not in ("interrupted", "not finite"):
+        starts = [start, *(moved_to(place, start, run.step) for place in run.others)]
+        run.trials = run_trials(run, starts, plan.n_trials, callbacks, show)
 
 
-def moved_to(location: FloatArray, start: Moving, step: FitStep, approx: Approximation) -> Moving:
+def moved_to(location: FloatArray, start: Values, step: FitStep) -> Values:
     """Values of a start, with another mean of the approximation."""
-    mean = approx.groups[0].shared_params["mu"]
-    return [location if v is mean else value for v, value in zip(step.moving, start, strict=True)]
+    place = step.params.index("mu")
+    mean = np.asarray(location, dtype=start[place].dtype)
+    return (*start[:place], mean, *start[place + 1 :])
 
 
 def halvings(starts: int, n: int) -> Iterator[tuple[int, int]]:
@@ -259,27 +326,21 @@ def halvings(starts: int, n: int) -> Iterator[tuple[int, int]]:
 
 
 def run_trials(
-    run: FitState,
-    starts: Sequence[Moving],
-    cold: ColdTemperature,
-    n: int,
-    block: int,
-    callbacks: Sequence[Callable[..., None]],
-    show: Callable[[FitState], None],
+    run: FitRun, starts: Sequence[Values], n: int, callbacks: Callbacks, show: Show
 ) -> ColdTrials:
     """Run ``n`` iterations at T = 1 from all starts; keep the best of all ends, the present too."""
-    hot, begin = (_median(run.elbo[: run.n]), moving_values(run.step)), run.n
+    hot, begin, how = (_median(run.elbo[: run.n]), run.values), run.n, (callbacks, show)
     pool = [(0.0, start) for start in starts]
     for count, n_each in halvings(len(starts), n):
-        ended: list[tuple[float, Moving]] = []
+        ended: list[tuple[float, Values]] = []
         for _, values in sorted(pool, key=lambda fit: -fit[0])[:count]:
-            put_moving(run.step, values)
-            run.last = None  # the copies before this are not on the way to what follows
+            run.values = values
+            run.last = None  # the values before this are not on the way to what follows
             first = run.n
-            advance(run, cold, n_each, cold=True, block=block, callbacks=callbacks, show=show)
+            _run_cold_stage(run, n_each, *how)
             lost = run.stopped == "not finite"
             elbo = -np.inf if lost else _median(run.elbo[first : run.n])
-            ended.append((elbo, moving_values(run.step)))
+            ended.append((elbo, run.values))
             if run.stopped == "interrupted":
                 break
         pool = ended
@@ -287,7 +348,8 @@ def run_trials(
             break
     best = max(pool, key=lambda fit: fit[0])
     trials = ColdTrials(len(starts), run.n - begin, best[0], hot[0])
-    put_moving(run.step, (best if trials.won else hot)[1])
+    run.values = (best if trials.won else hot)[1]
+    run.publish()
     run.last = None
     run.stopped = "" if run.stopped == "not finite" else run.stopped
     return trials
@@ -298,123 +360,32 @@ def _median(elbo: FloatArray) -> float:
     return float(np.median(elbo[-COMPARED:])) if elbo.size else -np.inf
 
 
-COLD_BLOCK = 100
-"""Iterations at T = 1 between two updates of the progress bar and of the kept parameters."""
-
-Callbacks = Sequence[Callable[..., None]]
-Show = Callable[[FitState], None]
+def _run_cold_stage(run: FitRun, n: int, callbacks: Callbacks, show: Show) -> None:
+    cold, block = run.plan.cold, COLD_BLOCK
+    advance(run, cold, n, cold=True, block=block, callbacks=callbacks, show=show)
 
 
-@dataclass
-class Session:
-    """A fit between two calls.
-
-    Attributes
-    ----------
-    method : str
-    run : FitState
-    plan : FitPlan
-    target : UntemperedModel
-        The untempered model.
-    rng : Generator
-        For the draws of the assessment.
-    n_tempered : int
-        Iterations of the tempered stage.
-    trials : ColdTrials, optional
-    tempered : TemperedOptimum, optional
-    local : dict of ndarray
-        E[1/T] of each datum at the tempered optimum.
-    others : sequence of ndarray
-        Means where further trials start (unconstrained space).
-    """
-
-    method: str
-    run: FitState
-    plan: FitPlan
-    target: UntemperedModel
-    rng: np.random.Generator
-    n_tempered: int = 0
-    trials: ColdTrials | None = None
-    tempered: TemperedOptimum | None = None
-    local: dict[str, np.ndarray] = field(default_factory=dict)
-    others: Sequence[FloatArray] = ()
-
-    @property
-    def n_before(self) -> int:
-        """Iterations before the last stage."""
-        return self.n_tempered + (self.trials.n if self.trials else 0)
-
-
-def run_tempered(session: Session, block: int, callbacks: Callbacks, show: Show) -> None:
-    """Run the tempered stage, if there is one, and the trials beside it; keep where it ended."""
-    plan, run = session.plan, session.run
-    if plan.temperature is None or plan.n_tempered == 0:
-        return
-    stage = plan.temperature(run.step)
-    start = moving_values(run.step)
-
-    def finished(run: FitState, temperature: StageTemperature, begin: int) -> bool:
-        settled = plan.settles and temperature.settled
-        since = begin + temperature.free_from
-        return settled and elbo_drift(-run.losses[since : run.n]).converged
-
-    temperature = advance(
-        run,
-        stage,
-        plan.n_tempered,
-        cold=False,
-        block=block,
-        callbacks=callbacks,
-        show=show,
-        finished=finished,
-    )
-    session.n_tempered = run.n
-    if plan.settles and run.n and run.stopped != "not finite":
-        session.tempered = TemperedOptimum(
-            params=parameters(run.approx),
-            iteration=run.n,
-            inverse_temperature=float(run.inverse_temperature[run.n - 1]),
-            loss=float(np.median(run.losses[max(0, run.n - COLD_BLOCK) : run.n])),
-            settled=finished(run, temperature, 0),
-        )
-        session.local = inverse_temperatures(plan.temperatures, run.step.log_q)
-    if plan.n_trials and run.stopped not in ("interrupted", "not finite"):
-        others = [moved_to(place, start, run.step, run.approx) for place in session.others]
-        session.trials = run_trials(
-            run, [start, *others], plan.cold, plan.n_trials, COLD_BLOCK, callbacks, show
-        )
-
-
-def run_cold(session: Session, n: int, most: int, callbacks: Callbacks, show: Show) -> None:
+def run_cold(run: FitRun, n: int, most: int, callbacks: Callbacks, show: Show) -> None:
     """Run at T = 1 up to ``n`` iterations in all, and on to ``most`` while the ELBO moves."""
-    run = session.run
     if run.stopped in ("interrupted", "not finite"):
         return
     goal = max(n, run.n)
     while True:
         if goal > run.n:
-            advance(
-                run,
-                session.plan.cold,
-                goal - run.n,
-                cold=True,
-                block=COLD_BLOCK,
-                callbacks=callbacks,
-                show=show,
-            )
-        drift = elbo_drift(run.elbo[session.n_before : run.n])
+            _run_cold_stage(run, goal - run.n, callbacks, show)
+        drift = elbo_drift(run.elbo[run.n_before : run.n])
         if run.stopped or drift.converged or run.n >= most:
             return
         goal = min(most, run.n + max(n // 4, 1))
 
 
-def finish(session: Session) -> TemperedFit:
+def finish(run: FitRun) -> TemperedFit:
     """Judge the approximation and gather the history of the fit."""
-    run, plan = session.run, session.plan
-    stopped = _stop_sentence(session)
-    drift = elbo_drift(run.elbo[session.n_before : run.n])
+    plan = run.plan
+    stopped = _stop_sentence(run)
+    drift = elbo_drift(run.elbo[run.n_before : run.n])
     converged = drift.converged and not stopped
-    worth = assess(run.approx, session.target, session.rng)
+    worth = assess(run.approx, run.target, run.rng)
     sentences = [*stopped, *worth.warnings]
     if not converged and not stopped:
         sentences.append(
@@ -422,32 +393,30 @@ def finish(session: Session) -> TemperedFit:
             "optimizer with larger steps (obj_optimizer=)."
         )
     return TemperedFit(
-        method=session.method,
+        method=plan.options.method,
         elbo=worth.elbo,
         elbo_mcse=worth.elbo_mcse,
         khat=worth.khat,
         evidence=worth.evidence,
         converged=converged,
         drift=drift,
-        n_tempered=session.n_tempered,
-        trials=session.trials,
+        n_tempered=run.n_tempered,
+        trials=run.trials,
         elbo_history=run.elbo[: run.n].copy(),
         inverse_temperature=run.inverse_temperature[: run.n].copy(),
         temperatures=plan.temperatures,
         q=np.array(run.q).reshape(len(run.q), plan.temperatures.size),
         q_iteration=np.array(run.q_iteration, dtype=int),
-        tempered=session.tempered,
-        local=session.local,
+        tempered=run.tempered,
+        local=run.local,
         log_c=plan.log_c,
         log_c_mcse=plan.log_c_mcse,
         warnings=tuple(sentences),
     )
 
 
-def _stop_sentence(session: Session) -> list[str]:
+def _stop_sentence(run: FitRun) -> list[str]:
     """Say why the fit ended early; after a loss that is not finite, go back to the best."""
-    run = session.run
-    hot = run.at < 1.0
     if run.stopped == "not finite":
         best = restore_best(run)
         kept = "best so far" if best.cold else "those of the tempered model, before T = 1"
@@ -458,7 +427,7 @@ def _stop_sentence(session: Session) -> list[str]:
             "(total_grad_norm_constraint=), or restrict the priors."
         ]
     if run.stopped == "interrupted":
-        what = "approximates the tempered model" if hot else "has not been judged at rest"
+        what = "approximates the tempered model" if run.at < 1.0 else "has not been judged at rest"
         return [
             f"The fit was interrupted at iteration {run.n}, at T = {1 / run.at:.3g}: the "
             f"approximation {what}. Go on with pmt.refine(approx, n)."

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from pytensor.compile.sharedvalue import SharedVariable
 from scipy.special import entr, roots_jacobi, softmax
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.variational.normalizers.likelihood_terms import check_temperatures
+from pymc_tempering.exceptions import TemperatureError
 
 N_TEMPERATURES = 100
 """Temperatures of VT, as in Section 4 of Mandt et al. (2016)."""
@@ -24,6 +23,12 @@ LARGEST = 10.0
 N_BETA = 12
 """Nodes of the quadrature over a Beta-distributed 1/T."""
 
+N_SETTLED = 20
+"""Updates over which q(T) must have been at rest."""
+
+SETTLED = 0.01
+"""Range of E[1/T] over these updates that counts as rest."""
+
 
 def exponential_grid(n: int = N_TEMPERATURES, largest: float = LARGEST) -> FloatArray:
     """Temperatures from 1 to ``largest``, evenly spaced in log T, shape (n,)."""
@@ -35,76 +40,59 @@ def inverse_grid(n: int = N_LOCAL, largest: float = LARGEST) -> FloatArray:
     return 1.0 / np.linspace(1.0, 1.0 / largest, n)
 
 
-def check_grid(temperatures: Sequence[float]) -> FloatArray:
+def check_temperatures(temperatures: Sequence[float] | FloatArray) -> FloatArray:
+    """Temperatures as an increasing array, shape (M,), none below 1.
+
+    Parameters
+    ----------
+    temperatures : sequence of float
+
+    Raises
+    ------
+    TemperatureError
+        If they are none, not one-dimensional, not finite, below 1, or not increasing.
+    """
+    values = np.asarray(temperatures, dtype=float)
+    if values.ndim != 1 or values.size == 0:
+        raise TemperatureError(
+            f"temperatures must be a list of one or more numbers, not {temperatures!r} of shape "
+            f"{values.shape}."
+        )
+    if not np.isfinite(values).all() or (values < 1.0).any():
+        bad = values[~(np.isfinite(values) & (values >= 1.0))][0]
+        raise TemperatureError(f"temperatures must be finite and at least 1; {bad:g} is not.")
+    if (np.diff(values) <= 0).any():
+        at = int(np.argmax(np.diff(values) <= 0))
+        raise TemperatureError(
+            f"temperatures must increase: {values[at]:g} is followed by {values[at + 1]:g}."
+        )
+    return values
+
+
+def check_grid(temperatures: Sequence[float] | FloatArray) -> FloatArray:
     """Return the temperatures as an array that starts at 1 and increases, shape (M,).
 
     Raises
     ------
-    ValueError
+    TemperatureError
         Where they do not.
     """
-    grid: FloatArray = check_temperatures(temperatures)
+    grid = check_temperatures(temperatures)
     if grid[0] != 1.0:
-        raise ValueError(
-            f"temperatures must contain 1, the model itself; the smallest is {grid[0]:g}. Start "
-            "the grid at 1."
+        raise TemperatureError(
+            f"temperatures must contain 1, the model itself; the smallest is {grid[0]:g}: put 1 in "
+            "front."
         )
     return grid
 
 
-SCHEDULES: dict[str, Callable[[float, float], float]] = {
-    "linear": lambda share, start: start + (1.0 - start) * share,
-    "exponential": lambda share, start: start ** (1.0 - share),
-}
-"""Temperature at a share of the annealing, from ``start`` at 0 to 1 at 1."""
-
-
-@dataclass(frozen=True)
-class AnnealingSchedule:
-    """The temperature of annealed variational inference over the iterations.
-
-    Attributes
-    ----------
-    function : callable
-        Temperature at a share in [0, 1) of the annealing.
-    n_annealing : int
-        Iterations after which T = 1.
-    """
-
-    function: Callable[[float], float]
-    n_annealing: int
-
-    def inverse_temperature(self, iteration: int) -> float:
-        """1/T at an iteration, counted from 0; 1 from ``n_annealing`` on."""
-        if iteration >= self.n_annealing:
-            return 1.0
-        return 1.0 / float(self.function(iteration / self.n_annealing))
-
-
-def annealing_schedule(
-    schedule: str | Callable[[float], float], start: float, n_annealing: int
-) -> AnnealingSchedule:
-    """Build a schedule from its name or from a function, and check it.
-
-    Raises
-    ------
-    ValueError
-        If the name is not known, or the function does not give temperatures of 1 or higher.
-    """
-    if isinstance(schedule, str):
-        check_choice(
-            "schedule", schedule, SCHEDULES, " or a function of the share of the annealing"
+def check_damping(damping: float, of: str) -> None:
+    """Raise a ValueError unless the share of the old q(T) that an update keeps is in [0, 1)."""
+    if not 0.0 <= damping < 1.0:
+        raise ValueError(
+            f"damping is the share of the old {of} that an update keeps: it must be at least 0 (no "
+            f"damping) and below 1, not {damping!r}."
         )
-        named = SCHEDULES[schedule]
-        return AnnealingSchedule(lambda share: named(share, start), n_annealing)
-    for share in np.linspace(0.0, 1.0, 100, endpoint=False):
-        temperature = float(schedule(float(share)))
-        if not (np.isfinite(temperature) and temperature >= 1.0 - 1e-12):
-            raise ValueError(
-                f"schedule({share:.2f}) gave the temperature {temperature}; it takes the share of "
-                "the annealing, from 0 to 1, and must give finite temperatures of 1 or higher"
-            )
-    return AnnealingSchedule(schedule, n_annealing)
 
 
 def beta_grid(a: float, b: float, n: int = N_BETA) -> tuple[FloatArray, FloatArray]:
@@ -127,6 +115,71 @@ def beta_grid(a: float, b: float, n: int = N_BETA) -> tuple[FloatArray, FloatArr
         np.concatenate([[1.0], 1.0 / inverse]),
         np.concatenate([[0.0], weights[::-1] / weights.sum()]),
     )
+
+
+SCHEDULES: dict[str, Callable[[float, float], float]] = {
+    "linear": lambda share, start: start + (1.0 - start) * share,
+    "exponential": lambda share, start: start ** (1.0 - share),
+}
+"""Temperature at a share of the annealing, from ``start`` at 0 to 1 at 1."""
+
+
+@dataclass(frozen=True)
+class AnnealingSchedule:
+    """The temperature of annealed variational inference over the iterations.
+
+    Attributes
+    ----------
+    function : callable
+        Temperature at a share in [0, 1) of the annealing.
+    n_annealing : float
+        Iterations after which T = 1.
+    """
+
+    function: Callable[[float], float]
+    n_annealing: float
+
+    def inverse_temperature(self, iteration: int) -> float:
+        """1/T at an iteration, counted from 0; 1 from ``n_annealing`` on."""
+        if iteration >= self.n_annealing:
+            return 1.0
+        return 1.0 / float(self.function(iteration / self.n_annealing))
+
+
+def annealing_schedule(
+    schedule: str | Callable[[float], float], start: float, n_annealing: float
+) -> AnnealingSchedule:
+    """Build a schedule from its name or from a function, and check it.
+
+    Raises
+    ------
+    ValueError
+        If the name is not known.
+    TemperatureError
+        If the function does not give temperatures of 1 or higher.
+    """
+    if not callable(schedule):
+        check_choice(
+            "schedule", schedule, SCHEDULES, " or a function of the share of the annealing"
+        )
+        named = SCHEDULES[schedule]
+        return AnnealingSchedule(lambda share: named(share, start), n_annealing)
+    for share in np.linspace(0.0, 1.0, 100, endpoint=False):
+        temperature = float(schedule(float(share)))
+        if not (np.isfinite(temperature) and temperature >= 1.0 - 1e-12):
+            raise TemperatureError(
+                f"schedule({share:.2f}) returned {temperature:g}; it takes the share of the "
+                "annealing, from 0 to 1, and must give finite temperatures of 1 or higher"
+            )
+    return AnnealingSchedule(schedule, n_annealing)
+
+
+def elbo_of_temperatures(q: FloatArray, log_norm: FloatArray, log_prior: Any) -> FloatArray:
+    """E[log p(y)] - E[log q(y)] - E[log C(T_y)] of equation (5) in nats, shape (...).
+
+    ``q`` has shape (..., M), ``log_norm`` that or (M,); ``log_prior`` is log p(y).
+    """
+    return np.asarray((entr(q) + q * (log_prior - log_norm)).sum(axis=-1))
 
 
 @dataclass(frozen=True)
@@ -172,20 +225,13 @@ class TemperaturePosterior:
 
     def offset(self, log_c: FloatArray) -> float:
         """Terms of the tempered ELBO, equation (5), that depend on q(y) alone (nats)."""
-        return float(self.q @ (self.log_prior - log_c) + entr(self.q).sum())
+        return float(elbo_of_temperatures(self.q, log_c, self.log_prior))
 
 
 def uniform_posterior(temperatures: FloatArray) -> TemperaturePosterior:
     """q(y) before the first update: uniform over the grid, as its prior is."""
     n = temperatures.size
     return TemperaturePosterior(temperatures, np.full(n, -np.log(n)), np.zeros(n))
-
-
-N_SETTLED = 20
-"""Updates over which q(T) must have been at rest."""
-
-SETTLED = 0.01
-"""Range of E[1/T] over these updates that counts as rest."""
 
 
 @dataclass(frozen=True)
@@ -195,80 +241,43 @@ class Setting:
     Attributes
     ----------
     weights : float or ndarray
-        What the step's ``set_weights`` takes.
-    inverse_temperature : float
-        E[1/T], for the record; NaN where the compiled step gives it.
+        What the likelihood takes: an inverse temperature, or weights of temperatures.
+    inverse_temperature : float or None
+        E[1/T], for the record. None where the energies of the step are q(T), shape (M,).
     offset : float
         Terms of the tempered ELBO that do not depend on the approximation (nats).
     """
 
     weights: Any
-    inverse_temperature: float
+    inverse_temperature: float | None
     offset: float = 0.0
 
 
-class StageTemperature(Protocol):
-    """One stage's temperatures; ``after`` returns a new value."""
-
-    @property
-    def q(self) -> FloatArray | None:
-        """q(T) in force, shape (M,), or None."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether the temperatures have come to rest."""
-
-    @property
-    def free_from(self) -> int:
-        """Iteration of the stage from which on its objective stays the same."""
-
-    def setting(self, iteration: int) -> Setting:
-        """Return the setting from an iteration of the stage on."""
-
-    def after(self, energies: FloatArray) -> "StageTemperature":
-        """Learn from the energies of a block, one row an iteration."""
-
-
 @dataclass(frozen=True)
-class ColdTemperature:
-    """The stage at T = 1.
+class GivenTemperature:
+    """A schedule sets the temperature (AVI), or it is 1 throughout.
 
     Attributes
     ----------
+    schedule : AnnealingSchedule, optional
     weights : float or ndarray
         What the likelihood takes for T = 1.
     q : ndarray, shape (M,), or None
     """
 
+    schedule: AnnealingSchedule | None = None
     weights: Any = 1.0
     q: FloatArray | None = None
-    settled: bool = True
-    free_from: int = 0
-
-    def setting(self, iteration: int) -> Setting:
-        """T = 1."""
-        return Setting(self.weights, 1.0)
-
-    def after(self, energies: FloatArray) -> "ColdTemperature":
-        """Nothing to learn."""
-        return self
-
-
-@dataclass(frozen=True)
-class AnnealedTemperature:
-    """AVI: a schedule sets the temperature."""
-
-    schedule: AnnealingSchedule
-    q: FloatArray | None = None
-    settled: bool = False
-    free_from: int = 0
+    at_rest_from: int | None = None
 
     def setting(self, iteration: int) -> Setting:
         """1/T of the schedule."""
+        if self.schedule is None:
+            return Setting(self.weights, 1.0)
         inverse = self.schedule.inverse_temperature(iteration)
         return Setting(inverse, inverse)
 
-    def after(self, energies: FloatArray) -> "AnnealedTemperature":
+    def after(self, energies: FloatArray) -> "GivenTemperature":
         """Nothing to learn."""
         return self
 
@@ -309,11 +318,6 @@ class LearnedTemperature:
     done: int = 0
 
     @property
-    def free_from(self) -> int:
-        """Iteration from which on there is no floor."""
-        return 0 if self.floor is None else self.floor.n_annealing
-
-    @property
     def lowest(self) -> float:
         """Smallest temperature that q(y) may take now."""
         return 1.0 if self.floor is None else 1.0 / self.floor.inverse_temperature(self.done)
@@ -335,9 +339,11 @@ class LearnedTemperature:
         return self.in_force.q
 
     @property
-    def settled(self) -> bool:
-        """Whether E[1/T] moved by less than 0.01 over the last 20 updates, without a floor."""
-        return self.lowest == 1.0 and _at_rest(self.recent)
+    def at_rest_from(self) -> int | None:
+        """End of the floor, if E[1/T] moved by less than 0.01 over the last 20 updates."""
+        if self.lowest != 1.0 or not _at_rest(self.recent):
+            return None
+        return 0 if self.floor is None else int(self.floor.n_annealing)
 
     def setting(self, iteration: int) -> Setting:
         """E[1/T], or q(y), with the terms of equation (5) that depend on q(y) alone."""
@@ -358,41 +364,43 @@ class LearnedTemperature:
 
 @dataclass(frozen=True)
 class LearnedLocalTemperatures:
-    """LVT: the compiled step holds and updates q(y_i), and returns E[1/T].
+    """LVT: the step updates q(y_i), and its energies are their mean over the data.
 
     Attributes
     ----------
-    mean_q : SharedVariable
-        q(T) averaged over data, shape (M,).
-    weights : float
-        What switches the local temperatures on.
+    temperatures : ndarray, shape (M,)
+    q : ndarray, shape (M,)
+        q(T) averaged over data, as of the last iteration.
     recent : tuple of float
         Mean of E[1/T] over the last blocks.
     """
 
-    mean_q: SharedVariable
-    weights: float = 1.0
+    temperatures: FloatArray
+    q: FloatArray
     recent: tuple[float, ...] = ()
-    free_from: int = 0
 
     @property
-    def q(self) -> FloatArray:
-        """q(T) averaged over data, shape (M,)."""
-        q: FloatArray = self.mean_q.get_value()
-        return q
-
-    @property
-    def settled(self) -> bool:
-        """Whether the mean of E[1/T] moved by less than 0.01 over the last 20 blocks."""
-        return _at_rest(self.recent)
+    def at_rest_from(self) -> int | None:
+        """0, if the mean of E[1/T] moved by less than 0.01 over the last 20 blocks."""
+        return 0 if _at_rest(self.recent) else None
 
     def setting(self, iteration: int) -> Setting:
         """Local temperatures on."""
-        return Setting(self.weights, np.nan)
+        return Setting(1.0, None)
 
     def after(self, energies: FloatArray) -> "LearnedLocalTemperatures":
-        """Record the mean of E[1/T] over a block."""
-        return replace(self, recent=(*self.recent, float(energies.mean()))[-N_SETTLED:])
+        """Record q(T), and the mean of E[1/T] over a block."""
+        inverse = float((energies @ (1.0 / self.temperatures)).mean())
+        return replace(self, q=energies[-1], recent=(*self.recent, inverse)[-N_SETTLED:])
+
+
+type StageTemperature = GivenTemperature | LearnedTemperature | LearnedLocalTemperatures
+"""What sets the temperature of a stage.
+
+`setting(iteration)` holds from an iteration of the stage on, and `after(energies)` returns what has
+learned from a block of iterations. `q` is q(T) in force, or None, and `at_rest_from` the iteration
+from which the objective stays the same, None where it is not at rest.
+"""
 
 
 def _at_rest(recent: tuple[float, ...]) -> bool:

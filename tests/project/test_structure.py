@@ -49,10 +49,13 @@ IMPORTS = {
     "plots": {"core", "evidence", "crosscheck", "comparison"},
     "variational": {
         *("core", "executors", "model", "references", "evidence", "plots"),
-        *("variational.normalizers", "variational.conjugate"),
+        *("variational.temperatures", "variational.normalizers", "variational.conjugate"),
     },
-    "variational.normalizers": {"core", "model", "references", "kernels", "chain"},
-    "variational.conjugate": {"core", "model"},
+    "variational.temperatures": {"core"},
+    "variational.normalizers": {
+        *("core", "model", "references", "kernels", "chain", "variational.temperatures"),
+    },
+    "variational.conjugate": {"core", "model", "variational.temperatures"},
 }
 
 ARRAY_LAYER = {"core", "evidence", "evidence.tracker", "arrays"}

@@ -3,34 +3,51 @@
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.exceptions import DataError, TemperatureError, TemperingWarning
 from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals, Local
 from pymc_tempering.variational.conjugate.svi_fit import Fit, elbo
-from pymc_tempering.variational.conjugate.temperature_grid import (
-    ScheduleOption,
-    annealed_temperature,
-    check_grid_from_one,
-    default_temperatures,
+from pymc_tempering.variational.temperatures import (
+    annealing_schedule,
+    check_damping,
+    check_grid,
     elbo_of_temperatures,
-    temperature_posterior,
+    exponential_grid,
+    inverse_grid,
 )
 
 METHODS = ("vi", "annealed", "variational_tempering", "local_variational_tempering")
 TEMPERED = METHODS[2:]
-SCHEDULES = ("linear", "exponential")
 STARTS = ("hot", "uniform")
+
+ScheduleOption = str | Callable[[float], float]
+
+LOCAL_GRID = inverse_grid(100, 100.0)
+"""Temperatures of LVT, as in Section 4 of Mandt et al. (2016)."""
+
+
+LEAST = {
+    "iterations": 1,
+    "untempered": 0,
+    "batch_size": 1,
+    "update_every": 1,
+    "cores": 1,
+    "elbo_every": 0,
+}
+"""Smallest value of options that are whole numbers, or None."""
 
 
 @dataclass(frozen=True)
 class SviOptions:
-    """What the user asked for; `check_svi_options` makes `temperatures` a grid."""
+    """What the user asked for, checked, for data of `n_data` points; see :func:`svi`."""
 
+    n_data: int
     method: str
     iterations: int
     untempered: int | None
@@ -51,15 +68,93 @@ class SviOptions:
     cores: int | None
     callback: Callable[[int, Globals], None] | None
 
+    def __post_init__(self) -> None:
+        """Raise an error for options that make no sense, alone or together.
+
+        Raises
+        ------
+        TemperatureError
+            If temperatures are below 1, do not start at 1, or do not increase.
+        ValueError
+            If another option is out of its range.
+        """
+        check_choice("method", self.method, METHODS)
+        check_choice("start", self.start, STARTS)
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value is not None:
+                check_whole(least, **{name: value})
+        if not (self.callback is None or callable(self.callback)):
+            raise ValueError(f"callback must be callable, not {self.callback!r}.")
+        if self.batch_size is not None and self.batch_size > self.n_data:
+            raise ValueError(
+                f"batch_size is {self.batch_size} and there are {self.n_data} data points: leave "
+                "it out to use all of them in every iteration."
+            )
+        check_damping(self.damping, "q(T)")
+        if not 0.5 < self.kappa <= 1.0:
+            raise ValueError(
+                f"kappa must be above 0.5 and at most 1 for the steps to converge "
+                f"(Robbins and Monro), not {self.kappa!r}."
+            )
+        if not self.tau >= 0.0:
+            raise ValueError(f"tau must not be negative, got {self.tau!r}.")
+        if not 0.0 <= self.jitter < 1.0:
+            raise ValueError(f"jitter must be at least 0 and below 1, not {self.jitter!r}.")
+        if not self.tol >= 0.0:
+            raise ValueError(f"tol must not be negative, got {self.tol!r}.")
+        self._check_temperatures()
+
+    def _check_temperatures(self) -> None:
+        annealing_schedule(self.schedule, self.hottest, 1)
+        if self.temperatures is not None:
+            check_grid(self.temperatures)
+        if self.temperatures is not None and self.method not in TEMPERED:
+            raise ValueError(
+                f'temperatures are for the methods {TEMPERED}, not for "{self.method}"'
+                + ("; give hottest or schedule." if self.method == "annealed" else ".")
+            )
+        shape = np.shape(self.log_partition)
+        if self.log_partition is not None and shape != self.grid.shape:
+            raise ValueError(
+                f"log_partition has shape {shape}; it needs one value for each of the "
+                f"{self.grid.size} temperatures."
+            )
+        if self.method != "annealed":
+            return
+        if not (np.isfinite(self.hottest) and self.hottest >= 1.0):
+            raise TemperatureError(f"hottest must be at least 1, not {self.hottest!r}")
+        if not 0.0 < self.n_annealed < self.iterations:
+            raise ValueError(
+                f"anneal_passes is {self.anneal_passes:g}; it must be above 0 and below the "
+                f"{self.iterations * self.size / self.n_data:g} passes that {self.iterations} "
+                "iterations make, so that the fit ends at T = 1."
+            )
+
     @property
     def grid(self) -> np.ndarray:
-        """Temperatures 1 = T_1 < ... < T_M, shape (M,)."""
-        return np.asarray(self.temperatures)
+        """Temperatures 1 = T_1 < ... < T_M, shape (M,); 1 alone where none are random."""
+        if self.method not in TEMPERED:
+            return np.ones(1)
+        if self.temperatures is not None:
+            return check_grid(self.temperatures)
+        return exponential_grid() if self.method == "variational_tempering" else LOCAL_GRID
+
+    @property
+    def size(self) -> int:
+        """Data points of a batch."""
+        return self.batch_size or self.n_data
 
     @property
     def n_untempered(self) -> int:
         """Largest number of iterations at T = 1 after tempered ones."""
         return self.iterations // 4 if self.untempered is None else self.untempered
+
+    @property
+    def n_annealed(self) -> float:
+        """Iterations of the annealing."""
+        passes = self.anneal_passes
+        return self.iterations / 2.0 if passes is None else passes * self.n_data / self.size
 
     @property
     def n_cores(self) -> int:
@@ -71,119 +166,18 @@ class SviOptions:
         """Share of the new q(T) in an update of VT."""
         return round(1.0 - self.damping, 15)  # 1 - 0.95 is 0.05 up to its last bits
 
-    def n_elbo_every(self, n_data: int) -> int:
-        """Return the iterations between entries of the ELBO's history; 0 for none."""
+    @property
+    def n_elbo_every(self) -> int:
+        """Iterations between entries of the ELBO's history; 0 for none."""
         if self.batch_size is None:
             return 1
-        return -(-n_data // self.batch_size) if self.elbo_every is None else self.elbo_every
+        return -(-self.n_data // self.batch_size) if self.elbo_every is None else self.elbo_every
 
+    @property
     def first_weights(self) -> np.ndarray:
-        """Return the first q(T) of VT, shape (M,)."""
+        """First q(T) of VT, shape (M,)."""
         n_temps = self.grid.size
         return np.eye(n_temps)[-1] if self.start == "hot" else np.full(n_temps, 1.0 / n_temps)
-
-    def passes(self, n_data: int) -> float:
-        """Return the length of the annealing in passes over the data."""
-        if self.anneal_passes is not None:
-            return self.anneal_passes
-        return self.iterations * (self.batch_size or n_data) / n_data / 2.0
-
-
-def check_svi_options(options: SviOptions, n_data: int) -> SviOptions:
-    """Return the options with their grid of temperatures.
-
-    Raises
-    ------
-    TemperatureError
-        If temperatures are below 1, do not start at 1, or do not increase.
-    ValueError
-        If another option is out of its range.
-    """
-    check_choice("method", options.method, METHODS)
-    check_choice("start", options.start, STARTS)
-    if not (options.callback is None or callable(options.callback)):
-        raise ValueError(f"callback must be callable, not {options.callback!r}.")
-    if not callable(options.schedule):
-        check_choice("schedule", options.schedule, SCHEDULES)
-    _check_counts(options, n_data)
-    _check_rates(options)
-    if options.method == "annealed":
-        _check_annealing(options, n_data)
-    return replace(options, temperatures=_grid_of(options))
-
-
-LEAST = {
-    "iterations": 1,
-    "untempered": 0,
-    "batch_size": 1,
-    "update_every": 1,
-    "cores": 1,
-    "elbo_every": 0,
-}
-"""Smallest value of options that are whole numbers, or None."""
-
-
-def _check_counts(options: SviOptions, n_data: int) -> None:
-    for name, least in LEAST.items():
-        value = getattr(options, name)
-        if value is not None:
-            check_whole(least, **{name: value})
-    if options.batch_size is not None and options.batch_size > n_data:
-        raise ValueError(
-            f"batch_size is {options.batch_size} and there are {n_data} data points: leave it out "
-            "to use all of them in every iteration."
-        )
-
-
-def _check_rates(options: SviOptions) -> None:
-    if not 0.0 <= options.damping < 1.0:
-        raise ValueError(
-            "damping is the share of the old q(T) that an update keeps: it must be at least 0 (no "
-            f"damping) and below 1, not {options.damping!r}."
-        )
-    if not 0.5 < options.kappa <= 1.0:
-        raise ValueError(
-            f"kappa must be above 0.5 and at most 1 for the steps to converge "
-            f"(Robbins and Monro), not {options.kappa!r}."
-        )
-    if not options.tau >= 0.0:
-        raise ValueError(f"tau must not be negative, got {options.tau!r}.")
-    if not 0.0 <= options.jitter < 1.0:
-        raise ValueError(f"jitter must be at least 0 and below 1, not {options.jitter!r}.")
-    if not options.tol >= 0.0:
-        raise ValueError(f"tol must not be negative, got {options.tol!r}.")
-
-
-def _grid_of(options: SviOptions) -> np.ndarray:
-    """Return the temperatures of a method: the given ones, its own, or 1 alone."""
-    given = options.temperatures
-    if options.method not in TEMPERED:
-        if given is not None:
-            check_grid_from_one(given)
-            raise ValueError(
-                f'temperatures are for the methods {TEMPERED}, not for "{options.method}"'
-                + ("; give hottest or schedule." if options.method == "annealed" else ".")
-            )
-        return np.ones(1)
-    grid = default_temperatures(options.method) if given is None else check_grid_from_one(given)
-    if options.log_partition is not None and np.shape(options.log_partition) != grid.shape:
-        raise ValueError(
-            f"log_partition has shape {np.shape(options.log_partition)}; it needs one value for "
-            f"each of the {grid.size} temperatures."
-        )
-    return grid
-
-
-def _check_annealing(options: SviOptions, n_data: int) -> None:
-    if not (np.isfinite(options.hottest) and options.hottest >= 1.0):
-        raise TemperatureError(f"hottest must be at least 1, not {options.hottest!r}")
-    passes = options.passes(n_data)
-    whole = options.iterations * (options.batch_size or n_data) / n_data
-    if not 0.0 < passes < whole:
-        raise ValueError(
-            f"anneal_passes is {passes:g}; it must be above 0 and below the {whole:g} passes that "
-            f"{options.iterations} iterations make, so that the fit ends at T = 1."
-        )
 
 
 COLD = 1.0 - 1e-6
@@ -222,10 +216,12 @@ class SviRun:
         self, model: ConjugateModel, data: Any, options: SviOptions, rng: np.random.Generator
     ) -> None:
         self.model, self.data, self.options, self.rng = model, data, options, rng
-        self.n_data = model.n_data(data)
+        self.n_data = options.n_data
         self.prior = model.prior(data)
         self.batch = options.batch_size is None
         self.inv_temps = 1.0 / options.grid
+        self.log_prior = -np.log(options.grid.size)
+        self.schedule = annealing_schedule(options.schedule, options.hottest, options.n_annealed)
         self.log_partition = np.zeros(1)
 
     def fit(self, lam: Globals) -> Fit:
@@ -271,7 +267,7 @@ class SviRun:
                 f"log C(T) of {self.model.name} is not finite at T = {at:g}: take lower "
                 'temperatures, or method="annealed", which needs no C(T)'
             )
-        state.weights = options.first_weights()
+        state.weights = options.first_weights
         state.inv_temp = float(state.weights @ self.inv_temps)
 
     def _result(self, state: _State, tempered: _Tempered, converged: bool) -> Fit:
@@ -312,15 +308,12 @@ class SviRun:
     ) -> bool:
         """Iterate until the ELBO converges or the iterations are used up."""
         before, parted = (-np.inf, 0.0, -np.inf), False
-        size = self.options.batch_size or self.n_data
-        period = self.options.update_every if method in TEMPERED else 1
+        options = self.options
+        period = options.update_every if method in TEMPERED else 1
         for i in range(n_iterations):
             if method == "annealed":
-                progress = i * size / self.n_data / self.options.passes(self.n_data)
-                state.inv_temp = 1.0 / annealed_temperature(
-                    self.options.schedule, self.options.hottest, progress
-                )
-                if i % -(-self.n_data // size) == 0:
+                state.inv_temp = self.schedule.inverse_temperature(i)
+                if i % -(-self.n_data // options.size) == 0:
                     self._part(state)
             self._iterate(state, next(batches), method)
             if not self.batch or (i + 1) % period:
@@ -380,7 +373,7 @@ class SviRun:
         if method == "variational_tempering":
             self._update_weights(state, joint)
             inv_temp = np.full(len(rows), state.inv_temp)
-            terms = float(elbo_of_temperatures(state.weights, self.log_partition))
+            terms = float(elbo_of_temperatures(state.weights, self.log_partition, self.log_prior))
         elif method == "local_variational_tempering" and state.local_inv_temp is not None:
             inv_temp, terms = self._update_local(state, rows, data, local)
             terms *= scale
@@ -398,7 +391,7 @@ class SviRun:
 
     def _global_elbo(self, state: _State) -> float:
         """Return the global terms of the ELBO, or NaN where they are not asked for."""
-        every = self.options.n_elbo_every(self.n_data)
+        every = self.options.n_elbo_every
         if not every or state.iteration % every:
             return np.nan
         return self.model.global_elbo(state.lam, self.data)
@@ -408,9 +401,7 @@ class SviRun:
         state.log_joint.append(joint)
         if len(state.log_joint) < self.options.update_every:
             return
-        best = temperature_posterior(
-            np.array(np.mean(state.log_joint)), self.inv_temps, self.log_partition
-        )
+        best = softmax(np.mean(state.log_joint) * self.inv_temps - self.log_partition)
         state.log_joint.clear()
         step = self.options.temperature_step
         state.weights = (1.0 - step) * state.weights + step * best
@@ -424,10 +415,12 @@ class SviRun:
         if state.table is None or state.iteration % self.options.update_every == 0:
             state.table = self.model.normalizer_table(state.lam, self.data, self.inv_temps)
         norm = self.model.log_normalizers(state.table, data, local.state, self.inv_temps)
-        weights = temperature_posterior(local.log_joint, self.inv_temps, norm)
+        weights = softmax(local.log_joint[:, None] * self.inv_temps - norm, axis=-1)
         state.weights = weights.mean(axis=0)
         state.local_inv_temp[rows] = weights @ self.inv_temps
-        return state.local_inv_temp[rows], float(elbo_of_temperatures(weights, norm).sum())
+        return state.local_inv_temp[rows], float(
+            elbo_of_temperatures(weights, norm, self.log_prior).sum()
+        )
 
 
 def svi(
@@ -555,31 +548,10 @@ def svi(
     >>> np.sort(fit.posterior["mean"].values.ravel()).round()
     array([-0.,  4.])
     """
+    given = locals()
     data = model.check(data)
-    options = check_svi_options(
-        SviOptions(
-            method=method,
-            iterations=iterations,
-            untempered=untempered,
-            batch_size=batch_size,
-            tau=tau,
-            kappa=kappa,
-            temperatures=temperatures,
-            log_partition=log_partition,
-            start=start,
-            update_every=update_every,
-            damping=damping,
-            schedule=schedule,
-            hottest=hottest,
-            anneal_passes=anneal_passes,
-            jitter=jitter,
-            tol=tol,
-            elbo_every=elbo_every,
-            cores=cores,
-            callback=callback,
-        ),
-        model.n_data(data),
-    )
+    given["n_data"] = model.n_data(data)
+    options = SviOptions(**{field.name: given[field.name] for field in fields(SviOptions)})
     rng = np.random.default_rng(random_seed)
     if initial is None:
         lam = model.initialize(data, rng)

@@ -1,13 +1,12 @@
 """The prior average of normalizers: whether it is finite; by quadrature or annealed particles."""
 
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
 from pymc_tempering.chain.particles import Particles, place_under, sweep
 from pymc_tempering.core.population import systematic_resampling
-from pymc_tempering.core.weighting import conditional_ess, log_mean, log_mean_error
+from pymc_tempering.core.weighting import conditional_ess, log_mean
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.kernels import HMC, Block, Compound
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
@@ -257,36 +256,6 @@ MIN_STEP = 1e-5
 """Smallest step in 1 - 1 / T, as a share of the way to the next temperature."""
 
 
-@dataclass(frozen=True)
-class ParticleAverage:
-    """Log of an average at each temperature.
-
-    Attributes
-    ----------
-    by_population : array, shape (M, 16)
-        Log of the average of each population (nats).
-    accept : float
-        Mean acceptance probability of the moves.
-    """
-
-    by_population: np.ndarray
-    accept: float
-
-    @property
-    def log_c(self) -> np.ndarray:
-        """Value (nats), shape (M,)."""
-        return np.array([log_mean(log_z) for log_z in self.by_population])
-
-    @property
-    def mcse(self) -> np.ndarray:
-        """Monte Carlo standard error (nats), shape (M,)."""
-        return np.array([log_mean_error(log_z) for log_z in self.by_population])
-
-    def interpolated(self, matrix: np.ndarray) -> "ParticleAverage":
-        """Return the populations at other temperatures, each interpolated by itself."""
-        return ParticleAverage(matrix @ self.by_population, self.accept)
-
-
 def moved(particles: Particles, step: float) -> tuple[float, float]:
     """Move all particles; returns the next step size and the mean acceptance.
 
@@ -304,8 +273,16 @@ def moved(particles: Particles, step: float) -> tuple[float, float]:
 
 def particle_average(
     group: NormalizerGroup, draws: np.ndarray, temperatures: np.ndarray, rng: np.random.Generator
-) -> ParticleAverage:
-    """Anneal prior draws, shape (n, d), up the temperatures, shape (M,), all above 1."""
+) -> tuple[np.ndarray, float]:
+    """Anneal prior draws, shape (n, d), up the temperatures, shape (M,), all above 1.
+
+    Returns
+    -------
+    by_population : array, shape (M, 16)
+        Log of the average of each population (nats).
+    accept : float
+        Mean acceptance probability of the moves.
+    """
     size = len(draws) // N_POPULATIONS
     xs = np.column_stack([draws[: size * N_POPULATIONS], np.ones(size * N_POPULATIONS)])
     kernel = Compound((HMC(TARGET_ACCEPT, PATH_LENGTH, MAX_LEAPS),), (Block.real(group.dim),))
@@ -325,7 +302,7 @@ def particle_average(
             accepts.append(accept)
             here, ahead = there, 2.0 * (there - here)
         values.append(log_z)
-    return ParticleAverage(np.array(values), float(np.mean(accepts)))
+    return np.array(values), float(np.mean(accepts))
 
 
 def _next_temperature(

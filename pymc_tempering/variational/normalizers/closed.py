@@ -24,8 +24,6 @@ from pymc.distributions.dist_math import (
 )
 from pymc.distributions.distribution import DiracDeltaRV
 from pymc.distributions.multivariate import (
-    DirichletMultinomialRV,
-    MatrixNormalRV,
     MvStudentTRV,
     PrecisionMvNormalRV,
 )
@@ -33,16 +31,13 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.random import basic as rvs
 
-from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
-    WITHOUT_NORMALIZER,
     finite_below,
     is_unbounded,
-    label_of,
     log_normalizer,
+    refusal,
     register_closed,
     register_limit,
-    require,
 )
 
 LOG_2 = float(np.log(2.0))
@@ -277,21 +272,11 @@ register_limit(rvs.ParetoRV)(lambda alpha, m: alpha + 1)
 
 def no_density(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Refuse what integrates to infinity at every temperature."""
-    raise NormalizerError(
-        f"No tempered normalizer is known for {label_of(rv)}: it is no density, its integral is "
-        f"infinite. Of the fits, {WITHOUT_NORMALIZER}."
-    )
+    raise refusal(rv, "it is no density, its integral is infinite")
 
 
 for _improper in (FlatRV, HalfFlatRV):
     log_normalizer.register(_improper, no_density)
-
-
-MAX_COUNT = 2000
-"""Largest total count of a multinomial: the work grows with its square."""
-
-MAX_CATEGORIES = 64
-"""Most categories of a multinomial: the graph grows with them."""
 
 
 @register_closed(rvs.BernoulliRV, lambda p: (p >= 0, p <= 1), "0 <= p <= 1")
@@ -329,69 +314,6 @@ def dirac(T: Variable, c: Variable) -> Variable:
     return pt.zeros_like(c / T)
 
 
-def log_convolution(log_weight: Variable, n: Variable, n_categories: int) -> Variable:
-    """Log of the sum over counts k_1 + ... + k_K = n of the product of weights, shape (...,).
-
-    `log_weight` has shape (..., K, max n + 1): the power series of the categories, multiplied
-    one after the other.
-    """
-    size = log_weight.shape[-1]
-    total, count = pt.arange(size)[:, None], pt.arange(size)[None, :]
-    shifted = pt.maximum(total - count, 0)
-    series = log_weight[..., 0, :]
-    for category in range(1, n_categories):
-        terms = series[..., shifted] + log_weight[..., category, None, :]
-        series = pt.logsumexp(pt.switch(pt.le(count, total), terms, -1e30), axis=-1)
-    at_n = pt.eq(pt.arange(size), pt.shape_padright(n))
-    return pt.sum(pt.switch(at_n, series, 0.0), axis=-1)
-
-
-def counts_of(n: Variable, p: Variable, what: str) -> tuple[Variable, int]:
-    """Return counts 0, ..., max n, and the number of categories; raise an error for too many."""
-    n_categories = p.type.shape[-1]
-    if n_categories is None or n_categories > MAX_CATEGORIES:
-        raise NormalizerError(
-            f"The tempered normalizer of a {what} needs a number of categories that is known "
-            f"beforehand and at most {MAX_CATEGORIES}, not {n_categories}. Of the fits, "
-            'method="annealed" needs no normalizer.'
-        )
-    largest = require(
-        pt.max(n),
-        pt.max(n) <= MAX_COUNT,
-        f"A {what} with a count n above {MAX_COUNT} has no tempered normalizer here: the sum over "
-        'all its outcomes is too long. Of the fits, method="annealed" needs no normalizer.',
-    )
-    return pt.arange(largest + 1).astype("float64"), n_categories
-
-
-@register_closed(
-    rvs.MultinomialRV,
-    lambda n, p: (p >= 0, p <= 1, pt.isclose(pt.sum(p, axis=-1), 1), n >= 0),
-    "0 <= p <= 1, sum(p) = 1, n >= 0",
-)
-def multinomial(T: Variable, n: Variable, p: Variable) -> Variable:
-    """Product of the power series of (p_i^k / k!)^(1 / T), coefficient n, times n!^(1 / T)."""
-    count, n_categories = counts_of(n, p, "Multinomial")
-    wide = pt.shape_padright(T, 2) if T.type.ndim else T
-    log_power = pt.switch(pt.eq(count, 0), 0.0, count * pt.log(pt.shape_padright(p)))
-    log_weight = (log_power - pt.gammaln(count + 1)) / wide
-    return pt.gammaln(n + 1) / T + log_convolution(log_weight, n, n_categories)
-
-
-@register_closed(
-    DirichletMultinomialRV, lambda n, a: (n >= 0, pt.all(a > 0, axis=-1)), "a > 0, n >= 0"
-)
-def dirichlet_multinomial(T: Variable, n: Variable, a: Variable) -> Variable:
-    """As the multinomial, with weights Gamma(k + a_i) / (Gamma(a_i) k!)."""
-    count, n_categories = counts_of(n, a, "DirichletMultinomial")
-    wide = pt.shape_padright(T, 2) if T.type.ndim else T
-    shape = pt.shape_padright(a)
-    log_weight = (pt.gammaln(count + shape) - pt.gammaln(shape) - pt.gammaln(count + 1)) / wide
-    total = a.sum(axis=-1)
-    log_constant = pt.gammaln(n + 1) + pt.gammaln(total) - pt.gammaln(n + total)
-    return log_constant / T + log_convolution(log_weight, n, n_categories)
-
-
 def log_det(matrix: Variable) -> Variable:
     """Log determinant of positive definite matrices; NaN where they are none, as in PyMC."""
     factor = pt.linalg.cholesky(matrix, lower=True, on_error="nan")
@@ -415,17 +337,6 @@ def precision_mv_normal(T: Variable, mu: Variable, tau: Variable) -> Variable:
     return power_of_normal(T, tau.shape[-1], -log_det(tau))
 
 
-@register_closed(MatrixNormalRV, lambda mu, row, col: (), "full rank")
-def matrix_normal(T: Variable, mu: Variable, row: Variable, col: Variable) -> Variable:
-    """Gaussian whose covariance is a Kronecker product, given by Cholesky factors."""
-
-    def log_det_factor(factor: Variable) -> Variable:
-        return 2 * pt.sum(pt.log(pt.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
-
-    m, n = row.shape[-1], col.shape[-1]
-    return power_of_normal(T, m * n, n * log_det_factor(row) + m * log_det_factor(col))
-
-
 @register_closed(MvStudentTRV, lambda nu, mu, scale: (nu > 0,), "nu > 0")
 def mv_student_t(T: Variable, nu: Variable, mu: Variable, scale: Variable) -> Variable:
     """Return a t of (nu + d) / T - d degrees of freedom: infinite from T = 1 + nu / d on."""
@@ -442,16 +353,3 @@ def mv_student_t(T: Variable, nu: Variable, mu: Variable, scale: Variable) -> Va
 
 
 register_limit(MvStudentTRV)(lambda nu, mu, scale: 1 + nu / scale.shape[-1])
-
-
-@register_closed(rvs.DirichletRV, lambda a: (pt.all(a > 0, axis=-1),), "a > 0")
-def dirichlet(T: Variable, a: Variable) -> Variable:
-    """Return a Dirichlet of concentrations (a - 1) / T + 1; infinite where one is not positive."""
-
-    def log_constant(shape: Variable) -> Variable:
-        return pt.sum(pt.gammaln(shape), axis=-1) - pt.gammaln(pt.sum(shape, axis=-1))
-
-    new = (a - 1) / (pt.shape_padright(T) if T.type.ndim else T) + 1
-    finite = pt.all(new > 0, axis=-1)
-    safe = pt.switch(pt.shape_padright(finite), new, 1.0)
-    return pt.switch(finite, log_constant(safe) - log_constant(a) / T, np.inf)

@@ -1,6 +1,6 @@
 """The likelihood terms of a model, their normalizers, and groups of those that share variables."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,41 +32,13 @@ from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
-from pymc_tempering.variational.normalizers.branches import compact_normalizer
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, largest_temperature
 from pymc_tempering.variational.normalizers.tempered_normalizer import (
     as_temperature,
     check_random,
+    compact_normalizer,
     log_tempered_normalizer,
 )
-
-
-def check_temperatures(temperatures: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Temperatures as an increasing array, shape (M,), none below 1.
-
-    Parameters
-    ----------
-    temperatures : sequence of float
-
-    Raises
-    ------
-    ValueError
-        If they are none, not one-dimensional, not finite, below 1, or not increasing.
-    """
-    values = np.asarray(temperatures, dtype=float)
-    if values.ndim != 1 or values.size == 0:
-        raise ValueError(
-            f"temperatures must be a list of one or more numbers, not {temperatures!r}."
-        )
-    if not np.isfinite(values).all() or (values < 1.0).any():
-        bad = values[~(np.isfinite(values) & (values >= 1.0))][0]
-        raise ValueError(f"temperatures must be finite and at least 1; {bad:g} is not.")
-    if (np.diff(values) <= 0).any():
-        at = int(np.argmax(np.diff(values) <= 0))
-        raise ValueError(
-            f"temperatures must increase: {values[at]:g} is followed by {values[at + 1]:g}."
-        )
-    return values
 
 
 def likelihood_terms(model: pm.Model) -> list[Variable]:

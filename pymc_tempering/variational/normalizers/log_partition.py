@@ -11,6 +11,7 @@ import pymc as pm
 
 from pymc_tempering.arguments import as_seed
 from pymc_tempering.core.notebook import text_as_html
+from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.exceptions import NormalizerError, TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
@@ -28,13 +29,13 @@ from pymc_tempering.variational.normalizers.likelihood_terms import (
     FixedNormalizer,
     NormalizerGroup,
     build_groups,
-    check_temperatures,
     likelihood_terms,
 )
 from pymc_tempering.variational.normalizers.tempered_normalizer import (
     check_random,
     is_slow_to_compile,
 )
+from pymc_tempering.variational.temperatures import check_temperatures
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -96,30 +97,14 @@ def nodes_of_temperature(hot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return nodes, matrix[:, 1:]
 
 
-@dataclass(frozen=True)
-class PartitionCost:
-    """What one group is going to cost.
-
-    Attributes
-    ----------
-    draws : int
-        Particles.
-    seconds : float
-        Estimate (CPU).
-    """
-
-    draws: int
-    seconds: float
-
-
-def cost_of(
+def count_of_draws(
     group: NormalizerGroup,
     points: np.ndarray,
     nodes: np.ndarray,
     draws: int | None,
     max_time: float,
-) -> PartitionCost:
-    """Estimate the time from some evaluations; how many draws, if they are not given, follows.
+) -> int:
+    """Return how many draws to take, from the time that some evaluations take.
 
     Raises
     ------
@@ -133,26 +118,26 @@ def cost_of(
         n += 10
     one = (process_time() - began) / n
     if group.dim == 1:
-        cost = PartitionCost(0, ON_LINE * len(nodes) * one)
+        taken, seconds = 0, ON_LINE * len(nodes) * one
     else:
         of_draw = (MOVES * (LEAPS + 1) + 1) * (len(nodes) + STEPS_MORE) * one
         taken = draws or min(DRAWS, max(FEWEST, int(AIM / of_draw)))
-        cost = PartitionCost(taken, taken * of_draw)
-    if cost.seconds > max_time:
+        seconds = taken * of_draw
+    if seconds > max_time:
         raise NormalizerError(
-            f"log C(T) of {group.label()} would take about {cost.seconds / 60:.0f} minutes of CPU "
+            f"log C(T) of {group.label()} would take about {seconds / 60:.0f} minutes of CPU "
             f"time, longer than max_time = {max_time:g} s: {1e3 * one:.2g} ms for each evaluation "
             "of its normalizers. Data with parameters of their own (a regression) cost an integral "
             f"or a sum each. Raise max_time; of the fits, {WITHOUT_NORMALIZER}."
         )
-    if cost.seconds > TOLD:
-        fewer = draws is None and 0 < cost.draws < DRAWS
-        few = f", with {cost.draws} draws in place of {DRAWS}" if fewer else ""
+    if seconds > TOLD:
+        fewer = draws is None and 0 < taken < DRAWS
+        few = f", with {taken} draws in place of {DRAWS}" if fewer else ""
         logger.info(
-            f"log C(T) of {group.label()}: about {cost.seconds:.0f} s of CPU time at "
+            f"log C(T) of {group.label()}: about {seconds:.0f} s of CPU time at "
             f"{len(nodes)} temperatures{few}"
         )
-    return cost
+    return taken
 
 
 LARGE_ERROR = 0.5
@@ -313,23 +298,25 @@ def _compute(
     if not hot.size:
         groups = []
     searched = [_search(group, hot, int(rng.integers(2**31))) for group in groups]
-    costs = [
-        cost_of(group, found, nodes, draws, max_time)
+    counts = [
+        count_of_draws(group, found, nodes, draws, max_time)
         for group, found in zip(groups, searched, strict=True)
     ]
     kind = "exact"
-    for group, found, cost in zip(groups, searched, costs, strict=True):
+    for group, found, count in zip(groups, searched, counts, strict=True):
         if group.dim == 1:
             kind = "quadrature" if kind == "exact" else kind
             log_c += matrix @ [line_average(group, found, T)[0] for T in nodes]
             continue
         kind = "annealed"
-        fewest = min(fewest, cost.draws)
-        particles = group.sample(cost.draws, int(rng.integers(2**31)))
-        average = particle_average(group, particles, nodes, rng).interpolated(matrix)
-        log_c += average.log_c
-        variance += average.mcse**2
-        sentences += _doubts(group, hot, average.mcse, average.accept)
+        fewest = min(fewest, count)
+        particles = group.sample(count, int(rng.integers(2**31)))
+        by_population, accept = particle_average(group, particles, nodes, rng)
+        by_population = matrix @ by_population  # each interpolated by itself
+        error = np.array([log_mean_error(log_z) for log_z in by_population])
+        log_c += [log_mean(log_z) for log_z in by_population]
+        variance += error**2
+        sentences += _doubts(group, hot, error, accept)
     n_cold = len(grid) - len(hot)
     mcse = np.r_[np.zeros(n_cold), np.sqrt(variance)]
     with np.errstate(divide="ignore"):

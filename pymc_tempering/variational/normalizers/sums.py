@@ -1,8 +1,21 @@
-"""Tempered normalizers of counts: sums over a window that follows the parameters."""
+"""Tempered normalizers of counts: sums over a window that follows the parameters.
+
+The window of a family holds all values but a tail of p^(1 / T) that is below 1e-10 of the sum. With
+the family's rate function I (minus log of p over its maximum, up to a power) its ends are where I
+reaches T * LOG_TAIL.
+
+A window can be long: that of a negative binomial of a small shape n reaches as far as mu / n. There
+p^(1 / T) is smooth at k on the scale of sqrt(k + k^2 / n), the standard deviation of a negative
+binomial of this mean, mixtures included with the largest shape. So far from its first value the sum
+is one over values that are evenly spaced in these units, s = 2 sqrt(n) asinh(sqrt(k / n)): in
+sqrt(k) at first, as of a Poisson throughout, in log k far out. A smooth weight joins it to the sum
+over every value near the first. A sum with a step h of what is smooth on a scale of 1 has an error
+of order exp(-2 pi^2 / h^2) (Poisson's summation formula).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from functools import reduce, singledispatch
 
 import numpy as np
 import pymc as pm
@@ -16,13 +29,13 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.random import basic as rvs
 
-from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
     is_unbounded,
     label_of,
     log_normalizer,
     params_of,
+    refusal,
     require,
 )
 from pymc_tempering.variational.normalizers.support import base_of
@@ -107,6 +120,8 @@ def _far_out(rv: Variable, k: Variable) -> Variable:
     return ratio - pt.gammaln(n) + n * pt.log(p) + k * pt.log1p(-p)
 
 
+ZERO, INFINITE = pt.constant(0.0), pt.constant(np.inf)
+
 POISSON_SHAPE = 1e30
 """Shape of a Poisson, as a negative binomial's."""
 
@@ -124,19 +139,16 @@ class Window:
         Ends of the window, whole numbers.
     center : Variable
         Near the largest mass.
-    spread : Variable
-        Standard deviation of p^(1 / T), zero where it is not smooth.
     lowest, highest : Variable
         Ends of the support, may be infinite.
     shape : Variable or None
         Away from its first value p^(1 / T) is smooth at k on the scale of sqrt(k + k^2 / shape);
-        None where it may not be.
+        0 or None where it may not be.
     """
 
     first: Variable
     last: Variable
     center: Variable
-    spread: Variable
     lowest: Variable
     highest: Variable
     shape: Variable | None = None
@@ -145,9 +157,9 @@ class Window:
 @singledispatch
 def window_of(op: Op, rv: Variable, temperature: Variable) -> Window:
     """Window of a discrete distribution at a temperature."""
-    raise NormalizerError(
-        f"No tempered normalizer is known for {label_of(rv)}: which of its values matter at a "
-        f"temperature is not known, so they cannot be summed. Of the fits, {WITHOUT_NORMALIZER}."
+    raise refusal(
+        rv,
+        "which of its values matter at a temperature is not known, so they cannot be summed",
     )
 
 
@@ -165,7 +177,7 @@ def _bernstein(variance: Variable, level: Variable) -> Variable:
 def _bounded(lowest: Variable, highest: Variable) -> Window:
     """Window of all values between two bounds."""
     center = pt.floor((lowest + highest) / 2)
-    return Window(lowest, highest, center, pt.zeros_like(center), lowest, highest)
+    return Window(lowest, highest, center, lowest, highest)
 
 
 def _right_root(
@@ -191,9 +203,7 @@ def poisson_window(op: Op, rv: Variable, temperature: Variable) -> Window:
         level,
     )
     first = mu - pt.sqrt(2 * mu * level)
-    spread = pt.sqrt(mu * temperature)
-    shape = pt.constant(POISSON_SHAPE)
-    return Window(first, last, mu, spread, pt.constant(0.0), pt.constant(np.inf), shape)
+    return Window(first, last, mu, ZERO, INFINITE, pt.constant(POISSON_SHAPE))
 
 
 @window_of.register(rvs.NegBinomialRV)
@@ -219,8 +229,7 @@ def negative_binomial_window(op: Op, rv: Variable, temperature: Variable) -> Win
     )
     last = pt.maximum(last, mu - level / log_q)
     first = mu - pt.sqrt(2 * variance * level)
-    spread = pt.sqrt(variance * temperature)
-    return Window(first, last, mu, spread, pt.constant(0.0), pt.constant(np.inf), n)
+    return Window(first, last, mu, ZERO, INFINITE, n)
 
 
 @window_of.register(rvs.BinomialRV)
@@ -229,8 +238,7 @@ def binomial_window(op: Op, rv: Variable, temperature: Variable) -> Window:
     n, p = params_of(rv)
     mean, variance = n * p, n * p * (1 - p)
     distance = _bernstein(variance, _level(temperature))
-    spread = pt.sqrt(variance * temperature)
-    return Window(mean - distance, mean + distance, mean, spread, pt.constant(0.0), n)
+    return Window(mean - distance, mean + distance, mean, ZERO, n)
 
 
 @window_of.register(rvs.BetaBinomialRV)
@@ -254,7 +262,7 @@ def discrete_weibull_window(op: Op, rv: Variable, temperature: Variable) -> Wind
     level = 1.3 * _level(temperature)  # a tail heavier than a geometric one holds more terms
     last = (level / -pt.log(q)) ** (1 / beta)
     zero = pt.zeros_like(last)
-    return Window(zero, last, zero, zero, pt.constant(0.0), pt.constant(np.inf))
+    return Window(zero, last, zero, ZERO, INFINITE)
 
 
 @window_of.register(rvs.GeometricRV)
@@ -264,13 +272,13 @@ def geometric_window(op: Op, rv: Variable, temperature: Variable) -> Window:
     rate = -pt.log(1 - p)
     last = 1 + (_level(temperature) + pt.maximum(-temperature * pt.log(rate), 0.0)) / rate
     one = pt.ones_like(last)
-    return Window(one, last, one, pt.zeros_like(last), pt.constant(1.0), pt.constant(np.inf))
+    return Window(one, last, one, pt.constant(1.0), INFINITE)
 
 
 @window_of.register(rvs.BernoulliRV)
 def bernoulli_window(op: Op, rv: Variable, temperature: Variable) -> Window:
     """Both values."""
-    return _bounded(pt.constant(0.0), pt.constant(1.0))
+    return _bounded(ZERO, pt.constant(1.0))
 
 
 @window_of.register(DiracDeltaRV)
@@ -316,11 +324,9 @@ def between(w: Window, lowest: Variable | None, highest: Variable | None) -> Win
 
 
 def clipped(w: Window) -> Window:
-    """Cut a window at the ends of the support; its spread is zero if it touches one of them."""
+    """Cut a window at the ends of the support."""
     first = pt.maximum(pt.floor(w.first), w.lowest)
-    last = pt.maximum(pt.minimum(pt.ceil(w.last), w.highest), first)
-    inner = pt.and_(pt.gt(first, w.lowest), pt.lt(last, w.highest))
-    return replace(w, first=first, last=last, spread=pt.switch(inner, w.spread, 0.0))
+    return replace(w, first=first, last=pt.maximum(pt.minimum(pt.ceil(w.last), w.highest), first))
 
 
 def closed_window(rv: Variable, temperature: Variable) -> Window:
@@ -357,75 +363,52 @@ LARGEST_RATE = 1e7
 """Above it a Poisson's log normalizer changes as a normal's does, up to 1e-8."""
 
 
-def is_long(w: Window, stride: Variable, excluded: Variable | None) -> Variable:
-    """Whether a window is thinned out; not where an excluded value is beyond its beginning."""
-    long = pt.gt(w.last - w.first, LONG * stride)
-    if w.shape is None:
-        return pt.zeros_like(long)
-    return long if excluded is None else pt.and_(long, pt.lt(excluded, w.first + HEAD / 4))
-
-
-@dataclass(frozen=True)
-class Thinned:
-    """Values of a long window: each of the first 128, then even in s.
-
-    Attributes
-    ----------
-    shape : Variable
-        Largest shape n of a component, and at least 1: below it p^(1 / T) is no smoother.
-    middle : Variable
-        Value of s where the weights of both parts are 1 / 2.
-    """
-
-    shape: Variable
-    middle: Variable
-
-    @classmethod
-    def of(cls, w: Window) -> "Thinned":
-        """Thin a window out."""
-        shape = pt.maximum(w.shape, 1.0)
-        return cls(shape, _even(w.first + HEAD, shape) - REACH * JOINT)
-
-    def count(self, last: Variable) -> Variable:
-        """Count the values up to the end of the window."""
-        tail = _even(last, self.shape) - self.middle + REACH * JOINT
-        return HEAD + pt.ceil(tail / STEP) + 1
-
-    def values(self, w: Window, steps: Variable) -> tuple[Variable, Variable]:
-        """Values and their log weights."""
-        head = pt.lt(steps, HEAD)
-        root = pt.sqrt(self.shape)
-        s = self.middle - REACH * JOINT + STEP * pt.maximum(steps - HEAD, 0.0)
-        values = pt.switch(head, w.first + steps, self.shape * pt.sinh(0.5 * s / root) ** 2)
-        place = pt.switch(head, _even(values, self.shape), s) - self.middle
-        share = pt.erfc(pt.switch(head, place, -place) / JOINT) / 2
-        unit = pt.sqrt(values) * pt.sqrt(1.0 + values / self.shape)
-        return values, pt.log(pt.switch(head, share, share * unit * STEP))
-
-
 def _even(k: Variable, shape: Variable) -> Variable:
     """Coordinate s of a value."""
     return 2.0 * pt.sqrt(shape) * pt.arcsinh(pt.sqrt(k / shape))
+
+
+def _values_and_weights(
+    w: Window, long: Variable, steps: Variable
+) -> tuple[Variable, Variable, Variable]:
+    """Values of a window and their log weights, at whole numbers; and how many there are.
+
+    Where the window is long, each of the first 128 values, then even in s.
+    """
+    if w.shape is None:
+        return w.first + steps, pt.zeros_like(steps), w.last - w.first + 1
+    shape = pt.maximum(w.shape, 1.0)  # below 1 p^(1 / T) is no smoother
+    middle = _even(w.first + HEAD, shape) - REACH * JOINT  # where both weights are 1 / 2
+    start = middle - REACH * JOINT
+    head = pt.lt(steps, HEAD)
+    s = start + STEP * pt.maximum(steps - HEAD, 0.0)
+    apart = pt.switch(head, w.first + steps, shape * pt.sinh(0.5 * s / pt.sqrt(shape)) ** 2)
+    place = pt.switch(head, _even(apart, shape), s) - middle
+    share = pt.erfc(pt.switch(head, place, -place) / JOINT) / 2
+    unit = pt.sqrt(apart) * pt.sqrt(1.0 + apart / shape)
+    log_weight = pt.log(pt.switch(head, share, share * unit * STEP))
+    count = HEAD + pt.ceil((_even(w.last, shape) - start) / STEP) + 1
+    return (
+        pt.switch(long, apart, w.first + steps),
+        pt.switch(long, log_weight, 0.0),
+        pt.switch(long, count, w.last - w.first + 1),
+    )
 
 
 def log_sum(
     rv: Variable, temperature: Variable, w: Window, excluded: Variable | None = None
 ) -> Variable:
     """Log of the sum of p^(1 / T) over a window, without one excluded value."""
-    stride = pt.maximum(pt.floor(w.spread / 2), 1.0)
-    if excluded is not None:
-        inside = pt.and_(pt.ge(excluded, w.first), pt.le(excluded, w.last))
-        stride = pt.switch(inside, 1.0, stride)
-    long = is_long(w, stride, excluded)
-    n_points = pt.floor((w.last - w.first) / stride) + 1
-    largest = pt.constant(LARGEST_VALUE)
+    long = pt.gt(w.last - w.first, LONG)
     if w.shape is not None:
-        thin = Thinned.of(w)
-        n_points = pt.switch(long, thin.count(w.last), n_points)
-        if has_far_masses(rv) or is_above_zero(rv):
-            far = pt.and_(long, pt.lt(w.shape, LARGEST_SHAPE))
-            largest = pt.switch(far, pt.constant(LARGEST_FAR), LARGEST_VALUE)
-    n_points = pt.max(n_points)
+        long = pt.and_(long, pt.gt(w.shape, 0.0))
+    if excluded is not None:  # it has to be near the beginning of a window that is thinned out
+        long = pt.and_(long, pt.lt(excluded, w.first + HEAD / 4))
+    n_points = pt.max(_values_and_weights(w, long, ZERO)[2])
+    largest = pt.constant(LARGEST_VALUE)
+    if w.shape is not None and (has_far_masses(rv) or is_above_zero(rv)):
+        far = pt.and_(long, pt.lt(w.shape, LARGEST_SHAPE))
+        largest = pt.switch(far, pt.constant(LARGEST_FAR), LARGEST_VALUE)
     n_points = require(
         n_points,
         pt.and_(pt.and_(n_points >= 1, n_points <= MAX_POINTS), pt.all(pt.le(w.last, largest))),
@@ -436,11 +419,7 @@ def log_sum(
     )
     ndim = max(rv.type.ndim, temperature.type.ndim)
     steps = pt.shape_padright(pt.arange(n_points), ndim)
-    values, log_weight = w.first + stride * steps, pt.log(stride)
-    if w.shape is not None:
-        apart, log_apart = thin.values(w, steps)
-        values = pt.switch(long, apart, values)
-        log_weight = pt.switch(long, log_apart, log_weight)
+    values, log_weight, _ = _values_and_weights(w, long, steps)
     used = pt.le(values, w.last)
     values = pt.minimum(values, w.last)
     if excluded is not None:
@@ -448,6 +427,41 @@ def log_sum(
     log_p = log_mass(rv, values if w.shape is not None else values.astype("int64"))
     terms = pt.switch(used, log_p / temperature + log_weight, -np.inf)
     return pt.logsumexp(terms, axis=0)
+
+
+def union_of_windows(components: list[Variable], temperature: Variable, along: bool) -> Window:
+    """Window from the first to the last value that matters for any component of counts."""
+    inner = pt.shape_padright(temperature) if along and temperature.type.ndim else temperature
+    windows = [closed_window(c, inner) for c in components]
+
+    def extreme(ends: list[Variable], pick: Callable, over: Callable) -> Variable:
+        if along:
+            return over(ends[0], axis=-1) if ends[0].type.ndim else ends[0]
+        return reduce(pick, ends)
+
+    first = extreme([w.first for w in windows], pt.minimum, pt.min)
+    last = extreme([w.last for w in windows], pt.maximum, pt.max)
+    shapes = [w.shape for w in windows if w.shape is not None]
+    smooth = len(shapes) == len(windows)
+    shape = extreme(shapes, pt.maximum, pt.max) if smooth else None
+    return Window(first, last, first, first, last, shape)
+
+
+def mixture_of_counts(rv: Variable, temperature: Variable) -> Variable:
+    """Sum over the union of the components' windows; an atom is added apart.
+
+    With T >= 1 the power of a sum is at most the sum of the powers, so the tail beyond the union
+    is at most the sum of the components' own.
+    """
+    every = rv.owner.inputs[2:]
+    components = [c for c in every if not isinstance(c.owner.op, DiracDeltaRV)]
+    window = union_of_windows(components, temperature, len(every) == 1)
+    atoms = [c for c in every if c not in components]
+    if not atoms:
+        return log_sum(rv, temperature, window)
+    (place,) = atoms[0].owner.op.dist_params(atoms[0].owner)
+    at_atom = pm.logp(rv, place, warn_rvs=False) / temperature
+    return pt.logaddexp(at_atom, log_sum(rv, temperature, window, excluded=place))
 
 
 def log_normalizer_by_sum(op: Op, rv: Variable, temperature: Variable) -> Variable:
@@ -466,9 +480,18 @@ def poisson(op: Op, rv: Variable, temperature: Variable) -> Variable:
     return log_normalizer_by_sum(op, twin, temperature) + beyond
 
 
+@log_normalizer.register(rvs.BinomialRV)
+def binomial(op: Op, rv: Variable, temperature: Variable) -> Variable:
+    """Sum over successes, or over failures where those are fewer; smooth but near n."""
+    rng, size, n, p = rv.owner.inputs
+    twin = op.make_node(rng, size, n, pt.minimum(p, 1 - p)).outputs[1]
+    w = closed_window(twin, temperature)
+    shape = pt.switch(pt.lt(w.last, 0.75 * n), POISSON_SHAPE, 0.0)
+    return log_sum(twin, temperature, replace(w, shape=shape))
+
+
 for _op_type in (
     rvs.NegBinomialRV,
-    rvs.BinomialRV,
     rvs.BetaBinomialRV,
     rvs.HyperGeometricRV,
     DiscreteWeibullRV,

@@ -104,14 +104,13 @@ class FitStep:
     lock: Any = field(default_factory=RLock)
 
     def __call__(
-        self, weights: Any, values: Values, generators: Sequence[np.random.Generator]
+        self, weights: np.ndarray, values: Values, generators: Sequence[np.random.Generator]
     ) -> tuple[Sequence[np.ndarray], Values, Sequence[np.random.Generator]]:
         """Return loss, ELBO and energies; the next values; and the generators to go on with."""
         with self.lock:
             for shared, generator in zip(self.generators, generators, strict=True):
                 shared.set_value(generator, borrow=True)
-            given = np.asarray(weights, dtype=self.dtype)
-            found = forgetting_damage(self.function, given, *values)
+            found = forgetting_damage(self.function, weights, *values)
             after = [shared.get_value(borrow=True) for shared in self.generators]
         return found[:3], tuple(found[3:]), after
 
@@ -193,6 +192,7 @@ def compile_step(
     options = resolve_backend_compile_kwargs(backend, compile_kwargs)
     with approx.model:  # so that PyMC honors model.check_bounds
         function = compile_exactly([weights, *inputs], outputs, **options)
+    function.trust_input = True  # values come from it, or from shared variables
     return FitStep(
         function=function,
         params=tuple(params),

@@ -7,6 +7,7 @@ tells. So fits at T = 1, from its start and others, compete with the tempered st
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 
 import numpy as np
 from pymc.variational.opvi import Approximation
@@ -195,15 +196,16 @@ def advance(
 
 def _run_block(run: FitRun, setting: Setting, n: int, callbacks: Callbacks) -> list[FloatArray]:
     """Do some iterations at one setting; return their energies."""
+    weights = np.asarray(setting.weights, dtype=run.step.dtype)
     energies = []
     for _ in range(n):
-        told, run.values, run.generators = run.step(setting.weights, run.values, run.generators)
+        told, run.values, run.generators = run.step(weights, run.values, run.generators)
         loss, elbo, energy = told
         energies.append(np.atleast_1d(energy))
         inverse = setting.inverse_temperature
         run.at = float(energy @ (1.0 / run.plan.temperatures)) if inverse is None else inverse
         value = float(loss) - setting.offset
-        if not np.isfinite(value):
+        if not isfinite(value):
             run.stopped = "not finite"
             break
         run.losses[run.n], run.elbo[run.n], run.inverse_temperature[run.n] = value, elbo, run.at

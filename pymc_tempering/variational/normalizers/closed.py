@@ -35,7 +35,7 @@ from pymc_tempering.variational.normalizers.dispatch import (
     finite_below,
     is_unbounded,
     log_normalizer,
-    refusal,
+    no_normalizer,
     register_closed,
     register_limit,
 )
@@ -272,7 +272,7 @@ register_limit(rvs.ParetoRV)(lambda alpha, m: alpha + 1)
 
 def no_density(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Refuse what integrates to infinity at every temperature."""
-    raise refusal(rv, "it is no density, its integral is infinite")
+    raise no_normalizer(rv, "it is no density, its integral is infinite")
 
 
 for _improper in (FlatRV, HalfFlatRV):

@@ -29,7 +29,7 @@ def label_of(rv: Variable) -> str:
     return f"{rv.name!r} ({kind})" if rv.name else str(kind)
 
 
-def refusal(rv: Variable, why: str) -> NormalizerError:
+def no_normalizer(rv: Variable, why: str) -> NormalizerError:
     """Error for a variable without a normalizer, with the reason."""
     return NormalizerError(
         f"No tempered normalizer is known for {label_of(rv)}: {why}. Of the fits, "
@@ -40,7 +40,7 @@ def refusal(rv: Variable, why: str) -> NormalizerError:
 @singledispatch
 def log_normalizer(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Log of the integral (sum) of p(x)^(1 / T); `NormalizerError` where none is known."""
-    raise refusal(
+    raise no_normalizer(
         rv,
         "it is neither univariate nor has it a closed form here; with fixed parameters "
         "pymc_tempering.variational.monte_carlo_normalizer may give a number",

@@ -375,8 +375,9 @@ def integrate_power(
     power = pt.switch(used, (log_p - jacobian) / temperature + jacobian, -np.inf)
     total, coarse = (_log_sum(power + weight) for weight in (log_weight, log_coarse))
     known = disconnected_grad(total)
-    edge = pt.full_like(known, -np.inf) if mix.ends else _edge(fixed, share - known)
-    if mix.is_mapped:
+    whole = bool(mix.ends) or smooth  # it may be zero somewhere, or is so nowhere
+    edge = pt.full_like(known, -np.inf) if whole else _edge(fixed, share - known)
+    if mix.is_mapped or smooth:
         ends_of_line = pt.maximum(pt.max(share[:, 0], axis=0), pt.max(share[:, -1], axis=0))
         edge = pt.maximum(edge, ends_of_line - known)
     else:

@@ -34,8 +34,8 @@ from pymc_tempering.variational.normalizers.dispatch import (
     is_unbounded,
     label_of,
     log_normalizer,
+    no_normalizer,
     params_of,
-    refusal,
     require,
 )
 from pymc_tempering.variational.normalizers.support import base_of
@@ -157,7 +157,7 @@ class Window:
 @singledispatch
 def window_of(op: Op, rv: Variable, temperature: Variable) -> Window:
     """Window of a discrete distribution at a temperature."""
-    raise refusal(
+    raise no_normalizer(
         rv,
         "which of its values matter at a temperature is not known, so they cannot be summed",
     )

@@ -33,8 +33,8 @@ from pytensor.tensor.type_other import NoneConst
 from pymc_tempering.borrowed.pymc_models import default_transform
 from pymc_tempering.variational.normalizers.dispatch import (
     is_unbounded,
+    no_normalizer,
     params_of,
-    refusal,
 )
 
 
@@ -90,7 +90,7 @@ def support_of(op: Op, rv: Variable) -> tuple[Any, Any]:
         return -np.pi, np.pi
     if isinstance(transform, IntervalTransform):
         return transform.args_fn(*rv.owner.inputs)
-    raise refusal(
+    raise no_normalizer(
         rv,
         f"its support is not known (its default transform is {transform}), so its density cannot "
         "be integrated",

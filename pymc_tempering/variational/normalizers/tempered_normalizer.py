@@ -45,7 +45,7 @@ from pymc_tempering.variational.normalizers.dispatch import (
     label_of,
     largest_temperature,
     log_normalizer,
-    refusal,
+    no_normalizer,
 )
 from pymc_tempering.variational.normalizers.quadrature import (
     integrate_power,
@@ -74,7 +74,7 @@ REGISTERED = (closed,)
 """Modules that register their formulas when they are imported."""
 
 
-def is_discrete(rv: Variable) -> bool:
+def is_of_counts(rv: Variable) -> bool:
     """Whether a variable has counts for values."""
     return np.dtype(rv.dtype).kind in "iub"
 
@@ -85,7 +85,7 @@ def branch_of(rv: Variable) -> Callable:
     found = log_normalizer.dispatch(type(op))
     if found is not log_normalizer.dispatch(object) or op.ndim_supp != 0:
         return found
-    return log_normalizer_by_sum if is_discrete(rv) else log_normalizer_by_quadrature
+    return log_normalizer_by_sum if is_of_counts(rv) else log_normalizer_by_quadrature
 
 
 def without_draws(graph: Variable) -> Variable:
@@ -204,14 +204,14 @@ def mixture(op: Op, rv: Variable, temperature: Variable) -> Variable:
         fault = "it is multivariate"
     elif n_atoms > 1 or n_atoms == len(components):
         fault = "it has more than one DiracDelta"
-    elif n_atoms and not is_discrete(rv):
+    elif n_atoms and not is_of_counts(rv):
         fault = (
             "it adds an atom (DiracDelta) to a density, which have no common integral; a hurdle "
             "distribution keeps them apart"
         )
     if fault:
-        raise refusal(rv, fault)
-    if is_discrete(rv):
+        raise no_normalizer(rv, fault)
+    if is_of_counts(rv):
         return mixture_of_counts(rv, temperature)
     return integrate_power(rv, mixture_on_line(rv, temperature), temperature)
 
@@ -248,7 +248,7 @@ def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Add the masses at the bounds, to the power 1 / T, to the sum or integral between them."""
     base, *bounds = rv.owner.inputs
     lower, upper = (b if is_unbounded(b) else b.astype("float64") for b in bounds)
-    discrete = is_discrete(base)
+    discrete = is_of_counts(base)
     log_atoms = []
     if not is_unbounded(lower):
         log_atoms.append(pm.logcdf(base, lower, warn_rvs=False))
@@ -275,7 +275,7 @@ def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
 def limit_between(op: Op, rv: Variable) -> Variable:
     """Return the limit of the base, unless no tail is left between the bounds."""
     base = rv.owner.inputs[0] if isinstance(op, CensoredRV) else base_of(rv)
-    if is_discrete(rv):
+    if is_of_counts(rv):
         return pt.constant(np.inf)
     low, high = intersect(support_of(base.owner.op, base), *rv.owner.inputs[-2:])
     if is_unbounded(low) or is_unbounded(high):
@@ -288,7 +288,7 @@ def partly_observed(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Return the normalizers of the elements that are observed."""
     base, mask = rv.owner.inputs
     if base.owner.op.ndim_supp != 0 or temperature.type.ndim > 0:
-        raise refusal(rv, "some of its values are missing")
+        raise no_normalizer(rv, "some of its values are missing")
     shape = [s if s is not None else base.shape[axis] for axis, s in enumerate(base.type.shape)]
     full = pt.broadcast_to(compact_normalizer(base, temperature), tuple(shape))
     return full[pt.invert(mask)]
@@ -339,7 +339,7 @@ def normalizer_method(rv: Variable) -> str:
 
 def is_slow_to_compile(rv: Variable) -> bool:
     """Whether a variable's normalizer is an integral, with a large graph."""
-    if isinstance(rv.owner.op, MixtureRV | CensoredRV) and not is_discrete(rv):
+    if isinstance(rv.owner.op, MixtureRV | CensoredRV) and not is_of_counts(rv):
         return True
     return branch_of(rv) is log_normalizer_by_quadrature
 

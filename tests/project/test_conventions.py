@@ -12,8 +12,8 @@ import pymc_tempering as pmt
 from pymc_tempering.arguments import as_seed
 from pymc_tempering.evidence import Bracket, Evidence
 from pymc_tempering.evidence.bracket import join_bounds
+from pymc_tempering.variational.assess import Drift
 from pymc_tempering.variational.conjugate import GaussianMixture, svi
-from pymc_tempering.variational.convergence import Drift
 
 FUNCTIONS = {name: getattr(pmt, name) for name in pmt.__all__}
 LONG = (

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from pymc_tempering.chain.particles import Particles, place_under, sweep
-from pymc_tempering.core.weighting import conditional_ess, log_mean
+from pymc_tempering.core.weighting import conditional_ess, log_mean, systematic_resampling
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.kernels import HMC, Block, Compound
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER

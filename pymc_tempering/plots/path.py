@@ -10,11 +10,9 @@ from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.kept_states import has_states, read_states
 from pymc_tempering.evidence.trace import probabilities_of, read_trace
 from pymc_tempering.exceptions import NotTemperedError
-from pymc_tempering.plots.marks import BLUE, beta_text, spread_over
-from pymc_tempering.plots.new_sheet import open_sheet
-from pymc_tempering.plots.sheet import Sheet, Visuals
+from pymc_tempering.plots.axes import beta_text, spread_over
+from pymc_tempering.plots.sheet import Panel, Visuals, finish, open_panels
 
-VISUALS = ("ridge", "outline")
 GRID, OVERLAP = 160, 1.6
 """Points of a density, and the height of each ridge in distances between ridges."""
 LOG_RATIO = "log_ratio"
@@ -92,46 +90,39 @@ def plot_path(
     beta = read_cycles(idata).beta
     shown = spread_over(beta.size, max(2, rungs))
     if var_name is None:
-        var_name = LOG_RATIO
-        if has_states(idata):
-            var_name = _first_variable(idata)
-    if var_name == LOG_RATIO:
-        name, values, weight = LOG_RATIO, *_log_ratios(idata, shown)
+        var_name = _first_variable(idata) if has_states(idata) else LOG_RATIO
+    of_ratio = var_name == LOG_RATIO
+    if of_ratio:
+        name, (values, weight) = f"{LOG_RATIO} (nats)", _log_ratios(idata, shown)
     else:
         name, values, weight = _states(idata, var_name, coords or {}, shown)
-    sheet = open_sheet(
-        ("path",),
-        size=(7.0, 1.4 + 0.42 * len(shown)),
-        known=VISUALS,
-        plot_collection=plot_collection,
-        backend=backend,
-        visuals=visuals,
-        **pc_kwargs,
-    )
-    draw_ridges(sheet, "path", beta[shown], values, weight, cut=var_name == LOG_RATIO)
-    sheet.label("path", f"{name} (nats)" if name == LOG_RATIO else name, "inverse temperature β")
-    return sheet.finish()
+    asked = (plot_collection, backend, visuals, pc_kwargs)
+    size = (7.0, 1.4 + 0.42 * len(shown))
+    panels = open_panels(("path",), size, ("ridge", "outline"), asked)
+    _draw_ridges(panels[0], beta[shown], values, weight, cut=of_ratio)
+    panels[0].axes(name, "inverse temperature β")
+    return finish(panels)
 
 
-def draw_ridges(
-    sheet: Sheet, panel: str, beta: FloatArray, values: FloatArray, weight: FloatArray, *, cut: bool
+def _draw_ridges(
+    panel: Panel, beta: FloatArray, values: FloatArray, weight: FloatArray, *, cut: bool
 ) -> None:
     """Draw one density a rung, the coldest at the top; ``cut`` leaves out a long hot tail."""
-    low, high = _ends(values, weight, len(beta) // 3 if cut else 0)
+    n = len(beta)
+    low, high = _ends(values, weight, n // 3 if cut else 0)
     edges = np.linspace(low, high, GRID + 1)
     middle = 0.5 * (edges[1:] + edges[:-1])
-    heights = [_density(values, w, edges) for w in weight.T]
-    x: list[float] = []
-    curve: list[float] = []
-    for k in reversed(range(len(beta))):
-        height = k + OVERLAP * heights[k] / (heights[k].max() or 1.0)
-        sheet.draw("ridge", panel, "fill_between_y", middle, np.full(GRID, float(k)), height,
-                   part=str(k), color=BLUE, alpha=0.25)  # fmt: skip
-        x, curve = [*x, *middle, np.nan], [*curve, *height, np.nan]
-    sheet.draw("outline", panel, "line", x, curve, color=BLUE, width=1.2)
-    sheet.ticks(panel, "y", np.arange(len(beta)), [beta_text(b) for b in beta])
-    sheet.limit(panel, "x", low, high)
-    sheet.limit(panel, "y", -0.1, len(beta) - 1 + OVERLAP + 0.1)
+    heights = np.array([_density(values, w, edges) for w in weight.T])
+    most = heights.max(axis=1, keepdims=True)
+    heights *= OVERLAP / np.where(most > 0.0, most, 1.0)
+    heights += np.arange(n)[:, None]
+    for k in reversed(range(n)):
+        panel.band("ridge", middle, np.full(GRID, float(k)), heights[k], part=str(k))
+    gap = np.full((n, 1), np.nan)
+    x, y = np.tile(np.append(middle, np.nan), n), np.hstack([heights, gap])[::-1]
+    panel.line("outline", x, y.ravel(), width=1.2)
+    ticks = (np.arange(n), [beta_text(b) for b in beta])
+    panel.axes(x=(low, high), y=(-0.1, n - 1 + OVERLAP + 0.1), yticks=ticks)
 
 
 def _density(values: FloatArray, weight: FloatArray, edges: FloatArray) -> FloatArray:

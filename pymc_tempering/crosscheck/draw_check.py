@@ -8,11 +8,17 @@ large, so that a region that the run lacks lies beyond the quantiles of its own 
 from dataclasses import dataclass
 
 import numpy as np
+import pymc as pm
+import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
+from pymc_tempering.annealed.islands import WeightedEnds
+from pymc_tempering.bridge.proposals import PROPOSALS
+from pymc_tempering.bridge.target import check_log_density, find_target
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, effective_size, error_of_influence, kish
+from pymc_tempering.exceptions import TemperingError
 
 ALPHA_DRAWS = 0.002
 """Chance that draws are said to leave something out though they do not."""
@@ -26,6 +32,9 @@ MANY = 1e6
 MIN_BEYOND = 4.0
 """Looks that have to lie beyond a quantile, as an effective number: fewer may be one that came
 several times."""
+
+MIN_DRAWS = 50
+"""Draws of a chain below which draws are not compared."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,39 @@ class DrawCheck:
     def shortfall(self) -> float:
         """Nats by which log Z falls short if the run lacks that share."""
         return float(-np.log1p(-min(self.missing, 0.99)))
+
+
+def check_from_prior(
+    idata: xr.DataTree,
+    model: pm.Model,
+    ends: WeightedEnds,
+    method: str,
+    rng: np.random.Generator,
+    cores: int | None,
+) -> DrawCheck:
+    """Compare posterior draws with looks from the prior.
+
+    A mixture of t's with 5 % prior is fitted to the first half of each chain. The second half
+    tells the quantiles of the log ratio of the posterior to it.
+
+    Raises
+    ------
+    ModelError, DataMismatchError, TemperingError
+        The draws cannot be seen in the unconstrained space, or are too few.
+    """
+    target, states = find_target(idata, model, cores)
+    chains, draws, dim = states.shape
+    if draws < MIN_DRAWS:
+        raise TemperingError(f"{draws} draws a chain are too few, {MIN_DRAWS} are needed")
+    first, second = states[:, : draws // 2], states[:, draws // 2 :].reshape(-1, dim)
+    check_log_density(target.log_density(second), target.path, second)
+    density = PROPOSALS["mixture"](target)(first.reshape(-1, dim), rng)
+    own, _ = density.log_ratio(target, second)
+    looks, _ = density.log_ratio(target, target.wrap(ends.states))
+    if not np.isfinite(ends.log_w).any():
+        raise TemperingError(f"all looks by {method} have weight zero")
+    log_w = np.where(np.isfinite(ends.states).all(axis=1), ends.log_w, -np.inf)
+    return compare_draws(own.reshape(chains, -1), looks, log_w, ends.group, method=method)
 
 
 def compare_draws(

@@ -2,10 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from pymc_tempering.crosscheck.best_bounds import bounds, crossed_bounds, spread
 from pymc_tempering.crosscheck.draw_check import DrawCheck
-from pymc_tempering.crosscheck.entry import Entry, joint_error
-from pymc_tempering.crosscheck.judge import AS, NO_ERROR, TOO_WIDE, Judgment
+from pymc_tempering.crosscheck.judge import (
+    AS,
+    NO_ERROR,
+    TOO_WIDE,
+    Entry,
+    Judgment,
+    best_bounds,
+    crossed_bounds,
+    joint_error,
+)
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR
 from pymc_tempering.evidence.result import plus_minus
 
@@ -18,14 +25,20 @@ _SILENT = {
 }
 
 
-def put_in_words(entries: Sequence[Entry], found: Judgment, left_out: Mapping[str, str]) -> str:
-    """Describe the result of a cross-check in a few sentences."""
+def put_in_words(
+    entries: Sequence[Entry], found: Judgment, left_out: Mapping[str, str], apart: float
+) -> str:
+    """Describe the result of a cross-check in a few sentences.
+
+    `apart` is how far apart the estimates are, or what the draws seem to lack (nats).
+    """
     by_name = {entry.method: entry for entry in entries}
-    sentences = {"agree": _agree, "disagree": _disagree, "unchecked": _unchecked}[found.verdict](
-        by_name, found
-    )
+    if found.verdict == "disagree":
+        sentences = _disagree(by_name, found, apart)
+    else:
+        sentences = _agree(by_name, found) if found.verdict == "agree" else _alone(by_name, found)
     if found.draws is not None:
-        sentences += _draws(found.draws)
+        sentences.append(_draws(found.draws))
     sentences += _bounds([e for e in entries if not found.agreement[e.method].startswith(AS)])
     for text, said in _SILENT.items():
         names = [name for name, agreement in found.agreement.items() if agreement == text]
@@ -38,39 +51,35 @@ def put_in_words(entries: Sequence[Entry], found: Judgment, left_out: Mapping[st
 
 def _agree(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
     known = [by_name[name] for name, agrees in found.agrees.items() if agrees]
-    independent = sum(entry.draws == OWN for entry in known)
-    shared = sum(entry.draws != OWN for entry in known)
+    shared = [entry for entry in known if entry.draws != OWN]
     sentences = [f"The {len(known)} estimates agree within their errors."]
     if found.believe is not None:
-        best = by_name[found.believe]
         sentences.append(
-            f"Believe {best.method}, {_value(best)}: it states the smallest error, and the others "
-            "confirm it."
+            f"Believe {found.believe}, {_value(by_name[found.believe])}: it states the smallest "
+            "error, and the others confirm it."
         )
-    if independent + min(shared, 1) < 2:
+    if len(known) - len(shared) + bool(shared) < 2:
         sentences.append(
             "But all of them use the same draws, so they do not show what these draws missed: add "
             "estimators with draws of their own (pass model=)."
         )
-    elif all(entry.draws == POSTERIOR for entry in known if entry.draws != OWN):
+    elif all(entry.draws == POSTERIOR for entry in shared):
         sentences.append("A mode that is missed by all of them would not show.")
     return sentences
 
 
-def _disagree(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
-    known = [entry for entry in by_name.values() if entry.known]
+def _disagree(by_name: Mapping[str, Entry], found: Judgment, apart: float) -> list[str]:
     low: Entry | None = None
     high: Entry | None = None
-    beyond = found.draws is not None and found.draws.verdict == "disagree"
     if found.worst is not None and found.worst[2] < 1.0:
-        a, b = (by_name[name] for name in found.worst[:2])
-        low, high = sorted((a, b), key=lambda entry: entry.evidence.log_z)
+        pair = [by_name[name] for name in found.worst[:2]]
+        low, high = sorted(pair, key=lambda entry: entry.evidence.log_z)
         difference = high.evidence.log_z - low.evidence.log_z
         sentences = [
             f"The estimates disagree: {low.method} says {_value(low)} and {high.method} "
             f"{_value(high)}, {_nats(difference)} nats apart."
         ]
-    elif beyond:
+    elif found.draws is not None and found.draws.verdict == "disagree":
         sentences = ["The draws disagree, though the estimates agree within their errors."]
     else:
         sentences = [
@@ -78,38 +87,14 @@ def _disagree(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
             f"(p = {found.pvalue:.1g})."
         ]
     if found.believe is not None:
-        lowest, highest = spread(known)
-        error = highest - lowest
-        if found.draws is not None and beyond:
-            error = max(error, found.draws.shortfall)
         sentences.append(
             f"Until that is resolved take {_value(by_name[found.believe])} ({found.believe}) with "
-            f"an error of at least {_nats(error)}: an estimator that misses a part of "
+            f"an error of at least {_nats(apart)}: an estimator that misses a part of "
             "the posterior falls short, so the highest is the likeliest."
         )
     if low is not None and high is not None:
         sentences.append(_cause(low, high))
     return sentences
-
-
-def _draws(draws: DrawCheck) -> list[str]:
-    if draws.verdict == "unchecked":
-        return [
-            f"The looks from the prior by {draws.method} have weights too uneven to compare draws."
-        ]
-    found = (
-        f"{draws.share:.2%} ± {draws.mcse:.2%} of {draws.n_looks:,} looks from "
-        f"the prior (weighted, by {draws.method}) lie beyond the {draws.level:.1%} quantile of "
-        "log_ratio of the run's draws"
-    )
-    if draws.verdict == "agree":
-        return [f"The draws are where looks from the prior end: {found}."]
-    return [
-        f"The draws lack a region that looks from the prior have found: {found}. About "
-        f"{draws.missing:.1%} of the posterior may be missing, and {_nats(draws.shortfall)} nats "
-        "of log Z: sample again with another random seed, more looks (check_looks) or "
-        "reference='prior'."
-    ]
 
 
 def _cause(low: Entry, high: Entry) -> str:
@@ -126,7 +111,7 @@ def _cause(low: Entry, high: Entry) -> str:
     return "Run both longer, with another random seed, and look at their warnings."
 
 
-def _unchecked(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
+def _alone(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
     if found.believe is None:
         return ["No estimate states an error, so there is nothing to compare."]
     only = by_name[found.believe]
@@ -136,19 +121,39 @@ def _unchecked(by_name: Mapping[str, Entry], found: Judgment) -> list[str]:
     ]
 
 
+def _draws(draws: DrawCheck) -> str:
+    if draws.verdict == "unchecked":
+        return (
+            f"The looks from the prior by {draws.method} have weights too uneven to compare draws."
+        )
+    found = (
+        f"{draws.share:.2%} ± {draws.mcse:.2%} of {draws.n_looks:,} looks from "
+        f"the prior (weighted, by {draws.method}) lie beyond the {draws.level:.1%} quantile of "
+        "log_ratio of the run's draws"
+    )
+    if draws.verdict == "agree":
+        return f"The draws are where looks from the prior end: {found}."
+    return (
+        f"The draws lack a region that looks from the prior have found: {found}. About "
+        f"{draws.missing:.1%} of the posterior may be missing, and {_nats(draws.shortfall)} nats "
+        "of log Z: sample again with another random seed, more looks (check_looks) or "
+        "reference='prior'."
+    )
+
+
 def _bounds(entries: Sequence[Entry]) -> list[str]:
     crossed = crossed_bounds(entries)
-    lower, upper = crossed or bounds(entries)
+    lower, upper = crossed or best_bounds(entries)
     if lower is None or upper is None:
         return []
-    gap = upper.evidence.log_z - lower.evidence.log_z
-    noise = joint_error(lower, upper)
+    gap, noise = upper.evidence.log_z - lower.evidence.log_z, joint_error(lower, upper)
     apart = f"{plus_minus(abs(gap), noise)} nats"
-    both = f"{_value(lower)} ({lower.method}) and {_value(upper)} ({upper.method})"
+    low, high = (f"{_value(one)} ({one.method})" for one in (lower, upper))
+    both = f"{low} and {high}"
     if crossed:
         return [
             f"The bounds cross beyond their errors: the lower one, {_value(lower)} "
-            f"({lower.method}), lies {apart} above the upper one, {_value(upper)} ({upper.method})."
+            f"({lower.method}), lies {apart} above the upper one, {high}."
         ]
     if gap < 0.0:
         return [f"The bounds {both} cross by {apart}, which their errors allow."]

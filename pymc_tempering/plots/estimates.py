@@ -9,10 +9,9 @@ import xarray as xr
 
 from pymc_tempering.comparison import log_marginal_likelihood
 from pymc_tempering.comparison.compare import compare
-from pymc_tempering.crosscheck import CrossCheck, Entry, read_cross_check
-from pymc_tempering.crosscheck.assemble import assemble
+from pymc_tempering.crosscheck import CrossCheck, Entry, assemble, read_cross_check
 from pymc_tempering.crosscheck.judge import TOO_WIDE
-from pymc_tempering.crosscheck.store import GROUP
+from pymc_tempering.crosscheck.result import GROUP
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.axes import HALF_WIDTH, Span, draw_beyond, span_of, with_room
@@ -23,7 +22,7 @@ from pymc_tempering.plots.sheet import (
     ORANGE,
     Panel,
     Visuals,
-    finish,
+    finish_picture,
     open_panels,
 )
 
@@ -144,7 +143,7 @@ def plot_evidence(
     numbers.drawer.remove_axis(numbers.target, axis="both")
     if numbers.backend == "matplotlib":
         numbers.target.set_axis_off()
-    return finish(panels)
+    return finish_picture(panels)
 
 
 def _draw_rows(panel: Panel, table: pd.DataFrame) -> np.ndarray:
@@ -274,7 +273,7 @@ def _rows(check: Any, *, one_model: bool) -> tuple[pd.DataFrame, str | None]:
             Entry(name or value.method, value, RUN if value.round_trips else OWN)
             for name, value in found.items()
         ]
-        check = assemble(entries, [value.seconds for value in found.values()], {})
+        check = assemble(entries)
     return check.table, check.believe
 
 
@@ -367,7 +366,7 @@ def plot_bayes_factors(
     panels = open_panels(names, size, FACTOR_VISUALS, asked, columns=2)
     _draw_factors(panels[0], table)
     _draw_probabilities(panels[1], table)
-    return finish(panels)
+    return finish_picture(panels)
 
 
 def _draw_factors(panel: Panel, table: pd.DataFrame) -> None:

@@ -12,7 +12,15 @@ from pymc_tempering.evidence.alarms import MAX_REJECTION
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.diagnostics import rung_table
 from pymc_tempering.plots.axes import Span, along_path, draw_beyond, path_ticks, rung_ticks
-from pymc_tempering.plots.sheet import BLUE, GRAY, ORANGE, Panel, Visuals, finish, open_panels
+from pymc_tempering.plots.sheet import (
+    BLUE,
+    GRAY,
+    ORANGE,
+    Panel,
+    Visuals,
+    finish_picture,
+    open_panels,
+)
 
 LADDER_VISUALS = ("stem", "rejection", "gap", "limit", "occupancy", "target")
 BARRIER_VISUALS = ("steps", "outline", "barrier", "dots", "beyond", "rungs")
@@ -79,7 +87,7 @@ def plot_ladder(
     panels = open_panels(names, (9.0, 2.9), LADDER_VISUALS, asked, columns=2)
     draw_rejection(panels[0], table)
     _draw_occupancy(panels[1], table)
-    return finish(panels)
+    return finish_picture(panels)
 
 
 def draw_rejection(panel: Panel, table: pd.DataFrame) -> None:
@@ -192,7 +200,7 @@ def plot_barrier(
     panels = open_panels(("barrier",), (7.0, 3.2), BARRIER_VISUALS, asked)
     draw_barrier(panels[0], idata, stats)
     total = rungs.cumulative_barrier(rungs.neighbor_rejection(stats))[-1]
-    return finish(panels, f"Λ = {total:.2f} on {stats.beta.size} rungs")
+    return finish_picture(panels, f"Λ = {total:.2f} on {stats.beta.size} rungs")
 
 
 def draw_barrier(panel: Panel, idata: xr.DataTree, stats: CycleStats) -> None:

@@ -15,7 +15,15 @@ from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import emit_warnings, plus_minus
 from pymc_tempering.plots.axes import HALF_WIDTH, Span, draw_beyond, rung_ticks, span_of
 from pymc_tempering.plots.ladder import dot_size
-from pymc_tempering.plots.sheet import GRAY, GREEN, ORANGE, Panel, Visuals, finish, open_panels
+from pymc_tempering.plots.sheet import (
+    GRAY,
+    GREEN,
+    ORANGE,
+    Panel,
+    Visuals,
+    finish_picture,
+    open_panels,
+)
 
 CURVE_VISUALS = ("curve", "dots", "band", "chains", "exact", "zero", "nothing")
 RUNNING_VISUALS = (
@@ -27,6 +35,9 @@ POINTS = 24
 
 type Exact = float | Callable[[np.ndarray], Any] | None
 """The true log Z (nats), or that of an array of betas."""
+type Known = tuple[FloatArray, FloatArray]
+"""Rungs where log Z is known, and its values there."""
+NOWHERE = np.zeros(0), np.zeros(0)
 
 
 def plot_log_z(
@@ -96,7 +107,7 @@ def plot_log_z(
         evidence = idata
     else:
         evidence = emit_warnings(estimate_quietly(idata, method))
-        chains = _chain_curves(idata) if evidence.method in ("rts", "pooled") else None
+        chains = chain_curves(idata) if evidence.method in ("rts", "pooled") else None
     if evidence.log_z_curve.size < 2:
         raise ValueError(
             f"the estimate by {evidence.method!r} has no curve of log Z along a ladder: pass a "
@@ -104,20 +115,19 @@ def plot_log_z(
         )
     asked = (plot_collection, backend, visuals, pc_kwargs)
     panels = open_panels(("curve", "residual"), (7.0, 4.8), CURVE_VISUALS, asked)
-    at, values = _exact_at(exact, evidence.betas)
-    _draw_curve(panels[0], evidence, at, values)
-    draw_residual(panels[1], evidence, chains, at, values)
-    panels[1].axes("inverse temperature β, evenly by rung", "difference (nats)")
+    known = _exact_at(exact, evidence.betas)
+    _draw_curve(panels[0], evidence, known)
+    draw_residual(panels[1], evidence, chains, known)
     title = f"log Z = {plus_minus(evidence.log_z, evidence.mcse)} by {evidence.method}"
-    return finish(panels, title)
+    return finish_picture(panels, title)
 
 
-def _draw_curve(panel: Panel, evidence: Evidence, at: FloatArray, exact: FloatArray) -> None:
+def _draw_curve(panel: Panel, evidence: Evidence, exact: Known) -> None:
     """Draw the curve over the rungs."""
     rung, curve = np.arange(evidence.betas.size), evidence.log_z_curve
     panel.line("curve", rung, curve)
     panel.dots("dots", rung, curve, size=dot_size(rung.size, 6.0), label="log Z(β)")
-    _draw_exact(panel, at, exact)
+    _draw_exact(panel, *exact)
     panel.axes("", "log Z (nats)", xticks=rung_ticks(evidence.betas))
 
 
@@ -130,7 +140,10 @@ def _draw_exact(panel: Panel, at: FloatArray, values: FloatArray) -> None:
 
 
 def draw_residual(
-    panel: Panel, evidence: Evidence, chains: FloatArray | None, at: FloatArray, exact: FloatArray
+    panel: Panel,
+    evidence: Evidence,
+    chains: FloatArray | None,
+    exact: Known = NOWHERE,
 ) -> None:
     """Draw the band around zero, each chain's curve less that of all, and the exact one less it."""
     rung, curve = np.arange(evidence.betas.size), evidence.log_z_curve
@@ -141,7 +154,7 @@ def draw_residual(
         panel.band("band", rung[known], -half[known], half[known], label="95 % band")
     else:
         panel.line("band", [0.0], [np.nan], alpha=0.25, label="no error can be stated")
-        if not at.size and not compared:
+        if not exact[0].size and not compared:
             panel.axes(y=(-1.0, 1.0))
             words = "no error can be stated, and no second chain compared"
             panel.texts("nothing", [0.5 * rung[-1]], [0.4], [words])
@@ -152,11 +165,12 @@ def draw_residual(
         x = np.tile(np.append(rung, np.nan), len(rest))
         panel.line("chains", x, np.hstack([rest, gap]).ravel(), color=GRAY, width=0.8,
                    label=f"each of {len(rest)} chains")  # fmt: skip
-    _draw_exact(panel, at, exact - curve[at.astype(int)])
-    panel.axes(xticks=rung_ticks(evidence.betas))
+    _draw_exact(panel, exact[0], exact[1] - curve[exact[0].astype(int)])
+    name = "log Z(β), difference (nats)"
+    panel.axes("inverse temperature β, evenly by rung", name, xticks=rung_ticks(evidence.betas))
 
 
-def _chain_curves(idata: xr.DataTree) -> FloatArray:
+def chain_curves(idata: xr.DataTree) -> FloatArray:
     """Return log Z of every rung by RTS from each chain alone, shape (chain, K)."""
     stats = read_cycles(idata)
     pieces = cycle_pieces(stats)
@@ -166,19 +180,13 @@ def _chain_curves(idata: xr.DataTree) -> FloatArray:
     return np.asarray(rts_log_z(weight, stats.log_z_ladder, stats.log_weight))
 
 
-def _exact_at(exact: Exact, betas: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _exact_at(exact: Exact, betas: FloatArray) -> Known:
     """Return the rungs where log Z is known, and its values there."""
     if exact is None:
-        return np.zeros(0), np.zeros(0)
+        return NOWHERE
     if callable(exact):
         return np.arange(betas.size, dtype=float), np.asarray(exact(betas), dtype=float)
     return np.array([betas.size - 1.0]), np.array([float(exact)])
-
-
-def residual_of_run(panel: Panel, idata: xr.DataTree, evidence: Evidence) -> None:
-    """Draw the residual panel of a run alone."""
-    draw_residual(panel, evidence, _chain_curves(idata), *_exact_at(None, evidence.betas))
-    panel.axes("inverse temperature β, evenly by rung", "log Z(β), difference (nats)")
 
 
 def plot_running_log_z(
@@ -245,7 +253,7 @@ def plot_running_log_z(
     ['log_z', 'error']
     """
     stats, evidence = read_cycles(idata), estimate_quietly(idata)
-    running, rounds = running_rts(idata, stats), _rounds(idata, stats)
+    running, rounds = running_rts(idata, stats), rounds_of(idata, stats)
     stated = bool(np.isfinite(running[2]).any())
     names, size = (("log_z", "error"), (7.0, 5.0)) if stated else (("log_z",), (7.0, 3.2))
     asked = (plot_collection, backend, visuals, pc_kwargs)
@@ -253,7 +261,7 @@ def plot_running_log_z(
     draw_running(panels[0], idata, running, rounds, evidence, exact)
     if stated:
         _draw_errors(panels[1], running, rounds)
-    return finish(panels, f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}")
+    return finish_picture(panels, f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}")
 
 
 type Running = tuple[FloatArray, FloatArray, FloatArray]
@@ -283,7 +291,7 @@ def _shift(idata: xr.DataTree) -> float:
     return 0.0 if prior is None else prior[0]
 
 
-def _rounds(idata: xr.DataTree, stats: CycleStats) -> Running:
+def rounds_of(idata: xr.DataTree, stats: CycleStats) -> Running:
     """Return what the rounds of the run in hand reported; of other runs nothing."""
     if "tempering" not in idata.children or "round_draws" not in idata["tempering"].data_vars:
         return np.zeros(0), np.zeros(0), np.zeros(0)
@@ -309,11 +317,6 @@ def _beside(idata: xr.DataTree, evidence: Evidence) -> dict[str, tuple[float, fl
         wide = HALF_WIDTH * fresh.mcse if np.isfinite(fresh.mcse) else 0.0
         found["looks"] = (fresh.log_z - _shift(idata), wide)
     return found
-
-
-def running_of_run(panel: Panel, idata: xr.DataTree, stats: CycleStats, evidence: Evidence) -> None:
-    """Draw the running estimate of a run alone."""
-    draw_running(panel, idata, running_rts(idata, stats), _rounds(idata, stats), evidence)
 
 
 def draw_running(

@@ -11,7 +11,7 @@ from pymc_tempering.evidence.kept_states import has_states, read_states
 from pymc_tempering.evidence.trace import probabilities_of, read_trace
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.axes import beta_text, spread_over
-from pymc_tempering.plots.sheet import Panel, Visuals, finish, open_panels
+from pymc_tempering.plots.sheet import Panel, Visuals, finish_picture, open_panels
 
 GRID, OVERLAP = 160, 1.6
 """Points of a density, and the height of each ridge in distances between ridges."""
@@ -101,7 +101,7 @@ def plot_path(
     panels = open_panels(("path",), size, ("ridge", "outline"), asked)
     _draw_ridges(panels[0], beta[shown], values, weight, cut=of_ratio)
     panels[0].axes(name, "inverse temperature β")
-    return finish(panels)
+    return finish_picture(panels)
 
 
 def _draw_ridges(

@@ -9,7 +9,7 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
 from pymc_tempering.plots.axes import HALF_WIDTH, log_ticks
-from pymc_tempering.plots.sheet import GRAY, ORANGE, Panel, Visuals, finish, open_panels
+from pymc_tempering.plots.sheet import GRAY, ORANGE, Panel, Visuals, finish_picture, open_panels
 
 VISUALS = ("band", "curve", "bars", "reweighted", "rerun", "default", "zero", "gap")
 SHOWS = {
@@ -97,7 +97,7 @@ def plot_prior_sensitivity(
     panels = open_panels(("sensitivity",), (7.0, 4.0), VISUALS, asked)
     _draw_sensitivity(panels[0], curve, value, error, zero=show != "log_z")
     panels[0].axes(curve.label, SHOWS[show])
-    return finish(panels)
+    return finish_picture(panels)
 
 
 def _draw_sensitivity(

@@ -10,7 +10,13 @@ from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.ladder import draw_barrier, draw_rejection
-from pymc_tempering.plots.log_z import residual_of_run, running_of_run
+from pymc_tempering.plots.log_z import (
+    chain_curves,
+    draw_residual,
+    draw_running,
+    rounds_of,
+    running_rts,
+)
 from pymc_tempering.plots.looks import GROUP, draw_looks
 from pymc_tempering.plots.movement import (
     chain_names,
@@ -20,7 +26,7 @@ from pymc_tempering.plots.movement import (
     rung_paths,
     usual_length,
 )
-from pymc_tempering.plots.sheet import Visuals, finish, open_panels
+from pymc_tempering.plots.sheet import Visuals, finish_picture, open_panels
 
 PANELS = (
     *("running", "residual", "rejection", "barrier"),
@@ -89,8 +95,8 @@ def plot_summary(
     asked = (plot_collection, backend, visuals, pc_kwargs)
     panels = open_panels(shown, (11.0, 11.5), (), asked, columns=2, chains=names)
     running, residual, rejection, barrier, path, trips, tours, *looks = panels
-    running_of_run(running, idata, stats, evidence)
-    residual_of_run(residual, idata, evidence)
+    draw_running(running, idata, running_rts(idata, stats), rounds_of(idata, stats), evidence)
+    draw_residual(residual, evidence, chain_curves(idata))
     draw_rejection(rejection, rung_table(stats))
     draw_barrier(barrier, idata, stats)
     paths, step = rung_paths(idata, stats)
@@ -100,7 +106,7 @@ def plot_summary(
     draw_weights(tours, finite_tours(stats))
     for panel in looks:
         draw_looks(panel, idata)
-    return finish(
+    return finish_picture(
         panels,
         f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}, {evidence.verdict}; "
         f"{stats.n_chains} × {stats.n_draws} draws, {stats.beta.size} rungs",

@@ -27,8 +27,7 @@ from support.small_models import mean_only
 import pymc_tempering as pmt
 from pymc_tempering.comparison import smc_runs
 from pymc_tempering.crosscheck import Entry
-from pymc_tempering.crosscheck.assemble import assemble
-from pymc_tempering.crosscheck.store import to_dataset
+from pymc_tempering.crosscheck.result import assemble, to_dataset
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import OWN
 from pymc_tempering.evidence.result import LookCheck
@@ -147,7 +146,7 @@ def test_a_bridge_is_ok_only_from_chains_that_have_mixed(chains, rho, words):
 def check_of(*values, mcse=0.01, **more):
     entries = [Entry(f"m{i}", Evidence(v, mcse, f"m{i}", "ok", **more), OWN)
                for i, v in enumerate(values)]  # fmt: skip
-    return assemble(entries, [1.0] * len(values), {})
+    return assemble(entries)
 
 
 def test_a_cross_check_hands_over_what_it_believes():
@@ -342,6 +341,8 @@ def test_a_method_by_name_is_taken_whatever_else_there_is():
             # |z| < 4: false alarm 6e-5
             assert abs(found.log_z - gaussian.log_evidence) < 4.0 * found.mcse < 0.3
             assert found.method == method
+        bound = pmt.log_marginal_likelihood(draws, method="reverse_ais", random_seed=1)
+    assert bound.bias_direction == "above"
     with pytest.raises(ValueError, match=r"method must be one of .*'rts'.* not 'smc'"):
         pmt.log_marginal_likelihood(run, method="smc")
     with pytest.raises(pmt.ModelError, match="method='bar'"):

@@ -13,10 +13,9 @@ from support.exact_posteriors import mode_draws, posterior_tree, two_modes
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import MODEL_ESTIMATORS, Entry, judge, read_cross_check
-from pymc_tempering.crosscheck.assemble import assemble
-from pymc_tempering.crosscheck.entry import pair_pvalue
-from pymc_tempering.crosscheck.judge import ALPHA, ALPHA_HOMOGENEITY, ALPHA_PAIRS
-from pymc_tempering.crosscheck.method_runs import NO_RUN
+from pymc_tempering.crosscheck.judge import ALPHA, ALPHA_HOMOGENEITY, ALPHA_PAIRS, pair_pvalue
+from pymc_tempering.crosscheck.registry import NO_RUN
+from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
 from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.synthetic import gaussian_run
@@ -133,7 +132,7 @@ def test_what_states_no_error_is_not_compared():
 
 def test_words_say_what_to_believe():
     def words(*entries):
-        return assemble(entries, [0.0] * len(entries), {}).words
+        return assemble(entries).words
 
     rts, other = entry("rts", -5.0, 0.05, RUN), entry("counts", -5.05, 0.1, RUN)
     assert "all of them use the same draws" in words(rts, other)

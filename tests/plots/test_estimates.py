@@ -8,9 +8,9 @@ from support.drawn import drawn, ends_of_segments, points
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import Entry
-from pymc_tempering.crosscheck.assemble import assemble
-from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
+from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.plots.estimates import MODELS
 
@@ -122,7 +122,7 @@ def test_forest_is_not_stretched_by_a_far_or_wide_one():
         Entry("smc", Evidence(7.0, np.inf, "smc", "unchecked")),
         Entry("wide", Evidence(40.0, 1000.0, "wide", "ok")),
     ]
-    pc = pmt.plot_evidence(assemble(entries, [0.1] * 5, {}), backend="none")
+    pc = pmt.plot_evidence(assemble(entries), backend="none")
     low, high = limits(pc)
     assert -6.0 < low < -5.2 < -4.9 < high < -4.0
     words = texts(pc, "beyond", "forest", "left", "right")

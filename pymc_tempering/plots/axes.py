@@ -172,10 +172,9 @@ def draw_beyond(
     beyond = known & (values < span.low), known & (values > span.high)
     edges = span.low + inset, span.high - inset
     for (side, words), here, edge in zip(sides, beyond, edges, strict=True):
-        if here.any():
-            x, y = np.full(here.sum(), edge), places[here]
-            if upright:
-                x, y = y, x
-            texts = [words.format(name, value) for value in values[here]]
-            align = "left" if upright else side
-            panel.texts("beyond", x, y, texts, part=side, horizontal_align=align, **style)
+        x, y = np.full(here.sum(), edge), places[here]
+        if upright:
+            x, y = y, x
+        texts = [words.format(name, value) for value in values[here]]
+        align = "left" if upright else side
+        panel.texts("beyond", x, y, texts, part=side, horizontal_align=align, **style)

@@ -175,19 +175,15 @@ def _draw_forest(
         panel.guide("exact", [exact, exact], height, label=f"exact: {exact:.3f}")
     for kind in KINDS:
         mine = (table["draws"] == kind).to_numpy()
-        if mine.any():
-            _draw_kind(panel, table[mine], places[mine], span, kind)
+        _draw_kind(panel, table[mine], places[mine], span, kind)
     value = table["log_z"].to_numpy(dtype=float)
     told = ~table["agrees"].astype("boolean").fillna(True).to_numpy(dtype=bool) & span.holds(value)
-    if told.any():
-        panel.dots("disagrees", value[told], places[told], color="B1", marker="C3", size=13.0,
-                   width=1.6, label="disagrees")  # fmt: skip
+    panel.dots("disagrees", value[told], places[told], color="B1", marker="C3", size=13.0,
+               width=1.6, label="disagrees")  # fmt: skip
     draw_beyond(panel, span, value, places)
-    none = ~np.isfinite(value)
-    if none.any():
-        edge = np.full(none.sum(), span.low + 0.01 * span.width)
-        words = ["no value"] * none.sum()
-        panel.texts("no_value", edge, places[none], words, color=GRAY, horizontal_align="left")
+    at = places[~np.isfinite(value)]
+    edge, words = np.full(at.size, span.low + 0.01 * span.width), ["no value"] * at.size
+    panel.texts("no_value", edge, at, words, color=GRAY, horizontal_align="left")
     panel.axes("log Z (nats)", x=span.ends)
 
 
@@ -204,13 +200,12 @@ def _draw_kind(
     side = table["bias_direction"].map({"below": 1.0, "above": -1.0}).to_numpy(dtype=float)
     for sign, align, head in ((1.0, "left", "►"), (-1.0, "right", "◄")):
         bound = span.holds(value) & (side == sign)
-        if bound.any():
-            start = np.clip(value + sign * half, *span.ends)[bound]
-            tip, at = start + sign * ARROW * span.width, places[bound]
-            style["part"] = f"{kind}_{align}"
-            panel.segments("bound", (start, tip), (at, at), **style)
-            style["part"] = f"{kind}_{align}_head"
-            panel.texts("bound", tip, at, [head] * at.size, **style)
+        start = np.clip(value + sign * half, *span.ends)[bound]
+        tip, at = start + sign * ARROW * span.width, places[bound]
+        style["part"] = f"{kind}_{align}"
+        panel.segments("bound", (start, tip), (at, at), **style)
+        style["part"] = f"{kind}_{align}_head"
+        panel.texts("bound", tip, at, [head] * at.size, **style)
 
 
 def _draw_points(
@@ -225,14 +220,12 @@ def _draw_points(
     """Draw dots with their intervals, cut at the ends of the axis; hollow without an error."""
     known, shown = np.isfinite(error), span.holds(value)
     here, bare = known & shown, shown & ~known  # an interval beyond the edge would cross its label
-    if here.any():
-        half, at = HALF_WIDTH * error[here], places[here]
-        ends = np.clip([value[here] - half, value[here] + half], *span.ends)
-        line = {name: of for name, of in style.items() if name != "marker"}
-        panel.segments("interval", ends, (at, at), width=2.2, **line)
-        panel.dots("estimate", value[here], at, size=8.0, label=names[0], **style)
-    if bare.any():
-        panel.rings("no_error", value[bare], places[bare], size=8.0, label=names[1], **style)
+    half, at = HALF_WIDTH * error[here], places[here]
+    ends = np.clip([value[here] - half, value[here] + half], *span.ends)
+    line = {name: of for name, of in style.items() if name != "marker"}
+    panel.segments("interval", ends, (at, at), width=2.2, **line)
+    panel.dots("estimate", value[here], at, size=8.0, label=names[0], **style)
+    panel.rings("no_error", value[bare], places[bare], size=8.0, label=names[1], **style)
 
 
 def _span(table: pd.DataFrame, exact: float | None) -> Span:

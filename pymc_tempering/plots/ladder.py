@@ -104,9 +104,8 @@ def draw_rejection(panel: Panel, table: pd.DataFrame) -> None:
         ("rejection", ~gap, {"color": BLUE, "marker": "C0"}),
         ("gap", gap, {"color": ORANGE, "marker": "C5"}),
     ):
-        if here.any():
-            panel.dots(visual, middle[here], shown[here], size=dot_size(rate.size), label=visual,
-                       **style)  # fmt: skip
+        size = dot_size(rate.size)
+        panel.dots(visual, middle[here], shown[here], size=size, label=visual, **style)
     _rung_axes(panel, table, "rejection to next rung", 1.05)
 
 

@@ -133,10 +133,9 @@ def _draw_curve(panel: Panel, evidence: Evidence, exact: Known) -> None:
 
 def _draw_exact(panel: Panel, at: FloatArray, values: FloatArray) -> None:
     """Draw crosses at the rungs where log Z is known, larger than the dots below them."""
-    if at.size:
-        size = 11.0 if at.size <= 30 else 6.0
-        panel.dots("exact", at, values, color=ORANGE, marker="C3", size=size, width=1.6,
-                   label="exact")  # fmt: skip
+    size = 11.0 if at.size <= 30 else 6.0
+    style: dict[str, Any] = {"color": ORANGE, "marker": "C3", "width": 1.6}
+    panel.dots("exact", at, values, size=size, label="exact", **style)
 
 
 def draw_residual(
@@ -369,11 +368,9 @@ def _settled(off: np.ndarray) -> int:
 
 def _draw_rounds(panel: Panel, span: Span, at: FloatArray, values: FloatArray) -> None:
     """Draw what rounds have reported, with an arrow for what is beyond the axis."""
-    if at.size:
-        here = span.holds(values)
-        panel.dots("rounds", at[here], values[here], color=GREEN, marker="C4", size=9.0,
-                   label="after a round")  # fmt: skip
-        draw_beyond(panel, span, values, at, upright=True, color=GREEN)
+    here, style = span.holds(values), {"color": GREEN, "marker": "C4"}
+    panel.dots("rounds", at[here], values[here], size=9.0, label="after a round", **style)
+    draw_beyond(panel, span, values, at, upright=True, color=GREEN)
 
 
 def _draw_errors(panel: Panel, running: Running, rounds: Running) -> None:

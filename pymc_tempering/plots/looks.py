@@ -176,9 +176,8 @@ def _draw_both(
         ("on_way", panel.rings, {"marker": "C0", "size": 4.0}),
         ("suspects", panel.dots, {"color": ORANGE, "marker": "C5", "size": 7.0}),
     ):
-        if kinds[visual].any():
-            shown, label = kinds[visual] & inside, names.get(visual, "")
-            draw(visual, ends[shown], rows[shown], label=label, **style)
+        shown, label = kinds[visual] & inside, names.get(visual, "")
+        draw(visual, ends[shown], rows[shown], label=label, **style)
     room = []
     for side, sign, end, beyond in (
         ("left", -1.0, span.low, ~(ends >= span.low)),

@@ -341,9 +341,8 @@ def draw_weights(panel: Panel, tours: Tours) -> None:
         ("unfinished", ~whole, panel.rings, {"color": ORANGE, "width": 1.0}),
     ):
         kept = _most_telling(relative, here)
-        if kept.size:
-            label = f"{here.sum()} {visual}"
-            draw(visual, length[kept], relative[kept], size=5.0, label=label, **style)
+        label = f"{here.sum()} {visual}"
+        draw(visual, length[kept], relative[kept], size=5.0, label=label, **style)
     right = 1.05 * max(float(length.max()), 1.0)
     panel.guide("mean", [0.0, right], [1.0, 1.0], width=1.0, label="mean")
     panel.axes(

@@ -117,16 +117,13 @@ def _draw_sensitivity(
         label = "" if k else "95 % interval"
         panel.band("band", x[part], low[part], high[part], part=str(k), label=label)
     panel.line("curve", x, y)
-    if known.any():
-        ends = (low[known], high[known])
-        panel.segments("bars", (x[known], x[known]), ends, width=1.2)
+    panel.segments("bars", (x[known], x[known]), (low[known], high[known]), width=1.2)
     for kind, draw, marker, name in (
         ("reweighted", panel.dots, "C0", "reweighted"),
         ("rerun", panel.rings, "C5", "fresh run"),
     ):
         here = (source == kind) & known
-        if here.any():
-            draw(kind, x[here], y[here], marker=marker, width=1.2, label=name)
+        draw(kind, x[here], y[here], marker=marker, width=1.2, label=name)
     if zero:
         panel.level("zero", 0.0, color=GRAY, width=1.0)
     if not known.all():

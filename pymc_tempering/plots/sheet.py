@@ -126,9 +126,12 @@ class Panel:
         label: str = "",
         **properties: Any,
     ) -> None:
-        """Draw by the backend's function `kind`, with the user's properties over ours."""
+        """Draw by the backend's function `kind`, with the user's properties over ours.
+
+        Where there are no values nothing is drawn.
+        """
         own = self.own(visual)
-        if own is None:
+        if own is None or not np.size(values[0]):
             return
         if chain is not None and "chain" not in self.collection.data.dims:
             part, chain = str(chain), None

@@ -70,7 +70,7 @@ def reverse_ais(
     betas : int or sequence of float, optional
         Number of rungs, or the inverse temperatures from 0 to 1; as in :func:`ais`.
     transition : str, Kernel, dict or None, optional
-        As in :func:`ais`; "persistent" is that of :func:`hais`. The path down takes the kernels'
+        As in :func:`ais`; "persistent" is that of ``hais``. The path down takes the kernels'
         reversals in time: one that has none ("nuts", a kernel of your own that states none) is
         refused.
     cores : int, optional

@@ -101,7 +101,7 @@ def sandwich(
     Notes
     -----
     Grosse, Ghahramani & Adams (2015). For the likelihood of data under an undirected model with
-    latent variables see :func:`raise_`.
+    latent variables see :func:`pymc_tempering.annealed.raise_`.
 
     Examples
     --------

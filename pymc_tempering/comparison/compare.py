@@ -49,7 +49,7 @@ def bayes_factor(
         The models of ``a`` and ``b``. Posterior draws of other samplers need them; None stands for
         one that is not needed. A model on the context stack is not used.
     scale : {"kass_raftery", "jeffreys"}, default "kass_raftery"
-        Whose words :attr:`BayesFactor.words` are.
+        Whose words ``BayesFactor.words`` are.
     check_data : bool, default True
         Raise an error if the observed data of DataTrees, fits or models differ. An ``Evidence``
         holds no data.

@@ -62,8 +62,8 @@ def average(
         Draws of the models, by name: runs of :func:`sample`, or draws of any other sampler. A
         sequence is named "0", "1", ...
     weights : mapping, sequence, Series or DataFrame, optional
-        Weights by model: numbers, which are normalized; an :class:`Evidence` or
-        :class:`CrossCheck` each; the frame of :func:`compare`, or a column of that of
+        Weights by model: numbers, which are normalized; an ``Evidence`` or ``CrossCheck``
+        each; the frame of :func:`compare`, or a column of that of
         ``az.compare``. By default posterior probabilities from the evidences of the runs, as
         :func:`compare` finds them.
     models : mapping or sequence of pymc.Model or CompiledModel, optional

@@ -255,7 +255,7 @@ def bracket(idata: xr.DataTree, *, reference_visits: int | None = None) -> Brack
     --------
     >>> import pymc_tempering as pmt
     >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> found = pmt.bracket(gaussian_run(draws=500))
+    >>> found = pmt.evidence.bracket(gaussian_run(draws=500))
     >>> found.lower.bias_direction, found.upper.bias_direction, abs(found.gap) < 0.5
     ('below', 'above', True)
     """

@@ -44,7 +44,7 @@ def overlap(idata: xr.DataTree) -> xr.Dataset:
     --------
     >>> import pymc_tempering as pmt
     >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> table = pmt.overlap(gaussian_run(draws=200))
+    >>> table = pmt.evidence.overlap(gaussian_run(draws=200))
     >>> table["overlap"].shape, bool(table.attrs["spectral_gap"] > 0.05)
     ((5, 5), True)
     """

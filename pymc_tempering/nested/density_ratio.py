@@ -14,7 +14,7 @@ SIDES = ("the model", "the null")
 class SavageDickey(BayesFactor):
     """Bayes factor of a model over a point null inside it, from draws of the model alone.
 
-    It is a :class:`BayesFactor` whose first model is the full one and whose second is the null, so
+    It is a ``BayesFactor`` whose first model is the full one and whose second is the null, so
     ``log_bf`` is log BF10 and ``reverse()`` gives BF01.
 
     Attributes

@@ -1,5 +1,7 @@
 """How the evidence of a model depends on its priors."""
 
+from pymc_tempering.evidence.prior_curves import PriorSensitivity
+from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
 from pymc_tempering.sensitivity.prior_sensitivity import prior_sensitivity
 
-__all__ = ["prior_sensitivity"]
+__all__ = ["PriorSensitivity", "SensitivityCurve", "prior_sensitivity"]

@@ -183,7 +183,7 @@ def test_arviz_reads_it_and_it_can_be_saved(tmp_path):
 def test_weights_come_in_many_forms(form):
     runs = {"a": marked(1), "b": marked(2)}
     log_z = {"b": np.log(3.0), "a": 0.0}
-    evidence = {name: pmt.Evidence(z, 0.1, "bridge", "ok") for name, z in log_z.items()}
+    evidence = {name: pmt.evidence.Evidence(z, 0.1, "bridge", "ok") for name, z in log_z.items()}
     table = pmt.compare(evidence)
     weights = {
         "mapping": {"b": 3, "a": 1},
@@ -219,7 +219,7 @@ def test_warnings_stand_at_the_callers_line():
         ([np.nan, 2.0], "finite, not negative"),
         ([0.0, 0.0], "not all 0"),
         (["much", "little"], "weights must be numbers"),
-        ([pmt.Evidence(0.0, 0.1, "rts", "ok"), 1.0], "weights must be numbers"),
+        ([pmt.evidence.Evidence(0.0, 0.1, "rts", "ok"), 1.0], "weights must be numbers"),
     ],
 )
 def test_bad_weights_are_refused(weights, message):
@@ -303,8 +303,8 @@ def test_data_of_models_are_compared_where_the_draws_hold_none():
 
 def test_cross_checks_are_weights():
     names = ("rts", "ais")
-    check = assemble([Entry(name, pmt.Evidence(0.0, 0.1, name, "ok")) for name in names])
-    evidence = pmt.Evidence(np.log(3.0), 0.1, "rts", "ok")
+    check = assemble([Entry(name, pmt.evidence.Evidence(0.0, 0.1, name, "ok")) for name in names])
+    evidence = pmt.evidence.Evidence(np.log(3.0), 0.1, "rts", "ok")
     result = pmt.average([marked(1), marked(2)], [check, evidence], random_seed=1)
     assert result.attrs["counts"] == [100, 300]
 
@@ -318,13 +318,16 @@ def test_what_is_no_list_of_runs_is_refused(bad):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (pmt.Evidence(0, 1, "rts", "ok"), "a Evidence is no DataTree.* an estimate .*in weights="),
+        (
+            pmt.evidence.Evidence(0, 1, "rts", "ok"),
+            "a Evidence is no DataTree.* an estimate .*in weights=",
+        ),
         (pm.Model(), "a Model is no DataTree, and draws are needed: pass the run"),
         (1.0, "a float is no DataTree"),
     ],
 )
 def test_what_holds_no_draws_is_refused_by_name(bad, message):
-    with pytest.raises(pmt.ArgumentError, match=rf"idatas\['b'\]: {message}"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match=rf"idatas\['b'\]: {message}"):
         pmt.average({"a": marked(1), "b": bad})
 
 

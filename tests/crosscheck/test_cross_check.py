@@ -201,13 +201,13 @@ def test_an_executor_that_cannot_do_the_work_ends_it(conjugate, name):
     """Each method asks it, and where none was named, one that fails is not left out."""
     model, x, _ = conjugate
     settings = {"methods": name, "executor": LosesWorkers(), "progressbar": False}
-    with pytest.raises(pmt.WorkerError, match="LosesWorkers lost its workers"):
+    with pytest.raises(pmt.exceptions.WorkerError, match="LosesWorkers lost its workers"):
         pmt.cross_check(posterior_tree(x=x), model, random_seed=1, **settings)
 
 
 def test_what_is_no_executor_is_refused(conjugate):
     model, x, _ = conjugate
-    with pytest.raises(pmt.ArgumentError, match=r"concurrent\.futures\.Executor"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match=r"concurrent\.futures\.Executor"):
         pmt.cross_check(posterior_tree(x=x), model, executor=2, progressbar=False)
 
 
@@ -325,11 +325,11 @@ def test_bad_arguments_are_refused_before_any_work(conjugate):
         pmt.cross_check(idata, model, ["bridge_sampling", "nope"])
     with pytest.raises(ValueError, match="need a model"):
         pmt.cross_check(idata, None, ["bridge_sampling"])
-    with pytest.raises(pmt.NotTemperedError):
+    with pytest.raises(pmt.exceptions.NotTemperedError):
         pmt.cross_check(idata, model, ["rts"])
     with pytest.raises(pmt.TemperingError, match="no method can estimate"):
         pmt.cross_check(idata)
-    with pytest.raises(pmt.DataMismatchError, match="lacks"):
+    with pytest.raises(pmt.exceptions.DataMismatchError, match="lacks"):
         pmt.cross_check(posterior_tree(z=x), model, ["bridge_sampling"])
 
 

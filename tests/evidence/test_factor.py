@@ -31,7 +31,7 @@ def test_jeffreys_grades_are_on_log10(log10_bf, words):
 
 
 def test_a_scale_of_words_can_be_chosen_at_the_front():
-    one, other = (pmt.Evidence(z, 1e-3, "rts", "ok") for z in (5.2, 0.0))
+    one, other = (pmt.evidence.Evidence(z, 1e-3, "rts", "ok") for z in (5.2, 0.0))
     assert pmt.bayes_factor(one, other).words.startswith("very strong")
     assert pmt.bayes_factor(one, other, scale="jeffreys").words.startswith("decisive")
     with pytest.raises(ValueError, match="scale must be one of 'kass_raftery', 'jeffreys'"):
@@ -69,7 +69,7 @@ def test_posterior_odds_are_prior_odds_times_factor():
     )
     assert odds.mcse == 0.2
     # what compare says of the same two models
-    evidence = [pmt.Evidence(z, 0.0, "rts", "ok") for z in (np.log(6.0), 0.0)]
+    evidence = [pmt.evidence.Evidence(z, 0.0, "rts", "ok") for z in (np.log(6.0), 0.0)]
     table = pmt.compare(dict(zip("ab", evidence, strict=True)), prior={"a": 0.2, "b": 0.8})
     assert table["probability"]["a"] == pytest.approx(odds.probability)
     unknown = factor_of(3.0, np.inf).posterior_odds()

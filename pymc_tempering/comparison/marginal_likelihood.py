@@ -7,6 +7,7 @@ fits none gets a sentence that names the function that would help.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -266,6 +267,7 @@ def _as_checked(evidence: Evidence, check: CrossCheck) -> Evidence:
 
 
 def _from_fit(thing: Any, extras: Extras) -> Evidence:
+    """Say why the evidence of a fit is unchecked; without an error it is a lower bound."""
     report = getattr(thing, "tempering", thing)
     if report.evidence is None:
         raise ImproperPriorError(
@@ -273,39 +275,26 @@ def _from_fit(thing: Any, extras: Extras) -> Evidence:
             f"is not a number somewhere. Its ELBO, {report.elbo:.3f} nats, is a lower bound at "
             "best and is not taken for log Z; give every variable a proper prior and fit again"
         )
-    return _said_of_a_fit(report.evidence)
+    note = FIT_NOTE
+    if report.evidence.bias_direction:
+        note = "Without an error log Z is a lower bound in expectation, not an estimate. " + note
+    return replace(report.evidence, warnings=(*report.evidence.warnings, note))
 
 
 def _from_stored_fit(tree: xr.DataTree, extras: Extras) -> Evidence:
     """Read what ``pmt.to_datatree`` stored of a fit."""
     attrs = tree["variational"].attrs
-    if not {"log_z", "log_z_mcse"} <= set(attrs):
+    if not {"log_z", "log_z_mcse", "elbo"} <= set(attrs):
         raise NotTemperedError(
             "the group 'variational' was not written by pmt.to_datatree(approx): pass the "
             "approximation itself"
         )
-    if np.isnan(attrs["log_z"]):
-        raise ImproperPriorError(
-            "the stored fit has no evidence: its model has none (an improper prior). Its ELBO is a "
-            "lower bound at best and is not taken for log Z"
-        )
-    known = bool(np.isfinite(attrs["log_z_mcse"]))
-    evidence = Evidence(
-        log_z=float(attrs["log_z"]),
-        mcse=float(attrs["log_z_mcse"]),
-        method="psis_vi",
-        verdict="unchecked",
-        bias_direction="" if known else "below",
-    )
-    return _said_of_a_fit(evidence)
-
-
-def _said_of_a_fit(evidence: Evidence) -> Evidence:
-    """Say why it is unchecked; without an error it is a lower bound in expectation."""
-    note = FIT_NOTE
-    if evidence.bias_direction:
-        note = "Without an error log Z is a lower bound in expectation, not an estimate. " + note
-    return replace(evidence, warnings=(*evidence.warnings, note))
+    log_z, mcse = float(attrs["log_z"]), float(attrs["log_z_mcse"])
+    bias = "" if np.isfinite(mcse) else "below"
+    evidence = None
+    if not np.isnan(log_z):
+        evidence = Evidence(log_z, mcse, "psis_vi", "unchecked", bias_direction=bias)
+    return _from_fit(SimpleNamespace(evidence=evidence, elbo=attrs["elbo"]), extras)
 
 
 def _from_posterior(tree: Any, extras: Extras, method: str = "bridge_sampling") -> Evidence:

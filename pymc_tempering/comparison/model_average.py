@@ -18,9 +18,7 @@ from pymc_tempering.comparison.compare import (
     prior_of,
     probabilities,
 )
-from pymc_tempering.comparison.marginal_likelihood import (
-    Extras,
-)
+from pymc_tempering.comparison.marginal_likelihood import Extras
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.crosscheck import CrossCheck
 from pymc_tempering.evidence.result import Evidence

@@ -17,8 +17,7 @@ from pymc_tempering.arguments import check_whole
 from pymc_tempering.crosscheck.draw_check import DrawCheck, check_from_prior
 from pymc_tempering.crosscheck.judge import Entry
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS, run_estimator, unfit_methods
-from pymc_tempering.crosscheck.result import GROUP, CrossCheck, assemble, to_dataset
-from pymc_tempering.crosscheck.words import grouped
+from pymc_tempering.crosscheck.result import GROUP, CrossCheck, assemble, grouped, to_dataset
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import REFERENCE_GROUP
 from pymc_tempering.evidence.estimators import MODEL, lists_estimators

@@ -149,35 +149,25 @@ def compare_draws(
     weight /= weight.sum()
     totals = np.bincount(group, weights=weight)
     ess, groups = float(kish(weight)), float(kish(totals))
-    found = [_beyond(own, looks, weight, group, groups, level) for level in LEVELS]
-    pvalue, share, mcse, level = min(found)
+
+    def beyond(level: float) -> tuple[float, float, float, float]:
+        """One-sided p-value at a quantile, the share, its error, and the level."""
+        cut, mean = np.quantile(own, level), 1.0 - level
+        there = looks > cut
+        share = float(weight[there].sum())
+        effects = np.bincount(group, weights=weight * (there - share))
+        error = float(error_of_influence(effects[np.bincount(group) > 0].reshape(-1, 1))[0])
+        drawn = mean * min(effective_size((own > cut).astype(float)), own.size)
+        total = float(np.hypot(error, mean / np.sqrt(drawn)))
+        if share <= mean or float(kish(weight[there])) < MIN_BEYOND:
+            return 1.0, share, total, level
+        looked = (share / error) ** 2 * (groups - 1.0) / (groups + 1.0) if error > 0.0 else np.inf
+        pvalue = float(fdtrc(2.0 * min(looked, MANY), 2.0 * drawn, share / mean))
+        return pvalue, share, total, level
+
+    pvalue, share, mcse, level = min(map(beyond, LEVELS))
     pvalue = min(1.0, pvalue * len(LEVELS))
     verdict = "disagree" if pvalue < alpha else "agree"
     if groups < MIN_ESS:
         verdict = "unchecked"
     return DrawCheck(looks.size, ess, level, share, mcse, pvalue, verdict, method)
-
-
-def _beyond(
-    own: FloatArray,
-    looks: FloatArray,
-    weight: FloatArray,
-    group: NDArray[np.intp],
-    groups: float,
-    level: float,
-) -> tuple[float, float, float, float]:
-    """Return the one-sided p-value at a quantile, the share, its error, and the level."""
-    cut = np.quantile(own, level)
-    beyond = looks > cut
-    share, mean = float(weight[beyond].sum()), 1.0 - level
-    effects = np.bincount(group, weights=weight * (beyond - share))
-    there = np.bincount(group) > 0
-    error = float(error_of_influence(effects[there].reshape(-1, 1))[0])
-    size = effective_size((own > cut).astype(float))
-    drawn = mean * min(size, own.size)
-    total = float(np.hypot(error, mean / np.sqrt(drawn)))
-    if share <= mean or float(kish(weight[beyond])) < MIN_BEYOND:
-        return 1.0, share, total, level
-    looked = (share / error) ** 2 * (groups - 1.0) / (groups + 1.0) if error > 0.0 else np.inf
-    pvalue = float(fdtrc(2.0 * min(looked, MANY), 2.0 * drawn, share / mean))
-    return pvalue, share, total, level

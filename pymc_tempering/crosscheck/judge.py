@@ -198,10 +198,7 @@ def _pair_ratios(tested: Sequence[Entry]) -> dict[tuple[str, str], float]:
 
 
 def _agreement(
-    entry: Entry,
-    names: set[str],
-    reference: Entry | None,
-    ratios: dict[tuple[str, str], float],
+    entry: Entry, names: set[str], reference: Entry | None, ratios: dict[tuple[str, str], float]
 ) -> str:
     """Say of an estimate whether it agrees with the reference; nothing where it stands alone."""
     if not entry.known:

@@ -1,4 +1,4 @@
-"""Estimates beside each other: of one evidence as a forest, of models by their Bayes factors."""
+"""Estimates beside each other: of one evidence, of several models, and along a prior's number."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,14 +7,18 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pymc_tempering.arguments import check_choice
 from pymc_tempering.comparison import log_marginal_likelihood
 from pymc_tempering.comparison.compare import compare
+from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.crosscheck import CrossCheck, Entry, assemble, read_cross_check
 from pymc_tempering.crosscheck.judge import TOO_WIDE
 from pymc_tempering.crosscheck.result import GROUP
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
+from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.result import plus_minus
-from pymc_tempering.plots.axes import HALF_WIDTH, Span, draw_beyond, span_of, with_room
+from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
+from pymc_tempering.plots.axes import HALF_WIDTH, Span, draw_beyond, log_ticks, span_of, with_room
 from pymc_tempering.plots.sheet import (
     BLUE,
     GRAY,
@@ -26,6 +30,10 @@ from pymc_tempering.plots.sheet import (
     open_panels,
 )
 
+type Points = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Values, their errors, and the heights that they stand at."""
+
+NO_ERROR = "no error can be stated"
 MODELS = "models"
 """What the rows of a table of ``compare`` rest on: each on a model of its own."""
 KINDS = {
@@ -46,6 +54,12 @@ GRADES = (-1.0, -3.0, -5.0)
 """log Bayes factors at which Kass & Raftery (1995) change words: positive, strong, very strong."""
 FAR = -12.0
 """log Bayes factor below which a model is drawn as an arrow."""
+CURVE_VISUALS = ("band", "curve", "bars", "reweighted", "rerun", "default", "zero", "gap")
+SHOWS = {
+    "log_z": "log Z (nats)",
+    "default": "log Bayes factor over the default (nats)",
+    "against": "log Bayes factor over the other model (nats)",
+}
 OF_MODELS = ("log_z", "mcse", "bias_direction", "verdict")
 OF_FACTORS = ("log_z", "mcse", "probability", "p_mcse")
 """Columns of the table of ``compare`` that are drawn."""
@@ -134,7 +148,7 @@ def plot_evidence(
         width_ratios=[5.0, 1.3],
     )
     places = _draw_rows(panels[0], table)
-    _draw_forest(panels[0], table, places, believe=believe, exact=exact)
+    _draw_forest(panels[0], table.assign(place=places), believe, exact)
     pairs = zip(table["log_z"], table["mcse"], strict=True)
     texts = [plus_minus(z, e) if np.isfinite(z) else "–" for z, e in pairs]
     numbers = panels[1]
@@ -158,14 +172,9 @@ def _height(table: pd.DataFrame) -> tuple[float, float]:
 
 
 def _draw_forest(
-    panel: Panel,
-    table: pd.DataFrame,
-    places: np.ndarray,
-    *,
-    believe: str | None,
-    exact: float | None,
+    panel: Panel, table: pd.DataFrame, believe: str | None, exact: float | None
 ) -> None:
-    """Draw the rows of a cross-check's table."""
+    """Draw the rows of a cross-check's table, each at its ``place``."""
     span, height = _span(table, exact), _height(table)
     if believe is not None and np.isfinite(table.loc[believe, "mcse"]):
         value, half = table.loc[believe, "log_z"], HALF_WIDTH * table.loc[believe, "mcse"]
@@ -174,9 +183,8 @@ def _draw_forest(
     if exact is not None:
         panel.guide("exact", [exact, exact], height, label=f"exact: {exact:.3f}")
     for kind in KINDS:
-        mine = (table["draws"] == kind).to_numpy()
-        _draw_kind(panel, table[mine], places[mine], span, kind)
-    value = table["log_z"].to_numpy(dtype=float)
+        _draw_kind(panel, table[table["draws"] == kind], span, kind)
+    value, places = table["log_z"].to_numpy(dtype=float), table["place"].to_numpy()
     told = ~table["agrees"].astype("boolean").fillna(True).to_numpy(dtype=bool) & span.holds(value)
     panel.dots("disagrees", value[told], places[told], color="B1", marker="C3", size=13.0,
                width=1.6, label="disagrees")  # fmt: skip
@@ -187,15 +195,12 @@ def _draw_forest(
     panel.axes("log Z (nats)", x=span.ends)
 
 
-def _draw_kind(
-    panel: Panel, table: pd.DataFrame, places: np.ndarray, span: Span, kind: str
-) -> None:
+def _draw_kind(panel: Panel, table: pd.DataFrame, span: Span, kind: str) -> None:
     """Draw the estimates from one kind of draws: intervals, dots, and the arrows of bounds."""
     color, marker, name = KINDS[kind]
-    value, error = (table[column].to_numpy(dtype=float) for column in ("log_z", "mcse"))
-    style = {"color": color, "part": kind}
-    names = (name, f"{name}, no error")
-    _draw_points(panel, span, value, error, places, names, marker=marker, **style)
+    value, error, places = table[["log_z", "mcse", "place"]].to_numpy(dtype=float).T
+    style, names = {"color": color, "part": kind}, (name, f"{name}, no error")
+    _draw_points(panel, span, (value, error, places), names, marker=marker, **style)
     half = np.where(np.isfinite(error), HALF_WIDTH * error, 0.0)
     side = table["bias_direction"].map({"below": 1.0, "above": -1.0}).to_numpy(dtype=float)
     for sign, align, head in ((1.0, "left", "►"), (-1.0, "right", "◄")):
@@ -209,15 +214,10 @@ def _draw_kind(
 
 
 def _draw_points(
-    panel: Panel,
-    span: Span,
-    value: np.ndarray,
-    error: np.ndarray,
-    places: np.ndarray,
-    names: tuple[str, str],
-    **style: Any,
+    panel: Panel, span: Span, points: Points, names: tuple[str, str], **style: Any
 ) -> None:
     """Draw dots with their intervals, cut at the ends of the axis; hollow without an error."""
+    value, error, places = points
     known, shown = np.isfinite(error), span.holds(value)
     here, bare = known & shown, shown & ~known  # an interval beyond the edge would cross its label
     half, at = HALF_WIDTH * error[here], places[here]
@@ -233,17 +233,13 @@ def _span(table: pd.DataFrame, exact: float | None) -> Span:
     value, error = (table[column].to_numpy(dtype=float) for column in ("log_z", "mcse"))
     finite = np.isfinite(value)
     known = finite & np.isfinite(error)
-    plain = known & (table["bias_direction"] == "").to_numpy()
-    plain &= (table["agreement"] != TOO_WIDE).to_numpy()
-    half = HALF_WIDTH * np.where(known, error, 0.0)
-    if not plain.any():
-        plain = finite
-    ends = np.concatenate([(value - half)[plain], (value + half)[plain]])
-    if exact is not None:
-        ends = np.append(ends, exact)
     near = known & (table["agreement"] != TOO_WIDE).to_numpy()
-    others = np.concatenate([value, (value - half)[near], (value + half)[near]])
+    plain = near & (table["bias_direction"] == "").to_numpy()
+    plain = plain if plain.any() else finite
+    half = HALF_WIDTH * np.where(known, error, 0.0)
     lines = np.array([] if exact is None else [exact])
+    ends = np.concatenate([(value - half)[plain], (value + half)[plain], lines])
+    others = np.concatenate([value, (value - half)[near], (value + half)[near]])
     labels = np.where(finite, value, -np.finfo(float).max)  # "no value" stands at the left, too
     return with_room(span_of(ends, others), labels, lines)
 
@@ -377,7 +373,7 @@ def _draw_factors(panel: Panel, table: pd.DataFrame) -> None:
                         linestyle="C2", part=str(k))  # fmt: skip
     panel.line("grades", [0.0, 0.0], _height(table), color="B1", width=1.0)
     places = _draw_rows(panel, table)
-    _draw_points(panel, span, factor, error, places, ("", "no error can be stated"))
+    _draw_points(panel, span, (factor, error, places), ("", NO_ERROR))
     draw_beyond(panel, span, factor, places)
     panel.axes(f"log Bayes factor over {table.index[0]!r} (nats)", x=span.ends)
 
@@ -389,6 +385,131 @@ def _draw_probabilities(panel: Panel, table: pd.DataFrame) -> None:
     if "prior" in table:
         prior, ends = table["prior"].to_numpy(dtype=float), (places - 0.3, places + 0.3)
         panel.segments("prior", (prior, prior), ends, color=ORANGE, width=2.0, label="prior")
-    names = ("posterior", "no error can be stated")
-    _draw_points(panel, Span(0.0, 1.0), p, error, places, names)
+    _draw_points(panel, Span(0.0, 1.0), (p, error, places), ("posterior", NO_ERROR))
     panel.axes("probability of the model", x=(-0.03, 1.03))
+
+
+def plot_prior_sensitivity(
+    sensitivity: PriorSensitivity,
+    name: str | None = None,
+    *,
+    show: str | None = None,
+    plot_collection: Any = None,
+    backend: str | None = None,
+    visuals: Visuals = None,
+    **pc_kwargs: Any,
+) -> Any:
+    """Draw one curve of a prior sensitivity with its 95 % intervals, and mark the default.
+
+    How to read it: a curve that is flat around the dashed default means that the answer does not
+    hang on this prior; one that crosses zero over another model changes the verdict there.
+
+    Disks are from the reweighted draws of the default run, squares from fresh runs; a gap is left
+    where no error can be stated.
+
+    Parameters
+    ----------
+    sensitivity : PriorSensitivity
+        From :func:`pymc_tempering.prior_sensitivity`.
+    name : str, optional
+        Which curve; the first by default.
+    show : {"log_z", "default", "against"}, optional
+        log Z; or the log Bayes factor over the default, or over the other model. By default the
+        last that there is.
+    plot_collection : PlotCollection, optional
+        With a panel "sensitivity" along the dimension ``panel``; a new one by default.
+    backend : {"matplotlib", "bokeh", "plotly"}, optional
+        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
+    visuals : mapping of str to mapping or False, optional
+        Properties of the visuals, or False to leave one out: "band", "curve", "bars",
+        "reweighted", "rerun", "default", "zero", "gap", "xlabel", "ylabel", "legend", "title".
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    PlotCollection
+        With what was drawn in ``viz``, by visual and panel.
+
+    Raises
+    ------
+    KeyError
+        If there is no curve of that name.
+    ImportError
+        If the backend is not installed.
+    ValueError
+        If ``show`` is not known, or "against" without another model; if the backend or a visual is
+        not known, or ``plot_collection`` lacks a panel.
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_tempering as pmt
+    >>> with pm.Model() as model:
+    ...     b = pm.Normal("b", 0, 1)
+    ...     y = pm.Normal("y", b, 1, observed=1.5)
+    ...     idata = pmt.sample(500, random_seed=1, quiet=True)
+    >>> found = pmt.prior_sensitivity(idata, model, {"b": [0.5, 1.0, 2.0]}, quiet=True)
+    >>> pc = pmt.plot_prior_sensitivity(found)
+    >>> pc.viz["plot"].panel.values.tolist()
+    ['sensitivity']
+    """
+    curve = sensitivity.curves[0] if name is None else sensitivity[name]
+    if show is None:
+        show = "default" if sensitivity.against is None else "against"
+    check_choice("show", show, SHOWS)
+    if show == "against":
+        value, error = sensitivity.against_of(curve)
+    elif show == "default":
+        value, error = curve.log_bf, curve.log_bf_mcse
+    else:
+        value, error = curve.log_z, curve.mcse
+    asked = (plot_collection, backend, visuals, pc_kwargs)
+    panels = open_panels(("sensitivity",), (7.0, 4.0), CURVE_VISUALS, asked)
+    _draw_sensitivity(panels[0], curve, value, error, zero=show != "log_z")
+    panels[0].axes(curve.label, SHOWS[show])
+    return finish_picture(panels)
+
+
+def _draw_sensitivity(
+    panel: Panel, curve: SensitivityCurve, value: FloatArray, error: FloatArray, *, zero: bool
+) -> None:
+    """Draw the values of a curve with their errors, in the order of the axis."""
+    x = curve.coordinate
+    # Where positive numbers span much, their logs are drawn.
+    logarithmic = bool(curve.values.ndim == 1 and np.all(x > 0.0) and x.max() > 5.0 * x.min())
+    order = np.argsort(x, kind="stable")
+    x = np.log10(x[order]) if logarithmic else x[order]
+    half = HALF_WIDTH * error[order]
+    y = np.where(np.isfinite(half), value[order], np.nan)
+    low, high = y - half, y + half
+    known, source = np.isfinite(y), np.array(curve.source)[order]
+    for k, part in enumerate(_stretches(known)):
+        label = "" if k else "95 % interval"
+        panel.band("band", x[part], low[part], high[part], part=str(k), label=label)
+    panel.line("curve", x, y)
+    panel.segments("bars", (x[known], x[known]), (low[known], high[known]), width=1.2)
+    for kind, draw, marker, name in (
+        ("reweighted", panel.dots, "C0", "reweighted"),
+        ("rerun", panel.rings, "C5", "fresh run"),
+    ):
+        here = (source == kind) & known
+        draw(kind, x[here], y[here], marker=marker, width=1.2, label=name)
+    if zero:
+        panel.level("zero", 0.0, color=GRAY, width=1.0)
+    if not known.all():
+        panel.line("gap", [x[0]], [np.nan], alpha=0.0, label="gap: no error can be stated")
+    if curve.default.ndim == 0 and not (logarithmic and curve.default <= 0.0):
+        place = np.log10(curve.default) if logarithmic else float(curve.default)
+        least, most = (low[known].min(), high[known].max()) if known.any() else (0.0, 1.0)
+        pad = 0.08 * ((most - least) or 1.0)
+        y_ends = (least - pad, most + pad)
+        panel.guide("default", [place, place], y_ends, color=ORANGE, width=1.6, label="default")
+        panel.axes(y=y_ends)
+    if logarithmic:
+        panel.axes(xticks=log_ticks(curve.coordinate.min(), curve.coordinate.max()))
+
+
+def _stretches(known: np.ndarray) -> list[slice]:
+    """Return the stretches of places without a gap."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]])))
+    return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]

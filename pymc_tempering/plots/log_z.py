@@ -139,10 +139,7 @@ def _draw_exact(panel: Panel, at: FloatArray, values: FloatArray) -> None:
 
 
 def draw_residual(
-    panel: Panel,
-    evidence: Evidence,
-    chains: FloatArray | None,
-    exact: Known = NOWHERE,
+    panel: Panel, evidence: Evidence, chains: FloatArray | None, exact: Known = NOWHERE
 ) -> None:
     """Draw the band around zero, each chain's curve less that of all, and the exact one less it."""
     rung, curve = np.arange(evidence.betas.size), evidence.log_z_curve
@@ -257,7 +254,7 @@ def plot_running_log_z(
     names, size = (("log_z", "error"), (7.0, 5.0)) if stated else (("log_z",), (7.0, 3.2))
     asked = (plot_collection, backend, visuals, pc_kwargs)
     panels = open_panels(names, size, RUNNING_VISUALS, asked)
-    draw_running(panels[0], idata, running, rounds, evidence, exact)
+    draw_running(panels[0], running, rounds, beside_of(idata, evidence), exact)
     if stated:
         _draw_errors(panels[1], running, rounds)
     return finish_picture(panels, f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}")
@@ -265,6 +262,7 @@ def plot_running_log_z(
 
 type Running = tuple[FloatArray, FloatArray, FloatArray]
 """Numbers of draws of each chain, and log Z with its error after each (nats)."""
+type Beside = dict[str, tuple[float, float]]
 
 
 def running_rts(idata: xr.DataTree, stats: CycleStats) -> Running:
@@ -306,7 +304,7 @@ def rounds_of(idata: xr.DataTree, stats: CycleStats) -> Running:
     return draws[kept] / stats.n_chains - tuning, log_z[kept], mcse[kept]
 
 
-def _beside(idata: xr.DataTree, evidence: Evidence) -> dict[str, tuple[float, float]]:
+def beside_of(idata: xr.DataTree, evidence: Evidence) -> Beside:
     """Return value and half of the interval of what stands beside the running estimate."""
     found = {}
     if evidence.method != "rts" and np.isfinite(evidence.mcse):
@@ -319,17 +317,11 @@ def _beside(idata: xr.DataTree, evidence: Evidence) -> dict[str, tuple[float, fl
 
 
 def draw_running(
-    panel: Panel,
-    idata: xr.DataTree,
-    running: Running,
-    rounds: Running,
-    evidence: Evidence,
-    exact: float | None = None,
+    panel: Panel, running: Running, rounds: Running, beside: Beside, exact: float | None = None
 ) -> None:
     """Draw the running estimate with its band, the looks' value, the rounds, the exact value."""
     draws, values, errors = running
-    last, beside = draws[-1], _beside(idata, evidence)
-    half = HALF_WIDTH * errors
+    last, half = draws[-1], HALF_WIDTH * errors
     band = np.array([values, values - half, values + half])
     band[~np.isfinite(band)] = np.nan
     others = [v + sign * w for v, w in beside.values() for sign in (-1.0, 1.0)]

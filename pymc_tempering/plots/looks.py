@@ -21,6 +21,8 @@ SMALL_WEIGHT = 1e-3
 
 type Kinds = dict[str, BoolArray]
 """Which looks arrived ("ends"), are on their way, or are suspects: each look is one of these."""
+type Looks = tuple[FloatArray, FloatArray, Kinds]
+"""Where looks ended, their weights and their kinds."""
 
 
 def plot_looks(
@@ -109,7 +111,7 @@ def plot_looks(
     weight, kinds = draw_looks(panels[0], idata)
     for panel, (draws, ends) in zip(panels[1:], elements.values(), strict=True):
         span = _common_range(draws, ends, weight, kinds["suspects"])
-        _draw_both(panel, draws, ends, weight, kinds, span)
+        _draw_both(panel, draws, (ends, weight, kinds), span, {})
         panel.axes(panel.name, "density")
     return finish_picture(panels, f"{weight.size} looks from the prior")
 
@@ -138,26 +140,20 @@ def draw_looks(panel: Panel, idata: xr.DataTree) -> tuple[FloatArray, Kinds]:
         "on_way": "looks on their way",
         "suspects": f"{n_strange} suspect{plural}",
     }
-    top = _draw_both(panel, draws, ends, weight, kinds, _range(draws, ends, limit), told)
+    top = _draw_both(panel, draws, (ends, weight, kinds), _range(draws, ends, limit), told)
     panel.guide("limit", [limit, limit], [-0.17 * top, top], label="suspect beyond")
     panel.axes("log_ratio: target over reference (nats)", "density")
     return weight, kinds
 
 
 def _draw_both(
-    panel: Panel,
-    draws: FloatArray,
-    ends: FloatArray,
-    weight: FloatArray,
-    kinds: Kinds,
-    span: Span,
-    told: dict[str, str] | None = None,
+    panel: Panel, draws: FloatArray, looks: Looks, span: Span, names: dict[str, str]
 ) -> float:
     """Draw the density of draws, that of looks by weight, and each look; return the top of it.
 
-    ``told`` are the names of the visuals in the legend.
+    ``names`` are those of the visuals in the legend.
     """
-    names = told or {}
+    ends, weight, kinds = looks
     edges = np.linspace(*span.ends, BINS + 1)
     density = np.histogram(draws, edges, density=True)[0]
     top = 1.1 * density.max()

@@ -245,13 +245,8 @@ def draw_round_trips(panel: Panel, stats: CycleStats, names: list[Any]) -> None:
         heights = apart(last[ends].astype(float), 0.06 * high)
         at = [1.01 * stats.n_draws] * len(ends)
         panel.texts("names", at, heights, [str(names[k]) for k in ends], horizontal_align="left")
-    panel.axes(
-        "draws of each chain",
-        "complete round trips",
-        x=(0.0, 1.06 * stats.n_draws),
-        y=(0.0, high),
-        yticks=round_ticks(high, least=1.0),
-    )
+    panel.axes("draws of each chain", "complete round trips")
+    panel.axes(x=(0.0, 1.06 * stats.n_draws), y=(0.0, high), yticks=round_ticks(high, least=1.0))
 
 
 def apart(heights: np.ndarray, gap: float) -> np.ndarray:
@@ -345,12 +340,9 @@ def draw_weights(panel: Panel, tours: Tours) -> None:
         draw(visual, length[kept], relative[kept], size=5.0, label=label, **style)
     right = 1.05 * max(float(length.max()), 1.0)
     panel.guide("mean", [0.0, right], [1.0, 1.0], width=1.0, label="mean")
-    panel.axes(
-        "length of the tour (iterations)",
-        "weight, in mean tours",
-        x=(0.0, right),
-        y=(-0.05 * relative.max(), 1.08 * max(relative.max(), 1.0)),
-    )
+    most = relative.max()
+    panel.axes("length of the tour (iterations)", "weight, in mean tours")
+    panel.axes(x=(0.0, right), y=(-0.05 * most, 1.08 * max(most, 1.0)))
 
 
 def _most_telling(relative: FloatArray, here: np.ndarray) -> np.ndarray:

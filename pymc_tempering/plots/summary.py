@@ -11,6 +11,7 @@ from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.ladder import draw_barrier, draw_rejection
 from pymc_tempering.plots.log_z import (
+    beside_of,
     chain_curves,
     draw_residual,
     draw_running,
@@ -95,7 +96,8 @@ def plot_summary(
     asked = (plot_collection, backend, visuals, pc_kwargs)
     panels = open_panels(shown, (11.0, 11.5), (), asked, columns=2, chains=names)
     running, residual, rejection, barrier, path, trips, tours, *looks = panels
-    draw_running(running, idata, running_rts(idata, stats), rounds_of(idata, stats), evidence)
+    running_log_z, rounds = running_rts(idata, stats), rounds_of(idata, stats)
+    draw_running(running, running_log_z, rounds, beside_of(idata, evidence))
     draw_residual(residual, evidence, chain_curves(idata))
     draw_rejection(rejection, rung_table(stats))
     draw_barrier(barrier, idata, stats)

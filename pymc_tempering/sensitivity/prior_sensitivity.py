@@ -16,8 +16,14 @@ from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
-from pymc_tempering.sensitivity.changes import change_of_data, change_of_scale
-from pymc_tempering.sensitivity.curve import Default, reweighted_curve, warnings_of, with_reruns
+from pymc_tempering.sensitivity.curve import (
+    Default,
+    change_of_data,
+    change_of_scale,
+    reweighted_curve,
+    warnings_of,
+    with_reruns,
+)
 from pymc_tempering.sensitivity.run_draws import check_draws, read_default
 
 

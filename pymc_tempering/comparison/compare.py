@@ -193,13 +193,8 @@ def compare(
     unknown = sorted(set(models or {}) - set(runs))
     if unknown:
         raise ValueError(f"models has names that runs lacks: {unknown}; runs has {names}")
-    labels = {name: f"model {name!r}" for name in names}
-    evidence = all_evidence(
-        {labels[name]: run for name, run in runs.items()},
-        {labels[name]: model for name, model in (models or {}).items()},
-        check_data,
-        Extras(None, np.random.default_rng(random_seed), cores, progressbar and not quiet),
-    )
+    extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar and not quiet)
+    evidence = all_evidence(of_models(runs), of_models(models or {}), check_data, extras)
     log_z = np.array([e.log_z for e in evidence])
     probability, error = probabilities(evidence, weight)
     # A narrow terminal shows as many of the first columns as of the last ones.
@@ -219,6 +214,11 @@ def compare(
         index=pd.Index(names, name="model"),
     )
     return table.sort_values("log_z", ascending=False, kind="stable")
+
+
+def of_models[T](named: Mapping[str, T]) -> dict[str, T]:
+    """Bring what is given by name into a dict by what messages call the models."""
+    return {f"model {name!r}": thing for name, thing in named.items()}
 
 
 def all_evidence(

@@ -15,6 +15,7 @@ from pymc_tempering.comparison.compare import (
     all_evidence,
     check_same_data,
     normalized,
+    of_models,
     prior_of,
     probabilities,
 )
@@ -131,9 +132,7 @@ def average(
     given = {} if models is None else _by_name("models", models, names, some=True)
     known = {name: find_model(model) for name, model in given.items() if model is not None}
     if check_data:
-        label = {name: f"model {name!r}" for name in names}
-        of_label = {label[name]: model for name, model in known.items()}
-        check_same_data({label[name]: tree for name, tree in named.items()}, of_label)
+        check_same_data(of_models(named), of_models(known))
     groups = shared_groups(named, var_names)
     extras = Extras(None, rng, cores, progressbar and not quiet)
     probability, mcse, source = _shares(named, weights, known, prior, extras)
@@ -193,10 +192,7 @@ def _shares(
         return probability, _told(mcse), "table"
     given: Any = named if weights is None else _by_name("weights", weights, names)
     if weights is None or all(isinstance(w, Evidence | CrossCheck) for w in given.values()):
-        label = {name: f"model {name!r}" for name in names}
-        things = {label[name]: given[name] for name in names}
-        known = {label[name]: model for name, model in models.items()}
-        evidence = all_evidence(things, known, False, extras, stacklevel=5)
+        evidence = all_evidence(of_models(given), of_models(models), False, extras, stacklevel=5)
         probability, mcse = probabilities(evidence, prior_of(names, prior))
         return probability, _told(mcse), "evidence"
     if prior is not None:

@@ -4,7 +4,6 @@ import warnings
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -148,27 +147,30 @@ def unfit_methods(
     idata: xr.DataTree, model: pm.Model | None, names: list[str], rng: np.random.Generator
 ) -> dict[str, str]:
     """Say which of some methods do not suit the run or the model, and why."""
-    rows = {name: ALL_ESTIMATORS[name] for name in names}
-    unfit: dict[str, str] = {}
-    if is_tempered(idata):
-        why = _heavy_run(idata)
-        averaging = {name for name, row in rows.items() if row.averages and row.reads != MODEL}
-        unfit |= dict.fromkeys(averaging, why) if why else {}
-        unfit |= {
-            name: f'the run has such a bound of its own, "{row.like}", which takes no new '
-            "evaluations"
-            for name, row in rows.items()
-            if row.like
-        }
-    elif model is not None:
-        unfit |= {name: NO_RUN for name, row in rows.items() if row.reads != MODEL}
-    averaging = {name for name, row in rows.items() if row.averages and row.reads == MODEL}
-    if model is not None and averaging:
-        with suppress(TemperingError):  # the method itself says why it does not run
-            movers = compile_movers(model, None, lambda line: None)
-            why = _heavy_tail(prior_log_ratios(movers.reference, N_PRIOR_DRAWS, rng))
-            unfit |= dict.fromkeys(averaging, why) if why else {}
-    return {name: unfit[name] for name in names if name in unfit}
+    unfit = {}
+    tempered = is_tempered(idata)
+    heavy = _heavy_run(idata) if tempered else ""
+    for name in names:
+        row, why = ALL_ESTIMATORS[name], ""
+        if row.reads != MODEL:
+            why = heavy if row.averages else ""
+            why = why if tempered or model is None else NO_RUN
+        elif tempered and row.like:
+            why = f'the run has such a bound of its own, "{row.like}", without new evaluations'
+        elif row.averages and model is not None:
+            why = _heavy_prior(model, rng)
+        if why:
+            unfit[name] = why
+    return unfit
+
+
+def _heavy_prior(model: pm.Model, rng: np.random.Generator) -> str:
+    """Say why log_ratio has no variance to rely on at prior draws; nothing if it has."""
+    try:
+        movers = compile_movers(model, None, lambda line: None)
+        return _heavy_tail(prior_log_ratios(movers.reference, N_PRIOR_DRAWS, rng))
+    except TemperingError:
+        return ""  # the method itself says why it does not run
 
 
 def _heavy_run(idata: xr.DataTree) -> str:

@@ -26,7 +26,7 @@ from pymc_tempering.plots.sheet import (
     ORANGE,
     Panel,
     Visuals,
-    finish_picture,
+    finished,
     open_panels,
 )
 
@@ -157,7 +157,7 @@ def plot_evidence(
     numbers.drawer.remove_axis(numbers.target, axis="both")
     if numbers.backend == "matplotlib":
         numbers.target.set_axis_off()
-    return finish_picture(panels)
+    return finished(panels)
 
 
 def _draw_rows(panel: Panel, table: pd.DataFrame) -> np.ndarray:
@@ -355,7 +355,7 @@ def plot_bayes_factors(
     panels = open_panels(names, size, FACTOR_VISUALS, asked, columns=2)
     _draw_factors(panels[0], table)
     _draw_probabilities(panels[1], table)
-    return finish_picture(panels)
+    return finished(panels)
 
 
 def _draw_factors(panel: Panel, table: pd.DataFrame) -> None:
@@ -467,7 +467,7 @@ def plot_prior_sensitivity(
     panels = open_panels(("sensitivity",), (7.0, 4.0), CURVE_VISUALS, asked)
     _draw_sensitivity(panels[0], curve, value, error, zero=show != "log_z")
     panels[0].axes(curve.label, SHOWS[show])
-    return finish_picture(panels)
+    return finished(panels)
 
 
 def _draw_sensitivity(

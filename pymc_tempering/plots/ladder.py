@@ -23,15 +23,7 @@ from pymc_tempering.plots.axes import (
     rung_ticks,
     spread_over,
 )
-from pymc_tempering.plots.sheet import (
-    BLUE,
-    GRAY,
-    ORANGE,
-    Panel,
-    Visuals,
-    finish_picture,
-    open_panels,
-)
+from pymc_tempering.plots.sheet import BLUE, GRAY, ORANGE, Panel, Visuals, finished, open_panels
 
 LADDER_VISUALS = ("stem", "rejection", "gap", "limit", "occupancy", "target")
 BARRIER_VISUALS = ("steps", "outline", "barrier", "dots", "beyond", "rungs")
@@ -101,7 +93,7 @@ def plot_ladder(
     panels = open_panels(names, (9.0, 2.9), LADDER_VISUALS, asked, columns=2)
     draw_rejection(panels[0], table)
     _draw_occupancy(panels[1], table)
-    return finish_picture(panels)
+    return finished(panels)
 
 
 def draw_rejection(panel: Panel, table: pd.DataFrame) -> None:
@@ -209,7 +201,7 @@ def plot_barrier(
     panels = open_panels(("barrier",), (7.0, 3.2), BARRIER_VISUALS, asked)
     draw_barrier(panels[0], idata, stats)
     total = rungs.cumulative_barrier(rungs.neighbor_rejection(stats))[-1]
-    return finish_picture(panels, f"Λ = {total:.2f} on {stats.beta.size} rungs")
+    return finished(panels, f"Λ = {total:.2f} on {stats.beta.size} rungs")
 
 
 def draw_barrier(panel: Panel, idata: xr.DataTree, stats: CycleStats) -> None:
@@ -356,7 +348,7 @@ def plot_path(
     panels = open_panels(("path",), size, ("ridge", "outline"), asked)
     _draw_ridges(panels[0], beta[shown], values, weight, cut=of_ratio)
     panels[0].axes(name, "inverse temperature β")
-    return finish_picture(panels)
+    return finished(panels)
 
 
 def _draw_ridges(

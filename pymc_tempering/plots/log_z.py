@@ -15,15 +15,7 @@ from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import emit_warnings, plus_minus
 from pymc_tempering.plots.axes import HALF_WIDTH, Span, draw_beyond, rung_ticks, span_of
 from pymc_tempering.plots.ladder import dot_size
-from pymc_tempering.plots.sheet import (
-    GRAY,
-    GREEN,
-    ORANGE,
-    Panel,
-    Visuals,
-    finish_picture,
-    open_panels,
-)
+from pymc_tempering.plots.sheet import GRAY, GREEN, ORANGE, Panel, Visuals, finished, open_panels
 
 CURVE_VISUALS = ("curve", "dots", "band", "chains", "exact", "zero", "nothing")
 RUNNING_VISUALS = (
@@ -119,7 +111,7 @@ def plot_log_z(
     _draw_curve(panels[0], evidence, known)
     draw_residual(panels[1], evidence, chains, known)
     title = f"log Z = {plus_minus(evidence.log_z, evidence.mcse)} by {evidence.method}"
-    return finish_picture(panels, title)
+    return finished(panels, title)
 
 
 def _draw_curve(panel: Panel, evidence: Evidence, exact: Known) -> None:
@@ -257,7 +249,7 @@ def plot_running_log_z(
     draw_running(panels[0], running, rounds, beside_of(idata, evidence), exact)
     if stated:
         _draw_errors(panels[1], running, rounds)
-    return finish_picture(panels, f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}")
+    return finished(panels, f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}")
 
 
 type Running = tuple[FloatArray, FloatArray, FloatArray]

@@ -11,7 +11,7 @@ from pymc_tempering.evidence.datatree import LOOKS_GROUP, read_cycles
 from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.axes import Span, round_ticks
-from pymc_tempering.plots.sheet import ORANGE, Panel, Visuals, finish_picture, open_panels
+from pymc_tempering.plots.sheet import ORANGE, Panel, Visuals, finished, open_panels
 
 VISUALS = ("draws", "looks", "ends", "on_way", "suspects", "limit", "beyond")
 BINS = 60
@@ -113,7 +113,7 @@ def plot_looks(
         span = _common_range(draws, ends, weight, kinds["suspects"])
         _draw_both(panel, draws, (ends, weight, kinds), span, {})
         panel.axes(panel.name, "density")
-    return finish_picture(panels, f"{weight.size} looks from the prior")
+    return finished(panels, f"{weight.size} looks from the prior")
 
 
 def draw_looks(panel: Panel, idata: xr.DataTree) -> tuple[FloatArray, Kinds]:

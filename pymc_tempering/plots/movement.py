@@ -14,7 +14,7 @@ from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.tours import Tours
 from pymc_tempering.plots.axes import round_ticks, rung_ticks
-from pymc_tempering.plots.sheet import BLUE, ORANGE, Panel, Visuals, finish_picture, open_panels
+from pymc_tempering.plots.sheet import BLUE, ORANGE, Panel, Visuals, finished, open_panels
 
 MOST_CHAINS = 16
 FEWEST, MOST, TOURS = 120, 3000, 5
@@ -111,7 +111,7 @@ def plot_temperature_trace(
             panel.drawer.set_ticklabel_visibility(panel.target, axis="x", visible=False)
     panels[-1].axes(step)
     what = "β of the rung" if step == "iteration" else "β of the hottest rung of the cycle"
-    return finish_picture(panels, f"{what}; triangles: a tour starts")
+    return finished(panels, f"{what}; triangles: a tour starts")
 
 
 def chain_names(idata: xr.DataTree, stats: CycleStats) -> list[Any]:
@@ -224,7 +224,7 @@ def plot_round_trips(
     draw_round_trips(panels[0], stats, names)
     total = int(np.maximum(stats.tour_start.sum(axis=1) - 1, 0).sum())
     chains = f"{stats.n_chains} chain{'s' if stats.n_chains > 1 else ''}"
-    return finish_picture(panels, f"{total} round trips of {chains}")
+    return finished(panels, f"{total} round trips of {chains}")
 
 
 def draw_round_trips(panel: Panel, stats: CycleStats, names: list[Any]) -> None:
@@ -322,7 +322,7 @@ def plot_tours(
     panels = open_panels(names, (9.0, 3.2), known, asked, columns=2)
     draw_weights(panels[0], tours)
     _draw_variance(panels[1], tours)
-    return finish_picture(panels)
+    return finished(panels)
 
 
 def draw_weights(panel: Panel, tours: Tours) -> None:

@@ -257,7 +257,7 @@ def open_panels(
     return [Panel(collection, visuals, name) for name in names]
 
 
-def finish_picture(panels: Sequence[Panel], title: str = "") -> Any:
+def finished(panels: Sequence[Panel], title: str = "") -> Any:
     """Put up the legends and the title, and return the collection."""
     first = panels[0]
     for panel in panels:

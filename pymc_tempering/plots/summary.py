@@ -27,7 +27,7 @@ from pymc_tempering.plots.movement import (
     rung_paths,
     usual_length,
 )
-from pymc_tempering.plots.sheet import Visuals, finish_picture, open_panels
+from pymc_tempering.plots.sheet import Visuals, finished, open_panels
 
 PANELS = (
     *("running", "residual", "rejection", "barrier"),
@@ -108,7 +108,7 @@ def plot_summary(
     draw_weights(tours, finite_tours(stats))
     for panel in looks:
         draw_looks(panel, idata)
-    return finish_picture(
+    return finished(
         panels,
         f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}, {evidence.verdict}; "
         f"{stats.n_chains} × {stats.n_draws} draws, {stats.beta.size} rungs",

@@ -9,7 +9,8 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_tempering.comparison.compare import check_same_data, compare
+from pymc_tempering.comparison.compare import check_same_data
+from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
 from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import TemperingWarning
@@ -177,12 +178,9 @@ def _other(
         Its observed data are others.
     """
     check_same_data({"model 'this'": idata, "model 'against'": against}, {"model 'this'": model})
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        table = compare({"this": evidence, "against": against}, check_data=False, quiet=True)
-    row = table.loc["against"]
-    said = [str(one.message) for one in caught if "Model 'against'" in str(one.message)]
-    return (float(row["log_z"]), float(row["mcse"])), said
+    other = evidence_of(against, Extras())
+    said = [] if other is against else [f"Model 'against': {text}" for text in other.warnings]
+    return (other.log_z, other.mcse), said
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from pymc_tempering.plots.sheet import (
     ORANGE,
     Panel,
     Visuals,
-    finish_picture,
+    finished,
     open_panels,
 )
 from pymc_tempering.variational.fit_datatree import tempering_of
@@ -96,7 +96,7 @@ def plot_annealing(
     asked = (plot_collection, backend, visuals, pc_kwargs)
     panels = open_panels(("elbo", "inverse_temperature"), (7.0, 5.0), VISUALS, asked)
     draw_annealing(panels[0], panels[1], reports)
-    return finish_picture(panels)
+    return finished(panels)
 
 
 def draw_annealing(top: Panel, bottom: Panel, reports: Mapping[str, TemperedFit]) -> None:

@@ -165,9 +165,9 @@ def _named(idatas: Any) -> dict[str, xr.DataTree]:
     for name, thing in named.items():
         if not isinstance(thing, xr.DataTree):
             raise ArgumentError(
-                f"idatas[{name!r}]: a {type(thing).__name__} is no DataTree, and draws are needed: "
-                "pass the run itself, in place of a fit pymc_tempering.to_datatree(fit), and an "
-                "estimate of log Z in weights=."
+                f"idatas[{name!r}]: a {type(thing).__name__} holds no draws: pass the run itself, "
+                "and an estimate of log Z in weights=. pymc_tempering.sample(model=model) makes a "
+                "run of a model, and pymc_tempering.to_datatree(fit) makes a DataTree of a fit."
             )
     return named
 

@@ -15,7 +15,7 @@ from pymc_tempering.annealed.ais import ais_with_ends
 from pymc_tempering.annealed.prior_share import prior_log_ratios
 from pymc_tempering.annealed.smc import smc_with_ends
 from pymc_tempering.annealed.transitions import compile_movers
-from pymc_tempering.bridge import bridge_sampling, importance_sampling
+from pymc_tempering.bridge import estimate_by_bridge, estimate_by_importance
 from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS, FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MIN_TAIL, pareto_khat
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
@@ -52,13 +52,11 @@ def _both_bounds(*given: Any, **settings: Any) -> Mapping[str, Evidence]:
     return {"sandwich lower": both.lower, "sandwich upper": both.upper}
 
 
-def _from_draws(run: Callable[..., Evidence], summary: str) -> Estimator:
+def _from_draws(estimate: Callable[..., Evidence], summary: str) -> Estimator:
     """Return the row of an estimator that fits a density to the posterior draws."""
     return Estimator(
         MODEL,
-        lambda idata, model, rng, cores, _: run(
-            idata, model, random_seed=rng, cores=cores, progressbar=False
-        ),
+        lambda idata, model, rng, cores, _: estimate(idata, model, rng=rng, cores=cores),
         summary,
         POSTERIOR,
     )
@@ -66,11 +64,11 @@ def _from_draws(run: Callable[..., Evidence], summary: str) -> Estimator:
 
 MODEL_ESTIMATORS: dict[str, Estimator] = {
     "bridge_sampling": _from_draws(
-        bridge_sampling,
+        estimate_by_bridge,
         "Bridge between the posterior draws and a fitted density, Meng & Wong (1996).",
     ),
     "importance_sampling": _from_draws(
-        importance_sampling,
+        estimate_by_importance,
         "Draws from a density fitted to the posterior draws, equation (18.44) of Goodfellow et "
         "al. (2016).",
     ),

@@ -320,10 +320,10 @@ def test_what_is_no_list_of_runs_is_refused(bad):
     [
         (
             pmt.evidence.Evidence(0, 1, "rts", "ok"),
-            "a Evidence is no DataTree.* an estimate .*in weights=",
+            "a Evidence holds no draws: pass the run.*an estimate of log Z in weights=",
         ),
-        (pm.Model(), "a Model is no DataTree, and draws are needed: pass the run"),
-        (1.0, "a float is no DataTree"),
+        (pm.Model(), r"a Model holds no draws.*pymc_tempering\.sample"),
+        (1.0, "a float holds no draws"),
     ],
 )
 def test_what_holds_no_draws_is_refused_by_name(bad, message):

@@ -227,8 +227,9 @@ SENTENCES = {
     for want in WANTS
 }
 SENTENCES |= {
-    ("evidence", "average"): r"an estimate of log Z holds no draws: pass the run.*in weights=",
-    ("cross_check", "average"): r"an estimate of log Z holds no draws: pass the run.*in weights=",
+    ("model alone", "average"): r"a \w+ holds no draws.*pymc_tempering\.sample",
+    ("evidence", "average"): r"a Evidence holds no draws: pass the run.*in weights=",
+    ("cross_check", "average"): r"a CrossCheck holds no draws: pass the run.*in weights=",
     ("fit", "average"): r"pymc_tempering\.to_datatree\(fit\) makes a DataTree",
 }
 SENTENCES |= {

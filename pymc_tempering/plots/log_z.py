@@ -154,7 +154,7 @@ def draw_residual(
         panel.line("chains", x, np.hstack([rest, gap]).ravel(), color=GRAY, width=0.8,
                    label=f"each of {len(rest)} chains")  # fmt: skip
     _draw_exact(panel, exact[0], exact[1] - curve[exact[0].astype(int)])
-    name = "log Z(β), difference (nats)"
+    name = "Δ log Z(β) (nats)"
     panel.axes("inverse temperature β, evenly by rung", name, xticks=rung_ticks(evidence.betas))
 
 

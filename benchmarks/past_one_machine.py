@@ -84,7 +84,7 @@ def small_model() -> pm.Model:
     return model
 
 
-def anneal(model: pm.Model, executor: Executor | None, betas: int = BETAS) -> pmt.Evidence:
+def anneal(model: pm.Model, executor: Executor | None, betas: int = BETAS) -> pmt.evidence.Evidence:
     """Do the work of the first three parts."""
     settings = {"n_particles": PARTICLES, "betas": betas, "random_seed": 1, "progressbar": False}
     return pmt.ais(model, executor=executor, **settings)

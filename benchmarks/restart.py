@@ -68,7 +68,7 @@ def forked(work: Callable[..., Any], *args: Any) -> tuple[multiprocessing.Proces
     def run() -> None:
         try:
             there.send(work(*args))
-        except pmt.CheckpointError as error:
+        except pmt.exceptions.CheckpointError as error:
             there.send(f"error: {error}")
 
     process = context.Process(target=run)

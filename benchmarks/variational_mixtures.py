@@ -173,7 +173,7 @@ def main() -> None:
             began = sum(os.times()[:4])
             try:
                 found[name] = run_model(name, methods, options.repeats, options.n)
-            except pmt.NormalizerError as error:
+            except pmt.exceptions.NormalizerError as error:
                 print(name, error, flush=True)
                 continue
             found[name]["minutes"] = (sum(os.times()[:4]) - began) / 60

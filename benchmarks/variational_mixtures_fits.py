@@ -195,7 +195,7 @@ def partition_of(model: pm.Model, draws: int, largest: float = LARGEST) -> dict:
     log.setLevel(logging.INFO)
     log.addHandler(told)
     try:
-        found = pmt.log_partition(model, grid_of(largest), draws=draws, random_seed=1)
+        found = pmt.variational.log_partition(model, grid_of(largest), draws=draws, random_seed=1)
     finally:
         log.removeHandler(told)
     return {

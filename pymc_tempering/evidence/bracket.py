@@ -266,7 +266,7 @@ def bracket(idata: xr.DataTree, *, reference_visits: int | None = None) -> Brack
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> found = pmt.bracket(idata)  # a run of pmt.sample
+    >>> found = pmt.evidence.bracket(idata)  # a run of pmt.sample
     >>> found.lower.bias_direction, found.upper.bias_direction, abs(found.gap) < 0.5
     ('below', 'above', True)
     """

@@ -70,6 +70,16 @@ class Estimator:
         Whether a cross-check without ``methods`` runs it.
     repeats : str, default ""
         Estimator from whose sums it is made or corrected, so that it is no check of that one.
+    averages : bool, default False
+        Whether it averages log_ratio itself at beta = 0, where its tail is longest. A cross-check
+        leaves it out where that has no finite variance.
+    like : str, default ""
+        Estimator that reads the like of it from a run, without evaluations. A cross-check of a run
+        leaves it out.
+    looks : callable, optional
+        Runs from the prior whose ends draws can be compared with:
+        ``(movers, rng, cores, executor, report, most)`` to an ``Evidence`` and weighted ends, with
+        `most` rungs at most (any number for None).
     """
 
     reads: str
@@ -78,19 +88,22 @@ class Estimator:
     draws: str = RUN
     by_default: bool = True
     repeats: str = ""
+    averages: bool = False
+    like: str = ""
+    looks: Callable[..., Any] | None = None
 
 
 ESTIMATORS: dict[str, Estimator] = {
-    "rts": Estimator(
-        "cycles",
-        rts,
-        "Rao-Blackwellized tempered sampling, equation (12) of Carlson et al. (2016).",
-    ),
     "pooled": Estimator(
         "reference",
         pooled,
         'As "rts", with further draws of the reference: the states of the chains and these draws '
         "as one sample, by a bridge, Meng & Wong (1996).",
+    ),
+    "rts": Estimator(
+        "cycles",
+        rts,
+        "Rao-Blackwellized tempered sampling, equation (12) of Carlson et al. (2016).",
     ),
     "counts": Estimator(
         "cycles",
@@ -102,29 +115,34 @@ ESTIMATORS: dict[str, Estimator] = {
         "cycles",
         ti,
         "Thermodynamic integration by the trapezoid rule, equation (20) of Carlson et al. (2016).",
+        averages=True,
     ),
     "ti_riemann": Estimator(
         "cycles",
         partial(ti, rule="riemann"),
         "Thermodynamic integration by the right Riemann sum, an upper bound on the integral, "
         "Figure 2 of Carlson et al. (2016).",
+        averages=True,
     ),
     "ti_corrected": Estimator(
         "cycles",
         partial(ti, rule="corrected"),
         "Thermodynamic integration by the trapezoid rule with second moments, Friel et al. (2014).",
+        averages=True,
     ),
     "ti_simpson": Estimator(
         "cycles",
         partial(ti, rule="simpson"),
         "Thermodynamic integration by Simpson's rule for uneven rungs, equation (20) of Carlson "
         "et al. (2016).",
+        averages=True,
     ),
     "ti_rb": Estimator(
         "cycles",
         partial(ti, rao_blackwell=True),
         'As "ti", with Rao-Blackwellized means, equation (21) of Carlson et al. (2016).',
         repeats="rts",
+        averages=True,
     ),
     "ti_corrected_rb": Estimator(
         "cycles",
@@ -132,6 +150,7 @@ ESTIMATORS: dict[str, Estimator] = {
         'As "ti_corrected", with Rao-Blackwellized moments, Friel et al. (2014) and equation (21) '
         "of Carlson et al. (2016).",
         repeats="rts",
+        averages=True,
     ),
     "bar": Estimator(
         "trace",
@@ -169,7 +188,10 @@ ESTIMATORS: dict[str, Estimator] = {
         "from the other end.",
     ),
 }
-"""The estimators that read a run, by name. A new one is one file and one row here."""
+"""The estimators that read a run, by name. A new one is one file and one row here.
+
+Of estimates that are equally good the first row speaks for the run.
+"""
 
 
 def lists_estimators[F: Callable[..., Any]](rows: Mapping[str, Estimator]) -> Callable[[F], F]:

@@ -108,7 +108,7 @@ def overlap(idata: xr.DataTree) -> xr.Dataset:
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> table = pmt.overlap(idata)  # a run of pmt.sample
+    >>> table = pmt.evidence.overlap(idata)  # a run of pmt.sample
     >>> table["overlap"].shape, bool(table.attrs["spectral_gap"] > 0.05)
     ((5, 5), True)
     """

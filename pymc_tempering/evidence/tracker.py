@@ -147,7 +147,7 @@ class PartitionTracker:
 
     >>> rng = np.random.default_rng(1)
     >>> betas = np.array([0.0, 0.3, 1.0])
-    >>> tracker = pmt.PartitionTracker(betas, -0.5 * np.log1p(2 * betas))
+    >>> tracker = pmt.arrays.PartitionTracker(betas, -0.5 * np.log1p(2 * betas))
     >>> x = rng.standard_normal(500)
     >>> for a in np.linspace(1.0, 2.0, 101):
     ...     for _ in range(5):

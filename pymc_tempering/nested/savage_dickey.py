@@ -243,7 +243,7 @@ def savage_dickey(
     Returns
     -------
     SavageDickey
-        A :class:`BayesFactor` of the model over the null, log BF10. ``mcse`` comes from the
+        A ``BayesFactor`` of the model over the null, log BF10. ``mcse`` comes from the
         scatter of the terms over their effective number, autocorrelation included. It is infinite
         where the draws do not follow the model's conditional density, where that cannot be
         normalized, and where the sampler stored another log density than the model's.

@@ -102,8 +102,8 @@ def fit(
         c(theta, T). The latter needs no C(T), which may be infinite, but a free scale parameter
         then does what the temperature should.
     normalizer_draws : int, optional
-        `draws` of :func:`pymc_tempering.log_partition` for C(T), where it is not known exactly.
-        With a number the same seed gives the same fit on machines that are slow and fast.
+        `draws` of :func:`pymc_tempering.variational.log_partition` for C(T), where it is not known
+        exactly. With a number the same seed gives the same fit on machines that are slow and fast.
     inverse_temperature_prior : tuple of float, optional
         LVT: (a, b) for 1/T ~ Beta(a, b) instead of a grid.
     update_every : int, default 10
@@ -156,7 +156,7 @@ def fit(
         PyMC's. With ``restarts``, ``restarts`` holds all of them, each with its ``tempering``.
         ``hist`` holds the loss of each iteration, the negative *tempered* ELBO (of LVT
         without the terms of q(T) alone), scaled as PyMC does with minibatches; ``tempering`` the
-        :class:`TemperedFit`: ELBO at T = 1 (nats), log Z, k-hat, temperatures, and the optimum of
+        ``TemperedFit``: ELBO at T = 1 (nats), log Z, k-hat, temperatures, and the optimum of
         the tempered model.
 
     Raises

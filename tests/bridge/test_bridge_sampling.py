@@ -348,7 +348,7 @@ def test_a_density_that_is_no_number_is_said():
         warnings.simplefilter("ignore", pmt.TemperingWarning)
         warp = pmt.bridge_sampling(posterior_tree(x=x), model, proposal="warp", random_seed=1)
     assert abs(warp.log_z - stats.norm.logcdf(2.0)) < 4 * warp.mcse < 0.05
-    with pytest.raises(pmt.DataMismatchError, match="zero or not a number"):
+    with pytest.raises(pmt.exceptions.DataMismatchError, match="zero or not a number"):
         pmt.bridge_sampling(posterior_tree(x=x + 1.0), model, random_seed=1)
 
 
@@ -360,7 +360,7 @@ def test_bad_arguments_are_refused_before_any_work(mean_model):
     ):
         with pytest.raises(ValueError, match=message):
             pmt.bridge_sampling(None, model, **arguments)
-    with pytest.raises(pmt.ModelError, match="pass `model=`"):
+    with pytest.raises(pmt.exceptions.ModelError, match="pass `model=`"):
         pmt.bridge_sampling(posterior_tree(x=exact_posterior(mean_model)))
     with pytest.raises(pmt.TemperingError, match="too few"):
         pmt.bridge_sampling(posterior_tree(x=exact_posterior(mean_model, 4)[:, :1]), model)
@@ -368,7 +368,7 @@ def test_bad_arguments_are_refused_before_any_work(mean_model):
         pmt.bridge_sampling(posterior_tree(x=np.ones((4, 50))), model)
     with pm.Model() as improper:
         pm.Normal("y", pm.Flat("x"), 1.0, observed=1.0)
-    with pytest.raises(pmt.ImproperPriorError, match="x"):
+    with pytest.raises(pmt.exceptions.ImproperPriorError, match="x"):
         pmt.bridge_sampling(posterior_tree(x=np.ones((4, 50))), improper)
 
 
@@ -389,9 +389,11 @@ def test_draws_without_chains_and_models_without_gradients():
         pm.Poisson("y", pm.Exponential("rate", 1.0), observed=[1, 2])
     bare = xr.Dataset({"rate": ("step", np.ones(4)), "other": (("chain", "draw"), np.ones((2, 2)))})
     tree = xr.DataTree.from_dict({"posterior": bare})
-    with pytest.raises(pmt.DataMismatchError, match=r"'rate' has dimensions .* but needs 'chain'"):
+    with pytest.raises(
+        pmt.exceptions.DataMismatchError, match=r"'rate' has dimensions .* but needs 'chain'"
+    ):
         pmt.bridge_sampling(tree, model)
     with pm.Model() as discrete:
         pm.Normal("y", pm.Poisson("k", 3.0), 1.0, observed=1.0)
-    with pytest.raises(pmt.DiscreteVariableError, match="have no gradients: k"):
+    with pytest.raises(pmt.exceptions.DiscreteVariableError, match="have no gradients: k"):
         pmt.bridge_sampling(tree, discrete)

@@ -131,5 +131,5 @@ def test_bad_arguments_are_refused_before_any_work():
         pmt.importance_sampling(None, model, proposal="cauchy")
     with pytest.raises(ValueError, match="at least 20"):
         pmt.importance_sampling(None, model, draws=3)
-    with pytest.raises(pmt.DataMismatchError, match=r"lacks \['x'\]"):
+    with pytest.raises(pmt.exceptions.DataMismatchError, match=r"lacks \['x'\]"):
         pmt.importance_sampling(posterior_tree(z=np.ones((4, 50))), model)

@@ -205,12 +205,12 @@ def test_a_datatree_of_joined_chains_is_read_in_parts():
         for i in range(2)
     ]
     joined = join_chains(*runs)
-    with pytest.raises(pmt.LadderError):
+    with pytest.raises(pmt.exceptions.LadderError):
         pmt.log_marginal_likelihood(joined)
     found = pmt.log_marginal_likelihood(joined, method="rb_likelihood")
     alone = ev.rb_likelihood([ev.read_run(run).stats for run in runs])
     assert found.log_z == pytest.approx(alone.log_z, abs=1e-12)
     assert found.mcse == pytest.approx(alone.mcse)
     other = gaussian_run(100, 2, betas=[0.0, 0.1, 0.2, 0.5, 1.0])
-    with pytest.raises(pmt.LadderError, match="different inverse temperatures"):
+    with pytest.raises(pmt.exceptions.LadderError, match="different inverse temperatures"):
         pmt.log_marginal_likelihood(join_chains(runs[0], other), method="rb_likelihood")

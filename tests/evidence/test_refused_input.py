@@ -22,20 +22,24 @@ def run_with(**groups):
 def test_traces_of_fewer_chains():
     idata = gaussian_run(draws=30, chains=2)
     one = {"tempering_trace": idata["tempering_trace"].to_dataset().isel(chain=[0])}
-    with pytest.raises(pmt.NotTemperedError, match="trace has 1 chains and sample_stats 2"):
+    with pytest.raises(
+        pmt.exceptions.NotTemperedError, match="trace has 1 chains and sample_stats 2"
+    ):
         read_run(run_with(**one))
 
 
 def test_a_ladder_of_no_rungs():
     stats = gaussian_run(draws=30, chains=2)["sample_stats"].to_dataset()
     flat = {"sample_stats": stats.assign(beta=stats["tour_start"].astype(float))}
-    with pytest.raises(pmt.NotTemperedError, match=r"sample_stats\['beta'\] has dimensions"):
+    with pytest.raises(
+        pmt.exceptions.NotTemperedError, match=r"sample_stats\['beta'\] has dimensions"
+    ):
         pmt.log_marginal_likelihood(run_with(**flat), method="rts")
 
 
 def test_a_tree_without_an_evidence():
     with pytest.raises(pmt.TemperingError, match=r"this DataTree has no group 'evidence'"):
-        pmt.Evidence.from_datatree(xr.DataTree())
+        pmt.evidence.Evidence.from_datatree(xr.DataTree())
 
 
 def test_equations_that_are_not_solved(monkeypatch):
@@ -43,7 +47,7 @@ def test_equations_that_are_not_solved(monkeypatch):
     stopped = SimpleNamespace(converged=False, flag="too many steps")
     module = sys.modules["pymc_tempering.evidence.bar"]
     monkeypatch.setattr(module, "brentq", lambda *args, **kwargs: (0.0, stopped))
-    with pytest.raises(pmt.SolverError, match="was not solved: too many steps"):
+    with pytest.raises(pmt.exceptions.SolverError, match="was not solved: too many steps"):
         pmt.log_marginal_likelihood(gaussian_run(draws=30), method="bar")
 
 
@@ -51,7 +55,7 @@ def test_rungs_that_do_not_overlap(monkeypatch):
     module = sys.modules["pymc_tempering.evidence.mbar"]
     monkeypatch.setattr(module, "newton", lambda equations, start: (start, np.zeros(4)))
     monkeypatch.setattr(module, "moments", lambda *args: (None, np.zeros((5, 5))))
-    with pytest.raises(pmt.SolverError, match="MBAR: the rungs do not overlap"):
+    with pytest.raises(pmt.exceptions.SolverError, match="MBAR: the rungs do not overlap"):
         pmt.log_marginal_likelihood(gaussian_run(draws=200), method="mbar")
 
 

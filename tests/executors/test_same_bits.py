@@ -194,7 +194,9 @@ def test_a_pool_that_broke_leaves_what_was_done(processes, model, tmp_path):
     with pytest.warns(TemperingWarning, match=r"ProcessPoolExecutor lost its workers.*1 of 2 runs"):
         second = pmt.sample_many(both, executor=processes, **settings)
     assert same_numbers(first, second)
-    with pytest.raises(pmt.WorkerError, match=r"ProcessPoolExecutor.*broke is broken for good"):
+    with pytest.raises(
+        pmt.exceptions.WorkerError, match=r"ProcessPoolExecutor.*broke is broken for good"
+    ):
         pmt.ais(model, n_particles=40, betas=4, executor=processes, progressbar=False)
 
 

@@ -83,7 +83,7 @@ def judge(found, path, model, whole):
         warnings.simplefilter("ignore", pmt.TemperingWarning)
         try:
             again = pmt.resume(path, model=model, quiet=True)
-        except pmt.CheckpointError as error:
+        except pmt.exceptions.CheckpointError as error:
             said = str(error)
     if again is None:
         assert found is None

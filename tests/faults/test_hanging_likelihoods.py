@@ -189,7 +189,7 @@ def test_without_a_limit_it_is_said(impatient, armed, solver, model, monkeypatch
 
 def test_where_no_chain_has_a_draw_it_is_an_error(impatient, armed, model):
     armed(1)
-    with pytest.raises(pmt.StuckChainError, match=r"No chain has a draw.*seems to hang"):
+    with pytest.raises(pmt.exceptions.StuckChainError, match=r"No chain has a draw.*seems to hang"):
         sample(model, cores=1, max_time=0.5)
 
 

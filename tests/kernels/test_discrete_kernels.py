@@ -9,8 +9,16 @@ import pytest
 from scipy import stats
 from support.moves import Moves
 
-from pymc_tempering import DiscreteLangevin, Gibbs, RandomWalkMetropolis, Slice
-from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block
+from pymc_tempering.kernels import (
+    ACCEPTANCE,
+    DIVERGED,
+    N_EVALUATIONS,
+    Block,
+    DiscreteLangevin,
+    Gibbs,
+    RandomWalkMetropolis,
+    Slice,
+)
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit
 

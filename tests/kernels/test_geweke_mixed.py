@@ -14,7 +14,6 @@ from numba import types
 from scipy import stats
 from support.gaussian_path import BETAS, SKEWED, ToyPath, ToyReference, batch_z
 
-from pymc_tempering import HMC, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.chain.loop import LADDER_MOVES, run
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import (
@@ -29,7 +28,7 @@ from pymc_tempering.chain.record import (
 )
 from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
-from pymc_tempering.kernels import Block, Compound
+from pymc_tempering.kernels import HMC, Block, Compound, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.model.compiled import DENSITY, DENSITY_SIGNATURE, EXPLORE, MATRIX, PARTS, RNG
 from pymc_tempering.model.jit import njit
 

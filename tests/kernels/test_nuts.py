@@ -8,8 +8,7 @@ import pytest
 from support.gaussian_path import gaussian_density, law, law_pvalues
 from support.moves import Moves
 
-from pymc_tempering import NUTS
-from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block, nuts
+from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, NUTS, Block, nuts
 from pymc_tempering.kernels.assign import find_kernel
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit

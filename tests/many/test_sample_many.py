@@ -13,6 +13,7 @@ from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.many import one_run
 from pymc_tempering.many import sample_many as many
 from pymc_tempering.many.cases import generator_of
+from pymc_tempering.model.handle import CompiledModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*another verdict:UserWarning")
 
@@ -47,7 +48,7 @@ def test_the_numbers_are_those_of_a_single_run(model, table):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemperingWarning)
         idata = pmt.sample(
-            model=pmt.CompiledModel(model).with_data(**data),
+            model=CompiledModel(model).with_data(**data),
             random_seed=generator_of(3, "far"),
             quiet=True,
             **own,

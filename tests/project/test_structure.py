@@ -44,7 +44,9 @@ IMPORTS = {
     "crosscheck": {"core", "executors", "model", "evidence", "annealed", "bridge"},
     "comparison": {"core", "model", "evidence", "bridge", "crosscheck"},
     "many": {"core", "executors", "model", "evidence", "sampling"},
-    "sensitivity": {"core", "model", "evidence", "sampling", "bridge", "comparison"},
+    "sensitivity": {
+        *("core", "model", "evidence", "sampling", "bridge", "crosscheck", "comparison"),
+    },
     "plots": {"core", "evidence", "crosscheck", "comparison"},
     "variational": {
         *("core", "executors", "model", "references", "evidence", "plots"),

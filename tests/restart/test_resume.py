@@ -118,7 +118,7 @@ def test_rows_that_are_counted_twice_are_refused(kept, model, monkeypatch):
         return plain, arrays
 
     monkeypatch.setattr("pymc_tempering.storage.checkpoint_folder.read_part", twice)
-    with pytest.raises((pmt.CheckpointError, ValueError)):
+    with pytest.raises((pmt.exceptions.CheckpointError, ValueError)):
         resume(copies[3], model)
 
 
@@ -278,7 +278,9 @@ def test_broken_checkpoints_get_a_clear_error(
     _, _, copies = kept("auto")
     path = shutil.copytree(copies[3], tmp_path / "run.zarr")
     path, given = broken(name, path, model, other_model)
-    with pytest.raises((pmt.CheckpointError, pmt.ModelError), match=f"(?s){words}"):
+    with pytest.raises(
+        (pmt.exceptions.CheckpointError, pmt.exceptions.ModelError), match=f"(?s){words}"
+    ):
         pmt.resume(path, model=given, quiet=True)
 
 
@@ -293,7 +295,7 @@ def test_broken_checkpoints_get_a_clear_error(
 )  # fmt: skip
 def test_a_run_does_not_write_over_anything(model, tmp_path, make, words):
     make(tmp_path / "run.zarr")
-    with pytest.raises(pmt.CheckpointError, match=words):
+    with pytest.raises(pmt.exceptions.CheckpointError, match=words):
         run(model, tmp_path / "run.zarr", draws=10)
 
 
@@ -302,9 +304,17 @@ def test_a_run_does_not_write_over_anything(model, tmp_path, make, words):
     [
         ({"checkpoint_every": 0.0}, ValueError, "checkpoint_every must be a positive number"),
         ({"checkpoint_every": -1.0}, ValueError, "checkpoint_every must be a positive number"),
-        ({"idata_kwargs": {"coords": object()}}, pmt.ArgumentError, "idata_kwargs.coords is a obj"),
-        ({"rung_weights": np.exp}, pmt.ArgumentError, "a function as rung_weights"),
-        ({"kernel": pm.Metropolis}, pmt.ArgumentError, "what the step method Metropolis keeps"),
+        (
+            {"idata_kwargs": {"coords": object()}},
+            pmt.exceptions.ArgumentError,
+            "idata_kwargs.coords is a obj",
+        ),
+        ({"rung_weights": np.exp}, pmt.exceptions.ArgumentError, "a function as rung_weights"),
+        (
+            {"kernel": pm.Metropolis},
+            pmt.exceptions.ArgumentError,
+            "what the step method Metropolis keeps",
+        ),
     ],
 )
 def test_calls_that_cannot_have_a_checkpoint(model, tmp_path, kwargs, error, words):
@@ -315,11 +325,14 @@ def test_calls_that_cannot_have_a_checkpoint(model, tmp_path, kwargs, error, wor
 
 def test_a_path_in_use_is_refused(kept, model, tmp_path):
     _, _, copies = kept("auto")
-    with pytest.raises(pmt.CheckpointError, match=r"already: go on with it by .*resume"):
+    with pytest.raises(pmt.exceptions.CheckpointError, match=r"already: go on with it by .*resume"):
         run(model, copies[3], draws=10)
     from pymc_tempering.storage.checkpoint_folder import known_folder
 
-    with known_folder(copies[3]), pytest.raises(pmt.CheckpointError, match="is writing to"):
+    with (
+        known_folder(copies[3]),
+        pytest.raises(pmt.exceptions.CheckpointError, match="is writing to"),
+    ):
         pmt.resume(copies[3], model=model, quiet=True)
 
 
@@ -342,7 +355,9 @@ def test_a_density_of_another_machine_is_said_and_one_of_another_model_refused(
             with pytest.warns(pmt.TemperingWarning, match=expected):
                 resume(path, model)
         else:
-            with pytest.raises(pmt.CheckpointError, match="not the one of the run: its density"):
+            with pytest.raises(
+                pmt.exceptions.CheckpointError, match="not the one of the run: its density"
+            ):
                 resume(path, model)
 
 
@@ -442,20 +457,24 @@ def test_what_max_time_decided_stays(model, tmp_path):
 
 
 def test_choices_of_kernels_in_words():
-    choice = {"a": pmt.HMC(target_accept=0.7), "b": "slice"}
+    choice = {"a": pmt.kernels.HMC(target_accept=0.7), "b": "slice"}
     plain = json.loads(json.dumps(plain_choice(choice)))
     back = choice_of(plain)
     assert back["b"] == "slice"
     assert back["a"].rebuild == choice["a"].rebuild
-    for own in (pm.Metropolis, pmt.StepKernel(pm.Metropolis), pmt.CustomKernel(lambda *a: {})):
-        with pytest.raises(pmt.CheckpointError, match="pass kernel= as at first"):
+    for own in (
+        pm.Metropolis,
+        pmt.kernels.StepKernel(pm.Metropolis),
+        pmt.kernels.CustomKernel(lambda *a: {}),
+    ):
+        with pytest.raises(pmt.exceptions.CheckpointError, match="pass kernel= as at first"):
             choice_of(plain_choice(own))
         assert choice_of(plain_choice(own), own) is own
 
 
 def test_versions_are_those_installed():
     bit_versions.check_versions(bit_versions.versions())
-    with pytest.raises(pmt.CheckpointError, match=r"numpy 1\.0 \(here"):
+    with pytest.raises(pmt.exceptions.CheckpointError, match=r"numpy 1\.0 \(here"):
         bit_versions.check_versions(bit_versions.versions() | {"numpy": "1.0"})
 
 

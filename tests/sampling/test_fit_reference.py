@@ -10,9 +10,9 @@ from support.compiled_systems import prior as compiled
 from support.compiled_systems import system
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC, testsystems
+from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import Deadline
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture

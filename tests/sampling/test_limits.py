@@ -20,10 +20,9 @@ from support.counted_deadline import CountedDeadline
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC
 from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import NEVER, PAST, Cut, Deadline, deadline_in
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references import prior_checks
 from pymc_tempering.references.prior_checks import N_CHECK, check_reference
 from pymc_tempering.sampling import choose_plan as plans
@@ -141,7 +140,9 @@ def test_all_that_was_ended_is_one_warning(warmup):
     ]
     for tune, draws in ((50, 50), (0, 0)):
         none = outcome_of(late, cut=outcome.cut, draws=draws)
-        with pytest.raises(pmt.TimeLimitError, match=r"^max_time=60 was over before the first dra"):
+        with pytest.raises(
+            pmt.exceptions.TimeLimitError, match=r"^max_time=60 was over before the first dra"
+        ):
             warn_of_run(none, tune, 1000, searched=True, max_time=60.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -198,7 +199,9 @@ def test_a_trial_run_without_a_draw_is_an_error(warmup, monkeypatch):
         return False
 
     monkeypatch.setattr(side_runs, "run_chains", nothing)
-    with pytest.raises(pmt.TimeLimitError, match=r"before one of 3 chains .* on \d+ rungs"):
+    with pytest.raises(
+        pmt.exceptions.TimeLimitError, match=r"before one of 3 chains .* on \d+ rungs"
+    ):
         run_beside(
             warmup.plan, np.random.default_rng(1), n_chains=3, n_draws=10, cores=1,
             deadline=CountedDeadline(),
@@ -356,7 +359,9 @@ def test_the_run_for_the_prior_alone_has_its_part_of_the_time(monkeypatch):
         return replace(found, runs=none, cut=said)
 
     monkeypatch.setattr(prior_constant, "run_rounds", nothing)
-    with pytest.raises(pmt.TimeLimitError, match=r"Normalizing the prior: no chain .*at 3 of 50"):
+    with pytest.raises(
+        pmt.exceptions.TimeLimitError, match=r"Normalizing the prior: no chain .*at 3 of 50"
+    ):
         pmt.sample(50, model=model, **QUIET | options)
 
 
@@ -379,7 +384,9 @@ def test_where_the_chains_have_no_draw_it_is_an_error(monkeypatch, target):
     """Planted: an estimate from the chains, which have none."""
     monkeypatch.setattr(rounds, "run_to", lambda *args: False)
     options = {"reference": "prior", "max_time": 1e-3, "model": mean_only()}
-    over = pytest.raises(pmt.TimeLimitError, match=r"max_time=0.001 was over .* 0 of 1\d+ draws")
+    over = pytest.raises(
+        pmt.exceptions.TimeLimitError, match=r"max_time=0.001 was over .* 0 of 1\d+ draws"
+    )
     with over, warnings.catch_warnings():
         warnings.simplefilter("ignore", pmt.TemperingWarning)  # of the check, which has 0.1 ms
         pmt.sample(**QUIET | options | target)
@@ -401,7 +408,7 @@ def test_a_call_ends_wherever_it_is_late(smallest_pieces, monkeypatch, most):
         warnings.simplefilter("always")
         try:
             pmt.sample(model=mean_only(), max_time=60.0, **QUIET | {"reference": "prior"})
-        except pmt.TimeLimitError as error:
+        except pmt.exceptions.TimeLimitError as error:
             said.append(str(error))
     said += [str(one.message) for one in record]
     assert any("max_time ended" in one for one in said)
@@ -433,7 +440,7 @@ def test_draws_that_are_added_stop_with_the_time(monkeypatch):
     assert 200 < more.posterior.sizes["draw"] < 10**6
     with monkeypatch.context() as patch:
         patch.setattr(sys.modules["pymc_tempering.restart.extend"], "run_to", lambda *args: False)
-        with pytest.raises(pmt.TimeLimitError, match="before the first new draw"):
+        with pytest.raises(pmt.exceptions.TimeLimitError, match="before the first new draw"):
             pmt.extend(idata, draws=10**6, model=model, max_time=1e-9, cores=1, quiet=True)
     plain = pmt.extend(idata, draws=60, model=model, quiet=True)
     timely = pmt.extend(idata, draws=60, model=model, max_time=600.0, quiet=True)

@@ -16,9 +16,8 @@ import pytest
 from support.compiled_systems import prior, system
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC
 from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import finish, rounds
 from pymc_tempering.sampling import sample as front

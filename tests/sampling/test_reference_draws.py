@@ -88,7 +88,7 @@ def test_selected_draws_fall_back_on_the_run_alone(idata):
     assert pmt.log_marginal_likelihood(idata.isel(draw=slice(10, 40))).method == "rts"
     broken = idata.copy(deep=True)
     broken[GROUP]["log_ratio"][3] = np.nan
-    with pytest.raises(pmt.NotTemperedError, match="tempering_reference"):
+    with pytest.raises(pmt.exceptions.NotTemperedError, match="tempering_reference"):
         pmt.log_marginal_likelihood(broken, method="pooled")
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from support.compiled_systems import prior, system
 
-from pymc_tempering import HMC
 from pymc_tempering.core.deadline import PAST
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.sampling import regions
 from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal

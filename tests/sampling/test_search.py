@@ -12,10 +12,10 @@ from support.compiled_systems import prior as compiled
 from support.searches import no_scouts
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC, testsystems
+from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import PAST
 from pymc_tempering.evidence.estimators import estimate_quietly
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted
@@ -286,7 +286,7 @@ def test_a_trial_run_that_hangs_ends_in_an_answer_from_the_prior(monkeypatch):
     """The planted fault: each fit meets a chain that does not come back."""
 
     def hangs(*args):
-        raise pmt.StuckChainError("A chain has not come back to beta = 1.")
+        raise pmt.exceptions.StuckChainError("A chain has not come back to beta = 1.")
 
     monkeypatch.setattr(auto, "fit_reference", hangs)
     idata, evidence, said = sample(two_modes().model, 2)
@@ -295,7 +295,7 @@ def test_a_trial_run_that_hangs_ends_in_an_answer_from_the_prior(monkeypatch):
     assert not is_off(evidence, two_modes().log_evidence)
     seconds = json.loads(idata["tempering"].attrs["seconds"])
     assert seconds["fit"] > 0.0
-    with pytest.raises(pmt.StuckChainError):
+    with pytest.raises(pmt.exceptions.StuckChainError):
         pmt.sample(100, model=two_modes().model, reference="fitted", quiet=True, random_seed=1)
 
 
@@ -305,7 +305,7 @@ def test_a_trial_run_that_hangs_once_is_made_again(monkeypatch):
     def hangs_once(*args):
         calls.append(1)
         if len(calls) == 1:
-            raise pmt.StuckChainError("A chain has not come back to beta = 1.")
+            raise pmt.exceptions.StuckChainError("A chain has not come back to beta = 1.")
         return original(*args)
 
     monkeypatch.setattr(auto, "fit_reference", hangs_once)
@@ -317,7 +317,7 @@ def test_a_trial_run_that_hangs_once_is_made_again(monkeypatch):
 
 def test_where_the_fit_to_a_new_peak_hangs_the_last_fit_stands_and_is_contradicted(monkeypatch):
     def hangs(*args):
-        raise pmt.StuckChainError("A chain has not come back to beta = 1.")
+        raise pmt.exceptions.StuckChainError("A chain has not come back to beta = 1.")
 
     forget(monkeypatch, two_modes(), until_looks=True)
     monkeypatch.setattr(searching, "refit", hangs)

@@ -9,9 +9,9 @@ from support.compiled_systems import prior, system
 from support.searches import job_of, nowhere, region
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC, testsystems
+from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import PAST
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import gradients, regions

@@ -4,8 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from pymc_tempering import HMC
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.setup import Job, Options

@@ -72,7 +72,7 @@ def front_doors(model, idata):
             60, model=model, keep="states", chains=3, random_seed=3, quiet=True, executor=executor
         ),
         "ais": lambda executor: pmt.ais(model, executor=executor, **few),
-        "hais": lambda executor: pmt.hais(model, executor=executor, **few),
+        "hais": lambda executor: pmt.annealed.hais(model, executor=executor, **few),
         "reverse_ais": lambda executor: pmt.reverse_ais(idata, model, executor=executor, **few),
         "sandwich": lambda executor: pmt.sandwich(idata, model, executor=executor, **few).upper,
         "smc": lambda executor: pmt.smc(
@@ -81,10 +81,12 @@ def front_doors(model, idata):
         "thermodynamic_integration": lambda executor: pmt.thermodynamic_integration(
             model, draws=50, chains=2, betas=4, random_seed=3, progressbar=False, executor=executor
         ),
-        "linked_importance_sampling": lambda executor: pmt.linked_importance_sampling(
+        "linked_importance_sampling": lambda executor: pmt.annealed.linked_importance_sampling(
             model, executor=executor, **few
         ),
-        "raise_": lambda executor: pmt.raise_({"mu": 0.5}, model, executor=executor, **few),
+        "raise_": lambda executor: pmt.annealed.raise_(
+            {"mu": 0.5}, model, executor=executor, **few
+        ),
         "cross_check": lambda executor: pmt.cross_check(
             idata,
             model,

@@ -328,12 +328,12 @@ def test_a_start_that_fails_ends_the_call_only_where_all_fail(monkeypatch, faili
     def fragile(session):
         calls.append(session)
         if len(calls) <= failing:
-            raise pmt.LikelihoodError(f"start {len(calls)} is not finite")
+            raise pmt.exceptions.LikelihoodError(f"start {len(calls)} is not finite")
         return finish(session)
 
     monkeypatch.setattr(several_fits, "finish", fragile)
     if failing == 2:
-        with pytest.raises(pmt.LikelihoodError, match="start 1"):
+        with pytest.raises(pmt.exceptions.LikelihoodError, match="start 1"):
             far_start(20, restarts=2)
         return
     with pytest.warns(pmt.TemperingWarning, match="1 of 2 fits are missing"):

@@ -116,7 +116,7 @@ def test_a_loss_that_is_not_finite_keeps_the_best_parameters(method):
 
 
 def test_a_first_loss_that_is_not_finite_is_refused():
-    with pytest.raises(pmt.LikelihoodError, match="at the first iteration"):
+    with pytest.raises(pmt.exceptions.LikelihoodError, match="at the first iteration"):
         pmt.fit(100, "advi", cliff(-30.0), **FAST)
 
 
@@ -157,8 +157,8 @@ def heavy_tails():
 @pytest.mark.parametrize(
     ("model", "options", "error", "words"),
     [
-        (discrete, {}, pmt.DiscreteVariableError, "k. Marginalize"),
-        (without_data, {}, pmt.ModelError, "no observed data"),
+        (discrete, {}, pmt.exceptions.DiscreteVariableError, "k. Marginalize"),
+        (without_data, {}, pmt.exceptions.ModelError, "no observed data"),
         (models.gaussian, {"method": "svgd"}, ValueError, "method must be one of.*svgd"),
         (models.gaussian, {"approx": "flow"}, ValueError, "approx must be one of.*flow"),
         (models.gaussian, {"n": 0}, ValueError, "n must be a whole number"),
@@ -174,32 +174,37 @@ def heavy_tails():
         (
             with_potential,
             {"method": "local_variational_tempering"},
-            pmt.ModelError,
+            pmt.exceptions.ModelError,
             "extra.*annealed",
         ),
-        (with_potential, {"method": "variational_tempering"}, pmt.ModelError, "extra.*annealed"),
+        (
+            with_potential,
+            {"method": "variational_tempering"},
+            pmt.exceptions.ModelError,
+            "extra.*annealed",
+        ),
         (
             half_cauchy_scale,
             {"method": "variational_tempering"},
-            pmt.NormalizerError,
+            pmt.exceptions.NormalizerError,
             "infinite.*annealed",
         ),
         (
             heavy_tails,
             {"method": "variational_tempering"},
-            pmt.NormalizerError,
+            pmt.exceptions.NormalizerError,
             "y.*below 5.*annealed",
         ),
         (
             heavy_tails,
             {"method": "local_variational_tempering"},
-            pmt.NormalizerError,
+            pmt.exceptions.NormalizerError,
             "y.*below 5.*annealed",
         ),
         (
             heavy_tails,
             {"method": "variational_tempering", "normalizer": "local"},
-            pmt.NormalizerError,
+            pmt.exceptions.NormalizerError,
             "y.*below 5.*annealed",
         ),
     ],

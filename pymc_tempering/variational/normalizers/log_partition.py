@@ -251,7 +251,7 @@ def log_partition(
     >>> with pm.Model() as model:
     ...     mu = pm.Normal("mu", 0.0, 10.0)
     ...     y = pm.Normal("y", mu, 2.0, observed=np.zeros(100))
-    >>> pmt.log_partition(model, [1.0, 2.0, 4.0]).log_c.round(3)
+    >>> pmt.variational.log_partition(model, [1.0, 2.0, 4.0]).log_c.round(3)
     array([  0.   , 115.262, 190.221])
     """
     model = find_model(model)

@@ -393,7 +393,8 @@ def log_tempered_normalizer(rv: Variable, T: Any) -> Variable:
     Examples
     --------
     >>> rv = pm.Normal.dist(0.0, 2.0)
-    >>> log_c = pmt.log_tempered_normalizer(rv, 4.0)  # (2 pi sigma^2)^((1 - 1 / T) / 2) sqrt(T)
+    >>> log_c = pmt.variational.log_tempered_normalizer(rv, 4.0)
+    >>> # (2 pi sigma^2)^((1 - 1 / T) / 2) sqrt(T)
     >>> float(log_c.eval().round(3))
     1.902
     """

@@ -285,7 +285,7 @@ def test_free_parameters(name):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_name_the_reason(name):
-    with pytest.raises(pmt.NormalizerError, match=r"'y'.*annealed"):
+    with pytest.raises(pmt.exceptions.NormalizerError, match=r"'y'.*annealed"):
         normalizer(model_of(REFUSED[name]))
 
 
@@ -310,7 +310,9 @@ def test_a_common_location_costs_one_integral_for_all_data():
     needed, found = value(line_with(0.0), pt.constant(0.7))
     assert needed == {"sd"}
     alone = pm.NormalMixture.dist([0.8, 0.2], [3.0, 3.0], [0.5, 5.0])
-    assert found == pytest.approx(N * float(pmt.log_tempered_normalizer(alone, 2.0).eval()))
+    assert found == pytest.approx(
+        N * float(pmt.variational.log_tempered_normalizer(alone, 2.0).eval())
+    )
     # two lines: the distance between them matters (planted: as if they were one)
     needed, apart = value(line_with(4.0), pt.constant(0.7))
     assert needed == {"slope", "sd"}

@@ -105,7 +105,9 @@ def compiled(rv):
     """Functions x -> log density and T -> log normalizer."""
     x, T = pt.vector("x", dtype=rv.dtype), pt.dscalar("T")
     density = pytensor.function([x], pm.logp(rv, x, warn_rvs=False), mode="FAST_COMPILE")
-    log_c = pytensor.function([T], pmt.log_tempered_normalizer(rv, T), mode="FAST_COMPILE")
+    log_c = pytensor.function(
+        [T], pmt.variational.log_tempered_normalizer(rv, T), mode="FAST_COMPILE"
+    )
     return density, lambda temperature: float(log_c(temperature))
 
 
@@ -240,8 +242,8 @@ def test_sums_see_a_tail_that_is_thinned_out_too_much():
 
 def test_a_poisson_of_huge_rate_goes_over_into_a_normal():
     mu = np.array(1e12)
-    value = float(pmt.log_tempered_normalizer(pm.Poisson.dist(mu), 3.0).eval())
-    normal = pmt.log_tempered_normalizer(pm.Normal.dist(0.0, np.sqrt(mu)), 3.0).eval()
+    value = float(pmt.variational.log_tempered_normalizer(pm.Poisson.dist(mu), 3.0).eval())
+    normal = pmt.variational.log_tempered_normalizer(pm.Normal.dist(0.0, np.sqrt(mu)), 3.0).eval()
     assert value == pytest.approx(float(normal), abs=1e-6)
 
 
@@ -274,7 +276,7 @@ def mixture_of_normals():
     """Log normalizer of a mixture of three normals, compiled: of weights, means, scales and T."""
     w, mu, sd = (pt.dvector(name, shape=(3,)) for name in ("w", "mu", "sd"))
     T = pt.dscalar("T")
-    log_c = pmt.log_tempered_normalizer(pm.NormalMixture.dist(w, mu, sd), T)
+    log_c = pmt.variational.log_tempered_normalizer(pm.NormalMixture.dist(w, mu, sd), T)
     return pytensor.function([w, mu, sd, T], log_c, mode="FAST_COMPILE")
 
 
@@ -304,19 +306,19 @@ def test_mixtures_of_normals_need_panels_of_their_own_width():
     """Planted: panels of the width of the power alone, too wide for the check at T = 1."""
     with patch.object(quadrature, "COLD", np.zeros(1)):
         log_c = mixture_of_normals()
-    with pytest.raises(pmt.NormalizerError, match="is not 1"):
+    with pytest.raises(pmt.exceptions.NormalizerError, match="is not 1"):
         log_c(np.ones(3) / 3, np.array([-200.0, 0.0, 200.0]), np.ones(3), 400.0)
 
 
 def test_mixtures_of_normals_see_bends_that_are_missed():
     """Planted: no panels where another component becomes the largest."""
     rv = pm.NormalMixture.dist([0.3, 0.7], [-20.0, 20.0], [1.0, 1.0])
-    pmt.log_tempered_normalizer(rv, 100.0).eval()
+    pmt.variational.log_tempered_normalizer(rv, 100.0).eval()
     with (
         patch.object(quadrature, "crossing_ends", lambda mu, *_: mu),
-        pytest.raises(pmt.NormalizerError, match="half of the nodes"),
+        pytest.raises(pmt.exceptions.NormalizerError, match="half of the nodes"),
     ):
-        pmt.log_tempered_normalizer(rv, 100.0).eval()
+        pmt.variational.log_tempered_normalizer(rv, 100.0).eval()
 
 
 @pytest.mark.parametrize("T", [1.0, 3.0, 10.0])
@@ -334,7 +336,7 @@ def test_censored_and_hurdle_variables_count_their_atoms(T):
 
 
 def compiled_value(rv, T):
-    graph = pmt.log_tempered_normalizer(rv, T)
+    graph = pmt.variational.log_tempered_normalizer(rv, T)
     return float(pytensor.function([], graph, mode="FAST_COMPILE")())
 
 
@@ -370,7 +372,7 @@ def test_multivariate_closed_forms():
 def test_infinite_from_the_limit_on(make, limit):
     rv = make()
     T = pt.dscalar("T")
-    graph = pmt.log_tempered_normalizer(rv, T)
+    graph = pmt.variational.log_tempered_normalizer(rv, T)
     function = pytensor.function([T], [graph, pt.grad(graph, T)], mode="FAST_COMPILE")
     below, slope = function(limit - 1e-6)
     assert np.isfinite(below)
@@ -405,7 +407,7 @@ def test_quadrature_finds_out_that_an_integral_is_infinite():
 )
 def test_gradients_are_slopes(make):
     a, b, T = pt.dscalars("a", "b", "T")
-    graph = pmt.log_tempered_normalizer(make(a, b), T)
+    graph = pmt.variational.log_tempered_normalizer(make(a, b), T)
     grads = pt.grad(graph, [a, b, T], disconnected_inputs="ignore")
     function = pytensor.function(
         [a, b, T], [graph, *grads], mode="FAST_COMPILE", on_unused_input="ignore"
@@ -424,12 +426,16 @@ def test_one_temperature_by_element():
         lambda m: pm.ZeroInflatedPoisson.dist(f(0.4), m),
         pm.Exponential.dist,
     ):
-        batch = pytensor.function([], pmt.log_tempered_normalizer(make(mu), T), mode="FAST_COMPILE")
-        one = pmt.log_tempered_normalizer(make(place := pt.dscalar()), temperature := pt.dscalar())
+        batch = pytensor.function(
+            [], pmt.variational.log_tempered_normalizer(make(mu), T), mode="FAST_COMPILE"
+        )
+        one = pmt.variational.log_tempered_normalizer(
+            make(place := pt.dscalar()), temperature := pt.dscalar()
+        )
         alone = np.vectorize(pytensor.function([place, temperature], one, mode="FAST_COMPILE"))
         np.testing.assert_allclose(batch(), alone(mu, T), atol=1e-9)
     # a batch shape that comes from the size alone
-    graph = pmt.log_tempered_normalizer(
+    graph = pmt.variational.log_tempered_normalizer(
         pm.NormalMixture.dist([0.3, 0.7], [0.0, 3.0], 1.0, shape=3), T
     )
     values = pytensor.function([], graph, mode="FAST_COMPILE")()
@@ -450,7 +456,7 @@ def test_counts_above_zero_of_any_small_rate(mu, alpha):
     over_one = np.r_[1.0, np.cumprod(ratio)]  # masses over that of one
     counts = ((over_one / over_one.sum()) ** (1 / T)).sum()
     exact = np.log((1 - psi) ** (1 / T) + psi ** (1 / T) * counts)
-    graph = pmt.log_tempered_normalizer(rv, T)
+    graph = pmt.variational.log_tempered_normalizer(rv, T)
     value, slope = pytensor.function([rate], [graph, pt.grad(graph, rate)], mode="FAST_COMPILE")(mu)
     assert value == pytest.approx(exact, abs=1e-8)
     assert np.isfinite(slope)
@@ -466,7 +472,7 @@ def test_quadrature_refuses_a_density_that_is_not_one():
     rv = pm.CustomDist.dist(
         np.array(1.0), logp=lambda x, s: -0.5 * (x / s) ** 2, signature="()->()"
     )
-    with pytest.raises(pmt.NormalizerError, match="is not 1"):
+    with pytest.raises(pmt.exceptions.NormalizerError, match="is not 1"):
         compiled_value(rv, 2.0)
 
 
@@ -483,17 +489,17 @@ def test_quadrature_integrates_a_custom_density():
 def test_what_has_no_normalizer_is_refused():
     rv = pm.StickBreakingWeights.dist(1.0, K=3)
     rv.name = "w"
-    with pytest.raises(pmt.NormalizerError, match=r"'w' \(.*annealed"):
-        pmt.log_tempered_normalizer(rv, 2.0)
-    with pytest.raises(pmt.NormalizerError, match="not a random variable"):
-        pmt.log_tempered_normalizer(pt.dscalar("x"), 2.0)
+    with pytest.raises(pmt.exceptions.NormalizerError, match=r"'w' \(.*annealed"):
+        pmt.variational.log_tempered_normalizer(rv, 2.0)
+    with pytest.raises(pmt.exceptions.NormalizerError, match="not a random variable"):
+        pmt.variational.log_tempered_normalizer(pt.dscalar("x"), 2.0)
     with pytest.raises(ValueError, match="positive and finite, not 0"):
-        pmt.log_tempered_normalizer(pm.Normal.dist(), 0)
-    with pytest.raises(pmt.NormalizerError, match="more than one DiracDelta"):
-        pmt.log_tempered_normalizer(
+        pmt.variational.log_tempered_normalizer(pm.Normal.dist(), 0)
+    with pytest.raises(pmt.exceptions.NormalizerError, match="more than one DiracDelta"):
+        pmt.variational.log_tempered_normalizer(
             pm.Mixture.dist([0.5, 0.5], [pm.DiracDelta.dist(0), pm.DiracDelta.dist(1)]), 2.0
         )
-    with pytest.raises(pmt.NormalizerError, match="sum over more than"):
+    with pytest.raises(pmt.exceptions.NormalizerError, match="sum over more than"):
         compiled_value(pm.DiscreteWeibull.dist(q=0.9, beta=0.1), 10.0)
 
 
@@ -503,5 +509,5 @@ def test_monte_carlo_says_its_error_or_refuses():
     results = [monte_carlo_normalizer(rv, 1.2, draws=2000, random_seed=i) for i in range(5)]
     for result in results:  # |z| < 5: a false alarm in 1e-6 of the cases
         assert abs(result.log_c - exact) < 5 * result.mcse
-    with pytest.raises(pmt.NormalizerError, match="Pareto index"):
+    with pytest.raises(pmt.exceptions.NormalizerError, match="Pareto index"):
         monte_carlo_normalizer(rv, 5.0, draws=2000, random_seed=1)

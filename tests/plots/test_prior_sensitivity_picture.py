@@ -7,7 +7,7 @@ from support.picture_runs import sensitivity
 
 import pymc_tempering as pmt
 from pymc_tempering.plots import BLUE, ORANGE
-from pymc_tempering.plots.prior_sensitivity_curve import log_ticks
+from pymc_tempering.plots.axes import log_ticks
 
 N, PANEL = 9, "sensitivity"
 

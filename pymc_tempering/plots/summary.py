@@ -9,17 +9,25 @@ from pymc_tempering.evidence.diagnostics import rung_table
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.result import plus_minus
-from pymc_tempering.plots.barrier_curve import draw_barrier, local_barrier
-from pymc_tempering.plots.ladder_panels import draw_rejection
-from pymc_tempering.plots.log_z_curve import residual_of_run
-from pymc_tempering.plots.look_densities import GROUP, draw_looks
-from pymc_tempering.plots.new_sheet import open_sheet
-from pymc_tempering.plots.round_trips import draw_round_trips
-from pymc_tempering.plots.rung_paths import chain_names, rung_paths
-from pymc_tempering.plots.running_log_z import rounds_and_running
-from pymc_tempering.plots.sheet import Visuals
-from pymc_tempering.plots.temperature_trace import draw_path, usual_length
-from pymc_tempering.plots.tour_panels import draw_weights
+from pymc_tempering.plots.ladder import draw_barrier, draw_rejection
+from pymc_tempering.plots.log_z import (
+    beside_of,
+    chain_curves,
+    draw_residual,
+    draw_running,
+    rounds_of,
+    running_rts,
+)
+from pymc_tempering.plots.looks import GROUP, draw_looks
+from pymc_tempering.plots.movement import (
+    chain_names,
+    draw_path,
+    draw_round_trips,
+    draw_weights,
+    rung_paths,
+    usual_length,
+)
+from pymc_tempering.plots.sheet import Visuals, finished, open_panels
 
 PANELS = (
     *("running", "residual", "rejection", "barrier"),
@@ -82,32 +90,25 @@ def plot_summary(
     7
     """
     stats, evidence = read_cycles(idata), estimate_quietly(idata)
-    panels = PANELS if GROUP in idata.children else PANELS[:-1]
-    _, names = chain_names(stats, idata, stats.n_chains)
-    sheet = open_sheet(
+    shown = PANELS if GROUP in idata.children else PANELS[:-1]
+    names = chain_names(idata, stats)
+    asked = (plot_collection, backend, visuals, pc_kwargs)
+    panels = open_panels(shown, (11.0, 11.5), (), asked, columns=2, chains=names)
+    running, residual, rejection, barrier, path, trips, tours, *looks = panels
+    running_log_z, rounds = running_rts(idata, stats), rounds_of(idata, stats)
+    draw_running(running, running_log_z, rounds, beside_of(idata, evidence))
+    draw_residual(residual, evidence, chain_curves(idata))
+    draw_rejection(rejection, rung_table(stats))
+    draw_barrier(barrier, idata, stats)
+    paths, step = rung_paths(idata, stats)
+    draw_path(path, paths[0], usual_length(paths), stats.beta, 5)
+    path.axes(f"{step} of chain {names[0]}", "β of the rung")
+    draw_round_trips(trips, stats, names)
+    draw_weights(tours, finite_tours(stats))
+    for panel in looks:
+        draw_looks(panel, idata)
+    return finished(
         panels,
-        size=(11.0, 11.5),
-        columns=2,
-        known=(),
-        chains=names,
-        plot_collection=plot_collection,
-        backend=backend,
-        visuals=visuals,
-        **pc_kwargs,
-    )
-    rounds_and_running(sheet, "running", idata, stats, evidence)
-    residual_of_run(sheet, "residual", idata, evidence)
-    draw_rejection(sheet, "rejection", rung_table(stats))
-    draw_barrier(sheet, "barrier", stats, local_barrier(idata, stats))
-    paths, flat = rung_paths(idata, stats)
-    draw_path(sheet, "path", paths[0], usual_length(paths), stats.beta, 5)
-    step = "iteration" if flat else "draw"
-    sheet.label("path", f"{step} of chain {names[0]}", "β of the rung")
-    draw_round_trips(sheet, "round_trips", stats, names)
-    draw_weights(sheet, "tours", finite_tours(stats))
-    if GROUP in idata.children:
-        draw_looks(sheet, "looks", idata)
-    return sheet.finish(
         f"log Z = {plus_minus(evidence.log_z, evidence.mcse)}, {evidence.verdict}; "
-        f"{stats.n_chains} × {stats.n_draws} draws, {stats.beta.size} rungs"
+        f"{stats.n_chains} × {stats.n_draws} draws, {stats.beta.size} rungs",
     )

@@ -10,18 +10,19 @@ from pymc_tempering.core.cycles import BoolArray, FloatArray, cold_log_ratio
 from pymc_tempering.evidence.datatree import LOOKS_GROUP, read_cycles
 from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.exceptions import NotTemperedError
-from pymc_tempering.plots.marks import BLUE, GRAY, ORANGE, round_ticks
-from pymc_tempering.plots.new_sheet import open_sheet
-from pymc_tempering.plots.sheet import Sheet, Visuals
+from pymc_tempering.plots.axes import Span, round_ticks
+from pymc_tempering.plots.sheet import ORANGE, Panel, Visuals, finished, open_panels
 
 VISUALS = ("draws", "looks", "ends", "on_way", "suspects", "limit", "beyond")
-DOTS: dict[str, Any] = {"color": BLUE, "size": 4.0, "alpha": 0.7}
-RINGS: dict[str, Any] = {"edgecolor": BLUE, "facecolor": "B0", "marker": "C0", "size": 4.0}
-SQUARES: dict[str, Any] = {"color": ORANGE, "marker": "C5", "size": 7.0}
 BINS = 60
 GROUP = "tempering_check"
 SMALL_WEIGHT = 1e-3
 """A share of all looks' weight below which a look does not widen the axis."""
+
+type Kinds = dict[str, BoolArray]
+"""Which looks arrived ("ends"), are on their way, or are suspects: each look is one of these."""
+type Looks = tuple[FloatArray, FloatArray, Kinds]
+"""Where looks ended, their weights and their kinds."""
 
 
 def plot_looks(
@@ -101,107 +102,91 @@ def plot_looks(
             "run of pymc_tempering.sample with a fitted reference that was checked has one"
         )
     elements = _elements(idata, var_names, coords or {})
-    many = bool(elements)
-    sheet = open_sheet(
-        ("looks", *elements),
-        size=(9.0, 3.2 * (len(elements) // 2 + 1)) if many else (7.0, 3.4),
-        columns=2 if many else 1,
-        known=VISUALS,
-        plot_collection=plot_collection,
-        backend=backend,
-        visuals=visuals,
-        **pc_kwargs,
-    )
-    draw_looks(sheet, "looks", idata)
-    weight = _weights(idata[GROUP].to_dataset()["log_weight"].values.astype(float))
-    kinds = _kinds(idata)
-    for panel, (draws, ends) in elements.items():
+    size, columns = (7.0, 3.4), 1
+    if elements:
+        size, columns = (9.0, 3.2 * (len(elements) // 2 + 1)), 2
+    asked = (plot_collection, backend, visuals, pc_kwargs)
+    panels = open_panels(("looks", *elements), size, VISUALS, asked, columns=columns)
+    weight, kinds = draw_looks(panels[0], idata)
+    for panel, (draws, ends) in zip(panels[1:], elements.values(), strict=True):
         span = _common_range(draws, ends, weight, kinds["suspects"])
-        _draw_both(sheet, panel, draws, ends, weight, kinds, span, told=False)
-        sheet.label(panel, panel, "density")
-    n = idata[GROUP].sizes["look"]
-    return sheet.finish(f"{n} looks from the prior")
+        _draw_both(panel, draws, (ends, weight, kinds), span, {})
+        panel.axes(panel.name, "density")
+    return finished(panels, f"{weight.size} looks from the prior")
 
 
-def draw_looks(sheet: Sheet, panel: str, idata: xr.DataTree) -> None:
-    """Draw both densities of log_ratio, the looks one by one, and where they become suspect."""
-    draws = _draws(idata)
+def draw_looks(panel: Panel, idata: xr.DataTree) -> tuple[FloatArray, Kinds]:
+    """Draw both densities of log_ratio, the looks one by one, and where they become suspect.
+
+    Returns the weights of the looks and their kinds.
+    """
+    draws = cold_log_ratio(read_cycles(idata)).ravel()
+    draws = draws[np.isfinite(draws)]
+    limit = suspect_above(draws)
     looks = idata[GROUP].to_dataset()
     ends = looks["log_ratio"].values.astype(float)
     weight = _weights(looks["log_weight"].values.astype(float))
-    limit = suspect_above(draws)
-    low, high = _range(draws, ends, limit)
-    kinds = _kinds(idata)
-    top = _draw_both(sheet, panel, draws, ends, weight, kinds, (low, high), told=True)
-    sheet.draw("limit", panel, "line", [limit, limit], [-0.17 * top, top], color="B1", width=1.2,
-               linestyle="C1", label="suspect beyond")  # fmt: skip
-    sheet.label(panel, "log_ratio: target over reference (nats)", "density")
+    strange = ends > limit
+    arrived = np.ones(ends.size, dtype=bool)
+    if "arrived" in looks:  # not in runs that were stored before it was told
+        arrived = looks["arrived"].values.astype(bool)
+    kinds = {"ends": arrived & ~strange, "on_way": ~arrived & ~strange, "suspects": strange}
+    n_strange, plural = strange.sum(), "" if strange.sum() == 1 else "s"
+    told = {
+        "draws": f"{draws.size} draws of the run",
+        "looks": "looks, by weight",
+        "ends": "looks that arrived" if kinds["on_way"].any() else "ends of looks",
+        "on_way": "looks on their way",
+        "suspects": f"{n_strange} suspect{plural}",
+    }
+    top = _draw_both(panel, draws, (ends, weight, kinds), _range(draws, ends, limit), told)
+    panel.guide("limit", [limit, limit], [-0.17 * top, top], label="suspect beyond")
+    panel.axes("log_ratio: target over reference (nats)", "density")
+    return weight, kinds
 
 
 def _draw_both(
-    sheet: Sheet,
-    panel: str,
-    draws: FloatArray,
-    ends: FloatArray,
-    weight: FloatArray,
-    kinds: dict[str, BoolArray],
-    ends_of_axis: tuple[float, float],
-    *,
-    told: bool,
+    panel: Panel, draws: FloatArray, looks: Looks, span: Span, names: dict[str, str]
 ) -> float:
-    """Draw the density of draws, that of looks by weight, and each look; return the top of it."""
-    low, high = ends_of_axis
-    edges = np.linspace(low, high, BINS + 1)
+    """Draw the density of draws, that of looks by weight, and each look; return the top of it.
 
-    def label(text: str) -> dict[str, str]:
-        return {"label": text} if told else {}
-
+    ``names`` are those of the visuals in the legend.
+    """
+    ends, weight, kinds = looks
+    edges = np.linspace(*span.ends, BINS + 1)
     density = np.histogram(draws, edges, density=True)[0]
     top = 1.1 * density.max()
-    sheet.draw("draws", panel, "hist", density, edges[:-1], edges[1:], color=GRAY, alpha=0.5,
-               **label(f"{draws.size} draws of the run"))  # fmt: skip
-    inside = (ends >= low) & (ends <= high)
+    panel.bars("draws", density, edges, alpha=0.5, label=names.get("draws", ""))
+    inside = span.holds(ends)
     if weight[inside].sum() > 0.0:
-        rough = np.linspace(low, high, BINS // 3 + 1)
-        mass = np.histogram(ends[inside], rough, weights=weight[inside])[0]
-        outline = mass / np.diff(rough)
-        sheet.draw("looks", panel, "line", np.repeat(rough, 2),
-                   np.concatenate([[0.0], np.repeat(np.minimum(outline, 2.0 * top), 2), [0.0]]),
-                   color=BLUE, width=1.6, **label("looks, by weight"))  # fmt: skip
+        rough = np.linspace(*span.ends, BINS // 3 + 1)
+        outline = np.histogram(ends[inside], rough, weights=weight[inside])[0] / np.diff(rough)
+        heights = np.pad(np.repeat(np.minimum(outline, 2.0 * top), 2), 1)
+        label = names.get("looks", "")
+        panel.line("looks", np.repeat(rough, 2), heights, width=1.6, label=label)
         top = max(top, min(1.1 * outline.max(), 2.0 * top))
     rows = -top * (0.05 + 0.1 * np.modf(0.618034 * np.arange(ends.size))[0])
-    n_strange = kinds["suspects"].sum()
-    for visual, style, name in (
-        ("ends", DOTS, "looks that arrived" if kinds["on_way"].any() else "ends of looks"),
-        ("on_way", RINGS, "looks on their way"),
-        ("suspects", SQUARES, f"{n_strange} suspect{'s' if n_strange > 1 else ''}"),
+    for visual, draw, style in (
+        ("ends", panel.dots, {"size": 4.0, "alpha": 0.7}),
+        ("on_way", panel.rings, {"marker": "C0", "size": 4.0}),
+        ("suspects", panel.dots, {"color": ORANGE, "marker": "C5", "size": 7.0}),
     ):
-        here = kinds[visual]
-        if here.any():
-            shown = here & inside
-            sheet.draw(visual, panel, "scatter", ends[shown], rows[shown], **style, **label(name))
-    left, right = ~(ends >= low), ends > high
-    room = _draw_counts(sheet, panel, (low, high), -0.1 * top, (int(left.sum()), int(right.sum())))
-    sheet.limit(panel, "y", -0.18 * top, 1.05 * top)
-    sheet.ticks(panel, "y", *round_ticks(1.05 * top, 5))
-    sheet.limit(panel, "x", low - room[0], high + room[1])
-    return float(top)
-
-
-def _draw_counts(
-    sheet: Sheet, panel: str, ends: tuple[float, float], height: float, count: tuple[int, int]
-) -> tuple[float, float]:
-    """Say how many looks are beyond each end of the axis; return the room that the words take."""
-    low, high = ends
-    room = [(0.08 if n else 0.02) * (high - low) for n in count]
-    for side, n, place, text in (
-        ("left", count[0], low - 0.9 * room[0], f"◄ {count[0]}"),
-        ("right", count[1], high + 0.9 * room[1], f"{count[1]} ►"),
+        shown, label = kinds[visual] & inside, names.get(visual, "")
+        draw(visual, ends[shown], rows[shown], label=label, **style)
+    room = []
+    for side, sign, end, beyond in (
+        ("left", -1.0, span.low, ~(ends >= span.low)),
+        ("right", 1.0, span.high, ends > span.high),
     ):
+        n = beyond.sum()
+        room.append(sign * (0.08 if n else 0.02) * span.width)
         if n:
-            sheet.texts("beyond", panel, [place], [height], [text], tag=side,
+            text = f"◄ {n}" if side == "left" else f"{n} ►"
+            panel.texts("beyond", [end + 0.9 * room[-1]], [-0.1 * top], [text], part=side,
                         horizontal_align=side)  # fmt: skip
-    return room[0], room[1]
+    x = (span.low + room[0], span.high + room[1])
+    panel.axes(x=x, y=(-0.18 * top, 1.05 * top), yticks=round_ticks(1.05 * top, 5))
+    return float(top)
 
 
 def _elements(
@@ -234,36 +219,16 @@ def _elements(
     from arviz_base.labels import BaseLabeller
 
     found, labeller = {}, BaseLabeller()
-    draws, ends = (_selected(values[names], coords) for values in (draws, ends))
+    draws, ends = (
+        values[names].sel({dim: at for dim, at in coords.items() if dim in values.dims})
+        for values in (draws, ends)
+    )
     for name, at, i_at in xarray_sel_iter(draws, skip_dims={"chain", "draw"}):
         values, end = (
             np.asarray(both[name].sel(at).values, dtype=float).ravel() for both in (draws, ends)
         )
         found[labeller.make_label_flat(name, at, i_at)] = values[np.isfinite(values)], end
     return found
-
-
-def _selected(values: xr.Dataset, coords: dict[str, Any]) -> xr.Dataset:
-    return values.sel({dim: at for dim, at in coords.items() if dim in values.dims})
-
-
-def _draws(idata: xr.DataTree) -> FloatArray:
-    """log_ratio of the draws where it is finite."""
-    draws = cold_log_ratio(read_cycles(idata)).ravel()
-    return draws[np.isfinite(draws)]
-
-
-def _kinds(idata: xr.DataTree) -> dict[str, BoolArray]:
-    """Tell looks apart: those that arrived, those on their way, and suspects.
-
-    A suspect has found a region which the fitted reference hardly covers.
-    """
-    looks = idata[GROUP].to_dataset()
-    ends = looks["log_ratio"].values.astype(float)
-    strange = ends > suspect_above(_draws(idata))
-    known = "arrived" in looks  # not in runs that were stored before it was told
-    arrived = looks["arrived"].values.astype(bool) if known else np.ones(ends.size, dtype=bool)
-    return {"ends": arrived & ~strange, "on_way": ~arrived & ~strange, "suspects": strange}
 
 
 def _weights(log_weight: FloatArray) -> FloatArray:
@@ -276,21 +241,20 @@ def _weights(log_weight: FloatArray) -> FloatArray:
     return weight
 
 
-def _range(draws: FloatArray, ends: FloatArray, limit: float) -> tuple[float, float]:
-    """Return ends of the axis: all draws but a far tail, and all that may be suspect."""
+def _range(draws: FloatArray, ends: FloatArray, limit: float) -> Span:
+    """Return an axis for all draws but a far tail, and all that may be suspect."""
     bottom, middle, most = np.quantile(draws, [0.001, 0.5, 1.0])
     spread = max(most - bottom, 1.0)
     highest = np.max(ends[np.isfinite(ends)], initial=-np.inf)
     high = max(most, limit, min(highest, middle + 20.0 * spread))
-    return bottom - 0.75 * spread, high + 0.05 * (high - bottom)
+    return Span(bottom - 0.75 * spread, high + 0.05 * (high - bottom))
 
 
 def _common_range(
     draws: FloatArray, ends: FloatArray, weight: FloatArray, strange: BoolArray
-) -> tuple[float, float]:
-    """Return ends of the axis: nearly all draws, and all looks that weigh something."""
+) -> Span:
+    """Return an axis for nearly all draws, and all looks that weigh something."""
     low, high = np.quantile(draws, [0.001, 0.999])
     heavy = ends[(np.isfinite(ends) & ((weight > SMALL_WEIGHT) | strange))]
     low, high = min(low, *heavy), max(high, *heavy)
-    wide = high > low
-    return (float(low), float(high)) if wide else (float(low) - 0.5, float(high) + 0.5)
+    return Span(low, high) if high > low else Span(low - 0.5, high + 0.5)

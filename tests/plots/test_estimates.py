@@ -9,10 +9,10 @@ from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import Entry
-from pymc_tempering.crosscheck.assemble import assemble
-from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
+from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.plots.evidence_forest import MODELS
+from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
+from pymc_tempering.plots.estimates import MODELS
 
 HALF = 1.959964
 
@@ -67,7 +67,8 @@ def test_forest_holds_values_errors_bounds_and_the_exact_value():
     assert hollow["facecolor"] == "B0" != hollow["edgecolor"]
     assert points(drawn(pc, "disagrees", "forest"))[0].tolist() == [-5.43]
     assert points(drawn(pc, "exact", "forest"))[0].tolist() == [-5.01, -5.01]
-    assert texts(pc, "no_value", "forest", "text") == {"text": {place["smc"]: "no value"}}
+    nothing = drawn(pc, "no_value", "forest")
+    assert (nothing["y"].tolist(), nothing["string"]) == ([place["smc"]], ["no value"])
 
 
 def test_no_line_strikes_through_the_label_of_a_value_beyond_the_axis():
@@ -90,7 +91,7 @@ def test_the_interval_of_a_bound_nearby_is_on_the_axis():
 def test_bounds_point_to_where_log_z_lies():
     pc = pmt.plot_evidence(picture_runs.estimates(), backend="none")
     for part, sign, head in ((f"{OWN}_left", 1.0, "►"), (f"{RUN}_right", -1.0, "◄")):
-        words = drawn(pc, "bound", "forest", part=part)
+        words = drawn(pc, "bound", "forest", part=f"{part}_head")
         assert set(words["string"]) == {head}
         value = {1.0: -5.05, -1.0: -4.8}[sign]
         assert np.all(sign * (np.asarray(words["x"]) - value) > 0.0)
@@ -121,7 +122,7 @@ def test_forest_is_not_stretched_by_a_far_or_wide_one():
         Entry("smc", Evidence(7.0, np.inf, "smc", "unchecked")),
         Entry("wide", Evidence(40.0, 1000.0, "wide", "ok")),
     ]
-    pc = pmt.plot_evidence(assemble(entries, [0.1] * 5, {}), backend="none")
+    pc = pmt.plot_evidence(assemble(entries), backend="none")
     low, high = limits(pc)
     assert -6.0 < low < -5.2 < -4.9 < high < -4.0
     words = texts(pc, "beyond", "forest", "left", "right")

@@ -1,8 +1,9 @@
 """Send chunks of work to an executor, and take their results, each for its chunk."""
 
 import os
+import platform
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
@@ -10,7 +11,7 @@ from concurrent.futures import (
     Future,
     ThreadPoolExecutor,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -18,12 +19,10 @@ from uuid import uuid4
 
 import cloudpickle
 
+from pymc_tempering.core.installed import OWN, versions_of
 from pymc_tempering.core.threads import POLL_SECONDS
 from pymc_tempering.exceptions import ArgumentError, WorkerError
-from pymc_tempering.executors.copies import Missing, Patience
-from pymc_tempering.executors.once_a_worker import client_of, sent_once
-from pymc_tempering.executors.parcels import Parcel, dumped, open_once
-from pymc_tempering.executors.versions import no_package, refusal, versions_here
+from pymc_tempering.executors.parcels import Parcel, client_of, dumped, open_once, sent_once
 
 LOST = ("KilledWorker",)
 """Names of errors for a chunk that is lost for good, beside `BrokenExecutor`."""
@@ -35,6 +34,84 @@ type GiveUp = Callable[[float, float], bool]
 def never(silence: float, longest: float) -> bool:
     """Wait for chunks as long as they take."""
     return False
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long nothing may come back before all that is missing is sent once more.
+
+    Attributes
+    ----------
+    least : float
+        Seconds at least.
+    times : float
+        Times the longest chunk that has come back.
+    """
+
+    least: float = 60.0
+    times: float = 10.0
+
+    def over(self, silence: float, longest: float, again: int) -> bool:
+        """Whether to send once more; each time waits twice as long as the one before.
+
+        Parameters
+        ----------
+        silence : float
+            Seconds since the last chunk came back, or since chunks were sent.
+        longest : float
+            Seconds of the longest chunk that has come back; 0 if none has.
+        again : int
+            How often chunks were sent once more.
+        """
+        return silence > max(self.least, self.times * longest) * 2.0**again
+
+
+@dataclass
+class Missing:
+    """Copies of chunks that have not come back.
+
+    Attributes
+    ----------
+    chunks : dict of Future to int
+        The chunk of each copy.
+    since : float
+        When the last chunk came back, or chunks were sent.
+    longest : float
+        Seconds of the longest chunk that has come back.
+    again : int
+        How often chunks were sent once more.
+    """
+
+    chunks: dict[Future[Any], int] = field(default_factory=dict)
+    since: float = field(default_factory=perf_counter)
+    longest: float = 0.0
+    again: int = 0
+
+    @property
+    def indices(self) -> list[int]:
+        """Chunks of which no copy has come back, in their order."""
+        return sorted(set(self.chunks.values()))
+
+    def first_back(self, copy: Future[Any]) -> int | None:
+        """Return the chunk of a copy that has come back, and give up its other copies.
+
+        None where another copy was back before.
+        """
+        i = self.chunks.pop(copy, None)
+        if i is not None:
+            self.since = perf_counter()
+            self.give_up([other for other, j in self.chunks.items() if j == i])
+        return i
+
+    def overdue(self, patience: Patience) -> bool:
+        """Whether what is missing is to be sent once more."""
+        return patience.over(perf_counter() - self.since, self.longest, self.again)
+
+    def give_up(self, copies: list[Future[Any]]) -> None:
+        """Wait for some copies no longer."""
+        for copy in copies:
+            del self.chunks[copy]
+            copy.cancel()
 
 
 @dataclass(frozen=True)
@@ -258,4 +335,46 @@ def _broken(executor: Executor, error: BaseException) -> str:
         "killed has often run out of memory, or its machine went away; in a script without "
         '`if __name__ == "__main__":` new processes end at once. A pool of processes that broke '
         "is broken for good: make a new one, and call again."
+    )
+
+
+PACKAGES = (OWN, "pymc", "pytensor", "numba")
+"""Packages of which another version can give other numbers, or cannot read what is sent."""
+
+
+def versions_here() -> dict[str, str]:
+    """Return the versions in this process, by package; that of Python without its last number."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"python": python} | versions_of(PACKAGES)
+
+
+def refusal(sent: Mapping[str, str], found: Mapping[str, str], where: str) -> WorkerError:
+    """Return the error that names all versions in which a worker differs.
+
+    Parameters
+    ----------
+    sent, found : mapping of str to str
+        Versions of the process that sent work, and of the worker.
+    where : str
+        Which worker it is.
+    """
+    apart = [
+        f"{name} {found.get(name, 'none')} there and {version} here"
+        for name, version in sent.items()
+        if found.get(name) != version
+    ]
+    return WorkerError(
+        f"A worker ({where}) has other versions: {', '.join(apart)}. Its numbers could be others "
+        "too, so nothing was computed there: install the same versions on all workers."
+    )
+
+
+def no_package(sent: Mapping[str, str], error: ImportError) -> WorkerError:
+    """Return the error for a worker that lacks this package, or a module that is sent to it."""
+    name = (error.name or "").split(".")[0]
+    version = f"{name} {sent[name]}" if name in sent else f"the module {name!r}"
+    return WorkerError(
+        f"A worker has no {name or 'module that is needed'} ({error}), where this process has "
+        f"{version}: install the same packages on all workers, and define models and functions "
+        "in a file that they can import, or in the script itself."
     )

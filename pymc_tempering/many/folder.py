@@ -15,8 +15,8 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from pymc_tempering.exceptions import ArgumentError, DataMismatchError
-from pymc_tempering.executors.versions import versions_here
-from pymc_tempering.many.one_run import FAILED, Done, Row
+from pymc_tempering.executors.chunks import versions_here
+from pymc_tempering.many.cases import FAILED, Done, Row
 
 INDEX, LOCK, FORM = "index.json", ".lock", "pymc_tempering.sample_many 1"
 MOST_LETTERS = 80

@@ -16,13 +16,20 @@ import pymc as pm
 from pymc_tempering.core.status import status_line
 from pymc_tempering.exceptions import TemperingWarning, WorkerError
 from pymc_tempering.executors.chunks import Ended, check_executor, send_chunks
-from pymc_tempering.executors.once_a_worker import as_it_is
-from pymc_tempering.executors.parcels import pack_made
-from pymc_tempering.many.cases import Case, cases_of, root_seed
+from pymc_tempering.executors.parcels import as_it_is, pack_made
+from pymc_tempering.many.cases import (
+    FAILED,
+    Assignment,
+    Case,
+    Done,
+    Row,
+    cases_of,
+    root_seed,
+    run_one,
+)
 from pymc_tempering.many.folder import Folder, open_folder
-from pymc_tempering.many.one_run import FAILED, Assignment, Done, Row, run_one
 from pymc_tempering.model.handle import CompiledModel
-from pymc_tempering.sampling.pymc_arguments import refuse
+from pymc_tempering.sampling.call import refuse
 from pymc_tempering.sampling.sample import sample
 
 OWN = ("model", "random_seed", "progressbar", "progressbar_theme", "quiet", "unknown", "executor")

@@ -6,20 +6,34 @@ the reference is far off, so that few of its draws have weight, tempered trial r
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from pymc_tempering.core.weighting import effective_number, log_mean
+from pymc_tempering.chain.chains import ChainRun, run_chains, start_runs
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.weighting import effective_number, kish, log_mean
+from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.rts import rts
+from pymc_tempering.exceptions import StuckChainError, TimeLimitError
+from pymc_tempering.kernels import Compound
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
-from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
-from pymc_tempering.sampling.gradients import target_scores
-from pymc_tempering.sampling.known import HOME_DRAWS, Known
+from pymc_tempering.references.prior import Prior, Reference
+from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.evaluated import (
+    HOME_DRAWS,
+    Evaluated,
+    Known,
+    evaluate_states,
+    join,
+    target_scores,
+)
 from pymc_tempering.sampling.passes import Passes, more_passes
-from pymc_tempering.sampling.setup import Job
-from pymc_tempering.sampling.side_runs import run_beside
+from pymc_tempering.sampling.recorded import cycles_of, draws_of, steps_of
 from pymc_tempering.warmup.metrics import kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
@@ -95,7 +109,7 @@ class ReferenceFit:
         if self.trial is not None:
             return self.trial, 0
         n_particles = FEW_PARTICLES if self.near else PARTICLES
-        warmup = _warm_up(job, self.reference, n_particles, MAX_ROUNDS)
+        warmup = _warm_up_fitted(job, self.reference, n_particles, MAX_ROUNDS)
         return warmup, warmup.annealed.n_evaluations
 
 
@@ -115,34 +129,35 @@ def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceF
     for attempt in range(1, MAX_PROPOSALS + 1):
         job.report(f"Fitting the reference to {attempt} of {MAX_PROPOSALS} rounds of draws")
         reference, needed = Fitted(job.prior, components), draws_needed(components)
-        proposed = _propose(job, reference, needed - sum(part.n for part in parts))
-        evaluations += proposed.n_evaluations
-        if proposed.drawn is None:
+        wanted = needed - sum(part.n for part in parts)
+        drawn, log_z, near, cost = _propose(job, reference, wanted)
+        evaluations += cost
+        if drawn is None:
             fit = _by_trials(job, components, seen)
             return replace(fit, n_evaluations=evaluations + fit.n_evaluations)
-        log_z = proposed.log_z
-        parts.append(proposed.drawn)
+        parts.append(drawn)
         draws = join(parts)
         xs = np.concatenate([seen, draws.xs]) if draws.n < needed else draws.xs
         components, gradients = fit_to(job, xs, components)
         evaluations += gradients
-        if proposed.near or (len(parts) > 1 and draws.n >= draws_needed(components)):
+        if near or (len(parts) > 1 and draws.n >= draws_needed(components)):
             break
     return ReferenceFit(Fitted(job.prior, components), draws, log_z, True, evaluations)
 
 
-@dataclass(frozen=True, eq=False)
-class _Proposed:
-    """Weighted draws of a reference, resampled; none where the weights are worth too little."""
+def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None, float, bool, int]:
+    """Draw from a reference and resample by weights, until they are worth `wanted` draws.
 
-    drawn: Evaluated | None
-    log_z: float
-    near: bool
-    n_evaluations: int
-
-
-def _propose(job: Job, reference: Fitted, wanted: int) -> _Proposed:
-    """Draw from a reference and resample by weights, until they are worth `wanted` draws."""
+    Returns
+    -------
+    drawn : Evaluated, optional
+        None where the weights are worth too little.
+    log_z : float
+        Rough log evidence (nats).
+    near : bool
+        Whether the reference is near the posterior.
+    n_evaluations : int
+    """
     prior, rng = job.prior, job.rng
     batches: list[Evaluated] = []
     log_w, weight = np.empty(0), 0.0
@@ -154,10 +169,10 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> _Proposed:
         if MAX_BATCHES**2 * weight < least:
             break
     if weight < MIN_WEIGHT * len(batches) or weight < min(least, wanted):
-        return _Proposed(None, -np.inf, False, log_w.size)
+        return None, -np.inf, False, log_w.size
     w = np.exp(log_w - log_w.max())
     drawn = join(batches).at(rng.choice(log_w.size, int(weight), p=w / w.sum()))
-    return _Proposed(drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size, log_w.size)
+    return drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size, log_w.size
 
 
 def fit_to(
@@ -243,7 +258,7 @@ def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
         job.report(f"Trial run {attempt} of {MAX_TRIALS} from the fitted reference")
         last = enough or attempt == MAX_TRIALS
         rounds = MAX_ROUNDS if last else TRIAL_ROUNDS
-        warmup = _warm_up(job, Fitted(prior, components), PARTICLES, rounds)
+        warmup = _warm_up_fitted(job, Fitted(prior, components), PARTICLES, rounds)
         trial = run_beside(
             warmup.plan, rng, n_chains=N_TRIAL_CHAINS, n_draws=TRIAL_DRAWS, cores=job.cores,
             keep_states=True, deadline=deadline,
@@ -263,15 +278,19 @@ def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     return replace(fit, log_z=log_z, n_evaluations=evaluations, trial=warmup)
 
 
-def _warm_up(job: Job, reference: Fitted, n_particles: int, max_rounds: int) -> Warmup:
+def warm_up_for(job: Job, reference: Reference, kernel: Compound, **more: Any) -> Warmup:
     """Warm up with the user's options."""
     options = job.options
     return warm_up(
-        reference, kernel_for(reference, job.kernel), job.rng,
-        ladder_move=options.ladder_move, weight_adaptation=options.weight_adaptation,
-        rungs_per_barrier=options.rungs_per_barrier, cores=job.cores, n_particles=n_particles,
-        max_rounds=max_rounds, deadline=job.deadline,
+        reference, kernel, job.rng, ladder_move=options.ladder_move, cores=job.cores,
+        weight_adaptation=options.weight_adaptation, deadline=job.deadline,
+        rungs_per_barrier=options.rungs_per_barrier, **more,
     )  # fmt: skip
+
+
+def _warm_up_fitted(job: Job, reference: Fitted, n_particles: int, max_rounds: int) -> Warmup:
+    kernel = kernel_for(reference, job.kernel)
+    return warm_up_for(job, reference, kernel, n_particles=n_particles, max_rounds=max_rounds)
 
 
 def draws_needed(components: Mixture) -> int:
@@ -279,3 +298,104 @@ def draws_needed(components: Mixture) -> int:
     dim = components.means.shape[1]
     numbers = components.n_components * (dim + 1) * (dim + 2) // 2
     return min(NUMBER_DRAWS * numbers, ENOUGH_DRAWS)
+
+
+@dataclass(frozen=True, eq=False)
+class SideRun:
+    """Chains of equal length, and what they found.
+
+    Attributes
+    ----------
+    plan : Plan
+    runs : tuple of ChainRun
+    """
+
+    plan: Plan
+    runs: tuple[ChainRun, ...]
+
+    @cached_property
+    def cycles(self) -> CycleStats:
+        """Statistics of the recorded cycles."""
+        return cycles_of(self.plan, self.runs)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """RTS estimate from this side run alone."""
+        return rts(self.cycles)
+
+    @property
+    def n_draws(self) -> int:
+        """Draws of the shortest chain."""
+        return draws_of(self.runs)
+
+    @property
+    def n_steps(self) -> int:
+        """Evaluations of the density."""
+        return steps_of(self.runs)
+
+    def posterior_sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
+
+        There are no more draws than the effective sample size of the weights (Kish). They stay in
+        the order of the chains.
+        """
+        log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
+        states = np.concatenate([part[2] for run in self.runs for part in run.trace])
+        weights = self.plan.ladder.probabilities(log_ratio)[-1]
+        ess = float(kish(weights))
+        index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
+        return states[np.sort(index)]
+
+
+def run_beside(
+    plan: Plan,
+    rng: np.random.Generator,
+    *,
+    n_chains: int,
+    n_draws: int,
+    cores: int,
+    keep_states: bool = False,
+    deadline: Deadline = NEVER,
+) -> SideRun:
+    """Make a side run of `n_draws` draws a chain, before the main run has begun.
+
+    Parameters
+    ----------
+    plan : Plan
+    rng : numpy.random.Generator
+    n_chains, n_draws, cores : int
+    keep_states : bool, default False
+        Whether to keep the states of all iterations, for a fit.
+    deadline : Deadline, optional
+        When it stops, once each chain has a few draws; at the end of the overtime without them.
+
+    Returns
+    -------
+    SideRun
+        Of the chains that have a draw.
+
+    Raises
+    ------
+    KeyboardInterrupt
+    StuckChainError
+        A chain does not come back.
+    TimeLimitError
+        No chain had a draw when the overtime was over.
+    """
+    runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
+    final = deadline.last.rest(1.0)
+    if run_chains(
+        plan, runs, n_draws, cores=cores, deadline=deadline, pause=lambda: final.late
+    ):  # fmt: skip
+        for run in runs:
+            if run.hangs:
+                raise StuckChainError(run.hangs)
+        raise KeyboardInterrupt("Interrupted before sampling began.")
+    drawn = [run for run in runs if run.state.n_draws > 0]
+    if not drawn:
+        raise TimeLimitError(
+            f"max_time was over before one of {n_chains} chains of a trial run had come from "
+            f"beta = 0 to 1, on {plan.ladder.n_rungs} rungs: give it several times as long, or "
+            "leave it out."
+        )
+    return SideRun(plan, tuple(drawn))

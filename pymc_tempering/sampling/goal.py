@@ -1,14 +1,14 @@
-"""When the rounds of a run are over, and what is told of each."""
+"""When the rounds of a run are over, what is told of each, and what the time cut off."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import ceil, isfinite, log2, nan
 
 import numpy as np
 
-from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.core.cuts import Cut
+from pymc_tempering.core.deadline import Deadline
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.sampling.choose_plan import ChosenPlan
-from pymc_tempering.sampling.enough_draws import LeastEss
+from pymc_tempering.sampling.recorded import LeastEss
 
 DRAWS, TARGET_ESS, DEFAULT_MCSE, MOST_GROWTH = 1000, 400.0, 0.05, 8
 """Where the number of draws is left open: the first length of a chain, the least effective sample
@@ -142,36 +142,58 @@ class Round:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The runs of the last plan, and how it came to them.
+MANY = 1e7
+"""Draws from which on a number of them is told by its first digit."""
 
-    Attributes
+
+def cut_of(
+    deadline: Deadline,
+    goal: Goal,
+    first: int,
+    drawn: int,
+    pace: float,
+    *,
+    least: LeastEss | None = None,
+    mcse: float = 0.0,
+) -> Cut | None:
+    """Tell where the time limit ended a run, if it did so before the run had what was wanted.
+
+    Parameters
     ----------
-    chosen : ChosenPlan
-    runs : list of ChainRun
-    rounds : tuple of Round
-        Empty for a single one.
-    interrupted : bool
-        Whether Ctrl-C ended it.
-    unmet : str
-        What is missing of log Z; empty if nothing is, or nothing was asked for.
-    cut : Cut, optional
-        Where the time limit ended the run, short of its draws or its targets.
+    deadline : Deadline
+    goal : Goal
+    first : int
+        Draws of each chain in the first round.
+    drawn : int
+        Draws of the shortest chain.
+    pace : float
+        Seconds for a draw of each chain; not a number where there is none.
     least : LeastEss, optional
-        Where draws had to suffice.
-    reference : array, shape (n,)
-        log_ratio (nats) at further draws of the reference.
-    n_undefined : int
-        How many of these have no density.
+    mcse : float, optional
+        Error of log Z (nats), where there is a target for it and it was missed.
     """
+    wanted = _wanted(goal, first, drawn, least, mcse)
+    if not deadline.late or wanted <= drawn:
+        return None
+    if not isfinite(wanted):
+        return Cut("the run", f"at {drawn} draws", nan)
+    about = "" if wanted == first else "about "
+    needed = deadline.enough((wanted - drawn) * pace)
+    number = f"{wanted:.0f}" if wanted < MANY else f"{wanted:.0e}"
+    return Cut("the run", f"at {drawn} of {about}{number} draws", needed)
 
-    chosen: ChosenPlan
-    runs: list[ChainRun]
-    rounds: tuple[Round, ...]
-    interrupted: bool
-    unmet: str = ""
-    cut: Cut | None = None
-    least: LeastEss | None = None
-    reference: np.ndarray = field(default_factory=lambda: NO_DRAWS)
-    n_undefined: int = 0
+
+def _wanted(goal: Goal, first: int, drawn: int, least: LeastEss | None, mcse: float) -> float:
+    """Draws of each chain in the round that would have met the goal, by what is known now."""
+    growth = 1.0
+    if least is not None and least.short:
+        growth = least.target / least.ess if least.ess > 0.0 else np.inf
+    if goal.target_mcse is not None:
+        growth = max(growth, (mcse / goal.target_mcse) ** 2)
+    if growth == 1.0:
+        return float(max(drawn, first))
+    if goal.by_default and goal.target_mcse is None:
+        growth = min(growth, MOST_GROWTH * first / max(drawn, 1))
+    if not isfinite(growth):
+        return float(np.inf)
+    return float(first * 2 ** max(0, ceil(log2(max(drawn, 1) * growth / first) - 1e-9)))

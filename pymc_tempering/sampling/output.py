@@ -1,8 +1,8 @@
 """From recorded chains to a DataTree, by the same road as `pm.sample`."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,16 @@ import pymc as pm
 import xarray as xr
 from pymc.backends.base import MultiTrace
 
-from pymc_tempering.borrowed.sampler_runs import choose_chains, set_report
+from pymc_tempering.borrowed.sampler_runs import SlicedTrace, choose_chains, set_report
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import STEPS
 from pymc_tempering.core.installed import OWN, own_version
 from pymc_tempering.evidence.datatree import LOOKS_GROUP, REFERENCE_GROUP, convert
 from pymc_tempering.model.constrain import compile_constrain
-from pymc_tempering.sampling.array_trace import ArrayTrace
+from pymc_tempering.sampling.call import Call
 from pymc_tempering.sampling.choose_plan import ChosenPlan
-from pymc_tempering.sampling.goal import Outcome, Round
+from pymc_tempering.sampling.goal import Round
+from pymc_tempering.sampling.rounds import Outcome
 from pymc_tempering.warmup.warm_up import WarmupRound
 
 LIBRARY = "pymc_tempering"
@@ -26,33 +27,82 @@ DRAWN = ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
 """Groups that the sampler fills."""
 
 
-def build_datatree(
-    outcome: Outcome,
-    *,
-    tune: int,
-    seconds: dict[str, float],
-    var_names: Sequence[str] | None,
-    discard_tuned_samples: bool,
-    idata_kwargs: dict[str, Any],
-) -> xr.DataTree:
+@dataclass(frozen=True, eq=False)
+class ArrayTrace(SlicedTrace):
+    """What `pm.to_inference_data` reads of a chain.
+
+    Attributes
+    ----------
+    chain : int
+    n_draws : int
+    values : dict of array, shape (n_draws, ...)
+        By variable, as PyMC records them.
+    stats : dict of array, shape (n_draws, ...)
+        By statistic.
+    """
+
+    chain: int
+    n_draws: int
+    values: dict[str, np.ndarray]
+    stats: dict[str, np.ndarray] | None = None
+
+    @property
+    def varnames(self) -> list[str]:
+        """Names of the variables."""
+        return list(self.values)
+
+    @property
+    def sampler_vars(self) -> list[dict[str, Any]] | None:
+        """Types of the statistics of the one sampler."""
+        if self.stats is None:
+            return None
+        return [{name: column.dtype for name, column in self.stats.items()}]
+
+    def __len__(self) -> int:
+        """Return the number of draws."""
+        return self.n_draws
+
+    def get_values(self, varname: str, burn: int = 0, thin: int = 1) -> np.ndarray:
+        """Values of a variable."""
+        return self.values[varname][burn::thin]
+
+    def get_sampler_stats(
+        self, stat_name: str, sampler_idx: int | None = None, burn: int = 0, thin: int = 1
+    ) -> np.ndarray:
+        """Values of a statistic."""
+        assert self.stats is not None
+        return self.stats[stat_name][burn::thin]
+
+    def point(self, idx: int) -> Mapping[str, np.ndarray]:
+        """One draw."""
+        return {name: column[idx] for name, column in self.values.items()}
+
+    def part(self, idx: slice) -> "ArrayTrace":
+        """Return the draws of a slice."""
+        values = {name: column[idx] for name, column in self.values.items()}
+        stats = self.stats and {name: column[idx] for name, column in self.stats.items()}
+        return ArrayTrace(self.chain, len(range(*idx.indices(len(self)))), values, stats)
+
+
+def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> xr.DataTree:
     """Put the draws and statistics of all chains into the groups of `pm.sample`, and our own.
 
     Chains of unequal length (after an interrupt) are cut to the length that keeps most draws,
     as PyMC does. The sampling time is that of all stages, `seconds`, but compiling.
     """
-    chosen, runs = outcome.chosen, outcome.runs
+    chosen, runs, discard = outcome.chosen, outcome.runs, call.discard_tuned_samples
     plan, warmup = chosen.plan, chosen.warmup
     path = plan.reference.path
-    constrain = compile_constrain(path.model, path.layout, var_names)
+    constrain = compile_constrain(path.model, path.layout, call.var_names)
     traces = _traces(runs, chosen, constrain)
-    long_enough, length = choose_chains(traces, tune if discard_tuned_samples else 0)
+    long_enough, length = choose_chains(traces, call.tune if discard else 0)
     trace = MultiTrace(long_enough)[:length]
-    n_tune = min(tune, len(trace))
-    if discard_tuned_samples:
+    n_tune = min(call.tune, len(trace))
+    if discard:
         trace = trace[n_tune:]
     took = sum(seconds.values()) - seconds.get("compiling", 0.0)
     set_report(trace, tune=n_tune, draws=max(0, length - n_tune), seconds=took)
-    options = {"save_warmup": not discard_tuned_samples, **idata_kwargs}
+    options = {"save_warmup": not discard, **call.idata_kwargs}
     idata = convert(pm.to_inference_data(trace, model=path.model, **options))
     idata["tempering"].dataset = idata["tempering"].to_dataset().assign(_history(outcome))
     idata["tempering"].attrs = {
@@ -68,7 +118,7 @@ def build_datatree(
         "seconds": json.dumps(seconds),
         "fits": chosen.fits,
         "passes": 0 if chosen.passes is None else len(chosen.passes.each),
-        "evaluations": json.dumps(chosen.work),
+        "evaluations": json.dumps(outcome.work),
         "interrupted": int(outcome.interrupted),
     }
     if outcome.least is not None:
@@ -86,10 +136,10 @@ def build_datatree(
         idata[REFERENCE_GROUP] = xr.DataTree(_reference_draws(outcome))
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in long_enough]
     if any(run.trace for run in kept):
-        idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
+        idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune if discard else 0))
     if any(run.hot for run in kept):
-        skip = n_tune if discard_tuned_samples else 0
-        states = _hot_states(kept, chosen, constrain, skip, idata_kwargs)
+        skip = n_tune if discard else 0
+        states = _hot_states(kept, chosen, constrain, skip, call.idata_kwargs)
         idata["tempering_states"] = xr.DataTree(states)
     _sign(idata)
     return idata
@@ -223,11 +273,11 @@ def _history(outcome: Outcome) -> dict[str, Any]:
     return history
 
 
-def _flat_trace(runs: Sequence[ChainRun], n_tune: int, discard_tuned_samples: bool) -> xr.Dataset:
-    """Flat trace of log_ratio and rung, padded at the end; tuning draws are cut off if asked."""
+def _flat_trace(runs: Sequence[ChainRun], n_tune: int) -> xr.Dataset:
+    """Flat trace of log_ratio and rung, padded at the end, without the first draws."""
     log_ratios, rungs = [], []
     for run in runs:
-        skip = int(run.record.scalars[:n_tune, STEPS].sum()) if discard_tuned_samples else 0
+        skip = int(run.record.scalars[:n_tune, STEPS].sum())
         log_ratios.append(np.concatenate([part[0] for part in run.trace])[skip:])
         rungs.append(np.concatenate([part[1] for part in run.trace])[skip:])
     length = max(len(part) for part in rungs)

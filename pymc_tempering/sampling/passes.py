@@ -16,7 +16,7 @@ import numpy as np
 from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.core.time_left import annealing_lines
 from pymc_tempering.exceptions import LikelihoodError, TimeLimitError
-from pymc_tempering.sampling.setup import Job
+from pymc_tempering.sampling.call import Job
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 
 N_PARTICLES = 256

@@ -12,10 +12,8 @@ import numpy as np
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.time_left import time_left
 from pymc_tempering.model.path import Path
-from pymc_tempering.sampling.evaluated import Evaluated, join
-from pymc_tempering.sampling.gradients import slopes_at
-from pymc_tempering.sampling.known import Known, Region
-from pymc_tempering.sampling.setup import Job
+from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.evaluated import Evaluated, Known, Region, join, slopes_at
 
 MAX_STEPS = 12
 """Steps of a scout at most."""

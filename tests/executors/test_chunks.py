@@ -10,7 +10,7 @@ import pytest
 
 from pymc_tempering.exceptions import ArgumentError, WorkerError
 from pymc_tempering.executors import chunks, crew, parcels
-from pymc_tempering.executors.once_a_worker import as_it_is
+from pymc_tempering.executors.parcels import as_it_is
 
 
 def late_first(shared, i):

@@ -17,10 +17,8 @@ from support.small_models import mean_only
 import pymc_tempering as pmt
 from pymc_tempering.sampling import (
     choose_plan,
-    closing,
     finish,
     passes,
-    round_results,
     rounds,
     search,
 )
@@ -37,9 +35,9 @@ STAGES = {
     "weights": (warm_up, "settle"),
     "reference draws": (rounds, "draw_beside"),
     "chains": (rounds, "run_chains"),
-    "draws that suffice": (round_results, "least_ess"),
+    "draws that suffice": (rounds, "least_ess"),
     "DataTree": (finish, "build_datatree"),
-    "evidence": (closing, "diagnose"),
+    "evidence": (finish, "diagnose"),
 }
 """Where each stage is called from."""
 

@@ -28,14 +28,15 @@ from pymc_tempering.kernels import on_all
 from pymc_tempering.references import prior_checks
 from pymc_tempering.references.prior_checks import N_CHECK, check_reference
 from pymc_tempering.sampling import choose_plan as plans
-from pymc_tempering.sampling import finish, prior_constant, reference_draws, rounds, side_runs
-from pymc_tempering.sampling.closing import cuts_of, warn_of_run
-from pymc_tempering.sampling.enough_draws import LeastEss
-from pymc_tempering.sampling.goal import Goal, Outcome
+from pymc_tempering.sampling import finish, fit_reference, prior_constant, reference_draws, rounds
+from pymc_tempering.sampling.call import Job, Options
+from pymc_tempering.sampling.choose_plan import warm_up_prior
+from pymc_tempering.sampling.finish import cuts_of, warn_of_run
+from pymc_tempering.sampling.fit_reference import run_beside
+from pymc_tempering.sampling.goal import Goal, cut_of
+from pymc_tempering.sampling.recorded import LeastEss, pace_of
 from pymc_tempering.sampling.reference_draws import N_TRIAL, begin_beside, draw_beside
-from pymc_tempering.sampling.round_results import cut_of, pace_of
-from pymc_tempering.sampling.setup import Job, Options, warm_up_prior
-from pymc_tempering.sampling.side_runs import run_beside
+from pymc_tempering.sampling.rounds import Outcome
 
 QUIET = {"quiet": True, "random_seed": 1, "chains": 2, "cores": 1}
 
@@ -125,7 +126,7 @@ def outcome_of(warmup, *, passes=None, last=None, draws=50, **kwargs):
         seconds={"annealed_pass": 3.0, "fit": 1.0, "search": 8.0},
     )  # fmt: skip
     chain = SimpleNamespace(state=SimpleNamespace(n_draws=draws), faults=(), hangs="")
-    return Outcome(chosen, [chain], (), interrupted=False, **kwargs)
+    return Outcome(chosen, [chain], **kwargs)
 
 
 def test_all_that_was_ended_is_one_warning(warmup):
@@ -135,7 +136,7 @@ def test_all_that_was_ended_is_one_warning(warmup):
     )  # fmt: skip
     outcome = outcome_of(late, cut=Cut("the run", "at 50 of 1000 draws", 300.0))
     with pytest.warns(pmt.TemperingWarning) as said:
-        warn_of_run(outcome, 0, 1000, searched=True)
+        warn_of_run(outcome, cuts_of(outcome, searched=True), 1000)
     assert [str(one.message) for one in said] == [
         "max_time ended the annealed pass early, the learning of the weights after round 1 and the "
         "run at 50 of 1000 draws; at least about 300 s would have been needed."
@@ -143,10 +144,10 @@ def test_all_that_was_ended_is_one_warning(warmup):
     for tune, draws in ((50, 50), (0, 0)):
         none = outcome_of(late, cut=outcome.cut, draws=draws)
         with pytest.raises(pmt.TimeLimitError, match=r"^max_time=60 was over before the first dra"):
-            warn_of_run(none, tune, 1000, searched=True, max_time=60.0)
+            warn_of_run(none, cuts_of(none, searched=True), 1000, tune=tune, max_time=60.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_run(outcome_of(warmup), 0, 1000, searched=True)
+        warn_of_run(outcome_of(warmup), cuts_of(outcome_of(warmup), searched=True), 1000)
 
 
 def test_a_search_that_was_ended_is_named(warmup, monkeypatch):
@@ -198,7 +199,7 @@ def test_a_trial_run_without_a_draw_is_an_error(warmup, monkeypatch):
         assert pause()
         return False
 
-    monkeypatch.setattr(side_runs, "run_chains", nothing)
+    monkeypatch.setattr(fit_reference, "run_chains", nothing)
     with pytest.raises(pmt.TimeLimitError, match=r"before one of 3 chains .* on \d+ rungs"):
         run_beside(
             warmup.plan, np.random.default_rng(1), n_chains=3, n_draws=10, cores=1,
@@ -207,12 +208,12 @@ def test_a_trial_run_without_a_draw_is_an_error(warmup, monkeypatch):
 
 
 def test_a_trial_run_has_the_chains_that_have_draws(warmup, monkeypatch):
-    original = side_runs.run_chains
+    original = fit_reference.run_chains
 
     def one_alone(plan, runs, *args, **kwargs):
         return original(plan, runs[1:], *args, **kwargs)
 
-    monkeypatch.setattr(side_runs, "run_chains", one_alone)
+    monkeypatch.setattr(fit_reference, "run_chains", one_alone)
     trial = run_beside(warmup.plan, np.random.default_rng(1), n_chains=2, n_draws=200, cores=1)
     assert len(trial.runs) == 1
     assert abs(trial.evidence.log_z - system("gaussian").log_evidence) < 1.0

@@ -22,8 +22,9 @@ from pymc_tempering.kernels import on_all
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import finish, rounds
 from pymc_tempering.sampling import sample as front
-from pymc_tempering.sampling.setup import Job, Options, warm_up_prior
-from pymc_tempering.sampling.side_runs import run_beside
+from pymc_tempering.sampling.call import Job, Options
+from pymc_tempering.sampling.choose_plan import warm_up_prior
+from pymc_tempering.sampling.fit_reference import run_beside
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 ENDED = r"max_time ended .*the run at .* of 1000000 draws; .*about .* would have been"

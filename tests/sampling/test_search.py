@@ -22,15 +22,15 @@ from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.scales import FullScales
-from pymc_tempering.sampling import arrivals, gradients
 from pymc_tempering.sampling import choose_plan as auto
+from pymc_tempering.sampling import evaluated, looks
 from pymc_tempering.sampling import fit_reference as fitting
-from pymc_tempering.sampling import refit as refitting
+from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
+from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit
 from pymc_tempering.sampling.passes import Passes
-from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal
 
 NEEDLE_SD = 1 / 30
@@ -261,8 +261,8 @@ def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     states = evaluate_states(of, far)
     monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
     assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
-    monkeypatch.setattr(arrivals, "HOME_STAGES", (1.0,))
-    monkeypatch.setattr(arrivals, "MAX_HOME_ROUNDS", 1)
+    monkeypatch.setattr(looks, "HOME_STAGES", (1.0,))
+    monkeypatch.setattr(looks, "MAX_HOME_ROUNDS", 1)
     assert searching.strangers(job, states, fit, Passes((path,)))[0].all()
 
 
@@ -278,7 +278,7 @@ def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(mo
     states = evaluate_states(of, np.full((6, 2), 8.0) + 0.1 * rng.normal(size=(6, 2)))
     monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
     assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
-    monkeypatch.setattr(arrivals, "HOME_STEPS", (1.0,))
+    monkeypatch.setattr(looks, "HOME_STEPS", (1.0,))
     assert searching.strangers(job, states, fit, Passes((path,)))[0].all()
 
 
@@ -331,6 +331,6 @@ def test_gradients_that_are_not_finite_are_no_scores():
     of = compiled("gaussian")
     job = Job(of, on_all(HMC(), 2), Options(), np.random.default_rng(1))
     xs = np.array([[0.0, 0.0], [np.nan, 0.0], [1.0, 2.0]])
-    scores = gradients.target_scores(job)(xs)
+    scores = evaluated.target_scores(job)(xs)
     assert np.isnan(scores[1]).all()
     assert np.isfinite(scores[[0, 2]]).all()

@@ -26,9 +26,8 @@ from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.call import REFERENCES, Call, Job, Options
+from pymc_tempering.sampling.call import REFERENCES, Call, Job, Options, goal_of
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.goal import goal_of
 from pymc_tempering.sampling.rounds import Outcome, estimate, run_rounds
 from pymc_tempering.testsystems import TestSystem
 

@@ -26,9 +26,8 @@ from draws_that_suffice_models import SMALL
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.call import Call, Job, Options
+from pymc_tempering.sampling.call import DRAWS, MOST_GROWTH, TARGET_ESS, Call, Goal, Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.goal import DRAWS, MOST_GROWTH, TARGET_ESS, Goal
 from pymc_tempering.sampling.recorded import least_ess
 from pymc_tempering.sampling.rounds import estimate, run_rounds
 

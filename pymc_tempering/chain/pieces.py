@@ -19,8 +19,8 @@ from pymc_tempering.chain.state import new_record
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import Task
 from pymc_tempering.exceptions import TemperingWarning, WorkerError
+from pymc_tempering.executors.chunks import sent_once
 from pymc_tempering.executors.crew import Crew, send_tasks
-from pymc_tempering.executors.parcels import sent_once
 
 PIECE_SECONDS, LEAST_SECONDS = 5.0, 0.2
 """How long a worker runs a chain before it tells what it has, and before a deadline at least."""

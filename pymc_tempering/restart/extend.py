@@ -19,13 +19,13 @@ from pymc_tempering.exceptions import NotTemperedError, warn_user
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.restart.reopen import read_about, reopen
+from pymc_tempering.sampling.call import Goal
 from pymc_tempering.sampling.chain_progress import watch_of
 from pymc_tempering.sampling.finish import close, warn_of_run
-from pymc_tempering.sampling.goal import Goal, cut_of
 from pymc_tempering.sampling.kept import PLAN_GROUP, read_chains, read_plan_group, with_plan
 from pymc_tempering.sampling.output import build_datatree
 from pymc_tempering.sampling.recorded import drawn_in_all, draws_of, pace_of
-from pymc_tempering.sampling.rounds import Outcome, run_to
+from pymc_tempering.sampling.rounds import Outcome, cut_of, run_to
 
 DRAWN = ("posterior", "sample_stats")
 """Groups that have a row for each draw."""

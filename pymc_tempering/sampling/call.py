@@ -13,6 +13,7 @@ from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.chain.loop import LADDER_MOVES
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import Ladder, RungWeights, check_betas
+from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import (
     ArgumentError,
     CheckpointError,
@@ -22,7 +23,7 @@ from pymc_tempering.executors.crew import Crew
 from pymc_tempering.kernels import Compound, Kernel
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.goal import Goal
+from pymc_tempering.sampling.recorded import LeastEss
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
 
 OWN_KERNELS = ("HMC", "NUTS", "Slice", "RandomWalkMetropolis", "Gibbs", "DiscreteLangevin")
@@ -76,6 +77,102 @@ def _check_rung_weights(rung_weights: RungWeights | None, betas: Sequence[float]
         )
     tried = np.array([0.0, 0.5, 1.0]) if betas is None else check_betas(betas)
     Ladder(tried, np.zeros(tried.size), np.zeros(tried.size)).with_weights(rung_weights)
+
+
+DRAWS, TARGET_ESS, DEFAULT_MCSE, MOST_GROWTH = 1000, 400.0, 0.05, 8
+"""Where the number of draws is left open: the first length of a chain, the least effective sample
+size and the error of log Z (nats) that rounds go on for, and how many times the first length a
+chain has at most for these."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What rounds go on for, and what they may take at most.
+
+    Attributes
+    ----------
+    target_mcse : float, optional
+        Error of log Z, in nats.
+    max_time : float, optional
+        Seconds, compiling apart, after which the chains stop, whatever the targets.
+    max_steps : int, optional
+        Density evaluations after which no further round starts.
+    target_ess : float, optional
+        Least bulk effective sample size of all free scalars.
+    by_default : bool, default False
+        Whether nobody asked for this `target_ess`, so that it is given up at `MOST_GROWTH`, as is
+        an error of log Z of `DEFAULT_MCSE`.
+    """
+
+    target_mcse: float | None = None
+    max_time: float | None = None
+    max_steps: int | None = None
+    target_ess: float | None = None
+    by_default: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("target_mcse", "max_time", "max_steps", "target_ess"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float | np.number) and value > 0):
+                raise ValueError(f"{name} must be a positive number, not {value!r}.")
+
+    def spent(self, steps: int) -> bool:
+        """Whether so many density evaluations are enough."""
+        return self.max_steps is not None and steps >= self.max_steps
+
+    @property
+    def single(self) -> bool:
+        """Whether one round of the asked length is all that is wanted."""
+        return self.target_mcse is None and self.target_ess is None
+
+    @property
+    def ess_alone(self) -> bool:
+        """Whether no error of log Z was asked for."""
+        return self.target_ess is not None and self.target_mcse is None
+
+    def goes_on_for(self, least: LeastEss | None, growth: float) -> bool:
+        """Whether the draws are too few, with chains that are `growth` times the first length."""
+        return least is not None and least.short and not (self.by_default and growth >= MOST_GROWTH)
+
+    def wanted(self) -> str:
+        """Words for the end of a line that tells of a round: what was asked for."""
+        asked = {
+            "mcse": self.target_mcse and f"{self.target_mcse:.2g}",
+            "ESS": self.target_ess and f"{self.target_ess:.0f}",
+            "within": self.max_time and f"{self.max_time:.0f} s",
+            "evaluations": self.max_steps and f"{self.max_steps:,}",
+        }
+        words = [f"{name} {value}" for name, value in asked.items() if value]
+        return f"; wanted: {', '.join(words)}" if words else ""
+
+    def unmet(self, evidence: Evidence) -> str:
+        """Say what is missing of log Z; empty if nothing is."""
+        if evidence.verdict != "ok":
+            return f"the verdict is {evidence.verdict!r}"
+        first, second = evidence.halves
+        if abs(first - second) > 4 * 2 * evidence.mcse:
+            return "the first and the second half disagree"
+        if self.target_mcse is not None and evidence.mcse > self.target_mcse:
+            return f"the mcse is {evidence.mcse:.2g}, not {self.target_mcse:.2g}"
+        return ""
+
+
+def goal_of(
+    draws: int | None,
+    target_ess: float | None = None,
+    target_mcse: float | None = None,
+    max_time: float | None = None,
+    max_steps: int | None = None,
+) -> tuple[int, Goal]:
+    """Return the first length of a chain and the goal, of the arguments of a call.
+
+    Who asks for a number of draws gets it; where it is left open, draws have to suffice.
+    """
+    by_default = draws is None and target_ess is None
+    goal = Goal(
+        target_mcse, max_time, max_steps, TARGET_ESS if by_default else target_ess, by_default
+    )
+    return DRAWS if draws is None else draws, goal
 
 
 @dataclass(frozen=True, eq=False)

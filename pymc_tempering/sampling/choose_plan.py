@@ -25,15 +25,16 @@ from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.evaluated import Evaluated
 from pymc_tempering.sampling.fit_reference import (
+    Passes,
     ReferenceFit,
     first_fit,
     fit_reference,
     fit_to,
     fit_to_passes,
+    make_passes,
     warm_up_for,
 )
 from pymc_tempering.sampling.looks import take_looks
-from pymc_tempering.sampling.passes import Passes, make_passes
 from pymc_tempering.sampling.search import Search, SearchRound, search, strangers
 from pymc_tempering.sampling.suspects import Peak
 from pymc_tempering.warmup.warm_up import Warmup

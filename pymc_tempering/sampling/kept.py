@@ -29,15 +29,13 @@ from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Prior, evaluate_draws
 from pymc_tempering.references.scales import FullScales, LowRankScales
 from pymc_tempering.references.warp import FunnelWarp
-from pymc_tempering.sampling.call import Call, Job, Options, kernels_in_words
+from pymc_tempering.sampling.call import Call, Goal, Job, Options, kernels_in_words
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.evaluated import Evaluated
-from pymc_tempering.sampling.fit_reference import ReferenceFit
-from pymc_tempering.sampling.goal import Goal, Round
+from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
 from pymc_tempering.sampling.looks import Looks
-from pymc_tempering.sampling.passes import Passes
 from pymc_tempering.sampling.reference_draws import Beside
-from pymc_tempering.sampling.rounds import Outcome
+from pymc_tempering.sampling.rounds import Outcome, Round
 from pymc_tempering.sampling.search import SearchRound
 from pymc_tempering.sampling.suspects import Peak
 from pymc_tempering.storage.plain_values import Codec, Hook

@@ -3,6 +3,11 @@
 A look starts at a fresh prior draw, moves once at each rung of a frozen path, and ends at
 beta = 1. A round trip costs the square of the number of rungs, a look their number, and there is
 no resampling, so that looks are independent.
+
+A look that ends on its way says nothing of what a fit has missed. One has arrived if its
+log-likelihood and its log posterior density are those of posterior draws, or if it came home: some
+transitions at beta = 1 bring it to where draws of the fit lie. These transitions show that it can
+get there. No weight and no draw is taken from where they end.
 """
 
 import threading
@@ -20,13 +25,41 @@ from pymc_tempering.evidence.reference_check import ARRIVAL_QUANTILE, MIN_ARRIVA
 from pymc_tempering.executors.crew import run_work
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.sampling.call import Job
-from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
-from pymc_tempering.sampling.fit_reference import ReferenceFit
-from pymc_tempering.sampling.passes import Passes
+from pymc_tempering.sampling.evaluated import (
+    Evaluated,
+    evaluate_states,
+    join,
+)
+from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
 BLOCK = 25
 """Looks of one block, which has its own generator and runs on one thread."""
+
+
+HOME_SWEEPS, MAX_HOME_ROUNDS = 40, 10
+"""Transitions at beta = 1 in which a state may come home, and how many times as many are made at
+most, as long as each time some state has come home. In many dimensions the particles of the
+annealed pass can end far from where the posterior has its mass, and be long on their way to it."""
+
+HOME_STAGES = (1.0, 0.75, 0.5, 0.25)
+"""Places on the annealed path whose tuning these transitions have, one after the other. Far from
+its mass the posterior looks as it did at a hotter stage, where the metric had a longer reach."""
+
+HOME_STEPS = (1.0, 0.3, 0.1)
+"""Factors of the tuned step sizes, the next for those that the one before has left away. Outside of
+the posterior's mass it can curve more strongly than where steps were tuned; a trajectory that is
+too coarse for it is rejected again and again, and the state stays where it is."""
+
+MIN_HOME_COST = 20_000
+"""Density evaluations that the ways home of one group of states may take, or as many as all
+annealed passes took, if that is more."""
+
+HOME_BLOCK = 25
+"""Looks that are moved on together, as long as some of a block come home."""
+
+PART = 20
+"""States that move between two looks at the clock."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,31 +178,6 @@ def add_looks(old: Looks, new: Looks) -> Looks:
         np.concatenate([old.log_w, new.log_w]),
         old.n_evaluations + new.n_evaluations,
     )
-
-
-HOME_SWEEPS, MAX_HOME_ROUNDS = 40, 10
-"""Transitions at beta = 1 in which a state may come home, and how many times as many are made at
-most, as long as each time some state has come home. In many dimensions the particles of the
-annealed pass can end far from where the posterior has its mass, and be long on their way to it."""
-
-HOME_STAGES = (1.0, 0.75, 0.5, 0.25)
-"""Places on the annealed path whose tuning these transitions have, one after the other. Far from
-its mass the posterior looks as it did at a hotter stage, where the metric had a longer reach."""
-
-HOME_STEPS = (1.0, 0.3, 0.1)
-"""Factors of the tuned step sizes, the next for those that the one before has left away. Outside of
-the posterior's mass it can curve more strongly than where steps were tuned; a trajectory that is
-too coarse for it is rejected again and again, and the state stays where it is."""
-
-MIN_HOME_COST = 20_000
-"""Density evaluations that the ways home of one group of states may take, or as many as all
-annealed passes took, if that is more."""
-
-HOME_BLOCK = 25
-"""Looks that are moved on together, as long as some of a block come home."""
-
-PART = 20
-"""States that move between two looks at the clock."""
 
 
 @dataclass(frozen=True, eq=False)

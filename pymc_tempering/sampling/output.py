@@ -18,8 +18,7 @@ from pymc_tempering.evidence.datatree import LOOKS_GROUP, REFERENCE_GROUP, conve
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.sampling.call import Call
 from pymc_tempering.sampling.choose_plan import ChosenPlan
-from pymc_tempering.sampling.goal import Round
-from pymc_tempering.sampling.rounds import Outcome
+from pymc_tempering.sampling.rounds import Outcome, Round
 from pymc_tempering.warmup.warm_up import WarmupRound
 
 LIBRARY = "pymc_tempering"

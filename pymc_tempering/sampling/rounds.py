@@ -9,6 +9,7 @@ finds fault with the fitted reference, the reference is fitted again and the rou
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil, isfinite, log2, nan
 from time import perf_counter
 from typing import Literal
 
@@ -25,23 +26,15 @@ from pymc_tempering.chain.chains import (
 from pymc_tempering.chain.pieces import send_chains
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cuts import Cut
-from pymc_tempering.core.deadline import NEVER
+from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.evidence.alarms import MIN_TOURS
 from pymc_tempering.evidence.pooled import pooled
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
-from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job
+from pymc_tempering.sampling.call import DEFAULT_MCSE, MOST_GROWTH, PLAN_SHARE, Call, Goal, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
-from pymc_tempering.sampling.goal import (
-    DEFAULT_MCSE,
-    MAX_ROUNDS,
-    MOST_GROWTH,
-    Goal,
-    Round,
-    cut_of,
-)
 from pymc_tempering.sampling.recorded import (
     LeastEss,
     cycles_of,
@@ -63,7 +56,43 @@ LAST_SHARE, LAST_SECONDS = 1.1, 1.0
 """How many times the time of a call is over when its chains stop in any case, and the seconds that
 they have at least: those without a few draws get so much longer."""
 
+MAX_ROUNDS = 12
+"""Rounds at most, whatever the limits."""
+
+MANY = 1e7
+"""Draws from which on a number of them is told by its first digit."""
+
 type Watch = Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One line of the report: what was known after a round.
+
+    `barrier` is Lambda, the sum of the rejection rates of neighbors; `acceptance` is the kernel's,
+    over all rungs but the first; `least_ess` is not a number where it was not asked for.
+    """
+
+    draws: int
+    tours: int
+    barrier: float
+    acceptance: float
+    log_z: float
+    mcse: float
+    check_log_z: float
+    check_mcse: float
+    least_ess: float
+    seconds: float
+
+    def __str__(self) -> str:
+        check = f", check {self.check_log_z:.2f} ± {self.check_mcse:.2g}"
+        ess = f", least ESS {self.least_ess:.0f}"
+        return (
+            f"{self.draws} draws, {self.tours} tours: log Z {self.log_z:.3f} ± {self.mcse:.2g}"
+            f"{check if np.isfinite(self.check_log_z) else ''}"
+            f"{ess if np.isfinite(self.least_ess) else ''}, Lambda {self.barrier:.2f}, "
+            f"acceptance {self.acceptance:.2f} ({self.seconds:.1f} s)"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,3 +426,56 @@ def _advance(
     else:
         move = partial(send_chains, job.crew, plan, runs, goal)
     return move(watch=update, deadline=job.deadline, pause=pause)
+
+
+def cut_of(
+    deadline: Deadline,
+    goal: Goal,
+    first: int,
+    drawn: int,
+    pace: float,
+    *,
+    least: LeastEss | None = None,
+    mcse: float = 0.0,
+) -> Cut | None:
+    """Tell where the time limit ended a run, if it did so before the run had what was wanted.
+
+    Parameters
+    ----------
+    deadline : Deadline
+    goal : Goal
+    first : int
+        Draws of each chain in the first round.
+    drawn : int
+        Draws of the shortest chain.
+    pace : float
+        Seconds for a draw of each chain; not a number where there is none.
+    least : LeastEss, optional
+    mcse : float, optional
+        Error of log Z (nats), where there is a target for it and it was missed.
+    """
+    wanted = _wanted(goal, first, drawn, least, mcse)
+    if not deadline.late or wanted <= drawn:
+        return None
+    if not isfinite(wanted):
+        return Cut("the run", f"at {drawn} draws", nan)
+    about = "" if wanted == first else "about "
+    needed = deadline.enough((wanted - drawn) * pace)
+    number = f"{wanted:.0f}" if wanted < MANY else f"{wanted:.0e}"
+    return Cut("the run", f"at {drawn} of {about}{number} draws", needed)
+
+
+def _wanted(goal: Goal, first: int, drawn: int, least: LeastEss | None, mcse: float) -> float:
+    """Draws of each chain in the round that would have met the goal, by what is known now."""
+    growth = 1.0
+    if least is not None and least.short:
+        growth = least.target / least.ess if least.ess > 0.0 else np.inf
+    if goal.target_mcse is not None:
+        growth = max(growth, (mcse / goal.target_mcse) ** 2)
+    if growth == 1.0:
+        return float(max(drawn, first))
+    if goal.by_default and goal.target_mcse is None:
+        growth = min(growth, MOST_GROWTH * first / max(drawn, 1))
+    if not isfinite(growth):
+        return float(np.inf)
+    return float(first * 2 ** max(0, ceil(log2(max(drawn, 1) * growth / first) - 1e-9)))

@@ -34,6 +34,7 @@ from pymc_tempering.sampling.call import (
     Options,
     as_names,
     check_kept_names,
+    goal_of,
     plain_choice,
     plain_options,
     refuse,
@@ -44,7 +45,6 @@ from pymc_tempering.sampling.checkpoint import ending_by_sigterm, recording
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.compile_loops import compile_loops
 from pymc_tempering.sampling.finish import finish_call
-from pymc_tempering.sampling.goal import goal_of
 from pymc_tempering.sampling.prior_constant import compile_prior_alone, with_prior_constant
 from pymc_tempering.sampling.rounds import run_rounds
 

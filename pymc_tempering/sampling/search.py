@@ -18,7 +18,7 @@ from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.evaluated import Evaluated, can_climb, evaluate_states, join
-from pymc_tempering.sampling.fit_reference import N_PROPOSED, ReferenceFit, fit_reference
+from pymc_tempering.sampling.fit_reference import N_PROPOSED, Passes, ReferenceFit, fit_reference
 from pymc_tempering.sampling.looks import (
     MIN_HOME_COST,
     Looks,
@@ -29,7 +29,6 @@ from pymc_tempering.sampling.looks import (
     take_looks,
     way_home,
 )
-from pymc_tempering.sampling.passes import Passes
 from pymc_tempering.sampling.scouts import scouting_of, send_scouts, spread_of
 from pymc_tempering.sampling.suspects import (
     Peak,

@@ -10,9 +10,8 @@ from support.small_runs import DATASETS, SHORT, exact_log_z, mean_of_two, same_n
 
 import pymc_tempering as pmt
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.many import cases
 from pymc_tempering.many import sample_many as many
-from pymc_tempering.many.cases import generator_of
+from pymc_tempering.many.sample_many import generator_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*another verdict:UserWarning")
 
@@ -90,7 +89,7 @@ def test_runs_are_written_and_not_done_again(model, table, tmp_path, monkeypatch
     assert json.loads((path / "index.json").read_text("utf-8"))["random_seed"] == 3
     assert not [*path.glob("*.part")]
     done = []
-    run_one = cases.run_one
+    run_one = many.run_one
 
     def counted(shared, assignment):
         done.append(assignment.case.name)
@@ -120,7 +119,7 @@ def test_a_failure_is_a_row_and_is_tried_again(model, table, tmp_path):
 
 @pytest.mark.parametrize("how", ["raised", "a run that was cut short"])
 def test_ctrl_c_keeps_what_was_finished(model, table, tmp_path, monkeypatch, how):
-    sample, calls = cases.sample, []
+    sample, calls = many.sample, []
 
     def interrupted(**arguments):
         calls.append(1)
@@ -130,11 +129,11 @@ def test_ctrl_c_keeps_what_was_finished(model, table, tmp_path, monkeypatch, how
         idata["tempering"].attrs["interrupted"] = int(len(calls) == 2)
         return idata
 
-    monkeypatch.setattr(cases, "sample", interrupted)
+    monkeypatch.setattr(many, "sample", interrupted)
     with pytest.warns(TemperingWarning, match="Interrupted. 1 of 3 runs were finished"):
         found = pmt.sample_many(model, DATASETS, path=tmp_path, save_draws=False, **SHORT)
     assert same_numbers(found, table.loc[["near"]])
-    monkeypatch.setattr(cases, "sample", sample)
+    monkeypatch.setattr(many, "sample", sample)
     whole = pmt.sample_many(model, DATASETS, path=tmp_path, save_draws=False, **SHORT)
     assert same_numbers(whole, table)
 

@@ -17,6 +17,7 @@ from pymc_tempering.evidence.reference_check import MIN_ARRIVALS
 from pymc_tempering.sampling import looks
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import Evaluated, Known, evaluate_states
+from pymc_tempering.sampling.fit_reference import Passes
 from pymc_tempering.sampling.looks import (
     Looks,
     WaysHome,
@@ -25,7 +26,6 @@ from pymc_tempering.sampling.looks import (
     is_above,
     way_home,
 )
-from pymc_tempering.sampling.passes import Passes
 
 
 def at_heights(log_likelihood, log_target):

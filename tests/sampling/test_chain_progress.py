@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pymc_tempering.sampling import chain_progress
+from pymc_tempering.sampling.call import Goal
 from pymc_tempering.sampling.chain_progress import ChainProgress
-from pymc_tempering.sampling.goal import Goal
 
 TOTAL = 200
 

@@ -16,7 +16,7 @@ import pymc_tempering as pmt
 from pymc_tempering.evidence.result import LookCheck
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.sampling import finish, rounds
-from pymc_tempering.sampling.goal import DRAWS, MOST_GROWTH, TARGET_ESS, Goal, goal_of
+from pymc_tempering.sampling.call import DRAWS, MOST_GROWTH, TARGET_ESS, Goal, goal_of
 from pymc_tempering.sampling.recorded import LeastEss, bulk_ess, least_ess, scalar_name
 
 PLAIN = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False, "quiet": True}

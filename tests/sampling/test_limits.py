@@ -29,14 +29,13 @@ from pymc_tempering.references import prior_checks
 from pymc_tempering.references.prior_checks import N_CHECK, check_reference
 from pymc_tempering.sampling import choose_plan as plans
 from pymc_tempering.sampling import finish, fit_reference, prior_constant, reference_draws, rounds
-from pymc_tempering.sampling.call import Job, Options
+from pymc_tempering.sampling.call import Goal, Job, Options
 from pymc_tempering.sampling.choose_plan import warm_up_prior
 from pymc_tempering.sampling.finish import cuts_of, warn_of_run
 from pymc_tempering.sampling.fit_reference import run_beside
-from pymc_tempering.sampling.goal import Goal, cut_of
 from pymc_tempering.sampling.recorded import LeastEss, pace_of
 from pymc_tempering.sampling.reference_draws import N_TRIAL, begin_beside, draw_beside
-from pymc_tempering.sampling.rounds import Outcome
+from pymc_tempering.sampling.rounds import Outcome, cut_of
 
 QUIET = {"quiet": True, "random_seed": 1, "chains": 2, "cores": 1}
 

@@ -29,8 +29,7 @@ from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit
-from pymc_tempering.sampling.passes import Passes
+from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, first_fit
 from pymc_tempering.warmup.annealed_pass import anneal
 
 NEEDLE_SD = 1 / 30

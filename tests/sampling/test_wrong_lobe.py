@@ -11,13 +11,13 @@ from support.searches import annealed, job_of, no_scouts
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
+from pymc_tempering.sampling import fit_reference as passing
 from pymc_tempering.sampling import looks
-from pymc_tempering.sampling import passes as passing
 from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import evaluate_states
+from pymc_tempering.sampling.fit_reference import Passes
 from pymc_tempering.sampling.looks import Looks, WaysHome
-from pymc_tempering.sampling.passes import Passes
 
 SHARES = np.array([0.65, 0.35])
 """Of the evidence, in the lobes of the system "two_modes"."""

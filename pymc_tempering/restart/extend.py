@@ -23,9 +23,9 @@ from pymc_tempering.sampling.call import Goal
 from pymc_tempering.sampling.chain_progress import watch_of
 from pymc_tempering.sampling.finish import close, warn_of_run
 from pymc_tempering.sampling.kept import PLAN_GROUP, read_chains, read_plan_group, with_plan
-from pymc_tempering.sampling.output import build_datatree
+from pymc_tempering.sampling.output import build_datatree, padded
 from pymc_tempering.sampling.recorded import drawn_in_all, draws_of, pace_of
-from pymc_tempering.sampling.rounds import Outcome, cut_of, run_to
+from pymc_tempering.sampling.rounds import Outcome, Recorder, cut_of, run_to
 
 DRAWN = ("posterior", "sample_stats")
 """Groups that have a row for each draw."""
@@ -130,12 +130,12 @@ def extend(
             run.hot.n_seen = 0  # places in the trace of the new draws
     job = replace(job, deadline=deadline_in(max_time))
     watch, ahead = watch_of(show and progressbar, progressbar_theme), drawn_in_all(runs)
-    interrupted = run_to(job, draws, chosen, runs, watch)
+    outcome = Outcome(chosen, runs, total=draws)
+    outcome = replace(outcome, interrupted=run_to(job, outcome, watch, Recorder()))
     seconds = {"run": perf_counter() - job.deadline.began}
     pace = pace_of(seconds["run"], runs, ahead)
     cut = cut_of(job.deadline, limit, draws, draws_of(runs), pace)
-    outcome = Outcome(chosen, runs, interrupted=interrupted)
-    cuts = [] if interrupted or cut is None else [cut]
+    cuts = [] if outcome.interrupted or cut is None else [cut]
     warn_of_run(outcome, cuts, draws, max_time=max_time, new="new ")
     new = build_datatree(call, outcome, seconds)
     with_plan(new, call, job, outcome, before=about["draws"])
@@ -237,19 +237,18 @@ def _padded(old: xr.Dataset, new: xr.Dataset, dim: str, marker: str) -> xr.Datas
     """Put rows of each chain behind its own; `marker` is negative where a chain has no more."""
     tables = [table.transpose("chain", dim, ...) for table in (old, new)]
     used = [table[marker].values >= 0 for table in tables]
-    counts = np.sum([each.sum(axis=1) for each in used], axis=0)
+    length = int(np.sum([each.sum(axis=1) for each in used], axis=0).max())
     columns = {}
     for name, variable in tables[0].data_vars.items():
-        parts = [table[name].values for table in tables]
-        whole = np.empty((len(counts), int(counts.max()), *parts[0].shape[2:]), parts[0].dtype)
-        for chain, count in enumerate(counts):
-            rows = [part[chain][at[chain]] for part, at in zip(parts, used, strict=True)]
-            whole[chain, :count] = np.concatenate(rows)
-            # A state that weighs nothing must still be one that can be computed with.
-            whole[chain, count:] = PADDING.get(str(name), whole[chain, :1])
+        pairs = [(table[name].values, each) for table, each in zip(tables, used, strict=True)]
+        rows = [
+            np.concatenate([values[chain][each[chain]] for values, each in pairs])
+            for chain in range(len(variable))
+        ]
+        whole = padded(rows, length, PADDING.get(str(name)))
         columns[name] = (variable.dims, whole, variable.attrs)
     coords = {name: c for name, c in tables[0].coords.items() if dim not in c.dims}
-    place = {dim: np.arange(int(counts.max()))} if dim in old.coords else {}
+    place = {dim: np.arange(length)} if dim in old.coords else {}
     return xr.Dataset(columns, coords | place, attrs=old.attrs)
 
 

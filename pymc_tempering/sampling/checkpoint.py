@@ -3,11 +3,10 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from types import FrameType
 from typing import Any
 
 from pymc_tempering.chain.chains import extend_runs
@@ -189,21 +188,11 @@ def recording(
 @contextmanager
 def signals_wait() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM take effect after the block; only the main thread gets them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     came: list[int] = []
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-
-    before = {number: signal.signal(number, remember) for number in SIGNALS}
     try:
-        yield
+        with _handling(SIGNALS, came.append):
+            yield
     finally:
-        for number, handler in before.items():
-            # None is a handler of another language, which Python cannot put back.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         for each in dict.fromkeys(came):
             signal.raise_signal(each)
 
@@ -222,13 +211,9 @@ def ending_by_sigterm(has_checkpoint: bool) -> Iterator[Callable[[], None]]:
     SystemExit
         SIGTERM came. A checkpoint of the chains was written, if they had begun.
     """
-    in_main = threading.current_thread() is threading.main_thread()
-    if not (has_checkpoint and in_main):
-        yield lambda: None
-        return
     came: list[int] = []
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(number: int) -> None:
         came.append(number)
         raise KeyboardInterrupt
 
@@ -236,9 +221,23 @@ def ending_by_sigterm(has_checkpoint: bool) -> Iterator[Callable[[], None]]:
         if came:
             raise SystemExit(128 + signal.SIGTERM)
 
-    before = signal.signal(signal.SIGTERM, stop)
     try:
-        yield leave
+        with _handling(SIGNALS[1:] if has_checkpoint else (), stop):
+            yield leave
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
         leave()
+
+
+@contextmanager
+def _handling(numbers: Iterable[signal.Signals], handle: Callable[[int], None]) -> Iterator[None]:
+    """Handle signals in the block; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda got, _: handle(got)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # None is a handler of another language, which Python cannot put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -188,13 +188,10 @@ def _hot_states(
         used = iteration >= skip
         columns.append((iteration[used] - skip, probability[used], x[used]))
     length = max(1, *(len(x) for _, _, x in columns))
-    shape = (len(runs), length)
-    iterations, probabilities = np.full(shape, -1), np.full(shape, np.nan)
+    iterations, probabilities, xs = zip(*columns, strict=True)
     traces = []
-    for i, (iteration, probability, x) in enumerate(columns):
-        n = len(x)
-        iterations[i, :n], probabilities[i, :n] = iteration, probability
-        padding = np.repeat(runs[i].record.x[:1], length - n, axis=0)
+    for i, (run, x) in enumerate(zip(runs, xs, strict=True)):
+        padding = np.repeat(run.record.x[:1], length - len(x), axis=0)
         traces.append(ArrayTrace(i, length, constrain(np.concatenate([x, padding]))))
     options = {name: idata_kwargs[name] for name in ("coords", "dims") if name in idata_kwargs}
     multi = MultiTrace(traces)
@@ -204,8 +201,8 @@ def _hot_states(
     tree = pm.to_inference_data(multi, model=model, log_likelihood=False, **options)
     states = tree["posterior"].to_dataset().rename(draw="state")
     return states.assign(
-        iteration=(("chain", "state"), iterations),
-        keep_probability=(("chain", "state"), probabilities),
+        iteration=(("chain", "state"), padded(iterations, length, -1)),
+        keep_probability=(("chain", "state"), padded(probabilities, length, np.nan)),
     ).drop_attrs(deep=False)
 
 
@@ -280,13 +277,22 @@ def _flat_trace(runs: Sequence[ChainRun], n_tune: int) -> xr.Dataset:
         log_ratios.append(np.concatenate([part[0] for part in run.trace])[skip:])
         rungs.append(np.concatenate([part[1] for part in run.trace])[skip:])
     length = max(len(part) for part in rungs)
-    log_ratio = np.full((len(runs), length), np.nan)
-    rung = np.full((len(runs), length), -1, dtype=np.int32)
-    for i, (values, visited) in enumerate(zip(log_ratios, rungs, strict=True)):
-        log_ratio[i, : len(values)] = values
-        rung[i, : len(visited)] = visited
+    log_ratio, rung = padded(log_ratios, length, np.nan), padded(rungs, length, -1)
     dims = ("chain", "iteration")
     return xr.Dataset(
         {"log_ratio": (dims, log_ratio, {"units": "nats"}), "rung": (dims, rung)},
         {"chain": np.arange(len(runs)), "iteration": np.arange(length)},
     )
+
+
+def padded(chains: Sequence[np.ndarray], length: int, fill: Any = None) -> np.ndarray:
+    """Put rows of chains beside each other, shape (chain, length, ...).
+
+    Behind the last row of a chain is `fill`, or else its first row: a state that weighs nothing
+    must still be one that can be computed with.
+    """
+    whole = np.empty((len(chains), length, *chains[0].shape[1:]), chains[0].dtype)
+    for own, rows in zip(whole, chains, strict=True):
+        own[: len(rows)] = rows
+        own[len(rows) :] = rows[:1] if fill is None else fill
+    return whole

@@ -246,8 +246,7 @@ def _draw(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> Outcome:
         return replace(at, interrupted=True)
     beside, interrupted = draw_beside(job, at.beside, draws)
     at = replace(at, beside=beside)
-    save = partial(recorder.save, job, at)
-    ended = interrupted or run_to(job, at.total, at.chosen, at.runs, watch, recorder.due, save)
+    ended = interrupted or run_to(job, at, watch, recorder)
     return replace(at, interrupted=ended or at.chosen.interrupted)
 
 
@@ -359,26 +358,18 @@ def _refit(job: Job, call: Call, at: Outcome) -> Outcome:
     return replace(at, chosen=chosen, runs=new.runs, beside=new.beside)
 
 
-def run_to(
-    job: Job,
-    total: int,
-    chosen: ChosenPlan,
-    runs: list[ChainRun],
-    watch: Watch,
-    due: Callable[[], bool] = lambda: False,
-    save: Callable[[], None] = lambda: None,
-) -> bool:
-    """Run the chains to `total` draws; before a deadline in parts, so that none is far behind.
+def run_to(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> bool:
+    """Run the chains to their draws; before a deadline in parts, so that none is far behind.
 
-    They stop at the deadline, or a little later where some has few draws. They pause when a
-    recording is `due`; `save` is called before they start, then, and when they have stopped.
+    They stop at the deadline, or a little later where some has few draws. They pause when the
+    recorder asks for it; it saves before they start, then, and when they have stopped.
 
     Returns
     -------
     bool
         Whether Ctrl-C cut the run short.
     """
-    deadline = job.deadline
+    deadline, runs, total = job.deadline, at.runs, at.total
     final = deadline.part(LAST_SHARE).after(LAST_SECONDS)
     # Without a limit the workers do pieces of all chains in turn, so that none is far behind.
     enough = job.cores >= len(runs) if job.crew is None else not deadline.limited
@@ -387,19 +378,19 @@ def run_to(
 
     def pause() -> bool:
         nonlocal paused
-        paused = paused or due() or final.late
+        paused = paused or recorder.due() or final.late
         return paused
 
-    with watch(chosen, runs, total) as progress:
+    with watch(at.chosen, runs, total) as progress:
         try:
-            save()
+            recorder.save(job, at)
             while not (deadline.late and have_few_draws(runs)):
                 goal, paused = min(goal, total), False
-                interrupted = _advance(job, chosen.plan, runs, goal, progress.update, pause)
+                interrupted = _advance(job, at.chosen.plan, runs, goal, progress.update, pause)
                 over = goal == total or deadline.late
                 if interrupted or paused or over:
                     progress.update()
-                    save()
+                    recorder.save(job, at)
                 if interrupted:
                     return True
                 if paused and draws_of(runs) < goal and not final.late:

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -187,9 +188,9 @@ def test_ctrl_c_in_a_later_round_says_so_and_nothing_of_targets(told, monkeypatc
     told.values += [1.0]
     original, calls = rounds.run_to, []
 
-    def second_is_cut_short(job, total, chosen, runs, update, *kept):
-        original(job, total - 100 * len(calls), chosen, runs, update, *kept)
-        calls.append(total)
+    def second_is_cut_short(job, at, *more):
+        original(job, replace(at, total=at.total - 100 * len(calls)), *more)
+        calls.append(at.total)
         return len(calls) == 2
 
     monkeypatch.setattr(rounds, "run_to", second_is_cut_short)

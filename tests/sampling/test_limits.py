@@ -189,7 +189,8 @@ def test_a_run_of_which_nothing_comes_back_ends_all_the_same(job, monkeypatch):
         asked.clear()
         monkeypatch.setattr(rounds, "LAST_SECONDS", 0.0)
         late = replace(job, deadline=deadline, cores=1)
-        assert not rounds.run_to(late, 1000, chosen, chains, lambda *_: bar)
+        at = Outcome(chosen, chains, total=1000)
+        assert not rounds.run_to(late, at, lambda *_: bar, rounds.Recorder())
         assert len(asked) == 1
 
 

@@ -96,7 +96,8 @@ def test_chains_that_wait_for_a_core_take_turns_in_growing_parts(
     chosen = SimpleNamespace(plan=None)
     job = SimpleNamespace(deadline=deadline, cores=cores, crew=None)
     bar = nullcontext(SimpleNamespace(update=lambda: None))
-    assert not rounds.run_to(job, 10_000, chosen, [None] * 4, lambda *_: bar)
+    at = rounds.Outcome(chosen, [None] * 4, total=10_000)
+    assert not rounds.run_to(job, at, lambda *_: bar, rounds.Recorder())
     assert goals[-1] == 10_000
     assert (len(goals) > 1) == parts
     growth = np.array(goals[1:]) / goals[:-1]

@@ -45,8 +45,7 @@ def resume(
 
     The result has the very draws of a run that nothing had ended, on machines of one kind and with
     the same versions. Only what the clock decided stays as it was: a run with `max_time` gets the
-    time that was left. The checkpoint goes on, too. That of a run which had ended gives its result
-    again.
+    time that was left. The checkpoint goes on, too. Resuming a finished run returns its result.
 
     Parameters
     ----------
@@ -91,7 +90,7 @@ def resume(
     Examples
     --------
     >>> import pathlib, tempfile, pymc as pm, pymc_tempering as pmt
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "run.zarr")
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "run")
     >>> with pm.Model() as model:
     ...     mu = pm.Normal("mu", 0, 10)
     ...     y = pm.Normal("y", mu, 1, observed=[1.0, 2.0])

@@ -23,7 +23,6 @@ from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.call import Job
-from pymc_tempering.sampling.evaluated import Evaluated
 from pymc_tempering.sampling.fit_reference import (
     Passes,
     ReferenceFit,
@@ -60,8 +59,6 @@ class ChosenPlan:
         Of the reference.
     last : SearchRound, optional
         The last round of the search, whose looks count.
-    scouts : Evaluated, optional
-        Where scouts ended outside of the known regions.
     let_go : tuple of Peak
         Peaks without mass.
     needed : int
@@ -83,7 +80,6 @@ class ChosenPlan:
     passes: Passes | None = None
     fit: ReferenceFit | None = None
     last: SearchRound | None = None
-    scouts: Evaluated | None = None
     let_go: tuple[Peak, ...] = ()
     needed: int = 0
     fits: int = 0
@@ -207,7 +203,7 @@ def _freeze(
     # A search that the deadline has ended in the middle is as good as none.
     last = found.last if found.settled or not job.deadline.late else None
     return replace(
-        chosen, last=last, scouts=found.scouts, let_go=tuple(found.let_go), fits=found.rounds,
+        chosen, last=last, let_go=tuple(found.let_go), fits=found.rounds,
         settled=found.settled,
     )  # fmt: skip
 

@@ -41,7 +41,7 @@ from pymc_tempering.sampling.evaluated import (
     join,
     target_scores,
 )
-from pymc_tempering.sampling.recorded import cycles_of, draws_of, steps_of
+from pymc_tempering.sampling.recorded import cycles_of, steps_of
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 from pymc_tempering.warmup.metrics import kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
@@ -464,11 +464,6 @@ class SideRun:
     def evidence(self) -> Evidence:
         """RTS estimate from this side run alone."""
         return rts(self.cycles)
-
-    @property
-    def n_draws(self) -> int:
-        """Draws of the shortest chain."""
-        return draws_of(self.runs)
 
     @property
     def n_steps(self) -> int:

@@ -151,10 +151,10 @@ def slim(chosen: ChosenPlan) -> ChosenPlan:
     annealed = without_particles(warmup.annealed)
     passes = chosen.passes and Passes(tuple(map(without_particles, chosen.passes.each)))
     if last is not None:
-        last = replace(last, scouts=last.scouts.at(np.zeros(0, dtype=int)), heavy=[])
+        last = replace(last, heavy=[])
     return replace(
         chosen, warmup=replace(warmup, annealed=annealed), passes=passes, fit=None, last=last,
-        scouts=None, let_go=(),
+        let_go=(),
     )  # fmt: skip
 
 

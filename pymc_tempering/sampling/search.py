@@ -72,8 +72,6 @@ class SearchRound:
     home_passes, islands : int
         Annealed passes of which particles are where the posterior is, and those with an island that
         did not come home.
-    scouts : Evaluated
-        Where scouts ended outside of the known regions.
     heavy : list of Peak
         New peaks that may have mass.
     complete : bool
@@ -85,7 +83,6 @@ class SearchRound:
     arrived: np.ndarray
     home_passes: int
     islands: int
-    scouts: Evaluated
     heavy: list[Peak]
     complete: bool
 
@@ -116,8 +113,6 @@ class Search:
         Particles of the annealed passes.
     fit : ReferenceFit
         The last one.
-    scouts : Evaluated
-        The hints, and where the scouts of all rounds ended outside of the known regions.
     last : SearchRound, optional
         The last round, if one was finished.
     let_go : list of Peak
@@ -135,7 +130,6 @@ class Search:
     passes: Passes
     hints: Evaluated
     fit: ReferenceFit
-    scouts: Evaluated
     last: SearchRound | None = None
     let_go: list[Peak] = field(default_factory=list)
     dropped: float = 0.0
@@ -157,7 +151,7 @@ def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
     What the last round found enters a last fit all the same.
     """
     hints = evaluate_states(job.prior, passes.particles)
-    at = Search(job, passes, hints, fit, scouts=hints)
+    at = Search(job, passes, hints, fit)
     at.n_evaluations["scouts"] += hints.n
     try:
         while not at.settled and not (at.rounds and job.deadline.late):
@@ -175,7 +169,6 @@ def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
                 break
             at.rounds += 1
             at.last = _round(at)
-            at.scouts = join([at.scouts, at.last.scouts])
     except KeyboardInterrupt:
         at.interrupted = True
     return at
@@ -185,44 +178,45 @@ def _round(at: Search) -> SearchRound:
     """Take looks, send scouts and follow up what they find, with the particles of the passes."""
     looks = take_looks(at.job, at.passes.best, at.job.options.check_looks)
     states = join([looks.ends, at.hints, at.fit.draws])
-    strange, scouts, heavy, complete = _follow_up(at, states, looks.n, scouting=True)
+    strange, heavy, complete = _follow_up(at, states, looks.n, scouting=True)
     at.n_evaluations["looks"] += looks.n_evaluations
     islands = at.passes.shares(strange[looks.n : looks.n + at.hints.n]) >= ISLAND
     home = at.passes.shares(at.fit.known.home(at.hints)) >= ISLAND
     first = SearchRound(
         looks, strange[: looks.n], has_arrived(looks.ends, at.fit.draws), int(home.sum()),
-        int(islands.sum()), scouts, heavy, complete,
+        int(islands.sum()), heavy, complete,
     )  # fmt: skip
     return _until_they_arrive(at, first) if first.found_nothing else first
 
 
 def _follow_up(
     at: Search, states: Evaluated, n_looks: int, *, scouting: bool
-) -> tuple[np.ndarray, Evaluated, list[Peak], bool]:
+) -> tuple[np.ndarray, list[Peak], bool]:
     """Follow up the suspects among states, of which some are looks, and those that scouts find.
 
     Returns
     -------
     strange : array of bool, shape (n,)
         Which of the states are neither at home nor at a peak without mass.
-    scouts, heavy, complete
+    heavy, complete
         As in `SearchRound`.
     """
     job, fit, work = at.job, at.fit, at.n_evaluations
     strange, cost = strangers(job, states, fit, at.passes, at.let_go, n_looks)
     work["looks"] += cost
-    scouts, cost = states.at(np.zeros(0, dtype=int)), 0
+    suspects = states.at(strange)
     if can_climb(job):
         scale = spread_of(job.prior.sample)
         if scouting:
             scouts, cost = send_scouts(job, fit.known, scale)
-        suspects = join([states.at(strange), scouts.at(fit.known.suspects(scouts))])
+            work["scouts"] += cost
+            suspects = join([suspects, scouts.at(fit.known.suspects(scouts))])
         least, most = least_mass(fit.log_z), scouting_of(job)
         found = find_peaks(job, suspects, scale, at.let_go, fit.known.locate, most, least)
     else:
-        found = peaks_by_chains(job, at.passes.best, states.at(strange))
+        found = peaks_by_chains(job, at.passes.best, suspects)
     heavy, light, weighed = with_mass(job, found.peaks, fit.log_z)
-    work["scouts"] += cost + found.n_evaluations + weighed
+    work["scouts"] += found.n_evaluations + weighed
     heavy = unknown_peaks(heavy, fit, job.rng)
     at.let_go += light
     strange &= ~holds_any(light, states.xs)
@@ -235,7 +229,7 @@ def _follow_up(
     at.let_go += regions.light
     strange &= ~holds_any(regions.light, states.xs)
     strange[stuck[regions.explained]] = False
-    return strange, scouts, heavy + regions.heavy, found.complete
+    return strange, heavy + regions.heavy, found.complete
 
 
 def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
@@ -258,7 +252,7 @@ def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
         before = work["looks"] + work["scouts"]
         looks = take_looks(job, passes.best, LOOK_BATCH, finer=FINER)
         work["looks"] += looks.n_evaluations
-        strange, _, heavy, complete = _follow_up(at, looks.ends, looks.n, scouting=False)
+        strange, heavy, complete = _follow_up(at, looks.ends, looks.n, scouting=False)
         spent += work["looks"] + work["scouts"] - before
         last = replace(last.with_looks(looks, strange, fit), heavy=heavy, complete=complete)
         if not last.found_nothing:

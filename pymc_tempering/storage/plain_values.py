@@ -159,7 +159,7 @@ class _Reader:
     def _array(self, plain: dict[str, Any]) -> np.ndarray:
         if plain["array"] not in self.arrays:
             raise ValueError(f"The array {plain['array']!r} is missing.")
-        return self.arrays[plain["array"]]
+        return self.arrays[plain["array"]].copy(order="K")  # one of its own in each place
 
     def _found(self, plain: dict[str, Any]) -> Any:
         for kind, hook in self.codec.hooks.items():

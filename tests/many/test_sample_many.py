@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -121,6 +122,7 @@ def test_a_failure_is_a_row_and_is_tried_again(model, table, tmp_path):
 def test_ctrl_c_keeps_what_was_finished(model, table, tmp_path, monkeypatch, how):
     sample, calls = many.sample, []
 
+    @wraps(sample)
     def interrupted(**arguments):
         calls.append(1)
         if len(calls) == 2 and how == "raised":

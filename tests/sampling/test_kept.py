@@ -82,6 +82,6 @@ def test_a_slim_plan_has_its_check(chosen):
     back = there_and_back(slim(chosen), job_of(None))
     assert repr(back.fresh) == repr(chosen.fresh)  # of which a part may be no number
     assert not list(differences(back.plan, chosen.plan))
-    assert back.fit is back.scouts is None
+    assert back.fit is None
     assert back.passes.log_z.tolist() == chosen.passes.log_z.tolist()
     assert back.passes.particles.size == sum(one.log_ratio.size for one in back.passes.each) == 0

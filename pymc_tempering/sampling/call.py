@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import pymc as pm
 
-from pymc_tempering import kernels
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.chain.loop import LADDER_MOVES
 from pymc_tempering.core.deadline import NEVER, Deadline
@@ -22,13 +21,10 @@ from pymc_tempering.exceptions import (
 from pymc_tempering.executors.crew import Crew
 from pymc_tempering.kernels import Compound, Kernel
 from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.kernels.kernel_registry import KERNELS
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.recorded import LeastEss
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
-
-OWN_KERNELS = ("HMC", "NUTS", "Slice", "RandomWalkMetropolis", "Gibbs", "DiscreteLangevin")
-"""Kernels of the package, which numbers and words can make again."""
-
 
 PLAN_SHARE, CHECK_SHARE = 0.6, 0.1
 """Share of the time of a call after which its plan is frozen as it is, and what the check of the
@@ -263,9 +259,9 @@ def plain_choice(choice: KernelChoice) -> Any:
         return {"each": {str(name): plain_choice(item) for name, item in choice.items()}}
     if isinstance(choice, Kernel):
         make, arguments = choice.rebuild
-        name = getattr(make, "__name__", "")
-        if name in OWN_KERNELS and make is getattr(kernels, name):
-            return {"make": name, "arguments": list(arguments)}
+        for row in KERNELS.values():
+            if make is row.factory:  # numbers and words can make it again
+                return {"make": row.name, "arguments": list(arguments)}
         return {"given": choice.name}
     return {"given": getattr(choice, "__name__", str(choice))}
 
@@ -299,9 +295,8 @@ def choice_of(plain: Any, given: KernelChoice = None) -> KernelChoice:
     if "each" in plain:
         found: Any = {name: choice_of(item) for name, item in plain["each"].items()}
         return found
-    if "make" in plain and plain["make"] in OWN_KERNELS:
-        made: Kernel = getattr(kernels, plain["make"])(*plain["arguments"])
-        return made
+    if plain.get("make") in KERNELS:
+        return KERNELS[plain["make"]].factory(*plain["arguments"])
     raise CheckpointError(
         f"The run has a kernel of its own, {plain.get('given')!r}, whose code is not stored: pass "
         "kernel= as at first."

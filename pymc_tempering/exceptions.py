@@ -3,6 +3,8 @@
 import os
 import warnings
 
+PACKAGE = os.path.dirname(__file__) + os.sep
+
 
 class TemperingError(Exception):
     """Base class of every exception that pymc_tempering raises on purpose."""
@@ -111,4 +113,4 @@ class TemperingWarning(UserWarning):
 
 def warn_user(message: str) -> None:
     """Give a TemperingWarning at the line that called this package."""
-    warnings.warn(message, TemperingWarning, skip_file_prefixes=(os.path.dirname(__file__),))
+    warnings.warn(message, TemperingWarning, skip_file_prefixes=(PACKAGE,))

@@ -56,6 +56,17 @@ of times."""
 MAX_SEARCHES = 4
 """Rounds of a search, the last of which must find nothing new."""
 
+PEAK_DRAWS, PEAK_SHARE = 20, (0.05, 0.5)
+"""Draws of a peak for each dimension that its component is made from, and the bounds of the share
+that it gets in the reference, before weighted draws tell its own."""
+
+WORSE = 2.0
+"""A new fit is not taken if the second moment of its weights is more than so many times that of the
+one before; a fit to few draws can be so."""
+
+NO_SHARE = 1e-3
+"""A peak with a smaller share of the draws than this is let go."""
+
 
 @dataclass(frozen=True, eq=False)
 class SearchRound:
@@ -294,18 +305,6 @@ def strangers(
         if ways.ended or (i > 0 and ways.away.size == group.size):
             break
     return strange, evaluations
-
-
-PEAK_DRAWS, PEAK_SHARE = 20, (0.05, 0.5)
-"""Draws of a peak for each dimension that its component is made from, and the bounds of the share
-that it gets in the reference, before weighted draws tell its own."""
-
-WORSE = 2.0
-"""A new fit is not taken if the second moment of its weights is more than so many times that of the
-one before; a fit to few draws can be so."""
-
-NO_SHARE = 1e-3
-"""A peak with a smaller share of the draws than this is let go."""
 
 
 def refit(job: Job, fit: ReferenceFit, peaks: Sequence[Peak]) -> tuple[ReferenceFit, list[Peak]]:

@@ -3,6 +3,10 @@
 A suspect is no more than that: the top of a spike or the neck of a funnel can have a huge ratio
 and no mass. Each is climbed, its mass is told from the curvature at the top (Laplace), and where
 there may be some it becomes a component, which weighted draws of the reference then judge.
+
+A look can get stuck in a local mode that holds nothing, on the flank of a peak that is far
+narrower. Neither Laplace's method at the top nor the height where it ended tells what the mode
+holds. Chains at beta = 1 tell the region where they stay, and its mass.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,6 +52,10 @@ N_DRAWN = 2000
 
 NUDGE = 1e-5
 """Step of the numerical second derivatives, in standard deviations of the prior."""
+
+CHAINS, CHAIN_BEGIN, CHAIN_PARTS, CHAIN_SWEEPS = 64, 10, 8, 5
+"""Chains from a state that tell the region where they stay; transitions that are thrown away, and
+how many times so many that are kept, by their last states."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,11 +260,6 @@ def unknown_peaks(peaks: list[Peak], fit: ReferenceFit, rng: np.random.Generator
     drawn = seen(peaks, fit.log_z, fit.components.draw(N_DRAWN, rng), 1.0)
     known = seen(peaks, fit.log_z, fit.draws.xs) & (drawn | ~fit.known.suspects(tops))
     return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]
-
-
-CHAINS, CHAIN_BEGIN, CHAIN_PARTS, CHAIN_SWEEPS = 64, 10, 8, 5
-"""Chains from a state that tell the region where they stay; transitions that are thrown away, and
-how many times so many that are kept, by their last states."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,19 +15,13 @@ from support.kept_checkpoints import assert_same
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering.sampling import (
-    choose_plan,
-    finish,
-    passes,
-    rounds,
-    search,
-)
+from pymc_tempering.sampling import choose_plan, finish, fit_reference, rounds, search
 from pymc_tempering.sampling import sample as front
 from pymc_tempering.warmup import warm_up
 
 STAGES = {
     "compiling": (front, "compile_with_kernels"),
-    "annealed pass": (passes, "anneal"),
+    "annealed pass": (fit_reference, "anneal"),
     "first fit": (choose_plan, "fit_to_passes"),
     "fit": (choose_plan, "fit_reference"),
     "looks": (search, "take_looks"),

@@ -24,6 +24,7 @@ from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.core.time_left import annealing_lines
 from pymc_tempering.core.weighting import effective_number, kish, log_mean
+from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
@@ -34,10 +35,9 @@ from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Prior, Reference
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.evaluated import (
-    HOME_DRAWS,
     Evaluated,
-    Known,
     evaluate_states,
+    home_radius,
     join,
     target_scores,
 )
@@ -45,6 +45,10 @@ from pymc_tempering.sampling.recorded import cycles_of, steps_of
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 from pymc_tempering.warmup.metrics import kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
+
+HOME_DRAWS = 5
+"""Draws for each number of its mean and one, with which a component of a fit is a home. One with
+fewer may be far too narrow for its mode: what is left of copies of a particle that hardly moved."""
 
 HOPELESS = 12.0
 """Nats by which the mass of an island may lie below that of the largest before it is left out."""
@@ -212,7 +216,7 @@ type _Made = AnnealedPass | LikelihoodError | TimeLimitError | None
 
 @dataclass(frozen=True, eq=False)
 class ReferenceFit:
-    """A fitted reference, and what is known of the posterior by it.
+    """A fitted reference, what is known of the posterior by it, and which regions it knows.
 
     Attributes
     ----------
@@ -242,9 +246,43 @@ class ReferenceFit:
         return self.reference.components
 
     @cached_property
-    def known(self) -> Known:
-        """What the reference knows."""
-        return Known(self.components, self.draws, self.draws.log_ratio(self.components))
+    def limit(self) -> float:
+        """Value of log_ratio above which a state is a suspect."""
+        return suspect_above(self.draws.log_ratio(self.components))
+
+    @cached_property
+    def lived_in(self) -> np.ndarray:
+        """Whether draws enough have come from a mode of the reference, shape (J,)."""
+        modes = self.components.modes
+        nearest = nearest_component(modes, np.unique(self.draws.xs, axis=0))
+        n_draws = np.bincount(nearest, minlength=modes.n_components)
+        needed = HOME_DRAWS * (modes.means.shape[1] + 1)
+        return np.asarray(n_draws >= min(needed, n_draws.max()))
+
+    def suspects(self, states: Evaluated) -> np.ndarray:
+        """Whether log_ratio of states is far above that of all draws, shape (n,)."""
+        return np.asarray(states.log_ratio(self.components) > self.limit)
+
+    def locate(self, states: Evaluated) -> tuple[np.ndarray, np.ndarray]:
+        """Tell where states are.
+
+        Returns
+        -------
+        home : array of bool, shape (n,)
+            Whether they are no suspects, and lie where draws have come from.
+        distance : array, shape (n,)
+            Least squared distance, in standard deviations, from where draws have come from.
+        """
+        squares = self.components.modes.squares(states.xs)[:, self.lived_in]
+        distance = np.asarray(squares.min(axis=1))
+        home = distance < home_radius(states.xs.shape[1])
+        at = np.flatnonzero(home)
+        home[at] = ~self.suspects(states.at(at))
+        return home, distance
+
+    def home(self, states: Evaluated) -> np.ndarray:
+        """Whether states are no suspects, and lie where draws have come from, shape (n,)."""
+        return self.locate(states)[0]
 
     def warm_up(self, job: Job) -> tuple[Warmup, int]:
         """Freeze a plan of the reference; returns it and the density evaluations that it took."""

@@ -281,7 +281,7 @@ def _still_away(
             if job.deadline.late:
                 return at
             sweep(particles, 1.0, params, part=slice(start, start + PART))
-        away = np.flatnonzero(~fit.known.home(states_of(particles)))
+        away = np.flatnonzero(~fit.home(states_of(particles)))
         particles.select(away)
         at = at[away]
         if at.size == 0:

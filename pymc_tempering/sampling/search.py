@@ -192,7 +192,7 @@ def _round(at: Search) -> SearchRound:
     strange, heavy, complete = _follow_up(at, states, looks.n, scouting=True)
     at.n_evaluations["looks"] += looks.n_evaluations
     islands = at.passes.shares(strange[looks.n : looks.n + at.hints.n]) >= ISLAND
-    home = at.passes.shares(at.fit.known.home(at.hints)) >= ISLAND
+    home = at.passes.shares(at.fit.home(at.hints)) >= ISLAND
     first = SearchRound(
         looks, strange[: looks.n], has_arrived(looks.ends, at.fit.draws), int(home.sum()),
         int(islands.sum()), heavy, complete,
@@ -219,11 +219,11 @@ def _follow_up(
     if can_climb(job):
         scale = spread_of(job.prior.sample)
         if scouting:
-            scouts, cost = send_scouts(job, fit.known, scale)
+            scouts, cost = send_scouts(job, fit, scale)
             work["scouts"] += cost
-            suspects = join([suspects, scouts.at(fit.known.suspects(scouts))])
+            suspects = join([suspects, scouts.at(fit.suspects(scouts))])
         least, most = least_mass(fit.log_z), scouting_of(job)
-        found = find_peaks(job, suspects, scale, at.let_go, fit.known.locate, most, least)
+        found = find_peaks(job, suspects, scale, at.let_go, fit.locate, most, least)
     else:
         found = peaks_by_chains(job, at.passes.best, suspects)
     heavy, light, weighed = with_mass(job, found.peaks, fit.log_z)
@@ -290,7 +290,7 @@ def strangers(
     strange : array of bool, shape (n,)
     n_evaluations : int
     """
-    strange = fit.known.suspects(states) | is_above(states, fit.draws)
+    strange = fit.suspects(states) | is_above(states, fit.draws)
     strange &= ~holds_any(let_go, states.xs)
     at, n_looks = np.flatnonzero(strange), states.n if n_looks is None else n_looks
     others = job.rng.permutation(at[at >= n_looks])

@@ -144,8 +144,8 @@ def find_peaks(
     let_go : sequence of Peak
         Known ones; suspects in their regions are left out.
     home : callable
-        Which of n states are no suspects and lie where a component is, as `Known.locate`; a climb
-        that comes there is over.
+        Which of n states are no suspects and lie where a component is, as
+        `ReferenceFit.locate`; a climb that comes there is over.
     most : int
         Evaluations after which no climb begins.
     least : float, optional
@@ -258,7 +258,7 @@ def unknown_peaks(peaks: list[Peak], fit: ReferenceFit, rng: np.random.Generator
         return []
     tops = evaluate_states(fit.reference.prior, np.array([peak.mean for peak in peaks]))
     drawn = seen(peaks, fit.log_z, fit.components.draw(N_DRAWN, rng), 1.0)
-    known = seen(peaks, fit.log_z, fit.draws.xs) & (drawn | ~fit.known.suspects(tops))
+    known = seen(peaks, fit.log_z, fit.draws.xs) & (drawn | ~fit.suspects(tops))
     return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]
 
 

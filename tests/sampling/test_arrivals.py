@@ -16,8 +16,8 @@ from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.reference_check import MIN_ARRIVALS
 from pymc_tempering.sampling import looks
 from pymc_tempering.sampling import search as searching
-from pymc_tempering.sampling.evaluated import Evaluated, Known, evaluate_states
-from pymc_tempering.sampling.fit_reference import Passes
+from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
+from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
 from pymc_tempering.sampling.looks import (
     Looks,
     WaysHome,
@@ -79,7 +79,7 @@ def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
     passes = Passes((replace(annealed("gaussian"), n_evaluations=0),))
     xs = job.prior.draw(n, job.prior.spawn(job.rng))
     with monkeypatch.context() as patch:
-        patch.setattr(Known, "home", lambda known, states: nowhere(states)[0])
+        patch.setattr(ReferenceFit, "home", lambda known, states: nowhere(states)[0])
         patch.setattr(looks, "sweep", spy)
         patch.setattr(looks, "MIN_HOME_COST", bound)
         return way_home(job, passes, fit_of("gaussian"), xs, **how), sweeps

@@ -226,10 +226,10 @@ def batches(monkeypatch, most, deadline=None):
         patch.setattr(scouts, "ascend", spy)
         patch.setattr(scouts, "scouting_of", lambda job: most)
         job = job_of("gaussian", **({} if deadline is None else {"deadline": deadline}))
-        ends, total = send_scouts(job, fit_of("gaussian").known, np.ones(2))
+        ends, total = send_scouts(job, fit_of("gaussian"), np.ones(2))
     costs, sizes = np.array(rows).T
     assert total == costs.sum()
-    assert not fit_of("gaussian").known.home(ends).any()
+    assert not fit_of("gaussian").home(ends).any()
     return costs, sizes
 
 

@@ -194,7 +194,7 @@ def test_sigterm_leaves_a_checkpoint_and_no_workers(model, tmp_path):
         workers = [int(word) for word in child.stdout.readline().split()]
         assert len(workers) == 2
         end = time.monotonic() + 240
-        while not list(path.glob("*-state")):  # the chains begin
+        while not list(path.glob("*-chains.npz")):  # the chains begin
             assert child.poll() is None
             assert time.monotonic() < end
             time.sleep(0.01)

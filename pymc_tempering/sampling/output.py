@@ -21,9 +21,10 @@ from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.rounds import Outcome, Round
 from pymc_tempering.warmup.warm_up import WarmupRound
 
-LIBRARY = "pymc_tempering"
 DRAWN = ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
 """Groups that the sampler fills."""
+
+type Constrain = Callable[[np.ndarray], dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +121,7 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
         "evaluations": json.dumps(outcome.work),
         "interrupted": int(outcome.interrupted),
     }
+    posterior = idata["posterior"].to_dataset() if "posterior" in idata.children else None
     if outcome.least is not None:
         least = outcome.least
         idata["tempering"].attrs |= {
@@ -127,18 +129,17 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
         }  # fmt: skip
     if chosen.last is not None:
         idata["tempering_check"] = xr.DataTree(_looks(chosen))
-        if "posterior" in idata.children:
-            ends = constrain(chosen.last.looks.ends.xs)
-            posterior = idata["posterior"].to_dataset()
-            idata[LOOKS_GROUP] = xr.DataTree(_ends_of_looks(ends, posterior))
+    if chosen.last is not None and posterior is not None:
+        looks = chosen.last.looks
+        ends = _as_in_posterior(constrain(looks.ends.xs), posterior, {"look": looks.n})
+        idata[LOOKS_GROUP] = xr.DataTree(ends)
     if outcome.reference.size:
         idata[REFERENCE_GROUP] = xr.DataTree(_reference_draws(outcome))
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in long_enough]
     if any(run.trace for run in kept):
         idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune if discard else 0))
-    if any(run.hot for run in kept):
-        skip = n_tune if discard else 0
-        states = _hot_states(kept, chosen, constrain, skip, call.idata_kwargs)
+    if any(run.hot for run in kept) and posterior is not None:
+        states = _hot_states(kept, constrain, posterior, n_tune if discard else 0)
         idata["tempering_states"] = xr.DataTree(states)
     _sign(idata)
     return idata
@@ -158,7 +159,7 @@ def _sign(idata: xr.DataTree) -> None:
 def _traces(
     runs: Sequence[ChainRun],
     chosen: ChosenPlan,
-    constrain: Callable[[np.ndarray], dict[str, np.ndarray]],
+    constrain: Constrain,
 ) -> list[ArrayTrace]:
     """Draws and statistics of the chains as traces of PyMC."""
     schema = chosen.schema
@@ -173,11 +174,7 @@ def _traces(
 
 
 def _hot_states(
-    runs: Sequence[ChainRun],
-    chosen: ChosenPlan,
-    constrain: Callable[[np.ndarray], dict[str, np.ndarray]],
-    n_tune: int,
-    idata_kwargs: dict[str, Any],
+    runs: Sequence[ChainRun], constrain: Constrain, posterior: xr.Dataset, n_tune: int
 ) -> xr.Dataset:
     """States of all rungs as variables of the posterior; padded at the end with iteration -1."""
     columns = []
@@ -187,23 +184,19 @@ def _hot_states(
         iteration, probability, x = map(np.concatenate, zip(*run.hot.parts, strict=True))
         used = iteration >= skip
         columns.append((iteration[used] - skip, probability[used], x[used]))
-    length = max(1, *(len(x) for _, _, x in columns))
     iterations, probabilities, xs = zip(*columns, strict=True)
-    traces = []
-    for i, (run, x) in enumerate(zip(runs, xs, strict=True)):
-        padding = np.repeat(run.record.x[:1], length - len(x), axis=0)
-        traces.append(ArrayTrace(i, length, constrain(np.concatenate([x, padding]))))
-    options = {name: idata_kwargs[name] for name in ("coords", "dims") if name in idata_kwargs}
-    multi = MultiTrace(traces)
-    set_report(multi, tune=0, draws=length)
-    # The data are there already, and conversion of another trace would add them again.
-    model = chosen.plan.reference.path.model
-    tree = pm.to_inference_data(multi, model=model, log_likelihood=False, **options)
-    states = tree["posterior"].to_dataset().rename(draw="state")
+    n, length = len(runs), max(1, *map(len, xs))
+    parts = []
+    for run, x in zip(runs, xs, strict=True):
+        # A state that weighs nothing must still be one that can be computed with.
+        parts += [x, np.repeat(run.record.x[:1], length - len(x), axis=0)]
+    rows = constrain(np.concatenate(parts)).items()
+    values = {name: row.reshape(n, length, *row.shape[1:]) for name, row in rows}
+    states = _as_in_posterior(values, posterior, {"chain": n, "state": length})
     return states.assign(
         iteration=(("chain", "state"), padded(iterations, length, -1)),
         keep_probability=(("chain", "state"), padded(probabilities, length, np.nan)),
-    ).drop_attrs(deep=False)
+    )
 
 
 def _looks(chosen: ChosenPlan) -> xr.Dataset:
@@ -224,16 +217,17 @@ def _looks(chosen: ChosenPlan) -> xr.Dataset:
     )
 
 
-def _ends_of_looks(ends: dict[str, np.ndarray], posterior: xr.Dataset) -> xr.Dataset:
-    """Give the ends of the looks the names and dimensions of the posterior, one value a look."""
+def _as_in_posterior(
+    values: dict[str, np.ndarray], posterior: xr.Dataset, sizes: dict[str, int]
+) -> xr.Dataset:
+    """Give values the names and dimensions of the posterior, with others in place of its first."""
     variables = {
-        str(name): (("look", *draws.dims[2:]), ends[str(name)], draws.attrs)
+        str(name): ((*sizes, *draws.dims[2:]), values[str(name)], draws.attrs)
         for name, draws in posterior.data_vars.items()
     }
     apart = {"chain", "draw"}
     coords = {n: c for n, c in posterior.coords.items() if not apart & {n, *c.dims}}
-    n_looks = len(next(iter(ends.values()), ()))
-    return xr.Dataset(variables, coords | {"look": np.arange(n_looks)})
+    return xr.Dataset(variables, coords | {dim: np.arange(size) for dim, size in sizes.items()})
 
 
 def _reference_draws(outcome: Outcome) -> xr.Dataset:

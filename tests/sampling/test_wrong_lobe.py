@@ -199,9 +199,9 @@ def groups_moved(monkeypatch, comes_home, n_looks):
         away = [i for i, x in enumerate(xs) if number[x.tobytes()] not in comes_home]
         return WaysHome(np.array(away, dtype=int), 3, False)
 
-    everything = lambda states, fit: np.ones(states.n, dtype=bool)  # noqa: E731
+    everything = lambda fit, states: np.ones(states.n, dtype=bool)  # noqa: E731
     monkeypatch.setattr(searching, "way_home", ways)
-    monkeypatch.setattr(searching, "is_suspect", everything)
+    monkeypatch.setattr(fitting.ReferenceFit, "suspects", everything)
     fit = auto.first_fit(job.prior, fit_mixture(confined(0).particles, job.rng), states.xs)
     strange, cost = searching.strangers(job, states, fit, None, n_looks=n_looks)
     assert cost == 3 * len(sizes)

@@ -204,7 +204,9 @@ def test_looks_that_know_nothing_of_it_do_not_help(monkeypatch):
     """Planted bug: looks, scouts and particles of which none lies in the second mode."""
     system = two_modes()
     forget(monkeypatch, system, until_looks=True)
-    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.zeros(states.n, dtype=bool))
+    monkeypatch.setattr(
+        ReferenceFit, "suspects", lambda fit, states: np.zeros(states.n, dtype=bool)
+    )
     monkeypatch.setattr(searching, "send_scouts", no_scouts)
     idata, evidence, _ = sample(system.model, 0)
     assert idata["tempering"].attrs["fits"] == 1
@@ -258,7 +260,7 @@ def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     far[:, 0] += 45.0 * np.sign(rng.normal(size=6))  # mu
     far[:, 1] = 3.9  # log tau
     states = evaluate_states(of, far)
-    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
+    monkeypatch.setattr(searching, "is_above", lambda states, draws: np.ones(states.n, dtype=bool))
     assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
     monkeypatch.setattr(looks, "HOME_STAGES", (1.0,))
     monkeypatch.setattr(looks, "MAX_HOME_ROUNDS", 1)
@@ -275,7 +277,7 @@ def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(mo
     path = anneal(of, job.kernel, rng, n_particles=256)
     fit = fitting.fit_reference(job, fitting.fit_to(job, path.particles)[0], path.particles)
     states = evaluate_states(of, np.full((6, 2), 8.0) + 0.1 * rng.normal(size=(6, 2)))
-    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
+    monkeypatch.setattr(searching, "is_above", lambda states, draws: np.ones(states.n, dtype=bool))
     assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
     monkeypatch.setattr(looks, "HOME_STEPS", (1.0,))
     assert searching.strangers(job, states, fit, Passes((path,)))[0].all()

@@ -12,8 +12,8 @@ import pymc as pm
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task
 from pymc_tempering.exceptions import LikelihoodError
-from pymc_tempering.executors.crew import Crew, run_work
 from pymc_tempering.executors.chunks import pack_made
+from pymc_tempering.executors.crew import Crew, run_work
 from pymc_tempering.variational.fit_progress import show_progress
 from pymc_tempering.variational.fit_start import Start
 from pymc_tempering.variational.one_fit import (

@@ -27,8 +27,7 @@ from past_one_machine_picture import picture
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.schedule import BLOCK
-from pymc_tempering.executors.chunks import send_chunks
-from pymc_tempering.executors.parcels import dumped
+from pymc_tempering.executors.chunks import dumped, send_chunks
 
 ROWS_OF_DATA = 2_000
 PARTICLES, BETAS, KILL_BETAS = 512, 600, 5000

@@ -203,7 +203,7 @@ def test_a_run_that_ends_at_any_checkpoint_goes_on_to_the_same_draws(model, seed
     whole, saved = run(model, **kwargs), []
 
     def due(self):
-        done = sum(one.state.n_draws for one in self.runs)
+        done = sum(one.state.n_draws for one in self.at.runs)
         return done - sum(draws for draws, *_ in self.written) >= every
 
     def save(self, job, standing, original=CheckpointRecorder._save):

@@ -273,7 +273,7 @@ def test_the_developer_page_shows_the_same_table():
         ("evidence.rts", "from pymc_tempering import sampling"),
         ("evidence.rts", "import pymc_tempering.sampling.sample as s"),
         ("kernels.hmc", "from pymc_tempering.chain import loop"),
-        ("annealed.ais", "from pymc_tempering.sampling.setup import Options"),
+        ("annealed.ais", "from pymc_tempering.sampling.call import Options"),
         ("model.path", "from pymc_tempering import sample"),
         ("model.path", "import pymc_tempering"),
         ("warmup.warm_up", "from .annealed_pass import anneal"),

@@ -15,8 +15,8 @@ from support.small_models import mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.core.deadline import STAGES, in_words
-from pymc_tempering.sampling.closing import close
-from pymc_tempering.sampling.pymc_arguments import REFUSED, refuse
+from pymc_tempering.sampling.call import REFUSED, refuse
+from pymc_tempering.sampling.finish import close
 
 PLAIN = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False}
 

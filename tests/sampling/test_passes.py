@@ -12,8 +12,14 @@ from pymc_tempering.core.deadline import PAST
 from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.exceptions import TimeLimitError
 from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import passes as passing
-from pymc_tempering.sampling.passes import MORE_PASSES, N_PASSES, Passes, make_passes, more_passes
+from pymc_tempering.sampling import fit_reference as passing
+from pymc_tempering.sampling.fit_reference import (
+    MORE_PASSES,
+    N_PASSES,
+    Passes,
+    make_passes,
+    more_passes,
+)
 
 
 def bits(passes):

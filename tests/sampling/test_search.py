@@ -22,15 +22,14 @@ from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.scales import FullScales
-from pymc_tempering.sampling import arrivals, gradients
 from pymc_tempering.sampling import choose_plan as auto
+from pymc_tempering.sampling import evaluated, looks
 from pymc_tempering.sampling import fit_reference as fitting
-from pymc_tempering.sampling import refit as refitting
+from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
+from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit
-from pymc_tempering.sampling.passes import Passes
-from pymc_tempering.sampling.setup import Job, Options
+from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, first_fit
 from pymc_tempering.warmup.annealed_pass import anneal
 
 NEEDLE_SD = 1 / 30
@@ -205,7 +204,9 @@ def test_looks_that_know_nothing_of_it_do_not_help(monkeypatch):
     """Planted bug: looks, scouts and particles of which none lies in the second mode."""
     system = two_modes()
     forget(monkeypatch, system, until_looks=True)
-    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.zeros(states.n, dtype=bool))
+    monkeypatch.setattr(
+        ReferenceFit, "suspects", lambda fit, states: np.zeros(states.n, dtype=bool)
+    )
     monkeypatch.setattr(searching, "send_scouts", no_scouts)
     idata, evidence, _ = sample(system.model, 0)
     assert idata["tempering"].attrs["fits"] == 1
@@ -259,10 +260,10 @@ def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     far[:, 0] += 45.0 * np.sign(rng.normal(size=6))  # mu
     far[:, 1] = 3.9  # log tau
     states = evaluate_states(of, far)
-    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
+    monkeypatch.setattr(searching, "is_above", lambda states, draws: np.ones(states.n, dtype=bool))
     assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
-    monkeypatch.setattr(arrivals, "HOME_STAGES", (1.0,))
-    monkeypatch.setattr(arrivals, "MAX_HOME_ROUNDS", 1)
+    monkeypatch.setattr(looks, "HOME_STAGES", (1.0,))
+    monkeypatch.setattr(looks, "MAX_HOME_ROUNDS", 1)
     assert searching.strangers(job, states, fit, Passes((path,)))[0].all()
 
 
@@ -276,9 +277,9 @@ def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(mo
     path = anneal(of, job.kernel, rng, n_particles=256)
     fit = fitting.fit_reference(job, fitting.fit_to(job, path.particles)[0], path.particles)
     states = evaluate_states(of, np.full((6, 2), 8.0) + 0.1 * rng.normal(size=(6, 2)))
-    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
+    monkeypatch.setattr(searching, "is_above", lambda states, draws: np.ones(states.n, dtype=bool))
     assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
-    monkeypatch.setattr(arrivals, "HOME_STEPS", (1.0,))
+    monkeypatch.setattr(looks, "HOME_STEPS", (1.0,))
     assert searching.strangers(job, states, fit, Passes((path,)))[0].all()
 
 
@@ -331,6 +332,6 @@ def test_gradients_that_are_not_finite_are_no_scores():
     of = compiled("gaussian")
     job = Job(of, on_all(HMC(), 2), Options(), np.random.default_rng(1))
     xs = np.array([[0.0, 0.0], [np.nan, 0.0], [1.0, 2.0]])
-    scores = gradients.target_scores(job)(xs)
+    scores = evaluated.target_scores(job)(xs)
     assert np.isnan(scores[1]).all()
     assert np.isfinite(scores[[0, 2]]).all()

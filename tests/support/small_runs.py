@@ -5,6 +5,7 @@ import pymc as pm
 from scipy import stats
 
 import pymc_tempering as pmt
+from pymc_tempering.storage.plain_values import unpack
 
 SHORT = {"draws": 60, "chains": 2, "reference": "prior", "random_seed": 3, "progressbar": False}
 """Arguments of `sample_many` for runs of a tenth of a second."""
@@ -33,7 +34,11 @@ def numbers_of(result):
     if hasattr(result, "children"):
         groups = [g for g in result.children if g not in ("tempering", "observed_data")]
         kept = {f"{g}/{k}": v.values for g in groups for k, v in result[g].data_vars.items()}
-        kept.pop("tempering_plan/json", None)  # it holds times
+        parts = {name: kept.pop(name) for name in [*kept] if name.startswith("tempering_plan/")}
+        for name, part in parts.items():
+            words, arrays = unpack(part.tobytes())  # the words hold times
+            assert words
+            kept |= {f"{name}/{k}": values for k, values in arrays.items()}
         return kept
     if hasattr(result, "table"):
         kept = {c: result.table[c].values for c in ("log_z", "mcse", "n_evaluations")}

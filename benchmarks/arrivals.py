@@ -121,8 +121,8 @@ def prepared(name: str) -> Callable[[int], Line]:
 def one_run(model: Any, seed: int) -> Line:
     """Make a run by default, and say how many of its looks arrived."""
     import pymc_tempering as pmt
-    from pymc_tempering.sampling.goal import Outcome
-    from pymc_tempering.sampling.setup import Job
+    from pymc_tempering.sampling.call import Job
+    from pymc_tempering.sampling.rounds import Outcome
 
     kept: dict[type, Any] = {}
     started = process_time()

@@ -107,7 +107,7 @@ def estimators(model: pm.Model) -> Any:
     names = sorted(pmt.evidence.ESTIMATORS)
     found = {name: pmt.log_marginal_likelihood(idata, method=name) for name in names}
     found["check"] = pmt.cross_check(idata, model=model, random_seed=3)
-    found["overlap"] = pmt.overlap(idata)
+    found["overlap"] = pmt.evidence.overlap(idata)
     return found
 
 
@@ -176,9 +176,9 @@ def tasks() -> dict[str, Callable[[], Any]]:
         build = MODELS[name]
         for call, more in (
             (pmt.ais, {"n_particles": 200}),
-            (pmt.hais, {"n_particles": 200}),
+            (pmt.annealed.hais, {"n_particles": 200}),
             (pmt.smc, {"n_particles": 50, "islands": 10}),
-            (pmt.linked_importance_sampling, {}),
+            (pmt.annealed.linked_importance_sampling, {}),
             (pmt.thermodynamic_integration, {}),
         ):
             options = small | more

@@ -18,7 +18,7 @@ from published import PUBLISHED, Published
 
 import pymc_tempering as pmt
 
-METHODS: dict[str, Callable[..., pmt.Evidence]] = {
+METHODS: dict[str, Callable[..., pmt.evidence.Evidence]] = {
     **{
         f"bridge, {proposal}": lambda *args, proposal=proposal, **kwargs: pmt.bridge_sampling(
             *args, proposal=proposal, **kwargs

@@ -26,10 +26,9 @@ from pymc_tempering.chain.record import N_STEPS
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
+from pymc_tempering.sampling.call import REFERENCES, Call, Job, Options, goal_of
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.goal import Outcome, goal_of
-from pymc_tempering.sampling.rounds import estimate, run_rounds
-from pymc_tempering.sampling.setup import REFERENCES, Job, Options
+from pymc_tempering.sampling.rounds import Outcome, estimate, run_rounds
 from pymc_tempering.testsystems import TestSystem
 
 LEGS = ("prior_warmup", "fit", "looks", "scouts", "reference_draws", "run")
@@ -189,10 +188,8 @@ def run_tempering(
     chosen = choose_plan(job)
     no_progress: Any = nullcontext(SimpleNamespace(update=lambda: None))
     first, goal = goal_of(draws, target_mcse=target_mcse)
-    return run_rounds(
-        job, chosen, goal, draws=first, chains=chains, keep_trace=True,
-        watch=lambda *_: no_progress,
-    )  # fmt: skip
+    call = Call(first, chains=chains, goal=goal)
+    return run_rounds(job, call, chosen, lambda *_: no_progress)
 
 
 def run_and_keep(
@@ -221,7 +218,7 @@ def run_and_keep(
     run = Run(
         seed, evidence.method, evidence.log_z, evidence.mcse, evidence.verdict,
         evidence.n_tours, evidence.ess,
-        outcome.chosen.fitted is not None, outcome.chosen.work | {"run": int(own)},
+        outcome.chosen.fitted is not None, outcome.work | {"run": int(own)},
         (*said, *evidence.warnings), seconds, cpu, tail, evidence.details,
     )  # fmt: skip
     return run, outcome

@@ -26,11 +26,10 @@ from draws_that_suffice_models import SMALL
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
+from pymc_tempering.sampling.call import DRAWS, MOST_GROWTH, TARGET_ESS, Call, Goal, Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.enough_draws import least_ess
-from pymc_tempering.sampling.goal import DRAWS, MOST_GROWTH, TARGET_ESS, Goal
+from pymc_tempering.sampling.recorded import least_ess
 from pymc_tempering.sampling.rounds import estimate, run_rounds
-from pymc_tempering.sampling.setup import Job, Options
 
 DEFAULT_MODELS = tuple(SMALL)
 OFTEN_SHORT = ("labels", "shrinkage")
@@ -87,9 +86,7 @@ def run_stages(name: str, seed: int, target: float) -> list[Stage]:
         started = process_time()
         chosen = choose_plan(job)
         told = Job(of, job.kernel, options, job.rng, 1, note)
-        outcome = run_rounds(
-            told, chosen, goal, draws=DRAWS, chains=4, keep_trace=True, watch=watch
-        )
+        outcome = run_rounds(told, Call(DRAWS, goal=goal), chosen, watch)
         chains[:] = outcome.chosen, outcome.runs
         if not outcome.rounds:
             note(" tours: log Z ")

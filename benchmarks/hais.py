@@ -30,7 +30,6 @@ import pymc as pm
 from hais_tables import METHODS, draw, tables
 from image_experts import Experts, Kind, learned
 
-from pymc_tempering import HMC, RandomWalkMetropolis
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     anneal_blocks,
@@ -42,7 +41,7 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.weighting import effective_number, log_mean
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, RandomWalkMetropolis, on_all
 from pymc_tempering.kernels.persistent import Persistent
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Reference
@@ -94,7 +93,7 @@ def paper_schedule(
 def tuned_schedules(
     model: pm.Model, transition: str, renewal: float
 ) -> tuple[Reference, Schedules]:
-    """Return the compiled model, and schedules as `pmt.hais` makes them, by a pilot.
+    """Return the compiled model, and schedules as `pmt.annealed.hais` makes them, by a pilot.
 
     Each distribution has its own step size, for the acceptance that the kernel wants, and its own
     standard deviations, and the distributions are at equal distances along the path.

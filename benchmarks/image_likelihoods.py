@@ -1,8 +1,8 @@
 """Mean log likelihood of image patches under learned models (HAIS paper, Figure 4 and Table 1).
 
 Sohl-Dickstein & Culpepper (2011), sections 5.1 and 5.4, with the patches of `image_patches.py`.
-Products of experts and the mean and covariance RBM need one run of `pmt.hais` each, for log Z;
-linear and bilinear generative models need one for each test patch. Complete products and the
+Products of experts and the mean and covariance RBM need one run of `pmt.annealed.hais` each, for
+log Z; linear and bilinear generative models need one for each test patch. Complete products and the
 linear model with the normal prior are known exactly. Figure 4 is the latter against the number of
 intermediate distributions.
 
@@ -38,6 +38,7 @@ from image_kept import kept
 from image_patches import patches
 
 import pymc_tempering as pmt
+from pymc_tempering.model.handle import CompiledModel
 
 type Learned = (
     image_experts.Experts
@@ -138,7 +139,7 @@ def of_analysis(
     """Mean log likelihood of the test patches by one estimate of log Z."""
     target = _target(model, path)
     seed = options.pop("seed")
-    found = pmt.hais(target, random_seed=seed, quiet=True, progressbar=False, **options)
+    found = pmt.annealed.hais(target, random_seed=seed, quiet=True, progressbar=False, **options)
     energies = model.energy(test)
     exact = np.nan
     if isinstance(model, image_experts.Experts) and len(model.filters) == test.shape[1]:
@@ -168,7 +169,7 @@ def of_generative(
         if len(ways) > 1:
             best = max(compiled, key=lambda each: _pilot(each, patch, [seed, k, 1]).ess)
         found.append(
-            pmt.hais(
+            pmt.annealed.hais(
                 best.with_data(patch=patch), random_seed=np.random.default_rng([seed, k]),
                 quiet=True, progressbar=False, **options,
             )
@@ -186,9 +187,9 @@ def of_generative(
     }
 
 
-def _pilot(compiled: pmt.CompiledModel, patch: np.ndarray, seeds: list[int]) -> pmt.Evidence:
+def _pilot(compiled: CompiledModel, patch: np.ndarray, seeds: list[int]) -> pmt.evidence.Evidence:
     """A short run that only says how good a path is."""
-    return pmt.hais(
+    return pmt.annealed.hais(
         compiled.with_data(patch=patch), n_particles=100, betas=PILOT,
         random_seed=np.random.default_rng(seeds), quiet=True, progressbar=False,
     )  # fmt: skip

@@ -150,7 +150,7 @@ def balanced(machine: McRBM, x: np.ndarray, rungs: int = 500) -> McRBM:
     def cost(factor: float) -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            evidence = pmt.hais(
+            evidence = pmt.annealed.hais(
                 compiled.with_data(factor=factor), n_particles=400, betas=rungs, random_seed=1,
                 quiet=True, progressbar=False,
             )  # fmt: skip

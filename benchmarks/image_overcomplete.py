@@ -7,7 +7,8 @@ the state given the widths are both drawn exactly, however heavy the tails are (
 Osindero 2003). Learning begins at the complete product of greatest likelihood with further experts
 that are nearly flat, or, for complete ones, at random filters, which shows what the chains miss.
 Figure 5 is the log likelihood against the number of experts. Log Z of complete products is exact;
-that of others is by `pmt.hais`, and by `pmt.sample`, from a normal as wide as the chains' states.
+that of others is by `pmt.annealed.hais`, and by `pmt.sample`, from a normal as wide as the chains'
+states.
 
     python benchmarks/image_overcomplete.py
 """
@@ -111,8 +112,8 @@ def estimates(
     if len(experts.filters) == experts.filters.shape[1]:
         return {"exact": (experts.log_z(), 0.0, 0.0)}
     found, target = {}, experts.model(spread(experts))
-    calls: dict[str, Callable[[], pmt.Evidence]] = {
-        "HAIS": lambda: pmt.hais(
+    calls: dict[str, Callable[[], pmt.evidence.Evidence]] = {
+        "HAIS": lambda: pmt.annealed.hais(
             target, n_particles=particles, betas=n_rungs, random_seed=seed, quiet=True,
             progressbar=False,
         ),

@@ -20,8 +20,8 @@ import xarray as xr
 from common import Row, parser, save
 from numba import types
 
-from pymc_tempering import HMC, NUTS, testsystems
-from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, Block, Kernel
+from pymc_tempering import testsystems
+from pymc_tempering.kernels import ACCEPTANCE, HMC, N_EVALUATIONS, N_INFO, NUTS, Block, Kernel
 from pymc_tempering.model.compiled import (
     DENSITY,
     INDICES,

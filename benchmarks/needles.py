@@ -22,6 +22,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import numpy as np
 import pytensor
@@ -34,6 +35,8 @@ from threadpoolctl import threadpool_limits
 from pymc_tempering import testsystems
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.layout import model_layout
+from pymc_tempering.sampling import search
+from pymc_tempering.sampling.scouts import send_scouts
 from pymc_tempering.testsystems import TestSystem
 
 FAR = 4.0
@@ -148,24 +151,32 @@ def share_of_needle(name: str, draws: np.ndarray, weights: np.ndarray | None = N
 
 
 def states_seen(outcome: Outcome) -> Iterator[np.ndarray]:
-    """States (n, d), unconstrained, that a call of `pmt.sample` has kept, from all its legs."""
+    """States (n, d), unconstrained, that a call of `pmt.sample` has kept, but those of scouts."""
     chosen = outcome.chosen
     yield chosen.warmup.annealed.particles
     if chosen.fit is not None:
         yield chosen.fit.draws.xs
     if chosen.last is not None:
         yield chosen.last.looks.ends.xs
-    if chosen.scouts is not None:
-        yield chosen.scouts.xs
+    if chosen.passes is not None:
+        yield chosen.passes.particles
     yield from (run.record.x[: run.state.n_draws] for run in outcome.runs)
 
 
 def tempering(name: str, seed: int) -> Search:
     """Run tempering by default."""
-    run, outcome = run_and_keep(name, seed)
+    scouts: list[np.ndarray] = []
+
+    def sending(*args: Any) -> Any:
+        ends, cost = send_scouts(*args)
+        scouts.append(ends.xs)
+        return ends, cost
+
+    with patch.object(search, "send_scouts", sending):
+        run, outcome = run_and_keep(name, seed)
     draws = np.concatenate([each.record.x[: each.state.n_draws] for each in outcome.runs])
     draws = constrained(name, draws)
-    seen = constrained(name, np.concatenate(list(states_seen(outcome))))
+    seen = constrained(name, np.concatenate([*scouts, *states_seen(outcome)]))
     near = bool((distances(name, seen)[:, 1] < np.sqrt(ROWS[name].dim)).any())
     warned = bool(run.warnings) or run.verdict != "ok"
     share = share_of_needle(name, draws)

@@ -27,8 +27,7 @@ from past_one_machine_picture import picture
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.schedule import BLOCK
-from pymc_tempering.executors.chunks import send_chunks
-from pymc_tempering.executors.parcels import dumped
+from pymc_tempering.executors.chunks import dumped, send_chunks
 
 ROWS_OF_DATA = 2_000
 PARTICLES, BETAS, KILL_BETAS = 512, 600, 5000
@@ -84,7 +83,7 @@ def small_model() -> pm.Model:
     return model
 
 
-def anneal(model: pm.Model, executor: Executor | None, betas: int = BETAS) -> pmt.Evidence:
+def anneal(model: pm.Model, executor: Executor | None, betas: int = BETAS) -> pmt.evidence.Evidence:
     """Do the work of the first three parts."""
     settings = {"n_particles": PARTICLES, "betas": betas, "random_seed": 1, "progressbar": False}
     return pmt.ais(model, executor=executor, **settings)

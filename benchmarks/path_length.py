@@ -41,7 +41,7 @@ from pymc_tempering.model.compiled import (
     new_point,
 )
 from pymc_tempering.references.compiled_mixture import evaluate
-from pymc_tempering.sampling.side_runs import cycles_of
+from pymc_tempering.sampling.recorded import cycles_of
 from pymc_tempering.warmup.warm_up import warm_up
 
 DEFAULT_MODELS = ("hierarchical", "regression", "logistic", "mixture", "gaussian100")

@@ -33,7 +33,7 @@ def run_once(name: str, length: float | str, seed: int) -> Cost:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         idata = pmt.sample(
-            model=system(name).model, kernel=pmt.HMC(path_length=length), random_seed=seed,
+            model=system(name).model, kernel=pmt.kernels.HMC(path_length=length), random_seed=seed,
             cores=1, quiet=True, progressbar=False,
         )  # fmt: skip
         evidence = pmt.log_marginal_likelihood(idata)

@@ -125,7 +125,7 @@ def check(prior, seed):
     prior_laws._second_batch = counted
     try:
         prior_laws.check_laws(prior, batch)
-    except pmt.PriorDrawsError as error:
+    except pmt.exceptions.PriorDrawsError as error:
         return str(error), bool(second)
     return "", bool(second)
 

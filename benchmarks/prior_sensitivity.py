@@ -41,7 +41,7 @@ type Results = dict[tuple[str, float], list[tuple[float, ...]]]
 
 def curves(
     idata: xr.DataTree, system: testsystems.ScaledSystem, seed: int
-) -> Iterator[tuple[str, pmt.SensitivityCurve]]:
+) -> Iterator[tuple[str, pmt.sensitivity.SensitivityCurve]]:
     """Return the curve from all states, and that from the draws."""
     bare = idata.copy()
     del bare["tempering_states"]
@@ -102,7 +102,7 @@ def chain_run(
 
 def runs_of(
     system: testsystems.ScaledSystem, kind: str, seeds: range
-) -> Iterator[tuple[int, float, str, pmt.SensitivityCurve]]:
+) -> Iterator[tuple[int, float, str, pmt.sensitivity.SensitivityCurve]]:
     """Seed, seconds of the run, kind and curve."""
     draw = posterior_of(system)
     for seed in seeds:

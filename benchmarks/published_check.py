@@ -22,7 +22,7 @@ import pymc_tempering as pmt
 from pymc_tempering.evidence import Evidence
 
 BY_RUN, BY_TI = ("rts", "mbar"), ("ti_rb", "ti_corrected_rb")
-OWN = {"ais": pmt.ais, "hais": pmt.hais}
+OWN = {"ais": pmt.ais, "hais": pmt.annealed.hais}
 METHODS = (*BY_RUN, "bridge_sampling", *OWN, *BY_TI)
 
 MAX_MCSE = {"ais": 0.05, "hais": 0.05}

@@ -21,13 +21,13 @@ MAX_Z = 3.0
 """Joint errors by which two factors may differ."""
 
 type Key = tuple[str, str, int]
-type Runs = dict[Key, tuple[pmt.Evidence, float]]
+type Runs = dict[Key, tuple[pmt.evidence.Evidence, float]]
 """Evidence and CPU seconds by data, model and seed."""
 
 
-def fair_coin(heads: int, n: int = 100) -> pmt.Evidence:
+def fair_coin(heads: int, n: int = 100) -> pmt.evidence.Evidence:
     """Evidence of a coin without an unknown share."""
-    return pmt.Evidence(float(stats.binom.logpmf(heads, n, 0.5)), 0.0, "exact", "ok")
+    return pmt.evidence.Evidence(float(stats.binom.logpmf(heads, n, 0.5)), 0.0, "exact", "ok")
 
 
 def run(seeds: range) -> Runs:

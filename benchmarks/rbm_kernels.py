@@ -20,8 +20,7 @@ from common import Row, parser, save
 from numba import float64, types
 from scipy.io import loadmat
 
-from pymc_tempering import DiscreteLangevin, Gibbs
-from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO
+from pymc_tempering.kernels import ACCEPTANCE, N_EVALUATIONS, N_INFO, DiscreteLangevin, Gibbs
 from pymc_tempering.kernels.assign import assign_kernels
 from pymc_tempering.model.compiled import (
     DENSITY,

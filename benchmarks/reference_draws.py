@@ -12,7 +12,7 @@ from common import Row, parser, prior, run_and_keep, save, system
 
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
-from pymc_tempering.sampling.side_runs import cycles_of
+from pymc_tempering.sampling.recorded import cycles_of
 
 DEFAULT_MODELS = (
     "schools", "regression", "hierarchical", "logistic", "mixture", "twenty_modes", "shells",

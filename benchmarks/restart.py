@@ -68,7 +68,7 @@ def forked(work: Callable[..., Any], *args: Any) -> tuple[multiprocessing.Proces
     def run() -> None:
         try:
             there.send(work(*args))
-        except pmt.CheckpointError as error:
+        except pmt.exceptions.CheckpointError as error:
             there.send(f"error: {error}")
 
     process = context.Process(target=run)
@@ -146,7 +146,7 @@ def one_kill(
         # It may have come to its first checkpoint, or its end, just then.
         if late or not killed or (before and (has_head(path) or not path.exists())):
             return None
-        states = [int(p.name.split("-")[0]) for p in path.glob("*-state")]
+        states = [int(p.name.split("-")[0]) for p in path.glob("*-chains.npz")]
         return outcome(*forked(resumed, model, path)), max(states, default=0)
 
 
@@ -163,7 +163,7 @@ def measure(
         until_first = first_checkpoint(process, path)
         with_checkpoint, seconds = outcome(process, pipe)
         rest = time.perf_counter() - begun - until_first
-        parts = max(int(p.name.split("-")[0]) for p in path.glob("*-state"))
+        parts = max(int(p.name.split("-")[0]) for p in path.glob("*-chains.npz"))
         size = sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
     same, said, other, written = 0, 0, [], []
     while len(written) < n[0]:
@@ -260,7 +260,7 @@ def main() -> None:
         "identical": "draws, statistics and traces, bit by bit, of a run without a checkpoint",
         "said": "the error says that nothing was stored",
     }
-    parts = {"parts": "number of the last part that was written; about two each time"}
+    parts = {"parts": "number of the last part that was written; about one each time"}
     rows, costs = [], []
     for name in CASES:
         row, cost = measure(name, model, (args.repeats, args.before), args.seed, rng)

@@ -18,6 +18,7 @@ import xarray as xr
 from common import Row, parser, save
 
 import pymc_tempering as pmt
+from pymc_tempering.model.handle import CompiledModel
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.nested_nulls import (
@@ -34,7 +35,7 @@ COVERAGE = (0.91, 0.985)
 PER_DATA = 10
 """Runs of the t-test on the same data; after them come new data."""
 
-type Case = tuple[xr.DataTree, pm.Model | pmt.CompiledModel, dict[str, float], float]
+type Case = tuple[xr.DataTree, pm.Model | CompiledModel, dict[str, float], float]
 """Draws, model, null, exact log BF10."""
 
 
@@ -83,7 +84,7 @@ def run(problem: str, seeds: range) -> tuple[np.ndarray, int]:
         started = process_time()
         try:
             found = pmt.savage_dickey(idata, model, null=null, cores=1, random_seed=1)
-        except pmt.NullError:
+        except pmt.exceptions.NullError:
             refused += 1
             continue
         seconds = process_time() - started

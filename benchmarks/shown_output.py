@@ -20,7 +20,7 @@ def ridge() -> tuple[pm.Model, float]:
     return model, float(np.log(z))
 
 
-def row(page: str, call: str, evidence: pmt.Evidence, exact: float) -> Row:
+def row(page: str, call: str, evidence: pmt.evidence.Evidence, exact: float) -> Row:
     """One result beside its exact value; nats."""
     return {
         "page": page, "call": call, "log Z": f"{evidence.log_z:.4f}",
@@ -35,7 +35,7 @@ def main() -> None:
     shown = pmt.log_marginal_likelihood(pmt.sample(model=model, **quiet))
     print(shown)
     system = pmt.testsystems.gaussian_mixture()
-    bracket = pmt.bracket(pmt.sample(1000, model=system.model, **quiet))
+    bracket = pmt.evidence.bracket(pmt.sample(1000, model=system.model, **quiet))
     print(bracket)
     rows = [
         row("README.md", "log_marginal_likelihood", shown, exact),

@@ -43,7 +43,7 @@ def main() -> None:
         mu = pm.Normal("mu", 0.0, PRIOR, shape=2)
         pm.NormalMixture("x", [0.5, 0.5], mu, 1.0, observed=np.zeros(N))
     began = process_time()
-    found = pmt.log_partition(model, TEMPERATURES, random_seed=1)
+    found = pmt.variational.log_partition(model, TEMPERATURES, random_seed=1)
     seconds = process_time() - began
     exact = np.array([brute_force(T) for T in TEMPERATURES])
     rows: list[Row] = [

@@ -18,7 +18,7 @@ from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.state import start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.sampling.side_runs import run_beside
+from pymc_tempering.sampling.fit_reference import run_beside
 from pymc_tempering.warmup.annealed_pass import anneal
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Learner
 from pymc_tempering.warmup.warm_up import ITERATIONS_PER_RUNG, MAX_LOG_OFF, warm_up

@@ -75,8 +75,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc's type lines say more: shapes and units
 autosummary_generate = True
 autosummary_filename_map = {  # a function and a class of one name, on systems that ignore case
-    "pymc_tempering.Bracket": "Bracket-class",
-    "pymc_tempering.Sandwich": "Sandwich-class",
+    "pymc_tempering.evidence.Bracket": "Bracket-class",
+    "pymc_tempering.annealed.Sandwich": "Sandwich-class",
 }
 numpydoc_class_members_toctree = False
 numpydoc_show_class_members = False

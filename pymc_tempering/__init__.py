@@ -1,162 +1,80 @@
-"""Simulated tempering for PyMC: posterior draws and evidence with an error bar."""
+"""Simulated tempering for PyMC: posterior draws and evidence with an error bar.
+
+Front doors and pictures are names of the package itself. Kernels, results and exceptions live in
+their modules: ``pmt.kernels.NUTS``, ``pmt.evidence.Evidence``, ``pmt.exceptions.ModelError``.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pymc_tempering.exceptions import (
-    ArgumentError,
-    CheckpointError,
-    DataError,
-    DataMismatchError,
-    DiscreteVariableError,
-    GradientError,
-    ImproperPriorError,
-    KernelError,
-    LadderError,
-    LikelihoodError,
-    ModelError,
-    NormalizerError,
-    NotTemperedError,
-    NullError,
-    PriorDrawsError,
-    SolverError,
-    StuckChainError,
-    TemperatureError,
-    TemperingError,
-    TemperingWarning,
-    TimeLimitError,
-    WorkerError,
-)
+from pymc_tempering import exceptions
+from pymc_tempering.exceptions import TemperingError, TemperingWarning
 
 if TYPE_CHECKING:
-    from pymc_tempering import arrays, testsystems, variational
-    from pymc_tempering.annealed import (
-        ais,
-        hais,
-        linked_importance_sampling,
-        raise_,
-        reverse_ais,
-        sandwich,
-        smc,
-        thermodynamic_integration,
-    )
-    from pymc_tempering.bridge import bridge_sampling, importance_sampling
-    from pymc_tempering.comparison import average, log_marginal_likelihood
-    from pymc_tempering.comparison.compare import bayes_factor, compare
-    from pymc_tempering.crosscheck import CrossCheck
-    from pymc_tempering.crosscheck.cross_check import cross_check
-    from pymc_tempering.evidence import (
-        BayesFactor,
-        Bracket,
-        Evidence,
-        PosteriorOdds,
-        bracket,
-        expectation,
-        overlap,
-    )
-    from pymc_tempering.evidence.datatree import convert
-    from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
-    from pymc_tempering.evidence.prior_curves import PriorSensitivity
-    from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
-    from pymc_tempering.evidence.stochastic_bounds import Sandwich
-    from pymc_tempering.evidence.tracker import PartitionTracker
-    from pymc_tempering.kernels import (
-        HMC,
-        NUTS,
-        CustomKernel,
-        DiscreteLangevin,
-        Gibbs,
-        RandomWalkMetropolis,
-        Slice,
-        StepKernel,
-    )
-    from pymc_tempering.many.sample_many import sample_many
-    from pymc_tempering.model.handle import CompiledModel
-    from pymc_tempering.nested import SavageDickey, savage_dickey
-    from pymc_tempering.plots import (
-        plot_barrier,
-        plot_bayes_factors,
-        plot_evidence,
-        plot_ladder,
-        plot_log_z,
-        plot_looks,
-        plot_path,
-        plot_prior_sensitivity,
-        plot_round_trips,
-        plot_running_log_z,
-        plot_summary,
-        plot_temperature_trace,
-        plot_tours,
-    )
-    from pymc_tempering.restart.extend import extend
-    from pymc_tempering.restart.resume import resume
-    from pymc_tempering.sampling.precompile import compile
-    from pymc_tempering.sampling.sample import sample
-    from pymc_tempering.sampling.step_method import SimulatedTempering
-    from pymc_tempering.sensitivity.prior_sensitivity import prior_sensitivity
-    from pymc_tempering.variational import (
-        LogPartition,
-        TemperedFit,
-        TemperedOptimum,
-        fit,
-        log_partition,
-        log_tempered_normalizer,
-        plot_annealing,
-        refine,
-        to_datatree,
-    )
+    from pymc_tempering import annealed as annealed
+    from pymc_tempering import arrays as arrays
+    from pymc_tempering import evidence as evidence
+    from pymc_tempering import kernels as kernels
+    from pymc_tempering import testsystems as testsystems
+    from pymc_tempering import variational as variational
+    from pymc_tempering.annealed import ais as ais
+    from pymc_tempering.annealed import reverse_ais as reverse_ais
+    from pymc_tempering.annealed import sandwich as sandwich
+    from pymc_tempering.annealed import smc as smc
+    from pymc_tempering.annealed import thermodynamic_integration as thermodynamic_integration
+    from pymc_tempering.bridge import bridge_sampling as bridge_sampling
+    from pymc_tempering.bridge import importance_sampling as importance_sampling
+    from pymc_tempering.comparison import average as average
+    from pymc_tempering.comparison import log_marginal_likelihood as log_marginal_likelihood
+    from pymc_tempering.comparison.compare import bayes_factor as bayes_factor
+    from pymc_tempering.comparison.compare import compare as compare
+    from pymc_tempering.crosscheck.cross_check import cross_check as cross_check
+    from pymc_tempering.evidence import expectation as expectation
+    from pymc_tempering.evidence.datatree import convert as convert
+    from pymc_tempering.evidence.diagnostics import diagnose as diagnose
+    from pymc_tempering.many.sample_many import sample_many as sample_many
+    from pymc_tempering.nested import savage_dickey as savage_dickey
+    from pymc_tempering.plots import plot_barrier as plot_barrier
+    from pymc_tempering.plots import plot_bayes_factors as plot_bayes_factors
+    from pymc_tempering.plots import plot_evidence as plot_evidence
+    from pymc_tempering.plots import plot_ladder as plot_ladder
+    from pymc_tempering.plots import plot_log_z as plot_log_z
+    from pymc_tempering.plots import plot_looks as plot_looks
+    from pymc_tempering.plots import plot_path as plot_path
+    from pymc_tempering.plots import plot_prior_sensitivity as plot_prior_sensitivity
+    from pymc_tempering.plots import plot_round_trips as plot_round_trips
+    from pymc_tempering.plots import plot_running_log_z as plot_running_log_z
+    from pymc_tempering.plots import plot_summary as plot_summary
+    from pymc_tempering.plots import plot_temperature_trace as plot_temperature_trace
+    from pymc_tempering.plots import plot_tours as plot_tours
+    from pymc_tempering.restart.extend import extend as extend
+    from pymc_tempering.restart.resume import resume as resume
+    from pymc_tempering.sampling.precompile import compile as compile
+    from pymc_tempering.sampling.sample import sample as sample
+    from pymc_tempering.sampling.step_method import SimulatedTempering as SimulatedTempering
+    from pymc_tempering.sensitivity.prior_sensitivity import prior_sensitivity as prior_sensitivity
+    from pymc_tempering.variational import fit as fit
+    from pymc_tempering.variational import plot_annealing as plot_annealing
+    from pymc_tempering.variational import refine as refine
+    from pymc_tempering.variational import to_datatree as to_datatree
 
 __version__ = "0.1.0"
 
-# fmt: off
 _HOMES = {
-    "annealed": (
-        "ais",
-        "hais",
-        "linked_importance_sampling",
-        "raise_",
-        "reverse_ais",
-        "sandwich",
-        "smc",
-        "thermodynamic_integration",
-    ),
+    "annealed": ("ais", "reverse_ais", "sandwich", "smc", "thermodynamic_integration"),
     "bridge": ("bridge_sampling", "importance_sampling"),
     "comparison": ("average", "log_marginal_likelihood"),
     "comparison.compare": ("bayes_factor", "compare"),
-    "crosscheck": ("CrossCheck",),
     "crosscheck.cross_check": ("cross_check",),
-    "evidence": (
-        "BayesFactor",
-        "Bracket",
-        "Evidence",
-        "PosteriorOdds",
-        "bracket",
-        "expectation",
-        "overlap",
-    ),
+    "evidence": ("expectation",),
     "evidence.datatree": ("convert",),
-    "evidence.diagnostics": ("Diagnosis", "diagnose"),
-    "evidence.prior_curves": ("PriorSensitivity",),
-    "evidence.sensitivity_curve": ("SensitivityCurve",),
-    "evidence.stochastic_bounds": ("Sandwich",),
-    "evidence.tracker": ("PartitionTracker",),
-    "kernels": (
-        "HMC",
-        "NUTS",
-        "CustomKernel",
-        "DiscreteLangevin",
-        "Gibbs",
-        "RandomWalkMetropolis",
-        "Slice",
-        "StepKernel",
-    ),
+    "evidence.diagnostics": ("diagnose",),
     "many.sample_many": ("sample_many",),
-    "model.handle": ("CompiledModel",),
-    "nested": ("SavageDickey", "savage_dickey"),
+    "nested": ("savage_dickey",),
     "plots": (
-        "plot_barrier", "plot_bayes_factors", "plot_evidence", "plot_ladder", "plot_log_z",
-        "plot_looks", "plot_path", "plot_prior_sensitivity", "plot_round_trips",
-        "plot_running_log_z", "plot_summary", "plot_temperature_trace", "plot_tours",
+        *("plot_barrier", "plot_bayes_factors", "plot_evidence", "plot_ladder", "plot_log_z"),
+        *("plot_looks", "plot_path", "plot_prior_sensitivity", "plot_round_trips"),
+        *("plot_running_log_z", "plot_summary", "plot_temperature_trace", "plot_tours"),
     ),
     "restart.extend": ("extend",),
     "restart.resume": ("resume",),
@@ -164,139 +82,36 @@ _HOMES = {
     "sampling.sample": ("sample",),
     "sampling.step_method": ("SimulatedTempering",),
     "sensitivity.prior_sensitivity": ("prior_sensitivity",),
-    "variational": (
-        "LogPartition",
-        "TemperedFit",
-        "TemperedOptimum",
-        "fit",
-        "log_partition",
-        "log_tempered_normalizer",
-        "plot_annealing",
-        "refine",
-        "to_datatree",
-    ),
+    "variational": ("fit", "plot_annealing", "refine", "to_datatree"),
 }
-"""Where the public names are that load when first touched."""
+"""Where the names are that load when first touched."""
 
-_MODULES = (
-    "annealed", "arguments", "arrays", "borrowed", "bridge", "chain", "comparison", "core",
-    "crosscheck", "evidence", "executors", "kernels", "many", "model", "nested", "plots",
-    "references", "restart", "sampling", "sensitivity", "storage", "testsystems", "variational",
-    "warmup",
-)
-# fmt: on
+_MODULES = ("annealed", "arrays", "evidence", "kernels", "testsystems", "variational")
+"""Modules that load when first touched; further ones are found, too."""
 
 __all__ = [
-    "HMC",
-    "NUTS",
-    "ArgumentError",
-    "BayesFactor",
-    "Bracket",
-    "CheckpointError",
-    "CompiledModel",
-    "CrossCheck",
-    "CustomKernel",
-    "DataError",
-    "DataMismatchError",
-    "Diagnosis",
-    "DiscreteLangevin",
-    "DiscreteVariableError",
-    "Evidence",
-    "Gibbs",
-    "GradientError",
-    "ImproperPriorError",
-    "KernelError",
-    "LadderError",
-    "LikelihoodError",
-    "LogPartition",
-    "ModelError",
-    "NormalizerError",
-    "NotTemperedError",
-    "NullError",
-    "PartitionTracker",
-    "PosteriorOdds",
-    "PriorDrawsError",
-    "PriorSensitivity",
-    "RandomWalkMetropolis",
-    "Sandwich",
-    "SavageDickey",
-    "SensitivityCurve",
-    "SimulatedTempering",
-    "Slice",
-    "SolverError",
-    "StepKernel",
-    "StuckChainError",
-    "TemperatureError",
-    "TemperedFit",
-    "TemperedOptimum",
     "TemperingError",
     "TemperingWarning",
-    "TimeLimitError",
-    "WorkerError",
-    "ais",
-    "arrays",
-    "average",
-    "bayes_factor",
-    "bracket",
-    "bridge_sampling",
-    "compare",
-    "compile",
-    "convert",
-    "cross_check",
-    "diagnose",
-    "expectation",
-    "extend",
-    "fit",
-    "hais",
-    "importance_sampling",
-    "linked_importance_sampling",
-    "log_marginal_likelihood",
-    "log_partition",
-    "log_tempered_normalizer",
-    "overlap",
-    "plot_annealing",
-    "plot_barrier",
-    "plot_bayes_factors",
-    "plot_evidence",
-    "plot_ladder",
-    "plot_log_z",
-    "plot_looks",
-    "plot_path",
-    "plot_prior_sensitivity",
-    "plot_round_trips",
-    "plot_running_log_z",
-    "plot_summary",
-    "plot_temperature_trace",
-    "plot_tours",
-    "prior_sensitivity",
-    "raise_",
-    "refine",
-    "resume",
-    "reverse_ais",
-    "sample",
-    "sample_many",
-    "sandwich",
-    "savage_dickey",
-    "smc",
-    "testsystems",
-    "thermodynamic_integration",
-    "to_datatree",
-    "variational",
+    "exceptions",
+    *_MODULES,
+    *(name for names in _HOMES.values() for name in names),
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Load what is touched for the first time, see PEP 562."""
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
+    home = next((home for home, names in _HOMES.items() if name in names), "")
+    try:
+        module = import_module(f"{__name__}.{home or name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
         message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message, name=name, obj=import_module(__name__))
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+        raise AttributeError(message, name=name, obj=import_module(__name__)) from None
+    value = getattr(module, name) if home else module
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted([*__all__, "__version__"])

@@ -1,5 +1,10 @@
 """The exceptions of pymc_tempering, all under one base class, and its warning."""
 
+import os
+import warnings
+
+PACKAGE = os.path.dirname(__file__) + os.sep
+
 
 class TemperingError(Exception):
     """Base class of every exception that pymc_tempering raises on purpose."""
@@ -104,3 +109,8 @@ class WorkerError(TemperingError):
 
 class TemperingWarning(UserWarning):
     """A result is usable only with care; the message says what to do about it."""
+
+
+def warn_user(message: str) -> None:
+    """Give a TemperingWarning at the line that called this package."""
+    warnings.warn(message, TemperingWarning, skip_file_prefixes=(PACKAGE,))

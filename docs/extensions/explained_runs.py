@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 DIM, WIDTH = 5, 0.1
 """Of the target to which particles are annealed, from a standard normal: N(1, WIDTH^2)."""
@@ -19,7 +19,7 @@ EXACT_BRIDGED = float(np.log(0.5))
 """log Z of the model with two modes of 0.65 and 0.35 (nats)."""
 
 
-def bridged() -> dict[str, pmt.Evidence]:
+def bridged() -> dict[str, pmt.evidence.Evidence]:
     """Return what the bridge says to exact draws of two modes, and to those of one of them."""
     rng = np.random.default_rng(3)
     with pm.Model() as model:
@@ -36,7 +36,7 @@ def bridged() -> dict[str, pmt.Evidence]:
     return found
 
 
-def annealed() -> dict[str, pmt.Evidence]:
+def annealed() -> dict[str, pmt.evidence.Evidence]:
     """Return annealed estimates from both sides, on few rungs and on more."""
 
     def reference_draw(n: int, rng: np.random.Generator) -> Any:

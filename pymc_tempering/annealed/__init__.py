@@ -7,8 +7,10 @@ from pymc_tempering.annealed.reverse_ais import reverse_ais
 from pymc_tempering.annealed.sandwich import sandwich
 from pymc_tempering.annealed.smc import smc
 from pymc_tempering.annealed.thermodynamic_integration import thermodynamic_integration
+from pymc_tempering.evidence.bracket import Sandwich
 
 __all__ = [
+    "Sandwich",
     "ais",
     "hais",
     "linked_importance_sampling",

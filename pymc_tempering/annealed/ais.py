@@ -200,7 +200,7 @@ def hais(
     --------
     >>> import pymc_tempering as pmt
     >>> system = pmt.testsystems.gaussian(dim=1)
-    >>> evidence = pmt.hais(system.model, n_particles=200, random_seed=1, progressbar=False)
+    >>> evidence = pmt.annealed.hais(system.model, n_particles=200, random_seed=1, quiet=True)
     >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
     True
     """

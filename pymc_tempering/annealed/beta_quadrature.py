@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_tempering.evidence import Evidence, integrate
-from pymc_tempering.evidence.ti_rules import ORDERS, RULES
-from pymc_tempering.evidence.undefined import with_undefined
+from pymc_tempering.evidence.result import with_undefined
+from pymc_tempering.evidence.ti import ORDERS, RULES
 from pymc_tempering.exceptions import LikelihoodError
 
 MIN_RUNG_ESS = 40.0

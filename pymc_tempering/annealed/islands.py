@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_tempering.core.weighting import effective_number, log_mean, log_mean_error
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.undefined import with_undefined
+from pymc_tempering.evidence.result import with_undefined
 
 MIN_ROOTS = 5.0
 """Effective number of ancestors, in the median island, below which genealogies are not used."""

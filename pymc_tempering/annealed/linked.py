@@ -108,7 +108,7 @@ def linked_importance_sampling(
     --------
     >>> import pymc_tempering as pmt
     >>> system = pmt.testsystems.gaussian(dim=1)
-    >>> evidence = pmt.linked_importance_sampling(system.model, random_seed=1, progressbar=False)
+    >>> evidence = pmt.annealed.linked_importance_sampling(system.model, random_seed=1, quiet=True)
     >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
     True
     """

@@ -141,7 +141,7 @@ def raise_(
     ...     v = pm.Normal("v")
     ...     h = pm.Normal("h")
     ...     energy = pm.Potential("energy", 0.5 * v * h)
-    >>> bound = pmt.raise_({"v": 1.0}, model, n_particles=100, random_seed=1, progressbar=False)
+    >>> bound = pmt.annealed.raise_({"v": 1.0}, model, n_particles=100, random_seed=1, quiet=True)
     >>> round(bound.log_z, 1)  # v ~ Normal(0, 1 / sqrt(0.75)): -1.44
     -1.4
     """

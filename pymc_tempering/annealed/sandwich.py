@@ -23,8 +23,8 @@ from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.core.weighting import effective_number
+from pymc_tempering.evidence.bracket import Sandwich, join_bounds
 from pymc_tempering.evidence.result import emit_warnings
-from pymc_tempering.evidence.stochastic_bounds import Sandwich, join_bounds
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compilations import compiling_status

@@ -21,9 +21,8 @@ from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.chain.particles import draw_particles, sweep
 from pymc_tempering.chain.sent_model import workers_of
-from pymc_tempering.core.population import RESAMPLING
 from pymc_tempering.core.threads import Task
-from pymc_tempering.core.weighting import kish, log_mean
+from pymc_tempering.core.weighting import RESAMPLING, kish, log_mean
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.executors.chunks import check_executor

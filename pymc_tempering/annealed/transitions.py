@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.core.overflows import SENTENCE
+from pymc_tempering.core.cycles import SENTENCE
 from pymc_tempering.exceptions import ModelError, PriorDrawsError
 from pymc_tempering.kernels import CONTINUOUS, HMC, Compound, Kernel
 from pymc_tempering.kernels.assign import KernelChoice, assign_kernels

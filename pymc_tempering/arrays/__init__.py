@@ -7,6 +7,7 @@ from pymc_tempering.arrays.array_run import ArrayRun, temper
 from pymc_tempering.arrays.rbm import RBM
 from pymc_tempering.arrays.rbm_training import TrainingStep, train, train_tracked
 from pymc_tempering.arrays.reference_laws import BernoulliReference, data_marginals, uniform_bits
+from pymc_tempering.evidence.tracker import PartitionTracker
 
 __all__ = [
     "RBM",
@@ -16,6 +17,7 @@ __all__ = [
     "BernoulliReference",
     "DataBounds",
     "LearnedRounds",
+    "PartitionTracker",
     "TrainingStep",
     "annealing",
     "data_marginals",

@@ -19,9 +19,9 @@ from pymc_tempering.arrays.array_pass import Betas, anneal_arrays, rungs_on
 from pymc_tempering.arrays.carried_states import carry_down, carry_up, log_share
 from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.core.weighting import log_mean, log_mean_error
+from pymc_tempering.evidence.bracket import Sandwich, join_bounds
 from pymc_tempering.evidence.particle_weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.evidence.result import Evidence, emit_warnings
-from pymc_tempering.evidence.stochastic_bounds import Sandwich, join_bounds
 
 MIN_PARTICLES = 20
 """Least number of particles."""

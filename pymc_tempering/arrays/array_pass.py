@@ -16,7 +16,7 @@ from pymc_tempering.core.ladder import (
     place_rungs,
     space_betas,
 )
-from pymc_tempering.core.population import next_beta, systematic_resampling
+from pymc_tempering.core.weighting import next_beta, systematic_resampling
 from pymc_tempering.exceptions import LikelihoodError
 
 MAX_STAGES = 5000

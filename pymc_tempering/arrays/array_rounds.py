@@ -17,8 +17,7 @@ from pymc_tempering.arrays.lockstep import (
 )
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.ladder import Ladder, check_betas
-from pymc_tempering.evidence.rts import rts_log_z
-from pymc_tempering.evidence.visit_counts import PSEUDO_COUNT
+from pymc_tempering.evidence.rts import PSEUDO_COUNT, rts_log_z
 from pymc_tempering.exceptions import LadderError, TemperingWarning
 
 PAPER_TOLERANCE = 0.1

@@ -34,10 +34,10 @@ from pymc_tempering.core.cycles import (
     FloatArray,
 )
 from pymc_tempering.core.ladder import Ladder, check_betas
+from pymc_tempering.evidence.datatree import Run
 from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.estimators import ESTIMATORS
 from pymc_tempering.evidence.result import Evidence, emit_warnings
-from pymc_tempering.evidence.trace import Run
 from pymc_tempering.exceptions import TemperingWarning
 
 MAX_LOG_OFF = 0.7

@@ -34,15 +34,6 @@ except ImportError:
     _COSTS["PyTensor's functions for Numba"] = "densities are evaluated by Python, slowly"
 
 try:
-    from pytensor.link.numba.linker import NumbaLinker
-except ImportError:
-    _COSTS["NumbaLinker"] = "each fit compiles its step"
-
-    class NumbaLinker:  # type: ignore[no-redef]
-        """No function has it."""
-
-
-try:
     from numba.core.options import DefaultOptions
 
     NOT_COUNTED: dict[str, Any] = {"_nrt": False} if "_nrt" in vars(DefaultOptions) else {}

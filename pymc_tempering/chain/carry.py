@@ -52,7 +52,6 @@ def add_in_log(sums, log_w):  # type: ignore[no-untyped-def]
         MATRIX,
         RNG,
     ),
-    no_cfunc_wrapper=True,
     **NOT_COUNTED,
 )
 def carry_states(  # type: ignore[no-untyped-def]

@@ -234,7 +234,6 @@ def _record_draw(record, i, point, per_rung, scalars, info):  # type: ignore[no-
         WORK,
     ),
     error_model="numpy",
-    no_cfunc_wrapper=True,
     **NOT_COUNTED,
 )
 def run(  # type: ignore[no-untyped-def]

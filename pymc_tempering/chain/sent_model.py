@@ -6,9 +6,8 @@ from typing import Any
 
 import pymc as pm
 
-from pymc_tempering.executors.chunks import check_executor
+from pymc_tempering.executors.chunks import check_executor, pack_made
 from pymc_tempering.executors.crew import Crew, Workers
-from pymc_tempering.executors.parcels import pack_made
 from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.compiled_model import compile_for
 from pymc_tempering.model.terms import Terms

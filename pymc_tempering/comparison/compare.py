@@ -1,5 +1,6 @@
 """Compare models by their evidence: Bayes factors and posterior model probabilities."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,15 +9,16 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
+from numpy.typing import ArrayLike
+from pymc.backends.arviz import find_observations
 
 from pymc_tempering.arguments import check_choice, check_whole
-from pymc_tempering.comparison.evidence_of import Extras, evidence_of
-from pymc_tempering.comparison.same_data import check_same_data
+from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.factor import SCALES, BayesFactor, factor_of
+from pymc_tempering.evidence.factor import SCALES, BayesFactor
 from pymc_tempering.evidence.result import Evidence, emit_warnings
-from pymc_tempering.exceptions import TemperingError
-from pymc_tempering.model.check import find_model
+from pymc_tempering.exceptions import DataMismatchError, TemperingError
+from pymc_tempering.model.check import find_model, is_model
 from pymc_tempering.model.handle import CompiledModel
 
 type ModelLike = pm.Model | CompiledModel | None
@@ -47,7 +49,7 @@ def bayes_factor(
         The models of ``a`` and ``b``. Posterior draws of other samplers need them; None stands for
         one that is not needed. A model on the context stack is not used.
     scale : {"kass_raftery", "jeffreys"}, default "kass_raftery"
-        Whose words :attr:`BayesFactor.words` are.
+        Whose words ``BayesFactor.words`` are.
     check_data : bool, default True
         Raise an error if the observed data of DataTrees, fits or models differ. An ``Evidence``
         holds no data.
@@ -84,9 +86,7 @@ def bayes_factor(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
-    >>> near, far = GaussianToy(y=3.0, sigma=2.0), GaussianToy(y=3.0, sigma=0.5)
-    >>> bf = pmt.bayes_factor(gaussian_run(400, toy=near), gaussian_run(400, toy=far))
+    >>> bf = pmt.bayes_factor(near, far)  # two runs of pmt.sample
     >>> bf.words
     'positive evidence in favor of the first model'
     >>> bf.in_words("jeffreys")
@@ -100,11 +100,11 @@ def bayes_factor(
         raise ValueError(f"models must be the two models of a and b, not {len(models)}")
     pair = dict(zip(runs, models, strict=True)) if models is not None else {}
     extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar and not quiet)
-    first, second = _all_evidence(runs, pair, check_data, extras)
+    first, second = all_evidence(runs, pair, check_data, extras)
     mcse = float(np.hypot(first.mcse, second.mcse))
     sentences = [f"First model: {s}" for s in first.warnings]
     sentences += [f"Second model: {s}" for s in second.warnings]
-    return factor_of(first.log_z - second.log_z, mcse, tuple(sentences), scale=scale)
+    return BayesFactor(first.log_z - second.log_z, mcse, tuple(sentences), scale)
 
 
 def compare(
@@ -174,9 +174,7 @@ def compare(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
-    >>> runs = {str(s): gaussian_run(400, toy=GaussianToy(2.0, s)) for s in (0.5, 1.0, 2.0)}
-    >>> pmt.compare(runs)["probability"].round(1).to_dict()
+    >>> pmt.compare(runs)["probability"].round(1).to_dict()  # three runs of pmt.sample
     {'2.0': 0.4, '1.0': 0.4, '0.5': 0.2}
     """
     if not isinstance(runs, Mapping) or isinstance(runs, xr.DataTree):
@@ -186,26 +184,20 @@ def compare(
         )
     if not runs:
         raise ValueError("compare needs at least one model")
-    weight = _prior(list(runs), prior)
+    names = list(runs)
+    weight = prior_of(names, prior)
     unknown = sorted(set(models or {}) - set(runs))
     if unknown:
-        raise ValueError(f"models has names that runs lacks: {unknown}; runs has {list(runs)}")
-    labels = {name: f"model {name!r}" for name in runs}
+        raise ValueError(f"models has names that runs lacks: {unknown}; runs has {names}")
     extras = Extras(None, np.random.default_rng(random_seed), cores, progressbar and not quiet)
-    evidence = _all_evidence(
-        {labels[name]: run for name, run in runs.items()},
-        {labels[name]: model for name, model in (models or {}).items()},
-        check_data,
-        extras,
-    )
+    evidence = all_evidence(of_models(runs), of_models(models or {}), check_data, extras)
     log_z = np.array([e.log_z for e in evidence])
-    mcse = np.array([e.mcse for e in evidence])
-    probability, error = _probabilities(log_z, mcse, weight)
+    probability, error = probabilities(evidence, weight)
     # A narrow terminal shows as many of the first columns as of the last ones.
     table = pd.DataFrame(
         {
             "log_z": log_z,
-            "mcse": mcse,
+            "mcse": [e.mcse for e in evidence],
             "log_bf": log_z - log_z.max(),
             "prior": weight,
             "n_tours": pd.array([e.n_tours if e.round_trips else pd.NA for e in evidence], "Int64"),
@@ -215,18 +207,24 @@ def compare(
             "probability": probability,
             "verdict": [e.verdict for e in evidence],
         },
-        index=pd.Index(list(runs), name="model"),
+        index=pd.Index(names, name="model"),
     )
     return table.sort_values("log_z", ascending=False, kind="stable")
 
 
-def _all_evidence(
+def of_models[T](named: Mapping[str, T]) -> dict[str, T]:
+    """Bring what is given by name into a dict by what messages call the models."""
+    return {f"model {name!r}": thing for name, thing in named.items()}
+
+
+def all_evidence(
     runs: Mapping[str, Any],
     models: Mapping[str, ModelLike],
     check_data: bool,
     extras: Extras,
+    stacklevel: int = 4,
 ) -> list[Evidence]:
-    """Estimate each evidence, and warn with the name of the model for the caller's caller."""
+    """Estimate each evidence, and warn with the name of the model at the caller's caller."""
     check_whole(1, cores=extras.cores)
     found = {name: None if m is None else find_model(m) for name, m in models.items()}
     if check_data:
@@ -240,24 +238,36 @@ def _all_evidence(
             raise
         result.append(evidence)
         if evidence is not run:
-            emit_warnings(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel=4)
+            emit_warnings(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel)
     return result
 
 
-def _prior(names: list[str], prior: Mapping[str, float] | None) -> FloatArray:
+def prior_of(names: list[str], prior: Mapping[str, float] | None) -> FloatArray:
+    """Prior probabilities of models, in the order of their names."""
     if prior is None:
         return np.full(len(names), 1.0 / len(names))
     if set(prior) != set(names):
         raise ValueError(f"prior must name the models {names}, got {list(prior)}")
-    weight = np.array([prior[name] for name in names], dtype=float)
+    return normalized("prior probabilities", [prior[name] for name in names])
+
+
+def normalized(what: str, weights: Sequence[Any]) -> FloatArray:
+    """Weights as shares of their sum.
+
+    Raises
+    ------
+    ValueError
+        One is not finite, or negative, or all are zero.
+    """
+    weight = np.array(weights, dtype=float)
     if not np.all(np.isfinite(weight)) or np.any(weight < 0.0) or weight.sum() == 0.0:
-        raise ValueError(f"prior probabilities must be finite and not negative, got {dict(prior)}")
+        raise ValueError(f"{what} must be finite, not negative and not all 0, got {weights}.")
     return np.asarray(weight / weight.sum())
 
 
-def _probabilities(
-    log_z: FloatArray, mcse: FloatArray, prior: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def probabilities(evidence: Sequence[Evidence], prior: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Posterior probabilities of models, and their errors by the delta method; shapes (m,)."""
+    log_z, mcse = (np.array([getattr(e, name) for e in evidence]) for name in ("log_z", "mcse"))
     with np.errstate(divide="ignore"):
         log_p = log_z + np.log(prior)
     p = np.exp(log_p - np.logaddexp.reduce(log_p))
@@ -265,3 +275,70 @@ def _probabilities(
         return p, np.full(p.size, np.inf)
     jacobian = p[:, None] * (np.eye(p.size) - p)
     return p, np.sqrt(np.sum((jacobian * mcse) ** 2, axis=1))
+
+
+def check_same_data(
+    runs: Mapping[str, Any], models: Mapping[str, pm.Model | None] | None = None
+) -> None:
+    """Raise an error if runs, by what messages call them, have different observed data.
+
+    `models` are those that are known, by the same names, for draws that hold no data.
+
+    Raises
+    ------
+    DataMismatchError
+    """
+    found = {name: _observed(run, (models or {}).get(name)) for name, run in runs.items()}
+    data = {name: values for name, values in found.items() if values is not None}
+    names = list(data)
+    for other in names[1:]:
+        odd = _unmatched(data[names[0]], data[other])
+        if odd:
+            raise DataMismatchError(
+                f"{names[0]} and {other} have different observed data in {odd}, so their evidence "
+                "cannot be compared; check_data=False overrides this for data that are the same "
+                "in another shape"
+            )
+
+
+def _observed(run: Any, model: pm.Model | None) -> dict[str, np.ndarray] | None:
+    """Observed data by name; None for what holds none, as an ``Evidence``."""
+    own = getattr(run, "model", None)  # that of a fit
+    if is_model(own):
+        model = own
+    if isinstance(run, xr.DataTree):
+        if "observed_data" in run.children:
+            variables = run["observed_data"].to_dataset().data_vars
+            return {str(name): np.ravel(values.values) for name, values in variables.items()}
+        if model is None:  # results that were stored may lack the data, draws may not
+            return {} if "posterior" in run.children else None
+    if model is None:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # symbolic data cannot be compared
+        return {name: np.ravel(values) for name, values in find_observations(model).items()}
+
+
+def _unmatched(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> list[str]:
+    """Return the variables of one that equal no variable of the other, by name if possible."""
+    rest = dict(b)
+    odd = []
+    for name, values in sorted(a.items(), key=lambda item: item[0] not in b):
+        twins = [name] if name in b else [other for other in rest if other not in a]
+        twin = next((t for t in twins if t in rest and _same(values, rest[t])), None)
+        if twin is None:
+            odd.append(name)
+        else:
+            del rest[twin]
+    return sorted({*odd, *rest})
+
+
+def _same(a: ArrayLike, b: ArrayLike) -> bool:
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape:
+        return False
+    if not (np.issubdtype(a.dtype, np.number) and np.issubdtype(b.dtype, np.number)):
+        return bool(np.array_equal(a, b))
+    # Data that are standardized twice agree up to rounding, relative to their scale.
+    scale = np.max(np.abs(a[np.isfinite(a)]), initial=0.0)
+    return bool(np.allclose(a, b, rtol=0.0, atol=1e-9 * scale, equal_nan=True))

@@ -1,18 +1,48 @@
-"""`log_marginal_likelihood`: from whatever a user has to an ``Evidence``, with warnings."""
+"""`log_marginal_likelihood`: from whatever a user has to an ``Evidence``, with warnings.
 
+One row of `KINDS` is one kind of thing that a user may have. The first row that fits is used. What
+fits none gets a sentence that names the function that would help.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
+from pymc.backends.base import MultiTrace
+from pymc.variational.opvi import Approximation
 
-from pymc_tempering.arguments import check_whole
-from pymc_tempering.comparison.evidence_of import Extras, evidence_of
-from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.estimators import ESTIMATORS, lists_estimators
+from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.comparison.smc_runs import is_smc_run, smc_evidence
+from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS, is_tempered, run_estimator
+from pymc_tempering.crosscheck.result import GROUP as CHECK_GROUP
+from pymc_tempering.crosscheck.result import CrossCheck, read_cross_check
+from pymc_tempering.evidence import ESTIMATORS, Evidence
+from pymc_tempering.evidence.estimators import POSTERIOR, estimate_quietly, lists_estimators
+from pymc_tempering.evidence.result import GROUP as EVIDENCE_GROUP
 from pymc_tempering.evidence.result import emit_warnings
-from pymc_tempering.exceptions import ModelError
-from pymc_tempering.model.check import find_model_if_any
+from pymc_tempering.exceptions import (
+    ImproperPriorError,
+    ModelError,
+    NotTemperedError,
+    TemperingError,
+)
+from pymc_tempering.model.check import find_model_if_any, is_model
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
+
+FIT_NOTE = (
+    "The estimate rests on draws around the fit, which do not see a mode that the fit missed, so "
+    "nothing checks it: run pymc_tempering.sample beside it."
+)
+"""Why an evidence from a fit is unchecked."""
+
+VERDICTS = {"agree": "ok", "disagree": "disagreed", "unchecked": "unchecked"}
+"""Verdict of an evidence for that of a cross-check."""
 
 
 @lists_estimators(ESTIMATORS)
@@ -54,10 +84,10 @@ def log_marginal_likelihood(
         draws without an estimate of their own need it. A run is refused if it was made with
         another one than the one that is given here.
     method : str, optional
-        By default that of the table above. "bridge_sampling" and "importance_sampling" take
-        posterior draws and the model. The others read a run of simulated tempering; those marked
-        (trace) its flat trace, which ``keep="log_ratio"`` keeps, and the one marked (reference) the
-        reference draws beside it too.
+        By default that of the table above. "bridge_sampling", "importance_sampling" and
+        "reverse_ais" take posterior draws and the model. The others read a run of simulated
+        tempering; those marked (trace) its flat trace, which ``keep="log_ratio"`` keeps, and the
+        one marked (reference) the reference draws beside it too.
 
         {estimators}
 
@@ -88,8 +118,6 @@ def log_marginal_likelihood(
         If the equations of the method have no solution, or it was not found.
     TemperingError
         If a stored result cannot be read, or a chain of ``pm.sample_smc`` has no log Z.
-    ImportError
-        If "mbar" is asked for without pymbar.
     ValueError
         If ``method`` is not known.
 
@@ -110,8 +138,7 @@ def log_marginal_likelihood(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pmt.log_marginal_likelihood(gaussian_run(draws=400)).verdict
+    >>> pmt.log_marginal_likelihood(idata).verdict  # a run of pmt.sample
     'ok'
     """
     check_whole(1, cores=cores)
@@ -126,3 +153,234 @@ def log_marginal_likelihood(
     )
     evidence = evidence_of(idata, extras, method)
     return evidence if evidence is idata else emit_warnings(evidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Extras:
+    """What goes with the thing.
+
+    Attributes
+    ----------
+    model : pymc.Model, optional
+    rng : numpy.random.Generator
+    cores : int, optional
+    progressbar : bool
+    given : bool
+        Whether the user gave the model, and did not just have it on the context stack.
+    """
+
+    model: pm.Model | None = None
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    cores: int | None = None
+    progressbar: bool = False
+    given: bool = True
+
+
+def evidence_of(thing: Any, extras: Extras, method: str | None = None) -> Evidence:
+    """Estimate the evidence from whatever a user has; warnings stay in the result.
+
+    Raises
+    ------
+    NotTemperedError
+        If nothing can be read from it; the message names what can help.
+    DataMismatchError
+        If a run was made with another model than the one that the user gave.
+    ValueError
+        If the method is not known.
+    """
+    if extras.model is not None and extras.given and is_tempered(thing):
+        from pymc_tempering.bridge.target import check_same_model  # slow to import
+
+        check_same_model(thing, extras.model)
+    if method is not None:
+        of_draws = [
+            name
+            for name, row in MODEL_ESTIMATORS.items()
+            if row.draws == POSTERIOR and row.by_default
+        ]
+        check_choice("method", method, [*sorted(ESTIMATORS), *of_draws])
+        if method in of_draws:
+            return _from_posterior(thing, extras, method)
+        return estimate_quietly(thing, method)
+    read = next((read for _, fits, read in KINDS if fits(thing)), None)
+    if read is None:
+        raise NotTemperedError(_advice(thing))
+    return read(thing, extras)
+
+
+def _has(*groups: str) -> Callable[[Any], bool]:
+    return lambda thing: isinstance(thing, xr.DataTree) and set(groups) <= set(thing.children)
+
+
+def is_fit(thing: Any) -> bool:
+    """Whether something is a fit of ``pmt.fit``, or its report."""
+    report = getattr(thing, "tempering", thing)
+    return hasattr(report, "elbo_history") and hasattr(report, "evidence")
+
+
+def is_model_alone(thing: Any) -> bool:
+    """Whether something is a model of PyMC, in a handle or of Bambi or not."""
+    inner = getattr(getattr(thing, "backend", None), "model", None)
+    return isinstance(thing, CompiledModel) or is_model(thing) or is_model(inner)
+
+
+def _from_run(tree: xr.DataTree, extras: Extras) -> Evidence:
+    """Estimate from a run, "disagreed" if a cross-check of that run disagrees."""
+    evidence = estimate_quietly(tree)
+    check = read_cross_check(tree) if CHECK_GROUP in tree.children else None
+    if check is None or check.verdict != "disagree":
+        return evidence
+    verdict = "unchecked" if evidence.verdict == "unchecked" else "disagreed"
+    return _as_checked(replace(evidence, verdict=verdict), check)
+
+
+def _from_check(check: CrossCheck) -> Evidence:
+    """Return the estimate that a cross-check believes, with the verdict of the cross-check."""
+    if check.believe is None:
+        raise TemperingError(
+            "the cross-check believes none of its estimates, since none states an error: sample "
+            "with pymc_tempering.sample, and run cross_check again"
+        )
+    row = check.table.loc[check.believe]
+    count, verdict = row["n_evaluations"], VERDICTS[check.verdict]
+    evidence = Evidence(
+        log_z=float(row["log_z"]),
+        mcse=float(row["mcse"]),
+        method=f"cross_check ({check.believe})",
+        verdict=str(row["verdict"]) if verdict == "ok" else verdict,
+        bias_direction=str(row["bias_direction"]),
+        n_evaluations=int(count) if isinstance(count, int | np.integer) and count else None,
+        seconds=float(row["seconds"]),
+    )
+    return evidence if check.verdict == "agree" else _as_checked(evidence, check)
+
+
+def _as_checked(evidence: Evidence, check: CrossCheck) -> Evidence:
+    """Add what a cross-check that does not agree says, and the scatter to the error."""
+    warning = f"The cross-check says: {check.words}"
+    mcse = max(evidence.mcse, check.least_error)
+    return replace(evidence, mcse=mcse, warnings=(*evidence.warnings, warning))
+
+
+def _from_fit(thing: Any, extras: Extras) -> Evidence:
+    """Say why the evidence of a fit is unchecked; without an error it is a lower bound."""
+    report = getattr(thing, "tempering", thing)
+    if report.evidence is None:
+        raise ImproperPriorError(
+            "the fit has no evidence: its model has none (an improper prior), or its log density "
+            f"is not a number somewhere. Its ELBO, {report.elbo:.3f} nats, is a lower bound at "
+            "best and is not taken for log Z; give every variable a proper prior and fit again"
+        )
+    note = FIT_NOTE
+    if report.evidence.bias_direction:
+        note = "Without an error log Z is a lower bound in expectation, not an estimate. " + note
+    return replace(report.evidence, warnings=(*report.evidence.warnings, note))
+
+
+def _from_stored_fit(tree: xr.DataTree, extras: Extras) -> Evidence:
+    """Read what ``pmt.to_datatree`` stored of a fit."""
+    attrs = tree["variational"].attrs
+    if not {"log_z", "log_z_mcse", "elbo"} <= set(attrs):
+        raise NotTemperedError(
+            "the group 'variational' was not written by pmt.to_datatree(approx): pass the "
+            "approximation itself"
+        )
+    log_z, mcse = float(attrs["log_z"]), float(attrs["log_z_mcse"])
+    bias = "" if np.isfinite(mcse) else "below"
+    evidence = None
+    if not np.isnan(log_z):
+        evidence = Evidence(log_z, mcse, "psis_vi", "unchecked", bias_direction=bias)
+    return _from_fit(SimpleNamespace(evidence=evidence, elbo=attrs["elbo"]), extras)
+
+
+def _from_posterior(tree: Any, extras: Extras, method: str = "bridge_sampling") -> Evidence:
+    """Estimate by a method that evaluates the model at posterior draws."""
+    if not _has("posterior")(tree):
+        raise NotTemperedError(_advice(tree))
+    if extras.model is None:
+        library = tree["posterior"].attrs.get("inference_library")
+        draws = "posterior draws" if library is None else f"posterior draws of {library}"
+        raise NotTemperedError(
+            f"this DataTree holds {draws} and no tempering run, so that log Z needs the "
+            "model that they were drawn from: pass model= (models= to compare, bayes_factor and "
+            "average), or call pymc_tempering.bridge_sampling(idata, model). A run of "
+            "pymc_tempering.sample needs none"
+        )
+    with compiling_status(extras.progressbar) as report:
+        report(method.replace("_", " ").capitalize())
+        return run_estimator(method, tree, extras.model, extras.rng, extras.cores)[method]
+
+
+KINDS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any, Extras], Evidence]], ...] = (
+    ("an Evidence", lambda thing: isinstance(thing, Evidence), lambda thing, _: thing),
+    (
+        "a CrossCheck",
+        lambda thing: isinstance(thing, CrossCheck),
+        lambda thing, _: _from_check(thing),
+    ),
+    ("a fit of pmt.fit", is_fit, _from_fit),
+    ("a run of simulated tempering", is_tempered, _from_run),
+    ("a stored Evidence", _has(EVIDENCE_GROUP), lambda tree, _: Evidence.from_datatree(tree)),
+    (
+        "a stored cross-check",
+        _has(CHECK_GROUP),
+        lambda tree, _: _from_check(read_cross_check(tree)),
+    ),
+    ("a run of pm.sample_smc", is_smc_run, lambda tree, _: smc_evidence(tree)),
+    ("a stored fit of pmt.fit", _has("variational"), _from_stored_fit),
+    ("posterior draws of any sampler", _has("posterior"), _from_posterior),
+)
+"""What an evidence can be had from, in the order in which it is looked for: words for it, whether a
+thing is of this kind, and ``(thing, extras)`` to ``Evidence``, without warnings outside of it."""
+
+
+REFUSED: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (
+        is_model_alone,
+        "a model alone has no draws yet: idata = pymc_tempering.sample(model=model) makes a run "
+        "to pass here, and pymc_tempering.smc(model) estimates log Z without one",
+    ),
+    (
+        lambda thing: isinstance(thing, str | PathLike),
+        "this is the name of a file: open it first, by xarray.open_datatree(path)",
+    ),
+    (
+        lambda thing: isinstance(thing, Approximation),
+        "this approximation of pm.fit has no estimate of log Z, and its loss is but a bound: fit "
+        "by pymc_tempering.fit(method='advi'), which has one, and pass that",
+    ),
+    (
+        lambda thing: isinstance(thing, MultiTrace),
+        "a MultiTrace is taken as a DataTree: idata = pymc.to_inference_data(trace, model=model)",
+    ),
+    (
+        lambda thing: isinstance(thing, xr.Dataset),
+        "a Dataset of draws is taken in a DataTree: "
+        "xarray.DataTree.from_dict({'posterior': dataset})",
+    ),
+    (
+        lambda thing: hasattr(thing, "lower") and hasattr(thing, "upper"),
+        "these are two bounds of log Z: pass the one that you mean, .lower or .upper",
+    ),
+    (
+        lambda thing: hasattr(thing, "elbo"),
+        "a fit of a conjugate model has an ELBO, which is but a lower bound of log Z: write the "
+        "model in PyMC and use pymc_tempering.sample or pymc_tempering.fit",
+    ),
+)
+"""What no evidence can be had from, and the sentence that says what can help."""
+
+
+def _advice(thing: Any) -> str:
+    """Sentence for something that fits no kind."""
+    for fits, sentence in REFUSED:
+        if fits(thing):
+            return sentence
+    known = ", ".join(name for name, *_ in KINDS)
+    if not isinstance(thing, xr.DataTree):
+        return f"no evidence can be read from a {type(thing).__name__}; what can be passed: {known}"
+    found = ", ".join(map(repr, thing.children)) or "nothing"
+    return (
+        f"this DataTree has neither 'sample_stats' of a tempering run nor a 'posterior' (it has "
+        f"{found}); what can be passed: {known}. pymc_tempering.sample() makes a run"
+    )

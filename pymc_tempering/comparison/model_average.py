@@ -1,8 +1,7 @@
 """Bayesian model averaging: draws of several models in the shares of their probabilities."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,27 +10,27 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.comparison.compare import ModelLike, compare
-from pymc_tempering.comparison.evidence_of import MODEL_ALONE, Extras, is_fit, is_model_alone
-from pymc_tempering.comparison.same_data import check_same_data
-from pymc_tempering.comparison.shared_draws import join_group, pick_draws, shared_groups
+from pymc_tempering.comparison.compare import (
+    ModelLike,
+    all_evidence,
+    check_same_data,
+    normalized,
+    of_models,
+    prior_of,
+    probabilities,
+)
+from pymc_tempering.comparison.marginal_likelihood import Extras
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.crosscheck import CrossCheck
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ArgumentError, TemperingWarning
 from pymc_tempering.model.check import find_model
 
+GROUPS = ("posterior", "posterior_predictive", "predictions", "log_likelihood")
+"""Groups that are averaged where all models have them; the first must be there."""
+
 type Weight = float | Evidence | CrossCheck
 type Weights = Mapping[str, Weight] | Sequence[Weight] | pd.Series | pd.DataFrame
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Probabilities of models, their errors, and where they come from; shapes (m,)."""
-
-    probability: FloatArray
-    mcse: FloatArray
-    source: str
 
 
 def average(
@@ -62,8 +61,8 @@ def average(
         Draws of the models, by name: runs of :func:`sample`, or draws of any other sampler. A
         sequence is named "0", "1", ...
     weights : mapping, sequence, Series or DataFrame, optional
-        Weights by model: numbers, which are normalized; an :class:`Evidence` or
-        :class:`CrossCheck` each; the frame of :func:`compare`, or a column of that of
+        Weights by model: numbers, which are normalized; an ``Evidence`` or ``CrossCheck``
+        each; the frame of :func:`compare`, or a column of that of
         ``az.compare``. By default posterior probabilities from the evidences of the runs, as
         :func:`compare` finds them.
     models : mapping or sequence of pymc.Model or CompiledModel, optional
@@ -120,54 +119,35 @@ def average(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
-    >>> runs = {str(s): gaussian_run(400, toy=GaussianToy(2.0, s)) for s in (0.5, 1.0, 2.0)}
-    >>> mean = pmt.average(runs, random_seed=1)
+    >>> mean = pmt.average(runs, random_seed=1)  # three runs of pmt.sample
     >>> dict(zip(mean.attrs["models"], mean.attrs["counts"]))
     {'0.5': 387, '1.0': 561, '2.0': 652}
     """
     named = _named(idatas)
+    names = list(named)
     check_whole(1, cores=cores, **({} if draws is None else {"draws": draws}))
     rng = np.random.default_rng(random_seed)
-    found = _models(models, list(named))
+    given = {} if models is None else _by_name("models", models, names, some=True)
+    known = {name: find_model(model) for name, model in given.items() if model is not None}
     if check_data:
-        label = {name: f"model {name!r}" for name in named}
-        known = {label[name]: model for name, model in found.items()}
-        check_same_data({label[name]: tree for name, tree in named.items()}, known)
+        check_same_data(of_models(named), of_models(known))
     groups = shared_groups(named, var_names)
-    shares = _shares(
-        named, weights, found, prior, Extras(None, rng, cores, progressbar and not quiet)
-    )
-    picked = pick_draws(groups["posterior"], shares.probability, draws, rng)
-    tree = {group: join_group(list(named), sets, picked) for group, sets in groups.items()}
+    extras = Extras(None, rng, cores, progressbar and not quiet)
+    probability, mcse, source = _shares(named, weights, known, prior, extras)
+    model, place = pick_draws(groups["posterior"], probability, draws, rng)
+    tree = {group: _join(names, sets, model, place) for group, sets in groups.items()}
     first = next(iter(named.values()))
     if "observed_data" in first.children:
         tree["observed_data"] = first["observed_data"].to_dataset()
     result = xr.DataTree.from_dict(tree)
-    counts = np.bincount(np.concatenate([part.model for part in picked]), minlength=len(named))
     result.attrs |= {
-        "models": list(named),
-        "weights": shares.probability.tolist(),
-        "weights_mcse": shares.mcse.tolist(),
-        "weights_from": shares.source,
-        "counts": counts.tolist(),
+        "models": names,
+        "weights": probability.tolist(),
+        "weights_mcse": mcse.tolist(),
+        "weights_from": source,
+        "counts": np.bincount(model.ravel(), minlength=len(names)).tolist(),
     }
     return result
-
-
-NO_DRAWS: tuple[tuple[Callable[[Any], bool], str], ...] = (
-    (
-        lambda thing: isinstance(thing, Evidence | CrossCheck),
-        "an estimate of log Z holds no draws: pass the run that it is from, and the estimate "
-        "itself in weights=",
-    ),
-    (
-        is_fit,
-        "a fit is averaged by its draws: pymc_tempering.to_datatree(fit) makes a DataTree of them",
-    ),
-    (is_model_alone, MODEL_ALONE),
-)
-"""What is no DataTree, and the sentence that says what can help."""
 
 
 def _named(idatas: Any) -> dict[str, xr.DataTree]:
@@ -182,27 +162,12 @@ def _named(idatas: Any) -> dict[str, xr.DataTree]:
         raise ValueError(f"idatas must be DataTrees by name, or a list of them, not {what}.")
     for name, thing in named.items():
         if not isinstance(thing, xr.DataTree):
-            kind = f"a {type(thing).__name__} is no DataTree, and its draws are needed"
-            why = next((sentence for fits, sentence in NO_DRAWS if fits(thing)), kind)
-            raise ArgumentError(f"idatas[{name!r}]: {why}.")
+            raise ArgumentError(
+                f"idatas[{name!r}]: a {type(thing).__name__} holds no draws: pass the run itself, "
+                "and an estimate of log Z in weights=. pymc_tempering.sample(model=model) makes a "
+                "run of a model, and pymc_tempering.to_datatree(fit) makes a DataTree of a fit."
+            )
     return named
-
-
-def _models(models: Any, names: list[str]) -> dict[str, pm.Model]:
-    """Models by the names of the runs, without those that are not given."""
-    if models is None:
-        return {}
-    if isinstance(models, Mapping):
-        given = {str(name): model for name, model in models.items()}
-    elif isinstance(models, list | tuple) and len(models) == len(names):
-        given = dict(zip(names, models, strict=True))
-    else:
-        raise ValueError(
-            f"models must be by the names of the runs, {names}, or a list of {len(names)}."
-        )
-    if unknown := sorted(set(given) - set(names)):
-        raise ValueError(f"models has names that idatas lacks: {unknown}; idatas has {names}.")
-    return {name: find_model(model) for name, model in given.items() if model is not None}
 
 
 def _shares(
@@ -211,73 +176,36 @@ def _shares(
     models: Mapping[str, pm.Model],
     prior: Mapping[str, float] | None,
     extras: Extras,
-) -> Shares:
-    """Probabilities of the models, in their order."""
+) -> tuple[FloatArray, FloatArray, str]:
+    """Probabilities of the models, in their order, their errors, and where they come from."""
     names = list(named)
     if isinstance(weights, pd.DataFrame):
-        return _of_table(weights, names, "table")
-    given: Any = named if weights is None else _by_name(weights, names)
+        if not {"probability", "p_mcse"} <= set(weights.columns):
+            raise ValueError(
+                "weights is a frame without the columns probability and p_mcse of compare; of "
+                'another one give a column, as in weights=table["weight"].'
+            )
+        columns = (_by_name("weights", weights[name], names) for name in ("probability", "p_mcse"))
+        probability, mcse = (np.array([*one.values()], dtype=float) for one in columns)
+        return probability, _told(mcse), "table"
+    given: Any = named if weights is None else _by_name("weights", weights, names)
     if weights is None or all(isinstance(w, Evidence | CrossCheck) for w in given.values()):
-        return _of_table(_compared(given, models, prior, extras), names, "evidence")
+        evidence = all_evidence(of_models(given), of_models(models), False, extras, stacklevel=5)
+        probability, mcse = probabilities(evidence, prior_of(names, prior))
+        return probability, _told(mcse), "evidence"
     if prior is not None:
         raise ValueError(
             "prior is for weights that come from evidences; multiply the weights by it instead."
         )
     try:
-        weight = np.array([given[name] for name in names], dtype=float)
+        numbers = [float(weight) for weight in given.values()]
     except (TypeError, ValueError):
         raise ValueError("weights must be numbers, or an Evidence for each model.") from None
-    if not np.all(np.isfinite(weight)) or np.any(weight < 0.0) or weight.sum() == 0.0:
-        raise ValueError(f"weights must be finite, not negative and not all 0, got {given}.")
-    return Shares(weight / weight.sum(), np.zeros(len(names)), "given")
+    return normalized("weights", numbers), np.zeros(len(names)), "given"
 
 
-def _by_name(weights: Weights, names: list[str]) -> dict[str, Weight]:
-    """Weights by the names of the models."""
-    if isinstance(weights, Mapping | pd.Series):
-        given = {str(name): weight for name, weight in weights.items()}
-        if set(given) != set(names):
-            raise ValueError(f"weights must be of the models {names}, not of {list(given)}.")
-        return {name: given[name] for name in names}
-    given_list = list(weights) if isinstance(weights, Sequence | np.ndarray) else []
-    if len(given_list) != len(names):
-        raise ValueError(
-            f"weights must be one for each of {len(names)} models, or by their names, not "
-            f"{weights!r}."
-        )
-    return dict(zip(names, given_list, strict=True))
-
-
-def _compared(
-    runs: Mapping[str, Any],
-    models: Mapping[str, pm.Model],
-    prior: Mapping[str, float] | None,
-    extras: Extras,
-) -> pd.DataFrame:
-    """Compare models, with the warnings at the line that called `average`."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        table = compare(
-            runs, models=models, prior=prior, check_data=False, cores=extras.cores,
-            random_seed=extras.rng, progressbar=extras.progressbar,
-        )  # fmt: skip
-    for warning in caught:
-        warnings.warn(str(warning.message), warning.category, stacklevel=4)
-    return table
-
-
-def _of_table(table: pd.DataFrame, names: list[str], source: str) -> Shares:
-    """Shares from a frame of `compare`."""
-    if not {"probability", "p_mcse"} <= set(table.columns):
-        raise ValueError(
-            "weights is a frame without the columns probability and p_mcse of compare; of another "
-            'one give a column, as in weights=table["weight"].'
-        )
-    found = [str(name) for name in table.index]
-    if sorted(found) != sorted(names):
-        raise ValueError(f"weights must be of the models {names}, not of {found}.")
-    rows = [found.index(name) for name in names]
-    mcse = table["p_mcse"].to_numpy(dtype=float)[rows]
+def _told(mcse: FloatArray) -> FloatArray:
+    """Warn, at the line that called `average`, if the errors of shares are not known."""
     if not np.isfinite(mcse).all():
         warnings.warn(
             "The error of an evidence is not known, so neither is that of the models' shares: look "
@@ -285,4 +213,157 @@ def _of_table(table: pd.DataFrame, names: list[str], source: str) -> Shares:
             TemperingWarning,
             stacklevel=4,
         )
-    return Shares(table["probability"].to_numpy(dtype=float)[rows], mcse, source)
+    return mcse
+
+
+def _by_name(what: str, given: Any, names: list[str], *, some: bool = False) -> dict[str, Any]:
+    """Bring what is given for each model, or with `some` for some of them, into a dict by name."""
+    if isinstance(given, Mapping | pd.Series):
+        found = {str(name): one for name, one in given.items()}
+        if set(found) - set(names) or (len(found) < len(names) and not some):
+            raise ValueError(f"{what} must be of the models {names}, not of {list(found)}.")
+        return {name: found[name] for name in names if name in found}
+    if isinstance(given, Sequence | np.ndarray) and len(given) == len(names):
+        return dict(zip(names, given, strict=True))
+    raise ValueError(
+        f"{what} must be one for each of {len(names)} models, or by their names, not {given!r}."
+    )
+
+
+def shared_groups(
+    named: Mapping[str, xr.DataTree], var_names: Sequence[str] | None
+) -> dict[str, list[xr.Dataset]]:
+    """Variables that all models have, by group, with their draws in the order (chain, draw, ...).
+
+    Raises
+    ------
+    ValueError
+        There are none, a model lacks one that was asked for, or dimensions, sizes, coordinates or
+        numbers of draws differ.
+    """
+    if lacking := [name for name, tree in named.items() if "posterior" not in tree.children]:
+        raise ValueError(f"models {lacking} have no group 'posterior', whose draws are averaged.")
+    found = {}
+    for group in GROUPS:
+        if not all(group in tree.children for tree in named.values()):
+            continue
+        sets = {name: tree[group].to_dataset() for name, tree in named.items()}
+        _check_draws(group, named, sets)
+        chosen = var_names if group == "posterior" else None
+        names = _names(group, sets, chosen)
+        if names:
+            for name in names:
+                _check_alike(group, name, sets)
+            found[group] = [one[names].transpose("chain", "draw", ...) for one in sets.values()]
+    return found
+
+
+def _names(
+    group: str, sets: Mapping[str, xr.Dataset], var_names: Sequence[str] | None
+) -> list[str]:
+    """Names of the variables of a group that are averaged."""
+    if var_names is not None:
+        wanted = [var_names] if isinstance(var_names, str) else list(var_names)
+        lacks = {m: [n for n in wanted if n not in one.data_vars] for m, one in sets.items()}
+        lacks = {model: names for model, names in lacks.items() if names}
+        if lacks or not wanted:
+            raise ValueError(f"var_names must be variables of all models; these lack: {lacks}.")
+        return wanted
+    first, *others = sets.values()
+    names = [str(n) for n in first.data_vars if all(n in one.data_vars for one in others)]
+    if not names and group == "posterior":
+        held = {model: sorted(map(str, one.data_vars)) for model, one in sets.items()}
+        raise ValueError(f"the models have no variable in common: {held}.")
+    return names
+
+
+def _check_draws(
+    group: str, named: Mapping[str, xr.DataTree], sets: Mapping[str, xr.Dataset]
+) -> None:
+    """Raise an error unless the draws of a group are those of the posterior."""
+    for model, one in sets.items():
+        posterior = named[model]["posterior"].to_dataset()
+        sizes = [{d: data.sizes.get(d, 0) for d in ("chain", "draw")} for data in (posterior, one)]
+        if not all(sizes[0].values()):
+            raise ValueError(
+                f"the posterior of model {model!r} has no draws along 'chain' and 'draw'."
+            )
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                f"{group} of model {model!r} has {sizes[1]} and its posterior {sizes[0]}, so they "
+                "are not of the same draws: draw it for all of them, or drop the group."
+            )
+
+
+def _check_alike(group: str, name: str, sets: Mapping[str, xr.Dataset]) -> None:
+    """Raise an error if a variable is not shaped and labeled alike in all models."""
+    (first, one), *others = (
+        (model, dataset[name].isel(chain=0, draw=0, drop=True)) for model, dataset in sets.items()
+    )
+    advice = "Rename it, or choose other variables by var_names"
+    if group != "posterior":
+        advice = "Give it the same dims and coords in all models, or drop the group"
+    for model, other in others:
+        if list(one.sizes.items()) != list(other.sizes.items()):
+            raise ValueError(
+                f"{name!r} of {group} has the dimensions {dict(one.sizes)} in model {first!r} and "
+                f"{dict(other.sizes)} in model {model!r}. {advice}."
+            )
+        both = [dim for dim in one.indexes if dim in other.indexes]
+        if odd := [dim for dim in both if not one.indexes[dim].equals(other.indexes[dim])]:
+            raise ValueError(
+                f"{name!r} of {group} has other coordinates along {odd[0]!r} in model {model!r} "
+                f"than in model {first!r}. {advice}."
+            )
+
+
+def pick_draws(
+    posteriors: Sequence[xr.Dataset],
+    probability: FloatArray,
+    draws: int | None,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pick draws of models by systematic resampling, for each chain of the result.
+
+    With one uniform number, model i gets floor or ceil of its share of all draws, and its expected
+    number is its share. They are dealt to the chains in turn. A chain takes those of a model evenly
+    spaced from a stretch of that model's draws: from one chain, where all models have as many.
+
+    Returns
+    -------
+    model, place : ndarray of int, shape (chain, draw)
+        Which model each draw is of, and its place among that model's draws, all chains in a row.
+    """
+    sizes = np.array([[one.sizes["chain"], one.sizes["draw"]] for one in posteriors])
+    totals, n_chains = sizes.prod(axis=1), int(sizes[:, 0].min())
+    length = draws or max(int(totals.min()) // n_chains, 1)
+    edges = np.floor(np.cumsum(probability) * n_chains * length + rng.random())
+    edges[-1] = n_chains * length
+    label = np.searchsorted(edges, np.arange(n_chains * length), side="right")
+    models, place = label.reshape(length, n_chains).T.copy(), np.empty((n_chains, length), int)
+    for chain, model in enumerate(models):
+        model[:] = rng.permutation(model)
+        for i in np.unique(model):
+            start, stop = chain * totals[i] / n_chains, (chain + 1) * totals[i] / n_chains
+            count = int(np.sum(model == i))
+            spaced = start + (np.arange(count) + rng.random()) * (stop - start) / count
+            place[chain, model == i] = np.minimum(spaced.astype(int), totals[i] - 1)
+    return models, place
+
+
+def _join(
+    names: Sequence[str], sets: Sequence[xr.Dataset], model: np.ndarray, place: np.ndarray
+) -> xr.Dataset:
+    """Join the picked draws of a group, with the coordinate `model` of each."""
+    variables = {}
+    for name in sets[0].data_vars:
+        arrays = [one[name] for one in sets]
+        flat = [np.asarray(a.values).reshape(-1, *a.shape[2:]) for a in arrays]
+        joined = np.empty((*model.shape, *arrays[0].shape[2:]), np.result_type(*flat))
+        for i, rows in enumerate(flat):
+            joined[model == i] = rows[place[model == i]]
+        variables[name] = (arrays[0].dims, joined)
+    coords = {"chain": np.arange(model.shape[0]), "draw": np.arange(model.shape[1])}
+    labels = {d: c for d, c in sets[0].coords.items() if not {"chain", "draw"} & set(c.dims)}
+    result = xr.Dataset(variables, coords | {str(d): c.variable for d, c in labels.items()})
+    return result.assign_coords(model=(("chain", "draw"), np.array(names)[model]))

@@ -6,12 +6,14 @@ where they took the same number, and for one chain its stages along a dimension 
 ``chain``.
 """
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
-from scipy.special import logsumexp
+from scipy.special import stdtrit
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.core.weighting import kish
+from pymc_tempering.core.weighting import kish, log_mean, log_mean_error
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.exceptions import TemperingError
 
@@ -31,9 +33,11 @@ NORMAL_QUANTILE = 1.959963984540054
 """Standard errors in half of a 95 % interval."""
 
 
-def is_smc_run(tree: xr.DataTree) -> bool:
-    """Whether a DataTree has the statistic that ``pm.sample_smc`` stores."""
-    return "sample_stats" in tree.children and STATISTIC in tree["sample_stats"].data_vars
+def is_smc_run(thing: Any) -> bool:
+    """Whether something is a DataTree with the statistic that ``pm.sample_smc`` stores."""
+    if not isinstance(thing, xr.DataTree) or "sample_stats" not in thing.children:
+        return False
+    return STATISTIC in thing["sample_stats"].data_vars
 
 
 def chain_log_z(tree: xr.DataTree) -> FloatArray:
@@ -74,34 +78,19 @@ def smc_evidence(tree: xr.DataTree) -> Evidence:
     """
     values = chain_log_z(tree)
     n = values.size
-    log_z = float(logsumexp(values) - np.log(n))
-    share = np.exp(values - log_z)
-    messages = _too_few(n)
-    mcse = np.inf
-    if n > 1:
-        mcse = float(share.std(ddof=1) / np.sqrt(n)) * widening(n)
-    verdict = "unchecked" if messages else "ok"
-    apart = _apart(tree) if n > 1 else []
-    if apart:
-        verdict = "disagreed"
+    wider = float(stdtrit(n - 1, 0.975)) / NORMAL_QUANTILE if n > 1 else 1.0
+    too_few, apart = _too_few(n), _apart(tree) if n > 1 else []
     return Evidence(
-        log_z=log_z,
-        mcse=mcse,
+        log_z=log_mean(values),
+        mcse=log_mean_error(values) * wider,
         method="pm.sample_smc",
-        verdict=verdict,
-        ess=float(kish(share)),
+        verdict="disagreed" if apart else "unchecked" if too_few else "ok",
+        ess=float(kish(np.exp(values - values.max()))),
         per_chain=values,
         per_chain_mcse=np.full(n, np.inf),
-        warnings=(*messages, *apart),
+        warnings=(*too_few, *apart),
         seconds=float(tree["sample_stats"].attrs.get("_t_sampling", np.nan)),
     )
-
-
-def widening(n_chains: int) -> float:
-    """Return the ratio of the quantiles of Student's t and of a normal for half of 95 %."""
-    from scipy import stats  # slow to import
-
-    return float(stats.t.ppf(0.975, n_chains - 1)) / NORMAL_QUANTILE
 
 
 def _too_few(n: int) -> list[str]:
@@ -117,21 +106,17 @@ def _too_few(n: int) -> list[str]:
 
 def _apart(tree: xr.DataTree) -> list[str]:
     """Warn if the posteriors of the chains are different ones."""
-    from arviz_stats.base import array_stats  # slow to import
+    from arviz_stats import rhat  # slow to import
 
-    worst, name = 0.0, ""
     if "posterior" not in tree.children:
         return []
-    for variable, values in tree["posterior"].data_vars.items():
-        draws = values.transpose("chain", "draw", ...).values
-        draws = draws.reshape(*draws.shape[:2], -1).astype(float)
-        rhat = np.atleast_1d(array_stats.rhat(draws, chain_axis=0, draw_axis=1))
-        if rhat.size and np.nanmax(rhat, initial=0.0) > worst:
-            worst, name = float(np.nanmax(rhat)), str(variable)
-    if worst <= MAX_RHAT:
+    found = rhat(tree["posterior"].to_dataset())
+    worst = {str(name): float(values.max()) for name, values in found.data_vars.items()}
+    name = max(worst, key=lambda name: np.nan_to_num(worst[name]), default="")
+    if not name or not worst[name] > MAX_RHAT:
         return []
     return [
-        f"R-hat of the chains of pm.sample_smc is {worst:.2f} for {name!r} (at most {MAX_RHAT} is "
-        "wanted): they ended in different parts of the posterior; run it with more draws, or "
-        "sample with pymc_tempering.sample."
+        f"R-hat of the chains of pm.sample_smc is {worst[name]:.2f} for {name!r} (at most "
+        f"{MAX_RHAT} is wanted): they ended in different parts of the posterior; run it with more "
+        "draws, or sample with pymc_tempering.sample."
     ]

@@ -19,6 +19,15 @@ from pymc_tempering.exceptions import LadderError
 
 type RungWeights = Callable[[np.ndarray], Any] | Sequence[float]
 
+MAX_WEIGHTS = 4_000_000
+"""Weights that are held at a time: 1,000 states at each of 130 stages need 140 million."""
+
+N_FINE = 8
+"""Points that each interval of the mixture is refined into, to measure the barrier."""
+
+MIN_RUNGS = 3
+"""Least number of rungs that are placed."""
+
 
 @dataclass(frozen=True)
 class Ladder:
@@ -94,10 +103,6 @@ class Ladder:
         return Ladder(self.betas, self.log_z, np.log(weights))
 
 
-MAX_WEIGHTS = 4_000_000
-"""Weights that are held at a time: 1,000 states at each of 130 stages need 140 million."""
-
-
 @dataclass(frozen=True)
 class PathSample:
     """A sample of log_ratio over the whole path, and the mixture that it was drawn from.
@@ -162,13 +167,6 @@ def alive_sample(betas: np.ndarray, log_z: np.ndarray, log_ratio: np.ndarray) ->
     counts = alive.sum(axis=1)
     log_z = np.where(betas == 0.0, np.log(counts / alive.shape[1]), log_z)
     return PathSample(log_ratio[alive], betas, log_z, counts)
-
-
-N_FINE = 8
-"""Points that each interval of the mixture is refined into, to measure the barrier."""
-
-MIN_RUNGS = 3
-"""Least number of rungs that are placed."""
 
 
 def fine_grid(betas: np.ndarray) -> np.ndarray:

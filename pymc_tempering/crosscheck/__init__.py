@@ -2,10 +2,9 @@
 
 from pymc_tempering.crosscheck.cross_check import cross_check
 from pymc_tempering.crosscheck.draw_check import DrawCheck
-from pymc_tempering.crosscheck.entry import Entry
-from pymc_tempering.crosscheck.judge import judge
+from pymc_tempering.crosscheck.judge import Entry, judge
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS, MODEL_ESTIMATORS
-from pymc_tempering.crosscheck.store import CrossCheck, read_cross_check
+from pymc_tempering.crosscheck.result import CrossCheck, assemble, read_cross_check
 
 __all__ = [
     "ALL_ESTIMATORS",
@@ -13,6 +12,7 @@ __all__ = [
     "CrossCheck",
     "DrawCheck",
     "Entry",
+    "assemble",
     "cross_check",
     "judge",
     "read_cross_check",

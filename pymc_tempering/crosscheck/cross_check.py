@@ -3,26 +3,35 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_tempering.annealed.islands import WeightedEnds
+from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.crosscheck.assemble import assemble
-from pymc_tempering.crosscheck.entry import Entry
-from pymc_tempering.crosscheck.method_progress import method_progress
-from pymc_tempering.crosscheck.method_runs import CheckTask, Found, run_methods
-from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
-from pymc_tempering.crosscheck.store import GROUP, CrossCheck, to_dataset
-from pymc_tempering.crosscheck.words import grouped
+from pymc_tempering.crosscheck.draw_check import DrawCheck, check_from_prior
+from pymc_tempering.crosscheck.judge import Entry
+from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS, run_estimator, unfit_methods
+from pymc_tempering.crosscheck.result import GROUP, CrossCheck, assemble, grouped, to_dataset
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import REFERENCE_GROUP
 from pymc_tempering.evidence.estimators import MODEL, lists_estimators
-from pymc_tempering.exceptions import TemperingError, TemperingWarning
+from pymc_tempering.exceptions import TemperingError, TemperingWarning, WorkerError
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.model.check import find_model_if_any
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
+
+MAX_RUNGS = 400
+"""Rungs of a schedule above which annealed importance sampling is left out by default."""
+
+DRAWS = "draws"
+"""Name of the comparison of draws among what is left out."""
 
 
 @lists_estimators(ALL_ESTIMATORS)
@@ -140,24 +149,19 @@ def cross_check(
     chosen = _chosen(methods, model, idata)
     _check_others(others or {}, chosen)
     rng, named = np.random.default_rng(random_seed), methods is not None
-    task = CheckTask(idata, model, rng, cores, executor, named)
-    with method_progress(progressbar and not quiet, len(chosen)) as steps:
-        found = run_methods(task, chosen, steps)
-    check = assemble(*_with_others(found, others or {}), found.left_out, found.draws)
+    with compiling_status(progressbar and not quiet) as report:
+        task = CheckTask(idata, model, cores, executor, named, report)
+        entries, left_out, draws = _run_methods(task, chosen, rng)
+    entries += [Entry(label, evidence) for label, evidence in (others or {}).items()]
+    if not entries:
+        reasons = grouped(left_out)
+        raise TemperingError(f"no method can estimate the evidence from this DataTree: {reasons}")
+    check = assemble(entries, left_out, draws)
     if extend_inferencedata:
         idata[GROUP] = xr.DataTree(to_dataset(check))
     if check.verdict != "agree":
         warnings.warn(check.words, TemperingWarning, stacklevel=2)
     return check
-
-
-def _with_others(found: Found, others: Mapping[str, Evidence]) -> tuple[list[Entry], list[float]]:
-    """Put results at hand beside those that were found; an error if there are none."""
-    entries = [*found.entries, *(Entry(label, evidence) for label, evidence in others.items())]
-    if not entries:
-        reasons = grouped(found.left_out)
-        raise TemperingError(f"no method can estimate the evidence from this DataTree: {reasons}")
-    return entries, [*found.seconds, *(evidence.seconds for evidence in others.values())]
 
 
 def _chosen(methods: Sequence[str] | None, model: pm.Model | None, idata: xr.DataTree) -> list[str]:
@@ -191,3 +195,99 @@ def _check_others(others: Mapping[str, Evidence], chosen: Sequence[str]) -> None
             )
         if name in chosen:
             raise ValueError(f"others has the name of a method that runs here: {name!r}; rename it")
+
+
+@dataclass(frozen=True, eq=False)
+class CheckTask:
+    """What methods work on.
+
+    Attributes
+    ----------
+    idata : DataTree
+    model : pymc.Model, optional
+    cores : int, optional
+    executor : concurrent.futures.Executor, optional
+        In place of threads, for the methods that make runs of their own.
+    named : bool
+        Whether the methods were asked for by name, so that each of them has to run.
+    report : callable
+        Takes a line of progress.
+    """
+
+    idata: xr.DataTree
+    model: pm.Model | None
+    cores: int | None
+    executor: Executor | None
+    named: bool
+    report: Any
+
+
+def _run_methods(
+    task: CheckTask, chosen: Sequence[str], rng: np.random.Generator
+) -> tuple[list[Entry], dict[str, str], DrawCheck | None]:
+    """Run methods, and compare draws with the looks of the last one that has any.
+
+    Each method has a generator of its own, so that what one draws does not depend on others that
+    are left out.
+
+    Returns what they found, which were left out and why, and the comparison of draws.
+
+    Raises
+    ------
+    TemperingError
+        Of the first method that fails, if they were asked for by name.
+    WorkerError
+        The workers of the executor cannot do the work.
+    """
+    rngs, own = rng.spawn(len(chosen)), rng.spawn(2)
+    entries: list[Entry] = []
+    left_out = {} if task.named else unfit_methods(task.idata, task.model, list(chosen), own[0])
+    looks: tuple[str, WeightedEnds] | None = None
+    for k, (name, own_rng) in enumerate(zip(chosen, rngs, strict=True), 1):
+        if name in left_out:
+            continue
+        line = f"Cross-check: {name}, {k}/{len(chosen)}"
+        task.report(line)
+        row, started = ALL_ESTIMATORS[name], perf_counter()
+        try:
+            found, ends = _run(name, replace(task, report=_after(line, task.report)), own_rng)
+        except (TemperingError, ImportError) as error:
+            if task.named or isinstance(error, WorkerError):
+                raise
+            left_out[name] = str(error)
+            continue
+        took = perf_counter() - started
+        for label, evidence in found.items():
+            timed = evidence if np.isfinite(evidence.seconds) else replace(evidence, seconds=took)
+            entries.append(Entry(label, timed, row.draws, row.repeats))
+        looks = looks if ends is None else (name, ends)
+    if looks is None or task.model is None:
+        return entries, left_out, None
+    task.report("Cross-check: draws")
+    try:
+        method, ends = looks
+        draws = check_from_prior(task.idata, task.model, ends, method, own[1], task.cores)
+    except TemperingError as error:
+        return entries, left_out | {DRAWS: str(error)}, None
+    return entries, left_out, draws
+
+
+def _after(line: str, report: Any) -> Any:
+    """Return a report of what a method is doing, after a line that names it."""
+    return lambda text: report(f"{line}: {text}")
+
+
+def _run(
+    name: str, task: CheckTask, rng: np.random.Generator
+) -> tuple[Mapping[str, Evidence], WeightedEnds | None]:
+    """Run one method, and keep where its looks ended if it has any; it emits no warnings."""
+    row = ALL_ESTIMATORS[name]
+    if row.looks is None or task.model is None:
+        found = run_estimator(name, task.idata, task.model, rng, task.cores, task.executor)
+        return found, None
+    most = None if task.named else MAX_RUNGS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TemperingWarning)
+        movers = compile_movers(task.model, None, task.report)
+        evidence, ends = row.looks(movers, rng, task.cores, task.executor, task.report, most)
+    return {name: evidence}, ends

@@ -8,11 +8,17 @@ large, so that a region that the run lacks lies beyond the quantiles of its own 
 from dataclasses import dataclass
 
 import numpy as np
+import pymc as pm
+import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
+from pymc_tempering.annealed.islands import WeightedEnds
+from pymc_tempering.bridge.proposals import PROPOSALS
+from pymc_tempering.bridge.target import check_log_density, find_target
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, effective_size, error_of_influence, kish
+from pymc_tempering.exceptions import TemperingError
 
 ALPHA_DRAWS = 0.002
 """Chance that draws are said to leave something out though they do not."""
@@ -26,6 +32,9 @@ MANY = 1e6
 MIN_BEYOND = 4.0
 """Looks that have to lie beyond a quantile, as an effective number: fewer may be one that came
 several times."""
+
+MIN_DRAWS = 50
+"""Draws of a chain below which draws are not compared."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,39 @@ class DrawCheck:
         return float(-np.log1p(-min(self.missing, 0.99)))
 
 
+def check_from_prior(
+    idata: xr.DataTree,
+    model: pm.Model,
+    ends: WeightedEnds,
+    method: str,
+    rng: np.random.Generator,
+    cores: int | None,
+) -> DrawCheck:
+    """Compare posterior draws with looks from the prior.
+
+    A mixture of t's with 5 % prior is fitted to the first half of each chain. The second half
+    tells the quantiles of the log ratio of the posterior to it.
+
+    Raises
+    ------
+    ModelError, DataMismatchError, TemperingError
+        The draws cannot be seen in the unconstrained space, or are too few.
+    """
+    target, states = find_target(idata, model, cores)
+    chains, draws, dim = states.shape
+    if draws < MIN_DRAWS:
+        raise TemperingError(f"{draws} draws a chain are too few, {MIN_DRAWS} are needed")
+    first, second = states[:, : draws // 2], states[:, draws // 2 :].reshape(-1, dim)
+    check_log_density(target.log_density(second), target.path, second)
+    density = PROPOSALS["mixture"](target)(first.reshape(-1, dim), rng)
+    own, _ = density.log_ratio(target, second)
+    looks, _ = density.log_ratio(target, target.wrap(ends.states))
+    if not np.isfinite(ends.log_w).any():
+        raise TemperingError(f"all looks by {method} have weight zero")
+    log_w = np.where(np.isfinite(ends.states).all(axis=1), ends.log_w, -np.inf)
+    return compare_draws(own.reshape(chains, -1), looks, log_w, ends.group, method=method)
+
+
 def compare_draws(
     own: FloatArray,
     looks: FloatArray,
@@ -107,35 +149,25 @@ def compare_draws(
     weight /= weight.sum()
     totals = np.bincount(group, weights=weight)
     ess, groups = float(kish(weight)), float(kish(totals))
-    found = [_beyond(own, looks, weight, group, groups, level) for level in LEVELS]
-    pvalue, share, mcse, level = min(found)
+
+    def beyond(level: float) -> tuple[float, float, float, float]:
+        """One-sided p-value at a quantile, the share, its error, and the level."""
+        cut, mean = np.quantile(own, level), 1.0 - level
+        there = looks > cut
+        share = float(weight[there].sum())
+        effects = np.bincount(group, weights=weight * (there - share))
+        error = float(error_of_influence(effects[np.bincount(group) > 0].reshape(-1, 1))[0])
+        drawn = mean * min(effective_size((own > cut).astype(float)), own.size)
+        total = float(np.hypot(error, mean / np.sqrt(drawn)))
+        if share <= mean or float(kish(weight[there])) < MIN_BEYOND:
+            return 1.0, share, total, level
+        looked = (share / error) ** 2 * (groups - 1.0) / (groups + 1.0) if error > 0.0 else np.inf
+        pvalue = float(fdtrc(2.0 * min(looked, MANY), 2.0 * drawn, share / mean))
+        return pvalue, share, total, level
+
+    pvalue, share, mcse, level = min(map(beyond, LEVELS))
     pvalue = min(1.0, pvalue * len(LEVELS))
     verdict = "disagree" if pvalue < alpha else "agree"
     if groups < MIN_ESS:
         verdict = "unchecked"
     return DrawCheck(looks.size, ess, level, share, mcse, pvalue, verdict, method)
-
-
-def _beyond(
-    own: FloatArray,
-    looks: FloatArray,
-    weight: FloatArray,
-    group: NDArray[np.intp],
-    groups: float,
-    level: float,
-) -> tuple[float, float, float, float]:
-    """Return the one-sided p-value at a quantile, the share, its error, and the level."""
-    cut = np.quantile(own, level)
-    beyond = looks > cut
-    share, mean = float(weight[beyond].sum()), 1.0 - level
-    effects = np.bincount(group, weights=weight * (beyond - share))
-    there = np.bincount(group) > 0
-    error = float(error_of_influence(effects[there].reshape(-1, 1))[0])
-    size = effective_size((own > cut).astype(float))
-    drawn = mean * min(size, own.size)
-    total = float(np.hypot(error, mean / np.sqrt(drawn)))
-    if share <= mean or float(kish(weight[beyond])) < MIN_BEYOND:
-        return 1.0, share, total, level
-    looked = (share / error) ** 2 * (groups - 1.0) / (groups + 1.0) if error > 0.0 else np.inf
-    pvalue = float(fdtrc(2.0 * min(looked, MANY), 2.0 * drawn, share / mean))
-    return pvalue, share, total, level

@@ -1,25 +1,82 @@
 """Whether several estimates of one log Z agree within their errors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass
+from itertools import combinations, product
 
 import numpy as np
+from scipy.special import stdtr
 
-from pymc_tempering.crosscheck.best_bounds import ALPHA_BOUNDS
 from pymc_tempering.crosscheck.draw_check import ALPHA_DRAWS, DrawCheck
-from pymc_tempering.crosscheck.entry import Entry, pair_pvalue
-from pymc_tempering.evidence import homogeneity_pvalue
+from pymc_tempering.evidence import ESTIMATORS, Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 
-ALPHA_PAIRS, ALPHA_HOMOGENEITY = 0.004, 0.003
-"""Levels of the tests of all pairs, and of the independent estimates together."""
+MAX_ERROR = 1.0
+"""Error in nats above which an estimate confirms nothing."""
+
+LARGE_DF = 1e6
+"""Degrees of freedom of an error of unknown precision."""
+
+ALPHA_PAIRS, ALPHA_HOMOGENEITY, ALPHA_BOUNDS = 0.004, 0.003, 0.001
+"""Levels of the tests of all pairs, of the independent estimates together, and of bounds that
+cross."""
 
 ALPHA = ALPHA_PAIRS + ALPHA_HOMOGENEITY + ALPHA_BOUNDS + ALPHA_DRAWS
 """Largest chance that a cross-check finds a disagreement though all stated errors are right."""
 
 YES, NO, TOO_WIDE, NO_ERROR, AS = "yes", "NO", "too wide", "no error", "as "
 """What a row of the table says of its agreement with the reference; a name follows the last."""
+
+AGREES = {YES: True, NO: False}
+"""Whether an estimate agrees, by what its row says; of all else nothing can be said."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One estimate.
+
+    Attributes
+    ----------
+    method : str
+    evidence : Evidence
+    draws : {"own", "posterior", "run"}
+        Estimates from ``own`` draws are independent of all others; the rest share draws.
+    repeats : str
+        Method whose sums it is made of, so that it cannot differ by what is wrong with them.
+    """
+
+    method: str
+    evidence: Evidence
+    draws: str = OWN
+    repeats: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether it states a value and an error."""
+        return bool(np.isfinite(self.evidence.log_z) and np.isfinite(self.evidence.mcse))
+
+    @property
+    def bound(self) -> bool:
+        """Whether it is a bound: its expectation lies on one side of log Z."""
+        return self.evidence.bias_direction != ""
+
+    @property
+    def error(self) -> float:
+        """Sampling error and stated bias in quadrature, each once (nats)."""
+        bias = self.evidence.bias
+        sampling = float(self.evidence.details.get("sampling_mcse", self.evidence.mcse))
+        return float(np.hypot(sampling, bias if np.isfinite(bias) else 0.0))
+
+    @property
+    def wide(self) -> bool:
+        """Whether its error is too large for it to confirm anything."""
+        return not self.error <= MAX_ERROR
+
+    @property
+    def df(self) -> float:
+        """Degrees of freedom of its error."""
+        ess = self.evidence.ess
+        return max(ess - 1.0, 1.0) if np.isfinite(ess) else LARGE_DF
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +89,8 @@ class Judgment:
         "unchecked": fewer than two estimates have an error of at most a nat.
     reference : str or None
         Method with which the others are compared.
-    agrees : dict of str to (bool or None)
-        Whether each agrees with the reference; None where nothing can be said.
     agreement : dict of str to str
-        The same in words: "yes", "NO", "too wide", "no error", "as rts".
+        What can be said of each: "yes", "NO", "too wide", "no error", "as rts".
     worst : tuple or None
         The pair of methods with the smallest p-value, and this p-value divided by the level of
         the test.
@@ -49,12 +104,16 @@ class Judgment:
 
     verdict: str
     reference: str | None
-    agrees: dict[str, bool | None]
+    agreement: dict[str, str]
     worst: tuple[str, str, float] | None
     believe: str | None
     pvalue: float
-    agreement: dict[str, str] = field(default_factory=dict)
     draws: DrawCheck | None = None
+
+    @property
+    def agrees(self) -> dict[str, bool | None]:
+        """Whether each agrees with the reference; None where nothing can be said."""
+        return {name: AGREES.get(text) for name, text in self.agreement.items()}
 
 
 def judge(entries: Sequence[Entry], draws: DrawCheck | None = None) -> Judgment:
@@ -68,42 +127,68 @@ def judge(entries: Sequence[Entry], draws: DrawCheck | None = None) -> Judgment:
     homogeneity. Bounds are tested on the side that they bound. A stated bias counts once, in
     quadrature with the sampling error. An estimate that repeats another one's sums is not tested.
     """
-    known = [entry for entry in entries if entry.known]
-    names = {entry.method for entry in known}
-    tested = [entry for entry in known if entry.repeats not in names]
-    reference = _reference(tested)
+    names = {entry.method for entry in entries if entry.known}
+    tested = [entry for entry in entries if entry.known and entry.repeats not in names]
+    reference = min(tested, key=_rank, default=None)
     ratios = _pair_ratios(tested)
-    pvalue = _homogeneity(tested, reference)
     agreement = {entry.method: _agreement(entry, names, reference, ratios) for entry in entries}
     if reference is not None and not reference.wide:
-        agreement[reference.method] = _of_reference(reference.method, agreement)
-    worst = None
-    if ratios:
-        (a, b), smallest = min(ratios.items(), key=lambda item: item[1])
-        worst = (a, b, smallest)
-    verdict = "agree"
-    if sum(not entry.wide for entry in tested) < 2:
-        verdict = "unchecked"
+        # Whether any other agrees with it.
+        others = {text for name, text in agreement.items() if name != reference.method}
+        agreement[reference.method] = next((text for text in (YES, NO) if text in others), "")
+    worst = min(
+        ((*pair, ratio) for pair, ratio in ratios.items()), key=lambda w: w[2], default=None
+    )
+    pvalue = _homogeneity(tested, reference)
     beyond = draws is not None and draws.verdict == "disagree"
     if (worst is not None and worst[2] < 1.0) or pvalue < ALPHA_HOMOGENEITY or beyond:
         verdict = "disagree"
+    else:
+        verdict = "unchecked" if sum(not entry.wide for entry in tested) < 2 else "agree"
     return Judgment(
         verdict=verdict,
         reference=None if reference is None else reference.method,
-        agrees={name: {YES: True, NO: False}.get(text) for name, text in agreement.items()},
+        agreement=agreement,
         worst=worst,
         believe=_believe(tested, reference, verdict),
         pvalue=pvalue,
-        agreement=agreement,
         draws=draws,
     )
+
+
+def pair_pvalue(a: Entry, b: Entry) -> float:
+    """Return the p-value of a difference between two estimates, one-sided for bounds."""
+    error = joint_error(a, b)
+    difference = a.evidence.log_z - b.evidence.log_z
+    opposite = {"below": "above", "above": "below"}.get(b.evidence.bias_direction, "")
+    sides = {a.evidence.bias_direction, opposite} - {""}
+    if len(sides) == 2:
+        return 1.0  # two bounds from the same side may differ by any amount
+    if sides == {"below"}:  # the first should be the lower one
+        difference = max(difference, 0.0)
+    elif sides == {"above"}:
+        difference = min(difference, 0.0)
+    if difference == 0.0:
+        return 1.0
+    if error == 0.0:
+        return 0.0
+    share = np.array([a.error, b.error]) / error
+    df = 1.0 / float(np.sum(share**4 / np.array([a.df, b.df])))
+    tail = float(stdtr(df, -abs(difference) / error))
+    return tail if sides else 2.0 * tail
+
+
+def joint_error(a: Entry, b: Entry) -> float:
+    """Error of a difference (nats): the sum of both where they share draws, as large as can be."""
+    independent = OWN in (a.draws, b.draws)
+    return float(np.hypot(a.error, b.error)) if independent else a.error + b.error
 
 
 def _pair_ratios(tested: Sequence[Entry]) -> dict[tuple[str, str], float]:
     """P-value of each pair over the level that it is tested at."""
     pairs = list(combinations(tested, 2))
-    opposite = [{a.evidence.bias_direction, b.evidence.bias_direction} == {"below", "above"}
-                for a, b in pairs]  # fmt: skip
+    sides = [{a.evidence.bias_direction, b.evidence.bias_direction} for a, b in pairs]
+    opposite = [both == {"below", "above"} for both in sides]
     level = ALPHA_PAIRS / max(len(pairs), 1)
     of_bounds = max(level, ALPHA_BOUNDS / max(sum(opposite), 1))
     return {
@@ -113,10 +198,7 @@ def _pair_ratios(tested: Sequence[Entry]) -> dict[tuple[str, str], float]:
 
 
 def _agreement(
-    entry: Entry,
-    names: set[str],
-    reference: Entry | None,
-    ratios: dict[tuple[str, str], float],
+    entry: Entry, names: set[str], reference: Entry | None, ratios: dict[tuple[str, str], float]
 ) -> str:
     """Say of an estimate whether it agrees with the reference; nothing where it stands alone."""
     if not entry.known:
@@ -132,19 +214,12 @@ def _agreement(
     return TOO_WIDE if entry.wide or reference.wide else YES
 
 
-def _of_reference(name: str, agreement: dict[str, str]) -> str:
-    """Say of the reference whether any other agrees with it."""
-    others = [text for method, text in agreement.items() if method != name]
-    return YES if YES in others else NO if NO in others else ""
-
-
 def _homogeneity(tested: Sequence[Entry], reference: Entry | None) -> float:
     """Test the independent estimates that are no bounds, and one of those that share draws."""
-    shared = [e for e in tested if e.draws != OWN and not e.bound]
-    one = shared[:1]
-    if reference is not None and reference.draws != OWN and not reference.bound:
-        one = [reference]
-    independent = [*one, *(e for e in tested if e.draws == OWN and not e.bound)]
+    plain = [e for e in tested if not e.bound]
+    one = [e for e in plain if e.draws != OWN]
+    one = [e for e in one if e is reference] or one[:1]
+    independent = [*one, *(e for e in plain if e.draws == OWN)]
     if len(independent) < 2:
         return 1.0
     return homogeneity_pvalue(
@@ -155,15 +230,11 @@ def _homogeneity(tested: Sequence[Entry], reference: Entry | None) -> float:
 
 
 def _rank(entry: Entry) -> tuple[bool, bool, bool, int, int]:
-    """Order of preference: a small error, no alarm, no bound, draws of a run, the default."""
-    order = {RUN: 0, OWN: 1, POSTERIOR: 2}
-    default = {"pooled": 0, "rts": 1}.get(entry.method, 2)
-    sound = entry.evidence.verdict == "ok"
-    return (entry.wide, not sound, entry.bound, order[entry.draws], default)
-
-
-def _reference(tested: Sequence[Entry]) -> Entry | None:
-    return min(tested, key=_rank, default=None)
+    """Order of preference: a small error, no alarm, no bound, draws of a run, an early row."""
+    order, places = (RUN, OWN, POSTERIOR), list(ESTIMATORS)
+    place = places.index(entry.method) if entry.method in places else len(places)
+    alarm = entry.evidence.verdict != "ok"
+    return (entry.wide, alarm, entry.bound, order.index(entry.draws), place)
 
 
 def _believe(tested: Sequence[Entry], reference: Entry | None, verdict: str) -> str | None:
@@ -172,13 +243,43 @@ def _believe(tested: Sequence[Entry], reference: Entry | None, verdict: str) -> 
     If they do not agree, the smallest error is often that of a method that missed a mode. Then a
     lower bound from draws of its own counts too: log Z is at least that, up to its error.
     """
-    plain = [e for e in tested if not e.bound and e.evidence.verdict == "ok"]
-    plain = plain or [e for e in tested if not e.bound]
+    sound = [e for e in tested if e.evidence.verdict == "ok"]
+    plain = [e for e in sound if not e.bound] or [e for e in tested if not e.bound]
     if not plain:
         return None if reference is None else reference.method
     plain = [e for e in plain if not e.wide] or plain
     if verdict != "disagree":
         return min(plain, key=lambda entry: entry.error).method
-    own = [e for e in tested if e.draws == OWN and e.evidence.bias_direction == "below"
-           and e.evidence.verdict == "ok" and not e.wide]  # fmt: skip
-    return max([*plain, *own], key=lambda entry: entry.evidence.log_z).method
+    own = [e for e in sound if e.draws == OWN and e.evidence.bias_direction == "below"]
+    candidates = [*plain, *(e for e in own if not e.wide)]
+    return max(candidates, key=lambda entry: entry.evidence.log_z).method
+
+
+def _on_side(entries: Sequence[Entry], side: str) -> list[Entry]:
+    """Bounds from a side that have an error."""
+    return [e for e in entries if e.known and e.evidence.bias_direction == side]
+
+
+def best_bounds(entries: Sequence[Entry]) -> tuple[Entry | None, Entry | None]:
+    """Return the best lower and the best upper bound.
+
+    They are ranked by the value two errors below a lower and above an upper bound. By the value
+    itself, the noisiest bound would often be the best. One with an error above a nat is none.
+    """
+    lower, upper = (
+        [entry for entry in _on_side(entries, side) if not entry.wide]
+        for side in ("below", "above")
+    )
+    return (
+        max(lower, key=lambda e: e.evidence.log_z - 2.0 * e.evidence.mcse, default=None),
+        min(upper, key=lambda e: e.evidence.log_z + 2.0 * e.evidence.mcse, default=None),
+    )
+
+
+def crossed_bounds(entries: Sequence[Entry]) -> tuple[Entry, Entry] | None:
+    """Return the lower and the upper bound that cross the furthest beyond their errors, if any."""
+    pairs = list(product(_on_side(entries, "below"), _on_side(entries, "above")))
+    found = [pair_pvalue(lower, upper) for lower, upper in pairs]
+    if not found or min(found) >= ALPHA_BOUNDS / len(found):
+        return None
+    return pairs[int(np.argmin(found))]

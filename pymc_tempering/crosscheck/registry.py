@@ -1,102 +1,107 @@
-"""The full table of estimators: those that read a run, and those that evaluate a model."""
+"""The one table of estimators: those that read a run, and those that evaluate a model."""
 
+import warnings
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
 from pymc_tempering import annealed
+from pymc_tempering.annealed.ais import ais_with_ends
+from pymc_tempering.annealed.prior_share import prior_log_ratios
+from pymc_tempering.annealed.smc import smc_with_ends
+from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.bridge import estimate_by_bridge, estimate_by_importance
+from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS, FloatArray
+from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MIN_TAIL, pareto_khat
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
-from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR
+from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, estimate_quietly
+from pymc_tempering.exceptions import TemperingError, TemperingWarning
+
+N_PRIOR_DRAWS = 4000
+"""Prior draws that show whether log_ratio has a finite variance."""
+
+NO_RUN = "they read a tempering run, which these draws are not"
+"""Why methods are left out of the check of draws of another sampler."""
 
 
-def _independent(
-    run: Callable[..., Evidence], summary: str, *, by_default: bool = True
-) -> Estimator:
-    """Return the row of an estimator that makes runs of its own over the path."""
+def _own_runs(run: Callable[..., Any], summary: str, draws: str = OWN, **more: Any) -> Estimator:
+    """Return the row of an estimator that makes runs over the path, maybe from posterior draws."""
     return Estimator(
         MODEL,
         lambda idata, model, rng, cores, executor: run(
-            model, random_seed=rng, cores=cores, executor=executor, progressbar=False
+            *((model,) if draws == OWN else (idata, model)),
+            random_seed=rng,
+            cores=cores,
+            executor=executor,
+            progressbar=False,
         ),
         summary,
-        OWN,
-        by_default,
+        draws,
+        **more,
     )
 
 
-def _reverse_ais(
-    idata: xr.DataTree,
-    model: pm.Model,
-    rng: np.random.Generator,
-    cores: int | None,
-    executor: Executor | None,
-) -> Evidence:
-    return annealed.reverse_ais(
-        idata, model, random_seed=rng, cores=cores, executor=executor, progressbar=False
-    )
-
-
-def _sandwich(
-    idata: xr.DataTree,
-    model: pm.Model,
-    rng: np.random.Generator,
-    cores: int | None,
-    executor: Executor | None,
-) -> Mapping[str, Evidence]:
-    both = annealed.sandwich(
-        idata, model, random_seed=rng, cores=cores, executor=executor, progressbar=False
-    )
+def _both_bounds(*given: Any, **settings: Any) -> Mapping[str, Evidence]:
+    both = annealed.sandwich(*given, **settings)
     return {"sandwich lower": both.lower, "sandwich upper": both.upper}
 
 
-MODEL_ESTIMATORS: dict[str, Estimator] = {
-    "bridge_sampling": Estimator(
+def _from_draws(estimate: Callable[..., Evidence], summary: str) -> Estimator:
+    """Return the row of an estimator that fits a density to the posterior draws."""
+    return Estimator(
         MODEL,
-        lambda idata, model, rng, cores, _: estimate_by_bridge(idata, model, rng=rng, cores=cores),
-        "Bridge between the posterior draws and a fitted density, Meng & Wong (1996).",
+        lambda idata, model, rng, cores, _: estimate(idata, model, rng=rng, cores=cores),
+        summary,
         POSTERIOR,
+    )
+
+
+MODEL_ESTIMATORS: dict[str, Estimator] = {
+    "bridge_sampling": _from_draws(
+        estimate_by_bridge,
+        "Bridge between the posterior draws and a fitted density, Meng & Wong (1996).",
     ),
-    "importance_sampling": Estimator(
-        MODEL,
-        lambda idata, model, rng, cores, _: estimate_by_importance(
-            idata, model, rng=rng, cores=cores
-        ),
+    "importance_sampling": _from_draws(
+        estimate_by_importance,
         "Draws from a density fitted to the posterior draws, equation (18.44) of Goodfellow et "
         "al. (2016).",
-        POSTERIOR,
     ),
-    "ais": _independent(annealed.ais, "Annealed importance sampling, Neal (2001)."),
-    "hais": _independent(
+    "ais": _own_runs(
+        annealed.ais, "Annealed importance sampling, Neal (2001).", looks=ais_with_ends
+    ),
+    "hais": _own_runs(
         annealed.hais,
         "Hamiltonian annealed importance sampling, Sohl-Dickstein & Culpepper (2011).",
         by_default=False,  # AIS again, and slower here
     ),
-    "linked_importance_sampling": _independent(
+    "linked_importance_sampling": _own_runs(
         annealed.linked_importance_sampling,
         "Linked importance sampling, Neal (2005).",
         by_default=False,  # the way of AIS again, at a larger error for its work
     ),
-    "thermodynamic_integration": _independent(
+    "thermodynamic_integration": _own_runs(
         annealed.thermodynamic_integration,
         "Thermodynamic integration with chains at each rung, Gelman & Meng (1998).",
+        averages=True,
     ),
-    "smc": _independent(
-        annealed.smc, "Sequential Monte Carlo samplers, Del Moral, Doucet & Jasra (2006)."
+    "smc": _own_runs(
+        annealed.smc,
+        "Sequential Monte Carlo samplers, Del Moral, Doucet & Jasra (2006).",
+        looks=lambda *given: smc_with_ends(*given[:-1]),  # its islands need no long schedule
     ),
-    "reverse_ais": Estimator(
-        MODEL,
-        _reverse_ais,
+    "reverse_ais": _own_runs(
+        annealed.reverse_ais,
         "Annealing from posterior draws to the prior, an upper bound, Grosse et al. (2015).",
         POSTERIOR,
+        like="backward",
     ),
-    "sandwich": Estimator(
-        MODEL,
-        _sandwich,
+    "sandwich": _own_runs(
+        _both_bounds,
         "Both bounds of bidirectional Monte Carlo, Grosse et al. (2015).",
         POSTERIOR,
         by_default=False,
@@ -106,3 +111,88 @@ MODEL_ESTIMATORS: dict[str, Estimator] = {
 
 ALL_ESTIMATORS = ChainMap(MODEL_ESTIMATORS, ESTIMATORS)
 """Every estimator by name, those that read a run first; a view of the two tables."""
+
+
+def run_estimator(
+    name: str,
+    idata: xr.DataTree,
+    model: pm.Model | None,
+    rng: np.random.Generator,
+    cores: int | None,
+    executor: Executor | None = None,
+) -> Mapping[str, Evidence]:
+    """Run one estimator of the table; what it warns about is in what it returns, by name."""
+    row = ALL_ESTIMATORS[name]
+    if row.reads != MODEL:
+        return {name: estimate_quietly(idata, name)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TemperingWarning)
+        found = row.estimate(idata, model, rng, cores, executor)
+    return found if isinstance(found, Mapping) else {name: found}
+
+
+def is_tempered(thing: Any) -> bool:
+    """Whether a DataTree has statistics of a tempering run, be it not all of them."""
+    if not isinstance(thing, xr.DataTree) or "sample_stats" not in thing.children:
+        return False
+    # The ladder becomes a coordinate when a run is converted.
+    names = set(map(str, thing["sample_stats"].to_dataset().variables))
+    return bool(names & {*RUNG_STATS, *SCALAR_STATS, *LADDER_STATS} - {"beta"})
+
+
+def unfit_methods(
+    idata: xr.DataTree, model: pm.Model | None, names: list[str], rng: np.random.Generator
+) -> dict[str, str]:
+    """Say which of some methods do not suit the run or the model, and why."""
+    unfit = {}
+    tempered = is_tempered(idata)
+    heavy = _heavy_run(idata) if tempered else ""
+    for name in names:
+        row, why = ALL_ESTIMATORS[name], ""
+        if row.reads != MODEL:
+            why = heavy if row.averages else ""
+            why = why if tempered or model is None else NO_RUN
+        elif tempered and row.like:
+            why = f'the run has such a bound of its own, "{row.like}", without new evaluations'
+        elif row.averages and model is not None:
+            why = _heavy_prior(model, rng)
+        if why:
+            unfit[name] = why
+    return unfit
+
+
+def _heavy_prior(model: pm.Model, rng: np.random.Generator) -> str:
+    """Say why log_ratio has no variance to rely on at prior draws; nothing if it has."""
+    try:
+        movers = compile_movers(model, None, lambda line: None)
+        return _heavy_tail(prior_log_ratios(movers.reference, N_PRIOR_DRAWS, rng))
+    except TemperingError:
+        return ""  # the method itself says why it does not run
+
+
+def _heavy_run(idata: xr.DataTree) -> str:
+    """Say why log_ratio has no variance to rely on at beta = 0 of a run; nothing if it has."""
+    if "component" in idata["sample_stats"].data_vars:  # the draws of a fitted reference name it
+        return (
+            "the fitted reference holds some of the prior, so that log_ratio at beta = 0 has no "
+            "variance to rely on"
+        )
+    if "tempering_trace" not in idata.children:
+        return ""
+    trace = idata["tempering_trace"].to_dataset()
+    return _heavy_tail(trace["log_ratio"].values[trace["rung"].values == 0].astype(float))
+
+
+def _heavy_tail(log_ratio: FloatArray) -> str:
+    """Say why log_ratio at prior draws has no variance; nothing if it has, or they are few."""
+    finite = log_ratio[np.isfinite(log_ratio)]
+    below = finite.max(initial=-np.inf) - finite
+    if finite.size < MIN_TAIL or not np.any(below > 0.0):
+        return ""
+    khat = pareto_khat(np.log(below[below > 0.0]))
+    if khat <= FINITE_VARIANCE_KHAT:
+        return ""
+    return (
+        "log_ratio at prior draws has no finite variance (the Pareto k-hat of its tail is "
+        f"{khat:.1f}, above {FINITE_VARIANCE_KHAT})"
+    )

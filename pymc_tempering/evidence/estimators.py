@@ -1,24 +1,34 @@
-"""The table of estimators: what a row says of one, and the rows of those that read a run."""
+"""From the DataTree of a run to an ``Evidence``: the table of estimators, and how one is chosen."""
 
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
+from pymc_tempering.arguments import check_choice
+from pymc_tempering.core.cycles import OVERFLOWS, SENTENCE
 from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import backward, forward
-from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.datatree import (
+    REFERENCE_GROUP,
+    Run,
+    read_check,
+    read_cycles,
+    read_prior,
+    read_run,
+)
 from pymc_tempering.evidence.mbar import mbar
-from pymc_tempering.evidence.pooled import pooled
 from pymc_tempering.evidence.rb_likelihood import rb_likelihood, read_parts
+from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.rts import rts
+from pymc_tempering.evidence.rts import counts, pooled, rts
 from pymc_tempering.evidence.ti import ti
-from pymc_tempering.evidence.trace import read_run
-from pymc_tempering.evidence.visit_counts import counts
+from pymc_tempering.exceptions import NotTemperedError
 
 READERS: dict[str, Callable[[xr.DataTree], Any]] = {
     "cycles": read_cycles,
@@ -60,6 +70,16 @@ class Estimator:
         Whether a cross-check without ``methods`` runs it.
     repeats : str, default ""
         Estimator from whose sums it is made or corrected, so that it is no check of that one.
+    averages : bool, default False
+        Whether it averages log_ratio itself at beta = 0, where its tail is longest. A cross-check
+        leaves it out where that has no finite variance.
+    like : str, default ""
+        Estimator that reads the like of it from a run, without evaluations. A cross-check of a run
+        leaves it out.
+    looks : callable, optional
+        Runs from the prior whose ends draws can be compared with:
+        ``(movers, rng, cores, executor, report, most)`` to an ``Evidence`` and weighted ends, with
+        `most` rungs at most (any number for None).
     """
 
     reads: str
@@ -68,19 +88,22 @@ class Estimator:
     draws: str = RUN
     by_default: bool = True
     repeats: str = ""
+    averages: bool = False
+    like: str = ""
+    looks: Callable[..., Any] | None = None
 
 
 ESTIMATORS: dict[str, Estimator] = {
-    "rts": Estimator(
-        "cycles",
-        rts,
-        "Rao-Blackwellized tempered sampling, equation (12) of Carlson et al. (2016).",
-    ),
     "pooled": Estimator(
         "reference",
         pooled,
         'As "rts", with further draws of the reference: the states of the chains and these draws '
         "as one sample, by a bridge, Meng & Wong (1996).",
+    ),
+    "rts": Estimator(
+        "cycles",
+        rts,
+        "Rao-Blackwellized tempered sampling, equation (12) of Carlson et al. (2016).",
     ),
     "counts": Estimator(
         "cycles",
@@ -92,29 +115,34 @@ ESTIMATORS: dict[str, Estimator] = {
         "cycles",
         ti,
         "Thermodynamic integration by the trapezoid rule, equation (20) of Carlson et al. (2016).",
+        averages=True,
     ),
     "ti_riemann": Estimator(
         "cycles",
         partial(ti, rule="riemann"),
         "Thermodynamic integration by the right Riemann sum, an upper bound on the integral, "
         "Figure 2 of Carlson et al. (2016).",
+        averages=True,
     ),
     "ti_corrected": Estimator(
         "cycles",
         partial(ti, rule="corrected"),
         "Thermodynamic integration by the trapezoid rule with second moments, Friel et al. (2014).",
+        averages=True,
     ),
     "ti_simpson": Estimator(
         "cycles",
         partial(ti, rule="simpson"),
         "Thermodynamic integration by Simpson's rule for uneven rungs, equation (20) of Carlson "
         "et al. (2016).",
+        averages=True,
     ),
     "ti_rb": Estimator(
         "cycles",
         partial(ti, rao_blackwell=True),
         'As "ti", with Rao-Blackwellized means, equation (21) of Carlson et al. (2016).',
         repeats="rts",
+        averages=True,
     ),
     "ti_corrected_rb": Estimator(
         "cycles",
@@ -122,6 +150,7 @@ ESTIMATORS: dict[str, Estimator] = {
         'As "ti_corrected", with Rao-Blackwellized moments, Friel et al. (2014) and equation (21) '
         "of Carlson et al. (2016).",
         repeats="rts",
+        averages=True,
     ),
     "bar": Estimator(
         "trace",
@@ -137,7 +166,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "mbar": Estimator(
         "trace",
         mbar,
-        "MBAR, all states for all rungs, solved by pymbar, Shirts & Chodera (2008).",
+        "MBAR, all states for all rungs, Shirts & Chodera (2008).",
     ),
     "rb_likelihood": Estimator(
         "parts",
@@ -159,7 +188,10 @@ ESTIMATORS: dict[str, Estimator] = {
         "from the other end.",
     ),
 }
-"""The estimators that read a run, by name. A new one is one file and one row here."""
+"""The estimators that read a run, by name. A new one is one file and one row here.
+
+Of estimates that are equally good the first row speaks for the run.
+"""
 
 
 def lists_estimators[F: Callable[..., Any]](rows: Mapping[str, Estimator]) -> Callable[[F], F]:
@@ -193,3 +225,93 @@ def _bullets(rows: Mapping[str, Estimator], indent: str) -> list[str]:
             break_on_hyphens=False,
         )
     return lines
+
+
+def _default(idata: xr.DataTree) -> tuple[str, Any]:
+    """Return the default estimator of a run and what it reads.
+
+    "pooled" where there are reference draws and the trace of all draws, else "rts".
+    """
+    if REFERENCE_GROUP in idata.children:
+        with suppress(NotTemperedError):  # draws were selected; of anything else RTS complains
+            return "pooled", read_run(idata)
+    return "rts", read_cycles(idata)
+
+
+def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
+    """Estimate the evidence of a tempering run; the warnings stay in the result.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of simulated tempering, converted or not.
+    method : str, optional
+        A name in ``ESTIMATORS``; by default "pooled" where there are reference draws and the
+        trace of all draws, else "rts".
+
+    Raises
+    ------
+    NotTemperedError
+        If ``idata`` was not sampled with tempering, or is incomplete: lacks the trace, say.
+    LadderError
+        If its draws do not come from one ladder from beta = 0 to 1.
+    SolverError
+        If the equations of the method have no solution, or it was not found.
+    ValueError
+        If ``method`` is not known.
+    """
+    if method is None:
+        method, data = _default(idata)
+    else:
+        check_choice("method", method, sorted(ESTIMATORS))
+        data = READERS[ESTIMATORS[method].reads](idata)
+    evidence = ESTIMATORS[method].estimate(data)
+    assert isinstance(evidence, Evidence)
+    fresh = read_check(idata)
+    if fresh is not None:
+        # The check is of the run's reference: what a method is off by is no fault of that.
+        stats = data.stats if isinstance(data, Run) else read_cycles(idata)
+        leg = evidence if method == "rts" else rts(stats)
+        check = compare_looks(leg, fresh)
+        if np.isfinite(leg.mcse) and not np.isfinite(evidence.mcse):
+            evidence = replace(evidence, check=check)
+        else:
+            evidence = with_check(evidence, check)
+    prior = read_prior(idata)
+    return evidence if prior is None else over_prior(evidence, *prior)
+
+
+def over_prior(evidence: Evidence, log_z: float, mcse: float) -> Evidence:
+    """Divide an evidence by the normalizing constant of its prior.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Log of the integral of prior times likelihood, with the prior not normalized.
+    log_z, mcse : float
+        Log of the prior's normalizing constant and its error (nats), from another run.
+
+    Returns
+    -------
+    Evidence
+        ``log_z`` under the normalized prior; the errors add in quadrature. The curve along the
+        ladder is left as it is.
+    """
+    known = bool(np.isfinite(mcse))
+    note = (
+        "The prior's own normalizing constant has no error, so neither has the evidence: sample "
+        "more draws."
+    )
+    if (log_z, mcse) == OVERFLOWS:
+        note = SENTENCE
+    first, second = evidence.halves
+    return replace(
+        evidence,
+        log_z=evidence.log_z - log_z,
+        mcse=float(np.hypot(evidence.mcse, mcse)),
+        verdict=evidence.verdict if known or evidence.verdict != "ok" else "unchecked",
+        per_chain=evidence.per_chain - log_z,
+        halves=(first - log_z, second - log_z),
+        warnings=evidence.warnings if known else (*evidence.warnings, note),
+        prior_term=(log_z, mcse),
+    )

@@ -1,8 +1,17 @@
-"""Send chunks of work to an executor, and take their results, each for its chunk."""
+"""Send chunks of work to an executor, and take their results, each for its chunk.
+
+What all chunks share is packed once, and opened once by each process. Dask can forget work after a
+worker was killed (dask/distributed#3196): nobody computes it, and nothing says so. A chunk is a
+pure function of its arguments, so a second copy gives the same bits.
+"""
 
 import os
+import platform
 import socket
-from collections.abc import Callable, Sequence
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
@@ -10,7 +19,10 @@ from concurrent.futures import (
     Future,
     ThreadPoolExecutor,
 )
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -18,44 +30,155 @@ from uuid import uuid4
 
 import cloudpickle
 
+from pymc_tempering.core.installed import OWN, versions_of
 from pymc_tempering.core.threads import POLL_SECONDS
 from pymc_tempering.exceptions import ArgumentError, WorkerError
-from pymc_tempering.executors.copies import Missing, Patience
-from pymc_tempering.executors.once_a_worker import client_of, sent_once
-from pymc_tempering.executors.parcels import Parcel, dumped, open_once
-from pymc_tempering.executors.versions import no_package, refusal, versions_here
 
 LOST = ("KilledWorker",)
 """Names of errors for a chunk that is lost for good, beside `BrokenExecutor`."""
 
+PACKAGES = (OWN, "pymc", "pytensor", "numba")
+"""Packages of which another version can give other numbers, or cannot read what is sent."""
+
+MOST_OPEN = 8
+"""Parcels that a process keeps open, the last used ones."""
+
+MANY_BYTES = 100_000
+"""Parcels below this go with each chunk, which costs less than the way by a task of its own."""
+
+ALONE = threading.RLock()
+"""Held while a process compiles: PyTensor cannot do so in two threads at once."""
 
 type GiveUp = Callable[[float, float], bool]
 
 
-def never(silence: float, longest: float) -> bool:
-    """Wait for chunks as long as they take."""
-    return False
-
-
 @dataclass(frozen=True)
-class Answer:
-    """What a worker sends back: a result, or the versions for which nothing was computed.
+class Parcel:
+    """Something packed, known by its content.
 
     Attributes
     ----------
-    result : object
-    versions : dict, optional
-        Of the worker, where they are others than those of the sender.
-    where : str
-        Host and process of such a worker.
-    seconds : float
-        What the chunk took.
+    key : str
+        Hash of the content.
+    content : bytes
     """
 
-    result: Any
-    versions: dict[str, str] | None = None
-    where: str = ""
-    seconds: float = 0.0
+    key: str
+    content: bytes = field(repr=False, compare=False)
+
+
+def pack_made[A, T](what: str, make: Callable[[A], T], thing: A) -> Parcel:
+    """Pack something with the function that each process calls once to make it ready.
+
+    Parameters
+    ----------
+    what : str
+        What it is, for messages.
+    make : callable
+        Of a module that the workers can import.
+    thing : object
+
+    Raises
+    ------
+    WorkerError
+        It cannot be sent.
+    """
+    content = dumped(what, (make, thing))
+    return Parcel(sha256(content).hexdigest(), content)
+
+
+def dumped(what: str, thing: Any) -> bytes:
+    """Return the bytes of something, of which a process with the same packages makes it again.
+
+    Raises
+    ------
+    WorkerError
+        It cannot be sent.
+    """
+    with explain_unsendable(what):
+        content: bytes = cloudpickle.dumps(thing)
+    return content
+
+
+@contextmanager
+def explain_unsendable(what: str) -> Iterator[None]:
+    """Say what to do where packing fails.
+
+    Raises
+    ------
+    WorkerError
+    """
+    try:
+        yield
+    except Exception as error:  # what is inside raises whatever it likes
+        raise WorkerError(
+            f"{what} cannot be sent to a worker ({type(error).__name__}: {error}): something in it "
+            "(an open file, a lock, a connection) belongs to this process. Build it in the worker, "
+            "from plain arrays, or leave executor= out."
+        ) from error
+
+
+def open_once(parcel: Parcel) -> Any:
+    """Return what is in a parcel, made once by each process: the same object each time."""
+    with ALONE:
+        return _open(parcel)
+
+
+@lru_cache(MOST_OPEN)
+def _open(parcel: Parcel) -> Any:
+    make, thing = cloudpickle.loads(parcel.content)
+    return make(thing)
+
+
+@contextmanager
+def sent_once(executor: Executor, common: Parcel | None) -> Iterator[Any]:
+    """Give what stands for a parcel among the arguments of a chunk.
+
+    Under Dask it is the result of a task that returns the parcel: workers fetch it from each other
+    and keep it, and where all that had it are gone the scheduler has it made again. (What is
+    scattered is lost with its worker.) Inside of the block it is not sent again.
+    """
+    client = client_of(executor)
+    if client is None or common is None or len(common.content) < MANY_BYTES:
+        yield common
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        held = client.submit(as_it_is, common, key=f"parcel-{common.key}")
+        yield held  # as long as something holds it, the workers keep it
+
+
+def as_it_is[T](thing: T) -> T:
+    """Return what was sent."""
+    return thing
+
+
+def client_of(executor: Executor) -> Any:
+    """Return the client of an executor of Dask, or None."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    held = vars(executor).values()  # there is no public name for it
+    return next((one for one in held if isinstance(one, distributed.Client)), None)
+
+
+def check_executor(executor: Any) -> None:
+    """Refuse what is no executor.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if executor is None or isinstance(executor, Executor):
+        return
+    advice = "a pool of processes, or client.get_executor() of Dask"
+    if hasattr(executor, "get_executor"):
+        advice = "of a client of Dask pass client.get_executor()"
+    elif isinstance(executor, type):
+        advice = f"make one: {executor.__name__}(...)"
+    raise ArgumentError(
+        f"executor must be a concurrent.futures.Executor, not {executor!r}: {advice}."
+    )
 
 
 @dataclass(frozen=True)
@@ -82,23 +205,88 @@ class Ended:
         return self.interrupted or bool(self.broken) or self.silent
 
 
-def check_executor(executor: Any) -> None:
-    """Refuse what is no executor.
+@dataclass(frozen=True)
+class Patience:
+    """How long nothing may come back before all that is missing is sent once more.
 
-    Raises
-    ------
-    ArgumentError
+    Attributes
+    ----------
+    least : float
+        Seconds at least.
+    times : float
+        Times the longest chunk that has come back.
     """
-    if executor is None or isinstance(executor, Executor):
-        return
-    advice = "a pool of processes, or client.get_executor() of Dask"
-    if hasattr(executor, "get_executor"):
-        advice = "of a client of Dask pass client.get_executor()"
-    elif isinstance(executor, type):
-        advice = f"make one: {executor.__name__}(...)"
-    raise ArgumentError(
-        f"executor must be a concurrent.futures.Executor, not {executor!r}: {advice}."
-    )
+
+    least: float = 60.0
+    times: float = 10.0
+
+    def over(self, silence: float, longest: float, again: int) -> bool:
+        """Whether to send once more; each time waits twice as long as the one before.
+
+        Parameters
+        ----------
+        silence : float
+            Seconds since the last chunk came back, or since chunks were sent.
+        longest : float
+            Seconds of the longest chunk that has come back; 0 if none has.
+        again : int
+            How often chunks were sent once more.
+        """
+        return silence > max(self.least, self.times * longest) * 2.0**again
+
+
+@dataclass
+class Missing:
+    """Copies of chunks that have not come back.
+
+    Attributes
+    ----------
+    chunks : dict of Future to int
+        The chunk of each copy.
+    since : float
+        When the last chunk came back, or chunks were sent.
+    longest : float
+        Seconds of the longest chunk that has come back.
+    again : int
+        How often chunks were sent once more.
+    """
+
+    chunks: dict[Future[Any], int] = field(default_factory=dict)
+    since: float = field(default_factory=perf_counter)
+    longest: float = 0.0
+    again: int = 0
+
+    @property
+    def indices(self) -> list[int]:
+        """Chunks of which no copy has come back, in their order."""
+        return sorted(set(self.chunks.values()))
+
+    def first_back(self, copy: Future[Any]) -> int | None:
+        """Return the chunk of a copy that has come back, and give up its other copies.
+
+        None where another copy was back before.
+        """
+        i = self.chunks.pop(copy, None)
+        if i is not None:
+            self.since = perf_counter()
+            self.give_up([other for other, j in self.chunks.items() if j == i])
+        return i
+
+    def overdue(self, patience: Patience) -> bool:
+        """Whether what is missing is to be sent once more."""
+        return patience.over(perf_counter() - self.since, self.longest, self.again)
+
+    def give_up(self, copies: list[Future[Any]]) -> None:
+        """Wait for some copies no longer."""
+        for copy in copies:
+            del self.chunks[copy]
+            copy.cancel()
+
+
+def versions_here() -> dict[str, str]:
+    """Return the versions in this process, by package; that of Python without its last number."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"python": python} | versions_of(PACKAGES)
 
 
 def do_chunk(
@@ -107,17 +295,39 @@ def do_chunk(
     common: Parcel | None,
     argument: bytes,
     copy: str,
-) -> Answer:
+) -> tuple[Any, float, str]:
     """Do one chunk in a worker, if its versions are those of the sender.
 
     `copy` has another value in each copy: Dask takes tasks with the same arguments for one.
+
+    Returns
+    -------
+    result : object
+    seconds : float
+        What the chunk took.
+    refused : str
+        Why nothing was computed; empty if it was.
     """
     began, found = perf_counter(), versions_here()
     if found != sent:
-        return Answer(None, found, f"{socket.gethostname()}, process {os.getpid()}")
+        return None, 0.0, _refusal(sent, found)
     shared = None if common is None else open_once(common)
     result = function(shared, cloudpickle.loads(argument))
-    return Answer(result, seconds=perf_counter() - began)
+    return result, perf_counter() - began, ""
+
+
+def _refusal(sent: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """Sentence that names all versions in which this worker differs from who sends it work."""
+    apart = [
+        f"{name} {found.get(name, 'none')} there and {version} here"
+        for name, version in sent.items()
+        if found.get(name) != version
+    ]
+    return (
+        f"A worker ({socket.gethostname()}, process {os.getpid()}) has other versions: "
+        f"{', '.join(apart)}. Its numbers could be others too, so nothing was computed there: "
+        "install the same versions on all workers."
+    )
 
 
 def send_chunks[A, T](
@@ -131,7 +341,7 @@ def send_chunks[A, T](
     report: Callable[[int], None] = lambda done: None,
     lose: Callable[[str], T] | None = None,
     patience: Patience | None = None,
-    give_up: GiveUp = never,
+    give_up: GiveUp = lambda silence, longest: False,
 ) -> Ended:
     """Have `function(shared, argument)` called for each argument, by the workers of an executor.
 
@@ -160,7 +370,7 @@ def send_chunks[A, T](
         counts. By default Dask has patience, and other executors are believed.
     give_up : callable, optional
         Called with the seconds in which no chunk has come back, and those of the longest chunk so
-        far; once it says so, nobody waits for what is missing.
+        far; once it says so, nobody waits for what is missing. By default one waits forever.
 
     Returns
     -------
@@ -203,18 +413,16 @@ def send_chunks[A, T](
                 else:
                     back = missing.first_back(copy)
                     if back is not None:
-                        answer = _answer(copy, sent, lose)
-                        missing.longest = max(missing.longest, answer.seconds)
-                        take(back, answer.result)
+                        result, seconds = _result(copy, sent, lose)
+                        missing.longest = max(missing.longest, seconds)
+                        take(back, result)
                 report(len(packed) - len(missing.indices))
     except KeyboardInterrupt:
         return Ended(interrupted=True)
-    except (BrokenExecutor, CancelledError) as error:
-        return Ended(broken=_broken(executor, error))
     except Exception as error:
-        if type(error).__name__ in LOST:
-            return Ended(broken=_broken(executor, error))
-        raise
+        if not (isinstance(error, BrokenExecutor | CancelledError) or _is_lost(error)):
+            raise
+        return Ended(broken=_broken(executor, error))
     finally:
         missing.give_up([*missing.chunks])
     return Ended()
@@ -232,19 +440,31 @@ def _submit(executor: Executor, function: Callable, *arguments: Any) -> Future[A
         ) from error
 
 
-def _answer(copy: Future[Any], sent: dict[str, str], lose: Callable[[str], Any] | None) -> Answer:
-    """Return the answer for a chunk that has ended, or what stands for a chunk that is lost."""
+def _result(
+    copy: Future[Any], sent: dict[str, str], lose: Callable[[str], Any] | None
+) -> tuple[Any, float]:
+    """Return the result of a chunk that has ended, or what stands for it, and its seconds."""
     try:
-        answer: Answer = copy.result()
+        result, seconds, refused = copy.result()
     except ImportError as error:
-        raise no_package(sent, error) from error
+        name = (error.name or "").split(".")[0]
+        version = f"{name} {sent[name]}" if name in sent else f"the module {name!r}"
+        raise WorkerError(
+            f"A worker has no {name or 'module that is needed'} ({error}), where this process has "
+            f"{version}: install the same packages on all workers, and define models and functions "
+            "in a file that they can import, or in the script itself."
+        ) from error
     except Exception as error:
-        if lose is None or type(error).__name__ not in LOST:
+        if lose is None or not _is_lost(error):
             raise
-        return Answer(lose(f"{type(error).__name__}: {error}"))
-    if answer.versions is not None:
-        raise refusal(sent, answer.versions, answer.where)
-    return answer
+        return lose(f"{type(error).__name__}: {error}"), 0.0
+    if refused:
+        raise WorkerError(refused)
+    return result, seconds
+
+
+def _is_lost(error: Exception) -> bool:
+    return type(error).__name__ in LOST
 
 
 def _broken(executor: Executor, error: BaseException) -> str:

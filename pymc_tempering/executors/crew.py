@@ -17,8 +17,13 @@ import cloudpickle
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import LEAVE_SECONDS, Task, run_tasks
 from pymc_tempering.exceptions import WorkerError
-from pymc_tempering.executors.chunks import Ended, GiveUp, never, send_chunks
-from pymc_tempering.executors.parcels import Parcel, explain_unsendable
+from pymc_tempering.executors.chunks import (
+    Ended,
+    GiveUp,
+    Parcel,
+    explain_unsendable,
+    send_chunks,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +86,7 @@ def send_tasks[T](
     tasks: Sequence[Task[T]],
     take: Callable[[int, T], None],
     report: Callable[[int], None] = lambda done: None,
-    give_up: GiveUp = never,
+    give_up: GiveUp = lambda silence, longest: False,
 ) -> Ended:
     """Send tasks to the workers; `take` is called with the index and the result of each."""
     sent = [_dumps(task, crew.shared) for task in tasks]

@@ -103,8 +103,8 @@ def CustomKernel(
         The move that runs backward in time, with the same arguments, or "self" if `move` is
         reversible: under the tempered density, from x to y as often as from y to x. Reverse
         annealing (:func:`pymc_tempering.reverse_ais`, :func:`pymc_tempering.sandwich`,
-        :func:`pymc_tempering.raise_`) and linked importance sampling need it; sampling does not.
-        A sweep over coordinates is undone by the sweep in reverse order.
+        :func:`pymc_tempering.annealed.raise_`) and linked importance sampling need it; sampling
+        does not. A sweep over coordinates is undone by the sweep in reverse order.
 
     Returns
     -------
@@ -124,7 +124,8 @@ def CustomKernel(
     >>> with pm.Model():
     ...     mu = pm.Normal("mu")
     ...     y = pm.Normal("y", mu, 1, observed=1.0)
-    ...     idata = pmt.sample(200, kernel=pmt.CustomKernel(exact), random_seed=1, quiet=True)
+    ...     kernel = pmt.kernels.CustomKernel(exact)
+    ...     idata = pmt.sample(200, kernel=kernel, random_seed=1, quiet=True)
     >>> idata["tempering"].attrs["kernel"]
     'exact'
     """

@@ -93,7 +93,8 @@ def Persistent(target_accept: float = 0.95, renewal: float = 1.0) -> Kernel:
     """One leapfrog step on real variables, with a momentum that is renewed in part.
 
     Time is in standard deviations of the rung. Many rungs of one evaluation each then move a state
-    far, and not by a random walk. It is for annealing along a path (:func:`pymc_tempering.hais`).
+    far, and not by a random walk. It is for annealing along a path
+    (:func:`pymc_tempering.annealed.hais`).
 
     Parameters
     ----------

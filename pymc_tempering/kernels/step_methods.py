@@ -90,7 +90,7 @@ def StepKernel(
     Examples
     --------
     >>> import pymc as pm, pymc_tempering as pmt
-    >>> kernel = pmt.StepKernel(pm.Metropolis, scaling=2.0)
+    >>> kernel = pmt.kernels.StepKernel(pm.Metropolis, scaling=2.0)
     >>> kernel.name
     'Metropolis'
     """

@@ -1,4 +1,7 @@
-"""The folder of many runs: a file of draws for each, and an index that is whole at any moment."""
+"""What many runs have come to, and their folder: a file of draws for each, and an index.
+
+The index is whole at any moment.
+"""
 
 import json
 import os
@@ -12,15 +15,63 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from filelock import FileLock, Timeout
 
 from pymc_tempering.exceptions import ArgumentError, DataMismatchError
-from pymc_tempering.executors.versions import versions_here
-from pymc_tempering.many.one_run import FAILED, Done, Row
+from pymc_tempering.executors.chunks import versions_here
 
 INDEX, LOCK, FORM = "index.json", ".lock", "pymc_tempering.sample_many 1"
 MOST_LETTERS = 80
 """Letters of a run's name in that of its file."""
+
+
+FAILED = "failed"
+"""Verdict of a run that raised an error."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the table says of a run.
+
+    Attributes
+    ----------
+    log_z, mcse : float
+        In nats; not a number where the run failed.
+    verdict : str
+        Of log Z, or "failed".
+    ess : float
+        Least bulk effective sample size of all free scalars that were kept.
+    seconds : float
+        From the model to the row, compiling included.
+    message : str
+        What the run warned of, or the error that ended it.
+    """
+
+    log_z: float = np.nan
+    mcse: float = np.nan
+    verdict: str = FAILED
+    ess: float = np.nan
+    seconds: float = np.nan
+    message: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """One run that has ended.
+
+    Attributes
+    ----------
+    row : Row
+    content : str
+        Hash of its model and data; empty where there was no model.
+    tree : DataTree, optional
+        The draws, where they are kept.
+    """
+
+    row: Row
+    content: str = ""
+    tree: xr.DataTree | None = None
 
 
 @dataclass(frozen=True, eq=False)

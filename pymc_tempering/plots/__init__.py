@@ -1,19 +1,12 @@
-"""Pictures of a tempering run and of the evidence, one file a picture."""
+"""Pictures of a tempering run and of the evidence."""
 
-from pymc_tempering.plots.barrier_curve import plot_barrier
-from pymc_tempering.plots.evidence_forest import plot_evidence
-from pymc_tempering.plots.ladder_panels import plot_ladder
-from pymc_tempering.plots.log_z_curve import plot_log_z
-from pymc_tempering.plots.look_densities import plot_looks
-from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, ORANGE
-from pymc_tempering.plots.model_probabilities import plot_bayes_factors
-from pymc_tempering.plots.path_ridges import plot_path
-from pymc_tempering.plots.prior_sensitivity_curve import plot_prior_sensitivity
-from pymc_tempering.plots.round_trips import plot_round_trips
-from pymc_tempering.plots.run_summary import plot_summary
-from pymc_tempering.plots.running_log_z import plot_running_log_z
-from pymc_tempering.plots.temperature_trace import plot_temperature_trace
-from pymc_tempering.plots.tour_panels import plot_tours
+from pymc_tempering.plots.estimates import plot_bayes_factors, plot_evidence, plot_prior_sensitivity
+from pymc_tempering.plots.ladder import plot_barrier, plot_ladder, plot_path
+from pymc_tempering.plots.log_z import plot_log_z, plot_running_log_z
+from pymc_tempering.plots.looks import plot_looks
+from pymc_tempering.plots.movement import plot_round_trips, plot_temperature_trace, plot_tours
+from pymc_tempering.plots.sheet import BLUE, GRAY, GREEN, ORANGE
+from pymc_tempering.plots.summary import plot_summary
 
 __all__ = [
     "BLUE",

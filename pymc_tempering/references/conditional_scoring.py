@@ -117,7 +117,7 @@ def damped_step(gradient, information, damping, factor, last, step):  # type: ig
         step[j] = min(max(step[j], -MAX_STEP), MAX_STEP)
 
 
-@njit(error_model="numpy", no_cfunc_wrapper=True)
+@njit(error_model="numpy")
 def score_one(known, design, center, parameters, vectors, matrices):  # type: ignore[no-untyped-def]
     """Fisher scoring with damping from `parameters`, which are written over; the log likelihood."""
     size = parameters.size

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.core.one_thread import one_thread
+from pymc_tempering.core.threads import one_thread
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.scales import LowRankScales
 

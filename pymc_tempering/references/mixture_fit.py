@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from pymc_tempering.core.one_thread import one_thread
+from pymc_tempering.core.threads import one_thread
 from pymc_tempering.references.low_rank import low_rank_mixture
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.scales import FullScales, LowRankScales

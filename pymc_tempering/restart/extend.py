@@ -1,7 +1,8 @@
 """`extend`: more draws of the chains of a run, from its DataTree alone."""
 
+import json
 import os
-import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -11,34 +12,32 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.core.cuts import tell_cuts
+from pymc_tempering.chain.chains import extend_runs
 from pymc_tempering.core.deadline import deadline_in
-from pymc_tempering.core.installed import own_version
-from pymc_tempering.exceptions import (
-    CheckpointError,
-    NotTemperedError,
-    TemperingWarning,
-    TimeLimitError,
-)
+from pymc_tempering.core.installed import OWN
+from pymc_tempering.exceptions import NotTemperedError, warn_user
 from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.model.check import find_model
-from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
-from pymc_tempering.restart.join_draws import join_draws
-from pymc_tempering.restart.same_model import check_identity, compile_again, with_checked_density
-from pymc_tempering.sampling.call import Call
+from pymc_tempering.restart.reopen import read_about, reopen
+from pymc_tempering.sampling.call import Goal
 from pymc_tempering.sampling.chain_progress import watch_of
-from pymc_tempering.sampling.chain_values import add_rows, at_the_start, restored_chains
-from pymc_tempering.sampling.choose_plan import ChosenPlan
-from pymc_tempering.sampling.closing import close
-from pymc_tempering.sampling.goal import Goal, Outcome
-from pymc_tempering.sampling.output import build_datatree
-from pymc_tempering.sampling.plan_group import PLAN_GROUP, read_plan_group, with_plan
-from pymc_tempering.sampling.plan_values import call_codec, plan_codec
-from pymc_tempering.sampling.round_results import cut_of, drawn_in_all, draws_of, pace_of
-from pymc_tempering.sampling.rounds import run_to
-from pymc_tempering.sampling.setup import Job
+from pymc_tempering.sampling.finish import close, warn_of_run
+from pymc_tempering.sampling.kept import PLAN_GROUP, read_chains, read_plan_group, with_plan
+from pymc_tempering.sampling.output import build_datatree, padded
+from pymc_tempering.sampling.recorded import drawn_in_all, draws_of, pace_of
+from pymc_tempering.sampling.rounds import Outcome, Recorder, cut_of, run_to
+
+DRAWN = ("posterior", "sample_stats")
+"""Groups that have a row for each draw."""
+
+OF_ALL_DRAWS = ("evidence", "cross_check")
+"""Groups that say something of all draws, and so nothing of more."""
+
+PADDING = {"log_ratio": np.nan, "keep_probability": np.nan, "rung": -1, "iteration": -1}
+"""What stands behind the last row of a chain that is shorter than others."""
+
+OF_TARGET = ("target_ess", "least_ess", "least_ess_of")
+"""Attributes that say whether the first draws sufficed."""
 
 
 def extend(
@@ -116,40 +115,39 @@ def extend(
     """
     check_whole(1, draws=draws, cores=cores)
     limit = Goal(max_time=max_time)
-    words, arrays = _stored(idata)
+    parts, about = _stored(idata)
     show = bool(progressbar) and not quiet
-    model = find_model(model)
-    call, seal = _of_call(words, arrays)
-    check_identity(model, seal["identity"])
-    with compiling_status(show) as report:
-        job = compile_again(
-            model, call, kernel, words["kernels"], report, rng=np.random.default_rng(0),
-            cores=min(call.chains, cores or os.cpu_count() or 1),
-        )  # fmt: skip
-    job, chosen, runs = _chains(idata, words, arrays, job, seal, draws)
+    call = replace(about["call"], tune=0, discard_tuned_samples=True)
+    threads = min(call.chains, cores or os.cpu_count() or 1)
+    job, chosen = reopen(about, parts["plan"], model, kernel, cores=threads, show=show)
+    runs, _ = read_chains(chosen.plan, [parts["chains"]])
+    extend_runs(runs, max(draws, *(run.state.n_draws for run in runs)))
+    for run in runs:
+        run.keep_trace = "tempering_trace" in idata.children
+        if not (run.keep_trace and "tempering_states" in idata.children):
+            run.hot = None
+        elif run.hot is not None:
+            run.hot.n_seen = 0  # places in the trace of the new draws
     job = replace(job, deadline=deadline_in(max_time))
     watch, ahead = watch_of(show and progressbar, progressbar_theme), drawn_in_all(runs)
-    interrupted = run_to(job, draws, chosen, runs, watch)
+    outcome = Outcome(chosen, runs, total=draws)
+    outcome = replace(outcome, interrupted=run_to(job, outcome, watch, Recorder()))
     seconds = {"run": perf_counter() - job.deadline.began}
     pace = pace_of(seconds["run"], runs, ahead)
     cut = cut_of(job.deadline, limit, draws, draws_of(runs), pace)
-    outcome = Outcome(chosen, runs, (), interrupted, cut=None if interrupted else cut)
-    _tell(outcome, draws)
-    new = build_datatree(
-        outcome, tune=0, seconds=seconds, var_names=call.var_names,
-        discard_tuned_samples=True, idata_kwargs=call.idata_kwargs,
-    )  # fmt: skip
-    before = words["draws"]
-    with_plan(new, replace(call, tune=0), job, outcome, before=before)
+    cuts = [] if outcome.interrupted or cut is None else [cut]
+    warn_of_run(outcome, cuts, draws, max_time=max_time, new="new ")
+    new = build_datatree(call, outcome, seconds)
+    with_plan(new, call, job, outcome, before=about["draws"])
     whole = join_draws(idata, new)
     close(
-        whole, model, {"run": whole["tempering"].attrs["sampling_seconds"]}, quiet=quiet,
-        convergence_checks=call.convergence_checks,
+        whole, job.prior.path.model, {"run": whole["tempering"].attrs["sampling_seconds"]},
+        quiet=quiet, convergence_checks=call.convergence_checks,
     )  # fmt: skip
     return whole
 
 
-def _stored(idata: xr.DataTree) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _stored(idata: xr.DataTree) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Read the group of the plan, and check that the draws are those before it."""
     if not isinstance(idata, xr.DataTree):
         raise NotTemperedError(
@@ -162,88 +160,132 @@ def _stored(idata: xr.DataTree) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             "takes what pymc_tempering.sample returned. Runs of pm.sample, and of step methods as "
             "kernels, have none: sample anew."
         )
-    words, arrays = read_plan_group(idata)
-    version = words["versions"]["pymc_tempering"]
-    if version != own_version():
-        raise CheckpointError(
-            f"The run is of pymc_tempering {version}, and this is {own_version()}, where a plan "
-            "may mean something else: extend it with that version."
-        )
-    sizes = idata["posterior"].sizes
-    n_chains = len(words["chains"])
-    if (sizes["chain"], sizes["draw"]) != (n_chains, words["draws"]):
+    parts = read_plan_group(idata)
+    about = read_about(parts["about"], [OWN])
+    sizes, n_chains = idata["posterior"].sizes, about["n_chains"]
+    if (sizes["chain"], sizes["draw"]) != (n_chains, about["draws"]):
         raise NotTemperedError(
             f"This DataTree has {sizes['chain']} chains of {sizes['draw']} draws, and its plan is "
-            f"that of {n_chains} chains after {words['draws']}: pass the DataTree as the "
+            f"that of {n_chains} chains after {about['draws']}: pass the DataTree as the "
             "sampler returned it, without a selection."
         )
-    return words, arrays
+    return parts, about
 
 
-def _of_call(words: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Call, dict[str, Any]]:
-    """Return what the run was asked for, and what the model is checked against."""
-    inside, codec = words["run"]["dict"], call_codec()
-    call: Call = codec.from_plain(inside["call"], arrays)
-    seal: dict[str, Any] = codec.from_plain(inside["seal"], arrays)
-    return call, seal
+def join_draws(old: xr.DataTree, new: xr.DataTree) -> xr.DataTree:
+    """Put new draws behind the old ones; both trees stay as they are.
 
+    Parameters
+    ----------
+    old : DataTree
+        A run.
+    new : DataTree
+        What its chains, or the first of them, did afterwards, with `tempering_plan`.
 
-def _chains(
-    idata: xr.DataTree,
-    words: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    job: Job,
-    seal: dict[str, Any],
-    draws: int,
-) -> tuple[Job, ChosenPlan, list[ChainRun]]:
-    """Put the chains where they stopped, with records that begin after the last draw."""
-    constant = call_codec().from_plain(words["run"]["dict"]["prior_constant"], {})
-    job = with_checked_density(job, seal, constant)
-    stored = plan_codec(job.prior, job.kernel).from_plain(words["run"], arrays)
-    chosen: ChosenPlan = stored["chosen"]
-    standing = _under("chain.", arrays)
-    standing.setdefault("references", np.empty((0, job.prior.path.dim)))
-    keep_trace = "tempering_trace" in idata.children
-    runs = restored_chains(chosen.plan, words["chains"], standing, keep_trace)
-    ahead = words["ahead"]["draws"]
-    at_the_start(runs, ahead)
-    add_rows(runs, max(draws, *ahead), [(words["ahead"], _under("ahead.", arrays))])
-    for run in runs:
-        if not (keep_trace and "tempering_states" in idata.children):
-            run.hot = None
-        elif run.hot is not None:
-            run.hot.n_seen = 0  # places in the trace of the new draws
-    return job, chosen, runs
+    Returns
+    -------
+    DataTree
 
-
-def _under(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {n.removeprefix(prefix): values for n, values in arrays.items() if n.startswith(prefix)}
-
-
-def _tell(outcome: Outcome, draws: int) -> None:
-    """Warn of chains that got stuck, of Ctrl-C, and of a limit.
-
-    Raises
-    ------
-    KeyboardInterrupt, TimeLimitError
-        It came before the first new draw.
+    Warns
+    -----
+    TemperingWarning
+        Groups were left out, since they are of the old draws alone.
     """
-    runs, cut = outcome.runs, outcome.cut
-    for message in {fault for run in runs for fault in run.faults}:
-        warnings.warn(message, TemperingWarning, stacklevel=3)
-    none = max(run.state.n_draws for run in runs) == 0
-    if cut is not None and none:
-        raise TimeLimitError("max_time was over before the first new draw: give it more.")
-    if cut is not None:
-        warnings.warn(tell_cuts([cut]), TemperingWarning, stacklevel=3)
-    if not outcome.interrupted:
-        return
-    if none:
-        raise KeyboardInterrupt("Interrupted before the first new draw.")
-    least = min(run.state.n_draws for run in runs)
-    warnings.warn(
-        f"Interrupted: the chains had added at least {least} of {draws} draws; estimates use "
-        "these and the old ones.",
-        TemperingWarning,
-        stacklevel=3,
+    # Chains of the new one are counted from 0; after Ctrl-C some may lack.
+    kept = new["posterior"].to_dataset()["chain"].values
+    names = old["posterior"].to_dataset()["chain"].values[kept]
+    result = old.copy()
+    for name, group in old.children.items():
+        if "chain" in group.dims:
+            result[name].dataset = group.to_dataset().isel(chain=kept)
+    ours = [name for name in new.children if name in old.children]
+    for name in ours:
+        if "draw" in new[name].dims:
+            after = new[name].to_dataset().assign_coords(chain=names)
+            result[name].dataset = _behind(result[name].to_dataset(), after)
+    if "tempering_trace" in ours:
+        trace = result["tempering_trace"].to_dataset()
+        lengths = (trace["rung"].transpose("chain", ...).values >= 0).sum(axis=1)
+        result["tempering_trace"] = xr.DataTree(
+            _padded(trace, new["tempering_trace"].to_dataset(), "iteration", "rung")
+        )
+        if "tempering_states" in ours:
+            result["tempering_states"] = xr.DataTree(_states(result, new, lengths))
+    result["tempering_plan"] = xr.DataTree(new["tempering_plan"].to_dataset())
+    result["tempering"].attrs = _history(old, new)
+    _drop(
+        result,
+        (name for name, group in old.children.items() if _is_stale(group, name in ours, name)),
     )
+    return result
+
+
+def _behind(old: xr.Dataset, new: xr.Dataset) -> xr.Dataset:
+    """Put draws behind others of the same chains."""
+    begin = int(old["draw"].values[-1]) + 1
+    new = new.assign_coords(draw=begin + np.arange(new.sizes["draw"]))
+    whole = xr.concat(
+        [old, new[list(old.data_vars)]], "draw", data_vars="minimal", coords="minimal",
+        compat="override", join="override", combine_attrs="override",
+    )  # fmt: skip
+    if "sampling_time" in old.attrs:
+        whole.attrs["sampling_time"] = old.attrs["sampling_time"] + new.attrs["sampling_time"]
+    return whole
+
+
+def _padded(old: xr.Dataset, new: xr.Dataset, dim: str, marker: str) -> xr.Dataset:
+    """Put rows of each chain behind its own; `marker` is negative where a chain has no more."""
+    tables = [table.transpose("chain", dim, ...) for table in (old, new)]
+    used = [table[marker].values >= 0 for table in tables]
+    length = int(np.sum([each.sum(axis=1) for each in used], axis=0).max())
+    columns = {}
+    for name, variable in tables[0].data_vars.items():
+        pairs = [(table[name].values, each) for table, each in zip(tables, used, strict=True)]
+        rows = [
+            np.concatenate([values[chain][each[chain]] for values, each in pairs])
+            for chain in range(len(variable))
+        ]
+        whole = padded(rows, length, PADDING.get(str(name)))
+        columns[name] = (variable.dims, whole, variable.attrs)
+    coords = {name: c for name, c in tables[0].coords.items() if dim not in c.dims}
+    place = {dim: np.arange(length)} if dim in old.coords else {}
+    return xr.Dataset(columns, coords | place, attrs=old.attrs)
+
+
+def _states(result: xr.DataTree, new: xr.DataTree, lengths: np.ndarray) -> xr.Dataset:
+    """States of all rungs, with their places in the joined trace, whose old part has `lengths`."""
+    after = new["tempering_states"].to_dataset().transpose("chain", "state", ...)
+    iteration = after["iteration"].values
+    moved = np.where(iteration >= 0, iteration + lengths[:, None], -1)
+    after = after.assign(iteration=(("chain", "state"), moved))
+    return _padded(result["tempering_states"].to_dataset(), after, "state", "iteration")
+
+
+def _history(old: xr.DataTree, new: xr.DataTree) -> dict[str, object]:
+    """Attributes of `tempering`: the times of both, and after how many draws the chains went on."""
+    attrs = {k: v for k, v in old["tempering"].attrs.items() if k not in OF_TARGET}
+    seconds = json.loads(attrs["seconds"])
+    seconds["run"] += json.loads(new["tempering"].attrs["seconds"])["run"]
+    before = json.loads(attrs.get("extended_after", "[]"))
+    return attrs | {
+        "seconds": json.dumps(seconds),
+        "sampling_seconds": seconds["run"],
+        "extended_after": json.dumps([*before, old["posterior"].sizes["draw"]]),
+    }
+
+
+def _is_stale(group: xr.DataTree, is_new: bool, name: str) -> bool:
+    """Whether a group is of the old draws alone."""
+    by_draw = "draw" in group.dims and not name.startswith("warmup_")
+    return (by_draw and not is_new) or name in OF_ALL_DRAWS
+
+
+def _drop(tree: xr.DataTree, stale: Iterable[str]) -> None:
+    names = list(stale)
+    for name in names:
+        del tree[name]
+    if names:
+        warn_user(
+            f"Left out of the longer run, since they are of its first draws alone: "
+            f"{', '.join(names)}. Make them again."
+        )

@@ -3,35 +3,44 @@
 import os
 import signal
 import threading
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from time import perf_counter
-from types import FrameType
 from typing import Any
 
-from pymc_tempering.exceptions import ArgumentError, TemperingWarning
+from pymc_tempering.chain.chains import extend_runs
+from pymc_tempering.chain.pieces import Written, written_by
+from pymc_tempering.core.deadline import Deadline
+from pymc_tempering.exceptions import ArgumentError, CheckpointError, warn_user
 from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.sampling.bit_versions import versions
-from pymc_tempering.sampling.call import Call, kernels_in_words, step_method_in
-from pymc_tempering.sampling.chain_values import stored_chains, stored_rows, written_so_far
-from pymc_tempering.sampling.plan_values import call_codec, lasting, plan_codec, seal_of
-from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
+from pymc_tempering.sampling.call import Call, Job, Options, step_method_in
+from pymc_tempering.sampling.choose_plan import ChosenPlan
+from pymc_tempering.sampling.kept import (
+    CODEC,
+    about_part,
+    beside_part,
+    chains_part,
+    lasting,
+    plan_part,
+    read_chains,
+)
 from pymc_tempering.sampling.reference_draws import Beside
-from pymc_tempering.sampling.setup import Job, Options
+from pymc_tempering.sampling.rounds import Outcome, Recorder
 from pymc_tempering.storage.checkpoint_folder import CheckpointFolder, Head, new_folder
-from pymc_tempering.storage.parts import Part
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+STANDING = ("total", "rounds", "fits_left", "repeats_left")
+"""Attributes of an `Outcome` that are written each time as they are."""
+
 
 @dataclass(eq=False)
-class CheckpointRecorder:
+class CheckpointRecorder(Recorder):
     """Writes where a run stands into the folder of a checkpoint.
 
-    What never changes is written once; rows that chains have written, when they are new; where the
-    chains stand, each time. What cannot be written is said, and tried again when it is due.
+    What never changes is written once; rows that chains have written, when they are new. What
+    cannot be written is said, and tried again when it is due.
 
     Attributes
     ----------
@@ -41,20 +50,22 @@ class CheckpointRecorder:
         Seconds between checkpoints.
     head : Head
         The last that was written.
-    plan, beside, runs : object
-        Those that the parts "plan", "beside" and "rows" of it are of.
+    at : Outcome, optional
+        What its parts are of.
     written : list
-        How many rows of each chain they have.
+        How much each chain had written by then.
+    last : float
+        When, by `perf_counter`.
+    failed : bool
+        Whether the disk did not take the last one.
     """
 
     folder: CheckpointFolder
     call: Call
     every: float
     head: Head = field(default_factory=lambda: Head(0, {}))
-    plan: Any = None
-    beside: Any = None
-    runs: Any = None
-    written: list[list[int]] = field(default_factory=list)
+    at: Outcome | None = None
+    written: list[Written] = field(default_factory=list)
     last: float = field(default_factory=perf_counter)
     failed: bool = False
 
@@ -62,7 +73,7 @@ class CheckpointRecorder:
         """Whether the time is over."""
         return perf_counter() - self.last >= self.every
 
-    def save(self, job: Job, standing: Standing) -> None:
+    def save(self, job: Job, at: Outcome) -> None:
         """Write where the run stands; Ctrl-C and SIGTERM wait until it is written.
 
         Warns
@@ -72,80 +83,63 @@ class CheckpointRecorder:
         """
         with signals_wait():
             try:
-                self._save(job, standing)
+                self._save(job, at)
                 self.failed = False
             except OSError as error:
                 if not self.failed:
-                    warnings.warn(
+                    warn_user(
                         f"The checkpoint in {self.folder.root} could not be written "
                         f"({error.strerror or error}). The run goes on, and the last checkpoint "
-                        "that was written stands: make room on the disk.",
-                        TemperingWarning,
-                        stacklevel=2,
+                        "that was written stands: make room on the disk."
                     )
                 self.failed = True
                 self.folder.tidy()
             self.last = perf_counter()
 
-    def _save(self, job: Job, standing: Standing) -> None:
-        parts, add = dict(self.head.parts), self.folder.add
-        if "call" not in parts:
-            parts["call"] = [add("call", *self._about(job))]
-        if self.plan is not standing.chosen:
-            parts["plan"] = [add("plan", *_plan_of(job, standing))]
-        if self.beside is not standing.beside:
-            parts["beside"] = [add("beside", *_beside_of(standing.beside))]
-        fresh = self.runs is not standing.runs
-        since = [[0, 0, 0] for _ in standing.runs] if fresh else self.written
-        now = written_so_far(standing.runs)
-        rows: list[Part] = [] if fresh else parts["rows"]
-        if fresh or now != since:
-            rows = [*rows, add("rows", *stored_rows(standing.runs, since))]
-        parts["rows"], parts["state"] = rows, [add("state", *_state_of(job, standing))]
+    def _save(self, job: Job, at: Outcome) -> None:
+        parts, add, old = dict(self.head.parts), self.folder.add, self.at
+        assert at.beside is not None
+        if "about" not in parts:
+            parts["about"] = [add("about", about_part(job, self.call, every=self.every))]
+        if old is None or old.chosen is not at.chosen:
+            parts["plan"] = [add("plan", plan_part(job, lasting(at.chosen)))]
+        if old is None or old.beside is not at.beside:
+            parts["beside"] = [add("beside", beside_part(at.beside))]
+        fresh = old is None or old.runs is not at.runs
+        since = [(0, 0, 0)] * len(at.runs) if fresh else self.written
+        now = [*map(written_by, at.runs)]
+        standing = {name: getattr(at, name) for name in STANDING}
+        clock = {"seconds": perf_counter() - job.deadline.began, "seconds_left": job.deadline.left}
+        content = chains_part(
+            at.chosen.plan, at.runs, since, rng=job.rng, standing=standing, clock=clock
+        )
+        parts["chains"] = [*([] if fresh else parts["chains"]), add("chains", content)]
         head = Head(self.head.number + 1, parts)
         self.folder.commit(head)
-        self.head, self.plan, self.runs = head, standing.chosen, standing.runs
-        self.beside, self.written = standing.beside, now
-
-    def _about(self, job: Job) -> tuple[Any, dict[str, Any]]:
-        """Return what is checked before anything else is read."""
-        about = {
-            "versions": versions(),
-            "call": self.call,
-            "every": self.every,
-            "kernels": kernels_in_words(job.kernel),
-            "seal": seal_of(job.prior),
-        }
-        return call_codec().to_plain(about)
+        self.head, self.at, self.written = head, at, now
 
 
-def _plan_of(job: Job, standing: Standing) -> tuple[Any, dict[str, Any]]:
-    stored = {
-        "prior_constant": job.prior.prior_constant,
-        "chosen": lasting(standing.chosen),
-    }
-    return plan_codec(job.prior, job.kernel).to_plain(stored)
+def read_standing(
+    folder: CheckpointFolder, chosen: ChosenPlan, parts: dict[str, list[bytes]]
+) -> tuple[Outcome, Any, Deadline]:
+    """Read where a run stood, with the generator of its call and the time that it has left.
 
-
-def _beside_of(beside: Beside) -> tuple[Any, dict[str, Any]]:
-    """Take reference draws without their plan, which is that of the run."""
-    inside = {f.name: getattr(beside, f.name) for f in fields(beside) if f.name != "plan"}
-    return call_codec().to_plain(inside)
-
-
-def _state_of(job: Job, standing: Standing) -> tuple[Any, dict[str, Any]]:
-    chains, arrays = stored_chains(standing.runs)
-    state = {
-        "rng": job.rng,
-        "total": standing.total,
-        "rounds": standing.rounds,
-        "fits_left": standing.fits_left,
-        "repeats_left": standing.repeats_left,
-        "seconds": perf_counter() - job.deadline.began,
-        "seconds_left": job.deadline.left,
-    }
-    plain, _ = call_codec().to_plain(state)
-    return {"state": plain, "chains": chains}, arrays
+    Raises
+    ------
+    CheckpointError
+        The parts contradict themselves.
+    """
+    try:
+        runs, last = read_chains(chosen.plan, parts["chains"])
+    except ValueError as error:
+        raise CheckpointError(
+            f"The checkpoint in {folder.root} contradicts itself: {error}"
+        ) from error
+    extend_runs(runs, last["standing"]["total"])
+    standing, clock, now = last["standing"], last["clock"], perf_counter()
+    deadline = Deadline(now - clock["seconds"], now + clock["seconds_left"])
+    beside = Beside(chosen.plan, **CODEC.from_bytes(parts["beside"][-1]))
+    return Outcome(chosen, runs, beside, **standing), last["rng"], deadline
 
 
 @contextmanager
@@ -171,7 +165,7 @@ def recording(
     if not every > 0:
         raise ValueError(f"checkpoint_every must be a positive number of seconds, not {every!r}.")
     if path is None:
-        yield NoRecorder()
+        yield Recorder()
         return
     if name := step_method_in(kernel):
         raise ArgumentError(
@@ -184,7 +178,7 @@ def recording(
             "reference would need: give numbers with betas=, or sample without a checkpoint."
         )
     try:
-        call_codec().to_plain([call, rng])
+        CODEC.to_bytes([call, rng])
     except TypeError as error:
         raise ArgumentError(f"This call cannot have a checkpoint=. {error}") from error
     with new_folder(path) as folder:
@@ -194,21 +188,11 @@ def recording(
 @contextmanager
 def signals_wait() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM take effect after the block; only the main thread gets them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     came: list[int] = []
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-
-    before = {number: signal.signal(number, remember) for number in SIGNALS}
     try:
-        yield
+        with _handling(SIGNALS, came.append):
+            yield
     finally:
-        for number, handler in before.items():
-            # None is a handler of another language, which Python cannot put back.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         for each in dict.fromkeys(came):
             signal.raise_signal(each)
 
@@ -227,13 +211,9 @@ def ending_by_sigterm(has_checkpoint: bool) -> Iterator[Callable[[], None]]:
     SystemExit
         SIGTERM came. A checkpoint of the chains was written, if they had begun.
     """
-    in_main = threading.current_thread() is threading.main_thread()
-    if not (has_checkpoint and in_main):
-        yield lambda: None
-        return
     came: list[int] = []
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(number: int) -> None:
         came.append(number)
         raise KeyboardInterrupt
 
@@ -241,18 +221,23 @@ def ending_by_sigterm(has_checkpoint: bool) -> Iterator[Callable[[], None]]:
         if came:
             raise SystemExit(128 + signal.SIGTERM)
 
-    before = signal.signal(signal.SIGTERM, stop)
     try:
-        yield leave
+        with _handling(SIGNALS[1:] if has_checkpoint else (), stop):
+            yield leave
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
         leave()
 
 
-def storable(job: Job) -> bool:
-    """Whether the chains of a run can be stored at all."""
+@contextmanager
+def _handling(numbers: Iterable[signal.Signals], handle: Callable[[int], None]) -> Iterator[None]:
+    """Handle signals in the block; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda got, _: handle(got)) for number in numbers}
     try:
-        call_codec().to_plain(job.rng)
-    except TypeError:
-        return False
-    return not any(kernel.keeps_state for kernel in job.kernel.kernels)
+        yield
+    finally:
+        for number, handler in before.items():
+            # None is a handler of another language, which Python cannot put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -5,38 +5,40 @@ weighted draws of its own. Then looks and scouts from the prior, which the fit n
 whether it missed something; what they find enters a new fit.
 """
 
-import warnings
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.core.cycles import FreshLooks
-from pymc_tempering.core.deadline import PAST
-from pymc_tempering.core.laps import laps
-from pymc_tempering.core.overflows import OVERFLOWS
+from pymc_tempering.core.cycles import OVERFLOWS, FreshLooks
+from pymc_tempering.core.deadline import PAST, laps
+from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
-from pymc_tempering.exceptions import StuckChainError, TemperingWarning
+from pymc_tempering.exceptions import StuckChainError, warn_user
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.arrivals import has_arrived
-from pymc_tempering.sampling.evaluated import Evaluated
+from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.fit_reference import (
+    Passes,
     ReferenceFit,
     first_fit,
     fit_reference,
     fit_to,
     fit_to_passes,
+    make_passes,
+    warm_up_for,
 )
-from pymc_tempering.sampling.looks import add_looks, take_looks
-from pymc_tempering.sampling.passes import Passes, make_passes
+from pymc_tempering.sampling.looks import take_looks
 from pymc_tempering.sampling.search import Search, SearchRound, search, strangers
-from pymc_tempering.sampling.setup import Job, warm_up_prior
 from pymc_tempering.sampling.suspects import Peak
 from pymc_tempering.warmup.warm_up import Warmup
+
+LATE_CESS = 0.1
+"""Conditional effective sample size of the steps of an annealed pass that is late; usually 0.5.
+The pass then takes about half as many evaluations, and its ladder still serves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +57,6 @@ class ChosenPlan:
         Of the reference.
     last : SearchRound, optional
         The last round of the search, whose looks count.
-    scouts : Evaluated, optional
-        Where scouts ended outside of the known regions.
     let_go : tuple of Peak
         Peaks without mass.
     needed : int
@@ -78,7 +78,6 @@ class ChosenPlan:
     passes: Passes | None = None
     fit: ReferenceFit | None = None
     last: SearchRound | None = None
-    scouts: Evaluated | None = None
     let_go: tuple[Peak, ...] = ()
     needed: int = 0
     fits: int = 0
@@ -143,49 +142,67 @@ def _choose(job: Job) -> ChosenPlan:
     if options.reference == "prior" or hopeless or not can_fit(prior, kernel):
         return _from_prior(job, {}, {})
     lap = laps()
-    passes = make_passes(job)
-    passes, first, particles, gradients = fit_to_passes(job, passes)
+    passes, first, particles, gradients = fit_to_passes(job, make_passes(job))
     seconds = {"annealed_pass": lap()}
     work = {"prior_warmup": passes.n_evaluations}
-    interrupted, stuck, found = False, False, None
+    fit, found, interrupted = None, None, False
     try:
         fit = _fit_in_two_tries(job, first, particles)
-        work["fit"] = gradients + fit.n_evaluations
         seconds["fit"] = lap()
         if options.reference == "auto" and passes.complete:
             found = search(job, passes, fit)
     except KeyboardInterrupt:
         interrupted = True
-        if "fit" not in work:
-            fit = first_fit(prior, first, particles)
-            work["fit"] = gradients + fit.n_evaluations
     except StuckChainError:
         if options.reference == "fitted":
             raise
-        stuck = True
-    seconds["search" if "fit" in seconds else "fit"] = lap()
-    if stuck:
-        warnings.warn(
+        work |= {} if fit is None else {"fit": gradients + fit.n_evaluations}
+        warn_user(
             "Two trial runs from a fitted reference hung, so the run uses the prior as reference, "
-            "and its error is larger: sample more draws.",
-            TemperingWarning,
-            stacklevel=3,
+            "and its error is larger: sample more draws."
         )
-        return _from_prior(job, work, seconds)
-    if found is not None and found.interrupted:
-        fit, interrupted = found.fit, True
-        work = _with_work(work, found)
-    elif found is not None:
-        return _after(job, found, passes, work, seconds)
+        return _from_prior(job, work, seconds | {"fit" if fit is None else "search": lap()})
+    seconds["fit" if fit is None else "search"] = lap()
+    fit = fit or first_fit(prior, first, particles)
+    work["fit"] = gradients + fit.n_evaluations
+    return _freeze(job, passes, fit, found, work, seconds, interrupted=interrupted)
+
+
+def _freeze(
+    job: Job,
+    passes: Passes,
+    fit: ReferenceFit,
+    found: Search | None,
+    work: dict[str, int],
+    seconds: dict[str, float],
+    *,
+    interrupted: bool = False,
+) -> ChosenPlan:
+    """Freeze the plan of a fitted reference, or of the last one of a search, with what that found.
+
+    After Ctrl-C it is frozen at once, and nothing has searched it.
+    """
+    if found is not None:
+        fit, interrupted = found.fit, found.interrupted
+        work = work | {name: work.get(name, 0) + n for name, n in found.n_evaluations.items()}
+    job.report("Learning the weights")
     if interrupted:
         job.report("Ctrl-C: a short run with what is known; once more to stop")
         job = replace(job, deadline=PAST)
+    lap = laps()
     warmup, steps = fit.warm_up(job)
-    work["fit"] += steps
-    return ChosenPlan(
-        warmup.plan, warmup, passes, fit,
-        needed=options.check_looks, fits=1, interrupted=interrupted, work=work,
-        seconds=seconds | {"weights": lap()},
+    chosen = ChosenPlan(
+        warmup.plan, warmup, passes, fit, needed=job.options.check_looks, fits=1,
+        interrupted=interrupted, work=work | {"fit": work["fit"] + steps},
+        seconds=seconds | {"weights": seconds.get("weights", 0.0) + lap()},
+    )  # fmt: skip
+    if found is None or interrupted:
+        return chosen
+    # A search that the deadline has ended in the middle is as good as none.
+    last = found.last if found.settled or not job.deadline.late else None
+    return replace(
+        chosen, last=last, let_go=tuple(found.let_go), fits=found.rounds,
+        settled=found.settled,
     )  # fmt: skip
 
 
@@ -245,7 +262,7 @@ def search_again(job: Job, chosen: ChosenPlan, draws: np.ndarray) -> ChosenPlan:
     if found.interrupted:
         raise KeyboardInterrupt("Interrupted while the reference was fitted again.")
     searched = chosen.seconds.get("search", 0.0) + lap()
-    again = _after(job, found, passes, work, chosen.seconds | {"search": searched})
+    again = _freeze(job, passes, fit, found, work, chosen.seconds | {"search": searched})
     return _weighted(job, replace(again, fits=chosen.fits + again.fits))
 
 
@@ -265,37 +282,7 @@ def more_looks(job: Job, chosen: ChosenPlan, budget: int) -> ChosenPlan:
     if job.deadline.late:  # their ways home were cut short, and say nothing
         return chosen
     work = chosen.work | {"looks": chosen.work["looks"] + new.n_evaluations + cost}
-    strange = np.concatenate([last.strange, strange])
-    arrived = np.concatenate([last.arrived, has_arrived(new.ends, fit.draws)])
-    last = replace(last, looks=add_looks(looks, new), strange=strange, arrived=arrived)
-    return replace(chosen, last=last, work=work)
-
-
-def _after(
-    job: Job,
-    found: Search,
-    passes: Passes,
-    work: dict[str, int],
-    seconds: dict[str, float],
-) -> ChosenPlan:
-    """Freeze the plan of a search, with all that it found."""
-    work = _with_work(work, found)
-    job.report("Learning the weights")
-    lap = laps()
-    warmup, steps = found.fit.warm_up(job)
-    seconds = seconds | {"weights": seconds.get("weights", 0.0) + lap()}
-    work["fit"] += steps
-    # A search that the deadline has ended in the middle is as good as none.
-    last = found.last if found.settled or not job.deadline.late else None
-    return ChosenPlan(
-        warmup.plan, warmup, passes, found.fit, last, found.scouts, tuple(found.let_go),
-        job.options.check_looks, found.rounds, found.settled, False, work, seconds,
-    )  # fmt: skip
-
-
-def _with_work(work: dict[str, int], found: Search) -> dict[str, int]:
-    """Density evaluations with those of a search."""
-    return work | {name: work.get(name, 0) + n for name, n in found.n_evaluations.items()}
+    return replace(chosen, last=last.with_looks(new, strange, fit), work=work)
 
 
 def _from_prior(job: Job, work: dict[str, int], seconds: dict[str, float]) -> ChosenPlan:
@@ -308,3 +295,25 @@ def _from_prior(job: Job, work: dict[str, int], seconds: dict[str, float]) -> Ch
     before = work.get("prior_warmup", 0)
     work = work | {"prior_warmup": before + warmup.annealed.n_evaluations}
     return ChosenPlan(warmup.plan, warmup, work=work, seconds=seconds)
+
+
+def warm_up_prior(job: Job) -> Warmup:
+    """Run the warm-up from the prior; warn if it did not settle.
+
+    Chains on a ladder whose annealed pass went the rest of its way in one step seldom come back to
+    beta = 1. So at the deadline it hurries first, and the one step comes at the end of the
+    overtime.
+    """
+    options = job.options
+    betas = None if options.betas is None else check_betas(options.betas)
+    warmup = warm_up_for(
+        job, job.prior, job.kernel, betas=betas, late_cess=LATE_CESS, report=job.report
+    )
+    if not (warmup.converged or warmup.cut):
+        rounds = "initial iterations" if options.weight_adaptation == "rts" else "weights"
+        warn_user(
+            f"The {rounds} did not settle in {len(warmup.rounds)} rounds: the last one "
+            f"visited a rung {np.exp(warmup.rounds[-1].max_log_off):.0f} times too often or too "
+            "rarely. Run more draws, and look at pmt.diagnose."
+        )
+    return warmup

@@ -8,7 +8,7 @@ from pymc_tempering.model.jit import compile_now
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.compiled_mixture import MIXER
 from pymc_tempering.references.conditional_scoring import score_all
-from pymc_tempering.sampling.setup import Options
+from pymc_tempering.sampling.call import Options
 from pymc_tempering.warmup.stochastic_approximation import adapt
 
 

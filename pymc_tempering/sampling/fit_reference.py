@@ -1,27 +1,53 @@
-"""Fit a reference to draws, and again to weighted draws of its own, until these are enough.
+"""A reference fitted to annealed passes, and to weighted draws of its own until these are enough.
+
+A pass follows its own particles: where phases part it may end in the wrong one, with all its
+weight, and nothing in it shows that. Passes that know nothing of each other do not fail together as
+often. Their number is fixed before they are made; where they differ there are more, and agreement
+never makes them fewer.
 
 A draw of the reference costs one value of the density and no gradient, and is independent. Where
 the reference is far off, so that few of its draws have weight, tempered trial runs give the draws.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from threading import Event
+from typing import Any
 
 import numpy as np
 
-from pymc_tempering.core.weighting import effective_number, log_mean
+from pymc_tempering.chain.chains import ChainRun, run_chains, start_runs
+from pymc_tempering.chain.plan import Plan
+from pymc_tempering.core.cycles import CycleStats
+from pymc_tempering.core.deadline import NEVER, Deadline, annealing_lines
+from pymc_tempering.core.threads import Task, run_tasks
+from pymc_tempering.core.weighting import effective_number, kish, log_mean
+from pymc_tempering.evidence.reference_check import suspect_above
+from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.rts import rts
+from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
+from pymc_tempering.kernels import Compound
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
-from pymc_tempering.references.prior import Prior
-from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
-from pymc_tempering.sampling.gradients import target_scores
-from pymc_tempering.sampling.known import HOME_DRAWS, Known
-from pymc_tempering.sampling.passes import Passes, more_passes
-from pymc_tempering.sampling.setup import Job
-from pymc_tempering.sampling.side_runs import run_beside
+from pymc_tempering.references.prior import Prior, Reference
+from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.evaluated import (
+    Evaluated,
+    evaluate_states,
+    home_radius,
+    join,
+    target_scores,
+)
+from pymc_tempering.sampling.recorded import cycles_of, steps_of
+from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 from pymc_tempering.warmup.metrics import kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
+
+HOME_DRAWS = 5
+"""Draws for each number of its mean and one, with which a component of a fit is a home. One with
+fewer may be far too narrow for its mode: what is left of copies of a particle that hardly moved."""
 
 HOPELESS = 12.0
 """Nats by which the mass of an island may lie below that of the largest before it is left out."""
@@ -54,9 +80,142 @@ FEW_PARTICLES, PARTICLES = 128, 256
 """Particles of the annealed pass from a fitted reference: few where it is near the posterior."""
 
 
+N_PARTICLES = 256
+"""Particles of a pass."""
+
+N_PASSES, MORE_PASSES = 3, 3
+"""Passes of every search, and how many more there are where these differ."""
+
+MAX_SPREAD, MODE_SHARE = 2.0, 0.1
+"""Passes differ if their log Z do by more than so many nats, or if one has no particle in a mode
+that holds this share of all."""
+
+STAGE_COST = 20.0
+"""Gradients for each particle after which a stage of a pass does not go on to tune its step
+sizes. In the funnel of a centered prior they are tiny, and stages near the prior took nearly all
+evaluations of the pass: they have little to do there, as their particles are nearly exact."""
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """Annealed passes that are independent of each other.
+
+    Attributes
+    ----------
+    each : tuple of AnnealedPass
+        At least one.
+    """
+
+    each: tuple[AnnealedPass, ...]
+
+    @cached_property
+    def best(self) -> AnnealedPass:
+        """The pass of the largest log Z: a pass misses what it misses, and states less."""
+        return max(self.each, key=lambda one: float(one.log_z[-1]))
+
+    @property
+    def particles(self) -> np.ndarray:
+        """Of all passes at beta = 1, shape (n, d), unconstrained."""
+        return np.concatenate([one.particles for one in self.each])
+
+    @property
+    def log_z(self) -> np.ndarray:
+        """Of each pass, in nats, shape (P,)."""
+        return np.array([one.log_z[-1] for one in self.each])
+
+    @property
+    def n_evaluations(self) -> int:
+        """Density evaluations of all passes."""
+        return sum(one.n_evaluations for one in self.each)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no deadline cut one of them short."""
+        return all(one.complete for one in self.each)
+
+    def shares(self, marked: np.ndarray) -> np.ndarray:
+        """Share of the particles of each pass that are marked, shape (P,); `marked` is (n,)."""
+        sizes = np.cumsum([len(one.particles) for one in self.each])[:-1]
+        return np.array([part.mean() for part in np.split(marked, sizes)])
+
+
+def make_passes(job: Job) -> Passes:
+    """Anneal particles from the prior, several times.
+
+    Raises
+    ------
+    LikelihoodError, TimeLimitError
+        No pass has come to its end.
+    KeyboardInterrupt
+    """
+    return Passes(tuple(_make(job, N_PASSES, annealing_lines(job.report))))
+
+
+def more_passes(job: Job, passes: Passes, mode: np.ndarray) -> Passes:
+    """Make more passes where these differ: in log Z, or in the modes where their particles are.
+
+    Parameters
+    ----------
+    job : Job
+    passes : Passes
+    mode : array of int, shape (n,)
+        Of each particle.
+    """
+    here = np.array([passes.shares(mode == j) for j in range(mode.max() + 1)])
+    lacking = (here.mean(axis=1) >= MODE_SHARE) & (here.min(axis=1) == 0.0)
+    if job.deadline.late or not (np.ptp(passes.log_z) > MAX_SPREAD or lacking.any()):
+        return passes
+    job.report(f"Annealed passes differ: {MORE_PASSES} more of them")
+    try:
+        more = _make(job, MORE_PASSES, lambda beta: None)
+    except (LikelihoodError, TimeLimitError):
+        return passes
+    return Passes((*passes.each, *(one for one in more if one.complete)))
+
+
+def _make(job: Job, n: int, report: Callable[[float], None]) -> list[AnnealedPass]:
+    """Make `n` passes, each with a generator of its own; those that fail are left out."""
+
+    def work(own: np.random.Generator, tell: Callable[[float], None], stop: Event) -> _Made:
+        def tell_or_stop(beta: float) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            tell(beta)
+
+        if begun and job.deadline.late:
+            return None
+        begun.append(1)
+        try:
+            return anneal(
+                job.prior, job.kernel, own, n_particles=N_PARTICLES, report=tell_or_stop,
+                deadline=job.deadline, stage_cost=STAGE_COST,
+            )  # fmt: skip
+        except (LikelihoodError, TimeLimitError) as error:
+            return error
+        except KeyboardInterrupt:
+            return None
+
+    begun = list[int]()  # before the time is over
+    tells = [report, *[lambda beta: None] * (n - 1)]
+    tasks: list[Task[AnnealedPass | LikelihoodError | TimeLimitError]] = [
+        partial(work, own, tell) for own, tell in zip(job.rng.spawn(n), tells, strict=True)
+    ]
+    results, interrupted = run_tasks(tasks, job.cores)
+    if interrupted:
+        raise KeyboardInterrupt("Interrupted while particles were annealed.")
+    made = [one for one in results if isinstance(one, AnnealedPass)]
+    if not made:
+        raise next(one for one in results if isinstance(one, Exception))
+    # What the time has cut short is of no use beside one that came to its end.
+    return [one for one in made if one.complete] or made[:1]
+
+
+type _Made = AnnealedPass | LikelihoodError | TimeLimitError | None
+
+
 @dataclass(frozen=True, eq=False)
 class ReferenceFit:
-    """A fitted reference, and what is known of the posterior by it.
+    """A fitted reference, what is known of the posterior by it, and which regions it knows.
 
     Attributes
     ----------
@@ -86,16 +245,50 @@ class ReferenceFit:
         return self.reference.components
 
     @cached_property
-    def known(self) -> Known:
-        """What the reference knows."""
-        return Known(self.components, self.draws, self.draws.log_ratio(self.components))
+    def limit(self) -> float:
+        """Value of log_ratio above which a state is a suspect."""
+        return suspect_above(self.draws.log_ratio(self.components))
+
+    @cached_property
+    def lived_in(self) -> np.ndarray:
+        """Whether draws enough have come from a mode of the reference, shape (J,)."""
+        modes = self.components.modes
+        nearest = nearest_component(modes, np.unique(self.draws.xs, axis=0))
+        n_draws = np.bincount(nearest, minlength=modes.n_components)
+        needed = HOME_DRAWS * (modes.means.shape[1] + 1)
+        return np.asarray(n_draws >= min(needed, n_draws.max()))
+
+    def suspects(self, states: Evaluated) -> np.ndarray:
+        """Whether log_ratio of states is far above that of all draws, shape (n,)."""
+        return np.asarray(states.log_ratio(self.components) > self.limit)
+
+    def locate(self, states: Evaluated) -> tuple[np.ndarray, np.ndarray]:
+        """Tell where states are.
+
+        Returns
+        -------
+        home : array of bool, shape (n,)
+            Whether they are no suspects, and lie where draws have come from.
+        distance : array, shape (n,)
+            Least squared distance, in standard deviations, from where draws have come from.
+        """
+        squares = self.components.modes.squares(states.xs)[:, self.lived_in]
+        distance = np.asarray(squares.min(axis=1))
+        home = distance < home_radius(states.xs.shape[1])
+        at = np.flatnonzero(home)
+        home[at] = ~self.suspects(states.at(at))
+        return home, distance
+
+    def home(self, states: Evaluated) -> np.ndarray:
+        """Whether states are no suspects, and lie where draws have come from, shape (n,)."""
+        return self.locate(states)[0]
 
     def warm_up(self, job: Job) -> tuple[Warmup, int]:
         """Freeze a plan of the reference; returns it and the density evaluations that it took."""
         if self.trial is not None:
             return self.trial, 0
         n_particles = FEW_PARTICLES if self.near else PARTICLES
-        warmup = _warm_up(job, self.reference, n_particles, MAX_ROUNDS)
+        warmup = _warm_up_fitted(job, self.reference, n_particles, MAX_ROUNDS)
         return warmup, warmup.annealed.n_evaluations
 
 
@@ -115,34 +308,35 @@ def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceF
     for attempt in range(1, MAX_PROPOSALS + 1):
         job.report(f"Fitting the reference to {attempt} of {MAX_PROPOSALS} rounds of draws")
         reference, needed = Fitted(job.prior, components), draws_needed(components)
-        proposed = _propose(job, reference, needed - sum(part.n for part in parts))
-        evaluations += proposed.n_evaluations
-        if proposed.drawn is None:
+        wanted = needed - sum(part.n for part in parts)
+        drawn, log_z, near, cost = _propose(job, reference, wanted)
+        evaluations += cost
+        if drawn is None:
             fit = _by_trials(job, components, seen)
             return replace(fit, n_evaluations=evaluations + fit.n_evaluations)
-        log_z = proposed.log_z
-        parts.append(proposed.drawn)
+        parts.append(drawn)
         draws = join(parts)
         xs = np.concatenate([seen, draws.xs]) if draws.n < needed else draws.xs
         components, gradients = fit_to(job, xs, components)
         evaluations += gradients
-        if proposed.near or (len(parts) > 1 and draws.n >= draws_needed(components)):
+        if near or (len(parts) > 1 and draws.n >= draws_needed(components)):
             break
     return ReferenceFit(Fitted(job.prior, components), draws, log_z, True, evaluations)
 
 
-@dataclass(frozen=True, eq=False)
-class _Proposed:
-    """Weighted draws of a reference, resampled; none where the weights are worth too little."""
+def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None, float, bool, int]:
+    """Draw from a reference and resample by weights, until they are worth `wanted` draws.
 
-    drawn: Evaluated | None
-    log_z: float
-    near: bool
-    n_evaluations: int
-
-
-def _propose(job: Job, reference: Fitted, wanted: int) -> _Proposed:
-    """Draw from a reference and resample by weights, until they are worth `wanted` draws."""
+    Returns
+    -------
+    drawn : Evaluated, optional
+        None where the weights are worth too little.
+    log_z : float
+        Rough log evidence (nats).
+    near : bool
+        Whether the reference is near the posterior.
+    n_evaluations : int
+    """
     prior, rng = job.prior, job.rng
     batches: list[Evaluated] = []
     log_w, weight = np.empty(0), 0.0
@@ -154,10 +348,10 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> _Proposed:
         if MAX_BATCHES**2 * weight < least:
             break
     if weight < MIN_WEIGHT * len(batches) or weight < min(least, wanted):
-        return _Proposed(None, -np.inf, False, log_w.size)
+        return None, -np.inf, False, log_w.size
     w = np.exp(log_w - log_w.max())
     drawn = join(batches).at(rng.choice(log_w.size, int(weight), p=w / w.sum()))
-    return _Proposed(drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size, log_w.size)
+    return drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size, log_w.size
 
 
 def fit_to(
@@ -243,7 +437,7 @@ def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
         job.report(f"Trial run {attempt} of {MAX_TRIALS} from the fitted reference")
         last = enough or attempt == MAX_TRIALS
         rounds = MAX_ROUNDS if last else TRIAL_ROUNDS
-        warmup = _warm_up(job, Fitted(prior, components), PARTICLES, rounds)
+        warmup = _warm_up_fitted(job, Fitted(prior, components), PARTICLES, rounds)
         trial = run_beside(
             warmup.plan, rng, n_chains=N_TRIAL_CHAINS, n_draws=TRIAL_DRAWS, cores=job.cores,
             keep_states=True, deadline=deadline,
@@ -263,15 +457,19 @@ def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     return replace(fit, log_z=log_z, n_evaluations=evaluations, trial=warmup)
 
 
-def _warm_up(job: Job, reference: Fitted, n_particles: int, max_rounds: int) -> Warmup:
+def warm_up_for(job: Job, reference: Reference, kernel: Compound, **more: Any) -> Warmup:
     """Warm up with the user's options."""
     options = job.options
     return warm_up(
-        reference, kernel_for(reference, job.kernel), job.rng,
-        ladder_move=options.ladder_move, weight_adaptation=options.weight_adaptation,
-        rungs_per_barrier=options.rungs_per_barrier, cores=job.cores, n_particles=n_particles,
-        max_rounds=max_rounds, deadline=job.deadline,
+        reference, kernel, job.rng, ladder_move=options.ladder_move, cores=job.cores,
+        weight_adaptation=options.weight_adaptation, deadline=job.deadline,
+        rungs_per_barrier=options.rungs_per_barrier, **more,
     )  # fmt: skip
+
+
+def _warm_up_fitted(job: Job, reference: Fitted, n_particles: int, max_rounds: int) -> Warmup:
+    kernel = kernel_for(reference, job.kernel)
+    return warm_up_for(job, reference, kernel, n_particles=n_particles, max_rounds=max_rounds)
 
 
 def draws_needed(components: Mixture) -> int:
@@ -279,3 +477,99 @@ def draws_needed(components: Mixture) -> int:
     dim = components.means.shape[1]
     numbers = components.n_components * (dim + 1) * (dim + 2) // 2
     return min(NUMBER_DRAWS * numbers, ENOUGH_DRAWS)
+
+
+@dataclass(frozen=True, eq=False)
+class SideRun:
+    """Chains of equal length, and what they found.
+
+    Attributes
+    ----------
+    plan : Plan
+    runs : tuple of ChainRun
+    """
+
+    plan: Plan
+    runs: tuple[ChainRun, ...]
+
+    @cached_property
+    def cycles(self) -> CycleStats:
+        """Statistics of the recorded cycles."""
+        return cycles_of(self.plan, self.runs)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """RTS estimate from this side run alone."""
+        return rts(self.cycles)
+
+    @property
+    def n_steps(self) -> int:
+        """Evaluations of the density."""
+        return steps_of(self.runs)
+
+    def posterior_sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
+
+        There are no more draws than the effective sample size of the weights (Kish). They stay in
+        the order of the chains.
+        """
+        log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
+        states = np.concatenate([part[2] for run in self.runs for part in run.trace])
+        weights = self.plan.ladder.probabilities(log_ratio)[-1]
+        ess = float(kish(weights))
+        index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
+        return states[np.sort(index)]
+
+
+def run_beside(
+    plan: Plan,
+    rng: np.random.Generator,
+    *,
+    n_chains: int,
+    n_draws: int,
+    cores: int,
+    keep_states: bool = False,
+    deadline: Deadline = NEVER,
+) -> SideRun:
+    """Make a side run of `n_draws` draws a chain, before the main run has begun.
+
+    Parameters
+    ----------
+    plan : Plan
+    rng : numpy.random.Generator
+    n_chains, n_draws, cores : int
+    keep_states : bool, default False
+        Whether to keep the states of all iterations, for a fit.
+    deadline : Deadline, optional
+        When it stops, once each chain has a few draws; at the end of the overtime without them.
+
+    Returns
+    -------
+    SideRun
+        Of the chains that have a draw.
+
+    Raises
+    ------
+    KeyboardInterrupt
+    StuckChainError
+        A chain does not come back.
+    TimeLimitError
+        No chain had a draw when the overtime was over.
+    """
+    runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
+    final = deadline.last.rest(1.0)
+    if run_chains(
+        plan, runs, n_draws, cores=cores, deadline=deadline, pause=lambda: final.late
+    ):  # fmt: skip
+        for run in runs:
+            if run.hangs:
+                raise StuckChainError(run.hangs)
+        raise KeyboardInterrupt("Interrupted before sampling began.")
+    drawn = [run for run in runs if run.state.n_draws > 0]
+    if not drawn:
+        raise TimeLimitError(
+            f"max_time was over before one of {n_chains} chains of a trial run had come from "
+            f"beta = 0 to 1, on {plan.ladder.n_rungs} rungs: give it several times as long, or "
+            "leave it out."
+        )
+    return SideRun(plan, tuple(drawn))

@@ -1,8 +1,8 @@
 """From recorded chains to a DataTree, by the same road as `pm.sample`."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,49 +10,99 @@ import pymc as pm
 import xarray as xr
 from pymc.backends.base import MultiTrace
 
-from pymc_tempering.borrowed.private import choose_chains, set_report
+from pymc_tempering.borrowed.private import SlicedTrace, choose_chains, set_report
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import STEPS
 from pymc_tempering.core.installed import OWN, own_version
 from pymc_tempering.evidence.datatree import LOOKS_GROUP, REFERENCE_GROUP, convert
 from pymc_tempering.model.constrain import compile_constrain
-from pymc_tempering.sampling.array_trace import ArrayTrace
+from pymc_tempering.sampling.call import Call
 from pymc_tempering.sampling.choose_plan import ChosenPlan
-from pymc_tempering.sampling.goal import Outcome, Round
+from pymc_tempering.sampling.rounds import Outcome, Round
 from pymc_tempering.warmup.warm_up import WarmupRound
 
-LIBRARY = "pymc_tempering"
 DRAWN = ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
 """Groups that the sampler fills."""
 
+type Constrain = Callable[[np.ndarray], dict[str, np.ndarray]]
 
-def build_datatree(
-    outcome: Outcome,
-    *,
-    tune: int,
-    seconds: dict[str, float],
-    var_names: Sequence[str] | None,
-    discard_tuned_samples: bool,
-    idata_kwargs: dict[str, Any],
-) -> xr.DataTree:
+
+@dataclass(frozen=True, eq=False)
+class ArrayTrace(SlicedTrace):
+    """What `pm.to_inference_data` reads of a chain.
+
+    Attributes
+    ----------
+    chain : int
+    n_draws : int
+    values : dict of array, shape (n_draws, ...)
+        By variable, as PyMC records them.
+    stats : dict of array, shape (n_draws, ...)
+        By statistic.
+    """
+
+    chain: int
+    n_draws: int
+    values: dict[str, np.ndarray]
+    stats: dict[str, np.ndarray] | None = None
+
+    @property
+    def varnames(self) -> list[str]:
+        """Names of the variables."""
+        return list(self.values)
+
+    @property
+    def sampler_vars(self) -> list[dict[str, Any]] | None:
+        """Types of the statistics of the one sampler."""
+        if self.stats is None:
+            return None
+        return [{name: column.dtype for name, column in self.stats.items()}]
+
+    def __len__(self) -> int:
+        """Return the number of draws."""
+        return self.n_draws
+
+    def get_values(self, varname: str, burn: int = 0, thin: int = 1) -> np.ndarray:
+        """Values of a variable."""
+        return self.values[varname][burn::thin]
+
+    def get_sampler_stats(
+        self, stat_name: str, sampler_idx: int | None = None, burn: int = 0, thin: int = 1
+    ) -> np.ndarray:
+        """Values of a statistic."""
+        assert self.stats is not None
+        return self.stats[stat_name][burn::thin]
+
+    def point(self, idx: int) -> Mapping[str, np.ndarray]:
+        """One draw."""
+        return {name: column[idx] for name, column in self.values.items()}
+
+    def part(self, idx: slice) -> "ArrayTrace":
+        """Return the draws of a slice."""
+        values = {name: column[idx] for name, column in self.values.items()}
+        stats = self.stats and {name: column[idx] for name, column in self.stats.items()}
+        return ArrayTrace(self.chain, len(range(*idx.indices(len(self)))), values, stats)
+
+
+def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> xr.DataTree:
     """Put the draws and statistics of all chains into the groups of `pm.sample`, and our own.
 
     Chains of unequal length (after an interrupt) are cut to the length that keeps most draws,
     as PyMC does. The sampling time is that of all stages, `seconds`, but compiling.
     """
-    chosen, runs = outcome.chosen, outcome.runs
+    chosen, runs, discard = outcome.chosen, outcome.runs, call.discard_tuned_samples
     plan, warmup = chosen.plan, chosen.warmup
     path = plan.reference.path
-    constrain = compile_constrain(path.model, path.layout, var_names)
+    constrain = compile_constrain(path.model, path.layout, call.var_names)
     traces = _traces(runs, chosen, constrain)
-    long_enough, length = choose_chains(traces, tune if discard_tuned_samples else 0)
+    long_enough, length = choose_chains(traces, call.tune if discard else 0)
     trace = MultiTrace(long_enough)[:length]
-    n_tune = min(tune, len(trace))
-    if discard_tuned_samples:
+    n_tune = min(call.tune, len(trace))
+    if discard:
         trace = trace[n_tune:]
     took = sum(seconds.values()) - seconds.get("compiling", 0.0)
     set_report(trace, tune=n_tune, draws=max(0, length - n_tune), seconds=took)
-    options = {"save_warmup": not discard_tuned_samples, **idata_kwargs}
+    options = {"save_warmup": not discard, **call.idata_kwargs}
     idata = convert(pm.to_inference_data(trace, model=path.model, **options))
     idata["tempering"].dataset = idata["tempering"].to_dataset().assign(_history(outcome))
     idata["tempering"].attrs = {
@@ -68,9 +118,10 @@ def build_datatree(
         "seconds": json.dumps(seconds),
         "fits": chosen.fits,
         "passes": 0 if chosen.passes is None else len(chosen.passes.each),
-        "evaluations": json.dumps(chosen.work),
+        "evaluations": json.dumps(outcome.work),
         "interrupted": int(outcome.interrupted),
     }
+    posterior = idata["posterior"].to_dataset() if "posterior" in idata.children else None
     if outcome.least is not None:
         least = outcome.least
         idata["tempering"].attrs |= {
@@ -78,18 +129,17 @@ def build_datatree(
         }  # fmt: skip
     if chosen.last is not None:
         idata["tempering_check"] = xr.DataTree(_looks(chosen))
-        if "posterior" in idata.children:
-            ends = constrain(chosen.last.looks.ends.xs)
-            posterior = idata["posterior"].to_dataset()
-            idata[LOOKS_GROUP] = xr.DataTree(_ends_of_looks(ends, posterior))
+    if chosen.last is not None and posterior is not None:
+        looks = chosen.last.looks
+        ends = _as_in_posterior(constrain(looks.ends.xs), posterior, {"look": looks.n})
+        idata[LOOKS_GROUP] = xr.DataTree(ends)
     if outcome.reference.size:
         idata[REFERENCE_GROUP] = xr.DataTree(_reference_draws(outcome))
     kept = [run for run, trace in zip(runs, traces, strict=True) if trace in long_enough]
     if any(run.trace for run in kept):
-        idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune, discard_tuned_samples))
-    if any(run.hot for run in kept):
-        skip = n_tune if discard_tuned_samples else 0
-        states = _hot_states(kept, chosen, constrain, skip, idata_kwargs)
+        idata["tempering_trace"] = xr.DataTree(_flat_trace(kept, n_tune if discard else 0))
+    if any(run.hot for run in kept) and posterior is not None:
+        states = _hot_states(kept, constrain, posterior, n_tune if discard else 0)
         idata["tempering_states"] = xr.DataTree(states)
     _sign(idata)
     return idata
@@ -109,7 +159,7 @@ def _sign(idata: xr.DataTree) -> None:
 def _traces(
     runs: Sequence[ChainRun],
     chosen: ChosenPlan,
-    constrain: Callable[[np.ndarray], dict[str, np.ndarray]],
+    constrain: Constrain,
 ) -> list[ArrayTrace]:
     """Draws and statistics of the chains as traces of PyMC."""
     schema = chosen.schema
@@ -124,11 +174,7 @@ def _traces(
 
 
 def _hot_states(
-    runs: Sequence[ChainRun],
-    chosen: ChosenPlan,
-    constrain: Callable[[np.ndarray], dict[str, np.ndarray]],
-    n_tune: int,
-    idata_kwargs: dict[str, Any],
+    runs: Sequence[ChainRun], constrain: Constrain, posterior: xr.Dataset, n_tune: int
 ) -> xr.Dataset:
     """States of all rungs as variables of the posterior; padded at the end with iteration -1."""
     columns = []
@@ -138,26 +184,19 @@ def _hot_states(
         iteration, probability, x = map(np.concatenate, zip(*run.hot.parts, strict=True))
         used = iteration >= skip
         columns.append((iteration[used] - skip, probability[used], x[used]))
-    length = max(1, *(len(x) for _, _, x in columns))
-    shape = (len(runs), length)
-    iterations, probabilities = np.full(shape, -1), np.full(shape, np.nan)
-    traces = []
-    for i, (iteration, probability, x) in enumerate(columns):
-        n = len(x)
-        iterations[i, :n], probabilities[i, :n] = iteration, probability
-        padding = np.repeat(runs[i].record.x[:1], length - n, axis=0)
-        traces.append(ArrayTrace(i, length, constrain(np.concatenate([x, padding]))))
-    options = {name: idata_kwargs[name] for name in ("coords", "dims") if name in idata_kwargs}
-    multi = MultiTrace(traces)
-    set_report(multi, tune=0, draws=length)
-    # The data are there already, and conversion of another trace would add them again.
-    model = chosen.plan.reference.path.model
-    tree = pm.to_inference_data(multi, model=model, log_likelihood=False, **options)
-    states = tree["posterior"].to_dataset().rename(draw="state")
+    iterations, probabilities, xs = zip(*columns, strict=True)
+    n, length = len(runs), max(1, *map(len, xs))
+    parts = []
+    for run, x in zip(runs, xs, strict=True):
+        # A state that weighs nothing must still be one that can be computed with.
+        parts += [x, np.repeat(run.record.x[:1], length - len(x), axis=0)]
+    rows = constrain(np.concatenate(parts)).items()
+    values = {name: row.reshape(n, length, *row.shape[1:]) for name, row in rows}
+    states = _as_in_posterior(values, posterior, {"chain": n, "state": length})
     return states.assign(
-        iteration=(("chain", "state"), iterations),
-        keep_probability=(("chain", "state"), probabilities),
-    ).drop_attrs(deep=False)
+        iteration=(("chain", "state"), padded(iterations, length, -1)),
+        keep_probability=(("chain", "state"), padded(probabilities, length, np.nan)),
+    )
 
 
 def _looks(chosen: ChosenPlan) -> xr.Dataset:
@@ -178,16 +217,17 @@ def _looks(chosen: ChosenPlan) -> xr.Dataset:
     )
 
 
-def _ends_of_looks(ends: dict[str, np.ndarray], posterior: xr.Dataset) -> xr.Dataset:
-    """Give the ends of the looks the names and dimensions of the posterior, one value a look."""
+def _as_in_posterior(
+    values: dict[str, np.ndarray], posterior: xr.Dataset, sizes: dict[str, int]
+) -> xr.Dataset:
+    """Give values the names and dimensions of the posterior, with others in place of its first."""
     variables = {
-        str(name): (("look", *draws.dims[2:]), ends[str(name)], draws.attrs)
+        str(name): ((*sizes, *draws.dims[2:]), values[str(name)], draws.attrs)
         for name, draws in posterior.data_vars.items()
     }
     apart = {"chain", "draw"}
     coords = {n: c for n, c in posterior.coords.items() if not apart & {n, *c.dims}}
-    n_looks = len(next(iter(ends.values()), ()))
-    return xr.Dataset(variables, coords | {"look": np.arange(n_looks)})
+    return xr.Dataset(variables, coords | {dim: np.arange(size) for dim, size in sizes.items()})
 
 
 def _reference_draws(outcome: Outcome) -> xr.Dataset:
@@ -223,21 +263,30 @@ def _history(outcome: Outcome) -> dict[str, Any]:
     return history
 
 
-def _flat_trace(runs: Sequence[ChainRun], n_tune: int, discard_tuned_samples: bool) -> xr.Dataset:
-    """Flat trace of log_ratio and rung, padded at the end; tuning draws are cut off if asked."""
+def _flat_trace(runs: Sequence[ChainRun], n_tune: int) -> xr.Dataset:
+    """Flat trace of log_ratio and rung, padded at the end, without the first draws."""
     log_ratios, rungs = [], []
     for run in runs:
-        skip = int(run.record.scalars[:n_tune, STEPS].sum()) if discard_tuned_samples else 0
+        skip = int(run.record.scalars[:n_tune, STEPS].sum())
         log_ratios.append(np.concatenate([part[0] for part in run.trace])[skip:])
         rungs.append(np.concatenate([part[1] for part in run.trace])[skip:])
     length = max(len(part) for part in rungs)
-    log_ratio = np.full((len(runs), length), np.nan)
-    rung = np.full((len(runs), length), -1, dtype=np.int32)
-    for i, (values, visited) in enumerate(zip(log_ratios, rungs, strict=True)):
-        log_ratio[i, : len(values)] = values
-        rung[i, : len(visited)] = visited
+    log_ratio, rung = padded(log_ratios, length, np.nan), padded(rungs, length, -1)
     dims = ("chain", "iteration")
     return xr.Dataset(
         {"log_ratio": (dims, log_ratio, {"units": "nats"}), "rung": (dims, rung)},
         {"chain": np.arange(len(runs)), "iteration": np.arange(length)},
     )
+
+
+def padded(chains: Sequence[np.ndarray], length: int, fill: Any = None) -> np.ndarray:
+    """Put rows of chains beside each other, shape (chain, length, ...).
+
+    Behind the last row of a chain is `fill`, or else its first row: a state that weighs nothing
+    must still be one that can be computed with.
+    """
+    whole = np.empty((len(chains), length, *chains[0].shape[1:]), chains[0].dtype)
+    for own, rows in zip(whole, chains, strict=True):
+        own[: len(rows)] = rows
+        own[len(rows) :] = rows[:1] if fill is None else fill
+    return whole

@@ -1,6 +1,5 @@
 """The normalizing constant of a prior that is not normalized: a run of its own."""
 
-import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,19 +9,18 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.core.cuts import tell_cuts
-from pymc_tempering.core.overflows import OVERFLOWS
+from pymc_tempering.core.cycles import OVERFLOWS
+from pymc_tempering.core.deadline import tell_cuts
 from pymc_tempering.evidence.result import emit_warnings
-from pymc_tempering.exceptions import TemperingWarning, TimeLimitError
+from pymc_tempering.exceptions import TimeLimitError, warn_user
 from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.references.prior import Prior
+from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.closing import cuts_of
-from pymc_tempering.sampling.goal import Goal
+from pymc_tempering.sampling.finish import cuts_of
 from pymc_tempering.sampling.rounds import estimate, run_rounds
-from pymc_tempering.sampling.setup import PLAN_SHARE, Job
 
 TIME_SHARE = 0.5
 """Share of the time for the plan that this run may take, where there is a limit."""
@@ -45,23 +43,14 @@ def compile_prior_alone(
     return compile_with_kernels(model, choice, target_accept, report, terms=terms.prior_alone())
 
 
-def with_prior_constant(
-    job: Job,
-    model: pm.Model,
-    choice: KernelChoice,
-    target_accept: float,
-    *,
-    draws: int,
-    chains: int,
-    alone: Alone | None = None,
-) -> Job:
+def with_prior_constant(job: Job, alone: Alone | None, *, draws: int, chains: int) -> Job:
     """Give the prior of a call the log of its normalizing constant, if that is not 0.
 
     Where the user counts likelihood terms or potentials to the prior (`tempered=`), or a prior
     has no random draws, the path ends at prior times likelihood with a constant that is that of
     the prior times the evidence. The prior's own is found in the same way, by a run of `draws`
-    draws from the same reference to the prior alone; the evidence is the quotient. What was
-    compiled for it before may be given as `alone`.
+    draws from the same reference to the prior alone, which `compile_prior_alone` has compiled; the
+    evidence is the quotient.
 
     Returns
     -------
@@ -73,7 +62,6 @@ def with_prior_constant(
     TimeLimitError
         The time was over before its first draw.
     """
-    alone = alone or compile_prior_alone(job.prior, model, choice, target_accept, job.report)
     if alone is None:
         return job
     job.report("Normalizing the prior, by a run of its own")
@@ -86,10 +74,8 @@ def with_prior_constant(
     if chosen.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     silent: Any = nullcontext(SimpleNamespace(update=lambda: None))
-    outcome = run_rounds(
-        replace(own, deadline=until), chosen, Goal(), draws=draws, chains=chains,
-        keep_trace=False, watch=lambda *_: silent,
-    )  # fmt: skip
+    call = Call(draws, chains=chains, keep=None)
+    outcome = run_rounds(replace(own, deadline=until), call, chosen, lambda *_: silent)
     if outcome.interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     said = "Normalizing the prior: "
@@ -98,7 +84,7 @@ def with_prior_constant(
     if not drawn:
         raise TimeLimitError(f"{said}no chain of a run of its own has a draw. {tell_cuts(cuts)}")
     if cuts:
-        warnings.warn(f"{said}{tell_cuts(cuts)}", TemperingWarning, stacklevel=4)
+        warn_user(f"{said}{tell_cuts(cuts)}")
     evidence = estimate(outcome.chosen, drawn)
     emit_warnings(evidence, said, stacklevel=4)
     sound = evidence.verdict == "ok" and job.prior.prior_constant != OVERFLOWS

@@ -5,23 +5,17 @@ frozen before the chains begin. Whether there are any is decided by draws that d
 """
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
-from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.core.weighting import effective_number
-from pymc_tempering.evidence.trace import Run, flat_trace
 from pymc_tempering.references.prior import Reference, evaluate_draws
-from pymc_tempering.sampling.goal import NO_DRAWS
-from pymc_tempering.sampling.setup import Job
-from pymc_tempering.sampling.side_runs import cycles_of
+from pymc_tempering.sampling.call import Job
 
 N_TRIAL, MIN_SHARE = 256, 0.05
 """Draws that decide whether further ones are worth their price, and the least effective share of
@@ -40,6 +34,9 @@ TIME_SHARE, TRIAL_SHARE = 0.3, 0.05
 
 CHUNK = 2000
 """Draws of one generator. More draws go on with further generators."""
+
+NO_DRAWS = np.empty(0)
+"""Of the reference, beside the chains."""
 
 type Drawn = tuple[np.ndarray, int]
 """log_ratio at some draws, and the number of those where the target is no number."""
@@ -73,16 +70,6 @@ class Beside:
     def number(self, draws: int) -> int:
         """Return how many there are to be beside so many draws of all chains."""
         return min(self.fixed + self.per_draw * draws, self.most)
-
-    @property
-    def found(self) -> Drawn:
-        """Return log_ratio at those that there are, and the number of those without a density."""
-        return self.log_ratio, self.n_undefined
-
-    @property
-    def work(self) -> dict[str, int]:
-        """Density evaluations of these draws, as a stage of a run."""
-        return {"reference_draws": self.log_ratio.size} if self.log_ratio.size else {}
 
 
 def begin_beside(
@@ -177,14 +164,3 @@ def draw_log_ratio(
     finite = np.isfinite(xs[: len(log_ratio)]).all(axis=1)
     sound = np.isfinite(log_reference) & (log_ratio < np.inf)
     return np.where(sound & finite, log_ratio, -np.inf), int(np.sum(~sound & finite))
-
-
-def traced_run(
-    plan: Plan, runs: Sequence[ChainRun], reference: np.ndarray, n_undefined: int = 0
-) -> Run:
-    """Return recorded chains that kept their trace, with the reference draws beside them."""
-    stats: CycleStats = cycles_of(plan, runs)
-    log_ratios = [np.concatenate([part[0] for part in run.trace]) for run in runs]
-    rungs = [np.concatenate([part[1] for part in run.trace]) for run in runs]
-    trace = flat_trace(stats, log_ratios, rungs)
-    return Run(stats, trace, reference, n_undefined)

@@ -7,10 +7,11 @@ finds fault with the fitted reference, the reference is fitted again and the rou
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil, isfinite, log2, nan
 from time import perf_counter
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from pymc.progress_bar import ProgressBarManager
@@ -22,44 +23,28 @@ from pymc_tempering.chain.chains import (
     run_chains,
     start_runs,
 )
+from pymc_tempering.chain.pieces import send_chains
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.sent_chains import send_chains
-from pymc_tempering.core.deadline import NEVER
-from pymc_tempering.core.laps import laps
-from pymc_tempering.evidence.pooled import pooled
+from pymc_tempering.core.deadline import NEVER, Cut, Deadline
+from pymc_tempering.evidence.alarms import MIN_TOURS
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.rts import rts
+from pymc_tempering.evidence.rts import pooled, rts
+from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
+from pymc_tempering.sampling.call import DEFAULT_MCSE, MOST_GROWTH, PLAN_SHARE, Call, Goal, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
-from pymc_tempering.sampling.goal import (
-    DEFAULT_MCSE,
-    MAX_ROUNDS,
-    MOST_GROWTH,
-    NO_DRAWS,
-    Goal,
-    Outcome,
-)
-from pymc_tempering.sampling.held_memory import too_large
-from pymc_tempering.sampling.recorder import NoRecorder, Recorder, Standing
-from pymc_tempering.sampling.reference_draws import (
-    Beside,
-    begin_beside,
-    draw_beside,
-    traced_run,
-)
-from pymc_tempering.sampling.round_results import (
-    contradicted,
-    cut_of,
+from pymc_tempering.sampling.recorded import (
+    LeastEss,
+    cycles_of,
     drawn_in_all,
     draws_of,
-    least_of,
-    line_of,
-    outgrown,
+    least_ess,
     pace_of,
     steps_of,
+    too_large,
+    traced_run,
 )
-from pymc_tempering.sampling.setup import PLAN_SHARE, Job
-from pymc_tempering.sampling.side_runs import cycles_of
+from pymc_tempering.sampling.reference_draws import NO_DRAWS, Beside, begin_beside, draw_beside
 
 FIRST_PART, PART_GROWTH = 50, 1.25
 """Draws of the first part of a round before a deadline where chains wait for cores, and how many
@@ -69,7 +54,116 @@ LAST_SHARE, LAST_SECONDS = 1.1, 1.0
 """How many times the time of a call is over when its chains stop in any case, and the seconds that
 they have at least: those without a few draws get so much longer."""
 
+MAX_ROUNDS = 12
+"""Rounds at most, whatever the limits."""
+
+MANY = 1e7
+"""Draws from which on a number of them is told by its first digit."""
+
 type Watch = Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One line of the report: what was known after a round.
+
+    `barrier` is Lambda, the sum of the rejection rates of neighbors; `acceptance` is the kernel's,
+    over all rungs but the first; `least_ess` is not a number where it was not asked for.
+    """
+
+    draws: int
+    tours: int
+    barrier: float
+    acceptance: float
+    log_z: float
+    mcse: float
+    check_log_z: float
+    check_mcse: float
+    least_ess: float
+    seconds: float
+
+    def __str__(self) -> str:
+        check = f", check {self.check_log_z:.2f} ± {self.check_mcse:.2g}"
+        ess = f", least ESS {self.least_ess:.0f}"
+        return (
+            f"{self.draws} draws, {self.tours} tours: log Z {self.log_z:.3f} ± {self.mcse:.2g}"
+            f"{check if np.isfinite(self.check_log_z) else ''}"
+            f"{ess if np.isfinite(self.least_ess) else ''}, Lambda {self.barrier:.2f}, "
+            f"acceptance {self.acceptance:.2f} ({self.seconds:.1f} s)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Where the rounds of a run stand: all that decides how they go on, and how they ended.
+
+    Attributes
+    ----------
+    chosen : ChosenPlan
+    runs : list of ChainRun
+        Where the chains are; they may be short of `total`.
+    beside : Beside, optional
+        The reference draws beside them.
+    total : int
+        Draws of each chain at the end of the present round.
+    rounds : tuple of Round
+        Those that are over; none where a single one is wanted.
+    fits_left, repeats_left : int
+        How often the reference may still be fitted again: where looks contradict the estimate, and
+        where one tour outweighs all others.
+    interrupted : bool
+        Whether Ctrl-C ended the run.
+    unmet : str
+        What is missing of log Z; empty if nothing is, or nothing was asked for.
+    cut : Cut, optional
+        Where the time limit ended the run, short of its draws or its targets.
+    least : LeastEss, optional
+        Where draws had to suffice.
+    """
+
+    chosen: ChosenPlan
+    runs: list[ChainRun]
+    beside: Beside | None = None
+    total: int = 0
+    rounds: tuple[Round, ...] = ()
+    fits_left: int = 1
+    repeats_left: int = 1
+    interrupted: bool = False
+    unmet: str = ""
+    cut: Cut | None = None
+    least: LeastEss | None = None
+
+    @property
+    def reference(self) -> np.ndarray:
+        """log_ratio (nats) at further draws of the reference, shape (n,)."""
+        return NO_DRAWS if self.beside is None else self.beside.log_ratio
+
+    @property
+    def n_undefined(self) -> int:
+        """How many of these have no density."""
+        return 0 if self.beside is None else self.beside.n_undefined
+
+    @property
+    def work(self) -> dict[str, int]:
+        """Density evaluations of each stage before the chains, and of the reference draws."""
+        n = self.reference.size
+        return self.chosen.work | ({"reference_draws": n} if n else {})
+
+    @property
+    def evidence(self) -> Evidence:
+        """Estimate of log Z from all draws, with the verdict of the check."""
+        return estimate(self.chosen, self.runs, self.reference, self.n_undefined)
+
+
+class Recorder:
+    """Keeps where a run stands, so that another process can go on; this one keeps nothing."""
+
+    def due(self) -> bool:
+        """Whether the chains are to pause, to be kept."""
+        return False
+
+    def save(self, job: Job, at: Outcome) -> None:
+        """Keep where the run stands; no chain moves meanwhile."""
 
 
 def estimate(
@@ -83,114 +177,134 @@ def estimate(
     if reference.size:
         evidence = pooled(traced_run(chosen.plan, runs, reference, n_undefined))
     fresh = chosen.fresh
-    if fresh is None:
-        return evidence
-    return with_check(evidence, compare_looks(leg, fresh))
+    return evidence if fresh is None else with_check(evidence, compare_looks(leg, fresh))
 
 
 def run_rounds(
     job: Job,
+    call: Call,
     chosen: ChosenPlan,
-    goal: Goal,
-    *,
-    draws: int,
-    chains: int,
-    keep_trace: bool,
     watch: Watch,
-    keep_hot: bool = False,
-    tune: int = 0,
-    reference_draws: int | None = None,
-    recorder: Recorder = NoRecorder(),  # noqa: B008 (frozen, and without content)
-    standing: Standing | None = None,
+    recorder: Recorder = Recorder(),  # noqa: B008 (without content)
+    at: Outcome | None = None,
 ) -> Outcome:
-    """Run the chains for `draws` draws each, and on in doubling rounds while the goal is unmet.
+    """Run the chains for the draws of a call, and on in doubling rounds while its goal is unmet.
 
     Parameters
     ----------
     job : Job
         Its `report` is called with a line after each round, where there can be several. At its
         deadline the chains stop, once each has a few draws.
+    call : Call
     chosen : ChosenPlan
-    goal : Goal
-    draws, chains : int
-    keep_trace : bool
     watch : callable
         `watch(chosen, runs, n_draws)` gives a progress bar for that round.
-    keep_hot : bool, default False
-        Whether to keep states of all rungs beside the trace.
-    tune : int, default 0
-        How many of the draws are thrown away in the end.
-    reference_draws : int, optional
-        Further draws of the reference; by default `begin_beside` says how many. Without a trace
-        there are none.
     recorder : Recorder, optional
         Told where the run stands: before the first draw, whenever it asks for it, and when chains
         have stopped.
-    standing : Standing, optional
+    at : Outcome, optional
         Where an earlier process left the run, which then goes on from there.
     """
-    deadline, silent = job.deadline, replace(job, report=lambda line: None)
-
-    def start(chosen: ChosenPlan, n: int) -> tuple[list[ChainRun], Beside]:
-        runs = start_runs(chosen.plan, n, job.rng.spawn(chains), keep_trace, keep_hot=keep_hot)
-        asked = reference_draws if keep_trace else 0
-        return runs, begin_beside(chosen.plan, asked, chosen.spent, job.rng, deadline)
-
-    def end(*, interrupted: bool = False, **found: Any) -> Outcome:
-        plan = replace(at.chosen, work=at.chosen.work | at.beside.work)
-        draws, lost = at.beside.found
-        return Outcome(
-            plan, at.runs, at.rounds, interrupted, reference=draws, n_undefined=lost, **found
-        )
-
-    at, pace = standing or Standing(chosen, *start(chosen, draws), draws), np.nan
+    at, pace = at or _start(job, call, chosen, call.n_draws), np.nan
     while True:
-        chosen, runs, begun = at.chosen, at.runs, perf_counter()
-        at, interrupted = _with_draws_beside(job, at, recorder)
-        before, lap, save = drawn_in_all(runs), laps(), partial(recorder.save, job, at)
-        interrupted = interrupted or run_to(job, at.total, chosen, runs, watch, recorder.due, save)
-        if interrupted or chosen.interrupted:
-            return end(interrupted=True)
-        pace = pace_of(lap(), runs, before, pace)
-        told = partial(cut_of, deadline, goal, draws, draws_of(runs), pace)
-        if draws_of(runs) < at.total and not have_few_draws(runs):
-            return end(cut=told())
-        repeat = bool(at.repeats_left) and deadline.left > perf_counter() - begun
-        repeat = repeat and outgrown(chosen, runs)
-        if goal.single and not repeat:
-            return end(cut=told())
+        began, before = perf_counter(), drawn_in_all(at.runs)
+        at = _draw(job, at, watch, recorder)
+        if at.interrupted:
+            return at
+        pace = pace_of(perf_counter() - began, at.runs, before, pace)
         try:
-            if repeat:
-                job.report("The run met a region that its reference hardly covers: fitting again")
-                at = replace(at, repeats_left=at.repeats_left - 1)
-            else:
-                least, growth = least_of(goal, chosen, runs, tune, deadline), at.total / draws
-                more = goal.goes_on_for(least, growth) or _imprecise(goal, at, growth)
-                if goal.ess_alone and not (more or at.rounds):
-                    return end(least=least, cut=told(least=least))
-                if not (goal.ess_alone or deadline.late):
-                    chosen = more_looks(silent, chosen, steps_of(runs) // 2)
-                evidence = estimate(chosen, runs, *at.beside.found)
-                line = line_of(chosen, runs, evidence, least, perf_counter() - deadline.began)
-                at = replace(at, chosen=chosen, rounds=(*at.rounds, line))
-                job.report(f"{line}{goal.wanted()}")
-                unmet = "" if goal.ess_alone else goal.unmet(evidence)
-                if not (more or unmet) or _is_over(job, goal, at):
-                    return end(unmet=unmet, least=least, cut=told(least=least, mcse=evidence.mcse))
-                repeat = not goal.ess_alone and bool(at.fits_left) and contradicted(evidence)
-                at = replace(at, fits_left=at.fits_left - repeat)
-            if repeat:
-                chosen = _fitted_again(job, chosen, runs, at.beside)
-                runs, beside = start(chosen, at.total)
-                at = replace(at, chosen=chosen, runs=runs, beside=beside)
-                continue
+            at, then = _judge(job, call, at, began, pace)
+            if then == "end":
+                return at
+            at = _refit(job, call, at) if then == "refit" else _longer(at)
         except KeyboardInterrupt:
-            return end(interrupted=True)
-        at = replace(at, total=2 * at.total)
-        extend_runs(runs, at.total)
+            return replace(at, interrupted=True)
 
 
-def _imprecise(goal: Goal, at: Standing, growth: float) -> bool:
+def _start(job: Job, call: Call, chosen: ChosenPlan, n_draws: int) -> Outcome:
+    """Put chains at the start of a plan, with the reference draws beside them to come."""
+    traced, hot = call.keep is not None, call.keep == "states"
+    runs = start_runs(chosen.plan, n_draws, job.rng.spawn(call.chains), traced, keep_hot=hot)
+    asked = call.reference_draws if traced else 0
+    beside = begin_beside(chosen.plan, asked, chosen.spent, job.rng, job.deadline)
+    return Outcome(chosen, runs, beside, n_draws)
+
+
+def _draw(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> Outcome:
+    """Make the draws of a round: those of the reference first, then those of the chains.
+
+    It is kept where the first of these begin. Ctrl-C leaves what there is.
+    """
+    assert at.beside is not None
+    draws = at.total * len(at.runs)
+    try:
+        if at.beside.number(draws) > at.beside.log_ratio.size:
+            recorder.save(job, at)
+    except KeyboardInterrupt:
+        return replace(at, interrupted=True)
+    beside, interrupted = draw_beside(job, at.beside, draws)
+    at = replace(at, beside=beside)
+    ended = interrupted or run_to(job, at, watch, recorder)
+    return replace(at, interrupted=ended or at.chosen.interrupted)
+
+
+def _judge(
+    job: Job, call: Call, at: Outcome, began: float, pace: float
+) -> tuple[Outcome, Literal["end", "refit", "longer"]]:
+    """Decide after a round that began at a time what is next.
+
+    The chains end, are made longer, or start anew with a reference that is fitted again. `pace` is
+    in seconds for a draw of each chain.
+    """
+    goal, drawn = call.goal, draws_of(at.runs)
+    told = partial(cut_of, job.deadline, goal, call.n_draws, drawn, pace)
+    if drawn < at.total and not have_few_draws(at.runs):
+        return replace(at, cut=told()), "end"
+    has_time = job.deadline.left > perf_counter() - began
+    if at.repeats_left and has_time and _outgrown(at):
+        job.report("The run met a region that its reference hardly covers: fitting again")
+        return replace(at, repeats_left=at.repeats_left - 1), "refit"
+    if goal.single:
+        return replace(at, cut=told()), "end"
+    least, growth = None, at.total / call.n_draws
+    if goal.target_ess is not None:
+        path = at.chosen.plan.reference.path
+        least = least_ess(path, at.runs, call.tune, goal.target_ess, job.deadline)
+    more = goal.goes_on_for(least, growth) or _imprecise(goal, at, growth)
+    if goal.ess_alone and not (more or at.rounds):
+        return replace(at, least=least, cut=told(least=least)), "end"
+    if not (goal.ess_alone or job.deadline.late):
+        silent = replace(job, report=lambda line: None)
+        at = replace(at, chosen=more_looks(silent, at.chosen, steps_of(at.runs) // 2))
+    evidence = at.evidence
+    line = _line_of(at, evidence, least, perf_counter() - job.deadline.began)
+    at = replace(at, rounds=(*at.rounds, line))
+    job.report(f"{line}{goal.wanted()}")
+    unmet = "" if goal.ess_alone else goal.unmet(evidence)
+    if not (more or unmet) or _is_over(job, goal, at):
+        cut = told(least=least, mcse=evidence.mcse)
+        return replace(at, unmet=unmet, least=least, cut=cut), "end"
+    disagreed = evidence.check is not None and evidence.check.verdict == "disagreed"
+    if at.fits_left and disagreed and not goal.ess_alone:
+        return replace(at, fits_left=at.fits_left - 1), "refit"
+    return at, "longer"
+
+
+def _outgrown(at: Outcome) -> bool:
+    """Whether a run from a checked reference has tours enough and yet states no error.
+
+    Then one tour outweighs all others: it met a region that the reference hardly covers. A fit to
+    the draws of this run will cover it. A new run of the same length then replaces this one, so
+    that its draws do not depend on this alarm.
+    """
+    if at.chosen.last is None or at.chosen.fitted is None:
+        return False
+    cycles = cycles_of(at.chosen.plan, at.runs)
+    evidence = rts(replace(cycles, n_undefined=None))  # no reference helps against those
+    return evidence.n_tours >= MIN_TOURS and not np.isfinite(evidence.mcse)
+
+
+def _imprecise(goal: Goal, at: Outcome, growth: float) -> bool:
     """Whether log Z has a finite error above `DEFAULT_MCSE`, and chains may still grow for it.
 
     Who asks for another error, or for effective draws, gets these alone.
@@ -199,65 +313,61 @@ def _imprecise(goal: Goal, at: Standing, growth: float) -> bool:
         return False
     if rts(cycles_of(at.chosen.plan, at.runs)).mcse <= DEFAULT_MCSE:
         return False
-    return DEFAULT_MCSE < estimate(at.chosen, at.runs, *at.beside.found).mcse < np.inf
+    return DEFAULT_MCSE < at.evidence.mcse < np.inf
 
 
-def _is_over(job: Job, goal: Goal, at: Standing) -> bool:
+def _is_over(job: Job, goal: Goal, at: Outcome) -> bool:
     """Whether a limit allows no further round."""
-    steps = at.chosen.spent + at.beside.log_ratio.size + steps_of(at.runs)
+    steps = at.chosen.spent + at.reference.size + steps_of(at.runs)
     spent = goal.spent(steps) or len(at.rounds) >= MAX_ROUNDS
     return job.deadline.late or spent or too_large(at.runs, at.total)
 
 
-def _with_draws_beside(job: Job, at: Standing, recorder: Recorder) -> tuple[Standing, bool]:
-    """Go on to the reference draws that a round wants; it is kept where that was begun.
-
-    Returns
-    -------
-    at : Standing
-    interrupted : bool
-        Whether Ctrl-C came.
-    """
-    draws = at.total * len(at.runs)
-    try:
-        if at.beside.number(draws) > at.beside.log_ratio.size:
-            recorder.save(job, at)
-    except KeyboardInterrupt:
-        return at, True
-    beside, interrupted = draw_beside(job, at.beside, draws)
-    return replace(at, beside=beside), interrupted
+def _line_of(at: Outcome, evidence: Evidence, least: LeastEss | None, seconds: float) -> Round:
+    """Line of the report after a round."""
+    check, cycles = evidence.check, cycles_of(at.chosen.plan, at.runs)
+    return Round(
+        draws=drawn_in_all(at.runs),
+        tours=evidence.n_tours,
+        barrier=float(cumulative_barrier(neighbor_rejection(cycles))[-1]),
+        acceptance=float(cycles.accept_sum[..., 1:].sum() / cycles.visits[..., 1:].sum()),
+        log_z=evidence.log_z,
+        mcse=evidence.mcse,
+        check_log_z=np.nan if check is None else check.log_z,
+        check_mcse=np.nan if check is None else check.mcse,
+        least_ess=np.nan if least is None else least.ess,
+        seconds=seconds,
+    )
 
 
-def _fitted_again(job: Job, chosen: ChosenPlan, runs: list[ChainRun], beside: Beside) -> ChosenPlan:
-    """Fit the reference again to the draws of runs, whose work counts to that fit."""
-    own = steps_of(runs) + beside.log_ratio.size
-    drawn = np.concatenate([run.record.x[: run.state.n_draws] for run in runs])
-    job = replace(job, deadline=job.deadline.rest(PLAN_SHARE))
-    chosen = search_again(job, chosen, drawn)
-    fit = chosen.work.get("fit", 0) + own
-    return replace(chosen, work=chosen.work | {"fit": fit})
+def _longer(at: Outcome) -> Outcome:
+    """Give the chains twice the length."""
+    extend_runs(at.runs, 2 * at.total)
+    return replace(at, total=2 * at.total)
 
 
-def run_to(
-    job: Job,
-    total: int,
-    chosen: ChosenPlan,
-    runs: list[ChainRun],
-    watch: Watch,
-    due: Callable[[], bool] = lambda: False,
-    save: Callable[[], None] = lambda: None,
-) -> bool:
-    """Run the chains to `total` draws; before a deadline in parts, so that none is far behind.
+def _refit(job: Job, call: Call, at: Outcome) -> Outcome:
+    """Fit the reference to the draws too, whose work counts to the fit, and start anew."""
+    own = steps_of(at.runs) + at.reference.size
+    drawn = np.concatenate([run.record.x[: run.state.n_draws] for run in at.runs])
+    chosen = search_again(replace(job, deadline=job.deadline.rest(PLAN_SHARE)), at.chosen, drawn)
+    chosen = replace(chosen, work=chosen.work | {"fit": chosen.work.get("fit", 0) + own})
+    new = _start(job, call, chosen, at.total)
+    return replace(at, chosen=chosen, runs=new.runs, beside=new.beside)
 
-    They stop at the deadline, or a little later where some has few draws. They pause when a
-    recording is `due`; `save` is called before they start, then, and when they have stopped.
+
+def run_to(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> bool:
+    """Run the chains to their draws; before a deadline in parts, so that none is far behind.
+
+    They stop at the deadline, or a little later where some has few draws. They pause when the
+    recorder asks for it; it saves before they start, then, and when they have stopped.
 
     Returns
     -------
     bool
         Whether Ctrl-C cut the run short.
     """
-    deadline = job.deadline
+    deadline, runs, total = job.deadline, at.runs, at.total
     final = deadline.part(LAST_SHARE).after(LAST_SECONDS)
     # Without a limit the workers do pieces of all chains in turn, so that none is far behind.
     enough = job.cores >= len(runs) if job.crew is None else not deadline.limited
@@ -266,19 +376,19 @@ def run_to(
 
     def pause() -> bool:
         nonlocal paused
-        paused = paused or due() or final.late
+        paused = paused or recorder.due() or final.late
         return paused
 
-    with watch(chosen, runs, total) as progress:
+    with watch(at.chosen, runs, total) as progress:
         try:
-            save()
+            recorder.save(job, at)
             while not (deadline.late and have_few_draws(runs)):
                 goal, paused = min(goal, total), False
-                interrupted = _advance(job, chosen.plan, runs, goal, progress.update, pause)
+                interrupted = _advance(job, at.chosen.plan, runs, goal, progress.update, pause)
                 over = goal == total or deadline.late
                 if interrupted or paused or over:
                     progress.update()
-                    save()
+                    recorder.save(job, at)
                 if interrupted:
                     return True
                 if paused and draws_of(runs) < goal and not final.late:
@@ -300,9 +410,61 @@ def _advance(
     pause: Callable[[], bool],
 ) -> bool:
     """Run the chains here or on the workers; whether Ctrl-C cut it short."""
-    deadline = job.deadline
-    if job.crew is not None:
-        return send_chains(job.crew, plan, runs, goal, watch=update, deadline=deadline, pause=pause)
-    return run_chains(
-        plan, runs, goal, cores=job.cores, watch=update, deadline=deadline, pause=pause
-    )
+    if job.crew is None:
+        move = partial(run_chains, plan, runs, goal, cores=job.cores)
+    else:
+        move = partial(send_chains, job.crew, plan, runs, goal)
+    return move(watch=update, deadline=job.deadline, pause=pause)
+
+
+def cut_of(
+    deadline: Deadline,
+    goal: Goal,
+    first: int,
+    drawn: int,
+    pace: float,
+    *,
+    least: LeastEss | None = None,
+    mcse: float = 0.0,
+) -> Cut | None:
+    """Tell where the time limit ended a run, if it did so before the run had what was wanted.
+
+    Parameters
+    ----------
+    deadline : Deadline
+    goal : Goal
+    first : int
+        Draws of each chain in the first round.
+    drawn : int
+        Draws of the shortest chain.
+    pace : float
+        Seconds for a draw of each chain; not a number where there is none.
+    least : LeastEss, optional
+    mcse : float, optional
+        Error of log Z (nats), where there is a target for it and it was missed.
+    """
+    wanted = _wanted(goal, first, drawn, least, mcse)
+    if not deadline.late or wanted <= drawn:
+        return None
+    if not isfinite(wanted):
+        return Cut("the run", f"at {drawn} draws", nan)
+    about = "" if wanted == first else "about "
+    needed = deadline.enough((wanted - drawn) * pace)
+    number = f"{wanted:.0f}" if wanted < MANY else f"{wanted:.0e}"
+    return Cut("the run", f"at {drawn} of {about}{number} draws", needed)
+
+
+def _wanted(goal: Goal, first: int, drawn: int, least: LeastEss | None, mcse: float) -> float:
+    """Draws of each chain in the round that would have met the goal, by what is known now."""
+    growth = 1.0
+    if least is not None and least.short:
+        growth = least.target / least.ess if least.ess > 0.0 else np.inf
+    if goal.target_mcse is not None:
+        growth = max(growth, (mcse / goal.target_mcse) ** 2)
+    if growth == 1.0:
+        return float(max(drawn, first))
+    if goal.by_default and goal.target_mcse is None:
+        growth = min(growth, MOST_GROWTH * first / max(drawn, 1))
+    if not isfinite(growth):
+        return float(np.inf)
+    return float(first * 2 ** max(0, ceil(log2(max(drawn, 1) * growth / first) - 1e-9)))

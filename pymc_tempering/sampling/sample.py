@@ -15,9 +15,8 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_seed, check_whole
 from pymc_tempering.chain.sent_model import crew_of
-from pymc_tempering.core.deadline import Deadline, deadline_in
+from pymc_tempering.core.deadline import Deadline, deadline_in, laps
 from pymc_tempering.core.ladder import RungWeights
-from pymc_tempering.core.laps import laps
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
@@ -27,22 +26,26 @@ from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.call import (
+    CHECK_SHARE,
+    PLAN_SHARE,
     Call,
+    Job,
+    Options,
     as_names,
     check_kept_names,
+    goal_of,
     plain_choice,
     plain_options,
+    refuse,
+    refuse_model,
 )
 from pymc_tempering.sampling.chain_progress import watch_of
 from pymc_tempering.sampling.checkpoint import ending_by_sigterm, recording
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.compile_loops import compile_loops
 from pymc_tempering.sampling.finish import finish_call
-from pymc_tempering.sampling.goal import goal_of
 from pymc_tempering.sampling.prior_constant import compile_prior_alone, with_prior_constant
-from pymc_tempering.sampling.pymc_arguments import refuse, refuse_model
 from pymc_tempering.sampling.rounds import run_rounds
-from pymc_tempering.sampling.setup import CHECK_SHARE, PLAN_SHARE, Job, Options
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -246,27 +249,23 @@ def sample(
     refuse(unknown, "sample", inspect.signature(sample).parameters)
     draws, goal = goal_of(draws, target_ess, target_mcse, max_time, max_steps)
     refuse_model(draws, "sample")
-    check_whole(1, draws=draws, chains=chains, cores=cores)
+    check_whole(1, cores=cores)
     check_seed(random_seed)
-    check_whole(0, tune=tune, reference_draws=0 if reference_draws is None else reference_draws)
-    if keep not in ("log_ratio", "states", None):
-        raise ValueError(f"keep must be 'log_ratio', 'states' or None, not {keep!r}.")
     options = Options(
         ladder_move, reference, betas, rungs_per_barrier, check_looks,
         weight_adaptation, rung_weights,
     )  # fmt: skip
-    check_executor(executor)
-    model = find_model(model)
-    if var_names is not None:
-        check_kept_names(model, var_names)
-    cores = min(chains, cores or os.cpu_count() or 1)
-    rng = np.random.default_rng(random_seed)
     call = Call(
         draws, tune, chains, goal, plain_options(options), plain_choice(kernel), target_accept,
         None if tempered is None else as_names(tempered), reference_draws, keep,
         None if var_names is None else as_names(var_names), discard_tuned_samples,
         compute_convergence_checks, idata_kwargs or {},
     )  # fmt: skip
+    check_executor(executor)
+    model = find_model(model)
+    check_kept_names(model, call.var_names)
+    cores = min(chains, cores or os.cpu_count() or 1)
+    rng = np.random.default_rng(random_seed)
     show, lap = bool(progressbar) and not quiet, laps()
     with (
         ending_by_sigterm(checkpoint is not None) as leave_if_told,
@@ -284,21 +283,15 @@ def sample(
             crew = crew_of(executor, prior, compound)
             deadline = deadline_in(max_time)
             job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE), crew)
-            job = with_prior_constant(
-                job, model, kernel, target_accept, draws=draws, chains=chains, alone=alone
-            )  # fmt: skip
+            job = with_prior_constant(job, alone, draws=draws, chains=chains)
             seconds["prior_constant"] = lap()
             chosen = choose_plan(job)
         leave_if_told()  # a search that was cut short is nothing to go on with
         lap()
-        job = replace(job, deadline=_run_deadline(deadline, chosen, max_time))
-        report = (lambda line: None) if quiet else logger.info
-        outcome = run_rounds(
-            replace(job, report=report), chosen, goal, draws=call.n_draws, chains=chains,
-            keep_trace=keep is not None, keep_hot=keep == "states", tune=tune,
-            watch=watch_of(show and progressbar, progressbar_theme),
-            reference_draws=reference_draws, recorder=recorder,
-        )  # fmt: skip
+        tell = (lambda line: None) if quiet else logger.info
+        job = replace(job, deadline=_run_deadline(deadline, chosen, max_time), report=tell)
+        watch = watch_of(show and progressbar, progressbar_theme)
+        outcome = run_rounds(job, call, chosen, watch, recorder)
         # What a second search took in between is told as its own.
         again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())
         seconds |= outcome.chosen.seconds | {"run": lap() - again}

@@ -9,13 +9,11 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.time_left import time_left
+from pymc_tempering.core.deadline import NEVER, Deadline, time_left
 from pymc_tempering.model.path import Path
-from pymc_tempering.sampling.evaluated import Evaluated, join
-from pymc_tempering.sampling.gradients import slopes_at
-from pymc_tempering.sampling.known import Known, Region
-from pymc_tempering.sampling.setup import Job
+from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.evaluated import Evaluated, Region, join, slopes_at
+from pymc_tempering.sampling.fit_reference import ReferenceFit
 
 MAX_STEPS = 12
 """Steps of a scout at most."""
@@ -159,7 +157,7 @@ def scouting_of(job: Job) -> int:
     return int(np.clip(SCOUT_WORK / job.prior.path.work, least, most))
 
 
-def send_scouts(job: Job, known: Known, scale: np.ndarray) -> tuple[Evaluated, int]:
+def send_scouts(job: Job, fit: ReferenceFit, scale: np.ndarray) -> tuple[Evaluated, int]:
     """Send scouts from the prior, as many as their work allows.
 
     Returns
@@ -176,7 +174,7 @@ def send_scouts(job: Job, known: Known, scale: np.ndarray) -> tuple[Evaluated, i
         job.report(f"Scouts from the prior: {sent}{left}")
         starts = prior.draw(batch, prior.spawn(job.rng))
         ascent = ascend(
-            prior.path, starts, scale, known.locate, deadline=job.deadline, turns_back=True
+            prior.path, starts, scale, fit.locate, deadline=job.deadline, turns_back=True
         )
         ends.append(ascent.ends)
         evaluations += ascent.n_evaluations

@@ -11,30 +11,33 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.evidence.reference_check import ISLAND, MIN_ARRIVALS
 from pymc_tempering.exceptions import StuckChainError
-from pymc_tempering.sampling.arrivals import (
+from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.evaluated import Evaluated, can_climb, evaluate_states, join
+from pymc_tempering.sampling.fit_reference import N_PROPOSED, Passes, ReferenceFit, fit_reference
+from pymc_tempering.sampling.looks import (
     MIN_HOME_COST,
+    Looks,
+    add_looks,
     bring_home,
     has_arrived,
     is_above,
+    take_looks,
     way_home,
 )
-from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
-from pymc_tempering.sampling.fit_reference import ReferenceFit
-from pymc_tempering.sampling.gradients import can_climb
-from pymc_tempering.sampling.looks import Looks, add_looks, take_looks
-from pymc_tempering.sampling.passes import Passes
-from pymc_tempering.sampling.refit import refit
-from pymc_tempering.sampling.regions import peaks_by_chains, weigh_regions
 from pymc_tempering.sampling.scouts import scouting_of, send_scouts, spread_of
-from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.suspects import (
     Peak,
     find_peaks,
     holds_any,
     least_mass,
+    peaks_by_chains,
     unknown_peaks,
+    weigh_regions,
     with_mass,
 )
 
@@ -53,6 +56,17 @@ of times."""
 MAX_SEARCHES = 4
 """Rounds of a search, the last of which must find nothing new."""
 
+PEAK_DRAWS, PEAK_SHARE = 20, (0.05, 0.5)
+"""Draws of a peak for each dimension that its component is made from, and the bounds of the share
+that it gets in the reference, before weighted draws tell its own."""
+
+WORSE = 2.0
+"""A new fit is not taken if the second moment of its weights is more than so many times that of the
+one before; a fit to few draws can be so."""
+
+NO_SHARE = 1e-3
+"""A peak with a smaller share of the draws than this is let go."""
+
 
 @dataclass(frozen=True, eq=False)
 class SearchRound:
@@ -69,8 +83,6 @@ class SearchRound:
     home_passes, islands : int
         Annealed passes of which particles are where the posterior is, and those with an island that
         did not come home.
-    scouts : Evaluated
-        Where scouts ended outside of the known regions.
     heavy : list of Peak
         New peaks that may have mass.
     complete : bool
@@ -82,7 +94,6 @@ class SearchRound:
     arrived: np.ndarray
     home_passes: int
     islands: int
-    scouts: Evaluated
     heavy: list[Peak]
     complete: bool
 
@@ -91,67 +102,58 @@ class SearchRound:
         """Whether there is nothing new, and nothing left to look at."""
         return self.complete and not self.heavy
 
+    def with_looks(self, looks: Looks, strange: np.ndarray, fit: ReferenceFit) -> "SearchRound":
+        """Round with further looks."""
+        return replace(
+            self,
+            looks=add_looks(self.looks, looks),
+            strange=np.append(self.strange, strange),
+            arrived=np.append(self.arrived, has_arrived(looks.ends, fit.draws)),
+        )
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(eq=False)
 class Search:
-    """What a search came to.
+    """A search under way: what it works with, and what it has come to.
 
     Attributes
     ----------
+    job : Job
+    passes : Passes
+    hints : Evaluated
+        Particles of the annealed passes.
     fit : ReferenceFit
         The last one.
     last : SearchRound, optional
         The last round, if one was finished.
-    scouts : Evaluated
-        Particles of the annealed passes, and where the scouts of all rounds ended outside of the
-        known regions.
     let_go : list of Peak
         Peaks without mass.
-    settled : bool
-        Whether the last round found nothing new.
+    dropped : float
+        Share in all of the regions that looks were stuck in and that were let go.
+    rounds : int
     interrupted : bool
         Whether Ctrl-C ended the search.
-    rounds : int
     n_evaluations : dict
         Density evaluations of looks, scouts and new fits.
-    """
-
-    fit: ReferenceFit
-    last: SearchRound | None
-    scouts: Evaluated
-    let_go: list[Peak]
-    settled: bool
-    interrupted: bool
-    rounds: int
-    n_evaluations: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class _FollowedUp:
-    """What came of states that were followed up, and of scouts; as in `SearchRound`.
-
-    `strange` is of all the states, shape (n,).
-    """
-
-    strange: np.ndarray
-    scouts: Evaluated
-    heavy: list[Peak]
-    complete: bool
-
-
-@dataclass(eq=False)
-class _Searcher:
-    """One search under way: what it works with, and what it has let go and spent so far.
-
-    `dropped` is the share in all of the regions that looks were stuck in and that were let go.
     """
 
     job: Job
     passes: Passes
     hints: Evaluated
+    fit: ReferenceFit
+    last: SearchRound | None = None
     let_go: list[Peak] = field(default_factory=list)
     dropped: float = 0.0
-    work: dict[str, int] = field(default_factory=lambda: {"looks": 0, "scouts": 0, "fit": 0})
+    rounds: int = 0
+    interrupted: bool = False
+    n_evaluations: dict[str, int] = field(
+        default_factory=lambda: {"looks": 0, "scouts": 0, "fit": 0}
+    )
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last round found nothing new."""
+        return self.last is not None and self.last.found_nothing
 
 
 def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
@@ -160,74 +162,72 @@ def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
     What the last round found enters a last fit all the same.
     """
     hints = evaluate_states(job.prior, passes.particles)
-    at = _Searcher(job, passes, hints)
-    at.work["scouts"] += hints.n
-    scouts, last, rounds, interrupted = hints, None, 0, False
+    at = Search(job, passes, hints, fit)
+    at.n_evaluations["scouts"] += hints.n
     try:
-        while not (last and last.found_nothing) and not (rounds and job.deadline.late):
-            if last is not None and last.heavy:
-                job.report(f"Search {rounds}: fitting the reference with {len(last.heavy)} new")
+        while not at.settled and not (at.rounds and job.deadline.late):
+            if at.last is not None and at.last.heavy:
+                job.report(
+                    f"Search {at.rounds}: fitting the reference with {len(at.last.heavy)} new"
+                )
                 try:
-                    fit, gone = refit(job, fit, last.heavy)
-                    at.work["fit"] += fit.n_evaluations
+                    at.fit, gone = refit(job, at.fit, at.last.heavy)
+                    at.n_evaluations["fit"] += at.fit.n_evaluations
                     at.let_go += gone
                 except StuckChainError:  # a narrow peak is what sticks: the last fit stands
                     break
-            if rounds == MAX_SEARCHES:
+            if at.rounds == MAX_SEARCHES:
                 break
-            rounds += 1
-            last = _round(at, fit)
-            scouts = join([scouts, last.scouts])
+            at.rounds += 1
+            at.last = _round(at)
     except KeyboardInterrupt:
-        interrupted = True
-    settled = last is not None and last.found_nothing
-    return Search(fit, last, scouts, at.let_go, settled, interrupted, rounds, at.work)
+        at.interrupted = True
+    return at
 
 
-def _round(at: _Searcher, fit: ReferenceFit) -> SearchRound:
+def _round(at: Search) -> SearchRound:
     """Take looks, send scouts and follow up what they find, with the particles of the passes."""
-    job = at.job
-    looks = take_looks(job, at.passes.best, job.options.check_looks)
-    states = join([looks.ends, at.hints, fit.draws])
-    found = _follow_up(at, fit, states, looks.n, scouting=True)
-    at.work["looks"] += looks.n_evaluations
-    islands = at.passes.shares(found.strange[looks.n : looks.n + at.hints.n]) >= ISLAND
-    home = at.passes.shares(fit.known.home(at.hints)) >= ISLAND
+    looks = take_looks(at.job, at.passes.best, at.job.options.check_looks)
+    states = join([looks.ends, at.hints, at.fit.draws])
+    strange, heavy, complete = _follow_up(at, states, looks.n, scouting=True)
+    at.n_evaluations["looks"] += looks.n_evaluations
+    islands = at.passes.shares(strange[looks.n : looks.n + at.hints.n]) >= ISLAND
+    home = at.passes.shares(at.fit.home(at.hints)) >= ISLAND
     first = SearchRound(
-        looks,
-        found.strange[: looks.n],
-        has_arrived(looks.ends, fit.draws),
-        int(home.sum()),
-        int(islands.sum()),
-        found.scouts,
-        found.heavy,
-        found.complete,
-    )
-    return _until_they_arrive(at, fit, first) if first.found_nothing else first
+        looks, strange[: looks.n], has_arrived(looks.ends, at.fit.draws), int(home.sum()),
+        int(islands.sum()), heavy, complete,
+    )  # fmt: skip
+    return _until_they_arrive(at, first) if first.found_nothing else first
 
 
 def _follow_up(
-    at: _Searcher, fit: ReferenceFit, states: Evaluated, n_looks: int, *, scouting: bool
-) -> _FollowedUp:
+    at: Search, states: Evaluated, n_looks: int, *, scouting: bool
+) -> tuple[np.ndarray, list[Peak], bool]:
     """Follow up the suspects among states, of which some are looks, and those that scouts find.
 
-    In the result no state is strange that is at home or at a peak without mass.
+    Returns
+    -------
+    strange : array of bool, shape (n,)
+        Which of the states are neither at home nor at a peak without mass.
+    heavy, complete
+        As in `SearchRound`.
     """
-    job = at.job
+    job, fit, work = at.job, at.fit, at.n_evaluations
     strange, cost = strangers(job, states, fit, at.passes, at.let_go, n_looks)
-    at.work["looks"] += cost
-    none = states.at(np.zeros(0, dtype=int))
+    work["looks"] += cost
+    suspects = states.at(strange)
     if can_climb(job):
         scale = spread_of(job.prior.sample)
-        scouts, cost = send_scouts(job, fit.known, scale) if scouting else (none, 0)
-        suspects = join([states.at(strange), scouts.at(is_suspect(scouts, fit))])
+        if scouting:
+            scouts, cost = send_scouts(job, fit, scale)
+            work["scouts"] += cost
+            suspects = join([suspects, scouts.at(fit.suspects(scouts))])
         least, most = least_mass(fit.log_z), scouting_of(job)
-        found = find_peaks(job, suspects, scale, at.let_go, fit.known.locate, most, least)
+        found = find_peaks(job, suspects, scale, at.let_go, fit.locate, most, least)
     else:
-        scouts, cost = none, 0
-        found = peaks_by_chains(job, at.passes.best, states.at(strange))
+        found = peaks_by_chains(job, at.passes.best, suspects)
     heavy, light, weighed = with_mass(job, found.peaks, fit.log_z)
-    at.work["scouts"] += cost + found.n_evaluations + weighed
+    work["scouts"] += found.n_evaluations + weighed
     heavy = unknown_peaks(heavy, fit, job.rng)
     at.let_go += light
     strange &= ~holds_any(light, states.xs)
@@ -235,23 +235,23 @@ def _follow_up(
     stuck = stuck[~holds_any(heavy, states.xs[stuck])]
     bound = max(MIN_HOME_COST, at.passes.n_evaluations)
     regions = weigh_regions(job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped)
-    at.work["fit"] += regions.n_evaluations
+    work["fit"] += regions.n_evaluations
     at.dropped += sum(region.share(fit.log_z) for region in regions.light)
     at.let_go += regions.light
     strange &= ~holds_any(regions.light, states.xs)
     strange[stuck[regions.explained]] = False
-    return _FollowedUp(strange, scouts, heavy + regions.heavy, found.complete)
+    return strange, heavy + regions.heavy, found.complete
 
 
-def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> SearchRound:
+def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
     """Move looks on, and take further ones, until enough have arrived or their bound is met.
 
     Further looks are followed up like the first ones. The bound is in evaluations, and told by
     what it took so far.
     """
-    job, passes = at.job, at.passes
+    job, passes, fit, work = at.job, at.passes, at.fit, at.n_evaluations
     arrived, cost = bring_home(job, passes, fit, last.looks.ends)
-    at.work["looks"] += cost
+    work["looks"] += cost
     last, spent = replace(last, arrived=arrived), last.looks.n_evaluations
     own = job.options.check_looks * passes.n_evaluations
     patience, most = (factor * own for factor in LOOKING)
@@ -260,27 +260,15 @@ def _until_they_arrive(at: _Searcher, fit: ReferenceFit, last: SearchRound) -> S
         if spent > patience and needed > most:
             break
         job.report(f"Looks from the prior: {n} of {last.looks.n} have arrived")
-        before = at.work["looks"] + at.work["scouts"]
+        before = work["looks"] + work["scouts"]
         looks = take_looks(job, passes.best, LOOK_BATCH, finer=FINER)
-        at.work["looks"] += looks.n_evaluations
-        found = _follow_up(at, fit, looks.ends, looks.n, scouting=False)
-        spent += at.work["looks"] + at.work["scouts"] - before
-        last = replace(
-            last,
-            looks=add_looks(last.looks, looks),
-            strange=np.append(last.strange, found.strange),
-            arrived=np.append(last.arrived, has_arrived(looks.ends, fit.draws)),
-            heavy=found.heavy,
-            complete=found.complete,
-        )
+        work["looks"] += looks.n_evaluations
+        strange, heavy, complete = _follow_up(at, looks.ends, looks.n, scouting=False)
+        spent += work["looks"] + work["scouts"] - before
+        last = replace(last.with_looks(looks, strange, fit), heavy=heavy, complete=complete)
         if not last.found_nothing:
             break
     return last
-
-
-def is_suspect(states: Evaluated, fit: ReferenceFit) -> np.ndarray:
-    """Whether log_ratio of states is far above that of all posterior draws of the fit."""
-    return fit.known.suspects(states)
 
 
 def strangers(
@@ -302,7 +290,7 @@ def strangers(
     strange : array of bool, shape (n,)
     n_evaluations : int
     """
-    strange = is_suspect(states, fit) | is_above(states, fit.draws)
+    strange = fit.suspects(states) | is_above(states, fit.draws)
     strange &= ~holds_any(let_go, states.xs)
     at, n_looks = np.flatnonzero(strange), states.n if n_looks is None else n_looks
     others = job.rng.permutation(at[at >= n_looks])
@@ -317,3 +305,36 @@ def strangers(
         if ways.ended or (i > 0 and ways.away.size == group.size):
             break
     return strange, evaluations
+
+
+def refit(job: Job, fit: ReferenceFit, peaks: Sequence[Peak]) -> tuple[ReferenceFit, list[Peak]]:
+    """Add a component for each peak, and fit again to weighted draws.
+
+    Returns
+    -------
+    new : ReferenceFit
+    let_go : list of Peak
+        Those of which the new fit has hardly a draw.
+    """
+    components, n = fit.components.modes, PEAK_DRAWS * (job.prior.path.dim + 1)
+    masses = np.array([peak.log_mass for peak in peaks])
+    total = np.logaddexp(np.logaddexp.reduce(masses), fit.log_z)
+    for peak, mass in zip(peaks, masses, strict=True):
+        share = float(np.clip(np.exp(mass - total), *PEAK_SHARE))
+        components = components.with_cluster(peak.draw(n, job.rng), share)
+    new = fit_reference(job, components, fit.draws.xs)
+    if new.near:
+        worse, n_evaluations = _is_worse(job, new, components), new.n_evaluations + N_PROPOSED
+        reference = Fitted(job.prior, components) if worse else new.reference
+        new = replace(new, reference=reference, n_evaluations=n_evaluations)
+    return new, [peak for peak in peaks if peak.holds(new.draws.xs).mean() < NO_SHARE]
+
+
+def _is_worse(job: Job, new: ReferenceFit, old: Mixture) -> bool:
+    """Whether weights of a new fit vary far more than those of an old one, or it has lost modes.
+
+    Draws of the old one tell both second moments, since the new one does not draw what it has lost.
+    """
+    states = evaluate_states(job.prior, old.draw(N_PROPOSED, job.rng))
+    log_w, log_new = states.log_ratio(old), states.log_ratio(new.components)
+    return log_mean(log_w + log_new) > log_mean(2.0 * log_w) + np.log(WORSE)

@@ -38,9 +38,9 @@ from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.prior import Prior, Reference
+from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.prior_constant import with_prior_constant
-from pymc_tempering.sampling.setup import Job, Options
+from pymc_tempering.sampling.prior_constant import compile_prior_alone, with_prior_constant
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -180,14 +180,9 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         self.model = find_model(model)
         self.vars = check_vars(self.model, vars)
         options = Options(
-            ladder_move,
-            reference,
-            betas,
-            rungs_per_barrier,
-            check_looks,
-            weight_adaptation,
+            ladder_move, reference, betas, rungs_per_barrier, check_looks, weight_adaptation,
             rung_weights,
-        )
+        )  # fmt: skip
         warmup_rng = np.random.default_rng(random_seed)
         terms = find_terms(self.model, tempered)
         show = progressbar and not quiet and logger.isEnabledFor(logging.INFO)
@@ -196,7 +191,8 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
                 self.model, kernel, target_accept, report, terms=terms
             )
             job = Job(prior, compound, options, warmup_rng, cores, report)
-            job = with_prior_constant(job, self.model, kernel, target_accept, draws=1000, chains=4)
+            alone = compile_prior_alone(prior, self.model, kernel, target_accept, report)
+            job = with_prior_constant(job, alone, draws=1000, chains=4)
             self.chosen = choose_plan(job)
         if self.chosen.interrupted:
             raise KeyboardInterrupt("Interrupted before sampling began.")

@@ -3,23 +3,34 @@
 A suspect is no more than that: the top of a spike or the neck of a funnel can have a huge ratio
 and no mass. Each is climbed, its mass is told from the curvature at the top (Laplace), and where
 there may be some it becomes a component, which weighted draws of the reference then judge.
+
+A look can get stuck in a local mode that holds nothing, on the flank of a peak that is far
+narrower. Neither Laplace's method at the top nor the height where it ended tells what the mode
+holds. Chains at beta = 1 tell the region where they stay, and its mass.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.core.weighting import log_mean
+from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.model.path import Path
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.scales import FullScales
-from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
+from pymc_tempering.sampling.call import Job
+from pymc_tempering.sampling.evaluated import (
+    Evaluated,
+    Region,
+    evaluate_states,
+    home_radius,
+    slopes_at,
+)
 from pymc_tempering.sampling.fit_reference import ReferenceFit
-from pymc_tempering.sampling.gradients import slopes_at
-from pymc_tempering.sampling.known import Region, home_radius
 from pymc_tempering.sampling.scouts import ascend
-from pymc_tempering.sampling.setup import Job
+from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
 MAX_PEAKS, MAX_STEPS = 8, 60
 """Peaks of one round at most that may have mass, and steps of a climb."""
@@ -41,6 +52,10 @@ N_DRAWN = 2000
 
 NUDGE = 1e-5
 """Step of the numerical second derivatives, in standard deviations of the prior."""
+
+CHAINS, CHAIN_BEGIN, CHAIN_PARTS, CHAIN_SWEEPS = 64, 10, 8, 5
+"""Chains from a state that tell the region where they stay; transitions that are thrown away, and
+how many times so many that are kept, by their last states."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +144,8 @@ def find_peaks(
     let_go : sequence of Peak
         Known ones; suspects in their regions are left out.
     home : callable
-        Which of n states are no suspects and lie where a component is, as `Known.locate`; a climb
-        that comes there is over.
+        Which of n states are no suspects and lie where a component is, as
+        `ReferenceFit.locate`; a climb that comes there is over.
     most : int
         Evaluations after which no climb begins.
     least : float, optional
@@ -243,5 +258,131 @@ def unknown_peaks(peaks: list[Peak], fit: ReferenceFit, rng: np.random.Generator
         return []
     tops = evaluate_states(fit.reference.prior, np.array([peak.mean for peak in peaks]))
     drawn = seen(peaks, fit.log_z, fit.components.draw(N_DRAWN, rng), 1.0)
-    known = seen(peaks, fit.log_z, fit.draws.xs) & (drawn | ~fit.known.suspects(tops))
+    known = seen(peaks, fit.log_z, fit.draws.xs) & (drawn | ~fit.suspects(tops))
     return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Regions where states are stuck.
+
+    Attributes
+    ----------
+    heavy, light : list of Peak
+        Those that may have mass, and those without.
+    explained : array of bool, shape (n,)
+        Which of the states lie in light ones.
+    n_evaluations : int
+    """
+
+    heavy: list[Peak]
+    light: list[Peak]
+    explained: np.ndarray
+    n_evaluations: int
+
+
+def weigh_regions(
+    job: Job, annealed: AnnealedPass, xs: np.ndarray, log_z: float, bound: int, dropped: float
+) -> Regions:
+    """Weigh the regions where states are stuck, one after the other.
+
+    Parameters
+    ----------
+    job : Job
+    annealed : AnnealedPass
+        Whose tuning at beta = 1 the chains have.
+    xs : array, shape (n, d)
+    log_z : float
+        Evidence without them (nats).
+    bound : int
+        Evaluations after which no further one is weighed.
+    dropped : float
+        Share of earlier regions that were let go; with all light ones it is less than `ISLAND`.
+    """
+    heavy, light, cost = list[Peak](), list[Peak](), 0
+    explained = np.zeros(len(xs), dtype=bool)
+    if xs.shape[1] > MAX_WEIGHED_DIM or job.deadline.late:
+        return Regions(heavy, light, explained, cost)
+    for region, inside, spent in regions_of(job, annealed, xs, range(len(xs))):
+        cost += spent
+        if region.log_mass > least_mass(log_z):
+            heavy.append(region)
+        elif dropped + region.share(log_z) < ISLAND:
+            dropped += region.share(log_z)
+            light.append(region)
+            explained |= inside
+        if cost > bound or job.deadline.late:
+            break
+    return Regions(heavy, light, explained, cost)
+
+
+def peaks_by_chains(job: Job, annealed: AnnealedPass, suspects: Evaluated) -> FoundPeaks:
+    """Where there are no gradients: what short chains from a suspect at beta = 1 go through."""
+    order = np.argsort(-suspects.log_target, kind="stable")
+    peaks, cost, seen = list[Peak](), 0, np.zeros(suspects.n, dtype=bool)
+    for region, inside, spent in regions_of(job, annealed, suspects.xs, order):
+        cost += spent
+        peaks.append(region)
+        seen |= inside
+        if len(peaks) == MAX_PEAKS:
+            break
+    return FoundPeaks(peaks, bool(seen.all()), cost)
+
+
+def regions_of(
+    job: Job, annealed: AnnealedPass, xs: np.ndarray, order: Iterable[int]
+) -> Iterator[tuple[Peak, np.ndarray, int]]:
+    """Regions of states (n, d), one after the other, of states that lie in none before.
+
+    Yields
+    ------
+    region : Peak
+    inside : array of bool, shape (n,)
+        Which of the states lie in it; the one that it is found from does.
+    n_evaluations : int
+    """
+    held = np.zeros(len(xs), dtype=bool)
+    for i in order:
+        if not held[i]:
+            region, spent = region_around(job, annealed, xs[i])
+            inside = region.holds(xs)
+            inside[i] = True
+            held |= inside
+            yield region, inside, spent
+
+
+def region_around(job: Job, annealed: AnnealedPass, x: np.ndarray) -> tuple[Peak, int]:
+    """Take the normal density of where chains at beta = 1 from a state stay, and its mass.
+
+    For states of the target p in a region of mass Z the mean of q / p is 1 / Z for any normalized
+    density q (Gelfand & Dey, 1994). q is normal, of half of the chains, and the mean is over the
+    other half. Where q reaches farther than the chains Z is overrated. Of the two halves that serve
+    in turn the larger Z counts.
+
+    Returns
+    -------
+    region : Peak
+    n_evaluations : int
+    """
+    chains = place(job.prior, job.kernel, np.tile(x, (CHAINS, 1)), job.rng)
+    params = annealed.tuning.pack(job.kernel)[-1]
+    sweep(chains, 1.0, params, CHAIN_BEGIN)
+    kept = list[np.ndarray]()
+    for _ in range(CHAIN_PARTS):
+        sweep(chains, 1.0, params, CHAIN_SWEEPS)
+        kept.append(np.column_stack([chains.xs, chains.values.sum(axis=1)]))
+    states = np.array(kept)
+    halves = (states[:, ::2].reshape(-1, x.size + 1), states[:, 1::2].reshape(-1, x.size + 1))
+    log_mass = max(
+        -log_mean(_normal(own[:, :-1]).log_density(other[:, :-1]) - other[:, -1])
+        for own, other in (halves, halves[::-1])
+    )
+    region = _normal(states[..., :-1].reshape(-1, x.size))
+    return replace(region, log_mass=log_mass), CHAINS + chains.n_evaluations
+
+
+def _normal(xs: np.ndarray) -> Peak:
+    """Take the normal density with mean and covariance of states, (n, d); it has no mass yet."""
+    covariance = np.cov(xs, rowvar=False).reshape(xs.shape[1], xs.shape[1])
+    covariance += np.diag(1e-9 + 1e-6 * np.diag(covariance))
+    return Peak(xs.mean(axis=0), np.linalg.cholesky(covariance), -np.inf)

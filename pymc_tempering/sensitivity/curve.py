@@ -1,23 +1,110 @@
-"""One curve of a prior sensitivity: reweighted draws, and fresh runs where these do not suffice."""
+"""One curve: what changes in a model, reweighted draws, and fresh runs where these fall short."""
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
+from numpy.typing import ArrayLike
+from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT
+from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.evidence.prior_curves import SensitivityCurve
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.reweight import moments, reweight
-from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
-from pymc_tempering.sensitivity.changes import PriorChange
-from pymc_tempering.sensitivity.reruns import rerun_with
+from pymc_tempering.exceptions import DataMismatchError, TemperingWarning
+from pymc_tempering.model.density_change import DensityChange, density_change
+from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.new_data import checked_value
+from pymc_tempering.model.prior_scales import OpenModel, scaled_model
+from pymc_tempering.sampling.sample import sample
 from pymc_tempering.sensitivity.run_draws import RunDraws, change_at, read_draws
 
 METRICS = ("mean", "sd", "mcse")
+
+
+@dataclass(frozen=True, eq=False)
+class PriorChange:
+    """Values of one number of a prior, and what they do to the density.
+
+    Attributes
+    ----------
+    name : str
+        Of the variable or the ``pm.Data``.
+    kind : {"scale", "data"}
+    values : ndarray, shape (V, ...)
+    default : ndarray, shape (...)
+    opened : OpenModel
+        A model with a ``pm.Data`` for the number.
+    effect : DensityChange
+        The part of its density that depends on it.
+    """
+
+    name: str
+    kind: str
+    values: np.ndarray
+    default: np.ndarray
+    opened: OpenModel
+    effect: DensityChange
+
+
+def change_of_scale(model: pm.Model, name: str, factors: ArrayLike) -> PriorChange:
+    """Multiply the scale of a variable's prior.
+
+    Raises
+    ------
+    ValueError
+        A factor is not positive and finite.
+    ImproperPriorError, ModelError
+        There is no such prior, or it has no scale.
+    """
+    scaled = scaled_model(model, name)
+    try:
+        values = np.atleast_1d(np.asarray(factors, dtype=float))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"scale of {name!r} must be positive numbers: {error}") from error
+    if values.ndim != 1 or not values.size:
+        raise ValueError(f"scale of {name!r} must be a list of factors, got shape {values.shape}")
+    if not np.all((values > 0.0) & np.isfinite(values)):
+        bad = values[~((values > 0.0) & np.isfinite(values))][0]
+        raise ValueError(
+            f"scale of {name!r} holds {bad:g}: a factor must be positive and finite, for no other "
+            "gives a proper prior."
+        )
+    effect = density_change(scaled.model, scaled.container)
+    return PriorChange(name, "scale", values, np.array(1.0), scaled, effect)
+
+
+def change_of_data(model: pm.Model, name: str, values: ArrayLike) -> PriorChange:
+    """Set a `pm.Data` of a model.
+
+    Raises
+    ------
+    DataMismatchError
+        There is no such ``pm.Data``, or a value has another shape or kind.
+    ModelError
+        The density does not depend on it, or it holds observed values.
+    """
+    density_change(model, name)  # raises an error for a name that means nothing
+    container = model[name]
+    assert isinstance(container, SharedVariable)
+    default = np.asarray(container.get_value())
+    given = np.asarray(values)
+    if given.ndim == default.ndim:
+        given = given[None]
+    if given.shape[1:] != default.shape or not len(given):
+        raise DataMismatchError(
+            f"data of {name!r} must be a list of values of shape {default.shape}, that of the "
+            f"pm.Data; got the shape {given.shape}."
+        )
+    checked = np.stack([checked_value(name, value, default) for value in given])
+    effect = density_change(model, name)
+    return PriorChange(name, "data", checked, default, OpenModel(model, name), effect)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,24 +126,6 @@ class Default:
     var_names: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Reruns:
-    """How fresh runs are made.
-
-    Attributes
-    ----------
-    settings : mapping
-        Arguments of :func:`pymc_tempering.sample`.
-    rng : Generator
-    report : callable
-        Takes a line of progress.
-    """
-
-    settings: Mapping[str, Any]
-    rng: np.random.Generator
-    report: Callable[[str], None]
-
-
 def reweighted_curve(change: PriorChange, default: Default) -> tuple[SensitivityCurve, np.ndarray]:
     """Return a curve from the draws of the default run, and where these do not suffice, (V,).
 
@@ -71,8 +140,9 @@ def reweighted_curve(change: PriorChange, default: Default) -> tuple[Sensitivity
     no_error = np.isinf(found.log_ratio_mcse) & np.isfinite(evidence.mcse)
     short = (found.khat > draws.khat_limit) | no_error | moves
     log_ratio = np.where(moves, np.nan, found.log_ratio)
-    summary = _summary(default.run, table, default.var_names)
-    if summary is not None:
+    summary = None
+    if default.var_names:
+        summary = _summary(default.run, table, default.var_names)
         summary = summary.where(xr.DataArray(~short, dims="value_index"))
     curve = SensitivityCurve(
         name=change.name,
@@ -97,77 +167,89 @@ def with_reruns(
     short: np.ndarray,
     change: PriorChange,
     default: Default,
-    reruns: Reruns,
+    rng: np.random.Generator,
+    settings: dict[str, Any],
+    report: Callable[[str], None],
 ) -> tuple[SensitivityCurve, list[str]]:
-    """Replace the values where the draws do not suffice by fresh runs; also what these warn of."""
-    numbers: dict[str, Any] = {
-        name: np.array(getattr(curve, name))
-        for name in ("log_z", "mcse", "log_bf", "log_bf_mcse", "ess")
-    }
+    """Replace the values where the draws do not suffice by fresh runs; also what these warn of.
+
+    Values of one shape use the same compiled code.
+
+    Parameters
+    ----------
+    settings : dict
+        Arguments of :func:`pymc_tempering.sample`.
+    report : callable
+        Takes a line of progress.
+    """
+    names = ("log_z", "mcse", "log_bf", "log_bf_mcse", "ess")
+    numbers: dict[str, Any] = {name: np.array(getattr(curve, name)) for name in names}
     source, summary, sentences = list(curve.source), curve.posterior, []
-    seeds = reruns.rng.spawn(len(change.values))
+    seeds, opened = rng.spawn(len(change.values)), change.opened
     places = np.flatnonzero(short).tolist()
     for n, i in enumerate(places):
-        reruns.report(f"Fresh run {n + 1} of {len(places)} along {change.name}")
-        idata, evidence = rerun_with(
-            change.opened.model,
-            change.opened.container,
-            change.values[i],
-            seeds[i],
-            reruns.settings,
-        )
+        report(f"Fresh run {n + 1} of {len(places)} along {change.name}")
+        handle = CompiledModel(opened.model).with_data(**{opened.container: change.values[i]})
+        given: dict[str, Any] = {"random_seed": seeds[i], "quiet": True, "model": handle}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TemperingWarning)  # they are in the evidence
+            idata = sample(**(given | settings))
+            evidence = estimate_quietly(idata)
         sizes = idata["posterior"].sizes
-        numbers["log_z"][i], numbers["mcse"][i] = evidence.log_z, evidence.mcse
-        numbers["log_bf"][i] = evidence.log_z - default.evidence.log_z
-        numbers["log_bf_mcse"][i] = np.hypot(evidence.mcse, default.evidence.mcse)
-        numbers["ess"][i] = sizes["chain"] * sizes["draw"]
+        for name, number in zip(
+            names,
+            (
+                evidence.log_z,
+                evidence.mcse,
+                evidence.log_z - default.evidence.log_z,
+                np.hypot(evidence.mcse, default.evidence.mcse),
+                sizes["chain"] * sizes["draw"],
+            ),
+            strict=True,
+        ):
+            numbers[name][i] = number
         source[i] = "rerun"
         if evidence.verdict != "ok":
-            sentences.append(_words_of(curve, i, evidence))
+            where = f"{curve.name} at {curve.coordinate[i]:.4g}"
+            said = " ".join(evidence.warnings)
+            sentences.append(f"The fresh run of {where} is {evidence.verdict!r}: {said}")
         if summary is not None:
             run = read_draws(idata)
             own = _summary(run, np.zeros((len(run.draws.weight), 1)), default.var_names)
-            assert own is not None
             for name in default.var_names:
                 summary[name][i] = own[name].values[0]  # dimensions may have other names
     return replace(curve, **numbers, source=tuple(source), posterior=summary), sentences
 
 
-def _words_of(curve: SensitivityCurve, i: int, evidence: Evidence) -> str:
-    where = f"{curve.name} at {curve.coordinate[i]:.4g}"
-    return f"The fresh run of {where} is {evidence.verdict!r}: {' '.join(evidence.warnings)}"
+def warnings_of(curve: SensitivityCurve, short: np.ndarray) -> list[str]:
+    """Say at which values no error can be stated, and where that of reweighted draws is rough.
+
+    `short` are those where the draws do not suffice and no fresh runs were made.
+    """
+    reweighted = np.array(curve.source) == "reweighted"
+    rough = reweighted & (curve.khat > FINITE_VARIANCE_KHAT) & np.isfinite(curve.mcse)
+
+    def at(here: np.ndarray) -> str:
+        return f"{curve.name} at {', '.join(f'{x:.3g}' for x in curve.coordinate[here])}"
+
+    sentences = []
+    if short.any():
+        sentences.append(
+            f"The draws of the default run do not reach {at(short)} (k-hat above "
+            f"{curve.khat_limit:.2f}, few tours, or another range of a variable), so the mcse "
+            "there is infinite: pass rerun=True."
+        )
+    if rough.any():
+        sentences.append(
+            f"The k-hat of {at(rough)} is above {FINITE_VARIANCE_KHAT}, so the mcse there is rough "
+            "and log Z more likely too low: sample the default run with keep='states', or with "
+            "more draws."
+        )
+    return sentences
 
 
-def short_warning(curve: SensitivityCurve, short: np.ndarray) -> list[str]:
-    """Say at which values the draws do not suffice, where no fresh runs are made."""
-    if not short.any():
-        return []
-    values = ", ".join(f"{x:.3g}" for x in curve.coordinate[short])
-    return [
-        f"The draws of the default run do not reach {curve.name} at {values} (k-hat above "
-        f"{curve.khat_limit:.2f}, few tours, or another range of a variable), so the mcse there is "
-        "infinite: pass rerun=True."
-    ]
-
-
-def rough_warning(curve: SensitivityCurve) -> list[str]:
-    """Say at which values the error of reweighted draws is rough."""
-    fresh = np.array(curve.source) == "rerun"
-    rough = ~fresh & (curve.khat > FINITE_VARIANCE_KHAT) & np.isfinite(curve.mcse)
-    if not rough.any():
-        return []
-    values = ", ".join(f"{x:.3g}" for x in curve.coordinate[rough])
-    return [
-        f"The k-hat of {curve.name} at {values} is above {FINITE_VARIANCE_KHAT}, so the mcse there "
-        "is rough and log Z more likely too low: sample the default run with keep='states', or "
-        "with more draws."
-    ]
-
-
-def _summary(run: RunDraws, table: FloatArray, var_names: Sequence[str]) -> xr.Dataset | None:
+def _summary(run: RunDraws, table: FloatArray, var_names: tuple[str, ...]) -> xr.Dataset:
     """Mean, sd and mcse of variables under each change."""
-    if not var_names:
-        return None
     found = {}
     for name in var_names:
         one, values = run.table(name)

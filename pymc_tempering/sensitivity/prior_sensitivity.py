@@ -9,25 +9,23 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_tempering.comparison.compare import compare
-from pymc_tempering.comparison.same_data import check_same_data
+from pymc_tempering.comparison.compare import check_same_data
+from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
 from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
-from pymc_tempering.sensitivity.changes import change_of_data, change_of_scale
 from pymc_tempering.sensitivity.curve import (
     Default,
-    Reruns,
+    change_of_data,
+    change_of_scale,
     reweighted_curve,
-    rough_warning,
-    short_warning,
+    warnings_of,
     with_reruns,
 )
-from pymc_tempering.sensitivity.default_run import check_draws, read_default
-from pymc_tempering.sensitivity.reruns import settings_of
+from pymc_tempering.sensitivity.run_draws import check_draws, read_default
 
 
 def prior_sensitivity(
@@ -140,30 +138,27 @@ def prior_sensitivity(
     changes += [change_of_data(chosen, *item) for item in (data or {}).items()]
     _check_names([change.name for change in changes])
     names = _summary_names(idata, var_names)
-    settings = settings_of(idata, cores, sample_kwargs or {})
+    settings = _settings(idata, cores, sample_kwargs or {})
     seed = np.random.default_rng(random_seed)
     seeds, own = seed.spawn(len(changes)), seed.spawn(1)[0]
-    show = progressbar and not quiet
-    with compiling_status(show) as report:
+    with compiling_status(progressbar and not quiet) as report:
         report("Reading the draws")
         run, evidence = read_default(idata, chosen, own, cores)
-    default = Default(chosen, run, evidence, names)
-    sentences = [f"The default run: {sentence}" for sentence in evidence.warnings]
-    other = None
-    if against is not None:
-        other, said = _other(idata, chosen, evidence, against)
-        sentences += said
-    curves = []
-    with compiling_status(show) as report:
+        default = Default(chosen, run, evidence, names)
+        sentences = [f"The default run: {sentence}" for sentence in evidence.warnings]
+        other = None
+        if against is not None:
+            other, said = _other(idata, chosen, evidence, against)
+            sentences += said
+        curves = []
         for change, rng in zip(changes, seeds, strict=True):
             report(f"Reweighting the draws along {change.name}")
             curve, short = reweighted_curve(change, default)
-            said = short_warning(curve, short)
             if rerun:
-                reruns = Reruns(settings, rng, report)
-                curve, said = with_reruns(curve, short, change, default, reruns)
+                curve, said = with_reruns(curve, short, change, default, rng, settings, report)
+                sentences, short = [*sentences, *said], np.zeros_like(short)
             curves.append(curve)
-            sentences += [*said, *rough_warning(curve)]
+            sentences += warnings_of(curve, short)
     if not quiet:
         for sentence in sentences:
             warnings.warn(sentence, TemperingWarning, stacklevel=2)
@@ -183,12 +178,9 @@ def _other(
         Its observed data are others.
     """
     check_same_data({"model 'this'": idata, "model 'against'": against}, {"model 'this'": model})
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        table = compare({"this": evidence, "against": against}, check_data=False)
-    row = table.loc["against"]
-    said = [str(one.message) for one in caught if "Model 'against'" in str(one.message)]
-    return (float(row["log_z"]), float(row["mcse"])), said
+    other = evidence_of(against, Extras())
+    said = [] if other is against else [f"Model 'against': {text}" for text in other.warnings]
+    return (other.log_z, other.mcse), said
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -219,3 +211,21 @@ def _summary_names(idata: xr.DataTree, var_names: Sequence[str] | None) -> tuple
             f"{', '.join(known)}"
         )
     return tuple(names)
+
+
+def _settings(idata: xr.DataTree, cores: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a fresh run: as many draws and chains as a run has, and what was given.
+
+    Raises
+    ------
+    ValueError
+        For an argument that is set elsewhere.
+    """
+    taken = sorted(
+        {"model", "random_seed", "progressbar", "quiet", "tempered", "var_names", "cores"}
+        & set(given)
+    )
+    if taken:
+        raise ValueError(f"sample_kwargs may not hold {', '.join(taken)}")
+    sizes = idata["posterior"].sizes
+    return {"draws": sizes["draw"], "chains": sizes["chain"], "cores": cores} | dict(given)

@@ -1,4 +1,4 @@
-"""The draws of a run as a changed density needs them: weighted, and in the unconstrained space."""
+"""The run that curves start from: its draws, weighted and unconstrained, and its evidence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +7,23 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_tempering.bridge import bridge_draws
+from pymc_tempering.bridge.target import check_same_model
+from pymc_tempering.comparison.marginal_likelihood import is_model_alone
+from pymc_tempering.comparison.smc_runs import is_smc_run
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.kept_states import has_states, read_states
-from pymc_tempering.evidence.reweight import Draws, WeightedDraws, posterior_draws
-from pymc_tempering.exceptions import DataMismatchError, ModelError
+from pymc_tempering.crosscheck.registry import is_tempered
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.datatree import has_states, read_cycles, read_states
+from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.evidence.reweight import ChainDraws, Draws, WeightedDraws, posterior_draws
+from pymc_tempering.exceptions import DataMismatchError, ModelError, NotTemperedError
 from pymc_tempering.model.constrain import Point
 from pymc_tempering.model.density_change import DensityChange
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.unconstrain import unconstrained_values
+
+HELP = "sample with pymc_tempering.sample(), or pass the draws of pm.sample and the model"
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,3 +109,66 @@ def change_at(
             "passed: pass the model that the run was made with."
         )
     return table
+
+
+def check_draws(idata: object) -> None:
+    """Raise an error for what holds no draws that can be reweighted.
+
+    Raises
+    ------
+    NotTemperedError
+        The message says what to pass.
+    """
+    if is_tempered(idata):
+        return
+    why = ""
+    if is_model_alone(idata):
+        why = "a model alone has no draws to reweight"
+    elif not isinstance(idata, xr.DataTree):
+        why = f"draws are reweighted, and a {type(idata).__name__} holds none"
+    elif is_smc_run(idata):
+        why = (
+            "the particles of pm.sample_smc are copies of each other, so that nothing tells the "
+            "error of their average"
+        )
+    elif "variational" in idata.children:
+        why = "the draws of a fit are those of an approximation, not of the posterior"
+    elif "posterior" not in idata.children:
+        found = ", ".join(map(repr, idata.children)) or "nothing"
+        why = f"this DataTree has no 'posterior' (it has {found})"
+    if why:
+        raise NotTemperedError(f"{why}: {HELP}")
+
+
+def read_default(
+    idata: xr.DataTree, model: pm.Model, rng: np.random.Generator, cores: int | None
+) -> tuple[RunDraws, Evidence]:
+    """Read the draws of a run, and estimate its evidence.
+
+    That of draws without tempering statistics is estimated by bridge sampling.
+
+    Raises
+    ------
+    DataMismatchError
+        The run was made with another model.
+    ModelError
+        The evidence is over the constant of a prior that is not normalized, or cannot be estimated.
+    NotTemperedError, LadderError
+        There are no draws that can be used.
+    """
+    check_draws(idata)
+    if not is_tempered(idata):
+        check_same_model(idata, model)
+        bridged = bridge_draws(idata, model, rng=rng, cores=cores)
+        draws = ChainDraws(bridged.effects, bridged.proposal_variance, bridged.evidence.ess)
+        keep = np.ones(bridged.effects.shape, dtype=bool)
+        return RunDraws(draws, keep, idata["posterior"].to_dataset(), idata), bridged.evidence
+    evidence = estimate_quietly(idata)
+    if evidence.prior_term is not None:
+        raise ModelError(
+            "The evidence of this run is divided by the normalizing constant of its prior (because "
+            "of tempered=, or of a prior without random draws), which changes with the prior, too: "
+            "call pmt.sample for each value, with pmt.compile(model).with_data(...)."
+        )
+    check_same_model(idata, model)
+    return read_draws(idata), evidence

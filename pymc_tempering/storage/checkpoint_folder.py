@@ -1,39 +1,38 @@
 """The folder of a checkpoint: parts, and a small head that names those which belong together.
 
-Two heads take turns. Each is written under another name and renamed, so that the newest one is
-whole whenever the process dies, and the one before it stays as a spare. A part is deleted when
-neither names it any more.
+A part is a file that is never changed; a head has its name and checksum. Two heads take turns. All
+files are written under another name and renamed, so that the newest head is whole whenever the
+process dies, and the one before it stays as a spare. A part is deleted when neither names it any
+more.
 """
 
 import json
 import os
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from filelock import FileLock, Timeout
 
 from pymc_tempering.exceptions import CheckpointError
-from pymc_tempering.storage.parts import (
-    UNFINISHED,
-    Part,
-    check_part,
-    read_part,
-    to_disk,
-    write_part,
-    zarr_module,
-)
 
-HEADS, LOCK, GROUP = ("head-0.json", "head-1.json"), "lock", "zarr.json"
-MARK = "a checkpoint of pymc_tempering"
+HEADS, LOCK, UNFINISHED = ("head-0.json", "head-1.json"), "lock", ".unfinished"
+OURS = re.compile(rf"(lock|head-[01]\.json|[0-9]+-\w+\.npz)({UNFINISHED})?")
+"""Names of the files in such a folder; the ending is of one that is still being written."""
 
-FORMAT = 1
+FORMAT = 2
 """Of the files; raised when their layout changes."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Name of a file, and the checksum of its content."""
+
+    file: str
+    checksum: str
 
 
 @dataclass(frozen=True)
@@ -63,25 +62,31 @@ class CheckpointFolder:
 
     root: Path
 
-    def add(self, name: str, plain: Any, arrays: Mapping[str, np.ndarray]) -> Part:
-        """Write a part, which counts once a head names it."""
+    def add(self, name: str, content: bytes) -> Part:
+        """Write a part, which counts once a head names it.
+
+        Raises
+        ------
+        OSError
+            The disk does not take it; the file then has an unfinished name, which nobody reads.
+        """
         # No name is used twice: what a kill left behind may still be there.
-        known = [int(p.name.split("-")[0]) for p in self.root.glob("[0-9]*-*")]
-        return write_part(self.root, f"{max(known, default=0) + 1:06d}-{name}", plain, arrays)
+        known = [int(path.name.split("-")[0]) for path in self._parts()]
+        part = Part(f"{max(known, default=0) + 1:06d}-{name}.npz", _sum(content))
+        _write(self.root / part.file, content)
+        return part
 
     def commit(self, head: Head) -> None:
         """Make a head the newest, and delete what neither it nor the one before names."""
         to_disk(self.root)  # the names of the parts first
-        path = self.root / HEADS[head.number % 2]
-        new = path.with_name(path.name + UNFINISHED)
-        new.write_text(_signed(head), encoding="utf-8")
-        to_disk(new)
-        new.replace(path)
+        body = json.dumps(asdict(head) | {"format": FORMAT}, sort_keys=True)
+        signed = json.dumps({"sum": _sum(body.encode()), "head": body})
+        _write(self.root / HEADS[head.number % 2], signed.encode())
         to_disk(self.root)
         self.tidy()
 
-    def newest(self) -> tuple[Head, str]:
-        """Return the newest head whose parts are all whole, and what was wrong with a newer one.
+    def newest(self) -> tuple[Head, dict[str, list[bytes]], str]:
+        """Return the newest head whose parts are all whole, what these hold, and what was damaged.
 
         Raises
         ------
@@ -97,53 +102,51 @@ class CheckpointFolder:
             )
         for head in sorted(heads, key=lambda each: -each.number):
             try:
-                for parts in head.parts.values():
-                    for part in parts:
-                        check_part(self.root, part)
+                found = {name: [*map(self._read, parts)] for name, parts in head.parts.items()}
             except CheckpointError as error:
                 faults.append(str(error))
             else:
                 # A damaged head may have been the newer one.
-                return head, " ".join(faults)
+                return head, found, " ".join(faults)
         raise CheckpointError(
             f"The checkpoint in {self.root} cannot be used: {' '.join(faults)} Take a copy of the "
             "folder if you have one; else the run has to be made again."
         )
 
-    def read(self, part: Part) -> tuple[Any, dict[str, np.ndarray]]:
-        """JSON and arrays of a part."""
-        return read_part(self.root, part)
+    def _read(self, part: Part) -> bytes:
+        path = self.root / part.file
+        if not path.exists():
+            raise CheckpointError(f"{path} is missing.")
+        content = path.read_bytes()
+        if _sum(content) != part.checksum:
+            raise CheckpointError(f"{path} is damaged or cut short.")
+        return content
 
     def _heads(self) -> tuple[list[Head], list[str]]:
         """Heads that are whole, and sentences about those that are not."""
         heads, faults = [], []
-        for name in HEADS:
-            path = self.root / name
-            if not path.exists():
-                continue
+        for path in (self.root / name for name in HEADS):
             try:
-                heads.append(_unsigned(path))
+                heads += [_head_in(path)] if path.exists() else []
             except (ValueError, KeyError, TypeError) as error:
                 faults.append(f"{path} is damaged or cut short ({error}).")
         return heads, faults
+
+    def _parts(self) -> Iterator[Path]:
+        return self.root.glob("[0-9]*-*.npz*")
 
     def tidy(self) -> None:
         """Delete what no head names: old parts, and those that a full disk has cut short."""
         heads, faults = self._heads()
         if faults:  # it may name what seems to be unnamed
             return
-        named = {part.folder for head in heads for parts in head.parts.values() for part in parts}
-        for path in self.root.glob("[0-9]*-*"):
+        named = {part.file for head in heads for parts in head.parts.values() for part in parts}
+        for path in self._parts():
             if path.name not in named:
-                shutil.rmtree(path, ignore_errors=True)
+                path.unlink(missing_ok=True)
 
 
-def _signed(head: Head) -> str:
-    body = json.dumps(asdict(head) | {"format": FORMAT}, sort_keys=True)
-    return json.dumps({"sum": _sum(body), "head": body})
-
-
-def _unsigned(path: Path) -> Head:
+def _head_in(path: Path) -> Head:
     """Read a head.
 
     Raises
@@ -154,7 +157,7 @@ def _unsigned(path: Path) -> Head:
         It is of another format.
     """
     content = json.loads(path.read_text(encoding="utf-8"))
-    if _sum(content["head"]) != content["sum"]:
+    if _sum(content["head"].encode()) != content["sum"]:
         raise ValueError("its checksum is another")
     body = json.loads(content["head"])
     if body["format"] != FORMAT:
@@ -166,8 +169,27 @@ def _unsigned(path: Path) -> Head:
     return Head(body["number"], parts)
 
 
-def _sum(body: str) -> str:
-    return sha256(body.encode()).hexdigest()
+def _sum(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that is there as a whole or not at all."""
+    new = path.with_name(path.name + UNFINISHED)
+    new.write_bytes(content)
+    to_disk(new)
+    new.replace(path)
+
+
+def to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name == "nt":  # folders cannot be opened there
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -179,12 +201,11 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[CheckpointFolder]:
     CheckpointError
         Something else is there, another process writes to it, or the disk does not allow it.
     """
-    zarr, root = zarr_module(), Path(path)
+    root = Path(path)
     with said_clearly(root):
         if root.exists() and not root.is_dir():
             raise CheckpointError(f"{root} is a file: checkpoint= needs a path for a new folder.")
-        foreign = root.is_dir() and any(root.iterdir()) and not _is_ours(root)
-        if foreign:
+        if root.is_dir() and not _is_ours(root):
             raise CheckpointError(
                 f"{root} is a folder with something else in it: give a path that is free."
             )
@@ -195,9 +216,6 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[CheckpointFolder]:
                 f"{root} holds the checkpoint of a run already: go on with it by "
                 "pymc_tempering.resume, delete it, or give another path."
             )
-        with said_clearly(root):
-            if not (root / GROUP).exists():
-                zarr.open_group(root, mode="a", zarr_format=3).attrs["what"] = MARK
         yield CheckpointFolder(root)
 
 
@@ -210,7 +228,6 @@ def known_folder(path: str | os.PathLike[str]) -> Iterator[CheckpointFolder]:
     CheckpointError
         It is no such folder, another process writes to it, or the disk does not allow it.
     """
-    zarr_module()
     root = Path(path)
     with said_clearly(root):
         if not root.exists():
@@ -225,17 +242,9 @@ def known_folder(path: str | os.PathLike[str]) -> Iterator[CheckpointFolder]:
 
 
 def _is_ours(root: Path) -> bool:
-    """Whether a folder was made by `new_folder`; a kill may have come while it was made."""
-    inside = {path.name for path in root.iterdir()}
-    begun = all(name == LOCK or name.startswith("zarr.") for name in inside)  # or a part of it
-    if begun and (LOCK in inside or not inside):
-        return True
-    if any((root / name).exists() for name in HEADS):
-        return True
-    with suppress(OSError, ValueError):
-        found = json.loads((root / GROUP).read_text(encoding="utf-8"))
-        return isinstance(found, dict) and found.get("attributes", {}).get("what") == MARK
-    return False
+    """Whether a folder is that of a checkpoint; a kill may have come while it was made."""
+    inside = [path.name for path in root.iterdir()]
+    return any(name in HEADS for name in inside) or all(map(OURS.fullmatch, inside))
 
 
 @contextmanager

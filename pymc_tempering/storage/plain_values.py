@@ -1,21 +1,27 @@
-"""Values of the package as JSON and arrays, and back, without pickles.
+"""Values of the package as bytes, and back, without pickles: a JSON text and arrays in one archive.
 
-Arrays keep their bits and their order in memory. A dataclass comes back as it was, field by field,
-without the checks and roundings of its constructor, and only if its class is among those that the
-reader names: nothing in a file can make anything else.
+The archive is NumPy's own (`numpy.load` reads it), so arrays keep their bits and their order in
+memory. A dataclass comes back as it was, field by field, without the checks and roundings of its
+constructor, and only if its class is among those that the reader names: nothing in a file can make
+anything else.
 """
 
-import math
+import io
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
-from pymc_tempering.storage.generator_states import generator_from, state_of
+WORDS = "json"
+"""Name of the array with the bytes of the JSON text."""
 
-SAFE_INTEGER = 2**53
-"""Whole numbers from here on are written as text, since not all readers of JSON keep them."""
+BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+"""Those of NumPy; only these are made when a state is read."""
+
+type Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class Hook:
     Attributes
     ----------
     write : callable
-        `write(value)` gives what is stored of it: text, numbers, lists, dicts.
+        `write(value)` gives what is stored of it.
     read : callable
         `read(stored)` finds it again.
     """
@@ -49,26 +55,43 @@ class Codec:
     classes: tuple[type, ...] = ()
     hooks: Mapping[type, Hook] = field(default_factory=dict)
 
-    def to_plain(self, value: Any) -> tuple[Any, dict[str, np.ndarray]]:
-        """Take a value apart into JSON and arrays, which the JSON names by their place in it.
+    def to_bytes(self, value: Any) -> bytes:
+        """Write a value; arrays in it are named by their place, as in `plan.ladder.betas`.
 
         Raises
         ------
         TypeError
-            Something in it can be stored in neither; the message says where.
+            Something in it cannot be stored; the message says where.
         """
-        writer = _Writer(self, {}, {})
-        return writer.plain(value, ""), writer.arrays
+        arrays: dict[str, np.ndarray] = {}
+        plain = _Writer(self, arrays, {}).plain(value, "")
+        return pack(plain, arrays)
 
-    def from_plain(self, plain: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-        """Put a value together again.
+    def from_bytes(self, content: bytes) -> Any:
+        """Read a value.
 
         Raises
         ------
         ValueError
-            The JSON is none that `to_plain` writes, names an unknown class, or an array is missing.
+            It has what `to_bytes` does not write, names an unknown class, or lacks an array.
         """
+        plain, arrays = unpack(content)
         return _Reader(self, {c.__name__: c for c in self.classes}, arrays).value(plain)
+
+
+def pack(plain: Any, arrays: Arrays) -> bytes:
+    """Put JSON and arrays into one archive."""
+    file = io.BytesIO()
+    words = np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8)
+    np.savez(file, **{WORDS: words}, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def unpack(content: bytes) -> tuple[Any, Arrays]:
+    """JSON and arrays of an archive."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = dict(archive)
+    return json.loads(arrays.pop(WORDS).tobytes()), arrays
 
 
 @dataclass(frozen=True)
@@ -80,17 +103,13 @@ class _Writer:
     seen: dict[int, str]
 
     def plain(self, value: Any, place: str) -> Any:
-        """JSON of a value at a place, as in `plan.ladder.betas`."""
+        """JSON of a value at a place."""
         if isinstance(value, np.generic):
             value = value.item()
-        if value is None or isinstance(value, bool | str):
+        if value is None or isinstance(value, bool | str | int | float):
             return value
-        if isinstance(value, int):
-            return value if abs(value) < SAFE_INTEGER else {"integer": str(value)}
-        if isinstance(value, float):
-            return value if math.isfinite(value) else {"float": repr(value)}
         if isinstance(value, np.ndarray):
-            return self._array(value, place)
+            return {"array": self._name(value, place)}
         if isinstance(value, np.random.Generator):
             return {"generator": self.plain(state_of(value), place)}
         for kind, hook in self.codec.hooks.items():
@@ -98,26 +117,24 @@ class _Writer:
                 return {"found": kind.__name__, "by": self.plain(hook.write(value), place)}
         if type(value) in self.codec.classes:
             inside = {name: getattr(value, name) for name in field_names(type(value))}
-            stored = {k: self.plain(v, _join(place, k)) for k, v in inside.items()}
-            return {"is": type(value).__name__, "fields": stored}
+            return {"is": type(value).__name__, "fields": self._each(inside, place)}
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            return {"dict": {k: self.plain(v, _join(place, k)) for k, v in value.items()}}
+            return {"dict": self._each(value, place)}
         if type(value) in (list, tuple):
-            items = [self.plain(v, _join(place, str(i))) for i, v in enumerate(value)]
+            items = [*self._each({str(i): v for i, v in enumerate(value)}, place).values()]
             return items if isinstance(value, list) else {"tuple": items}
         raise TypeError(f"{place or 'the value'} is a {type(value).__name__}: it cannot be stored.")
 
-    def _array(self, value: np.ndarray, place: str) -> Any:
+    def _each(self, inside: Mapping[str, Any], place: str) -> dict[str, Any]:
+        before = f"{place}." if place else ""
+        return {name: self.plain(value, before + name) for name, value in inside.items()}
+
+    def _name(self, value: np.ndarray, place: str) -> str:
         if value.dtype.kind not in "biufU":
             raise TypeError(f"{place} is an array of {value.dtype}: it cannot be stored.")
-        if value.size == 0:  # which not all formats have
-            return {"empty": list(value.shape), "dtype": value.dtype.str}
-        name = self.seen.get(id(value))
-        if name is None:
-            name = self.seen[id(value)] = place or "value"
-            self.arrays[name] = value
-        by_columns = value.flags.f_contiguous and not value.flags.c_contiguous
-        return {"array": name, "dtype": value.dtype.str, "by_columns": bool(by_columns)}
+        name = self.seen.setdefault(id(value), place or "value")
+        self.arrays[name] = value
+        return name
 
 
 @dataclass(frozen=True)
@@ -126,7 +143,7 @@ class _Reader:
 
     codec: Codec
     classes: dict[str, type]
-    arrays: Mapping[str, np.ndarray]
+    arrays: Arrays
 
     def value(self, plain: Any) -> Any:
         """Value of a piece of JSON."""
@@ -140,11 +157,9 @@ class _Reader:
         return _READERS[kind](self, plain)
 
     def _array(self, plain: dict[str, Any]) -> np.ndarray:
-        name = plain["array"]
-        if name not in self.arrays:
-            raise ValueError(f"The array {name!r} is missing.")
-        order = "F" if plain["by_columns"] else "C"
-        return np.array(self.arrays[name], dtype=np.dtype(plain["dtype"]), order=order)  # type: ignore[call-overload]
+        if plain["array"] not in self.arrays:
+            raise ValueError(f"The array {plain['array']!r} is missing.")
+        return self.arrays[plain["array"]].copy(order="K")  # one of its own in each place
 
     def _found(self, plain: dict[str, Any]) -> Any:
         for kind, hook in self.codec.hooks.items():
@@ -168,10 +183,7 @@ class _Reader:
 
 
 _READERS: dict[str, Callable[[_Reader, dict[str, Any]], Any]] = {
-    "integer": lambda reader, plain: int(plain["integer"]),
-    "float": lambda reader, plain: float(plain["float"]),
     "array": _Reader._array,
-    "empty": lambda reader, plain: np.empty(plain["empty"], dtype=np.dtype(plain["dtype"])),
     "generator": lambda reader, plain: generator_from(reader.value(plain["generator"])),
     "found": _Reader._found,
     "is": _Reader._made,
@@ -185,5 +197,34 @@ def field_names(cls: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cls)) if is_dataclass(cls) else tuple(cls._fields)
 
 
-def _join(place: str, name: str) -> str:
-    return f"{place}.{name}" if place else name
+def state_of(rng: np.random.Generator) -> dict[str, Any]:
+    """Where one of NumPy's generators is in its stream, and which it would spawn.
+
+    Raises
+    ------
+    TypeError
+        It is none of NumPy's own, or cannot spawn others.
+    """
+    bits = rng.bit_generator
+    name, seed = type(bits).__name__, bits.seed_seq
+    if name not in BIT_GENERATORS or not isinstance(seed, SeedSequence):
+        raise TypeError(
+            f"The state of a {name} generator cannot be stored: pass a whole number or "
+            "numpy.random.default_rng(seed) as random_seed."
+        )
+    return {"name": name, "state": dict(bits.state), "seed": seed.state}
+
+
+def generator_from(state: dict[str, Any]) -> np.random.Generator:
+    """Make a generator that goes on where the one of `state_of` stood, and spawns what it would.
+
+    Raises
+    ------
+    ValueError
+        The state is of no generator of NumPy.
+    """
+    if state["name"] not in BIT_GENERATORS:
+        raise ValueError(f"{state['name']!r} is no bit generator of NumPy.")
+    bits = getattr(np.random, state["name"])(SeedSequence(**state["seed"]))
+    bits.state = state["state"]
+    return np.random.Generator(bits)

@@ -8,11 +8,17 @@ import numpy as np
 from pymc.variational.opvi import Approximation
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, ORANGE
-from pymc_tempering.plots.new_sheet import open_sheet
-from pymc_tempering.plots.sheet import Visuals
-from pymc_tempering.variational.fit_datatree import tempering_of
-from pymc_tempering.variational.tempered_fit import TemperedFit
+from pymc_tempering.plots.sheet import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
+    Panel,
+    Visuals,
+    finished,
+    open_panels,
+)
+from pymc_tempering.variational.tempered_fit import TemperedFit, tempering_of
 
 PURPLE, YELLOW, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 
@@ -86,20 +92,13 @@ def plot_annealing(
     if not named:
         raise ValueError("plot_annealing needs at least one fit")
     reports = {name: tempering_of(approx, "plot_annealing") for name, approx in named.items()}
-    sheet = open_sheet(
-        ("elbo", "inverse_temperature"),
-        size=(7.0, 5.0),
-        known=VISUALS,
-        plot_collection=plot_collection,
-        backend=backend,
-        visuals=visuals,
-        **pc_kwargs,
-    )
-    draw_annealing(sheet, reports)
-    return sheet.finish()
+    asked = (plot_collection, backend, visuals, pc_kwargs)
+    panels = open_panels(("elbo", "inverse_temperature"), (7.0, 5.0), VISUALS, asked)
+    draw_annealing(panels[0], panels[1], reports)
+    return finished(panels)
 
 
-def draw_annealing(sheet: Any, reports: Mapping[str, TemperedFit]) -> None:
+def draw_annealing(top: Panel, bottom: Panel, reports: Mapping[str, TemperedFit]) -> None:
     """Draw both curves of each fit, and where its stage at T = 1 begins."""
     colors = cycle((BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, GRAY))
     curves = [_curve(report.elbo_history) for report in reports.values()]
@@ -108,27 +107,22 @@ def draw_annealing(sheet: Any, reports: Mapping[str, TemperedFit]) -> None:
     room = max(high - low, 1e-6)
     low, high = low - 0.15 * room, high + 0.1 * room
     for k, ((name, report), color) in enumerate(zip(reports.items(), colors, strict=False)):
-        style = {"color": color, "width": 1.6, "linestyle": LINES[k % len(LINES)], "part": str(k)}
+        style = {"color": color, "part": str(k)}
+        line: dict[str, Any] = {"width": 1.6, "linestyle": LINES[k % len(LINES)]} | style
         at, elbo = curves[k]
         label = name or report.method.replace("_", " ")
         first = int(np.flatnonzero(elbo < low)[-1]) + 1 if np.any(elbo < low) else 0
-        sheet.draw("elbo", "elbo", "line", at[first:], elbo[first:], label=label, **style)
-        at_inverse, inverse = _curve(report.inverse_temperature)
-        sheet.draw("inverse_temperature", "inverse_temperature", "line", at_inverse, inverse,
-                   **style)  # fmt: skip
+        top.line("elbo", at[first:], elbo[first:], label=label, **line)
+        bottom.line("inverse_temperature", *_curve(report.inverse_temperature), **line)
         n = report.n_tempered
         if 0 < n < report.n_iterations:
-            for panel, height in (("elbo", np.interp(n, at, elbo)), ("inverse_temperature", 1.0)):
-                if panel != "elbo" or n >= at[first]:
-                    sheet.draw("cold", panel, "scatter", [float(n)], [float(height)], color=color,
-                               part=str(k), size=8.0)  # fmt: skip
+            if n >= at[first]:
+                top.dots("cold", [n], [np.interp(n, at, elbo)], size=8.0, **style)
+            bottom.dots("cold", [n], [1.0], size=8.0, **style)
     longest = max(report.n_iterations for report in reports.values())
-    for panel in ("elbo", "inverse_temperature"):
-        sheet.limit(panel, "x", -0.02 * longest, 1.02 * longest)
-    sheet.limit("elbo", "y", low, high)
-    sheet.limit("inverse_temperature", "y", 0.0, 1.08)
-    sheet.label("elbo", "", "ELBO at T = 1 (nats)")
-    sheet.label("inverse_temperature", "iteration; dots: T = 1 from here", "E[1/T]")
+    ends = (-0.02 * longest, 1.02 * longest)
+    top.axes("", "ELBO at T = 1 (nats)", x=ends, y=(low, high))
+    bottom.axes("iteration; dots: T = 1 from here", "E[1/T]", x=ends, y=(0.0, 1.08))
 
 
 def _curve(history: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -15,11 +15,9 @@ from scipy.special import logsumexp
 
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep_states
 from pymc_tempering.chain.tuning import Tuning
-from pymc_tempering.core.cuts import Cut, in_round_seconds
-from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.deadline import NEVER, Cut, Deadline, in_round_seconds, stages_to_come
 from pymc_tempering.core.ladder import PathSample, alive_sample
-from pymc_tempering.core.population import next_beta, systematic_resampling
-from pymc_tempering.core.time_left import stages_to_come
+from pymc_tempering.core.weighting import next_beta, systematic_resampling
 from pymc_tempering.exceptions import LikelihoodError, TimeLimitError
 from pymc_tempering.kernels import Compound
 from pymc_tempering.model.jit import compile_now

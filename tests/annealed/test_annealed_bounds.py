@@ -33,7 +33,7 @@ from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.threads import paced, run_tasks
-from pymc_tempering.evidence.stochastic_bounds import join_bounds
+from pymc_tempering.evidence.bracket import join_bounds
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.references.compile import compile_model
@@ -156,7 +156,7 @@ def test_draws_that_miss_a_mode_lower_the_upper_bound():
     assert abs(upper.log_z - expected) < 4.0 * upper.mcse + 4.0 * np.sqrt((1 / reach - 1) / 2000)
     assert upper.log_z < exact - 4.0 * upper.mcse  # no upper bound at all
     # a lower bound that finds the mode gives it away; that both agree gives nothing away
-    lower = pmt.Evidence(exact, 0.02, "ais", "ok")
+    lower = pmt.evidence.Evidence(exact, 0.02, "ais", "ok")
     crossed = join_bounds(lower, upper)
     assert crossed.verdict == "crossed"
     assert "miss a mode" in crossed.words
@@ -169,11 +169,14 @@ def test_bounds_far_apart_are_said():
             idata, system("long_path").model, betas=20, random_seed=1, progressbar=False
         )
     assert both.verdict in ("wide", "unchecked")
-    wide = join_bounds(pmt.Evidence(-2.0, 0.1, "ais", "ok"), pmt.Evidence(-1.0, 0.1, "x", "ok"))
+    wide = join_bounds(
+        pmt.evidence.Evidence(-2.0, 0.1, "ais", "ok"), pmt.evidence.Evidence(-1.0, 0.1, "x", "ok")
+    )
     assert wide.verdict == "wide"
     assert "1 nats apart" in wide.words
     plain = join_bounds(
-        pmt.Evidence(-1.0, np.inf, "ais", "unchecked"), pmt.Evidence(-1.0, 0.1, "x", "ok")
+        pmt.evidence.Evidence(-1.0, np.inf, "ais", "unchecked"),
+        pmt.evidence.Evidence(-1.0, 0.1, "x", "ok"),
     )
     assert plain.verdict == "unchecked"
 
@@ -199,7 +202,7 @@ def posterior_of(**variables):
 )
 def test_a_posterior_that_does_not_fit_is_refused(idata, sentence):
     for method in (pmt.reverse_ais, pmt.sandwich):
-        with pytest.raises(pmt.DataMismatchError, match=sentence):
+        with pytest.raises(pmt.exceptions.DataMismatchError, match=sentence):
             method(idata, mean_only(), progressbar=False)
 
 
@@ -208,7 +211,7 @@ def test_a_posterior_of_other_data_is_refused():
     other = xr.Dataset({"y": (("y_dim_0",), np.array([1.0, 3.5]))})  # 2.5 in the model
     idata["observed_data"] = xr.DataTree(other)
     for method in (pmt.reverse_ais, pmt.sandwich):
-        with pytest.raises(pmt.DataMismatchError, match="observed data of"):
+        with pytest.raises(pmt.exceptions.DataMismatchError, match="observed data of"):
             method(idata, mean_only(), progressbar=False)
 
 
@@ -216,7 +219,9 @@ def test_draws_of_zero_density_are_refused():
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Potential("half", pm.math.switch(x > 0.0, 0.0, -np.inf))
-    with pytest.raises(pmt.DataMismatchError, match=r"50\.0% of the posterior draws have zero"):
+    with pytest.raises(
+        pmt.exceptions.DataMismatchError, match=r"50\.0% of the posterior draws have zero"
+    ):
         pmt.reverse_ais(posterior_of(x=np.tile([-1.0, 1.0], (2, 25))), model, progressbar=False)
 
 
@@ -225,9 +230,9 @@ def test_draws_of_zero_density_are_refused():
     [
         ("ais", {"n_particles": 5}, ValueError, "n_particles must be a whole number of at least"),
         ("ais", {"n_particles": None}, ValueError, "not None"),
-        ("ais", {"betas": [0.0, 0.5]}, pmt.LadderError, "beta = 0 to beta = 1"),
-        ("hais", {"betas": 1}, pmt.LadderError, "number of rungs"),
-        ("hais", {"betas": 2.5}, pmt.LadderError, "number of rungs"),
+        ("ais", {"betas": [0.0, 0.5]}, pmt.exceptions.LadderError, "beta = 0 to beta = 1"),
+        ("hais", {"betas": 1}, pmt.exceptions.LadderError, "number of rungs"),
+        ("hais", {"betas": 2.5}, pmt.exceptions.LadderError, "number of rungs"),
         ("ais", {"cores": 0}, ValueError, "cores must be"),
         ("smc", {"islands": 3}, ValueError, "islands must be"),
         ("smc", {"resampling": "stratified"}, ValueError, "resampling must be one of"),
@@ -244,17 +249,21 @@ def test_bad_arguments_are_refused_before_any_work(method, kwargs, error, senten
 
 @pytest.mark.parametrize("method", ["ais", "hais", "smc", "thermodynamic_integration"])
 def test_no_model(method):
-    with pytest.raises(pmt.ModelError, match="No model"):
+    with pytest.raises(pmt.exceptions.ModelError, match="No model"):
         getattr(pmt, method)()
 
 
-@pytest.mark.parametrize("method", [pmt.ais, pmt.hais, pmt.smc, pmt.linked_importance_sampling])
+@pytest.mark.parametrize(
+    "method", [pmt.ais, pmt.annealed.hais, pmt.smc, pmt.annealed.linked_importance_sampling]
+)
 def test_a_prior_whose_constant_is_not_known_is_refused(method):
     """Annealing from another prior would lack its constant without a word."""
     with pm.Model() as model:
         x = pm.CAR("x", np.zeros(3), W=np.ones((3, 3)) - np.eye(3), alpha=0.5, tau=1.0)
         pm.Normal("y", x, 1.0, observed=np.ones(3))
-    with pytest.raises(pmt.ModelError, match="x have no random draws that fit their densities"):
+    with pytest.raises(
+        pmt.exceptions.ModelError, match="x have no random draws that fit their densities"
+    ):
         method(model, progressbar=False)
 
 
@@ -319,7 +328,7 @@ def test_raise_is_unbiased_for_the_annealing_model():
 def test_raise_with_many_rungs_is_the_likelihood(v):
     """The latent variable is annealed too; |z| < 4 and 0.02 for what is left of the distance."""
     model, _, _, log_z, log_f = gaussian_field()
-    bound = pmt.raise_({"v": v}, model, random_seed=1, progressbar=False)
+    bound = pmt.annealed.raise_({"v": v}, model, random_seed=1, progressbar=False)
     assert abs(bound.log_z - (log_f(v) - log_z)) < 4.0 * bound.mcse + 0.02
     assert bound.bias_direction == "below"
     assert bound.verdict == "ok"
@@ -327,7 +336,7 @@ def test_raise_with_many_rungs_is_the_likelihood(v):
 
 def test_raise_without_latent_variables_takes_f_as_it_is():
     model, _, _, log_z, _ = gaussian_field()
-    bound = pmt.raise_({"v": 0.3, "h": 0.2}, model, random_seed=1, progressbar=False)
+    bound = pmt.annealed.raise_({"v": 0.3, "h": 0.2}, model, random_seed=1, progressbar=False)
     log_f = -0.5 * 0.3**2 - 0.2**2 - 0.6 * 0.06 + 0.5 * 0.3 - np.log(2.0 * np.pi)
     assert abs(bound.log_z - (log_f - log_z)) < 4.0 * bound.mcse + 0.02
 
@@ -359,16 +368,16 @@ def test_states_of_data_and_latent_draws():
     ],
 )
 def test_raise_refuses_data_that_do_not_fit(data, sentence):
-    with pytest.raises(pmt.DataMismatchError, match=sentence):
-        pmt.raise_(data, gaussian_field()[0], progressbar=False)
+    with pytest.raises(pmt.exceptions.DataMismatchError, match=sentence):
+        pmt.annealed.raise_(data, gaussian_field()[0], progressbar=False)
 
 
 def test_raise_refuses_data_of_zero_density():
     with pm.Model() as model:
         v = pm.Gamma("v", 2.0, 1.0)
         pm.Potential("energy", -v)
-    with pytest.raises(pmt.DataMismatchError, match="'v' have zero density"):
-        pmt.raise_({"v": -1.0}, model, progressbar=False)
+    with pytest.raises(pmt.exceptions.DataMismatchError, match="'v' have zero density"):
+        pmt.annealed.raise_({"v": -1.0}, model, progressbar=False)
 
 
 def test_raise_on_an_enumerable_boltzmann_machine():

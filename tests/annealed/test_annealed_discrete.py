@@ -64,7 +64,7 @@ MODELS = {"rbm": rbm, "labels": labels}
 UPWARD = {
     "ais": pmt.ais,
     "smc": pmt.smc,
-    "linked": pmt.linked_importance_sampling,
+    "linked": pmt.annealed.linked_importance_sampling,
     "integration": pmt.thermodynamic_integration,
 }
 
@@ -100,7 +100,7 @@ def test_raise_lies_below_and_comes_closer_with_more_rungs():
     exact = rows @ VISIBLE + np.log1p(np.exp(HIDDEN + rows @ WEIGHTS)).sum(axis=1) - log_z
     distance = []
     for rungs in (10, 40):
-        bounds = [pmt.raise_({"v": v}, model, betas=rungs, **QUIET) for v in rows]
+        bounds = [pmt.annealed.raise_({"v": v}, model, betas=rungs, **QUIET) for v in rows]
         off = np.array([bound.log_z for bound in bounds]) - exact
         assert np.all(off < 4.0 * np.array([bound.mcse for bound in bounds]))
         distance.append(np.sqrt(np.mean(off**2)))
@@ -109,15 +109,17 @@ def test_raise_lies_below_and_comes_closer_with_more_rungs():
 
 
 def test_raise_refuses_data_that_are_no_whole_numbers():
-    with pytest.raises(pmt.DataMismatchError, match="'v' must be whole numbers"):
-        pmt.raise_({"v": np.full(8, 0.5)}, rbm()[0], progressbar=False)
+    with pytest.raises(pmt.exceptions.DataMismatchError, match="'v' must be whole numbers"):
+        pmt.annealed.raise_({"v": np.full(8, 0.5)}, rbm()[0], progressbar=False)
 
 
 def test_hais_names_what_it_misses():
-    with pytest.raises(pmt.ModelError, match="hais keeps the momentum of real variables"):
-        pmt.hais(rbm()[0], progressbar=False)
+    with pytest.raises(
+        pmt.exceptions.ModelError, match="hais keeps the momentum of real variables"
+    ):
+        pmt.annealed.hais(rbm()[0], progressbar=False)
     model, exact, _ = labels()
-    evidence = pmt.hais(model, **QUIET)
+    evidence = pmt.annealed.hais(model, **QUIET)
     assert abs(evidence.log_z - exact) < 4.0 * evidence.mcse < 0.4
 
 
@@ -128,16 +130,20 @@ def flip_one(state, beta, rng):
 
 def test_a_kernel_of_ones_own_must_state_its_reversal():
     model, _, idata = rbm()
-    mapping = {"v": pmt.CustomKernel(flip_one)}
+    mapping = {"v": pmt.kernels.CustomKernel(flip_one)}
     for refused in (
-        lambda: pmt.linked_importance_sampling(model, transition=mapping, progressbar=False),
+        lambda: pmt.annealed.linked_importance_sampling(
+            model, transition=mapping, progressbar=False
+        ),
         lambda: pmt.reverse_ais(idata, model, transition=mapping, progressbar=False),
-        lambda: pmt.raise_({"v": np.ones(8)}, model, transition=mapping, progressbar=False),
+        lambda: pmt.annealed.raise_(
+            {"v": np.ones(8)}, model, transition=mapping, progressbar=False
+        ),
         lambda: pmt.sandwich(
             idata, model, transition={"v": pm.BinaryGibbsMetropolis}, progressbar=False
         ),
     ):
-        with pytest.raises(pmt.KernelError, match=r"reversal in time .* is not known"):
+        with pytest.raises(pmt.exceptions.KernelError, match=r"reversal in time .* is not known"):
             refused()
 
 
@@ -157,7 +163,7 @@ def test_a_part_of_the_prior_without_likelihood_enters_every_bound():
     model, exact, idata = forbidden()
     up = pmt.ais(model, **QUIET)
     both = pmt.sandwich(idata, model, **QUIET)
-    bound = pmt.raise_({"b": [0, 1]}, model, **QUIET)
+    bound = pmt.annealed.raise_({"b": [0, 1]}, model, **QUIET)
     for found, value in (
         (up, exact), (both.lower, exact), (both.upper, exact), (bound, np.log(1.0 / 3.0)),
     ):  # fmt: skip
@@ -169,9 +175,9 @@ def test_several_step_methods_in_turn_are_not_their_own_reversal():
     with pm.Model() as model:
         a, b = pm.Normal("a"), pm.Normal("b")
         pm.Normal("y", a + b, 1.0, observed=0.5)
-    kernel = pmt.StepKernel(pm.Metropolis, reversal="self")
-    with pytest.raises(pmt.KernelError, match="one after the other"):
-        pmt.linked_importance_sampling(model, transition=kernel, progressbar=False)
+    kernel = pmt.kernels.StepKernel(pm.Metropolis, reversal="self")
+    with pytest.raises(pmt.exceptions.KernelError, match="one after the other"):
+        pmt.annealed.linked_importance_sampling(model, transition=kernel, progressbar=False)
 
 
 # The reversal of a compound on a small law by enumeration: how often x leads to y.

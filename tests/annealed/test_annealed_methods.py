@@ -164,11 +164,11 @@ FRONT = {
     "ais": pmt.ais,
     "ais_leapfrog": lambda *a, **k: pmt.ais(*a, transition="leapfrog", **k),
     "ais_metropolis": lambda *a, **k: pmt.ais(*a, transition="metropolis", **k),
-    "hais": pmt.hais,
+    "hais": pmt.annealed.hais,
     "smc": pmt.smc,
     "smc_multinomial": lambda *a, **k: pmt.smc(*a, resampling="multinomial", **k),
     "smc_adaptive": lambda *a, **k: pmt.smc(*a, adaptive=True, **k),
-    "linked": pmt.linked_importance_sampling,
+    "linked": pmt.annealed.linked_importance_sampling,
     "thermodynamic": pmt.thermodynamic_integration,
     "trapezoid": lambda *a, **k: pmt.thermodynamic_integration(*a, rule="trapezoid", betas=33, **k),
 }
@@ -242,11 +242,11 @@ def test_same_seeds_give_the_same_value_whatever_cores_is(method):
 
 def test_an_automatic_schedule_makes_the_weights_nearly_equal():
     kwargs = {"n_particles": 400, "random_seed": 1, "progressbar": False}
-    evidence = pmt.hais(system("long_path").model, **kwargs)
+    evidence = pmt.annealed.hais(system("long_path").model, **kwargs)
     assert 180 < evidence.ess < 380
     assert evidence.betas.size > 500
     with pytest.warns(pmt.TemperingWarning, match="use more rungs"):
-        short = pmt.hais(system("long_path").model, betas=80, **kwargs)
+        short = pmt.annealed.hais(system("long_path").model, betas=80, **kwargs)
     assert short.betas.size == 80
     assert short.ess < 0.1 * evidence.ess
 

@@ -11,14 +11,14 @@ from scipy import stats as sps
 from support.compiled_systems import prior, system
 from support.riemann_sums import riemann_log_weights
 
-from pymc_tempering import HMC, KernelError, RandomWalkMetropolis
 from pymc_tempering.annealed import linked_chains as linked
 from pymc_tempering.annealed.schedule import BetaSchedule
 from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import draw_particles, place, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.weighting import log_mean
-from pymc_tempering.kernels import on_all, persistent
+from pymc_tempering.exceptions import KernelError
+from pymc_tempering.kernels import HMC, RandomWalkMetropolis, on_all, persistent
 from pymc_tempering.kernels.persistent import Persistent, refresh_share
 from pymc_tempering.references.compile import compile_model
 
@@ -294,7 +294,7 @@ def test_links_that_ignore_their_weights_are_seen():
 
 
 def test_a_kernel_without_a_known_reversal_is_named():
-    from pymc_tempering import NUTS
+    from pymc_tempering.kernels import NUTS
 
     with pytest.raises(KernelError, match="reversal in time of the kernel 'nuts' is not known"):
         on_all(NUTS(), 2).reversed()

@@ -119,5 +119,5 @@ def test_errors_of_draws_that_depend_on_each_other_are_larger():
 def test_a_density_without_a_reversal_is_refused():
     path = MACHINE.density()
     forward = ArrayDensity(path.reference_draw, path.log_ratio, path.move)
-    with pytest.raises(pmt.KernelError, match="no reverse_move"):
+    with pytest.raises(pmt.exceptions.KernelError, match="no reverse_move"):
         annealing(forward, FEW).raise_(DATA, MACHINE.complete)

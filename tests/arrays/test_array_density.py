@@ -102,7 +102,7 @@ def test_a_good_density_passes_and_a_reversal_is_tried_where_it_is_needed():
     check_density(ArrayDensity(draw, log_ratio, move, move, log_reference=normal), rng, down=True)
     bad = ArrayDensity(draw, log_ratio, move, in_place)
     check_density(bad, rng)
-    with pytest.raises(pmt.KernelError, match="reverse_move changes"):
+    with pytest.raises(pmt.exceptions.KernelError, match="reverse_move changes"):
         check_density(bad, rng, down=True)
 
 
@@ -116,7 +116,7 @@ def test_a_good_density_passes_and_a_reversal_is_tried_where_it_is_needed():
 )
 def test_what_is_no_density_is_refused_at_once(functions, words):
     good = {"reference_draw": draw, "log_ratio": log_ratio, "move": move}
-    with pytest.raises(pmt.ArgumentError, match=words):
+    with pytest.raises(pmt.exceptions.ArgumentError, match=words):
         ArrayDensity(**good | functions)
 
 
@@ -137,7 +137,7 @@ def test_settings_are_refused_by_name(settings, words):
 
 def test_states_that_are_none_are_refused():
     ways = pmt.arrays.annealing(ArrayDensity(draw, log_ratio, move, reversible=True), [0.0, 1.0])
-    with pytest.raises(pmt.ArgumentError, match="states have shape"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="states have shape"):
         ways.reverse_ais(np.zeros((30, 3)))
 
 
@@ -153,16 +153,16 @@ def test_the_check_of_a_normalization_has_few_false_alarms():
 
 @pytest.mark.parametrize("p", [[0.0, 0.5], [0.5, 1.0], [np.nan], [[0.5]]])
 def test_bits_that_are_no_law_are_refused(p):
-    with pytest.raises(pmt.ArgumentError, match="above 0 and below"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="above 0 and below"):
         BernoulliReference(np.array(p))
 
 
 def test_marginals_of_data_leave_nothing_out():
     law = data_marginals(np.array([[1.0, 0.0], [1.0, 0.5]]))
     assert np.allclose(law.probabilities, [2.5 / 3, 1.0 / 3])
-    with pytest.raises(pmt.ArgumentError, match="numbers from 0 to 1"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="numbers from 0 to 1"):
         data_marginals(np.array([[2.0]]))
-    with pytest.raises(pmt.ArgumentError, match="smoothing"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="smoothing"):
         data_marginals(np.zeros((2, 2)), smoothing=0.0)
 
 
@@ -171,17 +171,21 @@ def test_states_of_density_zero_and_what_is_no_density_are_refused():
         draw, lambda x: np.where(x[:, 0] > 50.0, -np.inf, log_ratio(x)), move, reversible=True
     )
     ways = pmt.arrays.annealing(walled, 5, random_seed=1)
-    with pytest.raises(pmt.LikelihoodError, match=r"50\.0% of the states given have density zero"):
+    with pytest.raises(
+        pmt.exceptions.LikelihoodError, match=r"50\.0% of the states given have density zero"
+    ):
         ways.reverse_ais(np.array([[0.0, 0.0], [60.0, 0.0]]), random_seed=1)
-    with pytest.raises(pmt.ArgumentError, match="expected an ArrayDensity, not str"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="expected an ArrayDensity, not str"):
         temper("normal")
 
 
 def test_a_path_without_an_entry_or_an_end(monkeypatch):
     rng = np.random.default_rng(0)
     closed = ArrayDensity(draw, lambda x: np.full(len(x), -np.inf), move)
-    with pytest.raises(pmt.LikelihoodError, match="minus infinity at all 64 draws"):
+    with pytest.raises(pmt.exceptions.LikelihoodError, match="minus infinity at all 64 draws"):
         array_pass.anneal_arrays(closed, 64, rng)
     monkeypatch.setattr(array_pass, "MAX_STAGES", 0)
-    with pytest.raises(pmt.LikelihoodError, match="the reference is too far from the density"):
+    with pytest.raises(
+        pmt.exceptions.LikelihoodError, match="the reference is too far from the density"
+    ):
         array_pass.anneal_arrays(ArrayDensity(draw, log_ratio, move), 64, rng)

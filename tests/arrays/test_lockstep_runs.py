@@ -10,8 +10,8 @@ from pymc_tempering.arrays import RBM, BernoulliReference, annealing, initial_it
 from pymc_tempering.arrays.lockstep import LockstepChains, SweepTrace, run_sweeps, start_chains
 from pymc_tempering.arrays.sweep_rows import cut_rows, rows_of_trace, tour_starts
 from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.evidence.datatree import read_run
 from pymc_tempering.evidence.estimators import ESTIMATORS
-from pymc_tempering.evidence.trace import read_run
 
 # A |z| above 5 comes by chance in one of two million tests of a right estimate.
 MAX_Z = 5.0
@@ -81,7 +81,7 @@ def test_a_reference_that_is_not_the_one_drawn_from_is_seen():
     told = pmt.arrays.ArrayDensity(
         other.reference_draw, path.log_ratio, path.move, log_reference=path.log_reference
     )
-    with pytest.raises(pmt.ModelError, match="draws from another law"):
+    with pytest.raises(pmt.exceptions.ModelError, match="draws from another law"):
         temper(told, 10)
 
 
@@ -98,9 +98,9 @@ def test_every_estimator_reads_a_run(run, method):
 
 
 def test_backward_is_refused_in_words(run):
-    with pytest.raises(pmt.NotTemperedError, match="stopped after a number of sweeps"):
+    with pytest.raises(pmt.exceptions.NotTemperedError, match="stopped after a number of sweeps"):
         run.evidence("backward")
-    with pytest.raises(pmt.NotTemperedError, match="no reference draws"):
+    with pytest.raises(pmt.exceptions.NotTemperedError, match="no reference draws"):
         run.evidence("pooled")
 
 
@@ -150,7 +150,7 @@ def test_a_run_goes_into_diagnose_and_cross_check(run):
         "reverse": ways.reverse_ais(states, chain, random_seed=1),
     }
     methods = ["rts", "ti", "bar", "backward"]
-    with pytest.raises(pmt.NotTemperedError, match="stopped after a number of sweeps"):
+    with pytest.raises(pmt.exceptions.NotTemperedError, match="stopped after a number of sweeps"):
         pmt.cross_check(run.to_datatree(), methods=methods, progressbar=False)
     check = pmt.cross_check(
         run.to_datatree(), methods=methods[:3], others=others, progressbar=False
@@ -170,7 +170,7 @@ def test_a_trace_that_is_not_that_of_the_rows_is_refused(run):
     tree = run.to_datatree()
     assert np.array_equal(read_run(tree).trace.cycle, rows_of_trace(run.trace)[1].cycle)
     tree["tempering_trace"]["row"].values[0, 0] += 1
-    with pytest.raises(pmt.NotTemperedError, match="not that of the rows"):
+    with pytest.raises(pmt.exceptions.NotTemperedError, match="not that of the rows"):
         read_run(tree)
 
 

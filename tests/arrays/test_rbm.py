@@ -50,7 +50,7 @@ def test_exact_log_z_is_the_sum_over_all_states():
 
 
 def test_enumeration_of_a_large_machine_is_refused():
-    with pytest.raises(pmt.ArgumentError, match="at most 20 units"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="at most 20 units"):
         RBM(np.zeros((21, 21)), np.zeros(21), np.zeros(21)).exact_log_z()
 
 
@@ -105,10 +105,10 @@ def test_bits_have_their_probabilities():
 
 
 def test_machines_that_are_none_are_refused():
-    with pytest.raises(pmt.ArgumentError, match="two lengths"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="two lengths"):
         RBM(np.zeros((3, 2)), np.zeros(2), np.zeros(3))
-    with pytest.raises(pmt.ArgumentError, match="finite"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="finite"):
         RBM(np.full((1, 1), np.nan), np.zeros(1), np.zeros(1))
-    with pytest.raises(pmt.ArgumentError, match="4 bits, the machine 2"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="4 bits, the machine 2"):
         RBM(np.zeros((2, 2)), np.zeros(2), np.zeros(2)).density(LAW)
     assert RBMPath(MACHINE, LAW).log_reference(STATES[:1]).shape == (1,)

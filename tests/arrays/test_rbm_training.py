@@ -70,9 +70,9 @@ def test_training_stops_by_the_validation_likelihood():
 
 
 def test_data_that_do_not_fit_are_refused():
-    with pytest.raises(pmt.ArgumentError, match="8 numbers from 0 to 1"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="8 numbers from 0 to 1"):
         train(START, DATA[:, :5], 10)
-    with pytest.raises(pmt.ArgumentError, match="patience asks for validation"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match="patience asks for validation"):
         next(train_tracked(START, DATA, 10, patience=3))
     with pytest.raises(ValueError, match="method must be"):
         train(START, DATA, 10, method="ml")

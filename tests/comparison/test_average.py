@@ -9,12 +9,12 @@ import xarray as xr
 from arviz_stats.base import array_stats
 from support.exact_posteriors import autoregressive
 from support.small_models import mean_only
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
-from pymc_tempering.comparison import shared_draws
+from pymc_tempering.comparison import model_average
 from pymc_tempering.crosscheck import Entry
-from pymc_tempering.crosscheck.assemble import assemble
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
+from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.exceptions import DataMismatchError, NotTemperedError, TemperingWarning
 
 
@@ -81,8 +81,8 @@ def test_shares_are_exact_to_one_draw(weights, draws):
 def test_the_expected_number_of_draws_is_the_share():
     one = xr.Dataset({"x": (("chain", "draw"), np.zeros((1, 10)))})
     rng, weights = np.random.default_rng(1), np.array([0.123, 0.877])
-    picked = [shared_draws.pick_draws([one, one], weights, None, rng) for _ in range(1000)]
-    counts = [np.sum(chains[0].model == 0) for chains in picked]
+    picked = [model_average.pick_draws([one, one], weights, None, rng) for _ in range(1000)]
+    counts = [np.sum(model == 0) for model, _ in picked]
     assert set(counts) == {1, 2}  # 2 with probability 0.23; |z| < 4
     assert abs(np.mean(counts) - 1.23) < 4.0 * np.sqrt(0.23 * 0.77 / 1000)
 
@@ -147,16 +147,14 @@ def test_the_effective_size_tells_of_autocorrelation():
 
 def test_shuffled_draws_would_hide_it(monkeypatch):
     """The planted bug of the test above."""
-    original = shared_draws.pick_draws
+    original = model_average.pick_draws
 
     def shuffled(posteriors, probability, draws, rng):
-        return [
-            shared_draws.Picked(part.model[order], part.draw[order])
-            for part in original(posteriors, probability, draws, rng)
-            for order in [rng.permutation(part.model.size)]
-        ]
+        model, place = original(posteriors, probability, draws, rng)
+        order = rng.permuted(np.tile(np.arange(model.shape[1]), (len(model), 1)), axis=1)
+        return tuple(np.take_along_axis(one, order, axis=1) for one in (model, place))
 
-    monkeypatch.setattr("pymc_tempering.comparison.model_average.pick_draws", shuffled)
+    monkeypatch.setattr(model_average, "pick_draws", shuffled)
     z = []
     for seed in range(100):
         mean, ess = mean_and_ess(correlated_pair(seed))
@@ -185,7 +183,7 @@ def test_arviz_reads_it_and_it_can_be_saved(tmp_path):
 def test_weights_come_in_many_forms(form):
     runs = {"a": marked(1), "b": marked(2)}
     log_z = {"b": np.log(3.0), "a": 0.0}
-    evidence = {name: pmt.Evidence(z, 0.1, "bridge", "ok") for name, z in log_z.items()}
+    evidence = {name: pmt.evidence.Evidence(z, 0.1, "bridge", "ok") for name, z in log_z.items()}
     table = pmt.compare(evidence)
     weights = {
         "mapping": {"b": 3, "a": 1},
@@ -221,7 +219,7 @@ def test_warnings_stand_at_the_callers_line():
         ([np.nan, 2.0], "finite, not negative"),
         ([0.0, 0.0], "not all 0"),
         (["much", "little"], "weights must be numbers"),
-        ([pmt.Evidence(0.0, 0.1, "rts", "ok"), 1.0], "weights must be numbers"),
+        ([pmt.evidence.Evidence(0.0, 0.1, "rts", "ok"), 1.0], "weights must be numbers"),
     ],
 )
 def test_bad_weights_are_refused(weights, message):
@@ -283,9 +281,9 @@ def test_other_data_and_no_evidence_are_refused():
 @pytest.mark.parametrize(
     ("models", "message"),
     [
-        ([None], r"by the names of the runs, \['0', '1'\], or a list of 2"),
-        (mean_only(), "models must be by the names of the runs"),
-        ({"2": None}, r"models has names that idatas lacks: \['2'\]"),
+        ([None], "models must be one for each of 2 models, or by their names"),
+        (mean_only(), "models must be one for each of 2 models"),
+        ({"2": None}, r"models must be of the models \['0', '1'\], not of \['2'\]"),
     ],
 )
 def test_models_of_other_runs_are_refused(models, message):
@@ -304,10 +302,9 @@ def test_data_of_models_are_compared_where_the_draws_hold_none():
 
 
 def test_cross_checks_are_weights():
-    check = assemble(
-        [Entry(name, pmt.Evidence(0.0, 0.1, name, "ok")) for name in ("rts", "ais")], [1.0, 1.0], {}
-    )
-    evidence = pmt.Evidence(np.log(3.0), 0.1, "rts", "ok")
+    names = ("rts", "ais")
+    check = assemble([Entry(name, pmt.evidence.Evidence(0.0, 0.1, name, "ok")) for name in names])
+    evidence = pmt.evidence.Evidence(np.log(3.0), 0.1, "rts", "ok")
     result = pmt.average([marked(1), marked(2)], [check, evidence], random_seed=1)
     assert result.attrs["counts"] == [100, 300]
 
@@ -321,13 +318,16 @@ def test_what_is_no_list_of_runs_is_refused(bad):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (pmt.Evidence(0, 1, "rts", "ok"), "an estimate of log Z holds no draws.*in weights="),
-        (pm.Model(), r"a model alone has no draws yet.*pymc_tempering\.sample"),
-        (1.0, "a float is no DataTree"),
+        (
+            pmt.evidence.Evidence(0, 1, "rts", "ok"),
+            "a Evidence holds no draws: pass the run.*an estimate of log Z in weights=",
+        ),
+        (pm.Model(), r"a Model holds no draws.*pymc_tempering\.sample"),
+        (1.0, "a float holds no draws"),
     ],
 )
 def test_what_holds_no_draws_is_refused_by_name(bad, message):
-    with pytest.raises(pmt.ArgumentError, match=rf"idatas\['b'\]: {message}"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match=rf"idatas\['b'\]: {message}"):
         pmt.average({"a": marked(1), "b": bad})
 
 

@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.special import logsumexp
 from support.gaussian_path import BETAS, DATA, NOISE, WALL, law, log_z
 
-from pymc_tempering import LadderError
 from pymc_tempering.core.ladder import Ladder, PathSample, check_betas, place_rungs
+from pymc_tempering.exceptions import LadderError
 
 COUNTS = np.array([4000, 3000, 5000, 3000, 4000])
 FINE = np.array([0.0, 0.005, 0.02, 0.06, 0.12, 0.3, 0.45, 0.7, 1.0])

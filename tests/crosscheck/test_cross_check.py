@@ -10,16 +10,15 @@ import pymc as pm
 import pytest
 import xarray as xr
 from support.exact_posteriors import mode_draws, posterior_tree, two_modes
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import MODEL_ESTIMATORS, Entry, judge, read_cross_check
-from pymc_tempering.crosscheck.assemble import assemble
-from pymc_tempering.crosscheck.entry import pair_pvalue
-from pymc_tempering.crosscheck.judge import ALPHA, ALPHA_HOMOGENEITY, ALPHA_PAIRS
-from pymc_tempering.crosscheck.method_runs import NO_RUN
+from pymc_tempering.crosscheck.judge import ALPHA, ALPHA_HOMOGENEITY, ALPHA_PAIRS, pair_pvalue
+from pymc_tempering.crosscheck.registry import NO_RUN
+from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
 from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, RUN
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 REPEATS = 3000
 ERRORS = {
@@ -133,7 +132,7 @@ def test_what_states_no_error_is_not_compared():
 
 def test_words_say_what_to_believe():
     def words(*entries):
-        return assemble(entries, [0.0] * len(entries), {}).words
+        return assemble(entries).words
 
     rts, other = entry("rts", -5.0, 0.05, RUN), entry("counts", -5.05, 0.1, RUN)
     assert "all of them use the same draws" in words(rts, other)
@@ -202,13 +201,13 @@ def test_an_executor_that_cannot_do_the_work_ends_it(conjugate, name):
     """Each method asks it, and where none was named, one that fails is not left out."""
     model, x, _ = conjugate
     settings = {"methods": name, "executor": LosesWorkers(), "progressbar": False}
-    with pytest.raises(pmt.WorkerError, match="LosesWorkers lost its workers"):
+    with pytest.raises(pmt.exceptions.WorkerError, match="LosesWorkers lost its workers"):
         pmt.cross_check(posterior_tree(x=x), model, random_seed=1, **settings)
 
 
 def test_what_is_no_executor_is_refused(conjugate):
     model, x, _ = conjugate
-    with pytest.raises(pmt.ArgumentError, match=r"concurrent\.futures\.Executor"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match=r"concurrent\.futures\.Executor"):
         pmt.cross_check(posterior_tree(x=x), model, executor=2, progressbar=False)
 
 
@@ -326,11 +325,11 @@ def test_bad_arguments_are_refused_before_any_work(conjugate):
         pmt.cross_check(idata, model, ["bridge_sampling", "nope"])
     with pytest.raises(ValueError, match="need a model"):
         pmt.cross_check(idata, None, ["bridge_sampling"])
-    with pytest.raises(pmt.NotTemperedError):
+    with pytest.raises(pmt.exceptions.NotTemperedError):
         pmt.cross_check(idata, model, ["rts"])
     with pytest.raises(pmt.TemperingError, match="no method can estimate"):
         pmt.cross_check(idata)
-    with pytest.raises(pmt.DataMismatchError, match="lacks"):
+    with pytest.raises(pmt.exceptions.DataMismatchError, match="lacks"):
         pmt.cross_check(posterior_tree(z=x), model, ["bridge_sampling"])
 
 

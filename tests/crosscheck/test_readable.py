@@ -10,19 +10,18 @@ import pytest
 import xarray as xr
 from rich.console import Console
 from support.exact_posteriors import posterior_tree
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.smc import smc_with_ends
 from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.core import status
 from pymc_tempering.crosscheck import Entry, judge, read_cross_check
-from pymc_tempering.crosscheck import method_progress as progress
-from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.draw_check import DrawCheck
-from pymc_tempering.crosscheck.fitness import OF_RUNGS, unfit_for_prior, unfit_for_run
-from pymc_tempering.crosscheck.store import to_dataset
+from pymc_tempering.crosscheck.registry import unfit_methods
+from pymc_tempering.crosscheck.result import assemble, to_dataset
 from pymc_tempering.evidence import ESTIMATORS, Evidence
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 
 def entry(method, log_z, mcse, draws=OWN, repeats="", **more):
@@ -44,7 +43,7 @@ def test_an_error_above_a_nat_confirms_nothing():
     assert judge([RTS, entry("ti", 30.0, 1.5, RUN)]).agreement["ti"] == "NO"
     both = judge([entry("rts", 3.0, 2.0, RUN), entry("ais", 0.0, 0.1), entry("smc", 0.0, 0.1)])
     assert (both.reference, both.believe) == ("ais", "ais")
-    words = assemble([RTS, entry("ti", 30.0, 45.0, RUN)], [0.0] * 2, {}).words
+    words = assemble([RTS, entry("ti", 30.0, 45.0, RUN)]).words
     assert "An error above a nat confirms nothing: ti." in words
 
 
@@ -107,7 +106,7 @@ def test_bounds_that_cross_beyond_their_errors_disagree():
     assert (found.verdict, found.worst[:2]) == ("disagree", ("lower", "upper"))
     with patch("pymc_tempering.crosscheck.judge.ALPHA_BOUNDS", 0.0):  # the planted bug
         assert judge([RTS, *many, *bounds]).verdict == "agree"
-    words = assemble([RTS, *many, *bounds], [0.0] * 23, {}).words
+    words = assemble([RTS, *many, *bounds]).words
     assert "meet" not in words
     assert "cross beyond their errors" in words
     apart = [bounds[0], replace(bounds[1], evidence=replace(bounds[1].evidence, log_z=0.01))]
@@ -127,7 +126,7 @@ def check_with(draws=None):
         entry("smc", 0.0, 0.03, **LOW),
         entry("ais", 0.0, 0.02, **LOW),
     ]
-    return assemble(entries, [0.1] * 6, {"hais": "not wanted"}, draws)
+    return assemble(entries, {"hais": "not wanted"}, draws)
 
 
 def test_independent_methods_come_first_and_the_rest_is_folded():
@@ -151,7 +150,7 @@ def test_independent_methods_come_first_and_the_rest_is_folded():
 
 def test_a_row_that_disagrees_is_never_folded():
     entries = [RTS, entry("counts", 1.0, 0.02, RUN), entry("bar", 0.0, 0.02, RUN)]
-    check = assemble([*entries, entry("ais", 0.0, 0.02)], [0.1] * 4, {})
+    check = assemble([*entries, entry("ais", 0.0, 0.02)])
     rows = [line.split()[0] for line in repr(check).splitlines()[2:5]]
     assert rows == ["rts", "ais", "counts"]
     assert check.table.loc["counts", "agreement"] == "NO"
@@ -177,16 +176,21 @@ def test_draws_and_agreement_are_stored():
     assert list(back.table["agreement"]) == list(check.table["agreement"])
 
 
+OF_RUNGS = {"ti", "ti_riemann", "ti_corrected", "ti_simpson", "ti_rb", "ti_corrected_rb"}
+"""Estimators from a run that average log_ratio itself at beta = 0."""
+
+
 def test_integration_is_left_out_where_log_ratio_has_no_variance():
+    assert {name for name, row in ESTIMATORS.items() if row.averages} == OF_RUNGS
     run = gaussian_run(200, random_seed=2)
     plain = pmt.cross_check(run)
-    assert not set(OF_RUNGS) & set(plain.left_out)
+    assert not OF_RUNGS & set(plain.left_out)
     fitted = run.copy()
     stats = fitted["sample_stats"].to_dataset()
     component = (("chain", "draw"), np.zeros((4, 200), dtype=int))
     fitted["sample_stats"].dataset = stats.assign(component=component)
     check = pmt.cross_check(fitted)
-    assert set(OF_RUNGS) <= set(check.left_out)
+    assert set(check.left_out) >= OF_RUNGS
     assert "holds some of the prior" in check.left_out["ti"]
     assert list(pmt.cross_check(fitted, methods=["ti", "rts"]).table.index) == ["rts", "ti"]
     heavy = run.copy()
@@ -194,16 +198,23 @@ def test_integration_is_left_out_where_log_ratio_has_no_variance():
     tail = -np.random.default_rng(1).pareto(1.0, trace["rung"].shape)  # no mean, no variance
     ratio = np.where(trace["rung"].values == 0, tail, trace["log_ratio"].values)
     heavy["tempering_trace"].dataset = trace.assign(log_ratio=(trace["rung"].dims, ratio))
-    assert "no finite variance" in unfit_for_run(heavy)["ti"]
+    unfit = unfit_methods(heavy, None, ["rts", "ti"], np.random.default_rng(1))
+    assert "no finite variance" in unfit["ti"]
+    assert list(unfit) == ["ti"]
 
 
 @pytest.mark.parametrize(("prior", "unfit"), [(pm.Normal, False), (pm.Cauchy, True)])
 def test_integration_from_a_heavy_prior_is_left_out(prior, unfit):
     with pm.Model() as model:
         pm.Normal("y", prior("x", 0.0, 1.0), 1.0, observed=1.0)
-    movers = compile_movers(model, None, lambda line: None)
-    found = unfit_for_prior(movers, np.random.default_rng(1))
-    assert ("thermodynamic_integration" in found) == unfit
+    draws, names = posterior_tree(x=np.zeros((2, 9))), ["smc", "thermodynamic_integration"]
+    found = unfit_methods(draws, model, names, np.random.default_rng(1))
+    assert list(found) == (["thermodynamic_integration"] if unfit else [])
+
+
+def test_a_run_has_an_upper_bound_of_its_own():
+    unfit = unfit_methods(gaussian_run(50), None, ["reverse_ais"], np.random.default_rng(1))
+    assert '"backward"' in unfit["reverse_ais"]
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +231,7 @@ def test_progress_names_the_methods_and_quiet_has_none(conjugate):
     for options, shown in (({}, True), ({"quiet": True}, False), ({"progressbar": False}, False)):
         out = io.StringIO()
         console = Console(file=out, force_terminal=True, width=100)
-        with patch.object(progress, "open_console", lambda console=console: console):
+        with patch.object(status, "open_console", lambda console=console: console):
             pmt.cross_check(
                 posterior_tree(x=x), model, ["bridge_sampling", "smc"], random_seed=1, **options
             )

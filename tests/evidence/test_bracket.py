@@ -5,11 +5,11 @@ from functools import cache
 import numpy as np
 import pytest
 from support.repeated_runs import GAUSSIAN_TOY, repeated_runs
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
 from pymc_tempering.evidence.bracket import _shift
-from pymc_tempering.evidence.synthetic import gaussian_run
 from pymc_tempering.exceptions import TemperingWarning
 
 
@@ -51,15 +51,15 @@ def test_a_number_of_visits_that_the_chain_chose_itself_is_biased():
 
 
 def test_bracket_holds_the_exact_value_and_says_when_it_is_not_exact():
-    found = pmt.bracket(gaussian_run(draws=600, random_seed=8))
+    found = pmt.evidence.bracket(gaussian_run(draws=600, random_seed=8))
     exact = float(GAUSSIAN_TOY.log_z(1.0))
     assert abs(found.lower.log_z - exact) < 4.0 * found.lower.mcse
     assert abs(found.upper.log_z - exact) < 4.0 * found.upper.mcse
     assert found.gap == found.upper.log_z - found.lower.log_z
     assert "gap" in repr(found)
     with pytest.warns(TemperingWarning, match="fewer visits to beta = 0"):
-        pmt.bracket(gaussian_run(draws=600, random_seed=8), reference_visits=10**6)
+        pmt.evidence.bracket(gaussian_run(draws=600, random_seed=8), reference_visits=10**6)
     with pytest.warns(TemperingWarning, match="no other chain"):
-        pmt.bracket(gaussian_run(draws=600, chains=1))
+        pmt.evidence.bracket(gaussian_run(draws=600, chains=1))
     with pytest.raises(ValueError, match="at least 2, got 1"):
-        pmt.bracket(gaussian_run(draws=30), reference_visits=1)
+        pmt.evidence.bracket(gaussian_run(draws=30), reference_visits=1)

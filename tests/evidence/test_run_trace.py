@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from support.repeated_runs import GAUSSIAN_TOY, repeated_runs, repeated_trees
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
+from pymc_tempering.evidence.datatree import probabilities_of
 from pymc_tempering.evidence.pieces import split_weights
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
-from pymc_tempering.evidence.trace import probabilities_of
 from pymc_tempering.exceptions import NotTemperedError
 
 
@@ -44,7 +44,7 @@ def test_tuning_draws_in_the_trace_are_skipped():
 def test_overlap_is_that_of_the_exact_densities():
     """Rows are E_k[q_j(x)]: by quadrature over the Gaussian path, exact log Z in the ladder."""
     betas = np.array([0.0, 0.1, 0.4, 1.0])
-    table = pmt.overlap(gaussian_run(draws=6000, betas=betas, random_seed=1))
+    table = pmt.evidence.overlap(gaussian_run(draws=6000, betas=betas, random_seed=1))
     x = np.linspace(-9.0, 9.0, 40001)
     mean, sd = GAUSSIAN_TOY.moments(betas[:, None])
     p = np.exp(-0.5 * ((x - mean) / sd) ** 2) / sd
@@ -58,7 +58,9 @@ def test_overlap_is_that_of_the_exact_densities():
 
 
 def test_runs_with_a_gap_have_next_to_no_spectral_gap():
-    wide = pmt.overlap(gaussian_run(draws=50, betas=[0.0, 0.5, 1.0], toy=GaussianToy(5.0, 0.15)))
+    wide = pmt.evidence.overlap(
+        gaussian_run(draws=50, betas=[0.0, 0.5, 1.0], toy=GaussianToy(5.0, 0.15))
+    )
     assert wide.attrs["spectral_gap"] < 0.05
 
 

@@ -5,9 +5,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from pymc_tempering.executors import chunks, parcels
-from pymc_tempering.executors.copies import Missing, Patience
-from pymc_tempering.executors.once_a_worker import as_it_is
+from pymc_tempering.executors import chunks
+from pymc_tempering.executors.chunks import Missing, Patience, as_it_is
 
 SOON = Patience(least=0.01, times=0.0)
 
@@ -65,7 +64,7 @@ def test_each_copy_is_a_new_task():
 
 def test_a_copy_brings_what_is_shared_along(monkeypatch):
     """A task of Dask stands for it in the first place, and may be forgotten as well."""
-    parcel = parcels.pack_made("Nothing", as_it_is, None)
+    parcel = chunks.pack_made("Nothing", as_it_is, None)
     monkeypatch.setattr(chunks, "sent_once", lambda executor, common: nullcontext("a task"))
     executor, found = Forgets({0}), {}
     chunks.send_chunks(executor, twice, parcel, [4], found.__setitem__, patience=SOON)
@@ -117,7 +116,7 @@ def test_patience_goes_by_the_longest_chunk_and_doubles():
 
 def test_silence_begins_anew_with_each_chunk_that_comes_back(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("pymc_tempering.executors.copies.perf_counter", lambda: now[0])
+    monkeypatch.setattr("pymc_tempering.executors.chunks.perf_counter", lambda: now[0])
     first, second = Future(), Future()
     missing = Missing({first: 0, second: 1}, since=0.0)
     now[0] = 5.5

@@ -13,10 +13,10 @@ from numba.core.event import install_listener
 from support.small_runs import DATASETS, SHORT, front_doors, mean_of_two, same_numbers
 
 import pymc_tempering as pmt
-from pymc_tempering.chain import chains, sent_chains
+from pymc_tempering.chain import chains, pieces
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.executors import chunks, once_a_worker, parcels
-from pymc_tempering.executors.once_a_worker import as_it_is
+from pymc_tempering.executors import chunks
+from pymc_tempering.executors.chunks import as_it_is
 from pymc_tempering.model.compilations import CompilationWatch
 
 pytestmark = pytest.mark.filterwarnings(
@@ -127,11 +127,11 @@ def spectrum(shared, i):
 
 @pytest.mark.parametrize("after", [1, 4])
 def test_what_a_killed_worker_had_to_do_is_done_again(client, monkeypatch, after):
-    monkeypatch.setattr(once_a_worker, "MANY_BYTES", 0)  # what is shared is lost with it, too
+    monkeypatch.setattr(chunks, "MANY_BYTES", 0)  # what is shared is lost with it, too
     client.wait_for_workers(2)
     pid = [nanny.pid for nanny in client.cluster.workers.values()][after % 2]
     shared = np.arange(float(CHUNKS)) + after
-    parcel = parcels.pack_made("Numbers", as_it_is, shared)
+    parcel = chunks.pack_made("Numbers", as_it_is, shared)
     executor, found = KillsAfter(client, pid, after), {}
     ended = chunks.send_chunks(executor, spectrum, parcel, range(CHUNKS), found.__setitem__)
     assert not ended.early
@@ -154,12 +154,12 @@ def test_pieces_of_a_chain_join_to_the_same_chain(model, monkeypatch):
     """From the prior, where some states weigh so little that a generator decides which are kept."""
     more = {"keep": "states", "reference": "prior", "chains": 3, "random_seed": 3, "quiet": True}
     whole = pmt.sample(150, model=model, **more)
-    monkeypatch.setattr(sent_chains, "TimeLimit", OneChunk)
+    monkeypatch.setattr(pieces, "TimeLimit", OneChunk)
     monkeypatch.setattr(chains, "FIRST_CHUNK", 50)
     sent = []
-    send_tasks = sent_chains.send_tasks
+    send_tasks = pieces.send_tasks
     monkeypatch.setattr(
-        sent_chains, "send_tasks", lambda *args: sent.append(len(args[1])) or send_tasks(*args)
+        pieces, "send_tasks", lambda *args: sent.append(len(args[1])) or send_tasks(*args)
     )
     with ThreadPoolExecutor(2) as pool:
         assert same_numbers(pmt.sample(150, model=model, executor=pool, **more), whole)
@@ -168,9 +168,9 @@ def test_pieces_of_a_chain_join_to_the_same_chain(model, monkeypatch):
 
 def test_the_model_travels_once_for_all_pieces_of_the_chains(model, monkeypatch):
     more = {"reference": "prior", "chains": 2, "random_seed": 3, "quiet": True}
-    monkeypatch.setattr(sent_chains, "TimeLimit", OneChunk)
+    monkeypatch.setattr(pieces, "TimeLimit", OneChunk)
     monkeypatch.setattr(chains, "FIRST_CHUNK", 50)
-    monkeypatch.setattr(once_a_worker, "MANY_BYTES", 0)
+    monkeypatch.setattr(chunks, "MANY_BYTES", 0)
     settings = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(processes=False, **settings) as cluster, Client(cluster) as client:
         sent, send = [], client._graph_to_futures
@@ -194,7 +194,9 @@ def test_a_pool_that_broke_leaves_what_was_done(processes, model, tmp_path):
     with pytest.warns(TemperingWarning, match=r"ProcessPoolExecutor lost its workers.*1 of 2 runs"):
         second = pmt.sample_many(both, executor=processes, **settings)
     assert same_numbers(first, second)
-    with pytest.raises(pmt.WorkerError, match=r"ProcessPoolExecutor.*broke is broken for good"):
+    with pytest.raises(
+        pmt.exceptions.WorkerError, match=r"ProcessPoolExecutor.*broke is broken for good"
+    ):
         pmt.ais(model, n_particles=40, betas=4, executor=processes, progressbar=False)
 
 

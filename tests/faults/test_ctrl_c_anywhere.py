@@ -15,21 +15,13 @@ from support.kept_checkpoints import assert_same
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering.sampling import (
-    choose_plan,
-    closing,
-    finish,
-    passes,
-    round_results,
-    rounds,
-    search,
-)
+from pymc_tempering.sampling import choose_plan, finish, fit_reference, rounds, search
 from pymc_tempering.sampling import sample as front
 from pymc_tempering.warmup import warm_up
 
 STAGES = {
     "compiling": (front, "compile_with_kernels"),
-    "annealed pass": (passes, "anneal"),
+    "annealed pass": (fit_reference, "anneal"),
     "first fit": (choose_plan, "fit_to_passes"),
     "fit": (choose_plan, "fit_reference"),
     "looks": (search, "take_looks"),
@@ -37,9 +29,9 @@ STAGES = {
     "weights": (warm_up, "settle"),
     "reference draws": (rounds, "draw_beside"),
     "chains": (rounds, "run_chains"),
-    "draws that suffice": (round_results, "least_ess"),
+    "draws that suffice": (rounds, "least_ess"),
     "DataTree": (finish, "build_datatree"),
-    "evidence": (closing, "diagnose"),
+    "evidence": (finish, "diagnose"),
 }
 """Where each stage is called from."""
 
@@ -83,7 +75,7 @@ def judge(found, path, model, whole):
         warnings.simplefilter("ignore", pmt.TemperingWarning)
         try:
             again = pmt.resume(path, model=model, quiet=True)
-        except pmt.CheckpointError as error:
+        except pmt.exceptions.CheckpointError as error:
             said = str(error)
     if again is None:
         assert found is None
@@ -202,7 +194,7 @@ def test_sigterm_leaves_a_checkpoint_and_no_workers(model, tmp_path):
         workers = [int(word) for word in child.stdout.readline().split()]
         assert len(workers) == 2
         end = time.monotonic() + 240
-        while not list(path.glob("*-state")):  # the chains begin
+        while not list(path.glob("*-chains.npz")):  # the chains begin
             assert child.poll() is None
             assert time.monotonic() < end
             time.sleep(0.01)

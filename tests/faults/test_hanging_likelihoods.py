@@ -18,11 +18,11 @@ from pytensor.graph.op import Op
 from support.kept_checkpoints import assert_same
 
 import pymc_tempering as pmt
-from pymc_tempering.chain import chains, hanging, sent_chains
+from pymc_tempering.chain import chains, hanging, pieces
 from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.core.threads import run_tasks
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.executors.chunks import send_chunks
 from pymc_tempering.sampling import rounds
 
@@ -189,12 +189,12 @@ def test_without_a_limit_it_is_said(impatient, armed, solver, model, monkeypatch
 
 def test_where_no_chain_has_a_draw_it_is_an_error(impatient, armed, model):
     armed(1)
-    with pytest.raises(pmt.StuckChainError, match=r"No chain has a draw.*seems to hang"):
+    with pytest.raises(pmt.exceptions.StuckChainError, match=r"No chain has a draw.*seems to hang"):
         sample(model, cores=1, max_time=0.5)
 
 
 def test_workers_that_hang_are_waited_for_no_longer(impatient, armed, solver, model, monkeypatch):
-    monkeypatch.setattr(sent_chains, "PIECE_SECONDS", 0.2)
+    monkeypatch.setattr(pieces, "PIECE_SECONDS", 0.2)
     armed(4000, name="send_chains")
     with ThreadPoolExecutor(3) as pool:
         idata, said = sample(model, draws=10_000, max_time=2.0, executor=pool)
@@ -272,8 +272,8 @@ def test_a_chain_that_is_set_back_goes_on_as_if_nothing_had_been(model):
     """Planted: with generators, point or sums of later, the next draws would be others."""
     from pymc_tempering.chain.state import make_runner, new_record, start_chain
     from pymc_tempering.kernels.compiled_model import compile_with_kernels
+    from pymc_tempering.sampling.call import Job, Options
     from pymc_tempering.sampling.choose_plan import choose_plan
-    from pymc_tempering.sampling.setup import Job, Options
 
     prior, kernel = compile_with_kernels(model, "slice", 0.8)
     job = Job(prior, kernel, Options(reference="prior"), np.random.default_rng(1))

@@ -6,7 +6,7 @@ import pytest
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering.sampling import held_memory, rounds
+from pymc_tempering.sampling import recorded, rounds
 
 
 def test_rounds_end_where_the_next_would_hold_too_much(monkeypatch):
@@ -14,10 +14,10 @@ def test_rounds_end_where_the_next_would_hold_too_much(monkeypatch):
 
     def limit(runs, draws):
         seen.append((runs, draws))
-        return held_memory.too_large(runs, draws)
+        return recorded.too_large(runs, draws)
 
     monkeypatch.setattr(rounds, "too_large", limit)
-    monkeypatch.setattr(held_memory, "MOST_HELD", 400_000.0)
+    monkeypatch.setattr(recorded, "MOST_HELD", 400_000.0)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         idata = pmt.sample(
@@ -33,5 +33,5 @@ def test_rounds_end_where_the_next_would_hold_too_much(monkeypatch):
     ]
     trace = [array for run in runs for part in run.trace for array in part]
     held = sum(array.nbytes for array in (*rows, *trace))
-    assert held_memory.bytes_held(runs, draws) == pytest.approx(held)
+    assert recorded.bytes_held(runs, draws) == pytest.approx(held)
     assert held <= 400_000.0 < 2 * held

@@ -21,7 +21,7 @@ from scipy.special import betaln, gammaln
 from support.kept_checkpoints import assert_same
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.sampling.checkpoint import CheckpointRecorder
 
 pytestmark = pytest.mark.filterwarnings(
@@ -203,7 +203,7 @@ def test_a_run_that_ends_at_any_checkpoint_goes_on_to_the_same_draws(model, seed
     whole, saved = run(model, **kwargs), []
 
     def due(self):
-        done = sum(one.state.n_draws for one in self.runs)
+        done = sum(one.state.n_draws for one in self.at.runs)
         return done - sum(draws for draws, *_ in self.written) >= every
 
     def save(self, job, standing, original=CheckpointRecorder._save):
@@ -266,7 +266,7 @@ any_ladders = st.lists(
 def test_a_ladder_is_refused_or_used_as_it_is(betas, seed):
     model = known_case("normal", 0)
     if not (betas[:1] == [0.0] and betas[-1:] == [1.0] and (np.diff(betas) > 0.0).all()):
-        with pytest.raises(pmt.LadderError, match=r"beta|ladder|temperatures"):
+        with pytest.raises(pmt.exceptions.LadderError, match=r"beta|ladder|temperatures"):
             run(model, betas=betas)
         return
     idata = run(model, draws=10, random_seed=seed, betas=betas)
@@ -281,7 +281,7 @@ def test_a_ladder_is_refused_or_used_as_it_is(betas, seed):
 def test_weights_of_rungs_are_refused_or_used(weights, betas):
     model, good = known_case("normal", 0), np.array(weights)
     if not (good.size == len(betas) and np.isfinite(good).all() and (good > 0.0).all()):
-        with pytest.raises(pmt.LadderError):
+        with pytest.raises(pmt.exceptions.LadderError):
             run(model, betas=betas, rung_weights=weights)
         return
     idata = run(model, draws=10, random_seed=1, betas=betas, rung_weights=weights)

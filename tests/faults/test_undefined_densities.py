@@ -13,9 +13,8 @@ from scipy import stats
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.undefined import MAX_UNDEFINED_SHARE, with_undefined
+from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.evidence.result import MAX_UNDEFINED_SHARE, Evidence, with_undefined
 
 OBSERVED = 0.4
 EXACT = stats.norm.logpdf(OBSERVED, 0.0, np.sqrt(5.0))
@@ -158,7 +157,7 @@ def test_a_python_likelihood_that_raises_now_and_then_is_counted():
 
 def test_a_python_likelihood_that_often_raises_is_refused_with_its_name_and_words():
     words = r"'solved' \(100\.0% of them, which raises ArithmeticError: the solver did not converge"
-    with pytest.raises(pmt.LikelihoodError, match=words) as error:
+    with pytest.raises(pmt.exceptions.LikelihoodError, match=words) as error:
         pmt.sample(model=python_model(lambda x: x[1] > 0.5), **SHORT)
     assert "'fine'" not in str(error.value)
     assert "Restrict the prior" in str(error.value)

@@ -31,7 +31,7 @@ def run(model, kernel, draws=600):
 
 
 def z_of_log_z(move):
-    evidence = pmt.log_marginal_likelihood(run(machine(), pmt.CustomKernel(move)))
+    evidence = pmt.log_marginal_likelihood(run(machine(), pmt.kernels.CustomKernel(move)))
     return (evidence.log_z - LOG_Z) / evidence.mcse
 
 
@@ -62,7 +62,7 @@ def test_a_custom_kernel_beside_others_and_by_the_other_front_door():
             for k, w in ((0, 0.7), (1, 0.3))
         ]
     )
-    kernel = {"on": pmt.CustomKernel(flip)}
+    kernel = {"on": pmt.kernels.CustomKernel(flip)}
     with model:
         step = pmt.SimulatedTempering(kernel=kernel, random_seed=1)
         stepped = pm.sample(
@@ -102,14 +102,17 @@ def not_a_mapping(state, beta, rng):
 def test_a_move_that_breaks_the_contract_is_named(move, message):
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mu"), 1.0, observed=1.0)
-    with pytest.raises(pmt.KernelError, match=message):
-        run(model, {"mu": pmt.CustomKernel(move)})
+    with pytest.raises(pmt.exceptions.KernelError, match=message):
+        run(model, {"mu": pmt.kernels.CustomKernel(move)})
 
 
 def test_a_fitted_reference_is_refused_where_a_kernel_knows_the_prior_only():
     with pytest.raises(ValueError, match="'block_gibbs' only knows the path from the prior"):
         pmt.sample(
-            model=machine(), kernel=pmt.CustomKernel(block_gibbs), reference="fitted", quiet=True
+            model=machine(),
+            kernel=pmt.kernels.CustomKernel(block_gibbs),
+            reference="fitted",
+            quiet=True,
         )
 
 
@@ -143,21 +146,24 @@ class Wanderer(BlockedStep):
 def test_a_step_method_that_ignores_beta_is_refused():
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mu"), 1.0, observed=1.0)
-    with pytest.raises(pmt.KernelError, match=r"Wanderer of mu ignores beta"):
+    with pytest.raises(pmt.exceptions.KernelError, match=r"Wanderer of mu ignores beta"):
         run(model, Wanderer)
 
 
 def test_what_is_no_step_method_is_refused():
-    with pytest.raises(pmt.KernelError, match="step method class of PyMC"):
-        pmt.StepKernel(dict)
+    with pytest.raises(pmt.exceptions.KernelError, match="step method class of PyMC"):
+        pmt.kernels.StepKernel(dict)
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mu"), 1.0, observed=1.0)
-    with pytest.raises(pmt.KernelError, match=r"Metropolis cannot be built for mu"):
-        run(model, pmt.StepKernel(pm.Metropolis, no_such=1))
+    with pytest.raises(pmt.exceptions.KernelError, match=r"Metropolis cannot be built for mu"):
+        run(model, pmt.kernels.StepKernel(pm.Metropolis, no_such=1))
 
 
 def test_kernels_travel_to_other_processes():
-    for kernel in (pmt.CustomKernel(block_gibbs), pmt.StepKernel(pm.Metropolis, scaling=2.0)):
+    for kernel in (
+        pmt.kernels.CustomKernel(block_gibbs),
+        pmt.kernels.StepKernel(pm.Metropolis, scaling=2.0),
+    ):
         again = pickle.loads(pickle.dumps(kernel))
         assert again.name == kernel.name
         assert again.prior_only

@@ -10,8 +10,16 @@ from scipy import stats
 from support.compiled_density import compiled_density
 from support.moves import Moves
 
-from pymc_tempering import DiscreteLangevin, Gibbs, RandomWalkMetropolis, Slice
-from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block
+from pymc_tempering.kernels import (
+    ACCEPTANCE,
+    DIVERGED,
+    N_EVALUATIONS,
+    Block,
+    DiscreteLangevin,
+    Gibbs,
+    RandomWalkMetropolis,
+    Slice,
+)
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit
 

@@ -15,7 +15,6 @@ from scipy import stats
 from support.compiled_density import compiled_density
 from support.gaussian_path import BETAS, SKEWED, ToyPath, ToyReference, batch_z
 
-from pymc_tempering import HMC, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.chain.loop import LADDER_MOVES, run
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import (
@@ -30,7 +29,7 @@ from pymc_tempering.chain.record import (
 )
 from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
-from pymc_tempering.kernels import Block, Compound
+from pymc_tempering.kernels import HMC, Block, Compound, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG
 from pymc_tempering.model.jit import njit
 

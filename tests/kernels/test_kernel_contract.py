@@ -18,11 +18,12 @@ from support.gaussian_path import (
 from support.moves import Moves
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC, NUTS
 from pymc_tempering.kernels import (
     ACCEPTANCE,
     DIVERGED,
+    HMC,
     N_EVALUATIONS,
+    NUTS,
     Block,
     Compound,
     RandomWalkMetropolis,
@@ -204,5 +205,5 @@ def test_hmc_refuses_trajectories_without_length(argument, value):
 def test_kernels_that_cannot_move():
     with pytest.raises(ValueError, match="needs at least one kernel, and one block for each"):
         Compound((), ())
-    with pytest.raises(pmt.KernelError, match="has no model yet"):
+    with pytest.raises(pmt.exceptions.KernelError, match="has no model yet"):
         unbound()

@@ -97,5 +97,5 @@ def test_the_documentation_shows_the_table():
     reference = (DOCS / "reference" / "sample_and_compare.rst").read_text("utf-8")
     for row in KERNELS.values():
         assert f'- "{row.name}": {row.summary}' in flat
-        if row.factory.__name__ in pmt.__all__:
-            assert f"   {row.factory.__name__}\n" in reference
+        if row.factory.__name__ in pmt.kernels.__all__:
+            assert f"   kernels.{row.factory.__name__}\n" in reference

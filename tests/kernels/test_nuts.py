@@ -9,8 +9,7 @@ from support.compiled_density import compiled_density
 from support.gaussian_path import gaussian_density, law, law_pvalues
 from support.moves import Moves
 
-from pymc_tempering import NUTS
-from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Block, nuts
+from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, NUTS, Block, nuts
 from pymc_tempering.kernels.assign import find_kernel
 from pymc_tempering.model.compiled import new_point
 

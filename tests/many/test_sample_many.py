@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from support.small_runs import DATASETS, SHORT, exact_log_z, mean_of_two, same_n
 
 import pymc_tempering as pmt
 from pymc_tempering.exceptions import TemperingWarning
-from pymc_tempering.many import one_run
 from pymc_tempering.many import sample_many as many
-from pymc_tempering.many.cases import generator_of
+from pymc_tempering.many.sample_many import generator_of
+from pymc_tempering.model.handle import CompiledModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*another verdict:UserWarning")
 
@@ -47,7 +48,7 @@ def test_the_numbers_are_those_of_a_single_run(model, table):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemperingWarning)
         idata = pmt.sample(
-            model=pmt.CompiledModel(model).with_data(**data),
+            model=CompiledModel(model).with_data(**data),
             random_seed=generator_of(3, "far"),
             quiet=True,
             **own,
@@ -90,7 +91,7 @@ def test_runs_are_written_and_not_done_again(model, table, tmp_path, monkeypatch
     assert json.loads((path / "index.json").read_text("utf-8"))["random_seed"] == 3
     assert not [*path.glob("*.part")]
     done = []
-    run_one = one_run.run_one
+    run_one = many.run_one
 
     def counted(shared, assignment):
         done.append(assignment.case.name)
@@ -120,8 +121,9 @@ def test_a_failure_is_a_row_and_is_tried_again(model, table, tmp_path):
 
 @pytest.mark.parametrize("how", ["raised", "a run that was cut short"])
 def test_ctrl_c_keeps_what_was_finished(model, table, tmp_path, monkeypatch, how):
-    sample, calls = one_run.sample, []
+    sample, calls = many.sample, []
 
+    @wraps(sample)
     def interrupted(**arguments):
         calls.append(1)
         if len(calls) == 2 and how == "raised":
@@ -130,11 +132,11 @@ def test_ctrl_c_keeps_what_was_finished(model, table, tmp_path, monkeypatch, how
         idata["tempering"].attrs["interrupted"] = int(len(calls) == 2)
         return idata
 
-    monkeypatch.setattr(one_run, "sample", interrupted)
+    monkeypatch.setattr(many, "sample", interrupted)
     with pytest.warns(TemperingWarning, match="Interrupted. 1 of 3 runs were finished"):
         found = pmt.sample_many(model, DATASETS, path=tmp_path, save_draws=False, **SHORT)
     assert same_numbers(found, table.loc[["near"]])
-    monkeypatch.setattr(one_run, "sample", sample)
+    monkeypatch.setattr(many, "sample", sample)
     whole = pmt.sample_many(model, DATASETS, path=tmp_path, save_draws=False, **SHORT)
     assert same_numbers(whole, table)
 

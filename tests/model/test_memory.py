@@ -14,6 +14,7 @@ from support.small_models import covariance, mean_only
 import pymc_tempering as pmt
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.model.constrain import compile_constrain
+from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
@@ -171,9 +172,9 @@ def test_a_handle_gives_the_bits_of_its_model_and_of_one_built_anew():
 
 ON_A_MODEL = {
     "ais": lambda m, run: pmt.ais(m, n_particles=50, **QUIET),
-    "hais": lambda m, run: pmt.hais(m, n_particles=50, **QUIET),
+    "hais": lambda m, run: pmt.annealed.hais(m, n_particles=50, **QUIET),
     "smc": lambda m, run: pmt.smc(m, n_particles=50, islands=10, **QUIET),
-    "linked": lambda m, run: pmt.linked_importance_sampling(m, **QUIET),
+    "linked": lambda m, run: pmt.annealed.linked_importance_sampling(m, **QUIET),
     "ti": lambda m, run: pmt.thermodynamic_integration(m, **QUIET),
     "reverse": lambda m, run: pmt.reverse_ais(run, m, n_particles=50, **QUIET),
     "sandwich": lambda m, run: pmt.sandwich(run, m, n_particles=50, **QUIET).lower,
@@ -201,7 +202,7 @@ def test_the_step_method_and_fits_take_a_handle():
     step = pmt.SimulatedTempering(model=handle, random_seed=1)
     assert step.model is handle.model
     assert pmt.fit(20, model=handle, progressbar=False).hist.size > 0
-    assert pmt.log_partition(handle, [1.0]).log_c[0] == 0.0
+    assert pmt.variational.log_partition(handle, [1.0]).log_c[0] == 0.0
 
 
 def test_other_data_give_the_density_of_the_model_built_with_them():
@@ -235,13 +236,15 @@ def test_other_data_give_the_density_of_the_model_built_with_them():
     ],
 )
 def test_data_that_do_not_fit_are_refused(data, message):
-    handle = pmt.CompiledModel(build())
-    with pytest.raises(pmt.DataMismatchError, match=message):
+    handle = CompiledModel(build())
+    with pytest.raises(pmt.exceptions.DataMismatchError, match=message):
         handle.with_data(**data)
 
 
 def test_values_that_are_computed_from_others_are_refused_by_name():
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("x"), 1.0, observed=2.0 * pm.Data("half", [1.0, 2.0]))
-    with pytest.raises(pmt.DataMismatchError, match=r"'y' are computed .* give those of 'half'"):
-        pmt.CompiledModel(model).with_data(y=[1.0, 2.0])
+    with pytest.raises(
+        pmt.exceptions.DataMismatchError, match=r"'y' are computed .* give those of 'half'"
+    ):
+        CompiledModel(model).with_data(y=[1.0, 2.0])

@@ -288,7 +288,7 @@ def test_correlated_elements_take_a_run_for_their_constant():
     assert evidence.verdict == "ok"
     assert abs(evidence.log_z - exact) < 4.0 * evidence.mcse
     assert evidence.mcse < 0.05
-    with pytest.raises(pmt.ModelError, match=r"'x' is ordered.*takes a run"):
+    with pytest.raises(pmt.exceptions.ModelError, match=r"'x' is ordered.*takes a run"):
         pmt.bridge_sampling(idata, model)
 
 
@@ -304,7 +304,9 @@ def test_free_parents_of_an_order_without_a_constant_are_refused(prior):
     with pm.Model() as model:
         x = prior(pm.Normal("m", shape=3))
         pm.Normal("y", x, 1.0, observed=np.zeros(3))
-    with pytest.raises(pmt.ModelError, match=r"'x' is ordered.*not known.*positive differences"):
+    with pytest.raises(
+        pmt.exceptions.ModelError, match=r"'x' is ordered.*not known.*positive differences"
+    ):
         compile_path(model)
 
 

@@ -13,7 +13,7 @@ from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
 
 import pymc_tempering as pmt
-from pymc_tempering import LikelihoodError
+from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.prior import evaluate_draws

@@ -7,16 +7,15 @@ import pytest
 import xarray as xr
 from support import picture_runs
 from support.drawn import drawn, ends_of_segments, points
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.pieces import finite_tours
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import NotTemperedError
-from pymc_tempering.plots.marks import along_path, path_ticks, spread_over
-from pymc_tempering.plots.round_trips import apart
-from pymc_tempering.plots.tour_panels import variance_shares
+from pymc_tempering.plots.axes import along_path, path_ticks, spread_over
+from pymc_tempering.plots.movement import apart, variance_shares
 
 HALF = 1.959964
 
@@ -218,7 +217,7 @@ def test_there_are_no_empty_panels_where_no_error_can_be_stated():
     with pytest.warns(pmt.TemperingWarning):
         curve = pmt.plot_log_z(short, backend="none")
     for pc in (pmt.plot_summary(short, backend="none"), curve):
-        [words] = drawn(pc, "nothing", "residual", part="text")["string"]
+        [words] = drawn(pc, "nothing", "residual")["string"]
         assert words.startswith("no error can be stated")
 
 
@@ -306,7 +305,7 @@ def test_names_of_chains_do_not_overlap_where_these_end_at_one_height(run):
     same = stats["tour_start"].copy(data=np.broadcast_to(stats["tour_start"][0], (3, 150)))
     even["sample_stats"].dataset = stats.assign(tour_start=same)
     pc = pmt.plot_round_trips(even, backend="none")
-    heights = np.sort(drawn(pc, "names", "round_trips", part="text")["y"])
+    heights = np.sort(drawn(pc, "names", "round_trips")["y"])
     top = limits(pc, "round_trips", "ylim")[1]
     assert np.all(np.diff(heights) > 0.05 * top)
     end = points(drawn(pc, "trips", "round_trips", chain=0))[1][-1]
@@ -494,5 +493,5 @@ def test_a_reference_with_a_heavy_tail_does_not_flatten_the_barrier(run):
     heavy["tempering_trace"].dataset = trace.assign(log_ratio=tail)
     pc = pmt.plot_barrier(heavy, backend="none")
     assert points(drawn(pc, "dots", "barrier"))[0].size == 4
-    [words] = drawn(pc, "beyond", "barrier", part="text")["string"]
+    [words] = drawn(pc, "beyond", "barrier", part="above")["string"]
     assert words.startswith("▲ λ = ")

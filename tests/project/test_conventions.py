@@ -6,16 +6,17 @@ import re
 import numpy as np
 import pymc as pm
 import pytest
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.arguments import as_seed
 from pymc_tempering.evidence import Bracket, Evidence
-from pymc_tempering.evidence.stochastic_bounds import join_bounds
-from pymc_tempering.evidence.synthetic import gaussian_run
+from pymc_tempering.evidence.bracket import join_bounds
+from pymc_tempering.variational.assess import Drift
 from pymc_tempering.variational.conjugate import GaussianMixture, svi
-from pymc_tempering.variational.convergence import Drift
 
 FUNCTIONS = {name: getattr(pmt, name) for name in pmt.__all__}
+FUNCTIONS |= {name: getattr(pmt.annealed, name) for name in pmt.annealed.__all__}
 LONG = (
     *("sample", "SimulatedTempering", "ais", "hais", "reverse_ais", "sandwich", "smc", "raise_"),
     *("linked_importance_sampling", "thermodynamic_integration", "bridge_sampling"),
@@ -65,7 +66,7 @@ def test_a_generator_stands_for_a_seed_that_is_drawn_from_it():
         pm.Normal("y", 0.0, a + b, observed=[1.0, 2.0])
     options = {"model": model, "temperatures": [1.0, 2.0], "draws": 200}
     first, again, other = (
-        pmt.log_partition(random_seed=seed, **options).log_c[1]
+        pmt.variational.log_partition(random_seed=seed, **options).log_c[1]
         for seed in (np.random.default_rng(1), np.random.default_rng(1), seeds[0] + 1)
     )
     assert first == again != other
@@ -76,7 +77,7 @@ LOW, HIGH = Evidence(-3.1, 0.1, "ais", "ok"), Evidence(-3.0, 0.1, "reverse_ais",
 
 def tempered_fit():
     nothing = np.zeros(0)
-    return pmt.TemperedFit(
+    return pmt.variational.TemperedFit(
         "advi", -3.0, 0.1, 0.2, LOW, True, Drift(0.0, 0.1, 0.0, 100), 0, nothing, nothing, nothing,
         nothing, nothing, None, {}, None, None, ("<be careful>",),
     )  # fmt: skip
@@ -84,10 +85,10 @@ def tempered_fit():
 
 def sensitivity():
     one = np.ones(1)
-    curve = pmt.SensitivityCurve(
+    curve = pmt.sensitivity.SensitivityCurve(
         "x", "scale", one, np.ones(()), one, one, one, one, one, one, 0.7, ("reweighted",)
     )
-    return pmt.PriorSensitivity(-3.0, 0.1, "ok", (curve,), warnings=("<be careful>",))
+    return pmt.sensitivity.PriorSensitivity(-3.0, 0.1, "ok", (curve,), warnings=("<be careful>",))
 
 
 def results():
@@ -100,16 +101,16 @@ def results():
         "Evidence": LOW,
         "BayesFactor": pmt.bayes_factor(LOW, HIGH),
         "PosteriorOdds": pmt.bayes_factor(LOW, HIGH).posterior_odds(),
-        "SavageDickey": pmt.SavageDickey(-0.1, 0.1, (-0.3, 0.1), "none", null={"x": np.zeros(1)}),
+        "SavageDickey": pmt.nested.SavageDickey(-0.1, 0.1, null={"x": np.zeros(1)}),
         "PriorSensitivity": sensitivity(),
         "SensitivityCurve": sensitivity()["x"],
         "Bracket": Bracket(LOW, HIGH),
         "Sandwich": join_bounds(LOW, HIGH),
         "CrossCheck": check,
         "Diagnosis": pmt.diagnose(run),
-        "TemperedOptimum": pmt.TemperedOptimum({}, 3, 0.5, 1.0, True),
+        "TemperedOptimum": pmt.variational.TemperedOptimum({}, 3, 0.5, 1.0, True),
         "TemperedFit": tempered_fit(),
-        "LogPartition": pmt.LogPartition(
+        "LogPartition": pmt.variational.LogPartition(
             np.array([1.0, 2.0]), np.zeros(2), np.zeros(2), np.full(2, np.inf), ("exact", "exact")
         ),
         "conjugate.Fit": svi(GaussianMixture(2, 1.0, 3.0), data, method="vi", random_seed=1),

@@ -5,12 +5,14 @@ import doctest
 import inspect
 import math
 import re
+from importlib import import_module
 from pathlib import Path
 
 import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 
@@ -18,19 +20,51 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [*sorted((DOCS / "developer").glob("*.md")), DOCS / "restart.md"]
 """Pages whose Python blocks are run, one after the other."""
 NAMESPACE = {"az": az, "np": np, "pm": pm, "pmt": pmt}
+RUNS = {str(s): gaussian_run(400, toy=GaussianToy(2.0, s)) for s in (0.5, 1.0, 2.0)}
+near, far = (gaussian_run(400, toy=GaussianToy(3.0, s)) for s in (2.0, 0.5))
+NAMESPACE |= {"idata": RUNS["0.5"], "runs": RUNS, "near": near, "far": far}
+"""What examples may take for granted: short names, and runs of `pmt.sample`, here of toys."""
+
+
+WHOLE_MODULES = (pmt, pmt.arrays, pmt.testsystems, pmt.variational)
+"""All that these name is public; of other modules what the reference pages list is."""
 
 
 def public_callables(module):
     """Functions and classes in ``__all__``, by dotted name, those of public submodules included."""
     for name in module.__all__:
         value = getattr(module, name)
-        if inspect.ismodule(value):
+        if inspect.ismodule(value) and (value in WHOLE_MODULES or module is not pmt):
             yield from public_callables(value)
         elif callable(value):
             yield f"{module.__name__}.{name}", value
 
 
-PUBLIC = dict(public_callables(pmt))
+def on_the_reference_pages():
+    """Dotted names of the functions and classes that the reference pages list."""
+    for page in sorted((DOCS / "reference").glob("*.rst")):
+        module = ""
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if head := re.fullmatch(r"\.\. currentmodule:: (\S+)", line):
+                module = head[1]
+            elif re.fullmatch(r"   [A-Za-z_][\w.]*", line):
+                yield f"{module}.{line.strip()}"
+
+
+def at_its_path(name):
+    """What stands at a dotted name, whose last part may be that of a module, too."""
+    module, _, last = name.rpartition(".")
+    return getattr(import_module(module), last)
+
+
+LISTED = {name: at_its_path(name) for name in on_the_reference_pages()}
+ERRORS = {
+    f"pymc_tempering.exceptions.{name}": value
+    for name, value in vars(pmt.exceptions).items()
+    if not name.startswith("_")
+}
+PUBLIC = dict(public_callables(pmt)) | ERRORS
+PUBLIC |= {name: value for name, value in LISTED.items() if "variational.conjugate" not in name}
 
 
 def takes_documented_arguments(value):
@@ -111,6 +145,12 @@ def test_documented_arguments_and_defaults_are_the_real_ones(name):
     at_the_front = name.removeprefix("pymc_tempering.") in pmt.__all__
     faults = list(docstring_faults(PUBLIC[name], complete=at_the_front))
     assert not faults, f"{name}\n" + "\n".join(faults)
+
+
+def test_every_front_door_is_on_a_reference_page():
+    doors = {name for name in pmt.__all__ if callable(getattr(pmt, name))}
+    doors -= {"TemperingError", "TemperingWarning"}  # with the other exceptions
+    assert {f"pymc_tempering.{name}" for name in doors} <= set(LISTED)
 
 
 @pytest.mark.parametrize("name", PUBLIC)

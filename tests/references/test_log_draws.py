@@ -348,16 +348,16 @@ def zero_times_infinity(sigma):
 
 
 def test_a_likelihood_that_is_nan_at_rounded_values_is_told_apart_from_one_that_is_not_defined():
-    with pytest.raises(pmt.PriorDrawsError, match=r"prior draws 'a' is too large"):
+    with pytest.raises(pmt.exceptions.PriorDrawsError, match=r"prior draws 'a' is too large"):
         check_reference(zero_times_infinity(1e3))
     with pytest.warns(pmt.TemperingWarning, match=r"0\.\d% of the prior draws 'a' is too large"):
         check_reference(zero_times_infinity(275.0))  # 0.5 % above 709
     with pm.Model() as model:
         a = pm.LogNormal("a", 0.0, 1e3)
         pm.Potential("root", pm.math.sqrt(0.0 * pm.math.log(a) - 1.0))
-    with pytest.raises(pmt.LikelihoodError, match="'root'"):
+    with pytest.raises(pmt.exceptions.LikelihoodError, match="'root'"):
         check_reference(compile_prior(compile_path(model)))
 
 
 def test_an_error_about_draws_of_a_proper_prior_is_not_one_about_an_improper_prior():
-    assert not issubclass(pmt.PriorDrawsError, pmt.ImproperPriorError)
+    assert not issubclass(pmt.exceptions.PriorDrawsError, pmt.exceptions.ImproperPriorError)

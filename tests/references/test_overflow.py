@@ -92,7 +92,9 @@ def test_nothing_is_known_of_draws_that_are_not_numbers(monkeypatch):
 
 
 def test_more_than_a_twentieth_is_refused():
-    with pytest.raises(pmt.PriorDrawsError, match=r"no finite unconstrained value .worst: x."):
+    with pytest.raises(
+        pmt.exceptions.PriorDrawsError, match=r"no finite unconstrained value .worst: x."
+    ):
         compile_model(wild(FUNCTIONS["falls"], growth=4.6))
 
 
@@ -124,7 +126,7 @@ def test_a_run_is_not_ok_where_the_likelihood_does_not_fall(reference):
 
 @pytest.mark.filterwarnings("ignore::pymc_tempering.TemperingWarning")
 def test_annealing_is_refused_where_the_likelihood_does_not_fall():
-    with pytest.raises(pmt.PriorDrawsError, match="nothing bounds what they carry"):
+    with pytest.raises(pmt.exceptions.PriorDrawsError, match="nothing bounds what they carry"):
         pmt.ais(model=wild(FUNCTIONS["stays"]), random_seed=1)
 
 

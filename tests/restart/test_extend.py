@@ -11,6 +11,8 @@ import xarray as xr
 from support.kept_checkpoints import assert_same, run
 
 import pymc_tempering as pmt
+from pymc_tempering.exceptions import CheckpointError, ModelError, NotTemperedError
+from pymc_tempering.storage.plain_values import pack, unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore:The draws tell too little")
 
@@ -79,18 +81,18 @@ def test_it_goes_on_and_on(runs, model, tmp_path):
 
 def test_without_generators_it_is_no_longer_run(runs, model):
     """Planted: chains that begin with generators of their own."""
-    from pymc_tempering.sampling import chain_values
+    from pymc_tempering.sampling import kept
 
-    restore = chain_values.restored_chains
+    restore = kept.read_chains
 
     def forgetful(*args):
-        chains = restore(*args)
+        chains, more = restore(*args)
         for chain in chains:
             chain.state.rng = np.random.default_rng(1)
-        return chains
+        return chains, more
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pymc_tempering.restart.extend.restored_chains", forgetful)
+        patch.setattr("pymc_tempering.restart.extend.read_chains", forgetful)
         longer = extend(runs("auto", 300), 400, model)
     with pytest.raises(AssertionError):
         assert_same(runs("auto", 700), longer)
@@ -177,11 +179,10 @@ def no_plan(idata):
 def of_version(idata):
     tree = idata.copy()
     plan = tree["tempering_plan"].to_dataset()
-    words = plan["json"].values.tobytes().replace(
-        b'"pymc_tempering": "', b'"pymc_tempering": "9.'
-    )  # fmt: skip
-    plan = plan.drop_vars("json").assign(json=("bytes", np.frombuffer(words, dtype=np.uint8)))
-    tree["tempering_plan"] = xr.DataTree(plan)
+    words, arrays = unpack(plan["about"].values.tobytes())
+    words["dict"]["versions"]["dict"]["pymc_tempering"] = "9.9"
+    about = np.frombuffer(pack(words, arrays), dtype=np.uint8)
+    tree["tempering_plan"] = xr.DataTree(plan.drop_vars("about").assign(about=("bytes", about)))
     return tree
 
 
@@ -191,16 +192,56 @@ def of_version(idata):
         (lambda t: t, {"draws": 0}, ValueError, "draws must be a whole number of at least 1"),
         (lambda t: t, {"draws": -5}, ValueError, "draws must be a whole number of at least 1"),
         (lambda t: t, {"draws": 2.5}, ValueError, "draws must be a whole number of at least 1"),
-        (lambda t: t, {"model": None}, pmt.ModelError, "No model: call this inside"),
-        (lambda t: t.posterior, {}, pmt.NotTemperedError, "of a run|no group 'tempering_plan'"),
-        (lambda t: None, {}, pmt.NotTemperedError, "takes the DataTree of a run, not NoneType"),
-        (no_plan, {}, pmt.NotTemperedError, "no group 'tempering_plan'"),
-        (lambda t: t.isel(draw=slice(0, 90)), {}, pmt.NotTemperedError, "4 chains of 90 draws"),
-        (lambda t: t.isel(chain=[0, 1]), {}, pmt.NotTemperedError, "2 chains of 300 draws"),
-        (of_version, {}, pmt.CheckpointError, r"of pymc_tempering 9\..*extend it with that"),
-        (lambda t: t, {"other": {"observed": (1.0, 2.0)}}, pmt.CheckpointError, "the data 'y'"),
-        (lambda t: t, {"other": {"scale": 3.0}}, pmt.CheckpointError, "the terms 'mu', 'y'"),
-        (lambda t: t, {"kernel": "slice"}, pmt.CheckpointError, "has the kernels hmc for mu"),
+        (lambda t: t, {"model": None}, ModelError, "No model: call this inside"),
+        (
+            lambda t: t.posterior,
+            {},
+            NotTemperedError,
+            "of a run|no group 'tempering_plan'",
+        ),
+        (
+            lambda t: None,
+            {},
+            NotTemperedError,
+            "takes the DataTree of a run, not NoneType",
+        ),
+        (no_plan, {}, NotTemperedError, "no group 'tempering_plan'"),
+        (
+            lambda t: t.isel(draw=slice(0, 90)),
+            {},
+            NotTemperedError,
+            "4 chains of 90 draws",
+        ),
+        (
+            lambda t: t.isel(chain=[0, 1]),
+            {},
+            NotTemperedError,
+            "2 chains of 300 draws",
+        ),
+        (
+            of_version,
+            {},
+            CheckpointError,
+            r"begun with pymc_tempering 9\.9 \(here .*go on with it where",
+        ),
+        (
+            lambda t: t,
+            {"other": {"observed": (1.0, 2.0)}},
+            CheckpointError,
+            "the data 'y'",
+        ),
+        (
+            lambda t: t,
+            {"other": {"scale": 3.0}},
+            CheckpointError,
+            "the terms 'mu', 'y'",
+        ),
+        (
+            lambda t: t,
+            {"kernel": "slice"},
+            CheckpointError,
+            "has the kernels hmc for mu",
+        ),
     ],
 )
 def test_broken_trees_get_a_clear_error(runs, model, other_model, change, kwargs, error, words):

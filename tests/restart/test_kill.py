@@ -38,7 +38,7 @@ def test_a_killed_run_ends_with_the_draws_of_one_that_was_not(model, tmp_path):
     )  # fmt: skip
     try:
         # The third checkpoint is under way, or will be soon.
-        wait_until(lambda: len(list(path.glob("*-state"))) == 2, child)
+        wait_until(lambda: len(list(path.glob("*-chains.npz"))) >= 2, child)
         child.kill()
         code = child.wait(timeout=60)
     finally:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -14,9 +15,14 @@ import pytest
 from support.kept_checkpoints import assert_same, run, run_and_keep_all, short_chunks
 
 import pymc_tempering as pmt
-from pymc_tempering.sampling import bit_versions, chain_values, checkpoint
+from pymc_tempering.chain.pieces import ROWS, piece_since
+from pymc_tempering.core.installed import versions_of
+from pymc_tempering.restart.reopen import check_versions
+from pymc_tempering.sampling import checkpoint
+from pymc_tempering.sampling import kept as keeping
 from pymc_tempering.sampling.call import choice_of, plain_choice
-from pymc_tempering.storage import parts
+from pymc_tempering.storage import checkpoint_folder
+from pymc_tempering.storage.plain_values import pack, unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore:The draws tell too little")
 
@@ -83,10 +89,10 @@ def test_whatever_is_forgotten_is_noticed(monkeypatch, kept, model, forgotten):
     """Planted: a checkpoint that lacks a part of where the chains stand."""
     whole, _, copies = kept("prior")
     path = copies[len(copies) // 2]
-    restore = chain_values.restored_chains
+    restore = keeping.read_chains
 
     def forgetful(*args):
-        runs = restore(*args)
+        runs, more = restore(*args)
         for chain in runs:
             state = chain.state
             if forgotten == "rng":
@@ -99,26 +105,24 @@ def test_whatever_is_forgotten_is_noticed(monkeypatch, kept, model, forgotten):
                 state.chain.per_rung[:] *= 2
             else:
                 chain.hot.n_seen += 1
-        return runs
+        return runs, more
 
-    monkeypatch.setattr("pymc_tempering.restart.resume.restored_chains", forgetful)
+    monkeypatch.setattr(checkpoint, "read_chains", forgetful)
     with pytest.raises(AssertionError):
         assert_same(whole, resume(path, model))
 
 
-def test_rows_that_are_counted_twice_are_refused(kept, model, monkeypatch):
-    _, _, copies = kept("auto")
-    read = parts.read_part
+def test_rows_that_are_counted_twice_are_refused(model, monkeypatch, tmp_path):
 
-    def twice(root, part):
-        plain, arrays = read(root, part)
-        if part.folder.endswith("rows"):
-            plain = plain | {"draws": [2 * n for n in plain["draws"]]}
-            arrays = {name: np.repeat(values, 2, axis=0) for name, values in arrays.items()}
-        return plain, arrays
+    def twice(run, since):
+        piece = piece_since(run, since)
+        rows = {name: np.repeat(getattr(piece.record, name), 2, axis=0) for name in ROWS}
+        return replace(piece, record=piece.record._replace(**rows))
 
-    monkeypatch.setattr("pymc_tempering.storage.checkpoint_folder.read_part", twice)
-    with pytest.raises((pmt.CheckpointError, ValueError)):
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping, "piece_since", twice)
+        _, copies = run_and_keep_all(patch, tmp_path, model, **case("auto"))
+    with pytest.raises(pmt.exceptions.CheckpointError, match="contradicts itself: a piece of"):
         resume(copies[3], model)
 
 
@@ -133,21 +137,21 @@ def flip_in(folder, pattern):
 def test_a_damaged_newest_checkpoint_is_replaced_by_the_one_before(kept, model, tmp_path):
     whole, _, copies = kept("auto")
     path = shutil.copytree(copies[3], tmp_path / "run.zarr")
-    newest = max(path.glob("*-state"))
-    flip_in(path, f"{newest.name}/x/c/0/0")
+    newest = max(path.glob("*-chains.npz"))
+    flip_in(path, newest.name)
     with pytest.warns(pmt.TemperingWarning, match=r"damaged.*from the checkpoint before it"):
         assert_same(whole, resume(path, model))
 
 
 def rewritten(path, change):
-    """Write the part "call" of a checkpoint anew, with valid checksums, changed."""
+    """Write the part "about" of a checkpoint anew, with valid checksums, changed."""
     from pymc_tempering.storage.checkpoint_folder import Head, known_folder
 
     with known_folder(path) as folder:
-        head, _ = folder.newest()
-        plain, arrays = folder.read(head.parts["call"][0])
+        head, found, _ = folder.newest()
+        plain, arrays = unpack(found["about"][0])
         change(plain)
-        parts = head.parts | {"call": [folder.add("call", plain, arrays)]}
+        parts = head.parts | {"about": [folder.add("about", pack(plain, arrays))]}
         folder.commit(Head(head.number + 1, parts))
     return path
 
@@ -174,12 +178,12 @@ def broken(name, path, model, other):
         "nothing stored": lambda: (_unhead(path), model),
         "another zarr": lambda: (_zarr(here / "other.zarr"), model),
         "both heads cut": lambda: (_each(path, "head-*.json", _cut), model),
-        "plan cut": lambda: (_each(path, "*-plan/**/c/*", _cut), model),
-        "plan flipped": lambda: (flip_in(path, "*-plan/zarr.json") and path, model),
-        "call gone": lambda: (_each(path, "*-call/zarr.json", os.unlink), model),
-        "first rows gone": lambda: (_each(path, "*-rows/files.json", os.unlink), model),
-        "states cut": lambda: (_each(path, "*-state/counters/c/0/0", _cut), model),
-        "lists emptied": lambda: (_each(path, "*-state/files.json", _emptied), model),
+        "plan cut": lambda: (_each(path, "*-plan.npz", _cut), model),
+        "plan flipped": lambda: (flip_in(path, "*-plan.npz") and path, model),
+        "about gone": lambda: (_each(path, "*-about.npz", os.unlink), model),
+        "first rows gone": lambda: (os.unlink(min(path.glob("*-chains.npz"))) or path, model),
+        "chains cut": lambda: (_each(path, "*-chains.npz", _cut), model),
+        "chains emptied": lambda: (_each(path, "*-chains.npz", _emptied), model),
         "other data": lambda: (path, other((1.0, 2.5, 0.4))),
         "other shape": lambda: (path, other((1.0, 2.5))),
         "other prior": lambda: (path, other(scale=2.1)),
@@ -256,10 +260,10 @@ def _unobserved():
         ("both heads cut", r"cannot be used: .*head-0\.json is damaged .*head-1\.json is damaged"),
         ("plan cut", "cannot be used: .*-plan.* is damaged or cut short"),
         ("plan flipped", "cannot be used: .*-plan.* is damaged or cut short"),
-        ("call gone", "cannot be used: .*-call/zarr.json is missing"),
-        ("first rows gone", "cannot be used: .*-rows/files.json is missing"),
-        ("states cut", "cannot be used: .*-state/counters/.* is damaged or cut short"),
-        ("lists emptied", "cannot be used: .*-state/files.json is damaged or cut short"),
+        ("about gone", "cannot be used: .*-about.npz is missing"),
+        ("first rows gone", "cannot be used: .*-chains.npz is missing"),
+        ("chains cut", "cannot be used: .*-chains.npz is damaged or cut short"),
+        ("chains emptied", "cannot be used: .*-chains.npz is damaged or cut short"),
         ("other data", "not the one of the run: the data 'y' are others here"),
         ("other shape", "not the one of the run: the data 'y' are others here"),
         ("other prior", "not the one of the run: the terms 'mu', 'y' are others here"),
@@ -278,7 +282,9 @@ def test_broken_checkpoints_get_a_clear_error(
     _, _, copies = kept("auto")
     path = shutil.copytree(copies[3], tmp_path / "run.zarr")
     path, given = broken(name, path, model, other_model)
-    with pytest.raises((pmt.CheckpointError, pmt.ModelError), match=f"(?s){words}"):
+    with pytest.raises(
+        (pmt.exceptions.CheckpointError, pmt.exceptions.ModelError), match=f"(?s){words}"
+    ):
         pmt.resume(path, model=given, quiet=True)
 
 
@@ -293,7 +299,7 @@ def test_broken_checkpoints_get_a_clear_error(
 )  # fmt: skip
 def test_a_run_does_not_write_over_anything(model, tmp_path, make, words):
     make(tmp_path / "run.zarr")
-    with pytest.raises(pmt.CheckpointError, match=words):
+    with pytest.raises(pmt.exceptions.CheckpointError, match=words):
         run(model, tmp_path / "run.zarr", draws=10)
 
 
@@ -302,9 +308,17 @@ def test_a_run_does_not_write_over_anything(model, tmp_path, make, words):
     [
         ({"checkpoint_every": 0.0}, ValueError, "checkpoint_every must be a positive number"),
         ({"checkpoint_every": -1.0}, ValueError, "checkpoint_every must be a positive number"),
-        ({"idata_kwargs": {"coords": object()}}, pmt.ArgumentError, "idata_kwargs.coords is a obj"),
-        ({"rung_weights": np.exp}, pmt.ArgumentError, "a function as rung_weights"),
-        ({"kernel": pm.Metropolis}, pmt.ArgumentError, "what the step method Metropolis keeps"),
+        (
+            {"idata_kwargs": {"coords": object()}},
+            pmt.exceptions.ArgumentError,
+            "idata_kwargs.coords is a obj",
+        ),
+        ({"rung_weights": np.exp}, pmt.exceptions.ArgumentError, "a function as rung_weights"),
+        (
+            {"kernel": pm.Metropolis},
+            pmt.exceptions.ArgumentError,
+            "what the step method Metropolis keeps",
+        ),
     ],
 )
 def test_calls_that_cannot_have_a_checkpoint(model, tmp_path, kwargs, error, words):
@@ -315,11 +329,14 @@ def test_calls_that_cannot_have_a_checkpoint(model, tmp_path, kwargs, error, wor
 
 def test_a_path_in_use_is_refused(kept, model, tmp_path):
     _, _, copies = kept("auto")
-    with pytest.raises(pmt.CheckpointError, match=r"already: go on with it by .*resume"):
+    with pytest.raises(pmt.exceptions.CheckpointError, match=r"already: go on with it by .*resume"):
         run(model, copies[3], draws=10)
     from pymc_tempering.storage.checkpoint_folder import known_folder
 
-    with known_folder(copies[3]), pytest.raises(pmt.CheckpointError, match="is writing to"):
+    with (
+        known_folder(copies[3]),
+        pytest.raises(pmt.exceptions.CheckpointError, match="is writing to"),
+    ):
         pmt.resume(copies[3], model=model, quiet=True)
 
 
@@ -327,8 +344,8 @@ def test_a_density_of_another_machine_is_said_and_one_of_another_model_refused(
     kept, model, tmp_path, monkeypatch
 ):
     _, _, copies = kept("auto")
-    probe = "pymc_tempering.restart.same_model.probe"
-    from pymc_tempering.sampling.plan_values import probe as original
+    probe = "pymc_tempering.restart.reopen.probe"
+    from pymc_tempering.sampling.kept import probe as original
 
     for factor, expected in ((1 + 1e-14, "last digits"), (1.01, None)):
         path = shutil.copytree(copies[3], tmp_path / f"{factor}.zarr")
@@ -342,23 +359,25 @@ def test_a_density_of_another_machine_is_said_and_one_of_another_model_refused(
             with pytest.warns(pmt.TemperingWarning, match=expected):
                 resume(path, model)
         else:
-            with pytest.raises(pmt.CheckpointError, match="not the one of the run: its density"):
+            with pytest.raises(
+                pmt.exceptions.CheckpointError, match="not the one of the run: its density"
+            ):
                 resume(path, model)
 
 
 def test_a_full_disk_is_said_and_the_run_goes_on(kept, model, monkeypatch, tmp_path):
     whole, _, _ = kept("auto")
-    calls, write = [], parts.to_disk
+    calls, write = [], checkpoint_folder.to_disk
 
     def fills_up(path):
         calls.append(path)
-        if len(calls) > 400:  # some time after the first checkpoint, which takes 330
+        if len(calls) > 12:  # some time after the first checkpoint, which takes 7
             raise OSError(28, "No space left on device")
         write(path)
 
     with short_chunks(monkeypatch) as patch, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        patch.setattr(parts, "to_disk", fills_up)
+        patch.setattr(checkpoint_folder, "to_disk", fills_up)
         idata = run(model, tmp_path / "run.zarr", **case("auto"))
     assert_same(whole, idata)
     said = [str(w.message) for w in caught if "could not be written" in str(w.message)]
@@ -442,21 +461,26 @@ def test_what_max_time_decided_stays(model, tmp_path):
 
 
 def test_choices_of_kernels_in_words():
-    choice = {"a": pmt.HMC(target_accept=0.7), "b": "slice"}
+    choice = {"a": pmt.kernels.HMC(target_accept=0.7), "b": "slice"}
     plain = json.loads(json.dumps(plain_choice(choice)))
     back = choice_of(plain)
     assert back["b"] == "slice"
     assert back["a"].rebuild == choice["a"].rebuild
-    for own in (pm.Metropolis, pmt.StepKernel(pm.Metropolis), pmt.CustomKernel(lambda *a: {})):
-        with pytest.raises(pmt.CheckpointError, match="pass kernel= as at first"):
+    for own in (
+        pm.Metropolis,
+        pmt.kernels.StepKernel(pm.Metropolis),
+        pmt.kernels.CustomKernel(lambda *a: {}),
+    ):
+        with pytest.raises(pmt.exceptions.CheckpointError, match="pass kernel= as at first"):
             choice_of(plain_choice(own))
         assert choice_of(plain_choice(own), own) is own
 
 
 def test_versions_are_those_installed():
-    bit_versions.check_versions(bit_versions.versions())
-    with pytest.raises(pmt.CheckpointError, match=r"numpy 1\.0 \(here"):
-        bit_versions.check_versions(bit_versions.versions() | {"numpy": "1.0"})
+    here = versions_of(keeping.PACKAGES)
+    check_versions(here, keeping.PACKAGES)
+    with pytest.raises(pmt.exceptions.CheckpointError, match=r"numpy 1\.0 \(here"):
+        check_versions(here | {"numpy": "1.0"}, keeping.PACKAGES)
 
 
 def test_a_checkpoint_every_no_seconds_is_refused(tmp_path):

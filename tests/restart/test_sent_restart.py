@@ -7,7 +7,7 @@ import pytest
 from support.kept_checkpoints import assert_same, run, run_and_keep_all
 
 import pymc_tempering as pmt
-from pymc_tempering.chain import chains, sent_chains
+from pymc_tempering.chain import chains, pieces
 from pymc_tempering.exceptions import TemperingWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:The draws tell too little")
@@ -45,7 +45,7 @@ class BreaksAt(ThreadPoolExecutor):
 
 @pytest.fixture
 def short_pieces(monkeypatch):
-    monkeypatch.setattr(sent_chains, "TimeLimit", FewChunks)
+    monkeypatch.setattr(pieces, "TimeLimit", FewChunks)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -12,15 +12,20 @@ from support.searches import annealed, fit_of, job_of, no_scouts, nowhere
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import reference_check
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.reference_check import MIN_ARRIVALS
-from pymc_tempering.sampling import arrivals
+from pymc_tempering.sampling import looks
 from pymc_tempering.sampling import search as searching
-from pymc_tempering.sampling.arrivals import WaysHome, bring_home, has_arrived, is_above, way_home
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
-from pymc_tempering.sampling.known import Known
-from pymc_tempering.sampling.looks import Looks
-from pymc_tempering.sampling.passes import Passes
+from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
+from pymc_tempering.sampling.looks import (
+    Looks,
+    WaysHome,
+    bring_home,
+    has_arrived,
+    is_above,
+    way_home,
+)
 
 
 def at_heights(log_likelihood, log_target):
@@ -51,7 +56,7 @@ def test_a_look_has_arrived_if_both_heights_are_those_of_draws():
 
 @pytest.mark.parametrize("quantile", [0.0, 0.009, 0.011, 0.5])
 def test_another_quantile_is_seen(monkeypatch, quantile):
-    monkeypatch.setattr(arrivals, "ARRIVAL_QUANTILE", quantile)
+    monkeypatch.setattr(looks, "ARRIVAL_QUANTILE", quantile)
     assert who_arrived() != ARRIVED
 
 
@@ -64,7 +69,7 @@ def test_a_state_is_above_all_draws_if_both_heights_are():
 
 def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
     """Move states none of which ever comes home; returns the ways and how many moved at a time."""
-    sweeps, original = [], arrivals.sweep
+    sweeps, original = [], looks.sweep
 
     def spy(particles, beta, params, n=1, part=slice(None)):
         sweeps.append(len(particles.xs[part]))
@@ -74,22 +79,22 @@ def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
     passes = Passes((replace(annealed("gaussian"), n_evaluations=0),))
     xs = job.prior.draw(n, job.prior.spawn(job.rng))
     with monkeypatch.context() as patch:
-        patch.setattr(Known, "home", lambda known, states: nowhere(states)[0])
-        patch.setattr(arrivals, "sweep", spy)
-        patch.setattr(arrivals, "MIN_HOME_COST", bound)
+        patch.setattr(ReferenceFit, "home", lambda known, states: nowhere(states)[0])
+        patch.setattr(looks, "sweep", spy)
+        patch.setattr(looks, "MIN_HOME_COST", bound)
         return way_home(job, passes, fit_of("gaussian"), xs, **how), sweeps
 
 
-WHOLE = len(arrivals.HOME_STAGES) * arrivals.HOME_SWEEPS
+WHOLE = len(looks.HOME_STAGES) * looks.HOME_SWEEPS
 """Transitions of a round in which none comes home; there is one for each factor of the steps."""
 
 
 @pytest.mark.parametrize("patient", [True, False])
 def test_states_that_stay_away_are_given_up_after_a_round(monkeypatch, patient):
     ways, sweeps = move(monkeypatch, patient=patient)
-    rounds = len(arrivals.HOME_STEPS) if patient else 1
+    rounds = len(looks.HOME_STEPS) if patient else 1
     assert sum(sweeps) == rounds * WHOLE * 60
-    assert max(sweeps) == arrivals.PART
+    assert max(sweeps) == looks.PART
     assert (ways.away.tolist(), ways.ended) == (list(range(60)), False)
     assert ways.n_evaluations > sum(sweeps) + 60
 
@@ -106,7 +111,7 @@ def test_the_way_home_ends_at_the_deadline(monkeypatch, most):
 def over_bound(monkeypatch, bound, told):
     """Evaluations beyond a bound, in what one stage takes; another bound may be told."""
     ways, sweeps = move(monkeypatch, bound=told)
-    stage = ways.n_evaluations / (sum(sweeps) / 60) * arrivals.HOME_SWEEPS
+    stage = ways.n_evaluations / (sum(sweeps) / 60) * looks.HOME_SWEEPS
     return (ways.n_evaluations - bound) / stage, ways.ended
 
 
@@ -158,7 +163,7 @@ def searched(monkeypatch, shares, cost=0.001, ways=all_stay):
     with monkeypatch.context() as patch:
         patch.setattr(searching, "take_looks", take)
         patch.setattr(searching, "send_scouts", no_scouts)
-        patch.setattr(arrivals, "way_home", ways)
+        patch.setattr(looks, "way_home", ways)
         return searching.search(job, passes, fit_of("gaussian")), calls
 
 
@@ -215,7 +220,7 @@ def test_looks_are_moved_on_as_long_as_a_block_brings_some_home(monkeypatch):
         away = np.arange(20, 25) if len(blocks) == 1 else np.arange(25)
         return WaysHome(away[: len(xs)], 7, False)
 
-    monkeypatch.setattr(arrivals, "way_home", ways)
+    monkeypatch.setattr(looks, "way_home", ways)
     job, fit = job_of("gaussian"), fit_of("gaussian")
     arrived, cost = bring_home(job, passes, fit, mixed(100, 0))
     assert (blocks, cost, arrived.sum()) == ([25], 7, 20)

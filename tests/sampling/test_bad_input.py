@@ -28,7 +28,7 @@ def check(model):
 
 @both_doors
 def test_no_model(door):
-    with pytest.raises(pmt.ModelError, match=r"No model.*`with model:`.*`model=`"):
+    with pytest.raises(pmt.exceptions.ModelError, match=r"No model.*`with model:`.*`model=`"):
         FRONT_DOORS[door]()
 
 
@@ -36,14 +36,16 @@ def test_no_model(door):
 def test_nothing_observed(door):
     with pm.Model() as model:
         pm.Normal("mu")
-    with pytest.raises(pmt.ModelError, match=r"no observed data.*log evidence is 0.*`observed=`"):
+    with pytest.raises(
+        pmt.exceptions.ModelError, match=r"no observed data.*log evidence is 0.*`observed=`"
+    ):
         FRONT_DOORS[door](model=model)
 
 
 def test_no_free_variable():
     with pm.Model() as model:
         pm.Normal("y", 0.0, 1.0, observed=1.0)
-    with pytest.raises(pmt.ModelError, match="no free variables"):
+    with pytest.raises(pmt.exceptions.ModelError, match="no free variables"):
         check_model(model)
 
 
@@ -52,7 +54,9 @@ def test_an_improper_prior(prior):
     with pm.Model() as model:
         mu = prior("mu_improper")
         pm.Normal("y", mu, 1.0, observed=1.0)
-    with pytest.raises(pmt.ImproperPriorError, match=r"mu_improper.*does not exist.*proper priors"):
+    with pytest.raises(
+        pmt.exceptions.ImproperPriorError, match=r"mu_improper.*does not exist.*proper priors"
+    ):
         check(model)
 
 
@@ -79,7 +83,9 @@ def test_discrete_vectors_that_no_kernel_moves(door):
             dtype="int64",
         )
         pm.Normal("y", k[0] + pm.Normal("mu"), 1.0, observed=1.0)
-    with pytest.raises(pmt.DiscreteVariableError, match=r"'counts'.*Marginalize") as error:
+    with pytest.raises(
+        pmt.exceptions.DiscreteVariableError, match=r"'counts'.*Marginalize"
+    ) as error:
         FRONT_DOORS[door](model=model)
     assert "mu" not in str(error.value)
 
@@ -90,11 +96,15 @@ def test_kernels_that_do_not_fit(door):
         on = pm.Bernoulli("on", 0.3)
         pm.Normal("y", on + pm.Normal("mu"), 1.0, observed=1.0)
     run = FRONT_DOORS[door]
-    with pytest.raises(pmt.ModelError, match=r"'hmc' cannot move 'on', which is binary"):
+    with pytest.raises(pmt.exceptions.ModelError, match=r"'hmc' cannot move 'on', which is binary"):
         run(model=model, kernel={"on": "hmc"})
-    with pytest.raises(pmt.ModelError, match=r"'gibbs' cannot move 'mu', which is continuous"):
-        run(model=model, kernel={"mu": pmt.Gibbs()})
-    with pytest.raises(pmt.ModelError, match=r"'nu', which is not a free variable.*'on', 'mu'"):
+    with pytest.raises(
+        pmt.exceptions.ModelError, match=r"'gibbs' cannot move 'mu', which is continuous"
+    ):
+        run(model=model, kernel={"mu": pmt.kernels.Gibbs()})
+    with pytest.raises(
+        pmt.exceptions.ModelError, match=r"'nu', which is not a free variable.*'on', 'mu'"
+    ):
         run(model=model, kernel={"nu": "slice"})
     with pytest.raises(ValueError, match=r"'hmc', .*not 'hcm'"):
         run(model=model, kernel="hcm")
@@ -104,13 +114,13 @@ def test_hmc_without_gradients():
     with pm.Model() as model:
         mu = pm.Normal("mu")
         pm.Normal("y", BlackBox()(mu), 1.0, observed=1.0)
-    with pytest.raises(pmt.GradientError, match="has no gradient"):
+    with pytest.raises(pmt.exceptions.GradientError, match="has no gradient"):
         pmt.sample(model=model, kernel="hmc")
 
 
 def test_kernels_out_of_range():
     with pytest.raises(ValueError, match="width must be positive, not 0"):
-        pmt.Slice(width=0.0)
+        pmt.kernels.Slice(width=0.0)
     with pytest.raises(ValueError, match="renewal must be positive, not -1"):
         Persistent(renewal=-1.0)
 
@@ -121,7 +131,9 @@ def test_a_likelihood_that_is_not_a_number():
         pm.Normal("fine", b[0], 1.0, observed=2.0)
         pm.Normal("y", pt.stack([b[0], b[1]]).sum(), b[0], observed=np.ones(2))  # sd < 0: -inf
         pm.Potential("root", pt.log(b[1]))
-    with pytest.raises(pmt.LikelihoodError, match=r"not a number at [45]\d\.\d%.*'root'") as error:
+    with pytest.raises(
+        pmt.exceptions.LikelihoodError, match=r"not a number at [45]\d\.\d%.*'root'"
+    ) as error:
         check(model)
     assert "100.0%" in str(error.value)
     assert "Restrict the prior" in str(error.value)
@@ -135,7 +147,7 @@ def test_a_likelihood_that_is_zero_nearly_everywhere():
         pm.Potential("wall", pt.switch(x > 4.5, 0.0, -np.inf))
         pm.Normal("fine", x, 1.0, observed=0.0)
     words = r"zero at 100\.0% of 1000 prior draws, in 'wall' .*nearer to the data"
-    with pytest.raises(pmt.LikelihoodError, match=words) as error:
+    with pytest.raises(pmt.exceptions.LikelihoodError, match=words) as error:
         check(model)
     assert "fine" not in str(error.value)
     assert "not all finite" not in str(error.value)
@@ -149,9 +161,13 @@ def data_set_to(value):
 
 
 def test_data_that_are_not_finite_are_named():
-    with pytest.raises(pmt.LikelihoodError, match=r"zero at 100\.0%.* data of 'y' are not all"):
+    with pytest.raises(
+        pmt.exceptions.LikelihoodError, match=r"zero at 100\.0%.* data of 'y' are not all"
+    ):
         check(data_set_to(np.inf))
-    with pytest.raises(pmt.ModelError, match=r"data 'data' have missing values.*leave them out"):
+    with pytest.raises(
+        pmt.exceptions.ModelError, match=r"data 'data' have missing values.*leave them out"
+    ):
         check(data_set_to(np.nan))
 
 
@@ -159,7 +175,7 @@ def test_a_potential_that_grows_faster_than_the_prior_falls():
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Potential("up", x**2)
-    with pytest.raises(pmt.LikelihoodError, match=r"beta = 0\.5, .* no finite integral"):
+    with pytest.raises(pmt.exceptions.LikelihoodError, match=r"beta = 0\.5, .* no finite integral"):
         pmt.sample(model=model, random_seed=1, quiet=True)
 
 
@@ -168,7 +184,7 @@ def test_a_simulator_has_no_density():
     with pm.Model() as model:
         pm.Simulator("s", lambda rng, x, size: rng.normal(x, size=size), pm.Normal("x"),
                      observed=np.ones(3))  # fmt: skip
-    with pytest.raises(pmt.ModelError, match=r"'s' is a pm\.Simulator.*pm\.sample_smc"):
+    with pytest.raises(pmt.exceptions.ModelError, match=r"'s' is a pm\.Simulator.*pm\.sample_smc"):
         check_model(model)
 
 
@@ -208,11 +224,19 @@ def test_arguments_of_sample_out_of_range(arguments, words):
         ({"reference": "posterior"}, ValueError, "'prior'.*not 'posterior'"),
         ({"target_accept": 0.0}, ValueError, "between 0 and 1, not 0.0"),
         ({"target_accept": 1.2}, ValueError, "between 0 and 1, not 1.2"),
-        ({"rungs_per_barrier": 0.0}, pmt.LadderError, "rungs_per_barrier must be positive"),
-        ({"rungs_per_barrier": np.nan}, pmt.LadderError, "rungs_per_barrier must be positive"),
-        ({"betas": [0.0, 0.7, 0.3, 1.0]}, pmt.LadderError, "increase strictly"),
-        ({"betas": [0.1, 1.0]}, pmt.LadderError, "from beta = 0 to beta = 1"),
-        ({"betas": [0.0, 2.0]}, pmt.LadderError, "from beta = 0 to beta = 1"),
+        (
+            {"rungs_per_barrier": 0.0},
+            pmt.exceptions.LadderError,
+            "rungs_per_barrier must be positive",
+        ),
+        (
+            {"rungs_per_barrier": np.nan},
+            pmt.exceptions.LadderError,
+            "rungs_per_barrier must be positive",
+        ),
+        ({"betas": [0.0, 0.7, 0.3, 1.0]}, pmt.exceptions.LadderError, "increase strictly"),
+        ({"betas": [0.1, 1.0]}, pmt.exceptions.LadderError, "from beta = 0 to beta = 1"),
+        ({"betas": [0.0, 2.0]}, pmt.exceptions.LadderError, "from beta = 0 to beta = 1"),
     ],
 )
 @both_doors
@@ -226,13 +250,18 @@ def test_a_step_for_a_part_of_the_variables():
         mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
         pm.Normal("y", mu, tau, observed=1.0)
         for given in (mu, [mu]):
-            with pytest.raises(pmt.ModelError, match=r"the whole model.*missing: tau_log__"):
+            with pytest.raises(
+                pmt.exceptions.ModelError, match=r"the whole model.*missing: tau_log__"
+            ):
                 pmt.SimulatedTempering(given)
-        with pytest.raises(pmt.ModelError, match="missing: mu"):
+        with pytest.raises(pmt.exceptions.ModelError, match="missing: mu"):
             pmt.SimulatedTempering([model.value_vars[1]])
 
 
-@pytest.mark.parametrize("kind", [pmt.LadderError, pmt.NotTemperedError, pmt.LikelihoodError])
+@pytest.mark.parametrize(
+    "kind",
+    [pmt.exceptions.LadderError, pmt.exceptions.NotTemperedError, pmt.exceptions.LikelihoodError],
+)
 def test_every_exception_is_a_tempering_error(kind):
     assert issubclass(kind, pmt.TemperingError)
 
@@ -244,7 +273,7 @@ def test_draws_that_were_not_tempered():
             random_seed=1, compute_convergence_checks=False,
         )  # fmt: skip
     for function in (pmt.log_marginal_likelihood, pmt.convert, pmt.diagnose):
-        with pytest.raises(pmt.NotTemperedError, match=r"pymc_tempering\.sample"):
+        with pytest.raises(pmt.exceptions.NotTemperedError, match=r"pymc_tempering\.sample"):
             function(idata)
 
 
@@ -258,9 +287,9 @@ def two_runs():
 
 def test_models_of_different_data(two_runs):
     a, b = two_runs
-    with pytest.raises(pmt.DataMismatchError, match="y"):
+    with pytest.raises(pmt.exceptions.DataMismatchError, match="y"):
         pmt.bayes_factor(a, b)
-    with pytest.raises(pmt.DataMismatchError, match="y"):
+    with pytest.raises(pmt.exceptions.DataMismatchError, match="y"):
         pmt.compare({"a": a, "b": b})
 
 
@@ -300,7 +329,9 @@ def test_a_prior_that_leaves_its_own_transform_is_refused_or_warned_about():
     with pm.Model() as model:
         p = pm.Kumaraswamy("p", 0.004, 0.004)  # most draws round to 0 or 1
         pm.Binomial("y", 10, p, observed=3)
-    with pytest.raises(pmt.PriorDrawsError, match=r"no finite unconstrained value.*p_logodds__"):
+    with pytest.raises(
+        pmt.exceptions.PriorDrawsError, match=r"no finite unconstrained value.*p_logodds__"
+    ):
         check(model)
 
 
@@ -315,5 +346,5 @@ def test_all_this_is_said_before_the_warm_up_begins(monkeypatch):
         x = pm.Normal("x")
         pm.Potential("wall", pt.switch(x > 4.5, 0.0, -np.inf))
     for front_door in FRONT_DOORS.values():
-        with pytest.raises(pmt.LikelihoodError):
+        with pytest.raises(pmt.exceptions.LikelihoodError):
             front_door(model=model)

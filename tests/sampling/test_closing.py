@@ -14,9 +14,9 @@ import xarray as xr
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering.core.laps import STAGES, in_words
-from pymc_tempering.sampling.closing import close
-from pymc_tempering.sampling.pymc_arguments import REFUSED, refuse
+from pymc_tempering.core.deadline import STAGES, in_words
+from pymc_tempering.sampling.call import REFUSED, refuse
+from pymc_tempering.sampling.finish import close
 
 PLAIN = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False}
 
@@ -160,7 +160,9 @@ def test_every_argument_of_pm_sample_is_taken_or_refused_with_a_reason():
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_argument_without_a_meaning_is_refused_by_name(name):
-    with pytest.raises(pmt.ArgumentError, match=rf"sample\(\) does not take {name}: \w+"):
+    with pytest.raises(
+        pmt.exceptions.ArgumentError, match=rf"sample\(\) does not take {name}: \w+"
+    ):
         pmt.sample(model=mean_only(), **{name: None})
 
 
@@ -169,12 +171,16 @@ def test_an_argument_that_is_misspelled_is_told_the_right_one():
         pmt.sample(drows=10)
     with pytest.raises(TypeError, match=r"seed: .*; perhaps 'random_seed' is meant"):
         pmt.sample(seed=1)
-    with pytest.raises(pmt.ArgumentError, match=r"quite unlike: there is no such argument\."):
+    with pytest.raises(
+        pmt.exceptions.ArgumentError, match=r"quite unlike: there is no such argument\."
+    ):
         refuse({"quite unlike": 1}, "sample", {"draws": None})
 
 
 def test_a_model_in_the_place_of_draws_is_told_its_name():
-    with pytest.raises(pmt.ArgumentError, match=r"pass the model by name, sample\(model=model\)"):
+    with pytest.raises(
+        pmt.exceptions.ArgumentError, match=r"pass the model by name, sample\(model=model\)"
+    ):
         pmt.sample(mean_only())
 
 
@@ -185,12 +191,12 @@ def test_a_seed_that_is_none_is_refused_by_name(seed):
 
 
 def test_a_number_of_rungs_is_no_ladder():
-    with pytest.raises(pmt.LadderError, match=r"at least two rungs, such as .* got 50"):
+    with pytest.raises(pmt.exceptions.LadderError, match=r"at least two rungs, such as .* got 50"):
         pmt.sample(model=mean_only(), betas=50, reference="prior")
 
 
 def test_all_arguments_are_checked_before_any_work():
     began = perf_counter()
-    with pytest.raises(pmt.ArgumentError, match=r"initvals: .*; step: "):
+    with pytest.raises(pmt.exceptions.ArgumentError, match=r"initvals: .*; step: "):
         pmt.sample(10**9, model=mean_only(), initvals={}, step=np.zeros(1))
     assert perf_counter() - began < 5.0  # 1e9 draws would take hours

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,9 +16,9 @@ from support.small_models import mean_only
 import pymc_tempering as pmt
 from pymc_tempering.evidence.result import LookCheck
 from pymc_tempering.model.layout import model_layout
-from pymc_tempering.sampling import closing, round_results, rounds
-from pymc_tempering.sampling.enough_draws import LeastEss, bulk_ess, least_ess, scalar_name
-from pymc_tempering.sampling.goal import DRAWS, MOST_GROWTH, TARGET_ESS, Goal, goal_of
+from pymc_tempering.sampling import finish, rounds
+from pymc_tempering.sampling.call import DRAWS, MOST_GROWTH, TARGET_ESS, Goal, goal_of
+from pymc_tempering.sampling.recorded import LeastEss, bulk_ess, least_ess, scalar_name
 
 PLAIN = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False, "quiet": True}
 ALONE = {"reference": "prior"}
@@ -41,7 +42,7 @@ def told(monkeypatch):
         ess = values.pop(0) if len(values) > 1 else values[0]
         return LeastEss("mu", ess, target)
 
-    monkeypatch.setattr(round_results, "least_ess", tell)
+    monkeypatch.setattr(rounds, "least_ess", tell)
     return SimpleNamespace(values=values, asked=asked)
 
 
@@ -143,7 +144,7 @@ def test_the_target_stands_in_for_the_ess_check_of_pymc_and_for_no_other(told, c
         pytest.MonkeyPatch.context() as patch,
         caplog.at_level(logging.INFO),
     ):
-        patch.setattr(closing, "run_convergence_checks", lambda *_: found)
+        patch.setattr(finish, "run_convergence_checks", lambda *_: found)
         run(quiet=False, draws=None if judged else 100)
     of_ess = [line for line in caplog.messages if "effective sample size" in line]
     assert len(of_ess) == (0 if judged else 1)
@@ -187,9 +188,9 @@ def test_ctrl_c_in_a_later_round_says_so_and_nothing_of_targets(told, monkeypatc
     told.values += [1.0]
     original, calls = rounds.run_to, []
 
-    def second_is_cut_short(job, total, chosen, runs, update, *kept):
-        original(job, total - 100 * len(calls), chosen, runs, update, *kept)
-        calls.append(total)
+    def second_is_cut_short(job, at, *more):
+        original(job, replace(at, total=at.total - 100 * len(calls)), *more)
+        calls.append(at.total)
         return len(calls) == 2
 
     monkeypatch.setattr(rounds, "run_to", second_is_cut_short)

@@ -10,18 +10,18 @@ from support.compiled_systems import prior as compiled
 from support.compiled_systems import system
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC, testsystems
+from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import Deadline
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import rounds
+from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.setup import Job, Options
-from pymc_tempering.sampling.side_runs import run_beside
+from pymc_tempering.sampling.fit_reference import run_beside
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +139,7 @@ def test_where_the_reference_is_far_trials_give_the_draws(twenty, sizes):
 @pytest.mark.parametrize(("enough", "fits"), [(1, 1), (10**6, 2)])
 def test_a_trial_after_a_fit_to_draws_enough_is_the_last(twenty, sizes, monkeypatch, enough, fits):
     monkeypatch.setattr(fitting, "draws_needed", lambda components: enough)
-    monkeypatch.setattr(
-        fitting, "_propose", lambda *args: fitting._Proposed(None, -np.inf, False, 0)
-    )
+    monkeypatch.setattr(fitting, "_propose", lambda *args: (None, -np.inf, False, 0))
     draws = twenty.draw(500, twenty.spawn(np.random.default_rng(3)))
     assert fit_from(twenty, draws).trial is not None
     assert len(sizes) == fits
@@ -167,7 +165,7 @@ def test_tails_are_those_of_each_component():
 
 def test_a_run_that_outgrows_its_reference_is_repeated_once(monkeypatch):
     two, asked = system("two_modes"), []
-    monkeypatch.setattr(rounds, "outgrown", lambda chosen, runs: not asked.append(chosen))
+    monkeypatch.setattr(rounds, "_outgrown", lambda at: not asked.append(at.chosen))
     again = []
     original = rounds.search_again
     monkeypatch.setattr(

@@ -280,7 +280,9 @@ def test_a_stuck_chain_is_an_error_before_its_first_draw(monkeypatch):
     monkeypatch.setattr(step_method, "CHUNK", 1)
     monkeypatch.setattr(chains, "FIRST_CHUNK", 1)
     for door in (by_step, by_sample):
-        with pytest.raises(pmt.StuckChainError, match=r"hangs at rung \d+ of \d+ \(beta = "):
+        with pytest.raises(
+            pmt.exceptions.StuckChainError, match=r"hangs at rung \d+ of \d+ \(beta = "
+        ):
             door(model, 10, 91)
 
 

@@ -163,7 +163,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("words", REFUSED)
 def test_missing_elements_that_are_tied_or_whole_numbers_are_refused(words):
-    with pytest.raises(pmt.ModelError, match=words):
+    with pytest.raises(pmt.exceptions.ModelError, match=words):
         compile_path(model_of(REFUSED[words]), gradient=())
 
 

@@ -20,22 +20,21 @@ from support.counted_deadline import CountedDeadline
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC
 from pymc_tempering.core import threads
-from pymc_tempering.core.cuts import Cut
-from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
-from pymc_tempering.kernels import on_all
+from pymc_tempering.core.deadline import NEVER, PAST, Cut, Deadline, deadline_in
+from pymc_tempering.exceptions import TimeLimitError
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references import prior_checks
 from pymc_tempering.references.prior_checks import N_CHECK, check_reference
 from pymc_tempering.sampling import choose_plan as plans
-from pymc_tempering.sampling import finish, prior_constant, reference_draws, rounds, side_runs
-from pymc_tempering.sampling.closing import cuts_of, warn_of_run
-from pymc_tempering.sampling.enough_draws import LeastEss
-from pymc_tempering.sampling.goal import Goal, Outcome
+from pymc_tempering.sampling import finish, fit_reference, prior_constant, reference_draws, rounds
+from pymc_tempering.sampling.call import Goal, Job, Options
+from pymc_tempering.sampling.choose_plan import warm_up_prior
+from pymc_tempering.sampling.finish import cuts_of, warn_of_run
+from pymc_tempering.sampling.fit_reference import run_beside
+from pymc_tempering.sampling.recorded import LeastEss, pace_of
 from pymc_tempering.sampling.reference_draws import N_TRIAL, begin_beside, draw_beside
-from pymc_tempering.sampling.round_results import cut_of, pace_of
-from pymc_tempering.sampling.setup import Job, Options, warm_up_prior
-from pymc_tempering.sampling.side_runs import run_beside
+from pymc_tempering.sampling.rounds import Outcome, cut_of
 
 QUIET = {"quiet": True, "random_seed": 1, "chains": 2, "cores": 1}
 
@@ -125,7 +124,7 @@ def outcome_of(warmup, *, passes=None, last=None, draws=50, **kwargs):
         seconds={"annealed_pass": 3.0, "fit": 1.0, "search": 8.0},
     )  # fmt: skip
     chain = SimpleNamespace(state=SimpleNamespace(n_draws=draws), faults=(), hangs="")
-    return Outcome(chosen, [chain], (), interrupted=False, **kwargs)
+    return Outcome(chosen, [chain], **kwargs)
 
 
 def test_all_that_was_ended_is_one_warning(warmup):
@@ -135,18 +134,18 @@ def test_all_that_was_ended_is_one_warning(warmup):
     )  # fmt: skip
     outcome = outcome_of(late, cut=Cut("the run", "at 50 of 1000 draws", 300.0))
     with pytest.warns(pmt.TemperingWarning) as said:
-        warn_of_run(outcome, 0, 1000, searched=True)
+        warn_of_run(outcome, cuts_of(outcome, searched=True), 1000)
     assert [str(one.message) for one in said] == [
         "max_time ended the annealed pass early, the learning of the weights after round 1 and the "
         "run at 50 of 1000 draws; at least about 300 s would have been needed."
     ]
     for tune, draws in ((50, 50), (0, 0)):
         none = outcome_of(late, cut=outcome.cut, draws=draws)
-        with pytest.raises(pmt.TimeLimitError, match=r"^max_time=60 was over before the first dra"):
-            warn_of_run(none, tune, 1000, searched=True, max_time=60.0)
+        with pytest.raises(TimeLimitError, match=r"^max_time=60 was over before the first dra"):
+            warn_of_run(none, cuts_of(none, searched=True), 1000, tune=tune, max_time=60.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_run(outcome_of(warmup), 0, 1000, searched=True)
+        warn_of_run(outcome_of(warmup), cuts_of(outcome_of(warmup), searched=True), 1000)
 
 
 def test_a_search_that_was_ended_is_named(warmup, monkeypatch):
@@ -189,7 +188,8 @@ def test_a_run_of_which_nothing_comes_back_ends_all_the_same(job, monkeypatch):
         asked.clear()
         monkeypatch.setattr(rounds, "LAST_SECONDS", 0.0)
         late = replace(job, deadline=deadline, cores=1)
-        assert not rounds.run_to(late, 1000, chosen, chains, lambda *_: bar)
+        at = Outcome(chosen, chains, total=1000)
+        assert not rounds.run_to(late, at, lambda *_: bar, rounds.Recorder())
         assert len(asked) == 1
 
 
@@ -198,8 +198,8 @@ def test_a_trial_run_without_a_draw_is_an_error(warmup, monkeypatch):
         assert pause()
         return False
 
-    monkeypatch.setattr(side_runs, "run_chains", nothing)
-    with pytest.raises(pmt.TimeLimitError, match=r"before one of 3 chains .* on \d+ rungs"):
+    monkeypatch.setattr(fit_reference, "run_chains", nothing)
+    with pytest.raises(TimeLimitError, match=r"before one of 3 chains .* on \d+ rungs"):
         run_beside(
             warmup.plan, np.random.default_rng(1), n_chains=3, n_draws=10, cores=1,
             deadline=CountedDeadline(),
@@ -207,12 +207,12 @@ def test_a_trial_run_without_a_draw_is_an_error(warmup, monkeypatch):
 
 
 def test_a_trial_run_has_the_chains_that_have_draws(warmup, monkeypatch):
-    original = side_runs.run_chains
+    original = fit_reference.run_chains
 
     def one_alone(plan, runs, *args, **kwargs):
         return original(plan, runs[1:], *args, **kwargs)
 
-    monkeypatch.setattr(side_runs, "run_chains", one_alone)
+    monkeypatch.setattr(fit_reference, "run_chains", one_alone)
     trial = run_beside(warmup.plan, np.random.default_rng(1), n_chains=2, n_draws=200, cores=1)
     assert len(trial.runs) == 1
     assert abs(trial.evidence.log_z - system("gaussian").log_evidence) < 1.0
@@ -357,7 +357,7 @@ def test_the_run_for_the_prior_alone_has_its_part_of_the_time(monkeypatch):
         return replace(found, runs=none, cut=said)
 
     monkeypatch.setattr(prior_constant, "run_rounds", nothing)
-    with pytest.raises(pmt.TimeLimitError, match=r"Normalizing the prior: no chain .*at 3 of 50"):
+    with pytest.raises(TimeLimitError, match=r"Normalizing the prior: no chain .*at 3 of 50"):
         pmt.sample(50, model=model, **QUIET | options)
 
 
@@ -380,7 +380,7 @@ def test_where_the_chains_have_no_draw_it_is_an_error(monkeypatch, target):
     """Planted: an estimate from the chains, which have none."""
     monkeypatch.setattr(rounds, "run_to", lambda *args: False)
     options = {"reference": "prior", "max_time": 1e-3, "model": mean_only()}
-    over = pytest.raises(pmt.TimeLimitError, match=r"max_time=0.001 was over .* 0 of 1\d+ draws")
+    over = pytest.raises(TimeLimitError, match=r"max_time=0.001 was over .* 0 of 1\d+ draws")
     with over, warnings.catch_warnings():
         warnings.simplefilter("ignore", pmt.TemperingWarning)  # of the check, which has 0.1 ms
         pmt.sample(**QUIET | options | target)
@@ -402,7 +402,7 @@ def test_a_call_ends_wherever_it_is_late(smallest_pieces, monkeypatch, most):
         warnings.simplefilter("always")
         try:
             pmt.sample(model=mean_only(), max_time=60.0, **QUIET | {"reference": "prior"})
-        except pmt.TimeLimitError as error:
+        except TimeLimitError as error:
             said.append(str(error))
     said += [str(one.message) for one in record]
     assert any("max_time ended" in one for one in said)
@@ -434,7 +434,7 @@ def test_draws_that_are_added_stop_with_the_time(monkeypatch):
     assert 200 < more.posterior.sizes["draw"] < 10**6
     with monkeypatch.context() as patch:
         patch.setattr(sys.modules["pymc_tempering.restart.extend"], "run_to", lambda *args: False)
-        with pytest.raises(pmt.TimeLimitError, match="before the first new draw"):
+        with pytest.raises(TimeLimitError, match="before the first new draw"):
             pmt.extend(idata, draws=10**6, model=model, max_time=1e-9, cores=1, quiet=True)
     plain = pmt.extend(idata, draws=60, model=model, quiet=True)
     timely = pmt.extend(idata, draws=60, model=model, max_time=600.0, quiet=True)

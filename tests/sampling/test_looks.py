@@ -9,14 +9,13 @@ import pytest
 from scipy import stats
 from support.compiled_systems import prior, system
 
-from pymc_tempering import HMC
 from pymc_tempering.core.weighting import log_mean, log_mean_error
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.sampling import looks as looks_module
+from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.looks import BLOCK, add_looks, take_looks
-from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal
 
 WALL = 0.5

@@ -16,14 +16,14 @@ import pytest
 from support.compiled_systems import prior, system
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC
 from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import finish, rounds
 from pymc_tempering.sampling import sample as front
-from pymc_tempering.sampling.setup import Job, Options, warm_up_prior
-from pymc_tempering.sampling.side_runs import run_beside
+from pymc_tempering.sampling.call import Job, Options
+from pymc_tempering.sampling.choose_plan import warm_up_prior
+from pymc_tempering.sampling.fit_reference import run_beside
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 ENDED = r"max_time ended .*the run at .* of 1000000 draws; .*about .* would have been"
@@ -95,7 +95,8 @@ def test_chains_that_wait_for_a_core_take_turns_in_growing_parts(
     chosen = SimpleNamespace(plan=None)
     job = SimpleNamespace(deadline=deadline, cores=cores, crew=None)
     bar = nullcontext(SimpleNamespace(update=lambda: None))
-    assert not rounds.run_to(job, 10_000, chosen, [None] * 4, lambda *_: bar)
+    at = rounds.Outcome(chosen, [None] * 4, total=10_000)
+    assert not rounds.run_to(job, at, lambda *_: bar, rounds.Recorder())
     assert goals[-1] == 10_000
     assert (len(goals) > 1) == parts
     growth = np.array(goals[1:]) / goals[:-1]

@@ -57,5 +57,5 @@ def test_minibatches_have_no_evidence():
     with pm.Model() as model:
         y = pm.Minibatch(np.random.default_rng(1).normal(size=100), batch_size=10)
         pm.Normal("y", pm.Normal("mu"), 1.0, observed=y, total_size=100)
-    with pytest.raises(pmt.ModelError, match=r"'y' is a minibatch.*pmt\.fit"):
+    with pytest.raises(pmt.exceptions.ModelError, match=r"'y' is a minibatch.*pmt\.fit"):
         pmt.sample(model=model, quiet=True)

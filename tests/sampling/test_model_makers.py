@@ -62,13 +62,17 @@ def test_a_bambi_model_is_the_model_inside():
 
 
 def test_a_bambi_model_that_is_not_built_is_told_so():
-    with pytest.raises(pmt.ModelError, match=r"holds no PyMC model yet: call its build\(\)"):
+    with pytest.raises(
+        pmt.exceptions.ModelError, match=r"holds no PyMC model yet: call its build\(\)"
+    ):
         pmt.sample(model=bambi_like(None))
 
 
 @pytest.mark.parametrize("thing", [3.0, "model", {"mu": 0.0}])
 def test_what_is_no_model_is_refused_by_type(thing):
-    with pytest.raises(pmt.ModelError, match=rf"pymc\.Model.*not {type(thing).__name__}"):
+    with pytest.raises(
+        pmt.exceptions.ModelError, match=rf"pymc\.Model.*not {type(thing).__name__}"
+    ):
         pmt.sample(model=thing)
 
 
@@ -98,7 +102,7 @@ def test_a_frozen_model():
         pytest.skip("PyMC knows no frozen models yet")
     frozen = optimization.freeze_model(done())
     check(frozen)
-    with pytest.raises(pmt.NotTemperedError, match="a model alone has no draws yet"):
+    with pytest.raises(pmt.exceptions.NotTemperedError, match="a model alone has no draws yet"):
         pmt.log_marginal_likelihood(frozen)
 
 

@@ -41,7 +41,7 @@ def kept(monkeypatch):
     build = finish.build_datatree
     monkeypatch.setattr(
         finish, "build_datatree",
-        lambda outcome, **options: outcomes.append(outcome) or build(outcome, **options),
+        lambda call, outcome, *more: outcomes.append(outcome) or build(call, outcome, *more),
     )  # fmt: skip
     return outcomes
 

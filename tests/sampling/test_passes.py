@@ -12,8 +12,14 @@ from pymc_tempering.core.deadline import PAST
 from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.exceptions import TimeLimitError
 from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import passes as passing
-from pymc_tempering.sampling.passes import MORE_PASSES, N_PASSES, Passes, make_passes, more_passes
+from pymc_tempering.sampling import fit_reference as passing
+from pymc_tempering.sampling.fit_reference import (
+    MORE_PASSES,
+    N_PASSES,
+    Passes,
+    make_passes,
+    more_passes,
+)
 
 
 def bits(passes):
@@ -75,7 +81,7 @@ def test_passes_are_independent(monkeypatch):
     assert spread_over_seeds()[0] > 2.7
 
 
-def fail(monkeypatch, fails, error=pmt.LikelihoodError):
+def fail(monkeypatch, fails, error=pmt.exceptions.LikelihoodError):
     """Let the passes of these numbers end in an error, or be cut; returns what was begun."""
     original, begun = passing.anneal, []
 
@@ -91,7 +97,7 @@ def fail(monkeypatch, fails, error=pmt.LikelihoodError):
     return begun
 
 
-@pytest.mark.parametrize("error", [pmt.LikelihoodError, TimeLimitError, None])
+@pytest.mark.parametrize("error", [pmt.exceptions.LikelihoodError, TimeLimitError, None])
 @pytest.mark.parametrize("fails", [{0}, {1}, {0, 2}])
 def test_a_pass_that_fails_or_is_cut_is_left_out_while_another_stands(monkeypatch, fails, error):
     whole = make_passes(job_of("gaussian", 3))
@@ -110,7 +116,7 @@ def test_where_the_time_has_cut_all_passes_there_is_the_first(monkeypatch):
     assert not found.complete
 
 
-@pytest.mark.parametrize("error", [pmt.LikelihoodError, TimeLimitError, None])
+@pytest.mark.parametrize("error", [pmt.exceptions.LikelihoodError, TimeLimitError, None])
 def test_further_passes_that_all_fail_leave_those_that_there_are(monkeypatch, error):
     whole = three(0, 9, 0)
     fail(monkeypatch, {0, 1, 2}, error)
@@ -119,7 +125,7 @@ def test_further_passes_that_all_fail_leave_those_that_there_are(monkeypatch, er
 
 def test_where_all_passes_fail_the_error_is_that_of_the_first(monkeypatch):
     fail(monkeypatch, {0, 1, 2})
-    with pytest.raises(pmt.LikelihoodError, match="nothing there, 0"):
+    with pytest.raises(pmt.exceptions.LikelihoodError, match="nothing there, 0"):
         make_passes(job_of("gaussian", 3))
 
 
@@ -127,7 +133,7 @@ def test_an_error_that_is_not_caught_is_seen(monkeypatch):
     """Planted bug: one pass that fails ends the call."""
     monkeypatch.setattr(passing, "LikelihoodError", ZeroDivisionError)
     fail(monkeypatch, {1})
-    with pytest.raises(pmt.LikelihoodError):
+    with pytest.raises(pmt.exceptions.LikelihoodError):
         make_passes(job_of("gaussian", 3))
 
 

@@ -101,7 +101,7 @@ def test_everything_tempered_needs_no_term():
     [(["x"], "tempered names 'x', not among.*'y', 'pull'"), ([], "tempered is empty")],
 )
 def test_terms_that_are_not_there(tempered, message):
-    with pytest.raises(pmt.ModelError, match=message):
+    with pytest.raises(pmt.exceptions.ModelError, match=message):
         pmt.sample(model=by_potential()[0], tempered=tempered, quiet=True)
 
 
@@ -109,11 +109,13 @@ def test_a_discrete_variable_without_draws_is_refused():
     with pm.Model() as model:
         k = pm.CustomDist("k", logp=lambda value: -1.0 * value, dtype="int64")
         pm.Normal("y", k, 1.0, observed=Y)
-    with pytest.raises(pmt.DiscreteVariableError, match="'k' cannot be drawn from"):
+    with pytest.raises(pmt.exceptions.DiscreteVariableError, match="'k' cannot be drawn from"):
         pmt.sample(model=model, quiet=True)
 
 
 def test_kernels_that_know_the_model_prior_only_are_refused():
     model, tempered, _ = by_potential()
-    with pytest.raises(pmt.ModelError, match="'Metropolis' only knows prior times tempered"):
+    with pytest.raises(
+        pmt.exceptions.ModelError, match="'Metropolis' only knows prior times tempered"
+    ):
         pmt.sample(model=model, tempered=tempered, kernel=pm.Metropolis, quiet=True)

@@ -16,6 +16,7 @@ from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling import reference_draws, rounds
+from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.reference_draws import (
     MOST,
@@ -24,7 +25,6 @@ from pymc_tempering.sampling.reference_draws import (
     begin_beside,
     draw_beside,
 )
-from pymc_tempering.sampling.setup import Job, Options
 
 DRAWS, CHAINS = 60, 2
 GROUP = "tempering_reference"
@@ -88,7 +88,7 @@ def test_selected_draws_fall_back_on_the_run_alone(idata):
     assert pmt.log_marginal_likelihood(idata.isel(draw=slice(10, 40))).method == "rts"
     broken = idata.copy(deep=True)
     broken[GROUP]["log_ratio"][3] = np.nan
-    with pytest.raises(pmt.NotTemperedError, match="tempering_reference"):
+    with pytest.raises(pmt.exceptions.NotTemperedError, match="tempering_reference"):
         pmt.log_marginal_likelihood(broken, method="pooled")
 
 

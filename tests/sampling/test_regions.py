@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from support.compiled_systems import prior, system
 
-from pymc_tempering import HMC
 from pymc_tempering.core.deadline import PAST
-from pymc_tempering.kernels import on_all
-from pymc_tempering.sampling import regions
-from pymc_tempering.sampling.setup import Job, Options
+from pymc_tempering.kernels import HMC, on_all
+from pymc_tempering.sampling import suspects
+from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal
 
 MANY = 10**9
@@ -33,7 +32,7 @@ def test_chains_tell_the_mass_of_the_mode_that_they_stay_in(name):
     """For a normal mode the mean of q / target hardly varies; of two halves the larger counts."""
     job, annealed, starts = job_of(name)
     exact = system(name).log_evidence
-    found = [regions.region_around(job, annealed, x)[0] for x in starts]
+    found = [suspects.region_around(job, annealed, x)[0] for x in starts]
     log_share = np.zeros(10)
     if name == "two_modes":
         first = [peak.holds(system(name).mode_centers[:1])[0] for peak in found]
@@ -46,9 +45,9 @@ def test_chains_tell_the_mass_of_the_mode_that_they_stay_in(name):
 
 def test_each_region_is_weighed_once(stuck):
     job, annealed, xs = stuck
-    found = regions.weigh_regions(job, annealed, xs, system("two_modes").log_evidence, MANY, 0.0)
+    found = suspects.weigh_regions(job, annealed, xs, system("two_modes").log_evidence, MANY, 0.0)
     assert (len(found.heavy), found.light, found.explained.any()) == (2, [], False)
-    _, each = regions.region_around(job, annealed, xs[0])
+    _, each = suspects.region_around(job, annealed, xs[0])
     assert found.n_evaluations == pytest.approx(2 * each, rel=0.2)
 
 
@@ -56,10 +55,10 @@ def test_light_ones_are_let_go_as_long_as_they_hold_little_together(stuck):
     """Beside e^9 times as much evidence the two modes hold .80e-4 and .43e-4 of all."""
     job, annealed, xs = stuck
     log_z = system("two_modes").log_evidence + 9.0
-    found = regions.weigh_regions(job, annealed, xs, log_z, MANY, 0.0)
+    found = suspects.weigh_regions(job, annealed, xs, log_z, MANY, 0.0)
     assert (found.heavy, len(found.light), found.explained.all()) == ([], 2, True)
     assert sum(region.share(log_z) for region in found.light) == pytest.approx(np.exp(-9), rel=0.1)
-    found = regions.weigh_regions(job, annealed, xs, log_z, MANY, 0.00995)
+    found = suspects.weigh_regions(job, annealed, xs, log_z, MANY, 0.00995)
     assert len(found.light) == 1
     assert 0 < found.explained.sum() < 10
 
@@ -68,10 +67,10 @@ def test_light_ones_are_let_go_as_long_as_they_hold_little_together(stuck):
 def test_what_was_not_weighed_is_not_explained(stuck, monkeypatch, why):
     job, annealed, xs = stuck
     if why == "dimensions":
-        monkeypatch.setattr(regions, "MAX_WEIGHED_DIM", 9)
+        monkeypatch.setattr(suspects, "MAX_WEIGHED_DIM", 9)
     if why == "deadline":
         job = Job(job.prior, job.kernel, job.options, job.rng, deadline=PAST)
     bound = 0 if why == "bound" else MANY
-    found = regions.weigh_regions(job, annealed, xs, 100.0, bound, 0.0)
+    found = suspects.weigh_regions(job, annealed, xs, 100.0, bound, 0.0)
     assert len(found.light) == (1 if why == "bound" else 0)
     assert not found.explained.all()

@@ -58,5 +58,5 @@ def test_the_rungs_have_their_share_and_log_z_is_right(model, weights, options):
 )
 def test_odd_weights_are_refused_before_work_starts(model, weights, options, words):
     for door in (pmt.sample, pmt.SimulatedTempering):
-        with pytest.raises(pmt.LadderError, match=words):
+        with pytest.raises(pmt.exceptions.LadderError, match=words):
             door(model=model, rung_weights=weights, **options)

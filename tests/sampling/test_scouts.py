@@ -15,7 +15,7 @@ from pymc_tempering.core.deadline import PAST
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import evaluate_draws
-from pymc_tempering.sampling import gradients, scouts
+from pymc_tempering.sampling import evaluated, scouts
 from pymc_tempering.sampling.scouts import ascend, scouting_of, send_scouts
 
 N_SCOUTS, SEEDS, NEEDLE_SD = 3000, range(10), 1 / 30
@@ -196,13 +196,13 @@ def test_starts_without_a_density_are_dropped_and_no_scout_crosses_the_wall():
 
 
 def test_the_evaluations_are_counted(monkeypatch):
-    rows, original = [], gradients.evaluate_rows
+    rows, original = [], evaluated.evaluate_rows
 
     def spy(density, xs, *rest):
         rows.append(len(xs))
         original(density, xs, *rest)
 
-    monkeypatch.setattr(gradients, "evaluate_rows", spy)
+    monkeypatch.setattr(evaluated, "evaluate_rows", spy)
     made, of = needle()
     starts = np.vstack([draws(of, 300, 5), np.full((2, 2), np.nan)])
     found = ascend(of.path, starts, np.ones(2), region(near(made.mode_centers[0], 3.5)))
@@ -226,10 +226,10 @@ def batches(monkeypatch, most, deadline=None):
         patch.setattr(scouts, "ascend", spy)
         patch.setattr(scouts, "scouting_of", lambda job: most)
         job = job_of("gaussian", **({} if deadline is None else {"deadline": deadline}))
-        ends, total = send_scouts(job, fit_of("gaussian").known, np.ones(2))
+        ends, total = send_scouts(job, fit_of("gaussian"), np.ones(2))
     costs, sizes = np.array(rows).T
     assert total == costs.sum()
-    assert not fit_of("gaussian").known.home(ends).any()
+    assert not fit_of("gaussian").home(ends).any()
     return costs, sizes
 
 

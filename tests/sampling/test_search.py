@@ -12,25 +12,24 @@ from support.compiled_systems import prior as compiled
 from support.searches import no_scouts
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC, testsystems
+from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import PAST
-from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.kernels import on_all
+from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.scales import FullScales
-from pymc_tempering.sampling import arrivals, gradients
 from pymc_tempering.sampling import choose_plan as auto
+from pymc_tempering.sampling import evaluated, looks
 from pymc_tempering.sampling import fit_reference as fitting
-from pymc_tempering.sampling import refit as refitting
+from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
+from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.fit_reference import ReferenceFit, first_fit
-from pymc_tempering.sampling.passes import Passes
-from pymc_tempering.sampling.setup import Job, Options
+from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit, first_fit
 from pymc_tempering.warmup.annealed_pass import anneal
 
 NEEDLE_SD = 1 / 30
@@ -205,7 +204,9 @@ def test_looks_that_know_nothing_of_it_do_not_help(monkeypatch):
     """Planted bug: looks, scouts and particles of which none lies in the second mode."""
     system = two_modes()
     forget(monkeypatch, system, until_looks=True)
-    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.zeros(states.n, dtype=bool))
+    monkeypatch.setattr(
+        ReferenceFit, "suspects", lambda fit, states: np.zeros(states.n, dtype=bool)
+    )
     monkeypatch.setattr(searching, "send_scouts", no_scouts)
     idata, evidence, _ = sample(system.model, 0)
     assert idata["tempering"].attrs["fits"] == 1
@@ -259,10 +260,10 @@ def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     far[:, 0] += 45.0 * np.sign(rng.normal(size=6))  # mu
     far[:, 1] = 3.9  # log tau
     states = evaluate_states(of, far)
-    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
+    monkeypatch.setattr(searching, "is_above", lambda states, draws: np.ones(states.n, dtype=bool))
     assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
-    monkeypatch.setattr(arrivals, "HOME_STAGES", (1.0,))
-    monkeypatch.setattr(arrivals, "MAX_HOME_ROUNDS", 1)
+    monkeypatch.setattr(looks, "HOME_STAGES", (1.0,))
+    monkeypatch.setattr(looks, "MAX_HOME_ROUNDS", 1)
     assert searching.strangers(job, states, fit, Passes((path,)))[0].all()
 
 
@@ -276,9 +277,9 @@ def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(mo
     path = anneal(of, job.kernel, rng, n_particles=256)
     fit = fitting.fit_reference(job, fitting.fit_to(job, path.particles)[0], path.particles)
     states = evaluate_states(of, np.full((6, 2), 8.0) + 0.1 * rng.normal(size=(6, 2)))
-    monkeypatch.setattr(searching, "is_suspect", lambda states, fit: np.ones(states.n, dtype=bool))
+    monkeypatch.setattr(searching, "is_above", lambda states, draws: np.ones(states.n, dtype=bool))
     assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
-    monkeypatch.setattr(arrivals, "HOME_STEPS", (1.0,))
+    monkeypatch.setattr(looks, "HOME_STEPS", (1.0,))
     assert searching.strangers(job, states, fit, Passes((path,)))[0].all()
 
 
@@ -286,7 +287,7 @@ def test_a_trial_run_that_hangs_ends_in_an_answer_from_the_prior(monkeypatch):
     """The planted fault: each fit meets a chain that does not come back."""
 
     def hangs(*args):
-        raise pmt.StuckChainError("A chain has not come back to beta = 1.")
+        raise pmt.exceptions.StuckChainError("A chain has not come back to beta = 1.")
 
     monkeypatch.setattr(auto, "fit_reference", hangs)
     idata, evidence, said = sample(two_modes().model, 2)
@@ -295,7 +296,7 @@ def test_a_trial_run_that_hangs_ends_in_an_answer_from_the_prior(monkeypatch):
     assert not is_off(evidence, two_modes().log_evidence)
     seconds = json.loads(idata["tempering"].attrs["seconds"])
     assert seconds["fit"] > 0.0
-    with pytest.raises(pmt.StuckChainError):
+    with pytest.raises(pmt.exceptions.StuckChainError):
         pmt.sample(100, model=two_modes().model, reference="fitted", quiet=True, random_seed=1)
 
 
@@ -305,7 +306,7 @@ def test_a_trial_run_that_hangs_once_is_made_again(monkeypatch):
     def hangs_once(*args):
         calls.append(1)
         if len(calls) == 1:
-            raise pmt.StuckChainError("A chain has not come back to beta = 1.")
+            raise pmt.exceptions.StuckChainError("A chain has not come back to beta = 1.")
         return original(*args)
 
     monkeypatch.setattr(auto, "fit_reference", hangs_once)
@@ -317,7 +318,7 @@ def test_a_trial_run_that_hangs_once_is_made_again(monkeypatch):
 
 def test_where_the_fit_to_a_new_peak_hangs_the_last_fit_stands_and_is_contradicted(monkeypatch):
     def hangs(*args):
-        raise pmt.StuckChainError("A chain has not come back to beta = 1.")
+        raise pmt.exceptions.StuckChainError("A chain has not come back to beta = 1.")
 
     forget(monkeypatch, two_modes(), until_looks=True)
     monkeypatch.setattr(searching, "refit", hangs)
@@ -331,6 +332,6 @@ def test_gradients_that_are_not_finite_are_no_scores():
     of = compiled("gaussian")
     job = Job(of, on_all(HMC(), 2), Options(), np.random.default_rng(1))
     xs = np.array([[0.0, 0.0], [np.nan, 0.0], [1.0, 2.0]])
-    scores = gradients.target_scores(job)(xs)
+    scores = evaluated.target_scores(job)(xs)
     assert np.isnan(scores[1]).all()
     assert np.isfinite(scores[[0, 2]]).all()

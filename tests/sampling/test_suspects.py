@@ -9,18 +9,17 @@ from support.compiled_systems import prior, system
 from support.searches import job_of, nowhere, region
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC, testsystems
+from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import PAST
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import gradients, regions
+from pymc_tempering.sampling import evaluated, suspects
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling import suspects as suspecting
-from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
-from pymc_tempering.sampling.known import home_radius
+from pymc_tempering.sampling.call import Job, Options
+from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, home_radius, join
 from pymc_tempering.sampling.looks import Looks
-from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.sampling.suspects import FoundPeaks, Peak, find_peaks, seen, with_mass
 
 MOST = 10_000
@@ -60,7 +59,7 @@ def test_a_flat_top_is_no_wider_than_the_prior():
 
     of, scale = prior("gaussian"), np.array([2.0, 0.5])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gradients, "evaluate_rows", flat)
+        patch.setattr(evaluated, "evaluate_rows", flat)
         peak = suspecting._peak_at(of.path, np.zeros(2), 1.5, scale)
     np.testing.assert_allclose(peak.cholesky, np.diag(scale), rtol=1e-9)
     assert peak.log_mass == pytest.approx(1.5 + np.log(2 * np.pi))  # and scales of product 1
@@ -237,8 +236,8 @@ def test_the_spike_would_be_a_suspect(spike):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_spike_without_mass_is_let_go(monkeypatch, spike, seed):
     show(monkeypatch, spike, n=3)
-    kept, original = [], auto._after
-    monkeypatch.setattr(auto, "_after", lambda *a: kept.append(a[1]) or original(*a))
+    kept, original = [], auto.search
+    monkeypatch.setattr(auto, "search", lambda *a: kept.append(original(*a)) or kept[-1])
     idata = pmt.sample(500, model=spike.model, random_seed=seed, cores=1, quiet=True)
     evidence = pmt.log_marginal_likelihood(idata)
     assert evidence.verdict == "ok"
@@ -255,7 +254,7 @@ def test_without_its_mass_the_spike_would_disagree(monkeypatch, spike):
     """Planted bug: no peak is found or weighed, so that nothing excuses the looks at the spike."""
     show(monkeypatch, spike, n=3)
     monkeypatch.setattr(searching, "find_peaks", lambda *args: FoundPeaks([], True, 0))
-    monkeypatch.setattr(regions, "MAX_WEIGHED_DIM", 0)
+    monkeypatch.setattr(suspects, "MAX_WEIGHED_DIM", 0)
     idata = pmt.sample(500, model=spike.model, random_seed=0, cores=1, quiet=True)
     with pytest.warns(pmt.TemperingWarning, match="3 of 100 looks ended where the reference"):
         evidence = pmt.log_marginal_likelihood(idata)

@@ -9,16 +9,15 @@ from support.look_checks import checked, leg
 from support.searches import annealed, job_of, no_scouts
 
 from pymc_tempering.references.mixture_fit import fit_mixture
-from pymc_tempering.sampling import arrivals
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
-from pymc_tempering.sampling import passes as passing
-from pymc_tempering.sampling import refit as refitting
+from pymc_tempering.sampling import fit_reference as passing
+from pymc_tempering.sampling import looks
+from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
-from pymc_tempering.sampling.arrivals import WaysHome
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.looks import Looks
-from pymc_tempering.sampling.passes import Passes
+from pymc_tempering.sampling.fit_reference import Passes
+from pymc_tempering.sampling.looks import Looks, WaysHome
 
 SHARES = np.array([0.65, 0.35])
 """Of the evidence, in the lobes of the system "two_modes"."""
@@ -163,7 +162,7 @@ def all_stay(job, passes, fit, xs, **how):
 
 
 def test_what_further_looks_have_found_enters_the_reference_too(monkeypatch):
-    monkeypatch.setattr(arrivals, "way_home", all_stay)
+    monkeypatch.setattr(looks, "way_home", all_stay)
     chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=late_lobe)
     assert (chosen.fits, chosen.settled) == (2, True)
     assert chosen.last.looks.n > 100
@@ -174,13 +173,13 @@ def test_further_looks_that_are_not_followed_up_miss_it(monkeypatch):
     """Planted bug: nobody asks where they ended."""
     original = searching._follow_up
 
-    def first_alone(at, fit, states, n_looks, *, scouting):
+    def first_alone(at, states, n_looks, *, scouting):
         kept = states if scouting else states.at(np.zeros(0, dtype=int))
-        found = original(at, fit, kept, min(n_looks, kept.n), scouting=scouting)
-        return found if scouting else replace(found, strange=np.zeros(states.n, dtype=bool))
+        strange, *found = original(at, kept, min(n_looks, kept.n), scouting=scouting)
+        return strange if scouting else np.zeros(states.n, dtype=bool), *found
 
     monkeypatch.setattr(searching, "_follow_up", first_alone)
-    monkeypatch.setattr(arrivals, "way_home", all_stay)
+    monkeypatch.setattr(looks, "way_home", all_stay)
     chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=late_lobe)
     assert chosen.fits == 1
     assert missing(evidence) > 10
@@ -200,9 +199,9 @@ def groups_moved(monkeypatch, comes_home, n_looks):
         away = [i for i, x in enumerate(xs) if number[x.tobytes()] not in comes_home]
         return WaysHome(np.array(away, dtype=int), 3, False)
 
-    everything = lambda states, fit: np.ones(states.n, dtype=bool)  # noqa: E731
+    everything = lambda fit, states: np.ones(states.n, dtype=bool)  # noqa: E731
     monkeypatch.setattr(searching, "way_home", ways)
-    monkeypatch.setattr(searching, "is_suspect", everything)
+    monkeypatch.setattr(fitting.ReferenceFit, "suspects", everything)
     fit = auto.first_fit(job.prior, fit_mixture(confined(0).particles, job.rng), states.xs)
     strange, cost = searching.strangers(job, states, fit, None, n_looks=n_looks)
     assert cost == 3 * len(sizes)

@@ -41,7 +41,7 @@ def draws(regression):
 def test_curve_of_a_regression_is_the_exact_one(regression, draws):
     """Without any statistic of a sampler; a fresh run where the scale is far."""
     exact = np.array([regression.log_z(c) for c in FACTORS])
-    other = pmt.Evidence(exact[2] - 1.0, 0.0, "exact", "ok")
+    other = pmt.evidence.Evidence(exact[2] - 1.0, 0.0, "exact", "ok")
     found = pmt.prior_sensitivity(
         draws, regression.model, {"coef": FACTORS}, var_names=["coef"], against=other,
         random_seed=1, **QUIET,
@@ -96,7 +96,9 @@ def test_the_log_density_that_a_sampler_stored_is_compared(regression, draws):
     alone = pmt.prior_sensitivity(draws, regression.model, {"coef": [2.0]}, random_seed=1, **QUIET)
     np.testing.assert_array_equal(found["coef"].mcse, alone["coef"].mcse)
     tree["sample_stats"]["lp"] = tree["sample_stats"]["lp"] * 1.1
-    with pytest.raises(pmt.DataMismatchError, match="log density and the model's differ"):
+    with pytest.raises(
+        pmt.exceptions.DataMismatchError, match="log density and the model's differ"
+    ):
         pmt.prior_sensitivity(tree, regression.model, {"coef": [2.0]}, **QUIET)
 
 
@@ -118,7 +120,7 @@ def test_a_free_variable_that_is_not_there_is_named(regression, draws):
     tree = xr.DataTree.from_dict(
         {"posterior": draws["posterior"].to_dataset().rename(coef="other")}
     )
-    with pytest.raises(pmt.DataMismatchError, match="coef"):
+    with pytest.raises(pmt.exceptions.DataMismatchError, match="coef"):
         pmt.prior_sensitivity(tree, regression.model, {"coef": [2.0]}, **QUIET)
 
 
@@ -134,5 +136,5 @@ def test_a_free_variable_that_is_not_there_is_named(regression, draws):
     ],
 )
 def test_what_holds_no_draws_is_refused_with_what_to_do(regression, thing, sentence):
-    with pytest.raises(pmt.NotTemperedError, match=sentence + r".*draws of pm\.sample"):
+    with pytest.raises(pmt.exceptions.NotTemperedError, match=sentence + r".*draws of pm\.sample"):
         pmt.prior_sensitivity(thing, regression.model, {"coef": [2.0]}, **QUIET)

@@ -119,7 +119,7 @@ def test_jzs_t_test_is_that_of_quadrature():
         log_sigma
     )
     log_z_null = float(np.logaddexp.reduce(terms) + np.log(log_sigma[1] - log_sigma[0]))
-    other = pmt.Evidence(log_z_null, 0.0, "quadrature", "ok")
+    other = pmt.evidence.Evidence(log_z_null, 0.0, "quadrature", "ok")
     found = pmt.prior_sensitivity(idata, system.model, {"delta": factors}, against=other, **QUIET)
     exact = np.array([system.log_z(c) for c in factors])
     assert np.all(np.abs(z_of(found["delta"], exact)) < MAX_Z)
@@ -162,7 +162,9 @@ def test_data_of_the_model_are_set_and_a_moving_range_is_sampled_anew():
     assert found["top"].default == 3.0
     alone = pmt.prior_sensitivity(idata, model, data=values, rerun=False, **QUIET)["top"]
     assert np.isnan(alone.log_z).tolist() == [True, False, True]
-    with pytest.raises(pmt.ModelError, match=r"density of z is zero with the value .*-1"):
+    with pytest.raises(
+        pmt.exceptions.ModelError, match=r"density of z is zero with the value .*-1"
+    ):
         pmt.prior_sensitivity(idata, conditional_scale(), data={"s": [-1.0]}, **QUIET)
 
 
@@ -187,8 +189,8 @@ def conditional_scale():
         ({"scale": {"coef": [np.inf]}}, ValueError, "holds inf"),
         ({"scale": {"coef": []}}, ValueError, "list of factors"),
         ({"scale": {"coef": ["wide"]}}, ValueError, "positive numbers"),
-        ({"scale": {"b": [1.0]}}, pmt.ModelError, "no variable named 'b'"),
-        ({"data": {"sigma": [1.0]}}, pmt.DataMismatchError, "no pm.Data named 'sigma'"),
+        ({"scale": {"b": [1.0]}}, pmt.exceptions.ModelError, "no variable named 'b'"),
+        ({"data": {"sigma": [1.0]}}, pmt.exceptions.DataMismatchError, "no pm.Data named 'sigma'"),
         ({"scale": {"coef": [2.0]}, "var_names": ["x"]}, ValueError, "'x' are not among"),
         (
             {"scale": {"coef": [2.0]}, "sample_kwargs": {"model": None}},
@@ -205,18 +207,20 @@ def test_bad_arguments_are_refused_before_any_work(regression, run, arguments, e
 def test_shapes_of_data_are_those_of_the_model():
     model, _ = conditional()
     idata = pmt.sample(100, model=model, random_seed=3, quiet=True)
-    with pytest.raises(pmt.DataMismatchError, match=r"list of values of shape \(\)"):
+    with pytest.raises(pmt.exceptions.DataMismatchError, match=r"list of values of shape \(\)"):
         pmt.prior_sensitivity(idata, model, data={"sigma_b": np.ones((2, 3))}, **QUIET)
 
 
 def test_another_model_than_the_one_of_the_run_is_refused(run):
     """Same variables and data, another prior: the run's log density says so."""
     other = testsystems.scaled_regression(dim=2, n=20, prior_sd=3.0)
-    with pytest.raises(pmt.DataMismatchError, match=r"observed data|differ by"):
+    with pytest.raises(pmt.exceptions.DataMismatchError, match=r"observed data|differ by"):
         pmt.prior_sensitivity(run, other.model, {"coef": [2.0]}, **QUIET)
     model, _ = conditional()
     idata = pmt.sample(100, model=model, random_seed=3, quiet=True)
-    with pytest.raises(pmt.DataMismatchError, match=r"pm\.Data 'sigma_b' has other values"):
+    with pytest.raises(
+        pmt.exceptions.DataMismatchError, match=r"pm\.Data 'sigma_b' has other values"
+    ):
         pmt.prior_sensitivity(idata, conditional(sigma_b=2.0)[0], {"z": [2.0]}, **QUIET)
 
 
@@ -228,7 +232,9 @@ def test_a_run_with_another_prior_alone_is_refused():
         return model
 
     idata = pmt.sample(100, model=model_of(1.0), random_seed=3, quiet=True)
-    with pytest.raises(pmt.DataMismatchError, match="log density and the model's differ"):
+    with pytest.raises(
+        pmt.exceptions.DataMismatchError, match="log density and the model's differ"
+    ):
         pmt.prior_sensitivity(idata, model_of(2.0), {"b": [2.0]}, **QUIET)
 
 
@@ -238,7 +244,7 @@ def test_a_run_over_a_constant_of_its_prior_is_refused():
         pm.Normal("first", b, 1.0, observed=1.0)
         pm.Normal("second", b, 1.0, observed=2.0)
     idata = pmt.sample(300, model=model, tempered=["second"], random_seed=1, quiet=True)
-    with pytest.raises(pmt.ModelError, match="normalizing constant of its prior"):
+    with pytest.raises(pmt.exceptions.ModelError, match="normalizing constant of its prior"):
         pmt.prior_sensitivity(idata, model, {"b": [2.0]}, **QUIET)
 
 

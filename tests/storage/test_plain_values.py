@@ -1,6 +1,5 @@
 """Values come back from JSON and arrays bit by bit, and files can make nothing else."""
 
-import json
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,8 +7,15 @@ import numpy as np
 import pytest
 
 from pymc_tempering.core.ladder import Ladder
-from pymc_tempering.storage.generator_states import BIT_GENERATORS, generator_from, state_of
-from pymc_tempering.storage.plain_values import Codec, Hook
+from pymc_tempering.storage.plain_values import (
+    BIT_GENERATORS,
+    Codec,
+    Hook,
+    generator_from,
+    pack,
+    state_of,
+    unpack,
+)
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,7 @@ CODEC = Codec((Pair, Named, Ladder))
 
 
 def there_and_back(value, codec=CODEC):
-    plain, arrays = codec.to_plain(value)
-    return codec.from_plain(json.loads(json.dumps(plain, allow_nan=False)), arrays)
+    return codec.from_bytes(codec.to_bytes(value))
 
 
 def same_bits(a, b):
@@ -78,7 +83,8 @@ def test_arrays_keep_their_order_in_memory():
 
 def test_one_array_in_two_places_is_stored_once():
     values = np.arange(3.0)
-    assert len(CODEC.to_plain(Pair(values, [values]))[1]) == 1
+    _, arrays = unpack(CODEC.to_bytes(Pair(values, [values])))
+    assert list(arrays) == ["first"]
 
 
 def test_no_constructor_rounds_a_value_again():
@@ -111,7 +117,7 @@ def test_named_tuples_and_hooks():
 )  # fmt: skip
 def test_what_cannot_be_stored_is_named(value, words):
     with pytest.raises(TypeError, match=words):
-        CODEC.to_plain(value)
+        CODEC.to_bytes(value)
 
 
 @pytest.mark.parametrize(
@@ -120,14 +126,14 @@ def test_what_cannot_be_stored_is_named(value, words):
         ({"is": "Popen", "fields": {"args": "ls"}}, "unknown class 'Popen'"),
         ({"is": "Pair", "fields": {"first": 1}}, "fields of Pair"),
         ({"found": "Compiled", "by": None}, "unknown class 'Compiled'"),
-        ({"array": "gone", "dtype": "<f8", "by_columns": False}, "'gone' is missing"),
+        ({"array": "gone"}, "'gone' is missing"),
         ({"pickle": "gASV"}, "nothing here has written"),
         ({"generator": {"dict": {"name": "SystemRandom"}}}, "no bit generator"),
     ],
 )
 def test_files_make_nothing_but_known_classes(plain, words):
     with pytest.raises(ValueError, match=words):
-        CODEC.from_plain(plain, {})
+        CODEC.from_bytes(pack(plain, {}))
 
 
 @pytest.mark.parametrize("name", BIT_GENERATORS)

@@ -27,7 +27,7 @@ def run(model, path=None, **kwargs):
 def has_moved(self):
     """Whether chains have made more draws than these since the last checkpoint."""
     written = sum(draws for draws, *_ in self.written)
-    return sum(one.state.n_draws for one in self.runs) - written > DRAWS_BETWEEN
+    return sum(one.state.n_draws for one in self.at.runs) - written > DRAWS_BETWEEN
 
 
 def clock_after_a_sleep():

@@ -8,15 +8,14 @@ import xarray as xr
 
 from pymc_tempering.core.cycles import FreshLooks
 from pymc_tempering.crosscheck import Entry
-from pymc_tempering.crosscheck.assemble import assemble
-from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
+from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import convert
-from pymc_tempering.evidence.prior_curves import PriorSensitivity
-from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
+from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
+from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
 from pymc_tempering.variational import TemperedFit
 from support.look_checks import stats_of
+from support.synthetic import GaussianToy, gaussian_run
 
 NARROW = GaussianToy(2.0, 0.02)
 """A likelihood far narrower than the prior: a ladder over decades."""
@@ -80,7 +79,7 @@ def estimates():
         Entry(name, Evidence(z, e, name, "ok", bias_direction=side), draws)
         for name, z, e, draws, side in rows
     ]
-    return assemble(entries, [0.1] * len(entries), {})
+    return assemble(entries)
 
 
 def models():

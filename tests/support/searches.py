@@ -4,11 +4,10 @@ from functools import cache
 
 import numpy as np
 
-from pymc_tempering import HMC
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.sampling import fit_reference as fitting
+from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.setup import Job, Options
 from pymc_tempering.warmup.annealed_pass import anneal
 from support.compiled_systems import prior
 

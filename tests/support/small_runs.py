@@ -5,6 +5,7 @@ import pymc as pm
 from scipy import stats
 
 import pymc_tempering as pmt
+from pymc_tempering.storage.plain_values import unpack
 
 SHORT = {"draws": 60, "chains": 2, "reference": "prior", "random_seed": 3, "progressbar": False}
 """Arguments of `sample_many` for runs of a tenth of a second."""
@@ -33,7 +34,11 @@ def numbers_of(result):
     if hasattr(result, "children"):
         groups = [g for g in result.children if g not in ("tempering", "observed_data")]
         kept = {f"{g}/{k}": v.values for g in groups for k, v in result[g].data_vars.items()}
-        kept.pop("tempering_plan/json", None)  # it holds times
+        parts = {name: kept.pop(name) for name in [*kept] if name.startswith("tempering_plan/")}
+        for name, part in parts.items():
+            words, arrays = unpack(part.tobytes())  # the words hold times
+            assert words
+            kept |= {f"{name}/{k}": values for k, values in arrays.items()}
         return kept
     if hasattr(result, "table"):
         kept = {c: result.table[c].values for c in ("log_z", "mcse", "n_evaluations")}
@@ -72,7 +77,7 @@ def front_doors(model, idata):
             60, model=model, keep="states", chains=3, random_seed=3, quiet=True, executor=executor
         ),
         "ais": lambda executor: pmt.ais(model, executor=executor, **few),
-        "hais": lambda executor: pmt.hais(model, executor=executor, **few),
+        "hais": lambda executor: pmt.annealed.hais(model, executor=executor, **few),
         "reverse_ais": lambda executor: pmt.reverse_ais(idata, model, executor=executor, **few),
         "sandwich": lambda executor: pmt.sandwich(idata, model, executor=executor, **few).upper,
         "smc": lambda executor: pmt.smc(
@@ -81,10 +86,12 @@ def front_doors(model, idata):
         "thermodynamic_integration": lambda executor: pmt.thermodynamic_integration(
             model, draws=50, chains=2, betas=4, random_seed=3, progressbar=False, executor=executor
         ),
-        "linked_importance_sampling": lambda executor: pmt.linked_importance_sampling(
+        "linked_importance_sampling": lambda executor: pmt.annealed.linked_importance_sampling(
             model, executor=executor, **few
         ),
-        "raise_": lambda executor: pmt.raise_({"mu": 0.5}, model, executor=executor, **few),
+        "raise_": lambda executor: pmt.annealed.raise_(
+            {"mu": 0.5}, model, executor=executor, **few
+        ),
         "cross_check": lambda executor: pmt.cross_check(
             idata,
             model,

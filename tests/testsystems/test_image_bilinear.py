@@ -71,11 +71,11 @@ def test_likelihood_of_hais_by_quadrature_and_without_bases():
 
     exact = np.log(integrate.dblquad(density, -12.0, 4.0, -np.inf, np.inf, epsabs=1e-9)[0])
     for made in (model.model(x), model.from_noise(x)):
-        found = pmt.hais(made, n_particles=1000, betas=100, **options)
+        found = pmt.annealed.hais(made, n_particles=1000, betas=100, **options)
         assert found.mcse < 0.1
         assert abs(found.log_z - exact) < 4.0 * found.mcse
     flat = Bilinear(np.zeros((1, 1)), np.eye(1), np.ones((1, 1)))
-    found = pmt.hais(flat.model(x), n_particles=100, betas=5, **options)
+    found = pmt.annealed.hais(flat.model(x), n_particles=100, betas=5, **options)
     assert found.log_z == pytest.approx(stats.norm.logpdf(0.7, 0.0, NOISE))
 
 

@@ -70,7 +70,9 @@ def by_grid(machine):
 
 
 def of_hais(machine, **options):
-    found = pmt.hais(machine.model(), random_seed=1, quiet=True, progressbar=False, **options)
+    found = pmt.annealed.hais(
+        machine.model(), random_seed=1, quiet=True, progressbar=False, **options
+    )
     return found.log_z, found.mcse
 
 

@@ -74,7 +74,9 @@ def test_log_z_of_hais(which):
     else:
         experts = three(which)
         model, exact = experts.model(1.5), by_grid(experts)
-    found = pmt.hais(model, n_particles=400, betas=50, random_seed=1, quiet=True, progressbar=False)
+    found = pmt.annealed.hais(
+        model, n_particles=400, betas=50, random_seed=1, quiet=True, progressbar=False
+    )
     assert found.mcse < 0.1
     assert abs(found.log_z - exact) < 4.0 * found.mcse
 

@@ -71,14 +71,14 @@ def test_a_start_that_fails_in_a_worker_ends_the_call_only_where_all_fail(monkey
     def fragile(session):
         calls.append(1)
         if len(calls) <= failing:
-            raise pmt.LikelihoodError(f"start {len(calls)} is not finite")
+            raise pmt.exceptions.LikelihoodError(f"start {len(calls)} is not finite")
         return right(session)
 
     monkeypatch.setattr(several_fits, "finish", fragile)
     with ThreadPoolExecutor(1) as pool:
         arguments = {"model": models.gaussian(), "executor": pool, **SHORT}
         if failing == 2:
-            with pytest.raises(pmt.LikelihoodError, match="start 1"):
+            with pytest.raises(pmt.exceptions.LikelihoodError, match="start 1"):
                 pmt.fit(**arguments)
             return
         with pytest.warns(pmt.TemperingWarning, match="1 of 2 fits are missing"):
@@ -111,9 +111,9 @@ def test_what_cannot_be_sent_is_refused():
             return future
 
     model = models.gaussian()
-    with pytest.raises(pmt.ArgumentError, match=r"callbacks.*leave one of the two out"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match=r"callbacks.*leave one of the two out"):
         pmt.fit(60, model=model, executor=Broken(1), callbacks=[print])
-    with pytest.raises(pmt.ArgumentError, match=r"concurrent\.futures\.Executor"):
+    with pytest.raises(pmt.exceptions.ArgumentError, match=r"concurrent\.futures\.Executor"):
         pmt.fit(60, model=model, executor=3)
-    with pytest.raises(pmt.WorkerError, match=r"it died.*0 of 2 parts"):
+    with pytest.raises(pmt.exceptions.WorkerError, match=r"it died.*0 of 2 parts"):
         pmt.fit(model=model, executor=Broken(1), **SHORT)

@@ -35,7 +35,7 @@ def test_arguments_that_do_not_fit(options, message):
 def test_models_that_do_not_fit():
     with pm.Model() as model:
         pm.Normal("y", 0.0, 1.0, observed=1.0)
-    with pytest.raises(pmt.ModelError, match="no free variables to fit"):
+    with pytest.raises(pmt.exceptions.ModelError, match="no free variables to fit"):
         pmt.fit(10, model=model)
     some = normal_mean(observed=pm.Minibatch(np.zeros(50), batch_size=5), total_size=50)
     with pytest.raises(ValueError, match=r"obj_n_mc must be 1 with pm\.Minibatch, got 2"):
@@ -44,9 +44,9 @@ def test_models_that_do_not_fit():
 
 def test_normalizers_that_there_are_not():
     with pytest.raises(TypeError, match="must be a random variable of PyMC, not float"):
-        pmt.log_tempered_normalizer(1.0, 2.0)
+        pmt.variational.log_tempered_normalizer(1.0, 2.0)
     with pytest.raises(ValueError, match="T has 1 dimensions"):
-        pmt.log_tempered_normalizer(pm.Normal.dist(0.0, 1.0), np.array([1.0, 2.0]))
+        pmt.variational.log_tempered_normalizer(pm.Normal.dist(0.0, 1.0), np.array([1.0, 2.0]))
     atom = pm.Mixture.dist([0.5, 0.5], [pm.DiracDelta.dist(0.0), pm.Normal.dist(0.0, 1.0)])
-    with pytest.raises(pmt.NormalizerError, match="adds an atom"):
-        pmt.log_tempered_normalizer(atom, 2.0)
+    with pytest.raises(pmt.exceptions.NormalizerError, match="adds an atom"):
+        pmt.variational.log_tempered_normalizer(atom, 2.0)

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from support import variational_models as models
 
 import pymc_tempering as pmt
-from pymc_tempering.variational import methods, objective, several_fits
+from pymc_tempering.variational import fit_step, methods, several_fits
 
 pytestmark = [
     # Short fits may well not be at rest; what they should warn about has tests of its own.
@@ -105,13 +105,13 @@ def test_the_likelihood_alone_is_tempered(monkeypatch):
     assert abs(found[0] - mean) < 0.15 * sd
     assert found[1] == pytest.approx(sd, rel=0.06)
     # planted: the prior tempered too
-    right = objective.TemperedKL.apply
+    right = fit_step.TemperedKL.apply
 
     def wrong(self, f):
         inverse = self.likelihood.tempered / self.approx.datalogp
         return right(self, f) + (1.0 - inverse) * self.varlogp_norm
 
-    monkeypatch.setattr(objective.TemperedKL, "apply", wrong)
+    monkeypatch.setattr(fit_step.TemperedKL, "apply", wrong)
     assert abs(at_temperature_four()[0] - mean) > 0.25 * sd
 
 
@@ -328,12 +328,12 @@ def test_a_start_that_fails_ends_the_call_only_where_all_fail(monkeypatch, faili
     def fragile(session):
         calls.append(session)
         if len(calls) <= failing:
-            raise pmt.LikelihoodError(f"start {len(calls)} is not finite")
+            raise pmt.exceptions.LikelihoodError(f"start {len(calls)} is not finite")
         return finish(session)
 
     monkeypatch.setattr(several_fits, "finish", fragile)
     if failing == 2:
-        with pytest.raises(pmt.LikelihoodError, match="start 1"):
+        with pytest.raises(pmt.exceptions.LikelihoodError, match="start 1"):
             far_start(20, restarts=2)
         return
     with pytest.warns(pmt.TemperingWarning, match="1 of 2 fits are missing"):

@@ -8,7 +8,7 @@ from support import variational_models as models
 from support.drawn import drawn, points
 
 import pymc_tempering as pmt
-from pymc_tempering.variational import one_fit
+from pymc_tempering.variational import several_fits
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The fit is not at rest"),
@@ -41,9 +41,9 @@ def test_a_fit_that_goes_on_is_the_long_fit():
 def test_the_last_stage_goes_on_until_the_elbo_is_at_rest(monkeypatch):
     slow = {"obj_optimizer": pm.adam(learning_rate=0.002), **FAST}
     compiled = []
-    right = one_fit.compile_step
+    right = several_fits.compile_step
     monkeypatch.setattr(
-        one_fit, "compile_step", lambda *a, **k: compiled.append(1) or right(*a, **k)
+        several_fits, "compile_step", lambda *a, **k: compiled.append(1) or right(*a, **k)
     )
     start = {"mu": 6.0}
     approx = pmt.fit(1000, model=models.gaussian(), start=start, max_n=8000, **slow)
@@ -116,7 +116,7 @@ def test_a_loss_that_is_not_finite_keeps_the_best_parameters(method):
 
 
 def test_a_first_loss_that_is_not_finite_is_refused():
-    with pytest.raises(pmt.LikelihoodError, match="at the first iteration"):
+    with pytest.raises(pmt.exceptions.LikelihoodError, match="at the first iteration"):
         pmt.fit(100, "advi", cliff(-30.0), **FAST)
 
 
@@ -157,8 +157,8 @@ def heavy_tails():
 @pytest.mark.parametrize(
     ("model", "options", "error", "words"),
     [
-        (discrete, {}, pmt.DiscreteVariableError, "k. Marginalize"),
-        (without_data, {}, pmt.ModelError, "no observed data"),
+        (discrete, {}, pmt.exceptions.DiscreteVariableError, "k. Marginalize"),
+        (without_data, {}, pmt.exceptions.ModelError, "no observed data"),
         (models.gaussian, {"method": "svgd"}, ValueError, "method must be one of.*svgd"),
         (models.gaussian, {"approx": "flow"}, ValueError, "approx must be one of.*flow"),
         (models.gaussian, {"n": 0}, ValueError, "n must be a whole number"),
@@ -174,32 +174,37 @@ def heavy_tails():
         (
             with_potential,
             {"method": "local_variational_tempering"},
-            pmt.ModelError,
+            pmt.exceptions.ModelError,
             "extra.*annealed",
         ),
-        (with_potential, {"method": "variational_tempering"}, pmt.ModelError, "extra.*annealed"),
+        (
+            with_potential,
+            {"method": "variational_tempering"},
+            pmt.exceptions.ModelError,
+            "extra.*annealed",
+        ),
         (
             half_cauchy_scale,
             {"method": "variational_tempering"},
-            pmt.NormalizerError,
+            pmt.exceptions.NormalizerError,
             "infinite.*annealed",
         ),
         (
             heavy_tails,
             {"method": "variational_tempering"},
-            pmt.NormalizerError,
+            pmt.exceptions.NormalizerError,
             "y.*below 5.*annealed",
         ),
         (
             heavy_tails,
             {"method": "local_variational_tempering"},
-            pmt.NormalizerError,
+            pmt.exceptions.NormalizerError,
             "y.*below 5.*annealed",
         ),
         (
             heavy_tails,
             {"method": "variational_tempering", "normalizer": "local"},
-            pmt.NormalizerError,
+            pmt.exceptions.NormalizerError,
             "y.*below 5.*annealed",
         ),
     ],

@@ -29,7 +29,7 @@ from pymc_tempering.chain.state import make_runner, new_record, start_chain
 from pymc_tempering.kernels import ACCEPTANCE, HMC, on_all
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE
 from pymc_tempering.model.jit import njit
-from pymc_tempering.sampling.side_runs import run_beside
+from pymc_tempering.sampling.fit_reference import run_beside
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Adapting, _make_adapter
 from pymc_tempering.warmup.stochastic_approximation import (
     BURN_IN,
@@ -379,7 +379,8 @@ def test_another_word_is_refused_before_any_work(door):
 
 
 def test_weights_that_do_not_settle_are_said(monkeypatch):
-    monkeypatch.setattr("pymc_tempering.sampling.setup.warm_up", partial(warm_up, max_rounds=1))
+    once = partial(warm_up, max_rounds=1)
+    monkeypatch.setattr("pymc_tempering.sampling.fit_reference.warm_up", once)
     with pytest.warns(pmt.TemperingWarning, match=r"weights did not settle in 1 r.*more draws"):
         pmt.sample(
             100, model=system("gaussian").model, random_seed=1, reference="prior",

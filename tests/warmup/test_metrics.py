@@ -6,9 +6,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_tempering import HMC, Slice
 from pymc_tempering.chain.particles import place, sweep
-from pymc_tempering.kernels import RandomWalkMetropolis, on_all
+from pymc_tempering.kernels import HMC, RandomWalkMetropolis, Slice, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted
 from pymc_tempering.references.mixture import Mixture

@@ -9,10 +9,10 @@ import pytest
 from support.compiled_systems import SYSTEMS, prior, system
 from support.gaussian_path import PLANTED
 
-from pymc_tempering import HMC, testsystems
+from pymc_tempering import testsystems
 from pymc_tempering.chain.record import ACCEPT, UP_ACCEPT, VISITS
 from pymc_tempering.chain.state import make_runner, new_record, start_chain
-from pymc_tempering.kernels import Slice, on_all
+from pymc_tempering.kernels import HMC, Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.fitted import Fitted

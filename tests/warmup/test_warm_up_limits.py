@@ -11,12 +11,11 @@ from support.compiled_systems import prior
 from support.counted_deadline import CountedDeadline
 
 import pymc_tempering as pmt
-from pymc_tempering import HMC
 from pymc_tempering.chain.state import start_chain
 from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import PAST, Deadline, deadline_in
 from pymc_tempering.core.threads import Pace
-from pymc_tempering.kernels import on_all
+from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.warmup import annealed_pass, stage_moves, warm_up
 from pymc_tempering.warmup.annealed_pass import LEAST_PARTICLES, anneal
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
@@ -124,7 +123,9 @@ def test_kernels_beside_are_tuned_no_longer_than_the_time(smallest_pieces, moves
 def test_starting_states_are_as_many_as_the_time_allows(smallest_pieces):
     found = annealed(CountedDeadline(most=LEAST_PARTICLES + 5))
     assert LEAST_PARTICLES <= found.log_ratio.shape[1] < N
-    with pytest.raises(pmt.TimeLimitError, match=r"known at \d+ of 64 draws of the prior.*need"):
+    with pytest.raises(
+        pmt.exceptions.TimeLimitError, match=r"known at \d+ of 64 draws of the prior.*need"
+    ):
         annealed(CountedDeadline(most=LEAST_PARTICLES - 5))
 
 
@@ -220,6 +221,6 @@ def test_a_likelihood_that_hangs_in_the_warm_up_is_an_error(monkeypatch):
 
     monkeypatch.setattr(threads, "LEAVE_SECONDS", 0.1)
     release = threading.Event()
-    with pytest.raises(pmt.TimeLimitError, match="seems to hang in the warm-up"):
+    with pytest.raises(pmt.exceptions.TimeLimitError, match="seems to hang in the warm-up"):
         threads.run_all([lambda stop: 1, lambda stop: release.wait()], 2, PAST)
     release.set()

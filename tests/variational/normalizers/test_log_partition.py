@@ -10,9 +10,9 @@ from scipy.special import gammaln
 import pymc_tempering as pmt
 from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.variational import check_temperatures, local_log_normalizer
-from pymc_tempering.variational.normalizers import partition_nodes
-from pymc_tempering.variational.normalizers.partition_nodes import nodes_of_temperature
-from pymc_tempering.variational.normalizers.tails import grows
+from pymc_tempering.variational.normalizers import log_partition as partition
+from pymc_tempering.variational.normalizers.averages import grows
+from pymc_tempering.variational.normalizers.log_partition import nodes_of_temperature
 
 T = np.array([1.0, 1.5, 3.0, 10.0])
 N = 100
@@ -40,7 +40,7 @@ def gaussian(scale=None, n=N, observed=None, **kwargs):
 
 
 def test_a_fixed_scale_is_exact():
-    result = pmt.log_partition(gaussian(), T)
+    result = pmt.variational.log_partition(gaussian(), T)
     np.testing.assert_allclose(result.log_c, normal_part(N) + N * (1 - 1 / T) * np.log(2.0))
     assert result.method == ("exact",) * 4
     assert not result.mcse.any()
@@ -55,14 +55,14 @@ def test_mixture_of_an_observed_assignment_is_that_of_the_paper():
         pm.Normal("x", mu * z, 0.1, observed=np.zeros(n))
     log_z = n * np.logaddexp(np.log(share) / T, np.log(1 - share) / T)
     expected = log_z + normal_part(n) + n * (1 - 1 / T) * np.log(0.1)
-    np.testing.assert_allclose(pmt.log_partition(model, T).log_c, expected, atol=1e-6)
+    np.testing.assert_allclose(pmt.variational.log_partition(model, T).log_c, expected, atol=1e-6)
 
 
 def test_bernoulli_with_a_uniform_prior():
     with pm.Model() as model:
         p = pm.Uniform("p", 0.0, 1.0)
         pm.Bernoulli("y", p, observed=np.zeros(1000, int))
-    result = pmt.log_partition(model, T)
+    result = pmt.variational.log_partition(model, T)
     assert result.method == ("exact", "quadrature", "quadrature", "quadrature")
     for temperature, value in zip(T, result.log_c, strict=True):
 
@@ -78,7 +78,7 @@ def test_bernoulli_with_a_uniform_prior():
 
 def test_a_free_scale_where_an_average_over_draws_is_nonsense():
     expected = normal_part(N) + half_normal_part(N, 1.5)
-    result = pmt.log_partition(gaussian(1.5), T)
+    result = pmt.variational.log_partition(gaussian(1.5), T)
     np.testing.assert_allclose(result.log_c, expected, atol=1e-6)
     draws = np.abs(np.random.default_rng(1).normal(0.0, 1.5, 100_000))
     plain = np.log(np.mean(draws ** (N * 0.9)))
@@ -97,7 +97,7 @@ def test_minibatches_count_all_data():
         return result
 
     whole = normal_part(300) + half_normal_part(300, 1.0) + (1 - 1 / T) * x.sum()
-    result = pmt.log_partition(model(batch_x, batch_y, total_size=300), T)
+    result = pmt.variational.log_partition(model(batch_x, batch_y, total_size=300), T)
     np.testing.assert_allclose(result.log_c, whole, atol=1e-5)
 
 
@@ -109,7 +109,7 @@ def test_annealed_averages_are_right_within_their_error():
     expected = sum(normal_part(n) + half_normal_part(n, 1.5) for n in (50, 5))
     z = []
     for seed in range(3):
-        result = pmt.log_partition(model, T, draws=1600, random_seed=seed)
+        result = pmt.variational.log_partition(model, T, draws=1600, random_seed=seed)
         assert result.method[-1] == "annealed"
         assert result.log_c[0] == result.mcse[0] == 0.0
         assert (result.mcse[1:] < 0.2).all()
@@ -140,9 +140,11 @@ def test_infinite_averages_are_refused(prior):
         pm.Normal("y", 0.0, sigma, observed=np.zeros(N))
     # sigma^(100 (1 - 1 / T)) has a mean below 1 / T = 1 - 1 / 100 (HalfCauchy) and 1 - 3 / 100
     finite = 1.005 if prior == "HalfCauchy" else 1.02
-    assert np.isfinite(pmt.log_partition(model, [finite]).log_c).all()
-    with pytest.raises(pmt.NormalizerError, match=rf"large 'sigma'.*up to T = {finite}.*annealed"):
-        pmt.log_partition(model, [finite, 1.05, 2.0])
+    assert np.isfinite(pmt.variational.log_partition(model, [finite]).log_c).all()
+    with pytest.raises(
+        pmt.exceptions.NormalizerError, match=rf"large 'sigma'.*up to T = {finite}.*annealed"
+    ):
+        pmt.variational.log_partition(model, [finite, 1.05, 2.0])
 
 
 def test_an_infinite_average_along_several_variables_is_refused():
@@ -150,8 +152,8 @@ def test_an_infinite_average_along_several_variables_is_refused():
         tau = pm.HalfCauchy("tau", 1.0)
         sigma = pm.HalfNormal("sigma", tau, shape=3)
         pm.Normal("y", 0.0, sigma, observed=np.zeros((20, 3)))
-    with pytest.raises(pmt.NormalizerError, match="large 'tau' and large 'sigma'"):
-        pmt.log_partition(model, [2.0])
+    with pytest.raises(pmt.exceptions.NormalizerError, match="large 'tau' and large 'sigma'"):
+        pmt.variational.log_partition(model, [2.0])
 
 
 def test_falls_of_the_integrand():
@@ -168,14 +170,16 @@ def test_falls_of_the_integrand():
 def test_heavy_tails_of_the_likelihood_name_the_largest_temperature():
     with pm.Model() as fixed:
         pm.StudentT("y", nu=3.0, mu=pm.Normal("mu"), sigma=1.0, observed=np.zeros(4))
-    assert np.isfinite(pmt.log_partition(fixed, [3.9]).log_c).all()
-    with pytest.raises(pmt.NormalizerError, match=r"'y' is infinite at T = 5.*below 4 work"):
-        pmt.log_partition(fixed, [2.0, 5.0])
+    assert np.isfinite(pmt.variational.log_partition(fixed, [3.9]).log_c).all()
+    with pytest.raises(
+        pmt.exceptions.NormalizerError, match=r"'y' is infinite at T = 5.*below 4 work"
+    ):
+        pmt.variational.log_partition(fixed, [2.0, 5.0])
     with pm.Model() as free:
         nu = pm.Gamma("nu", 2.0, 0.1)
         pm.StudentT("y", nu=nu, mu=0.0, sigma=1.0, observed=np.zeros(4))
-    with pytest.raises(pmt.NormalizerError, match="prior draws, so C"):
-        pmt.log_partition(free, [3.0])
+    with pytest.raises(pmt.exceptions.NormalizerError, match="prior draws, so C"):
+        pmt.variational.log_partition(free, [3.0])
 
 
 def test_bad_input_is_refused():
@@ -187,28 +191,28 @@ def test_bad_input_is_refused():
         ([], "one or more"),
     ):
         with pytest.raises(ValueError, match=words):
-            pmt.log_partition(model, bad)
+            pmt.variational.log_partition(model, bad)
     with pytest.raises(ValueError, match="draws must be at least 160"):
-        pmt.log_partition(model, T, draws=10)
+        pmt.variational.log_partition(model, T, draws=10)
     np.testing.assert_array_equal(check_temperatures([1, 2]), [1.0, 2.0])
     with gaussian() as with_potential:
         pm.Potential("pull", with_potential["mu"] ** 2)
-    with pytest.raises(pmt.NormalizerError, match=r"potential 'pull'.*annealed"):
-        pmt.log_partition(with_potential, T)
+    with pytest.raises(pmt.exceptions.NormalizerError, match=r"potential 'pull'.*annealed"):
+        pmt.variational.log_partition(with_potential, T)
     with pm.Model() as empty:
         pm.Normal("mu")
-    with pytest.raises(pmt.ModelError, match="no observed data"):
-        pmt.log_partition(empty, T)
+    with pytest.raises(pmt.exceptions.ModelError, match="no observed data"):
+        pmt.variational.log_partition(empty, T)
     with pm.Model() as chained:
         first = pm.HalfNormal("first", 1.0, observed=1.0)
         pm.Normal("second", 0.0, first, observed=0.0)
-    with pytest.raises(pmt.NormalizerError, match="'second' depends on observed data"):
-        pmt.log_partition(chained, T)
+    with pytest.raises(pmt.exceptions.NormalizerError, match="'second' depends on observed data"):
+        pmt.variational.log_partition(chained, T)
     with pm.Model() as discrete:
         k = pm.Poisson("k", 3.0)
         pm.Normal("y", 0.0, 1.0 + k, observed=0.0)
-    with pytest.raises(pmt.DiscreteVariableError, match="k"):
-        pmt.log_partition(discrete, T)
+    with pytest.raises(pmt.exceptions.DiscreteVariableError, match="k"):
+        pmt.variational.log_partition(discrete, T)
 
 
 def test_the_local_form_is_the_sum_over_data_scaled_by_total_size():
@@ -251,17 +255,21 @@ def test_what_takes_long_is_told_beforehand_or_refused(monkeypatch, caplog):
     with pm.Model() as model:
         sigma = pm.HalfNormal("sigma", 1.5, shape=2)
         pm.Normal("y", 0.0, sigma[np.repeat([0, 1], 5)], observed=np.zeros(10))
-    real = pmt.log_partition(model, [2.0], draws=640, random_seed=1)
-    assert pmt.log_partition(model, [2.0], draws=640, random_seed=1) is real  # remembered
-    assert pmt.log_partition(model, [2.0], draws=640, random_seed=2) is not real
+    real = pmt.variational.log_partition(model, [2.0], draws=640, random_seed=1)
+    assert (
+        pmt.variational.log_partition(model, [2.0], draws=640, random_seed=1) is real
+    )  # remembered
+    assert pmt.variational.log_partition(model, [2.0], draws=640, random_seed=2) is not real
     assert not caplog.records
-    with pytest.raises(pmt.NormalizerError, match=r"'y'.* minutes of CPU time.*annealed"):
-        pmt.log_partition(model, [2.0], max_time=1e-9)
-    monkeypatch.setattr(partition_nodes, "AIM", 1e-9)
-    monkeypatch.setattr(partition_nodes, "TOLD", 0.0)
+    with pytest.raises(
+        pmt.exceptions.NormalizerError, match=r"'y'.* minutes of CPU time.*annealed"
+    ):
+        pmt.variational.log_partition(model, [2.0], max_time=1e-9)
+    monkeypatch.setattr(partition, "AIM", 1e-9)
+    monkeypatch.setattr(partition, "TOLD", 0.0)
     with caplog.at_level("INFO", logger="pymc.tempering"):
-        few = pmt.log_partition(model, [2.0], random_seed=3)
-        same = pmt.log_partition(model, [2.0], draws=320, random_seed=3)
+        few = pmt.variational.log_partition(model, [2.0], random_seed=3)
+        same = pmt.variational.log_partition(model, [2.0], draws=320, random_seed=3)
     assert caplog.text.count("with 320 draws in place of 4000") == 1
     np.testing.assert_array_equal(few.log_c, same.log_c)
     assert few.ess[0] < 320

@@ -158,7 +158,8 @@ def test_a_step_method_is_made_where_pymc_asks_by_other_names(monkeypatch, name)
 def test_without_what_makes_bars_there_are_none(monkeypatch):
     monkeypatch.delattr(private.ProgressBarManager, "_create_backend")
     ladder = SimpleNamespace(log_z=[0.0], log_weights=[0.0])
-    progress = ChainProgress([], ladder, 10, True, None)
+    run = SimpleNamespace(state=SimpleNamespace(n_draws=0))
+    progress = ChainProgress([run], ladder, 10, True, None)
     assert not progress.wanted
     with progress:
         progress.update()

@@ -34,12 +34,12 @@ from pymc_tempering import HMC, RandomWalkMetropolis
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     anneal_blocks,
+    compile_movers,
     freeze,
     given_betas,
     learn_path,
     prior_blocks,
 )
-from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.kernels import on_all

@@ -6,20 +6,22 @@ from concurrent.futures import Executor
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.annealed.islands import WeightedEnds
 from pymc_tempering.annealed.schedule import (
     Betas,
     BetaSchedule,
     CarriedParticles,
     Clock,
+    Movers,
     Report,
+    WeightedEnds,
     anneal_blocks,
+    check_continuous,
     check_schedule,
+    compile_movers,
     make_schedule,
     prior_blocks,
     run_warnings,
 )
-from pymc_tempering.annealed.transitions import Movers, check_continuous, compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.evidence import Evidence

@@ -1,6 +1,6 @@
 """RAISE: a stochastic lower bound on the likelihood of data under an annealing model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
@@ -11,23 +11,23 @@ from pymc.model.transform.conditioning import observe
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES
-from pymc_tempering.annealed.prior_share import N_SHARE, log_share_alive
+from pymc_tempering.annealed.bounds import N_SHARE, log_share_alive
 from pymc_tempering.annealed.schedule import (
     Betas,
     BetaSchedule,
     CarriedParticles,
     Clock,
+    Movers,
     Report,
     anneal_blocks,
     check_schedule,
+    compile_movers,
     freeze,
     make_schedule,
     placed_blocks,
     prior_blocks,
     run_warnings,
 )
-from pymc_tempering.annealed.states import check_values, compile_unconstrain
-from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.core.ladder import barrier_of, space_betas
@@ -44,6 +44,7 @@ from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.layout import Layout, is_discrete
 from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.model.unconstrain import unconstrained_graphs
 from pymc_tempering.references.prior import Reference
 
 FINER, MIN_FINE = 8, 100
@@ -277,3 +278,53 @@ def whole_states(
         h = dict(zip(names, constrain(*inner.unravel(x).values()), strict=True))
         rows.append(unconstrain({**values, **h}))
     return np.array(rows).reshape(-1, layout.dim)
+
+
+def compile_unconstrain(
+    model: pm.Model, layout: Layout
+) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+    """Compile the map from constrained values of all free variables to the raveled vector."""
+    given, outputs = unconstrained_graphs(model, model.free_RVs)
+    function = compile_alone(
+        list(given.values()), outputs, mode=python_mode(), on_unused_input="ignore"
+    )
+
+    def unconstrain(values: Mapping[str, np.ndarray]) -> np.ndarray:
+        arguments = [np.asarray(values[rv.name], dtype=rv.type.dtype) for rv in model.free_RVs]
+        by_name = dict(zip((model.rvs_to_values[rv].name for rv in model.free_RVs),
+                           function(*arguments), strict=True))  # fmt: skip
+        return layout.ravel(by_name)
+
+    return unconstrain
+
+
+def variable_shapes(model: pm.Model) -> dict[str, tuple[int, ...]]:
+    """Constrained shapes of the free variables."""
+    shapes = model.eval_rv_shapes()
+    return {rv.name: tuple(int(n) for n in shapes[rv.name]) for rv in model.free_RVs}
+
+
+def check_values(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], source: str) -> None:
+    """Refuse values whose names and shapes are not among those of a model's free variables.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    shapes : mapping of str to tuple of int
+        Shapes of the values, by name.
+    source : str
+        What the values are, for the message.
+    """
+    expected = variable_shapes(model)
+    unknown = [name for name in shapes if name not in expected]
+    if unknown:
+        raise DataMismatchError(
+            f"{source} names {', '.join(map(repr, unknown))}, which the model does not have among "
+            f"its free variables: {', '.join(expected)}."
+        )
+    for name in shapes:
+        if tuple(shapes[name]) != expected[name]:
+            raise DataMismatchError(
+                f"{source} has {name!r} with shape {tuple(shapes[name])}, the model has "
+                f"{expected[name]}: pass the model that it was drawn from."
+            )

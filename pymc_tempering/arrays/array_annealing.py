@@ -1,27 +1,233 @@
-"""Annealing over arrays: AIS up, reverse AIS down, both as a sandwich, and RAISE for data."""
+"""Annealing over arrays: a pass that finds the path, AIS, reverse AIS, and RAISE for data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
+from scipy.special import logsumexp
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.arrays.array_density import (
     ArrayDensity,
+    Move,
     States,
     check_density,
     check_starts,
     checked_ratio,
     move_states,
 )
-from pymc_tempering.arrays.array_pass import Betas, anneal_arrays, rungs_on
-from pymc_tempering.arrays.carried_states import carry_down, carry_up, log_share
-from pymc_tempering.core.ladder import check_betas
+from pymc_tempering.arrays.lockstep import LockstepChains, evaluated_draws
+from pymc_tempering.core.ladder import (
+    Ladder,
+    PathSample,
+    alive_sample,
+    barrier_of,
+    check_betas,
+    place_rungs,
+    space_betas,
+)
+from pymc_tempering.core.population import next_beta, systematic_resampling
 from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.evidence.particle_weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.evidence.stochastic_bounds import Sandwich, join_bounds
+from pymc_tempering.exceptions import LikelihoodError
+
+MAX_STAGES = 5000
+"""Stages after which a path is said to have no end."""
+
+MAX_SPACED = 30_000
+"""Particles of all stages that rungs are spaced by, at most: spacing takes as many rows as there
+are stages of them, and more particles say no more."""
+
+type Betas = int | list[float] | np.ndarray | None
+"""A number of rungs, inverse temperatures from 0 to 1, or None."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayPass:
+    """What n particles found on their way from the reference to the density.
+
+    Attributes
+    ----------
+    betas, log_z : array, shape (S,)
+        Of the stages; log Z in nats.
+    log_ratio : array, shape (S, n)
+    states : list of array, S of shape (n, ...)
+        After the moves of each stage.
+    n_moves : int
+        Moves of one state.
+    """
+
+    betas: np.ndarray
+    log_z: np.ndarray
+    log_ratio: np.ndarray
+    states: list[States]
+    n_moves: int
+
+    @property
+    def sample(self) -> PathSample:
+        """The particles of some density as a sample over the whole path."""
+        return alive_sample(self.betas, self.log_z, self.log_ratio)
+
+    @property
+    def spaced(self) -> PathSample:
+        """As many particles of each stage as rungs need, from all ancestors."""
+        step = -(-self.log_ratio.size // MAX_SPACED)
+        return alive_sample(self.betas, self.log_z, self.log_ratio[:, ::step])
+
+    def chains(self, ladder: Ladder, n: int, rng: np.random.Generator) -> LockstepChains:
+        """Start n chains: a rung by r, and a particle, each another, of the stage next below."""
+        rung = rng.choice(ladder.n_rungs, size=n, p=np.exp(ladder.log_weights))
+        stage = np.searchsorted(self.betas, ladder.betas[rung], side="right") - 1
+        particle = rng.permutation(self.log_ratio.shape[1])[:n]
+        states = np.array([self.states[s][i] for s, i in zip(stage, particle, strict=True)])
+        ratio = self.log_ratio[stage, particle]
+        return LockstepChains(states, ratio, np.where(ratio > -np.inf, rung, 0), np.zeros(n, bool))
+
+
+def anneal_arrays(
+    density: ArrayDensity,
+    n_particles: int,
+    rng: np.random.Generator,
+    *,
+    cess: float = 0.95,
+    n_moves: int = 2,
+) -> ArrayPass:
+    """Carry particles to the density, each stage as far as their weights allow.
+
+    Parameters
+    ----------
+    density : ArrayDensity
+    n_particles : int
+    rng : numpy.random.Generator
+    cess : float, default 0.95
+        Conditional effective sample size of each step, as a share.
+    n_moves : int, default 2
+        Moves at each stage.
+
+    Raises
+    ------
+    LikelihoodError
+        The path has no end, or cannot be entered.
+    """
+    states, ratio = evaluated_draws(density, n_particles, rng)
+    if not np.any(ratio > -np.inf):
+        raise LikelihoodError(
+            f"log_ratio is minus infinity at all {n_particles} draws of the reference: use more "
+            "chains, or a reference nearer to the density."
+        )
+    beta, log_z = 0.0, 0.0
+    path, kept = [(0.0, 0.0, ratio)], [states]
+    while beta < 1.0:
+        if len(path) > MAX_STAGES:
+            raise LikelihoodError(
+                f"The annealed pass is at beta = {beta:.2g} after {MAX_STAGES} stages: the "
+                "reference is too far from the density."
+            )
+        new = next_beta(ratio, beta, cess)
+        log_w = (new - beta) * ratio
+        log_z += float(logsumexp(log_w) - np.log(n_particles))
+        beta = new
+        index = systematic_resampling(log_w, rng)
+        states, ratio = states[index], ratio[index]
+        for _ in range(n_moves):
+            states, ratio = move_states(
+                density, density.move, states, np.full(len(index), beta), rng
+            )
+        path.append((beta, log_z, ratio))
+        kept.append(states)
+    betas, log_zs, ratios = (np.array(column) for column in zip(*path, strict=True))
+    return ArrayPass(betas, log_zs, ratios, kept, n_moves * (len(path) - 1))
+
+
+def rungs_on(found: PathSample, betas: Betas, per_barrier: float) -> np.ndarray:
+    """Inverse temperatures (K,): those given, or as many as asked or enough, evenly apart."""
+    if betas is None:
+        return place_rungs(found, per_barrier)
+    if isinstance(betas, int | np.integer):
+        return space_betas(barrier_of(found), int(betas))
+    return check_betas(betas)
+
+
+N_SHARE = 10_000
+"""Reference draws that tell the share on which the density is positive."""
+
+
+def carry_up(
+    density: ArrayDensity, betas: np.ndarray, n: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Carry n reference draws to beta = 1; log weights (n,), and running sums at each beta (K, 3).
+
+    Equation (23) of Carlson et al. (2016). The sums are [largest log w, sum w, sum w^2].
+    """
+    states, ratio = evaluated_draws(density, n, rng)
+    log_w, sums = np.zeros(n), np.zeros((betas.size, 3))
+    sums[0] = 0.0, n, n
+    for k in range(1, betas.size):
+        log_w += (betas[k] - betas[k - 1]) * ratio
+        peak = log_w.max()
+        if peak == -np.inf:
+            sums[k:] = -np.inf, 0.0, 0.0
+            break
+        w = np.exp(log_w - peak)
+        sums[k] = peak, w.sum(), np.sum(w**2)
+        if k < betas.size - 1:
+            states, ratio = _move_alive(density, density.move, states, ratio, betas[k], rng)
+    return log_w, sums
+
+
+def carry_down(
+    density: ArrayDensity,
+    reverse: Move,
+    betas: np.ndarray,
+    states: States,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Carry states of the density to the reference by reversed moves; log weights (n,).
+
+    The path of :func:`carry_up` in the other direction: the mean of the weights is 1 / Z.
+    """
+    ratio = checked_ratio(density.log_ratio(states), len(states), "the states given")
+    log_w = np.zeros(len(states))
+    for k in range(betas.size - 1, 0, -1):
+        log_w += (betas[k - 1] - betas[k]) * ratio
+        if k > 1:
+            beta = np.full(len(states), betas[k - 1])
+            states, ratio = move_states(density, reverse, states, beta, rng)
+    return log_w
+
+
+def log_share(density: ArrayDensity, rng: np.random.Generator) -> tuple[float, float]:
+    """Log of the share of the reference on which the density is positive, and its error (nats).
+
+    What goes down to beta = 0 stays on this part.
+    """
+    share = float(np.mean(evaluated_draws(density, N_SHARE, rng)[1] > -np.inf))
+    if share == 1.0:
+        return 0.0, 0.0
+    return float(np.log(share)), float(np.sqrt((1.0 - share) / (share * N_SHARE)))
+
+
+def _move_alive(
+    density: ArrayDensity,
+    move: Move,
+    states: States,
+    ratio: np.ndarray,
+    beta: float,
+    rng: np.random.Generator,
+) -> tuple[States, np.ndarray]:
+    """Move the states of positive density; the others stay, with weight zero."""
+    alive = ratio > -np.inf
+    if alive.all():
+        return move_states(density, move, states, np.full(len(states), beta), rng)
+    states, ratio = states.copy(), ratio.copy()
+    states[alive], ratio[alive] = move_states(
+        density, move, states[alive], np.full(int(alive.sum()), beta), rng
+    )
+    return states, ratio
+
 
 MIN_PARTICLES = 20
 """Least number of particles."""

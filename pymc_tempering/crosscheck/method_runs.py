@@ -11,8 +11,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.annealed.islands import WeightedEnds
-from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.annealed.schedule import WeightedEnds, compile_movers
 from pymc_tempering.crosscheck.draw_check import DrawCheck
 from pymc_tempering.crosscheck.entry import Entry
 from pymc_tempering.crosscheck.fitness import is_of_another_sampler, unfit_for_prior, unfit_for_run

@@ -19,8 +19,7 @@ from pymc_tempering.core.overflows import OVERFLOWS
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.kernels import Compound
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.mixture import Fitted, Mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.arrivals import has_arrived
 from pymc_tempering.sampling.evaluated import Evaluated

@@ -10,8 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from pymc_tempering.core.weighting import effective_number, log_mean
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture, nearest_component
+from pymc_tempering.references.mixture import Fitted, Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
@@ -20,7 +19,7 @@ from pymc_tempering.sampling.known import HOME_DRAWS, Known
 from pymc_tempering.sampling.passes import Passes, more_passes
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.sampling.side_runs import run_beside
-from pymc_tempering.warmup.metrics import kernel_for
+from pymc_tempering.warmup.stage_moves import kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
 HOPELESS = 12.0

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from pymc_tempering.core.weighting import log_mean
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.mixture import Fitted, Mixture
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import N_PROPOSED, ReferenceFit, fit_reference
 from pymc_tempering.sampling.setup import Job

@@ -36,7 +36,7 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
-from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture import Fitted
 from pymc_tempering.references.prior import Prior, Reference
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.prior_constant import with_prior_constant

@@ -12,8 +12,7 @@ import numpy as np
 
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.model.path import Path
-from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.references.scales import FullScales
+from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
 from pymc_tempering.sampling.fit_reference import ReferenceFit
 from pymc_tempering.sampling.gradients import slopes_at

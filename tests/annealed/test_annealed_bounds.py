@@ -14,22 +14,22 @@ from support.small_models import all_transforms, mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed import schedule as setup
-from pymc_tempering.annealed.raise_ import whole_states
-from pymc_tempering.annealed.reverse_ais import annealed_down, checked_states
+from pymc_tempering.annealed.bounds import (
+    PosteriorStates,
+    annealed_down,
+    checked_states,
+    posterior_states,
+)
+from pymc_tempering.annealed.raise_ import compile_unconstrain, whole_states
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     Clock,
     anneal_blocks,
+    compile_movers,
     make_schedule,
     placed_blocks,
     prior_blocks,
 )
-from pymc_tempering.annealed.states import (
-    PosteriorStates,
-    compile_unconstrain,
-    posterior_states,
-)
-from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.threads import paced, run_tasks

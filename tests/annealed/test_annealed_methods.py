@@ -13,13 +13,21 @@ from support.compiled_systems import prior, system
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.ais import annealed_up
-from pymc_tempering.annealed.beta_quadrature import evidence_of_chains
-from pymc_tempering.annealed.islands import combine
-from pymc_tempering.annealed.linked_chains import link_blocks
-from pymc_tempering.annealed.schedule import Clock, freeze, given_betas, learn_path, make_schedule
-from pymc_tempering.annealed.smc import _frozen
-from pymc_tempering.annealed.thermodynamic_integration import _chain_task, _reference_task
-from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.annealed.linked import link_blocks
+from pymc_tempering.annealed.schedule import (
+    Clock,
+    compile_movers,
+    freeze,
+    given_betas,
+    learn_path,
+    make_schedule,
+)
+from pymc_tempering.annealed.smc import _frozen, combine
+from pymc_tempering.annealed.thermodynamic_integration import (
+    _chain_task,
+    _reference_task,
+    evidence_of_chains,
+)
 from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.kernels import HMC, on_all

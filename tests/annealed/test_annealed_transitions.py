@@ -12,7 +12,7 @@ from support.compiled_systems import prior, system
 from support.riemann_sums import riemann_log_weights
 
 from pymc_tempering import HMC, KernelError, RandomWalkMetropolis
-from pymc_tempering.annealed import linked_chains as linked
+from pymc_tempering.annealed import linked
 from pymc_tempering.annealed.schedule import BetaSchedule
 from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import draw_particles, place, sweep

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import logsumexp
 from support.riemann_sums import riemann_log_weights
 
-from pymc_tempering.annealed.beta_quadrature import discretization, evidence_of_chains
-from pymc_tempering.annealed.islands import combine, genealogy_variance
+from pymc_tempering.annealed.smc import combine, genealogy_variance
+from pymc_tempering.annealed.thermodynamic_integration import discretization, evidence_of_chains
 from pymc_tempering.core.population import multinomial_resampling, systematic_resampling
 from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.evidence import integrate

@@ -12,8 +12,8 @@ from rich.console import Console
 from support.exact_posteriors import posterior_tree
 
 import pymc_tempering as pmt
+from pymc_tempering.annealed.schedule import compile_movers
 from pymc_tempering.annealed.smc import smc_with_ends
-from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.crosscheck import Entry, judge, read_cross_check
 from pymc_tempering.crosscheck import method_progress as progress
 from pymc_tempering.crosscheck.assemble import assemble

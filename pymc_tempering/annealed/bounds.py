@@ -9,57 +9,19 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES, annealed_up
-from pymc_tempering.annealed.schedule import (
-    BetaSchedule,
-    CarriedParticles,
-    Clock,
-    Report,
-    anneal_blocks,
-    check_schedule,
-    compile_movers,
-    make_schedule,
-    placed_blocks,
-    prior_blocks,
-    run_warnings,
-)
+from pymc_tempering.annealed.schedule import Annealing, BetaSchedule, make_schedule, opened
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.chain.sent_model import workers_of
+from pymc_tempering.arrays.carried import N_SHARE, Carried, carried_evidence
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.evidence.stochastic_bounds import Sandwich, join_bounds
 from pymc_tempering.exceptions import DataMismatchError
-from pymc_tempering.executors.chunks import check_executor
-from pymc_tempering.executors.crew import Workers
 from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.unconstrain import unconstrained_draws
-from pymc_tempering.references.prior import Reference, evaluate_draws
-
-N_SHARE = 20_000
-"""Prior draws that tell the share."""
-
-
-def prior_log_ratios(reference: Reference, n: int, rng: np.random.Generator) -> np.ndarray:
-    """log_ratio at n exact, independent prior draws, shape (n,), in nats."""
-    draws = reference.draw(n, reference.spawn(rng))
-    return np.asarray(evaluate_draws(reference.path, draws)[1])
-
-
-def log_share_alive(reference: Reference, rng: np.random.Generator) -> tuple[float, float]:
-    """Log of the share of the prior with a positive likelihood, and its error (nats).
-
-    At any beta above 0 a path stays on this part of the prior. So what goes down to beta = 0 comes
-    to the prior on this part, whose normalizing constant is the share.
-    """
-    log_ratio = prior_log_ratios(reference, N_SHARE, rng)
-    share = float(np.mean(np.isfinite(log_ratio)))  # NaN and infinity count as none, as in a run
-    if share in (0.0, 1.0):
-        return (0.0, 0.0) if share else (-np.inf, np.inf)
-    return float(np.log(share)), float(np.sqrt((1.0 - share) / (share * N_SHARE)))
+from pymc_tempering.references.prior import evaluate_draws
 
 
 def reverse_ais(
@@ -156,19 +118,14 @@ def reverse_ais(
     'above'
     """
     check_whole(MIN_PARTICLES, n_particles=n_particles)
-    check_whole(1, cores=cores)
-    check_executor(executor)
-    check_schedule(betas)
-    rng = np.random.default_rng(random_seed)
-    with compiling_status(progressbar and not quiet) as report:
-        movers = compile_movers(model, transition, report, reversal=True)
-        reference = movers.reference
-        workers = workers_of(executor, cores, reference, movers.kernel)
-        states = checked_states(idata, reference, n_particles)
-        clock = Clock()
-        down = downward(reference, states, rng, workers, report)
-        schedule, _ = make_schedule(movers, betas, rng, cores=workers, report=report, run=down)
-        evidence = annealed_down(reference, schedule, states, rng, workers, clock, report)
+    show = progressbar and not quiet
+    with opened(
+        model, transition, betas, cores, executor, random_seed, show, reversal=True
+    ) as call:
+        states = checked_states(idata, call.reference.path, n_particles)
+        call = call.from_now()
+        schedule, _ = make_schedule(call, betas, run=trials_down(call, states))
+        evidence = annealed_down(call, schedule, states)
     return emit_warnings(evidence)
 
 
@@ -205,14 +162,14 @@ def posterior_states(idata: xr.DataTree, path: Path, n: int) -> PosteriorStates:
     return PosteriorStates(draws.reshape(total, -1)[index], index // n_draws)
 
 
-def checked_states(idata: xr.DataTree, reference: Reference, n: int) -> PosteriorStates:
+def checked_states(idata: xr.DataTree, path: Path, n: int) -> PosteriorStates:
     """Take posterior draws as starting states, and refuse such as the model does not allow."""
-    states = posterior_states(idata, reference.path, n)
+    states = posterior_states(idata, path, n)
     if len(states.xs) < MIN_PARTICLES:
         raise DataMismatchError(
             f"The posterior has {len(states.xs)} draws, where {MIN_PARTICLES} are needed."
         )
-    log_reference, log_ratio = evaluate_draws(reference.path, states.xs)
+    log_reference, log_ratio = evaluate_draws(path, states.xs)
     impossible = ~np.isfinite(log_reference + log_ratio)
     if impossible.any():
         raise DataMismatchError(
@@ -222,52 +179,35 @@ def checked_states(idata: xr.DataTree, reference: Reference, n: int) -> Posterio
     return states
 
 
-def downward(
-    reference: Reference,
-    states: PosteriorStates,
-    rng: np.random.Generator,
-    cores: Workers,
-    report: Report = lambda line: None,
-) -> Callable[[BetaSchedule, int], CarriedParticles]:
+def trials_down(call: Annealing, states: PosteriorStates) -> Callable[[BetaSchedule, int], Carried]:
     """Trial runs for an automatic schedule, from draws at equal distances.
 
     Annealing down can need more rungs than annealing up: from a narrow density to a wide one the
     weights have the heavier tail.
     """
 
-    def run(schedule: BetaSchedule, n: int) -> CarriedParticles:
+    def run(schedule: BetaSchedule, n: int) -> Carried:
         index = np.linspace(0, len(states.xs) - 1, n).astype(int)
-        starts = placed_blocks(reference, states.xs[index], rng)
-        return anneal_blocks(starts, schedule, cores, down=True, report=report)
+        return call.down(schedule, states.xs[index])
 
     return run
 
 
-def annealed_down(
-    reference: Reference,
-    schedule: BetaSchedule,
-    states: PosteriorStates,
-    rng: np.random.Generator,
-    cores: Workers,
-    clock: Clock,
-    report: Report = lambda line: None,
-) -> Evidence:
+def annealed_down(call: Annealing, schedule: BetaSchedule, states: PosteriorStates) -> Evidence:
     """Carry posterior draws to the reference along a frozen schedule."""
-    share = log_share_alive(reference, rng)
-    starts = placed_blocks(reference, states.xs, rng)
-    done = anneal_blocks(starts, schedule, cores, down=True, report=report)
-    return evidence_of_weights(
-        done.log_w, rng,
+    share = call.log_share_alive()
+    done = call.down(schedule, states.xs)
+    return carried_evidence(
+        done, call.rng,
         method="reverse_ais",
-        n_evaluations=schedule.n_evaluations + done.n_evaluations + N_SHARE,
-        seconds=clock(),
+        asked=len(states.xs),
+        chain=states.chain,
+        n_evaluations=schedule.n_evaluations + N_SHARE,
+        seconds=call.seconds,
         inverse=True,
-        group=states.chain[done.index],
         share=share,
         noun="posterior draws",
         advice="use more rungs (betas), or more draws",
-        warnings=run_warnings(done, len(states.xs)),
-        n_undefined=done.n_nan,
     )  # fmt: skip
 
 
@@ -353,21 +293,16 @@ def sandwich(
     'ok'
     """
     check_whole(MIN_PARTICLES, n_particles=n_particles)
-    check_whole(1, cores=cores)
-    check_executor(executor)
-    check_schedule(betas)
-    rng = np.random.default_rng(random_seed)
-    with compiling_status(progressbar and not quiet) as report:
-        movers = compile_movers(model, transition, report, reversal=True)
-        reference = movers.reference
-        workers = workers_of(executor, cores, reference, movers.kernel)
-        states = checked_states(idata, reference, n_particles)
-        clock = Clock()
-        down = downward(reference, states, rng, workers, report)
+    show = progressbar and not quiet
+    with opened(
+        model, transition, betas, cores, executor, random_seed, show, reversal=True
+    ) as call:
+        states = checked_states(idata, call.reference.path, n_particles)
+        call = call.from_now()
+        down = trials_down(call, states)
 
-        def harder(schedule: BetaSchedule, n: int) -> CarriedParticles:
-            up = anneal_blocks(prior_blocks(reference, n, rng), schedule, workers, report=report)
-            other = down(schedule, n)
+        def harder(schedule: BetaSchedule, n: int) -> Carried:
+            up, other = call.up(schedule, n), down(schedule, n)
             worse = min(up, other, key=lambda trial: effective_number(trial.log_w))
             return replace(
                 worse,
@@ -375,14 +310,13 @@ def sandwich(
                 interrupted=up.interrupted or other.interrupted,
             )
 
-        schedule, _ = make_schedule(movers, betas, rng, cores=workers, report=report, run=harder)
+        schedule, _ = make_schedule(call, betas, run=harder)
         method = "hais" if transition == "persistent" else "ais"
-        lower = annealed_up(method, reference, schedule, n_particles, rng, workers, clock, report)
-        if any(sentence.startswith("Interrupted") for sentence in lower.warnings):
+        lower, done = annealed_up(call, schedule, n_particles, method)
+        if done.interrupted:
             raise KeyboardInterrupt("Interrupted before the upper bound.")
-        clock = Clock()
         shared = replace(schedule, n_evaluations=0)  # the pilot counts once
-        upper = annealed_down(reference, shared, states, rng, workers, clock, report)
+        upper = annealed_down(call.from_now(), shared, states)
     both = join_bounds(lower, upper)
     for evidence in (lower, upper):
         emit_warnings(evidence)

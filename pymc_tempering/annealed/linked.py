@@ -1,8 +1,8 @@
 """Linked importance sampling: a Markov chain at each rung, linked to the next by a bridge."""
 
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,28 +11,19 @@ from numba import int64, types
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.schedule import (
-    BLOCK,
+    Annealing,
     BetaSchedule,
-    CarriedParticles,
-    Clock,
-    Report,
     block_sizes,
-    check_schedule,
-    compile_movers,
     make_schedule,
-    run_warnings,
+    opened,
+    run_blocks,
 )
 from pymc_tempering.arguments import check_whole
+from pymc_tempering.arrays.carried import Carried, carried_evidence
 from pymc_tempering.chain.particles import STATES, Particles, draw_particles, move_state
-from pymc_tempering.chain.sent_model import workers_of
-from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
-from pymc_tempering.executors.chunks import check_executor
-from pymc_tempering.executors.crew import Workers, run_work
 from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.compiled import (
     DENSITY,
     EXPLORE,
@@ -134,75 +125,47 @@ def linked_importance_sampling(
     True
     """
     check_whole(MIN_PARTICLES, n_particles=n_particles)
-    check_whole(1, chain_length=chain_length, cores=cores)
-    check_executor(executor)
-    check_schedule(betas)
-    rng = np.random.default_rng(random_seed)
-    with compiling_status(progressbar and not quiet) as report:
-        movers = compile_movers(model, transition, report, reversal=True, carried=False)
-        workers = workers_of(executor, cores, movers.reference, movers.kernel)
-        clock = Clock()
+    check_whole(1, chain_length=chain_length)
+    show = progressbar and not quiet
+    with opened(
+        model, transition, betas, cores, executor, random_seed, show, reversal=True, carried=False
+    ) as call:
 
-        def link(schedule: BetaSchedule, n: int) -> CarriedParticles:
-            return link_blocks(movers.reference, schedule, n, chain_length, rng, workers, report)
+        def link(schedule: BetaSchedule, n: int) -> Carried:
+            return link_blocks(call, schedule, n, chain_length)
 
-        schedule, _ = make_schedule(
-            movers, betas, rng, cores=workers, report=report, run=link, density=1.0
-        )
+        schedule, _ = make_schedule(call, betas, run=link, density=1.0)
         done = link(schedule, n_particles)
-        evidence = evidence_of_weights(
-            done.log_w, rng,
+        evidence = carried_evidence(
+            done, call.rng,
             method="linked_importance_sampling",
-            n_evaluations=schedule.n_evaluations + done.n_evaluations,
-            seconds=clock(),
+            asked=n_particles,
+            n_evaluations=schedule.n_evaluations,
+            seconds=call.seconds,
             advice="use more rungs (betas), longer chains (chain_length), or more particles",
-            warnings=run_warnings(done, n_particles),
-            n_undefined=done.n_nan,
         )  # fmt: skip
     return emit_warnings(evidence)
 
 
-def link_blocks(
-    reference: Reference,
-    schedule: BetaSchedule,
-    n: int,
-    length: int,
-    rng: np.random.Generator,
-    cores: Workers,
-    report: Report = lambda line: None,
-) -> CarriedParticles:
+def link_blocks(call: Annealing, schedule: BetaSchedule, n: int, length: int) -> Carried:
     """Run n independent particles in blocks, each on a thread; log weights are log r-hat."""
+    reference, back = call.reference, schedule.reversed()
+
+    def begin(size: int, own: np.random.Generator) -> tuple[Particles, np.ndarray, np.ndarray]:
+        return *start_links(reference, schedule, size, length, own), np.empty((0, 3))
+
+    def advance(
+        particles: Particles, log_r: np.ndarray, sums: np.ndarray, first: int, last: int
+    ) -> None:
+        link_rungs(particles, schedule, back, first + 1, last + 1, length, log_r)
+
     sizes = block_sizes(n)
-    n_rungs, back = schedule.betas.size, schedule.reversed()
-
-    def task(size: int, own: np.random.Generator, which: int) -> Task:
-        def run(stop: threading.Event) -> tuple[Particles, np.ndarray, int] | None:
-            particles, log_r = start_links(reference, schedule, size, length, own)
-            done = 1
-            for begin, end in paced(n_rungs - 1, stop):
-                link_rungs(particles, schedule, back, begin + 1, end + 1, length, log_r)
-                done = end + 1
-            return (particles, log_r, which) if done == n_rungs else None
-
-        return run
-
-    owns = rng.spawn(len(sizes))
-    tasks = [task(size, own, i) for i, (size, own) in enumerate(zip(sizes, owns, strict=True))]
-    results, interrupted = run_work(
-        tasks, cores, lambda done: report(f"Linking: {done} of {len(tasks)} blocks of particles")
-    )
-    if not results:
-        raise KeyboardInterrupt("Interrupted before the first block of particles was finished.")
-    evaluations = sum(p.n * length + p.n_evaluations for p, _, _ in results)
-    return CarriedParticles(
-        np.concatenate([log_r for _, log_r, _ in results]),
-        np.concatenate([p.xs for p, _, _ in results]),
-        np.empty((0, 3)),
-        np.concatenate([which * BLOCK + np.arange(len(p.xs)) for p, _, which in results]),
-        int(evaluations),
-        sum(p.n_nan for p, _, _ in results),
-        interrupted,
-    )
+    owns = call.rng.spawn(len(sizes))
+    begins = [partial(begin, size, own) for size, own in zip(sizes, owns, strict=True)]
+    return run_blocks(
+        begins, advance, schedule.betas.size - 1, call.workers, call.report, "Linking",
+        first_evaluations=length,
+    )  # fmt: skip
 
 
 def start_links(

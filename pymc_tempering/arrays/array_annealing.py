@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.arrays.array_density import (
@@ -17,6 +16,7 @@ from pymc_tempering.arrays.array_density import (
     checked_ratio,
     move_states,
 )
+from pymc_tempering.arrays.carried import Carried, carried_evidence, log_share
 from pymc_tempering.arrays.lockstep import LockstepChains, evaluated_draws
 from pymc_tempering.core.ladder import (
     Ladder,
@@ -27,9 +27,8 @@ from pymc_tempering.core.ladder import (
     place_rungs,
     space_betas,
 )
-from pymc_tempering.core.population import next_beta, systematic_resampling
+from pymc_tempering.core.population import Stages, next_beta, resample_at
 from pymc_tempering.core.weighting import log_mean, log_mean_error
-from pymc_tempering.evidence.particle_weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.evidence.stochastic_bounds import Sandwich, join_bounds
 from pymc_tempering.exceptions import LikelihoodError
@@ -46,30 +45,19 @@ type Betas = int | list[float] | np.ndarray | None
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayPass:
+class ArrayPass(Stages):
     """What n particles found on their way from the reference to the density.
 
     Attributes
     ----------
-    betas, log_z : array, shape (S,)
-        Of the stages; log Z in nats.
-    log_ratio : array, shape (S, n)
     states : list of array, S of shape (n, ...)
         After the moves of each stage.
     n_moves : int
         Moves of one state.
     """
 
-    betas: np.ndarray
-    log_z: np.ndarray
-    log_ratio: np.ndarray
     states: list[States]
     n_moves: int
-
-    @property
-    def sample(self) -> PathSample:
-        """The particles of some density as a sample over the whole path."""
-        return alive_sample(self.betas, self.log_z, self.log_ratio)
 
     @property
     def spaced(self) -> PathSample:
@@ -127,15 +115,11 @@ def anneal_arrays(
                 "reference is too far from the density."
             )
         new = next_beta(ratio, beta, cess)
-        log_w = (new - beta) * ratio
-        log_z += float(logsumexp(log_w) - np.log(n_particles))
-        beta = new
-        index = systematic_resampling(log_w, rng)
+        gain, index = resample_at(new, beta, ratio, rng)
+        beta, log_z = new, log_z + gain
         states, ratio = states[index], ratio[index]
         for _ in range(n_moves):
-            states, ratio = move_states(
-                density, density.move, states, np.full(len(index), beta), rng
-            )
+            states, ratio = move_states(density, density.move, states, beta, rng)
         path.append((beta, log_z, ratio))
         kept.append(states)
     betas, log_zs, ratios = (np.array(column) for column in zip(*path, strict=True))
@@ -151,31 +135,28 @@ def rungs_on(found: PathSample, betas: Betas, per_barrier: float) -> np.ndarray:
     return check_betas(betas)
 
 
-N_SHARE = 10_000
+SHARE_DRAWS = 10_000
 """Reference draws that tell the share on which the density is positive."""
 
 
-def carry_up(
-    density: ArrayDensity, betas: np.ndarray, n: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Carry n reference draws to beta = 1; log weights (n,), and running sums at each beta (K, 3).
-
-    Equation (23) of Carlson et al. (2016). The sums are [largest log w, sum w, sum w^2].
-    """
+def carry_up(density: ArrayDensity, betas: np.ndarray, n: int, rng: np.random.Generator) -> Carried:
+    """Carry n reference draws to beta = 1: equation (23) of Carlson et al. (2016)."""
     states, ratio = evaluated_draws(density, n, rng)
-    log_w, sums = np.zeros(n), np.zeros((betas.size, 3))
+    log_w, sums = np.zeros(n), np.tile([-np.inf, 0.0, 0.0], (betas.size, 1))
     sums[0] = 0.0, n, n
     for k in range(1, betas.size):
         log_w += (betas[k] - betas[k - 1]) * ratio
-        peak = log_w.max()
-        if peak == -np.inf:
-            sums[k:] = -np.inf, 0.0, 0.0
+        alive = ratio > -np.inf
+        if not alive.any():
             break
-        w = np.exp(log_w - peak)
-        sums[k] = peak, w.sum(), np.sum(w**2)
-        if k < betas.size - 1:
-            states, ratio = _move_alive(density, density.move, states, ratio, betas[k], rng)
-    return log_w, sums
+        w = np.exp(log_w - log_w.max())
+        sums[k] = log_w.max(), w.sum(), w @ w
+        if k < betas.size - 1:  # those of density zero stay, with weight zero
+            states, ratio = states.copy(), ratio.copy()
+            states[alive], ratio[alive] = move_states(
+                density, density.move, states[alive], betas[k], rng
+            )
+    return Carried(log_w, states, sums, n_evaluations=n * (betas.size - 1))
 
 
 def carry_down(
@@ -184,49 +165,23 @@ def carry_down(
     betas: np.ndarray,
     states: States,
     rng: np.random.Generator,
-) -> np.ndarray:
-    """Carry states of the density to the reference by reversed moves; log weights (n,).
+) -> Carried:
+    """Carry states of the density to the reference by reversed moves.
 
     The path of :func:`carry_up` in the other direction: the mean of the weights is 1 / Z.
     """
-    ratio = checked_ratio(density.log_ratio(states), len(states), "the states given")
-    log_w = np.zeros(len(states))
+    n = len(states)
+    ratio, log_w = checked_ratio(density.log_ratio(states), n, "the states given"), np.zeros(n)
     for k in range(betas.size - 1, 0, -1):
         log_w += (betas[k - 1] - betas[k]) * ratio
         if k > 1:
-            beta = np.full(len(states), betas[k - 1])
-            states, ratio = move_states(density, reverse, states, beta, rng)
-    return log_w
+            states, ratio = move_states(density, reverse, states, betas[k - 1], rng)
+    return Carried(log_w, states, n_evaluations=n * (betas.size - 1))
 
 
-def log_share(density: ArrayDensity, rng: np.random.Generator) -> tuple[float, float]:
-    """Log of the share of the reference on which the density is positive, and its error (nats).
-
-    What goes down to beta = 0 stays on this part.
-    """
-    share = float(np.mean(evaluated_draws(density, N_SHARE, rng)[1] > -np.inf))
-    if share == 1.0:
-        return 0.0, 0.0
-    return float(np.log(share)), float(np.sqrt((1.0 - share) / (share * N_SHARE)))
-
-
-def _move_alive(
-    density: ArrayDensity,
-    move: Move,
-    states: States,
-    ratio: np.ndarray,
-    beta: float,
-    rng: np.random.Generator,
-) -> tuple[States, np.ndarray]:
-    """Move the states of positive density; the others stay, with weight zero."""
-    alive = ratio > -np.inf
-    if alive.all():
-        return move_states(density, move, states, np.full(len(states), beta), rng)
-    states, ratio = states.copy(), ratio.copy()
-    states[alive], ratio[alive] = move_states(
-        density, move, states[alive], np.full(int(alive.sum()), beta), rng
-    )
-    return states, ratio
+def share_alive(density: ArrayDensity, rng: np.random.Generator) -> tuple[float, float]:
+    """Log of the share of the reference on which the density is positive, and its error (nats)."""
+    return log_share(evaluated_draws(density, SHARE_DRAWS, rng)[1])
 
 
 MIN_PARTICLES = 20
@@ -302,14 +257,11 @@ class ArrayAnnealing:
         check_whole(MIN_PARTICLES, n_particles=n_particles)
         rng, started = np.random.default_rng(random_seed), perf_counter()
         check_density(self.density, rng)
-        log_w, sums = carry_up(self.density, self.betas, n_particles, rng)
+        done = carry_up(self.density, self.betas, n_particles, rng)
         return emit_warnings(
-            evidence_of_weights(
-                log_w, rng,
-                method="ais",
-                curve=curve_from_sums(self.betas, sums, n_particles),
-                n_evaluations=self.n_pilot + n_particles * (self.betas.size - 1),
-                seconds=perf_counter() - started,
+            carried_evidence(
+                done, rng, method="ais", asked=n_particles, betas=self.betas,
+                n_evaluations=self.n_pilot, seconds=perf_counter() - started,
             )
         )  # fmt: skip
 
@@ -347,17 +299,12 @@ class ArrayAnnealing:
         check_density(self.density, rng, down=self.density.reverse_move is not None)
         starts = check_starts(states, self.density, rng)
         check_whole(MIN_PARTICLES, states=len(starts))
-        log_w = carry_down(self.density, reverse, self.betas, starts, rng)
+        done = carry_down(self.density, reverse, self.betas, starts, rng)
         return emit_warnings(
-            evidence_of_weights(
-                log_w, rng,
-                method="reverse_ais",
-                inverse=True,
-                group=chain,
-                share=log_share(self.density, rng),
-                noun="draws",
-                n_evaluations=self.n_pilot + len(starts) * (self.betas.size - 1),
-                seconds=perf_counter() - started,
+            carried_evidence(
+                done, rng, method="reverse_ais", asked=len(starts), chain=chain, inverse=True,
+                share=share_alive(self.density, rng), noun="draws",
+                n_evaluations=self.n_pilot, seconds=perf_counter() - started,
             )
         )  # fmt: skip
 
@@ -422,15 +369,14 @@ class ArrayAnnealing:
         rng = np.random.default_rng(random_seed)
         reverse = self.density.reversal("RAISE")
         check_density(self.density, rng, down=True)
-        share = log_share(self.density, rng)[0]
+        share = share_alive(self.density, rng)[0]
         rows, log_w = np.repeat(np.asarray(data), n_particles, axis=0), []
         for part in np.array_split(rows, max(1, -(-len(rows) // BATCH))):
             states, weight = complete(part, rng)
             starts = check_starts(states, self.density, rng)
             # One move more than AIS makes: the annealing model ends with it.
-            ones = np.ones(len(starts))
-            starts = move_states(self.density, reverse, starts, ones, rng)[0]
-            own = carry_down(self.density, reverse, self.betas, starts, rng)
+            starts = move_states(self.density, reverse, starts, 1.0, rng)[0]
+            own = carry_down(self.density, reverse, self.betas, starts, rng).log_w
             log_w.append(
                 own + checked_ratio(weight, len(starts), "the weights of complete") - share
             )
@@ -492,5 +438,5 @@ def annealing(
         check_whole(2, betas=int(betas))
     check_density(density, rng)
     found = anneal_arrays(density, n_pilot, rng)
-    rungs = rungs_on(found.sample, betas, rungs_per_barrier)
+    rungs = rungs_on(found.alive, betas, rungs_per_barrier)
     return ArrayAnnealing(density, rungs, n_pilot * found.n_moves)

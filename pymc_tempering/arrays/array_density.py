@@ -367,13 +367,18 @@ def checked_ratio(values: object, n: int, where: str) -> np.ndarray:
     return array
 
 
-def as_beta(beta: np.ndarray, states: States) -> np.ndarray:
-    """Return inverse temperatures in the type of the states, if these are floats."""
-    return beta.astype(states.dtype) if states.dtype.kind == "f" else beta
+def as_beta(beta: float | np.ndarray, states: States) -> np.ndarray:
+    """Return inverse temperatures (n,) in the type of the states, if these are floats."""
+    kind = states.dtype if states.dtype.kind == "f" else float
+    return np.broadcast_to(beta, len(states)).astype(kind)
 
 
 def move_states(
-    density: ArrayDensity, move: Move, states: States, beta: np.ndarray, rng: np.random.Generator
+    density: ArrayDensity,
+    move: Move,
+    states: States,
+    beta: float | np.ndarray,
+    rng: np.random.Generator,
 ) -> tuple[States, np.ndarray]:
     """Move states at their inverse temperatures (n,); return them with their log_ratio (n,)."""
     found = move(states, as_beta(beta, states), rng)
@@ -438,7 +443,7 @@ def _check_move(
 ) -> None:
     alive = states[density.log_ratio(states) > -np.inf]
     before = alive.copy()
-    found = move(alive, as_beta(np.full(len(alive), beta), alive), rng)
+    found = move(alive, as_beta(beta, alive), rng)
     new = found[0] if isinstance(found, tuple) else found
     if not np.array_equal(before, alive) or np.shares_memory(new, alive):
         raise KernelError(f"{name} changes the states that it is given: return a new array.")

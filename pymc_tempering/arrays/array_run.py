@@ -454,7 +454,7 @@ def temper(
     check_density(density, rng)
     found = anneal_arrays(density, n_particles or PARTICLES * chains, rng)
     rungs = rungs_on(found.spaced, betas, rungs_per_barrier)
-    ladder = Ladder(rungs, found.sample.log_z_at(rungs), weights_at(rungs, log_weights))
+    ladder = Ladder(rungs, found.alive.log_z_at(rungs), weights_at(rungs, log_weights))
     learned = learn_rounds(
         density, ladder, found.chains(ladder, chains, rng), rng, occupancies_are_right,
         sweeps=round_sweeps, min_rounds=min_rounds, max_rounds=max_rounds, redraw=False,

@@ -1,10 +1,43 @@
 """Steps of a population of weighted particles along the path: the next beta, and resampling."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.optimize import brentq
 
-from pymc_tempering.core.weighting import conditional_ess
+from pymc_tempering.core.ladder import PathSample, alive_sample
+from pymc_tempering.core.weighting import conditional_ess, log_mean
 from pymc_tempering.exceptions import LikelihoodError
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """What n particles found on their way from the reference to the target, a row a stage.
+
+    Attributes
+    ----------
+    betas, log_z : array, shape (S,)
+        Log Z in nats.
+    log_ratio : array, shape (S, n)
+        Of the particles after their moves at each stage.
+    """
+
+    betas: np.ndarray
+    log_z: np.ndarray
+    log_ratio: np.ndarray
+
+    @property
+    def alive(self) -> PathSample:
+        """The particles of some likelihood as a sample over the whole path."""
+        return alive_sample(self.betas, self.log_z, self.log_ratio)
+
+
+def resample_at(
+    new: float, beta: float, log_ratio: np.ndarray, rng: np.random.Generator
+) -> tuple[float, np.ndarray]:
+    """Take particles from one beta to a new one: log of the mean weight, and who goes on (n,)."""
+    log_w = (new - beta) * log_ratio
+    return log_mean(log_w), systematic_resampling(log_w, rng)
 
 
 def next_beta(log_ratio: np.ndarray, beta: float, cess: float) -> float:

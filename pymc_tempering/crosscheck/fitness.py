@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.annealed.bounds import prior_log_ratios
-from pymc_tempering.annealed.schedule import Movers
+from pymc_tempering.annealed.schedule import Movers, prior_log_ratios
 from pymc_tempering.core.cycles import RUNG_STATS, SCALAR_STATS, FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MIN_TAIL, pareto_khat
 

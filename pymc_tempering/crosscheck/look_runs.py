@@ -7,7 +7,8 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.annealed.ais import ais_with_ends
-from pymc_tempering.annealed.smc import WeightedEnds, smc_with_ends
+from pymc_tempering.annealed.schedule import WeightedEnds
+from pymc_tempering.annealed.smc import smc_with_ends
 from pymc_tempering.bridge.proposals import PROPOSALS
 from pymc_tempering.bridge.target import check_log_density, find_target
 from pymc_tempering.crosscheck.draw_check import DrawCheck, compare_draws

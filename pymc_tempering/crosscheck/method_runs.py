@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.annealed.schedule import WeightedEnds, compile_movers
+from pymc_tempering.annealed.schedule import WeightedEnds, annealing_of, compile_movers
 from pymc_tempering.crosscheck.draw_check import DrawCheck
 from pymc_tempering.crosscheck.entry import Entry
 from pymc_tempering.crosscheck.fitness import is_of_another_sampler, unfit_for_prior, unfit_for_run
@@ -147,9 +147,8 @@ def _run(
         if name in LOOKING and model is not None:
             movers = compile_movers(model, None, steps.report)
             limit = {"most": MAX_RUNGS} if name == "ais" and not task.named else {}
-            evidence, ends = LOOKING[name](
-                movers, rng, task.cores, task.executor, steps.report, **limit
-            )
+            call = annealing_of(movers, rng, task.cores, task.executor, steps.report)
+            evidence, ends = LOOKING[name](call, **limit)
             return {name: evidence}, ends
         found = row.estimate(task.idata, model, rng, task.cores, task.executor)
     return (found if isinstance(found, Mapping) else {name: found}), None

@@ -22,10 +22,10 @@ from pymc_tempering.kernels.contract import (
     N_EVALUATIONS,
     Block,
     Kernel,
+    log_density_at,
 )
-from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE, RNG, VECTOR
+from pymc_tempering.model.compiled import KERNEL_SIGNATURE, RNG, VECTOR
 from pymc_tempering.model.layout import Layout
-from pymc_tempering.references.compiled_mixture import evaluate_values
 
 State = Mapping[str, np.ndarray]
 Move = Callable[[dict[str, np.ndarray], float, np.random.Generator], State]
@@ -59,8 +59,7 @@ def python_transition(
     @numba.njit(KERNEL_SIGNATURE, nogil=True, error_model="numpy")
     def transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
         info[ACCEPTANCE] = call(point.x, beta, params, rng)
-        evaluate_values(density, point)
-        if not -np.inf < point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO] < np.inf:
+        if log_density_at(density, point, beta) == -np.inf:
             raise KernelError(lost)
         info[N_EVALUATIONS] = 1.0
         info[DIVERGED] = 0.0

@@ -10,11 +10,11 @@ from pymc_tempering.kernels.contract import (
     N_EVALUATIONS,
     Block,
     Kernel,
+    log_density_at,
 )
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.compiled_mixture import evaluate_values
 
 MOST, LOWER = 0, 1
 """Layout of the tuning numbers: the largest number of values of a coordinate; then lower bounds and
@@ -34,17 +34,17 @@ def gibbs_transition(density, point, beta, block, params, scratch, rng, info):  
         lower, n_values = params[LOWER + i], int(params[LOWER + n + i])
         current = int(point.x[j] - lower)
         copy_numbers(values[current], point.values)
-        largest = -np.inf
+        log_p[current] = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
+        if not -np.inf < log_p[current] < np.inf:  # zero likelihood, or not a number
+            log_p[current] = -np.inf
+        largest = log_p[current]
         for v in range(n_values):
             if v != current:
                 point.x[j] = lower + v
-                evaluate_values(density, point)
+                log_p[v] = log_density_at(density, point, beta)
                 evaluations += 1
                 copy_numbers(values[v], point.values)
-            log_p[v] = values[v, LOG_REFERENCE] + beta * values[v, LOG_RATIO]
-            if not -np.inf < log_p[v] < np.inf:  # zero likelihood, or not a number
-                log_p[v] = -np.inf
-            largest = max(largest, log_p[v])
+                largest = max(largest, log_p[v])
         chosen = current
         if largest > -np.inf:
             total = 0.0

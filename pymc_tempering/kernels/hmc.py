@@ -14,7 +14,13 @@ from numba import float64, types
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.borrowed.numba_functions import NOT_COUNTED
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
-from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
+from pymc_tempering.kernels.leapfrog import (
+    MAX_ENERGY_ERROR,
+    keep_state,
+    leapfrog_step,
+    put_back,
+    set_force,
+)
 from pymc_tempering.model.compiled import (
     DENSITY,
     INDICES,
@@ -48,29 +54,6 @@ SHORTER, SHORTEST = 0.5, 1.0 / 16.0
 
 # Rows of the scratch space. Of a kept state there are position and both gradients.
 START, SHORT, MOMENTUM, FIRST_MOMENTUM, FORCE = 0, 3, 6, 7, 8
-
-
-@njit(types.void(POINT, INDICES, MATRIX, types.int64), **NOT_COUNTED)
-def keep_state(point, block, scratch, row):  # type: ignore[no-untyped-def]
-    """Copy position and gradients to three rows of the scratch space.
-
-    All gradients are kept, those of other blocks too.
-    """
-    for i in range(block.size):
-        scratch[row, i] = point.x[block[i]]
-    copy_numbers(scratch[row + 1], point.grads[LOG_REFERENCE])
-    copy_numbers(scratch[row + 2], point.grads[LOG_RATIO])
-
-
-@njit(types.void(POINT, INDICES, MATRIX, types.int64, float64, float64), **NOT_COUNTED)
-def put_back(point, block, scratch, row, log_reference, log_ratio):  # type: ignore[no-untyped-def]
-    """Make a kept state the present one."""
-    for i in range(block.size):
-        point.x[block[i]] = scratch[row, i]
-    copy_numbers(point.grads[LOG_REFERENCE], scratch[row + 1])
-    copy_numbers(point.grads[LOG_RATIO], scratch[row + 2])
-    point.values[LOG_REFERENCE] = log_reference
-    point.values[LOG_RATIO] = log_ratio
 
 
 @njit(

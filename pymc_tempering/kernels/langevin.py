@@ -14,6 +14,7 @@ from pymc_tempering.kernels.contract import (
     Block,
     Kernel,
 )
+from pymc_tempering.kernels.leapfrog import keep_state, put_back
 from pymc_tempering.model.compiled import (
     INDICES,
     KERNEL_SIGNATURE,
@@ -23,12 +24,14 @@ from pymc_tempering.model.compiled import (
     RNG,
     VECTOR,
 )
-from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.compiled_mixture import evaluate
 
 STEP, N_STEPS = 0, 1
 """Layout of the tuning numbers."""
+
+START, FLIPPED = 0, 3
+"""Rows of the scratch space: the state to go back to, which takes three; which coordinates flip."""
 
 
 @njit(
@@ -60,13 +63,11 @@ def _propose(point, beta, block, step, draws, rng, flipped):  # type: ignore[no-
 @njit(KERNEL_SIGNATURE, error_model="numpy")
 def langevin_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Flip random sets of coordinates, each by its own odds, accepted by Metropolis."""
-    start_g0, start_g1, flipped = scratch[0], scratch[1], scratch[2]
-    n_steps = int(params[N_STEPS])
+    n_steps, flipped = int(params[N_STEPS]), scratch[FLIPPED]
     accepted = 0.0
     for _ in range(n_steps):
         log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
-        copy_numbers(start_g0, point.grads[LOG_REFERENCE])
-        copy_numbers(start_g1, point.grads[LOG_RATIO])
+        keep_state(point, block, scratch, START)
         forth = _propose(point, beta, block, params[STEP], 1, rng, flipped)
         for i in range(block.size):
             if flipped[i] > 0.0:
@@ -79,13 +80,7 @@ def langevin_transition(density, point, beta, block, params, scratch, rng, info)
             chance = min(1.0, np.exp(new - (log_reference + beta * log_ratio) + back - forth))
         accepted += chance
         if not rng.random() < chance:
-            point.values[LOG_REFERENCE] = log_reference
-            point.values[LOG_RATIO] = log_ratio
-            copy_numbers(point.grads[LOG_REFERENCE], start_g0)
-            copy_numbers(point.grads[LOG_RATIO], start_g1)
-            for i in range(block.size):
-                if flipped[i] > 0.0:
-                    point.x[block[i]] = 1.0 - point.x[block[i]]
+            put_back(point, block, scratch, START, log_reference, log_ratio)
     info[ACCEPTANCE] = accepted / n_steps
     info[N_EVALUATIONS] = n_steps
     info[DIVERGED] = 0.0
@@ -130,7 +125,7 @@ def DiscreteLangevin(target_accept: float = 0.57, n_steps: int = 5) -> Kernel:
     return Kernel(
         name="langevin",
         transition=langevin_transition,
-        n_scratch=3,
+        n_scratch=4,
         pack=partial(_pack, n_steps=n_steps),
         rebuild=(DiscreteLangevin, (target_accept, n_steps)),
         reversal="self",

@@ -15,10 +15,10 @@ from pymc_tempering.kernels.contract import (
     N_EVALUATIONS,
     Block,
     Kernel,
+    log_density_at,
 )
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.compiled_mixture import evaluate_values
 
 N_STEPS, WHOLE = 0, 1
 """Layout of the tuning numbers: proposals of a transition; which coordinates are whole, lower and
@@ -51,11 +51,9 @@ def metropolis_transition(density, point, beta, block, params, scratch, rng, inf
             point.x[block[i]] = new
         chance = 0.0
         if inside:  # beyond the bounds the density may still be finite
-            evaluate_values(density, point)
             taken += 1
-            level = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
-            if -np.inf < level < np.inf:
-                chance = min(1.0, np.exp(level - (log_reference + beta * log_ratio)))
+            level = log_density_at(density, point, beta)
+            chance = min(1.0, np.exp(level - (log_reference + beta * log_ratio)))
         accepted += chance
         if not rng.random() < chance:
             point.values[LOG_REFERENCE] = log_reference

@@ -14,13 +14,21 @@ import numpy as np
 from numba import float64, types
 
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
-from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
+from pymc_tempering.kernels.leapfrog import (
+    MAX_ENERGY_ERROR,
+    keep_state,
+    leapfrog_step,
+    put_back,
+    set_force,
+)
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE, RNG, VECTOR
-from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 
 STEP, KEEP, SCALE = 0, 1, 2
 """Layout of the tuning numbers; the standard deviations start at `SCALE`."""
+
+START = 1
+"""Scratch row of the state to go back to, which takes three; before it stands the momentum."""
 
 
 def refresh_share(step_size: float, renewal: float = 1.0) -> float:
@@ -50,16 +58,12 @@ def persistent_transition(density, point, beta, block, params, scratch, rng, inf
     n = block.size
     scales = params[SCALE : SCALE + n]
     momentum = scratch[0, :n]
-    start_x, start_g0, start_g1, start_v, force = (
-        scratch[1], scratch[2], scratch[3], scratch[4], scratch[5],
-    )  # fmt: skip
+    start_v, force = scratch[4], scratch[5]
     refresh(momentum, params[KEEP], rng)
     log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
-    copy_numbers(start_g0, point.grads[LOG_REFERENCE])
-    copy_numbers(start_g1, point.grads[LOG_RATIO])
+    keep_state(point, block, scratch, START)
     kinetic = 0.0
     for i in range(n):
-        start_x[i] = point.x[block[i]]
         start_v[i] = momentum[i]
         kinetic += momentum[i] * momentum[i]
     energy = 0.5 * kinetic - (log_reference + beta * log_ratio)
@@ -75,12 +79,8 @@ def persistent_transition(density, point, beta, block, params, scratch, rng, inf
         for i in range(n):
             momentum[i] = -momentum[i]  # the refresh turns it round again: it goes on
         return
-    point.values[LOG_REFERENCE] = log_reference
-    point.values[LOG_RATIO] = log_ratio
-    copy_numbers(point.grads[LOG_REFERENCE], start_g0)
-    copy_numbers(point.grads[LOG_RATIO], start_g1)
+    put_back(point, block, scratch, START, log_reference, log_ratio)
     for i in range(n):
-        point.x[block[i]] = start_x[i]
         momentum[i] = start_v[i]  # the refresh turns it round: it goes back
 
 

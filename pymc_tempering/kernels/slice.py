@@ -16,6 +16,7 @@ from pymc_tempering.kernels.contract import (
     N_EVALUATIONS,
     Block,
     Kernel,
+    log_density_at,
 )
 from pymc_tempering.model.compiled import (
     DENSITY,
@@ -28,7 +29,6 @@ from pymc_tempering.model.compiled import (
     VECTOR,
 )
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.compiled_mixture import evaluate_values
 
 MAX_OUT = 50
 """Largest number of steps that an interval grows by, on both sides together."""
@@ -39,14 +39,6 @@ MAX_SHRINK = 200
 LINES, WIDTHS = 0, 1
 """Layout of the tuning numbers: lines of a transition (0: along the axes); then widths, lower
 and upper bounds, and whether the coordinate is whole, each of length b."""
-
-
-@njit(numba.float64(DENSITY, POINT, numba.float64), error_model="numpy")
-def _log_density(density, point, beta):  # type: ignore[no-untyped-def]
-    """Tempered log density at `point.x`; minus infinity where it is not a number."""
-    evaluate_values(density, point)
-    value = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
-    return value if -np.inf < value < np.inf else -np.inf
 
 
 @njit(
@@ -72,7 +64,7 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
         for i in range(n):
             point.x[block[i]] = start[i] + low * direction[i]
         taken += 1
-        if not _log_density(density, point, beta) > floor:
+        if not log_density_at(density, point, beta) > floor:
             break
         low -= 1.0
         to_left -= 1
@@ -80,7 +72,7 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
         for i in range(n):
             point.x[block[i]] = start[i] + high * direction[i]
         taken += 1
-        if not _log_density(density, point, beta) > floor:
+        if not log_density_at(density, point, beta) > floor:
             break
         high += 1.0
         to_right -= 1
@@ -89,7 +81,7 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
         for i in range(n):
             point.x[block[i]] = start[i] + new * direction[i]
         taken += 1
-        if _log_density(density, point, beta) > floor:
+        if log_density_at(density, point, beta) > floor:
             return taken
         if new < 0.0:
             low = new
@@ -126,14 +118,14 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
     while to_left > 0 and low > lower:
         point.x[j] = low
         taken += 1
-        if not _log_density(density, point, beta) > floor:
+        if not log_density_at(density, point, beta) > floor:
             break
         low -= width
         to_left -= 1
     while to_right > 0 and high <= upper:
         point.x[j] = high
         taken += 1
-        if not _log_density(density, point, beta) > floor:
+        if not log_density_at(density, point, beta) > floor:
             break
         high += width
         to_right -= 1
@@ -144,7 +136,7 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
             break
         point.x[j] = new
         taken += 1
-        if _log_density(density, point, beta) > floor:
+        if log_density_at(density, point, beta) > floor:
             return taken
         if new < x0:
             low = new + 1.0

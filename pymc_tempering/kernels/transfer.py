@@ -12,11 +12,11 @@ from pymc_tempering.kernels.contract import (
     N_EVALUATIONS,
     Block,
     Kernel,
+    log_density_at,
 )
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
 from pymc_tempering.model.layout import Layout
-from pymc_tempering.references.compiled_mixture import evaluate_values
 
 FIRST = 0
 """Layout of the tuning numbers: where the vector of each coordinate begins in the block, then how
@@ -52,12 +52,9 @@ def transfer_transition(density, point, beta, block, params, scratch, rng, info)
         log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
         point.x[block[i]] -= units
         point.x[block[k]] += units
-        evaluate_values(density, point)
         taken += 1
-        level = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
-        chance = 0.0
-        if -np.inf < level < np.inf:
-            chance = min(1.0, np.exp(level - (log_reference + beta * log_ratio)))
+        level = log_density_at(density, point, beta)
+        chance = min(1.0, np.exp(level - (log_reference + beta * log_ratio)))
         accepted += chance
         if not rng.random() < chance:
             point.x[block[i]] += units

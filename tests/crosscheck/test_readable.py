@@ -12,7 +12,7 @@ from rich.console import Console
 from support.exact_posteriors import posterior_tree
 
 import pymc_tempering as pmt
-from pymc_tempering.annealed.schedule import compile_movers
+from pymc_tempering.annealed.schedule import Annealing, compile_movers
 from pymc_tempering.annealed.smc import smc_with_ends
 from pymc_tempering.crosscheck import Entry, judge, read_cross_check
 from pymc_tempering.crosscheck import method_progress as progress
@@ -236,7 +236,7 @@ def test_cores_do_not_change_it_and_looks_are_those_of_smc(conjugate):
     assert one.draws == two.draws
     assert one.table["log_z"].tolist() == two.table["log_z"].tolist()
     movers = compile_movers(model, None, lambda line: None)
-    found, ends = smc_with_ends(movers, np.random.default_rng(7), 1, None, lambda line: None)
+    found, ends = smc_with_ends(Annealing(movers, np.random.default_rng(7), 1))
     alone = pmt.smc(model, random_seed=7, progressbar=False)
     assert found.log_z == alone.log_z
     # The weights of the ends are those that log Z is the mean of.

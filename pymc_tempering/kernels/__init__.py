@@ -23,14 +23,12 @@ from pymc_tempering.kernels.contract import (
     Block,
     Kernel,
 )
-from pymc_tempering.kernels.custom import CustomKernel
-from pymc_tempering.kernels.gibbs import Gibbs
+from pymc_tempering.kernels.custom import CustomKernel, StepKernel
+from pymc_tempering.kernels.discrete import DiscreteLangevin, Gibbs
 from pymc_tempering.kernels.hmc import HMC
-from pymc_tempering.kernels.langevin import DiscreteLangevin
 from pymc_tempering.kernels.metropolis import RandomWalkMetropolis
 from pymc_tempering.kernels.nuts import NUTS
 from pymc_tempering.kernels.slice import Slice
-from pymc_tempering.kernels.step_methods import StepKernel
 
 __all__ = [
     "ACCEPTANCE",

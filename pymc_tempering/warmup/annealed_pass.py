@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep_states
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.cuts import Cut, in_round_seconds
 from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.ladder import PathSample, alive_sample
-from pymc_tempering.core.population import next_beta, systematic_resampling
+from pymc_tempering.core.ladder import PathSample
+from pymc_tempering.core.population import Stages, next_beta, resample_at
 from pymc_tempering.core.time_left import stages_to_come
 from pymc_tempering.exceptions import LikelihoodError, TimeLimitError
 from pymc_tempering.kernels import Compound
@@ -43,15 +42,12 @@ CLOSING = 0.25
 at beta = 1; what follows the pass gets the rest."""
 
 
-@dataclass(frozen=True)
-class AnnealedPass:
-    """What the particles found, a row a stage.
+@dataclass(frozen=True, eq=False)
+class AnnealedPass(Stages):
+    """What the particles found, a row a stage, and the tuning that goes with it.
 
     Attributes
     ----------
-    betas, log_z : array, shape (S,)
-    log_ratio : array, shape (S, n)
-        Of the particles after their moves at each stage.
     tuning : Tuning
         Standard deviations are those of the particles; within their modes, where a fitted
         reference knows several.
@@ -70,9 +66,6 @@ class AnnealedPass:
         Where the deadline ended it, and how long it would have needed.
     """
 
-    betas: np.ndarray
-    log_z: np.ndarray
-    log_ratio: np.ndarray
     tuning: Tuning
     states: np.ndarray
     n_evaluations: int
@@ -91,11 +84,6 @@ class AnnealedPass:
         """The particles as a sample over the whole path."""
         counts = np.full(self.betas.size, self.log_ratio.shape[1])
         return PathSample(self.log_ratio.ravel(), self.betas, self.log_z, counts)
-
-    @property
-    def alive(self) -> PathSample:
-        """The particles of some likelihood as a sample over the whole path."""
-        return alive_sample(self.betas, self.log_z, self.log_ratio)
 
 
 def anneal(
@@ -170,18 +158,17 @@ def anneal(
                 f"The annealed pass is at beta = {beta:.2g} after {MAX_STAGES} stages: the prior "
                 "is too far from the posterior for this path. Use a tighter prior."
             )
-        step = _next_step(particles.log_ratio, beta, cess, late_cess, deadline, limits)
-        if step.cuts and cut is None:
+        new, own, cuts = _next_step(particles.log_ratio, beta, cess, late_cess, deadline, limits)
+        if cuts and cut is None:
             would = next_beta(particles.log_ratio, beta, cess)
             cut = _cut(reference, [*(at[0] for at in path), would], stages, began, deadline)
-        log_w = (step.beta - beta) * particles.log_ratio
-        log_z += float(logsumexp(log_w) - np.log(n_particles))
-        beta = step.beta
-        particles.select(systematic_resampling(log_w, rng))
-        stages.append(move_and_tune(reference, particles, beta, stages[-1], step.limits))
+        gain, index = resample_at(new, beta, particles.log_ratio, rng)
+        beta, log_z = new, log_z + gain
+        particles.select(index)
+        stages.append(move_and_tune(reference, particles, beta, stages[-1], own))
         if other is not None:
             beside = particles.moved_by(other)
-            others.append(tune(beside, beta, others[-1], stages[-1], step.limits))
+            others.append(tune(beside, beta, others[-1], stages[-1], own))
             evaluations += beside.n_evaluations
         path.append((beta, log_z, particles.log_ratio.copy()))
         states.append(particles.xs.copy())
@@ -226,15 +213,6 @@ def _start(
     return particles
 
 
-@dataclass(frozen=True)
-class _Step:
-    """The next beta, how long the particles may move there, and whether the deadline decided it."""
-
-    beta: float
-    limits: StageLimits
-    cuts: bool
-
-
 def _next_step(
     log_ratio: np.ndarray,
     beta: float,
@@ -242,8 +220,11 @@ def _next_step(
     late_cess: float,
     deadline: Deadline,
     limits: StageLimits,
-) -> _Step:
-    """Choose the next step by the conditional effective sample size, and by the clock."""
+) -> tuple[float, StageLimits, bool]:
+    """Choose the next beta by the conditional effective sample size, and by the clock.
+
+    With it come the limits of the moves there, and whether the deadline decided it.
+    """
     late, last = deadline.late, deadline.last
     hurried = late and late_cess > 0.0 and not last.late
     new = next_beta(log_ratio, beta, late_cess if hurried else cess)
@@ -255,7 +236,7 @@ def _next_step(
         limits = replace(limits, soon=closing, last=closing)
     else:
         limits = replace(limits, soon=deadline, last=last if late_cess > 0.0 else deadline)
-    return _Step(new, limits, cuts)
+    return new, limits, cuts
 
 
 def _cut(

@@ -125,18 +125,19 @@ class StageLimits:
 
     Attributes
     ----------
-    most : int
+    least, most : int
         Sweeps.
     most_cost : float
         Gradients for each particle after which no further sweep begins.
     soon : Deadline
-        After which no sweep begins but the `MIN_SWEEPS` first ones.
+        After which no sweep begins but the first `least`.
     last : Deadline
         After which no particle moves.
     pace : Pace
         Of the particles that move between two looks at the clock.
     """
 
+    least: int = MIN_SWEEPS
     most: int = MAX_SWEEPS
     most_cost: float = np.inf
     soon: Deadline = NEVER
@@ -147,15 +148,31 @@ class StageLimits:
 def move_and_tune(
     reference: Reference, particles: Particles, beta: float, before: Stage, limits: StageLimits
 ) -> Stage:
-    """Sweep until the acceptance of all kernels is near its target.
+    """Sweep until the acceptance of all kernels is near its target, in a metric of the particles.
 
-    Step sizes follow it. Each trajectory length has a part of the particles, and another part in
-    the next sweep.
+    Each trajectory length has a part of the particles, and another part in the next sweep.
     """
-    kernel, n = particles.kernel, particles.n
-    options, targets = kernel.options, kernel.targets
-    steps, moves = before.steps, 0
     scale, cov = metric_of(reference, particles, beta, before.scale)
+    stage = replace(before, scale=scale, cov=cov)
+    stage = _sweep_to_targets(particles, beta, stage, particles.kernel.options, limits)
+    scale, cov = metric_of(reference, particles, beta, scale)
+    return replace(stage, scale=scale, cov=cov)
+
+
+def tune(
+    particles: Particles, beta: float, steps: np.ndarray, stage: Stage, limits: StageLimits
+) -> np.ndarray:
+    """Step sizes of other kernels, tuned by a few sweeps in the metric of a stage."""
+    own = StageLimits(least=1, most=MAX_TUNING, last=limits.last)
+    options = particles.kernel.options[:1]
+    return _sweep_to_targets(particles, beta, replace(stage, steps=steps), options, own).steps
+
+
+def _sweep_to_targets(
+    particles: Particles, beta: float, stage: Stage, options: np.ndarray, limits: StageLimits
+) -> Stage:
+    """Sweep in the metric of a stage, with step sizes that follow the acceptance."""
+    kernel, n, steps, moves = particles.kernel, particles.n, stage.steps, 0
     parts = np.array_split(np.arange(n), len(options))
     jump, cost, moved = np.zeros((3, limits.most, len(options)))
     begun = particles.n_evaluations
@@ -164,7 +181,7 @@ def move_and_tune(
         for c, lengths in enumerate(options):
             part = parts[(i + c) % len(options)]
             evaluations = particles.n_evaluations
-            params = kernel.pack(steps, scale, cov, lengths)
+            params = kernel.pack(steps, stage.scale, stage.cov, lengths)
             m = _move(particles, beta, params, slice(part[0], part[-1] + 1), limits)
             if m == 0:
                 continue
@@ -176,39 +193,22 @@ def move_and_tune(
         moves += now
         if now == 0:
             break
-        off = np.nan_to_num((particles.accepted - accepted) / now - targets)
-        if i + 1 >= MIN_SWEEPS and _near(off, targets):
-            break
-        steps = _changed(steps, off, targets)
-        enough = i + 1 >= MIN_SWEEPS and limits.soon.late
-        if enough or particles.n_evaluations - begun > limits.most_cost * n:
-            break
-    scale, cov = metric_of(reference, particles, beta, scale)
-    last_two = slice(max(0, i - 1), i + 1)
-    known = moved[last_two] > 0
-    return Stage(
-        steps, scale, cov, _mean_where(known, jump[last_two], before.jump),
-        _mean_where(known, cost[last_two], before.cost), moves / n,
-    )  # fmt: skip
-
-
-def tune(
-    particles: Particles, beta: float, steps: np.ndarray, stage: Stage, limits: StageLimits
-) -> np.ndarray:
-    """Step sizes of kernels, tuned by a few sweeps in the metric of a stage."""
-    kernel = particles.kernel
-    limits = replace(limits, pace=Pace())
-    for _ in range(MAX_TUNING):
-        accepted = particles.accepted
-        params = kernel.pack(steps, stage.scale, stage.cov, kernel.options[0])
-        moved = _move(particles, beta, params, slice(0, particles.n), limits)
-        if moved == 0:
-            break
-        off = np.nan_to_num((particles.accepted - accepted) / moved - kernel.targets)
-        if _near(off, kernel.targets):
+        off = np.nan_to_num((particles.accepted - accepted) / now - kernel.targets)
+        if i + 1 >= limits.least and _near(off, kernel.targets):
             break
         steps = _changed(steps, off, kernel.targets)
-    return steps
+        enough = i + 1 >= limits.least and limits.soon.late
+        if enough or particles.n_evaluations - begun > limits.most_cost * n:
+            break
+    last_two = slice(max(0, i - 1), i + 1)
+    known = moved[last_two] > 0
+    return replace(
+        stage,
+        steps=steps,
+        jump=_mean_where(known, jump[last_two], stage.jump[: len(options)]),
+        cost=_mean_where(known, cost[last_two], stage.cost[: len(options)]),
+        sweeps=moves / n,
+    )
 
 
 def _move(

@@ -43,7 +43,7 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.kernels import on_all
-from pymc_tempering.kernels.persistent import Persistent
+from pymc_tempering.kernels.hmc import Persistent
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Reference
 

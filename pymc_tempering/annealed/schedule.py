@@ -28,7 +28,7 @@ from pymc_tempering.executors.crew import Workers, run_work
 from pymc_tempering.kernels import HMC, Compound, Kernel
 from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
-from pymc_tempering.kernels.persistent import Persistent
+from pymc_tempering.kernels.hmc import Persistent
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel

@@ -34,10 +34,9 @@ from pymc_tempering.kernels.contract import (
 )
 from pymc_tempering.kernels.custom import StepKernel
 from pymc_tempering.kernels.discrete import DiscreteLangevin, Gibbs, Transfer
+from pymc_tempering.kernels.gradient_free import RandomWalkMetropolis, Slice
 from pymc_tempering.kernels.hmc import HMC
-from pymc_tempering.kernels.metropolis import RandomWalkMetropolis
 from pymc_tempering.kernels.nuts import NUTS
-from pymc_tempering.kernels.slice import Slice
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.layout import Layout, is_discrete
 

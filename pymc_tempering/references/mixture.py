@@ -46,8 +46,7 @@ class FullScales:
     @property
     def log_roots(self) -> np.ndarray:
         """Half the log determinants, shape (J,)."""
-        logs: np.ndarray = np.log(np.diagonal(self.cholesky, axis1=1, axis2=2)).sum(axis=1)
-        return logs
+        return np.asarray(np.log(np.diagonal(self.cholesky, axis1=1, axis2=2)).sum(axis=1))
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -64,24 +63,20 @@ class FullScales:
     def precisions(self) -> np.ndarray:
         """Inverses of the scale matrices, shape (J, d, d)."""
         rows = self.rows
-        inverses: np.ndarray = rows.transpose(0, 2, 1) @ rows
-        return inverses
+        return np.asarray(rows.transpose(0, 2, 1) @ rows)
 
     @property
     def variances(self) -> np.ndarray:
         """Diagonals of the scale matrices, shape (J, d)."""
-        diagonals: np.ndarray = (self.cholesky**2).sum(axis=2)
-        return diagonals
+        return np.asarray((self.cholesky**2).sum(axis=2))
 
     def precision_row(self, j: int, t: int) -> np.ndarray:
         """Row t of the inverse scale matrix of component j, shape (d,)."""
-        row: np.ndarray = self.rows[j][:, t] @ self.rows[j]
-        return row
+        return np.asarray(self.rows[j][:, t] @ self.rows[j])
 
     def whiten(self, j: int, ys: np.ndarray) -> np.ndarray:
         """Whiten differences from the mean of component j, shape (n, d)."""
-        whitened: np.ndarray = ys @ self.rows[j].T
-        return whitened
+        return np.asarray(ys @ self.rows[j].T)
 
     def draw(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw a centered normal for each component in `which`, shape (n, d)."""
@@ -96,8 +91,7 @@ class FullScales:
 
     def mean(self, weights: np.ndarray) -> np.ndarray:
         """Sum of the scale matrices times their weights, shape (d, d)."""
-        total: np.ndarray = np.einsum("j,jik,jlk->il", weights, self.cholesky, self.cholesky)
-        return total
+        return np.asarray(np.einsum("j,jik,jlk->il", weights, self.cholesky, self.cholesky))
 
     def with_hull(self, weights: np.ndarray, offsets: np.ndarray) -> "FullScales":
         """Append the scale matrix of the mixture; `offsets` (J, d): the centered means."""
@@ -109,13 +103,9 @@ class FullScales:
         covariance = np.cov(draws, rowvar=False).reshape(2 * draws.shape[1:])
         return FullScales(np.concatenate([np.linalg.cholesky(covariance)[None], self.cholesky]))
 
-    def inflated(self, factors: np.ndarray) -> "FullScales":
-        """Scale matrices times a factor each, shape (J,)."""
-        return FullScales(np.sqrt(factors)[:, None, None] * self.cholesky)
-
-    def stretched(self, factors: np.ndarray) -> "FullScales":
-        """Scales after the variables were multiplied by `factors`, shape (d,)."""
-        return FullScales(factors[:, None] * self.cholesky)
+    def scaled(self, factors: np.ndarray) -> "FullScales":
+        """Scales after the variables were multiplied by factors, shape (J, d) or (d,)."""
+        return FullScales(factors[..., None] * self.cholesky)
 
     def with_widened(self, first: int, ts: np.ndarray, factor: float) -> "FullScales":
         """Append, for each coordinate t, the first scale matrices with another spread along t.
@@ -159,8 +149,7 @@ class LowRankScales:
     def log_roots(self) -> np.ndarray:
         """Half the log determinants, shape (J,)."""
         _, s = self._directions
-        logs: np.ndarray = np.log(self.sds).sum(axis=1) + 0.5 * np.log1p(s**2).sum(axis=1)
-        return logs
+        return np.asarray(np.log(self.sds).sum(axis=1) + 0.5 * np.log1p(s**2).sum(axis=1))
 
     @property
     def packed(self) -> np.ndarray:
@@ -173,8 +162,7 @@ class LowRankScales:
     @property
     def variances(self) -> np.ndarray:
         """Diagonals of the scale matrices, shape (J, d)."""
-        diagonals: np.ndarray = self.sds**2 + (self.loadings**2).sum(axis=2)
-        return diagonals
+        return np.asarray(self.sds**2 + (self.loadings**2).sum(axis=2))
 
     def precision_row(self, j: int, t: int) -> np.ndarray:
         """Row t of the inverse scale matrix of component j, shape (d,)."""
@@ -217,14 +205,9 @@ class LowRankScales:
         sds = np.vstack([draws.std(axis=0), self.sds])
         return LowRankScales(sds, np.concatenate([none, self.loadings]))
 
-    def inflated(self, factors: np.ndarray) -> "LowRankScales":
-        """Scale matrices times a factor each, shape (J,)."""
-        roots = np.sqrt(factors)
-        return LowRankScales(roots[:, None] * self.sds, roots[:, None, None] * self.loadings)
-
-    def stretched(self, factors: np.ndarray) -> "LowRankScales":
-        """Scales after the variables were multiplied by `factors`, shape (d,)."""
-        return LowRankScales(factors * self.sds, factors[:, None] * self.loadings)
+    def scaled(self, factors: np.ndarray) -> "LowRankScales":
+        """Scales after the variables were multiplied by factors, shape (J, d) or (d,)."""
+        return LowRankScales(factors * self.sds, factors[..., None] * self.loadings)
 
     def with_widened(self, first: int, ts: np.ndarray, factor: float) -> "LowRankScales":
         """Append, for each coordinate t, the first scale matrices with another spread along t.
@@ -390,8 +373,7 @@ class Mixture:
         dim, dofs = self.means.shape[1], self.dofs
         log_gammas = gammaln(0.5 * (dofs + dim)) - gammaln(0.5 * dofs)
         roots = self.scales.log_roots + 0.5 * dim * np.log(dofs * np.pi)
-        constants: np.ndarray = np.log(self.weights) + log_gammas - roots
-        return constants
+        return np.asarray(np.log(self.weights) + log_gammas - roots)
 
     def squares(self, xs: np.ndarray) -> np.ndarray:
         """Squared distances in scales of each t component, shape (n, J), of states (n, d)."""
@@ -411,8 +393,7 @@ class Mixture:
             return replace(self, warp=None).log_t(us) + log_det[:, None]
         dim = xs.shape[1]
         tails = 0.5 * (self.dofs + dim) * np.log1p(self.squares(xs) / self.dofs)
-        log_densities: np.ndarray = self.log_constants - tails
-        return log_densities
+        return np.asarray(self.log_constants - tails)
 
     def with_cluster(self, draws: np.ndarray, share: float) -> "Mixture":
         """Mixture with a component of weight `share` in front, at the place of draws (n, d)."""
@@ -523,5 +504,4 @@ class Fitted:
         means = modes.means[nearest_component(modes, xs)]
         if modes.warp is None:
             return xs - means
-        residuals: np.ndarray = (modes.warp.forward(xs)[0] - means) * modes.warp.spread(xs)
-        return residuals
+        return np.asarray((modes.warp.forward(xs)[0] - means) * modes.warp.spread(xs))

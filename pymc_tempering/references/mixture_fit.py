@@ -194,7 +194,7 @@ def _fit(
     if start is not None:
         modes = start.modes
         start = replace(
-            modes, means=(modes.means - center) / scale, scales=modes.scales.stretched(1 / scale)
+            modes, means=(modes.means - center) / scale, scales=modes.scales.scaled(1 / scale)
         )
     scales: FullScales | LowRankScales
     if draws.shape[1] <= FULL_DIM:
@@ -205,7 +205,7 @@ def _fit(
     normal = Mixture(weights, means, scales, GAUSSIAN * np.ones_like(weights), 0)
     dofs, factors = _tails(normal, xs, DOFS[DOFS <= ROUGH_DOF] if rough else DOFS)
     inflation = 1 + INFLATION * min(1.0, np.sqrt(10 / draws.shape[1]))
-    scales = scales.inflated(inflation * factors).stretched(scale)
+    scales = scales.scaled(np.outer(np.sqrt(inflation * factors), scale))
     modes = Mixture(weights, center + scale * means, scales, dofs, PRIOR_SHARE)
     return modes if modes.n_components == 1 else modes.with_hull(HULL_SHARE, HULL_DOF)
 

@@ -67,7 +67,7 @@ def kept_draws(path: Path, draws: np.ndarray) -> np.ndarray:
     if (share := overflow.any(axis=1).mean()) > 0:
         worst = path.layout.label(int(overflow.mean(axis=0).argmax()))
         _refuse_or_warn(
-            share > MAX_ZERO_OVERFLOW,
+            bool(share > MAX_ZERO_OVERFLOW),
             PriorDrawsError,
             f"{share:.1%} of the prior draws have no finite unconstrained value (worst: {worst}): "
             "the prior puts mass where floating point, or a transform narrower than the prior's "

@@ -32,8 +32,7 @@ MAX_LOG = 50.0
 def log_scale(x: np.ndarray, gamma: np.ndarray | float, bounded: np.ndarray | float) -> np.ndarray:
     """Return s, the log of a scale, at a scale coordinate."""
     logs: np.ndarray = np.where(np.asarray(bounded) > 0, -np.logaddexp(0.0, -x), x)
-    clipped: np.ndarray = np.clip(gamma * logs, -MAX_S, MAX_S)
-    return clipped
+    return np.asarray(np.clip(gamma * logs, -MAX_S, MAX_S))
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,7 @@ class FunnelWarp:
     def scales(self) -> np.ndarray:
         """The scale coordinates, those with most warped coordinates first."""
         found, counts = np.unique(self.scale, return_counts=True)
-        ordered: np.ndarray = found[np.argsort(-counts, kind="stable")]
-        return ordered
+        return np.asarray(found[np.argsort(-counts, kind="stable")])
 
     def alike(self, other: "FunnelWarp | None") -> bool:
         """Whether another warp has the same coordinates on the same scales, of the same kinds."""
@@ -95,12 +93,12 @@ class FunnelWarp:
         """Mean and precision of each warped coordinate given the others, shape (n, W)."""
         s = log_scale(xs[:, self.scale], self.gamma, self.bounded)
         prior, likelihood = self.precisions(s)
-        precision = prior + likelihood
         others = xs[:, self.regressors]
         a, b = (
             np.einsum("nwr,wr->nw", others, mean[:, 1:]) + mean[:, 0]
             for mean in (self.prior_mean, self.likelihood_mean)
         )
+        precision = prior + likelihood
         return (prior * a + likelihood * np.exp(-self.falls * s) * b) / precision, precision
 
     def precisions(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -289,42 +287,30 @@ def warped_scores(
     us, scores : array, shape (n, d)
         Warped states, and gradients along u of the log density of u, `log p(x) - log |du / dx|`.
     """
-    us = xs.copy()
-    scores = slopes.copy()
-    with np.errstate(over="ignore", invalid="ignore"):
-        s = log_scale(xs[:, warp.scale], warp.gamma, warp.bounded)
-        prior, likelihood = warp.precisions(s)
-        precision, decay = prior + likelihood, np.exp(-warp.falls * s)
-        others = xs[:, warp.regressors]
-        a, b = (
-            np.einsum("nwr,wr->nw", others, mean[:, 1:]) + mean[:, 0]
-            for mean in (warp.prior_mean, warp.likelihood_mean)
-        )
-        w, rest = likelihood / precision, prior / precision
-        root = np.sqrt(precision)
-        us[:, warp.index] = (xs[:, warp.index] - rest * a - w * decay * b) * root
-        by_x = _slope_of_log_scale(warp, xs)
-        widening = np.exp(warp.log_kappa + 2.0 * s)
-        of_log_v = 2.0 * widening / (np.exp(warp.log_v) + widening) - 2.0 * warp.falls
-        # Slopes by s of w, of the mean, and of the log of the root of the precision.
-        w_slope = w * rest * (2.0 * warp.centered - of_log_v)
-        mean_slope = w_slope * (decay * b - a) - warp.falls * w * decay * b
-        log_slope = -(rest * warp.centered + 0.5 * w * of_log_v)
-        # x_i = mean + u_i / root, row after row: from the last row back to the first.
-        for k in range(len(warp.index) - 1, -1, -1):
-            i, t = warp.index[k], warp.scale[k]
-            own = scores[:, i].copy()
-            for r, j in enumerate(warp.regressors[k]):
-                along = rest[:, k] * warp.prior_mean[k, 1 + r]
-                along = along + w[:, k] * decay[:, k] * warp.likelihood_mean[k, 1 + r]
-                scores[:, j] += own * along
-            of_spread = own * us[:, i] / root[:, k] + 1.0  # and of the determinant
-            scores[:, t] += by_x[:, k] * (own * mean_slope[:, k] - of_spread * log_slope[:, k])
-            scores[:, i] = own / root[:, k]
+    us, scores = (np.array(each, dtype=float, order="C") for each in (xs, slopes))
+    warp_scores(us, scores, warp.pack(max(WARP_COLUMNS, xs.shape[1])))
     return us, scores
 
 
-def _slope_of_log_scale(warp: FunnelWarp, xs: np.ndarray) -> np.ndarray:
-    """Slope of s along its scale coordinate, shape (n, W)."""
-    bounded = warp.gamma / (1.0 + np.exp(xs[:, warp.scale]))
-    return np.where(warp.bounded > 0, bounded, warp.gamma)
+@njit(types.void(MATRIX, MATRIX, MATRIX), error_model="numpy")
+def warp_scores(xs, scores, packed):  # type: ignore[no-untyped-def]
+    """Turn each row of `xs` into u, and the gradient along x in `scores` into that along u."""
+    n = (packed.shape[0] - 2) // WARP_ROWS
+    for draw in range(xs.shape[0]):
+        score = scores[draw]
+        warp_point(xs[draw], packed, 0, n)
+        # x_i = mean + u_i / root, row after row: from the last row back to the first.
+        for k in range(n - 1, -1, -1):
+            row = 2 + WARP_ROWS * k
+            scratch = row + 4
+            i, t = int(packed[row, INDEX]), int(packed[row, SCALE])
+            own, root = score[i], packed[scratch, ROOT]
+            for r in range(int(packed[row, N_REGRESSORS])):
+                along = packed[scratch, PRIOR_PART] * packed[row + 2, r]
+                along += packed[scratch, LIKELIHOOD_PART] * packed[row + 3, r]
+                score[int(packed[row + 1, r])] += own * along
+            of_spread = own * packed[0, i] / root + 1.0  # and of the determinant
+            score[t] += own * packed[scratch, MEAN_SLOPE] - of_spread * packed[scratch, LOG_SLOPE]
+            score[i] = own / root
+        for i in range(xs.shape[1]):
+            xs[draw, i] = packed[0, i]

@@ -8,14 +8,8 @@ import pytest
 from kernels import test_discrete_kernels, test_kernel_contract, test_transfer
 
 import pymc_tempering as pmt
-from pymc_tempering.kernels import (
-    BINARY,
-    BOUNDED,
-    CONTINUOUS,
-    FIXED_SUM,
-    INTEGER,
-)
 from pymc_tempering.kernels.assign import KERNELS, default_kernels, find_kernel
+from pymc_tempering.kernels.contract import BINARY, BOUNDED, CONTINUOUS, FIXED_SUM, INTEGER
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FRONT_DOORS = (pmt.sample, pmt.SimulatedTempering)

@@ -62,7 +62,7 @@ def test_scales_do_what_the_dense_matrices_do(scales):
         np.testing.assert_allclose(squares, (ys @ np.linalg.inv(matrix) * ys).sum(axis=1))
         assert scales.log_roots[j] == pytest.approx(0.5 * np.linalg.slogdet(matrix)[1])
     factors = np.linspace(0.5, 3.0, DIM)
-    changed = scales.inflated(np.array([1.0, 2.0])).stretched(factors)
+    changed = scales.scaled(np.outer(np.sqrt([1.0, 2.0]), factors))
     inverse = np.linalg.inv(2.0 * np.outer(factors, factors) * DENSE[1])
     squares = (changed.whiten(1, ys) ** 2).sum(axis=1)
     np.testing.assert_allclose(squares, (ys @ inverse * ys).sum(axis=1))

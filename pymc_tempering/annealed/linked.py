@@ -194,33 +194,17 @@ def start_links(
     return particles, log_r
 
 
-class Kept(NamedTuple):
-    """A state that is kept aside: x, values and gradients."""
-
-    x: np.ndarray
-    values: np.ndarray
-    grads: np.ndarray
+START, LINK = 0, 1
+"""States that are kept aside: where a chain has started, and its link to the next rung."""
 
 
-KEPT = types.NamedTuple((VECTOR, VECTOR, MATRIX), Kept)
-
-
-@njit(types.void(STATES, int64, KEPT))
-def _keep(states, i, kept):  # type: ignore[no-untyped-def]
-    """Keep a copy of the state `i`."""
-    copy_numbers(kept.x, states.xs[i])
-    copy_numbers(kept.values, states.values[i])
-    for row in range(kept.grads.shape[0]):
-        copy_row(kept.grads, row, states.grads[i], row)
-
-
-@njit(types.void(STATES, int64, KEPT))
-def _put_back(states, i, kept):  # type: ignore[no-untyped-def]
-    """Make the state `i` what was kept."""
-    copy_numbers(states.xs[i], kept.x)
-    copy_numbers(states.values[i], kept.values)
-    for row in range(kept.grads.shape[0]):
-        copy_row(states.grads[i], row, kept.grads, row)
+@njit(types.void(STATES, int64, STATES, int64))
+def _copy_state(target, i, source, j):  # type: ignore[no-untyped-def]
+    """Make the state `i` of some states what the state `j` of others is."""
+    copy_numbers(target.xs[i], source.xs[j])
+    copy_numbers(target.values[i], source.values[j])
+    for row in range(source.grads.shape[1]):
+        copy_row(target.grads[i], row, source.grads[j], row)
 
 
 class Way(NamedTuple):
@@ -234,24 +218,24 @@ WAY = types.NamedTuple((PARTS, MATRIX), Way)
 
 
 @njit(
-    types.void(DENSITY, EXPLORE, EXPLORE, WAY, WAY, STATES, KEPT, KEPT, int64, int64, VECTOR, int64,
+    types.void(DENSITY, EXPLORE, EXPLORE, WAY, WAY, STATES, STATES, int64, int64, VECTOR, int64,
                VECTOR, RNG),
     error_model="numpy",
 )  # fmt: skip
 def _link(  # type: ignore[no-untyped-def]
-    density, forth, back, way_forth, way_back, states, start, link, k, i, betas, length, log_r, rng
+    density, forth, back, way_forth, way_back, states, kept, k, i, betas, length, log_r, rng
 ):
     """Simulate the chain of the state `i` at the rung `k`, and leave it at its link to the next."""
     top = betas.size - 1
     below = -0.5 * (betas[k] - betas[k - 1])
     above = 0.5 * (betas[k + 1] - betas[k]) if k < top else 0.0
     place = int(rng.random() * length)
-    _keep(states, i, start)
+    _copy_state(kept, START, states, i)
     log_below = log_above = -np.inf
     for s in range(length):
         # The shared state first, then those after its place, then those before it.
         if s == length - place and s > 0:
-            _put_back(states, i, start)
+            _copy_state(states, i, kept, START)
         if 0 < s < length - place:
             move_state(
                 density, forth, way_forth.parts, states, i, betas[k], way_forth.params[k], rng
@@ -263,28 +247,27 @@ def _link(  # type: ignore[no-untyped-def]
         log_above = np.logaddexp(log_above, above * log_ratio)
         # Each state replaces the link with its share of the weight so far.
         if rng.random() < np.exp(above * log_ratio - log_above):
-            _keep(states, i, link)
+            _copy_state(kept, LINK, states, i)
     log_r[i] -= log_below - np.log(length)
     if k < top:
         log_r[i] += log_above - np.log(length)
-    _put_back(states, i, link)
+    _copy_state(states, i, kept, LINK)
 
 
 @njit(
-    types.void(DENSITY, EXPLORE, EXPLORE, WAY, WAY, STATES, KEPT, KEPT, int64, int64, VECTOR, int64,
+    types.void(DENSITY, EXPLORE, EXPLORE, WAY, WAY, STATES, STATES, int64, int64, VECTOR, int64,
                VECTOR, RNG),
 )  # fmt: skip
 def _link_rungs(  # type: ignore[no-untyped-def]
-    density, forth, back, way_forth, way_back, states, start, link, first, last, betas, length,
-    log_r, rng,
-):  # fmt: skip
+    density, forth, back, way_forth, way_back, states, kept, first, last, betas, length, log_r, rng
+):
     # Rungs outside, particles inside: where a caller cuts the path must not change the draws.
     for k in range(first, last):
         for i in range(states.xs.shape[0]):
             if log_r[i] > -np.inf:
                 _link(
-                    density, forth, back, way_forth, way_back, states, start, link, k, i, betas,
-                    length, log_r, rng,
+                    density, forth, back, way_forth, way_back, states, kept, k, i, betas, length,
+                    log_r, rng,
                 )  # fmt: skip
 
 
@@ -301,10 +284,13 @@ def link_rungs(
 
     `back` is the reversal of the schedule; states before the shared one come from it.
     """
-    forth, dim = particles.kernel, particles.xs.shape[1]
-    start, link = (Kept(np.empty(dim), np.empty(2), np.empty((2, dim))) for _ in range(2))
+    forth, states = particles.kernel, particles.states()
+    dim = states.xs.shape[1]
+    kept = states._replace(
+        xs=np.empty((2, dim)), values=np.empty((2, 2)), grads=np.empty((2, 2, dim))
+    )
     _link_rungs(
         particles.density, forth.explore, back.kernel.explore,
         Way(forth.parts, schedule.params), Way(back.kernel.parts, back.params),
-        particles.states(), start, link, first, last, schedule.betas, length, log_r, particles.rng,
+        states, kept, first, last, schedule.betas, length, log_r, particles.rng,
     )  # fmt: skip

@@ -9,7 +9,6 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.model.transform.conditioning import observe
-from pytensor.graph.basic import Variable
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.schedule import (
@@ -210,25 +209,14 @@ def checked_values(model: pm.Model, data: Mapping[str, Any]) -> dict[str, np.nda
                 f"data has {name!r} with shape {np.shape(value)}, the model has {expected[name]}: "
                 "pass the model that it was drawn from."
             )
-        values[name] = as_values_of(model[name], value)
+        array = np.asarray(value, dtype=float)
+        if is_discrete(model[name]) and not np.array_equal(array, np.rint(array)):
+            raise DataMismatchError(
+                f"data of {name!r} must be whole numbers, since it is discrete; it begins with "
+                f"{array.ravel()[:5]}."
+            )
+        values[name] = array.astype(model[name].type.dtype)
     return values
-
-
-def as_values_of(rv: Variable, value: Any) -> np.ndarray:
-    """Give data the type of their variable.
-
-    Raises
-    ------
-    DataMismatchError
-        The variable is discrete, and the data are no whole numbers.
-    """
-    array = np.asarray(value, dtype=float)
-    if is_discrete(rv) and not np.array_equal(array, np.rint(array)):
-        raise DataMismatchError(
-            f"data of {rv.name!r} must be whole numbers, since it is discrete; it begins with "
-            f"{array.ravel()[:5]}."
-        )
-    return array.astype(rv.type.dtype)
 
 
 def _completed(inner: Annealing, betas: Betas, n: int) -> Carried:

@@ -20,6 +20,7 @@ from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.chain.particles import draw_particles, place, sweep
 from pymc_tempering.core.ladder import barrier_of
 from pymc_tempering.core.threads import Task, paced
+from pymc_tempering.core.weighting import effective_size
 from pymc_tempering.evidence import Evidence, integrate
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.evidence.ti_rules import ORDERS, RULES
@@ -158,12 +159,12 @@ def thermodynamic_integration(
             length = RUNGS_PER_BARRIER * barrier_of(path.alive)[1][-1]
             betas = max(MIN_RUNGS, 2 * int(np.ceil(0.5 * length)) + 1)
         schedule = freeze(call.movers, path, given_betas(betas, path))
-        rungs = run_chains(call, schedule, path, chains, tune, draws)
+        rungs = chains_of_rungs(call, schedule, path, chains, tune, draws)
         evidence = evidence_of_chains(schedule.betas, rungs, rule, path.n_evaluations, call.seconds)
     return emit_warnings(evidence)
 
 
-def run_chains(
+def chains_of_rungs(
     call: Annealing, schedule: BetaSchedule, path: AnnealedPass, chains: int, tune: int, draws: int
 ) -> list[Rung]:
     """Run the chains of all rungs, each rung a task; at beta = 0 take exact draws."""
@@ -339,12 +340,10 @@ def _sampling_errors(
 
 def _variance_of_mean(values: np.ndarray, a: float, b: float) -> tuple[float, float]:
     """Variance of the mean of a (x - m) + b (x - m)^2 over autocorrelated chains, and its ESS."""
-    from arviz_stats.base import array_stats  # slow to import
-
     centered = values - values.mean()
     influence = a * centered + b * centered**2
     spread = float(influence.var(ddof=1))
     if spread == 0.0:
         return 0.0, np.inf
-    ess = float(array_stats.ess(influence, chain_axis=0, draw_axis=1, method="mean"))
+    ess = effective_size(influence)
     return spread / ess, ess

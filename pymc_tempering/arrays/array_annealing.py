@@ -126,6 +126,14 @@ def anneal_arrays(
     return ArrayPass(betas, log_zs, ratios, kept, n_moves * (len(path) - 1))
 
 
+def check_rungs(betas: Betas) -> None:
+    """Refuse less than two rungs, or inverse temperatures that do not run from 0 to 1."""
+    if isinstance(betas, int | np.integer):
+        check_whole(2, betas=int(betas))
+    elif betas is not None:
+        check_betas(betas)
+
+
 def rungs_on(found: PathSample, betas: Betas, per_barrier: float) -> np.ndarray:
     """Inverse temperatures (K,): those given, or as many as asked or enough, evenly apart."""
     if betas is None:
@@ -432,10 +440,9 @@ def annealing(
     """
     check_whole(MIN_PARTICLES, n_pilot=n_pilot)
     rng = np.random.default_rng(random_seed)
+    check_rungs(betas)
     if betas is not None and not isinstance(betas, int | np.integer):
         return ArrayAnnealing(density, check_betas(betas))
-    if betas is not None:
-        check_whole(2, betas=int(betas))
     check_density(density, rng)
     found = anneal_arrays(density, n_pilot, rng)
     rungs = rungs_on(found.alive, betas, rungs_per_barrier)

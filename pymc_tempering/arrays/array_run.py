@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice, check_whole
-from pymc_tempering.arrays.array_annealing import Betas, anneal_arrays, rungs_on
+from pymc_tempering.arrays.array_annealing import Betas, anneal_arrays, check_rungs, rungs_on
 from pymc_tempering.arrays.array_density import ArrayDensity, States, check_density
 from pymc_tempering.arrays.lockstep import (
     LADDER_MOVES,
@@ -32,10 +32,9 @@ from pymc_tempering.core.cycles import (
 )
 from pymc_tempering.core.ladder import Ladder, check_betas
 from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
-from pymc_tempering.evidence.estimators import ESTIMATORS
+from pymc_tempering.evidence.front import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.evidence.rts import rts_log_z
-from pymc_tempering.evidence.trace import Run
 from pymc_tempering.evidence.visit_counts import PSEUDO_COUNT
 from pymc_tempering.exceptions import LadderError, TemperingWarning
 
@@ -205,8 +204,8 @@ def initial_iterations(
     """
     check_whole(1, chains=chains, sweeps=sweeps, max_rounds=max_rounds)
     rng = np.random.default_rng(random_seed)
+    check_rungs(betas)
     if isinstance(betas, int | np.integer):
-        check_whole(2, betas=int(betas))
         betas = np.linspace(0.0, 1.0, int(betas))
     rungs = check_betas(betas)
     start = np.zeros(rungs.size) if log_z is None else np.asarray(log_z, dtype=float)
@@ -304,13 +303,7 @@ class ArrayRun:
         TemperingWarning
             What the estimate warns about: too few tours for an error, for instance.
         """
-        check_choice("method", method, sorted(ESTIMATORS))
-        stats, flat = self._rows
-        run = Run(stats, flat)
-        inputs = {"cycles": stats, "parts": [stats], "trace": run, "reference": run}
-        estimator = ESTIMATORS[method]
-        found = estimator.estimate(inputs[estimator.reads])
-        assert isinstance(found, Evidence)
+        found = estimate_quietly(self.to_datatree(), method)
         n_moves = self.trace.rung.shape[1] * (self.trace.n_sweeps + self.warm_sweeps)
         return emit_warnings(replace(found, n_evaluations=n_moves, seconds=self.seconds))
 
@@ -325,18 +318,14 @@ class ArrayRun:
         ``tempering_trace``. Estimates from runs of their own go to ``cross_check`` as ``others``.
         """
         stats, flat = self._rows
-        dims = ("chain", "draw")
-        n_chains, n_sweeps = stats.n_chains, self.trace.n_sweeps
+        n_chains, n_sweeps, dims = stats.n_chains, self.trace.n_sweeps, ("chain", "draw")
         whole = (n_chains, stats.n_draws, stats.beta.size)
         data: dict[str, tuple[tuple[str, ...], Any]] = {
-            name: (dims, getattr(stats, name)) for name in SCALAR_STATS
+            name: (dims, getattr(stats, name)) for name in (*SCALAR_STATS, "n_zero_likelihood")
         }
-        data["n_zero_likelihood"] = (dims, stats.n_zero_likelihood)
-        names = {"beta": stats.beta, "log_z_ladder": stats.log_z_ladder}
-        names["log_weight"] = stats.log_weight
-        for name in LADDER_STATS:
-            data[name] = ((*dims, "rung"), np.broadcast_to(names[name], whole).copy())
-        data |= {name: ((*dims, "rung"), getattr(stats, name)) for name in RUNG_STATS}
+        for name in (*LADDER_STATS, *RUNG_STATS):
+            values = np.broadcast_to(getattr(stats, name), whole).copy()
+            data[name] = ((*dims, "rung"), values)
         coords = {"chain": np.arange(n_chains), "draw": np.arange(stats.n_draws)}
         row = (flat.cycle % stats.n_draws).reshape(n_chains, n_sweeps)
         each = {"log_ratio": flat.log_ratio, "rung": flat.rung, "row": row}
@@ -446,10 +435,7 @@ def temper(
     if n_particles is not None:
         check_whole(chains, n_particles=n_particles)
     check_choice("ladder_move", ladder_move, LADDER_MOVES)
-    if isinstance(betas, int | np.integer):
-        check_whole(2, betas=int(betas))
-    elif betas is not None:
-        check_betas(betas)
+    check_rungs(betas)
     rng = np.random.default_rng(random_seed)
     check_density(density, rng)
     found = anneal_arrays(density, n_particles or PARTICLES * chains, rng)

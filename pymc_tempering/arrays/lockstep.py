@@ -146,9 +146,8 @@ def run_sweeps(
     ratios = np.empty((n_sweeps, chains.n_chains))
     rungs = np.empty((n_sweeps, chains.n_chains), dtype=np.intp)
     cold: list[States] = []
-    fresh = FreshDraws(density, chains.n_chains, rng)
     for t in range(n_sweeps):
-        states, ratio = explore(density, ladder.betas, states, rung, fresh)
+        states, ratio = explore(density, ladder.betas, states, rung, rng)
         ratios[t], rungs[t] = ratio, rung
         awaits = (awaits & (rung != 0)) | (rung == top)
         if keep_cold:
@@ -161,29 +160,6 @@ def run_sweeps(
     return end, SweepTrace(ladder, ratios, rungs, start, kept, where)
 
 
-class FreshDraws:
-    """Draws of the reference with their log_ratio, made in batches, and each used once.
-
-    One evaluation of many states costs little more than one of a few, and few chains are at beta =
-    0 at a time.
-    """
-
-    def __init__(self, density: ArrayDensity, batch: int, rng: np.random.Generator) -> None:
-        self.density, self.batch, self.rng = density, batch, rng
-        self.states, self.log_ratio = evaluated_draws(density, batch, rng)
-        self.used = 0
-
-    def take(self, n: int) -> tuple[States, np.ndarray]:
-        """Return the next n draws, shape (n, ...), and their log_ratio (n,)."""
-        if self.used + n > self.batch:
-            n_new = max(self.batch, n)  # what is left of the batch is thrown away unseen
-            self.states, self.log_ratio = evaluated_draws(self.density, n_new, self.rng)
-            self.used = 0
-        here = slice(self.used, self.used + n)
-        self.used += n
-        return self.states[here], self.log_ratio[here]
-
-
 def evaluated_draws(
     density: ArrayDensity, n: int, rng: np.random.Generator
 ) -> tuple[States, np.ndarray]:
@@ -192,34 +168,22 @@ def evaluated_draws(
     return states, checked_ratio(density.log_ratio(states), n, "draws of the reference")
 
 
-def explore_once(
+def explore(
     density: ArrayDensity,
     betas: np.ndarray,
     states: States,
     rung: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[States, np.ndarray]:
-    """Explore once at each chain's rung of ``betas`` (K,), with no draws left over."""
-    fresh = FreshDraws(density, max(1, int(np.sum(rung == 0))), rng)
-    return explore(density, betas, states, rung, fresh)
-
-
-def explore(
-    density: ArrayDensity,
-    betas: np.ndarray,
-    states: States,
-    rung: np.ndarray,
-    fresh: FreshDraws,
-) -> tuple[States, np.ndarray]:
-    """Explore once at each chain's rung; returns new states and their log_ratio (C,)."""
+    """Explore once at each chain's rung of ``betas`` (K,); new states and their log_ratio (C,)."""
     zero = np.flatnonzero(rung == 0)
     if zero.size == 0:
-        return move_states(density, density.move, states, betas[rung], fresh.rng)
+        return move_states(density, density.move, states, betas[rung], rng)
     new, ratio, hot = np.empty_like(states), np.empty(rung.size), np.flatnonzero(rung)
-    new[zero], ratio[zero] = fresh.take(zero.size)
+    new[zero], ratio[zero] = evaluated_draws(density, zero.size, rng)
     if hot.size:
         new[hot], ratio[hot] = move_states(
-            density, density.move, states[hot], betas[rung[hot]], fresh.rng
+            density, density.move, states[hot], betas[rung[hot]], rng
         )
     return new, ratio
 
@@ -286,14 +250,12 @@ def cut_rows(starts: np.ndarray, n_sweeps: int, n_rows: int) -> np.ndarray:
     return np.sort([begin for _, begin, _ in rows])
 
 
-def rows_of_trace(trace: SweepTrace, acceptance: float = 1.0) -> tuple[CycleStats, FlatTrace]:
+def rows_of_trace(trace: SweepTrace) -> tuple[CycleStats, FlatTrace]:
     """Sum a trace by rows, and number its sweeps by row.
 
     Parameters
     ----------
     trace : SweepTrace
-    acceptance : float, default 1.0
-        Of the move, where it is known; block Gibbs accepts always.
 
     Returns
     -------
@@ -315,7 +277,7 @@ def rows_of_trace(trace: SweepTrace, acceptance: float = 1.0) -> tuple[CycleStat
         label = np.searchsorted(begin, np.arange(n_sweeps), side="right") - 1
         rung, ratio = trace.rung[:, c], trace.log_ratio[:, c]
         before = np.concatenate([[trace.start.log_ratio[c]], ratio[:-1]])
-        for name, values in _sums_of_chain(trace, c, label, before, acceptance).items():
+        for name, values in _sums_of_chain(trace, c, label, before).items():
             sums[name][c] = values
         steps[c] = np.bincount(label, minlength=n_rows)
         lowest[c] = ladder.betas[np.minimum.reduceat(rung, begin)]
@@ -344,7 +306,7 @@ def rows_of_trace(trace: SweepTrace, acceptance: float = 1.0) -> tuple[CycleStat
 
 
 def _sums_of_chain(
-    trace: SweepTrace, chain: int, label: np.ndarray, before: np.ndarray, acceptance: float
+    trace: SweepTrace, chain: int, label: np.ndarray, before: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Sum one chain by rows, shape (N, K) each; ``before`` is log_ratio before a sweep."""
     ladder, rung, ratio = trace.ladder, trace.rung[:, chain], trace.log_ratio[:, chain]
@@ -374,6 +336,6 @@ def _sums_of_chain(
         "rb_log_ratio_sum": weighted[n_rows : 2 * n_rows],
         "rb_log_ratio_sqsum": weighted[2 * n_rows :],
         "jump_sqsum": by_visit(jump**2),
-        "accept_sum": acceptance * visits,
+        "accept_sum": visits,  # of the moves nothing is known; block Gibbs accepts always
         "up_accept_sum": by_visit(np.where(rung < n_rungs - 1, up, 0.0)),
     }

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.arrays.array_density import ArrayDensity, BernoulliReference, data_marginals
 from pymc_tempering.arrays.array_run import LogWeights, learn_rounds, paper_rule, weights_at
-from pymc_tempering.arrays.lockstep import LockstepChains, explore_once, start_chains
+from pymc_tempering.arrays.lockstep import LockstepChains, explore, start_chains
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.tracker import PartitionTracker
 from pymc_tempering.exceptions import ArgumentError
@@ -534,7 +534,7 @@ def _between(
     states, rung = where.states, where.rung
     ratios = np.empty((rung.size, sweeps))
     for t in range(sweeps):
-        states, ratio = explore_once(density, tracker.betas, states, rung, rng)
+        states, ratio = explore(density, tracker.betas, states, rung, rng)
         ratios[:, t] = ratio
         table = tracker.probabilities(ratio)
         rung = tracker.draw_rungs(ratio, rng)

@@ -29,6 +29,10 @@ MAX_S, MAX_U = 150.0, 1e150
 MAX_LOG = 50.0
 
 
+KINDS_OF_ROWS = ("index", "scale", "gamma", "bounded", "centered", "falls")
+"""Attributes of a warp that say which coordinates follow which scales, and how."""
+
+
 def log_scale(x: np.ndarray, gamma: np.ndarray | float, bounded: np.ndarray | float) -> np.ndarray:
     """Return s, the log of a scale, at a scale coordinate."""
     logs: np.ndarray = np.where(np.asarray(bounded) > 0, -np.logaddexp(0.0, -x), x)
@@ -80,9 +84,8 @@ class FunnelWarp:
 
     def alike(self, other: "FunnelWarp | None") -> bool:
         """Whether another warp has the same coordinates on the same scales, of the same kinds."""
-        names = ("index", "scale", "gamma", "bounded", "centered", "falls")
         return other is not None and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in names
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in KINDS_OF_ROWS
         )
 
     def rows(self, which: slice | np.ndarray) -> "FunnelWarp":

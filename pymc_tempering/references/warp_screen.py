@@ -39,7 +39,7 @@ MAX_LOG_WEIGHT = 8.0
 
 @dataclass(frozen=True)
 class Effect:
-    """Prior conditional of a centered effect: `N(A(x), exp(2 (log_sd + s)))`.
+    """A coordinate that follows a scale; its prior part is `N(A(x), exp(2 (log_sd + c s)))`.
 
     Attributes
     ----------
@@ -50,6 +50,8 @@ class Effect:
         Coordinates in A.
     mean : array, shape (1 + number of regressors,)
         Constant and coefficients of A.
+    centered, falls : float
+        c, and f of its likelihood part; those of a centered effect by default.
     """
 
     index: int
@@ -59,6 +61,8 @@ class Effect:
     log_sd: float
     regressors: tuple[int, ...]
     mean: np.ndarray
+    centered: float = 1.0
+    falls: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -142,47 +142,15 @@ def update(method, offsets, targets, schedule, histogram, weights, rung):  # typ
 
 @njit(
     int64(
-        DENSITY,
-        EXPLORE,
-        PARTS,
-        RUNGS,
-        CHAIN,
-        RECORD,
-        MATRIX,
-        int64[::1],
-        MATRIX,
-        RNG,
-        int64,
-        int64,
-        VECTOR,
-        VECTOR,
-        VECTOR,
-        MATRIX,
-        int64,
-        WORK,
+        DENSITY, EXPLORE, PARTS, RUNGS, CHAIN, RECORD, MATRIX, int64[::1], MATRIX, RNG, int64,
+        int64, VECTOR, VECTOR, VECTOR, MATRIX, int64, WORK,
     ),
     error_model="numpy",
-)
+)  # fmt: skip
 def adapt(  # type: ignore[no-untyped-def]
-    density,
-    explore,
-    parts,
-    rungs,
-    chain,
-    record,
-    references,
-    circular,
-    scratch,
-    rng,
-    move,
-    method,
-    targets,
-    schedule,
-    histogram,
-    batches,
-    n_iter,
-    work,
-):
+    density, explore, parts, rungs, chain, record, references, circular, scratch, rng, move,
+    method, targets, schedule, histogram, batches, n_iter, work,
+):  # fmt: skip
     """Run at most `n_iter` iterations of the loop, and move `rungs.offsets` after each of them.
 
     The record has room for all of them: its trace has the length of the round. `batches` (B, K)

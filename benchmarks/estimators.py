@@ -24,7 +24,7 @@ import pymc_tempering as pmt
 from pymc_tempering.core.weighting import softmax_rows, tilt
 from pymc_tempering.evidence import integrate, mbar_log_z, rts_log_z
 from pymc_tempering.evidence.bar import bar_step, stone_step
-from pymc_tempering.evidence.visit_counts import PSEUDO_COUNT
+from pymc_tempering.evidence.rts import PSEUDO_COUNT
 from pymc_tempering.exceptions import TemperingWarning
 
 POWER = 5.0
@@ -36,7 +36,7 @@ NOTES = {
     "TI": "trapezoid; riemann: at the upper ends; corrected: with second moments; RB: equation "
     "(21); empty rungs: a straight line between their neighbors, as in the paper",
     "TS": "counts with 0.1 added to each",
-    "MBAR": "through pymbar; BAR and stepping stone bridge over empty rungs",
+    "MBAR": "BAR and stepping stone bridge over empty rungs",
 }
 
 
@@ -76,7 +76,7 @@ def estimates(
     if with_mbar and visits[0] and visits[-1]:
         known = visits > 0
         start = curve[known]
-        found["MBAR"] = mbar_log_z(log_ratio, visits[known], betas[known], start)[0][-1]
+        found["MBAR"] = mbar_log_z(log_ratio, visits[known], betas[known], start)[-1]
     return {name: float(value) for name, value in found.items()}
 
 

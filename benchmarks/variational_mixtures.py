@@ -65,14 +65,14 @@ def run_model(name: str, methods: tuple[str, ...], repeats: int, n: int) -> dict
     for method in methods:
         ends, request = [], request_of(method, n, largest)
         for seed, start in enumerate(starts):
-            session = fits.fit(method, start, seed, request)
-            run, end = session.run, max(session.n_tempered - 1, 0)
-            ends.append((fits.final_elbo(session), float(run.inverse_temperature[end])))
+            run = fits.fit(method, start, seed, request)
+            end = max(run.n_tempered - 1, 0)
+            ends.append((fits.final_elbo(run), float(run.inverse_temperature[end])))
             if seed == 0:
                 found["history"][method] = run.elbo[:n].reshape(200, -1).mean(axis=1).tolist()
                 if method in (VT, PAPER):
                     found["q"][method] = [
-                        q.round(5).tolist() for q in run.q[: session.n_tempered // 10]
+                        q.round(5).tolist() for q in run.q[: run.n_tempered // 10]
                     ]
         found["elbo"][method], found["E[1/T]"][method] = map(list, zip(*ends, strict=True))
         print(method, np.sort(found["elbo"][method]).round(1).tolist(), flush=True)

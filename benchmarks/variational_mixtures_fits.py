@@ -13,9 +13,7 @@ from time import process_time
 import numpy as np
 import pymc as pm
 import pytensor
-from pymc.pytensorf import reseed_rngs
 from pymc.variational.opvi import Approximation
-from pytensor.compile.sharedvalue import SharedVariable
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -23,13 +21,10 @@ import pymc_tempering as pmt
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.assess import UntemperedModel, compile_target
-from pymc_tempering.variational.cold_trials import moved_to, moving_values, run_trials
-from pymc_tempering.variational.fit_loop import FitState, Parameters, parameters
-from pymc_tempering.variational.fit_start import first_approximation
-from pymc_tempering.variational.methods import METHODS, TRIALS, FitPlan, Request
-from pymc_tempering.variational.objective import compile_step, global_likelihood
-from pymc_tempering.variational.one_fit import run_fit
-from pymc_tempering.variational.session import Session
+from pymc_tempering.variational.fit_step import Values, compile_step, global_likelihood
+from pymc_tempering.variational.methods import TRIALS, FitOptions, FitPlan, plan_fit
+from pymc_tempering.variational.several_fits import first_approximation
+from pymc_tempering.variational.stages import FitRun, moved_to, run_fit, run_trials
 
 PLAIN, SEVERAL, ANNEALED, VT = "pm.fit", "pm.fit, 8 starts", "annealed", "VT"
 ANNEALED_TRIALS, VT_ALONE, PAPER = "annealed, 8 trials", "VT, no trials", "VT, paper's form"
@@ -58,11 +53,11 @@ def grid_of(largest: float) -> np.ndarray:
     return np.geomspace(1.0, largest, GRID)
 
 
-def request_of(method: str, n: int, largest: float = LARGEST) -> Request:
+def request_of(method: str, n: int, largest: float = LARGEST) -> FitOptions:
     """Arguments of a fit."""
     plain = {PLAIN: "advi", SEVERAL: "advi"}
     name = plain.get(method, "annealed" if method.startswith(ANNEALED) else "variational_tempering")
-    return Request(
+    return FitOptions(
         n=n,
         method=name,
         temperatures=np.array([1.0, START]) if name == "annealed" else grid_of(largest),
@@ -93,21 +88,19 @@ class Fits:
     def __init__(self, model: pm.Model, n: int, largest: float = LARGEST) -> None:
         self.model, self.n, self.largest = model, n, largest
         self.rate = pytensor.shared(RATE)
-        self.approx = first_approximation(model, "meanfield", None, None, 1)
+        self.approx = first_approximation(model, random_seed=1)
         self.step = compile_step(
             self.approx,
             global_likelihood(self.approx),
             obj_n_mc=1,
             obj_optimizer=pm.adam(learning_rate=self.rate),
         )
-        self.generators = self.step.generators
-        moving = [v for v in self.step.moving if v not in self.generators]
-        self.first = [(v, v.get_value()) for v in moving]
+        self.first, _ = self.step.start(self.approx)
         self.log_c: tuple[np.ndarray, np.ndarray] | None = None
         self.plans: dict[str, FitPlan] = {}
         self.log_joint = compile_target(self.approx).log_joint
         self.points = normal_points(self.first_location().size)
-        self.late: list[Parameters] = []
+        self.late: list[dict[str, np.ndarray]] = []
 
     def first_location(self) -> np.ndarray:
         """Mean of the approximation now."""
@@ -129,51 +122,52 @@ class Fits:
             np.concatenate([np.ravel(by_name[name][i]) for name in order]) for i in range(repeats)
         ]
 
-    def put(self, start: np.ndarray) -> None:
-        """Begin anew at a start."""
-        for shared, value in self.first:
-            shared.set_value(value)
-        location: SharedVariable = self.approx.groups[0].shared_params["mu"]
-        location.set_value(start.astype(location.dtype))
+    def start(self, place: np.ndarray) -> Values:
+        """Values at the beginning of a fit from a place."""
+        return moved_to(place, self.first, self.step)
 
-    def plan(self, request: Request) -> FitPlan:
+    def plan(self, options: FitOptions) -> FitPlan:
         """Plan a fit."""
         if self.log_c is not None:
-            request = replace(request, log_c=self.log_c)
-        return METHODS[request.method](request, self.model)
+            options = replace(options, log_c=self.log_c)
+        return plan_fit(options, self.model)
 
     def fit(
-        self, method: str, starts: Sequence[np.ndarray], seed: int, request: Request
-    ) -> Session:
+        self, method: str, starts: Sequence[np.ndarray], seed: int, options: FitOptions
+    ) -> FitRun:
         """Run all stages from the first start; the others are those of the trials."""
-        self.put(starts[0])
         self.rate.set_value(np.asarray(RATE))
         self.late = []
-        reseed_rngs(self.generators, seed)
         if method not in self.plans:  # that of VT computes log C(T)
-            self.plans[method] = self.plan(request)
-        plan, run = self.plans[method], FitState(self.approx, self.step)
-        session = Session(
-            method, run, plan, NO_TARGET, np.random.default_rng(seed), others=starts[1:]
+            self.plans[method] = self.plan(options)
+        seeds = np.random.SeedSequence(seed).spawn(len(self.step.generators))
+        run = FitRun(
+            approx=self.approx,
+            step=self.step,
+            plan=self.plans[method],
+            target=NO_TARGET,
+            values=self.start(starts[0]),
+            generators=[np.random.Generator(np.random.PCG64(own)) for own in seeds],
+            rng=np.random.default_rng(seed),
+            others=starts[1:],
         )
         steps: list[Callable[..., None]] = [self.slow_down]
         if method == SEVERAL:
-            first = moving_values(self.step)
-            all_of = [first, *(moved_to(x, first, self.step, self.approx) for x in starts[1:])]
-            run_trials(run, all_of, plan.cold, self.n // 2, 100, steps, lambda run: None)
-        run_fit(session, request, steps)
-        return session
+            run_trials(run, [self.start(x) for x in starts], self.n // 2, steps, lambda run: None)
+        run_fit(run, steps)
+        return run
 
     def slow_down(self, approx: Approximation, losses: np.ndarray, i: int) -> None:
         """Lower the learning rate geometrically at the end, and note the last parameters."""
         late = max(i / self.n - SLOWS, 0.0) / (1.0 - SLOWS)
         self.rate.set_value(np.asarray(RATE * (LAST_RATE / RATE) ** late))
         if i > AVERAGED * self.n:
-            self.late.append(parameters(approx))
+            params = approx.groups[0].shared_params
+            self.late.append({name: np.array(p.get_value()) for name, p in params.items()})
 
-    def final_elbo(self, session: Session) -> float:
+    def final_elbo(self, run: FitRun) -> float:
         """ELBO of the averaged parameters at T = 1; -inf for a fit that broke off."""
-        if session.run.stopped:
+        if run.stopped:
             return -np.inf
         mean, rho = (np.mean([late[name] for late in self.late], axis=0) for name in ("mu", "rho"))
         sd = np.logaddexp(0.0, rho)

@@ -54,11 +54,10 @@ if TYPE_CHECKING:
         expectation,
         overlap,
     )
+    from pymc_tempering.evidence.bracket import Sandwich
     from pymc_tempering.evidence.datatree import convert
     from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
-    from pymc_tempering.evidence.prior_curves import PriorSensitivity
-    from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
-    from pymc_tempering.evidence.stochastic_bounds import Sandwich
+    from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
     from pymc_tempering.evidence.tracker import PartitionTracker
     from pymc_tempering.kernels import (
         HMC,
@@ -134,11 +133,10 @@ _HOMES = {
         "expectation",
         "overlap",
     ),
+    "evidence.bracket": ("Sandwich",),
     "evidence.datatree": ("convert",),
     "evidence.diagnostics": ("Diagnosis", "diagnose"),
-    "evidence.prior_curves": ("PriorSensitivity",),
-    "evidence.sensitivity_curve": ("SensitivityCurve",),
-    "evidence.stochastic_bounds": ("Sandwich",),
+    "evidence.prior_curves": ("PriorSensitivity", "SensitivityCurve"),
     "evidence.tracker": ("PartitionTracker",),
     "kernels": (
         "HMC",

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 DIM, WIDTH = 5, 0.1
 """Of the target to which particles are annealed, from a standard normal: N(1, WIDTH^2)."""

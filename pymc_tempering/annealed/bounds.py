@@ -14,8 +14,8 @@ from pymc_tempering.arguments import check_whole
 from pymc_tempering.arrays.carried import N_SHARE, Carried, carried_evidence
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.bracket import Sandwich, join_bounds
 from pymc_tempering.evidence.result import emit_warnings
-from pymc_tempering.evidence.stochastic_bounds import Sandwich, join_bounds
 from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.handle import CompiledModel

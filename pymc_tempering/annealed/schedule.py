@@ -17,8 +17,8 @@ from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import Particles, draw_particles, place
 from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.core.cycles import SENTENCE
 from pymc_tempering.core.ladder import barrier_of, check_betas, space_betas
-from pymc_tempering.core.overflows import SENTENCE
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence.particle_weights import merge_sums

@@ -21,12 +21,16 @@ from pymc_tempering.annealed.schedule import (
 )
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.chain.particles import draw_particles, sweep
-from pymc_tempering.core.population import RESAMPLING
 from pymc_tempering.core.threads import Task
-from pymc_tempering.core.weighting import effective_number, kish, log_mean, log_mean_error
+from pymc_tempering.core.weighting import (
+    RESAMPLING,
+    effective_number,
+    kish,
+    log_mean,
+    log_mean_error,
+)
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import emit_warnings
-from pymc_tempering.evidence.undefined import with_undefined
+from pymc_tempering.evidence.result import emit_warnings, with_undefined
 from pymc_tempering.executors.crew import run_work
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.handle import CompiledModel

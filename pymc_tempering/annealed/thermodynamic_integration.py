@@ -22,9 +22,8 @@ from pymc_tempering.core.ladder import barrier_of
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.weighting import effective_size
 from pymc_tempering.evidence import Evidence, integrate
-from pymc_tempering.evidence.result import emit_warnings
-from pymc_tempering.evidence.ti_rules import ORDERS, RULES
-from pymc_tempering.evidence.undefined import with_undefined
+from pymc_tempering.evidence.result import emit_warnings, with_undefined
+from pymc_tempering.evidence.ti import ORDERS, RULES
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.executors.crew import run_work
 from pymc_tempering.kernels import Compound

@@ -21,16 +21,17 @@ from pymc_tempering.arrays.lockstep import LockstepChains, evaluated_draws
 from pymc_tempering.core.ladder import (
     Ladder,
     PathSample,
+    Stages,
     alive_sample,
     barrier_of,
     check_betas,
     place_rungs,
+    resample_at,
     space_betas,
 )
-from pymc_tempering.core.population import Stages, next_beta, resample_at
-from pymc_tempering.core.weighting import log_mean, log_mean_error
+from pymc_tempering.core.weighting import log_mean, log_mean_error, next_beta
+from pymc_tempering.evidence.bracket import Sandwich, join_bounds
 from pymc_tempering.evidence.result import Evidence, emit_warnings
-from pymc_tempering.evidence.stochastic_bounds import Sandwich, join_bounds
 from pymc_tempering.exceptions import LikelihoodError
 
 MAX_STAGES = 5000

@@ -32,10 +32,9 @@ from pymc_tempering.core.cycles import (
 )
 from pymc_tempering.core.ladder import Ladder, check_betas
 from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, emit_warnings
-from pymc_tempering.evidence.rts import rts_log_z
-from pymc_tempering.evidence.visit_counts import PSEUDO_COUNT
+from pymc_tempering.evidence.rts import PSEUDO_COUNT, rts_log_z
 from pymc_tempering.exceptions import LadderError, TemperingWarning
 
 PAPER_TOLERANCE = 0.1

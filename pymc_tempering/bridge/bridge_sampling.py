@@ -1,5 +1,6 @@
 """Bridge sampling: the evidence from the posterior draws of any sampler, with its error."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -8,9 +9,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.bridge import draw_alarms
-from pymc_tempering.bridge.bridge_verdict import chain_estimates, chain_variances, judge_bridges
-from pymc_tempering.bridge.optimal_bridge import Bridge, draw_effects, fit_bridge
+from pymc_tempering.bridge.optimal_bridge import Bridge, draw_effects, fit_bridge, fit_correlation
 from pymc_tempering.bridge.proposals import PROPOSALS, Fit
 from pymc_tempering.bridge.target import (
     Target,
@@ -20,12 +19,29 @@ from pymc_tempering.bridge.target import (
     untold_model,
 )
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence import Evidence
+from pymc_tempering.core.weighting import MIN_ESS
+from pymc_tempering.evidence import Evidence, homogeneity_pvalue
+from pymc_tempering.evidence.alarms import disagreement_warning
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 
+MAX_RHAT = 1.01
+"""R-hat above which chains have not mixed (Vehtari et al. 2021)."""
+LOW_ESS = 100.0
+"""Effective numbers of posterior draws: below the first no error is stated, below the second it is
+called rough."""
+MIN_USED = 10.0
+"""Kish's effective number of draws in the overlap below which no error is stated."""
+MIN_LOG_CHANCE = np.log(1e-5)
+"""Log of the chance below which a region without posterior draws is an alarm."""
+MAX_HALVES_Z = 4.0
+"""Standard errors by which the estimates from the two halves of the draws may differ."""
+MAX_LOST_SHARE = 1e-3
+"""Largest share of the proposal's draws that may have a density of NaN without a warning."""
+MAX_PVALUE = 1e-3
+"""p-value of the homogeneity test below which the chains disagree."""
 MIN_DRAWS = 20
 """Least number of draws of the proposal."""
 
@@ -165,17 +181,22 @@ def estimate_by_bridge(
     cores: int | None = None,
 ) -> Evidence:
     """Do as :func:`bridge_sampling`, but give no warnings outside of the result."""
-    check_proposal(proposal, draws)
-    target, states = find_target(idata, model, cores)
-    return bridge_states(target, states, rng=rng, proposal=proposal, draws=draws, idata=idata)
+    return bridge_draws(idata, model, rng=rng, proposal=proposal, draws=draws, cores=cores).evidence
 
 
 def bridge_draws(
-    idata: xr.DataTree, model: pm.Model, *, rng: np.random.Generator, cores: int | None = None
+    idata: xr.DataTree,
+    model: pm.Model,
+    *,
+    rng: np.random.Generator,
+    proposal: str = "t",
+    draws: int | None = None,
+    cores: int | None = None,
 ) -> BridgedDraws:
     """Do as :func:`estimate_by_bridge`, and say what each draw did to the estimate."""
+    check_proposal(proposal, draws)
     target, states = find_target(idata, model, cores)
-    return _bridge(target, states, rng=rng, idata=idata)
+    return bridge_states(target, states, rng=rng, proposal=proposal, draws=draws, idata=idata)
 
 
 def check_proposal(proposal: str, draws: int | None) -> None:
@@ -198,24 +219,11 @@ def bridge_states(
     proposal: str = "t",
     draws: int | None = None,
     idata: xr.DataTree | None = None,
-) -> Evidence:
+) -> BridgedDraws:
     """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d).
 
     ``idata`` is the DataTree that they came from, to compare the log density stored there.
     """
-    return _bridge(target, states, rng=rng, proposal=proposal, draws=draws, idata=idata).evidence
-
-
-def _bridge(
-    target: Target,
-    states: np.ndarray,
-    *,
-    rng: np.random.Generator,
-    proposal: str = "t",
-    draws: int | None = None,
-    idata: xr.DataTree | None = None,
-) -> BridgedDraws:
-    """Do as :func:`bridge_states`, with the effects of the draws."""
     fit = PROPOSALS[proposal](target)
     started = perf_counter()
     n_chains, n_draws, dim = states.shape
@@ -227,15 +235,15 @@ def _bridge(
     pair, at_draws, lost, n_evaluations = _bridge_both_ways(
         target, states, log_target, fit, rng, draws
     )
-    messages = mismatch + draw_alarms.bridge_alarms(list(pair))
+    messages = mismatch + bridge_alarms(list(pair))
     verdict, mcse = judge_bridges(pair, at_draws, messages)
-    doubts = draw_alarms.mixing_warnings(states, target.path.layout.label)
+    doubts = mixing_warnings(states, target.path.layout.label)
     doubts += [] if idata is None else untold_model(idata)
     if doubts and verdict == "ok":
         verdict = "unchecked"
     messages += doubts
-    messages += draw_alarms.size_warnings(sum(one.ess for one in pair))
-    messages += draw_alarms.lost_warnings(lost)
+    messages += size_warnings(sum(one.ess for one in pair))
+    messages += lost_warnings(lost)
     shared = sum(one.proposal_variance for one in pair) / 4
     evidence = Evidence(
         log_z=(pair[0].log_z + pair[1].log_z) / 2.0,
@@ -286,3 +294,128 @@ def _bridge_both_ways(
         lost.append(share)
         n_evaluations += n * density.evaluations[0] + ratio.size * density.evaluations[1]
     return (bridges[0], bridges[1]), (ratios[0], ratios[1]), max(lost), n_evaluations
+
+
+def mixing_warnings(draws: FloatArray, label: Callable[[int], str]) -> list[str]:
+    """Warn if chains, shape (chain, draw, d), have not mixed."""
+    from arviz_stats.base import array_stats  # slow to import
+
+    if len(draws) < 2:
+        return [
+            "There is one chain, so nothing tells whether others would agree: sample at least four."
+        ]
+    rhat = np.atleast_1d(array_stats.rhat(draws, chain_axis=0, draw_axis=1))
+    if not np.isfinite(rhat).any() or not np.nanmax(rhat) > MAX_RHAT:
+        return []
+    worst = int(np.nanargmax(rhat))
+    return [
+        f"R-hat is {rhat[worst]:.3f} for {label(worst)} (at most {MAX_RHAT} is wanted): the "
+        "chains have not mixed, so sample longer, or with pymc_tempering.sample if the posterior "
+        "has several modes."
+    ]
+
+
+def size_warnings(ess: float) -> list[str]:
+    """Warn if the posterior draws are few, but enough for an error."""
+    if not MIN_ESS <= ess < LOW_ESS:
+        return []
+    return [
+        f"The posterior draws are worth only {ess:.0f} independent ones, so the mcse is rough: "
+        "sample more draws."
+    ]
+
+
+def bridge_alarms(bridges: list[Bridge]) -> list[str]:
+    """Say why no error of a bridge can be stated."""
+    ess = min(one.ess for one in bridges)
+    draws, proposals = (
+        min(one.used_draws for one in bridges),
+        min(one.used_proposals for one in bridges),
+    )
+    alarms = []
+    if min(draws, proposals) < MIN_USED:
+        alarms.append(
+            "Posterior and proposal hardly overlap (worth "
+            f"{draws:.1f} draws of the one and {proposals:.1f} of the other), so the bridge did "
+            "not converge and the mcse is infinite: try another proposal ('mixture' or 'warp'), "
+            "or sample more draws."
+        )
+    elif ess < MIN_ESS:
+        alarms.append(
+            f"The posterior draws are worth only {ess:.1f} independent ones, so the mcse is "
+            "infinite: the chains hardly moved, or each sits in a mode of its own; sample longer, "
+            "or with pymc_tempering.sample."
+        )
+    worst = min(bridges, key=lambda one: one.log_chance)
+    if worst.log_chance < MIN_LOG_CHANCE:
+        alarms.append(
+            f"{worst.n_unvisited} draws of the proposal lie where the posterior has mass, and no "
+            f"posterior draw does (a chance of {np.exp(worst.log_chance):.1g}), so the mcse is "
+            "infinite: the sampler missed a mode or a tail; sample with pymc_tempering.sample."
+        )
+    return alarms
+
+
+def halves_warning(difference: float, error: float) -> list[str]:
+    """Warn if the two halves of the draws disagree."""
+    if not abs(difference) > MAX_HALVES_Z * error:
+        return []
+    return [
+        f"The first and the second half of the draws differ by {difference:+.2f} nats in log Z, "
+        f"{error:.2g} expected, so the mcse is at least that: the chains had not settled "
+        "(discard more of their beginning, sample longer), or they change modes rarely."
+    ]
+
+
+def lost_warnings(lost: float) -> list[str]:
+    """Warn if the model's density is NaN at too many draws of the proposal."""
+    if lost <= MAX_LOST_SHARE:
+        return []
+    return [
+        f"The model's log density is not a number at {lost:.1%} of the draws of the proposal, "
+        "which were given zero density: make it -inf where it is not defined, or numerically "
+        "stable where it is."
+    ]
+
+
+def judge_bridges(
+    bridges: tuple[Bridge, Bridge], ratios: tuple[np.ndarray, np.ndarray], messages: list[str]
+) -> tuple[str, float]:
+    """Return verdict and error of the mean of two bridges.
+
+    Any entry of `messages` is an alarm, so that no error is stated. New warnings are appended.
+    """
+    if messages or not all(np.isfinite(one.variance) for one in bridges):
+        return "unchecked", np.inf
+    own = sum(one.variance for one in bridges)
+    both = (
+        2.0
+        * fit_correlation(bridges, ratios)
+        * np.sqrt(np.prod([one.variance - one.proposal_variance for one in bridges]))
+    )
+    verdict, mcse = "ok", float(np.sqrt(own + both) / 2.0)
+    chains = chain_estimates(bridges)
+    df = np.full(chains.size, sum(one.ess for one in bridges) / chains.size - 1.0)
+    # Chains of equal length have the same error, so the mean over chains is less noisy.
+    error = np.full(chains.size, np.sqrt(chain_variances(bridges).mean()))
+    pvalue = homogeneity_pvalue(chains, error, df)
+    if pvalue < MAX_PVALUE:
+        verdict = "disagreed"
+        messages.append(disagreement_warning(pvalue))
+        mcse = max(mcse, float(chains.std(ddof=1) / np.sqrt(chains.size)))
+    difference = bridges[1].log_z - bridges[0].log_z
+    if apart := halves_warning(difference, float(np.sqrt(own))):
+        verdict = "disagreed"
+        messages += apart
+        mcse = max(mcse, abs(difference))  # both may be off in the same direction
+    return verdict, mcse
+
+
+def chain_estimates(bridges: tuple[Bridge, Bridge]) -> np.ndarray:
+    """Return each chain's log Z by two bridges, shape (chain,)."""
+    return np.asarray((bridges[0].per_chain + bridges[1].per_chain) / 2.0)
+
+
+def chain_variances(bridges: tuple[Bridge, Bridge]) -> np.ndarray:
+    """Return the part of their variance that comes from the chain's own draws, shape (chain,)."""
+    return np.asarray(sum(one.per_chain_variance for one in bridges) / 4.0)

@@ -1,23 +1,28 @@
 """Importance sampling: the evidence from draws of a density fitted to posterior draws."""
 
+from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from scipy.special import logsumexp
 
-from pymc_tempering.bridge.bridge_sampling import check_proposal
-from pymc_tempering.bridge.draw_alarms import lost_warnings
-from pymc_tempering.bridge.proposals import PROPOSALS, Proposal, fit_t
+from pymc_tempering.bridge.bridge_sampling import check_proposal, lost_warnings
+from pymc_tempering.bridge.proposals import PROPOSALS, fit_t
 from pymc_tempering.bridge.target import (
     Target,
-    check_log_density,
+    check_states,
     find_target,
-    stored_density_warnings,
 )
-from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MAX_KHAT, MIN_ESS, kish, pareto_khat
+from pymc_tempering.core.weighting import (
+    FINITE_VARIANCE_KHAT,
+    MAX_KHAT,
+    MIN_ESS,
+    effective_number,
+    log_mean,
+    log_mean_error,
+    pareto_khat,
+)
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.model.check import find_model
@@ -26,9 +31,6 @@ from pymc_tempering.model.handle import CompiledModel
 
 HEAVY_DOFS = (3.0, 5.0, 8.0)
 """Degrees of freedom of a t for importance sampling, where tails must not be too light."""
-
-N_CHECKED = 100
-"""Posterior draws of each chain that are used to check that the model is the right one."""
 
 
 def importance_sampling(
@@ -138,14 +140,8 @@ def estimate_by_importance(
     """Do as :func:`importance_sampling`, but give no warnings outside of the result."""
     check_proposal(proposal, draws)
     target, states = find_target(idata, model, cores)
-    some = states[:, :N_CHECKED]
-    flat = some.reshape(-1, states.shape[2])
-    log_density = target.log_density(flat)
-    check_log_density(log_density, target.path, flat)
-    mismatch = stored_density_warnings(idata, log_density.reshape(some.shape[:2]))
-    return importance_states(
-        target, states, rng=rng, proposal=proposal, draws=draws, alarms=mismatch
-    )
+    alarms = check_states(idata, target, states)
+    return importance_states(target, states, rng=rng, proposal=proposal, draws=draws, alarms=alarms)
 
 
 def importance_states(
@@ -155,18 +151,16 @@ def importance_states(
     rng: np.random.Generator,
     proposal: str = "mixture",
     draws: int = 10_000,
-    alarms: list[str] | None = None,
+    alarms: Sequence[str] = (),
 ) -> Evidence:
     """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d)."""
     fit = PROPOSALS[proposal](target)
-    if proposal == "t":
-        fit = _fit_heavy_t
     started = perf_counter()
-    density = fit(states.reshape(-1, states.shape[2]), rng)
+    flat = states.reshape(-1, states.shape[2])
+    density = fit_t(flat, HEAVY_DOFS) if proposal == "t" else fit(flat, rng)
     weights, lost = density.log_ratio(target, density.draw(draws, rng))
-    log_z, variance, ess = weighted_mean(weights)
-    khat = pareto_khat(weights)
-    messages = [*(alarms or []), *_weight_alarms(khat, ess)]
+    ess, khat = effective_number(weights), pareto_khat(weights)
+    messages = [*alarms, *_weight_alarms(khat, ess)]
     alarmed = bool(messages)
     if not alarmed and khat > FINITE_VARIANCE_KHAT:
         messages.append(
@@ -176,36 +170,17 @@ def importance_states(
     messages += lost_warnings(lost)
     middle = draws // 2
     return Evidence(
-        log_z=log_z,
-        mcse=np.inf if alarmed else float(np.sqrt(variance)),
+        log_z=log_mean(weights),
+        mcse=np.inf if alarmed else log_mean_error(weights),
         method="importance_sampling",
         verdict="unchecked" if alarmed else "ok",
         ess=ess,
-        halves=(weighted_mean(weights[:middle])[0], weighted_mean(weights[middle:])[0]),
+        halves=(log_mean(weights[:middle]), log_mean(weights[middle:])),
         warnings=tuple(messages),
         bias_direction="below" if alarmed else "",
         n_evaluations=draws * density.evaluations[0],
         seconds=perf_counter() - started,
     )
-
-
-def weighted_mean(log_weights: FloatArray) -> tuple[float, float, float]:
-    """Return log of the mean weight, its relative variance, and Kish's effective number.
-
-    Equations (18.44) and (18.46) of Goodfellow et al. (2016) in log space for Z_0 = 1, but the
-    variance has n - 1 in place of n.
-    """
-    n = log_weights.size
-    total = logsumexp(log_weights)
-    if total == -np.inf:
-        return -np.inf, np.inf, 0.0
-    share = np.exp(log_weights - total)
-    ess = float(kish(share))
-    return float(total - np.log(n)), float((n / ess - 1.0) / (n - 1)), ess
-
-
-def _fit_heavy_t(draws: np.ndarray, rng: np.random.Generator) -> Proposal:
-    return fit_t(draws, HEAVY_DOFS)
 
 
 def _weight_alarms(khat: float, ess: float) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -24,31 +23,14 @@ T_ITERATIONS = 30
 type Ratio = tuple[np.ndarray, float]
 
 
-class Proposal(Protocol):
-    """A normalized density that can be drawn from, and its ratio to the target."""
-
-    @property
-    def evaluations(self) -> tuple[int, int]:
-        """Evaluations of the model for a state, and for a state with known log target."""
-
-    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw independent states, shape (n, d), unconstrained."""
-
-    def log_ratio(
-        self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
-    ) -> Ratio:
-        """Log of target over proposal, shape (n,), at states of shape (n, d) (nats).
-
-        Also the share of lost states: those where the target is NaN, taken as zero density.
-        """
-
-
 @dataclass(frozen=True)
 class Elliptical:
     """A multivariate t, or a normal.
 
     Attributes
     ----------
+    evaluations : tuple of int
+        Of the model for a state, and for a state with known log target.
     mean : ndarray, shape (d,)
     cholesky : ndarray, shape (d, d)
         Lower Cholesky factor of the scale matrix.
@@ -81,7 +63,10 @@ class Elliptical:
     def log_ratio(
         self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
     ) -> Ratio:
-        """Log of target over proposal, shape (n,), and the share of lost states."""
+        """Log of target over proposal, shape (n,), at states of shape (n, d) (nats).
+
+        Also the share of lost states: those where the target is NaN, taken as zero density.
+        """
         known, lost = without_lost(target.log_density(x) if log_target is None else log_target)
         return known - self.log_density(x), lost
 
@@ -185,6 +170,9 @@ def fit_t(draws: np.ndarray, dofs: tuple[float, ...] = DOFS) -> Elliptical:
     assert best is not None
     return best
 
+
+type Proposal = Elliptical | MixtureProposal
+"""A normalized density that can be drawn from, and its ratio to the target."""
 
 type Fit = Callable[[np.ndarray, np.random.Generator], Proposal]
 

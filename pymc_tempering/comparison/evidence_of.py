@@ -22,8 +22,8 @@ from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS
 from pymc_tempering.crosscheck.store import GROUP as CHECK_GROUP
 from pymc_tempering.crosscheck.store import CrossCheck, read_cross_check
 from pymc_tempering.evidence import ESTIMATORS, Evidence
-from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.evidence.storage import GROUP as EVIDENCE_GROUP
+from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.evidence.result import GROUP as EVIDENCE_GROUP
 from pymc_tempering.exceptions import ImproperPriorError, NotTemperedError
 from pymc_tempering.model.check import is_model
 from pymc_tempering.model.compilations import compiling_status
@@ -96,7 +96,7 @@ def evidence_of(thing: Any, extras: Extras, method: str | None = None) -> Eviden
         If the method is not known.
     """
     if extras.model is not None and extras.given and is_tempered(thing):
-        from pymc_tempering.bridge.model_of_run import check_same_model  # slow to import
+        from pymc_tempering.bridge.target import check_same_model  # slow to import
 
         check_same_model(thing, extras.model)
     if method is not None:

@@ -88,8 +88,6 @@ def log_marginal_likelihood(
         If the equations of the method have no solution, or it was not found.
     TemperingError
         If a stored result cannot be read, or a chain of ``pm.sample_smc`` has no log Z.
-    ImportError
-        If "mbar" is asked for without pymbar.
     ValueError
         If ``method`` is not known.
 
@@ -110,8 +108,7 @@ def log_marginal_likelihood(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pmt.log_marginal_likelihood(gaussian_run(draws=400)).verdict
+    >>> pmt.log_marginal_likelihood(idata).verdict  # a run of pmt.sample
     'ok'
     """
     check_whole(1, cores=cores)

@@ -120,9 +120,7 @@ def average(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
-    >>> runs = {str(s): gaussian_run(400, toy=GaussianToy(2.0, s)) for s in (0.5, 1.0, 2.0)}
-    >>> mean = pmt.average(runs, random_seed=1)
+    >>> mean = pmt.average(runs, random_seed=1)  # three runs of pmt.sample
     >>> dict(zip(mean.attrs["models"], mean.attrs["counts"]))
     {'0.5': 387, '1.0': 561, '2.0': 652}
     """

@@ -6,7 +6,7 @@ the next one, which gives the recorded draw. ``docs/reference/data_layout.md`` d
 begins a row.)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,24 +29,20 @@ RUNG_STATS = (
     "accept_sum",
     "up_accept_sum",
 )
-LOOK_STATS = (
-    "check_log_z",
-    "check_mcse",
-    "check_n_looks",
-    "check_needed",
-    "check_n_strange",
-    "check_n_arrived",
-    "check_n_passes",
-    "check_n_home_passes",
-    "check_pass_log_z",
-    "check_pass_mcse",
-    "check_n_islands",
-    "check_settled",
-)
 PRIOR_STATS = ("prior_log_z", "prior_mcse")
 SCALAR_STATS = ("tempering_steps", "beta_min", "tour_start", "n_divergences")
 COUNTS = ("n_zero_likelihood", "n_undefined")
 """Statistics that a run may lack."""
+
+OVERFLOWS = (0.0, np.inf)
+"""The ``PRIOR_STATS`` of a prior whose draws overflow where the likelihood may not be zero: nothing
+bounds what such draws carry."""
+
+SENTENCE = (
+    "Draws of the prior overflow, and the likelihood does not vanish toward there, so that nothing "
+    "bounds what they carry: restrict the prior, or scale the model."
+)
+"""What is said of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,14 +169,17 @@ class FlatTrace:
 class FreshLooks:
     """Summary of the looks from the prior, small enough to be stored with each draw.
 
+    A look is one trajectory from a fresh prior draw to beta = 1, annealed once. It has arrived
+    where its log-likelihood and log density are those of posterior draws, or where transitions at
+    beta = 1 bring it to them.
+
     Attributes
     ----------
     log_z, mcse : float
         Their own estimate, by annealed importance sampling (nats); not a number, and infinite,
         where their weights are too uneven for one.
-    n_looks : float
-    needed : float
-        Looks that were asked for.
+    n_looks, needed : float
+        Looks that were taken, and the number that was asked for.
     n_strange : float
         Looks that ended where the fitted reference hardly goes.
     n_arrived : float
@@ -191,7 +190,7 @@ class FreshLooks:
     pass_log_z, pass_mcse : float
         Mean of their log Z and its error by their scatter (nats).
     n_islands : float
-        Passes with an island of particles that did not come home.
+        Passes with 1 % of their particles or more where the fitted reference hardly goes.
     settled : float
         1 where the last round of the search found nothing new, else 0.
     """
@@ -208,3 +207,7 @@ class FreshLooks:
     pass_mcse: float = float("inf")
     n_islands: float = 0.0
     settled: float = 1.0
+
+
+LOOK_STATS = tuple(f"check_{item.name}" for item in fields(FreshLooks))
+"""Statistics that hold the summary of the looks."""

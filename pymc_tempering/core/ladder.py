@@ -14,10 +14,24 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.core.weighting import rung_probabilities, tilt
+from pymc_tempering.core.weighting import (
+    log_mean,
+    rung_probabilities,
+    systematic_resampling,
+    tilt,
+)
 from pymc_tempering.exceptions import LadderError
 
 type RungWeights = Callable[[np.ndarray], Any] | Sequence[float]
+
+MAX_WEIGHTS = 4_000_000
+"""Weights that are held at a time: 1,000 states at each of 130 stages need 140 million."""
+
+N_FINE = 8
+"""Points that each interval of the mixture is refined into, to measure the barrier."""
+
+MIN_RUNGS = 3
+"""Least number of rungs that are placed."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +108,6 @@ class Ladder:
         return Ladder(self.betas, self.log_z, np.log(weights))
 
 
-MAX_WEIGHTS = 4_000_000
-"""Weights that are held at a time: 1,000 states at each of 130 stages need 140 million."""
-
-
 @dataclass(frozen=True)
 class PathSample:
     """A sample of log_ratio over the whole path, and the mixture that it was drawn from.
@@ -164,11 +174,34 @@ def alive_sample(betas: np.ndarray, log_z: np.ndarray, log_ratio: np.ndarray) ->
     return PathSample(log_ratio[alive], betas, log_z, counts)
 
 
-N_FINE = 8
-"""Points that each interval of the mixture is refined into, to measure the barrier."""
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """What n particles found on their way from the reference to the target, a row a stage.
 
-MIN_RUNGS = 3
-"""Least number of rungs that are placed."""
+    Attributes
+    ----------
+    betas, log_z : array, shape (S,)
+        Log Z in nats.
+    log_ratio : array, shape (S, n)
+        Of the particles after their moves at each stage.
+    """
+
+    betas: np.ndarray
+    log_z: np.ndarray
+    log_ratio: np.ndarray
+
+    @property
+    def alive(self) -> PathSample:
+        """The particles of some likelihood as a sample over the whole path."""
+        return alive_sample(self.betas, self.log_z, self.log_ratio)
+
+
+def resample_at(
+    new: float, beta: float, log_ratio: np.ndarray, rng: np.random.Generator
+) -> tuple[float, np.ndarray]:
+    """Take particles from one beta to a new one: log of the mean weight, and who goes on (n,)."""
+    log_w = (new - beta) * log_ratio
+    return log_mean(log_w), systematic_resampling(log_w, rng)
 
 
 def fine_grid(betas: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
-"""One line on the terminal that says what is being done."""
+"""What a user sees of a call: one line on the terminal, and its result in a notebook."""
 
+import html
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,3 +51,8 @@ class _Noted:
 
     def __rich__(self) -> Text:
         return Text.from_markup(self.line).append(self.note())
+
+
+def text_as_html(value: Any) -> str:
+    """Return the text of a result, as `print` shows it, as HTML."""
+    return f"<pre>{html.escape(repr(value))}</pre>"

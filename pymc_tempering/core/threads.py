@@ -1,14 +1,18 @@
 """Independent tasks on threads, in steps short enough to show progress and to react to Ctrl-C."""
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Protocol
+
+from threadpoolctl import ThreadpoolController
 
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.exceptions import TimeLimitError
@@ -199,3 +203,14 @@ def run_all[T](tasks: Sequence[Task[T]], cores: int | None, deadline: Deadline =
     if interrupted:
         raise KeyboardInterrupt("Interrupted before sampling began.")
     return results
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Keep the libraries of linear algebra that are loaded to one thread, in a `with` block."""
+    return _controller("sklearn" in sys.modules).limit(limits=1)
+
+
+@cache
+def _controller(with_sklearn: bool) -> ThreadpoolController:
+    """Find the libraries, which takes 10 ms; scikit-learn brings one more with it."""
+    return ThreadpoolController()

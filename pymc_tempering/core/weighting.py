@@ -1,4 +1,4 @@
-"""What weights are worth: effective numbers, means with their errors, and limits for them.
+"""What weights are worth, how to resample by them, and how far they let a population step.
 
 Every estimator here averages weights, of tours, particles, islands or proposals. The laws that
 they share stand here once.
@@ -8,7 +8,10 @@ import warnings
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import logsumexp
+
+from pymc_tempering.exceptions import LikelihoodError
 
 type FloatArray = NDArray[np.float64]
 
@@ -161,3 +164,62 @@ def khat_limit(draws: int) -> float:
     Vehtari, Simpson, Gelman, Yao & Gabry (2024), Pareto smoothed importance sampling.
     """
     return min(1.0 - 1.0 / np.log10(draws), MAX_KHAT)
+
+
+def next_beta(log_ratio: np.ndarray, beta: float, cess: float) -> float:
+    """Largest beta up to 1 whose conditional effective sample size is `cess`.
+
+    Raises
+    ------
+    LikelihoodError
+        No step is small enough.
+    """
+    if conditional_ess(log_ratio, 1.0 - beta) >= cess:
+        return 1.0
+
+    def excess(log_delta: float) -> float:
+        return conditional_ess(log_ratio, np.exp(log_delta)) - cess
+
+    high = low = np.log(1.0 - beta)
+    while excess(low) < 0.0:
+        low -= 5.0
+        if low < -700.0:
+            if beta > 0.0:
+                raise _stuck(beta)
+            raise LikelihoodError(
+                "The log-likelihood differs so much between prior draws that no first step away "
+                "from the prior is small enough; check its scale."
+            )
+    new = min(beta + float(np.exp(brentq(excess, low, high, xtol=1e-3))), 1.0)
+    if new == beta:
+        raise _stuck(beta)
+    return new
+
+
+def _stuck(beta: float) -> LikelihoodError:
+    """Return the error of a path that goes no further, since the likelihood has no bound there."""
+    return LikelihoodError(
+        f"The way from prior to posterior ends at beta = {beta:.3g}, where the log-likelihood "
+        "grows without bound: the posterior has probably no finite integral. Look for a potential "
+        "or likelihood that grows faster than the prior falls."
+    )
+
+
+def systematic_resampling(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Resample systematically by log weights; returns indices, shape (n,)."""
+    return _at_shares(log_w, (rng.random() + np.arange(log_w.size)) / log_w.size)
+
+
+def multinomial_resampling(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Resample independently by log weights; returns indices, shape (n,)."""
+    return _at_shares(log_w, rng.random(log_w.size))
+
+
+def _at_shares(log_w: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return the indices of the weights at shares of their sum."""
+    cumulative = np.cumsum(np.exp(log_w - log_w.max()))
+    found = np.searchsorted(cumulative, shares * cumulative[-1], side="right")
+    return np.minimum(found, log_w.size - 1)
+
+
+RESAMPLING = {"systematic": systematic_resampling, "multinomial": multinomial_resampling}

@@ -19,8 +19,7 @@ from pymc_tempering.crosscheck.look_runs import LOOKING, check_from_prior
 from pymc_tempering.crosscheck.method_progress import Steps
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.estimators import MODEL
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import MODEL, estimate_quietly
 from pymc_tempering.exceptions import TemperingError, TemperingWarning, WorkerError
 
 MAX_RUNGS = 400

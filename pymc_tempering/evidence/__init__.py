@@ -1,28 +1,23 @@
 """Evidence of a model from its tempering run."""
 
 from pymc_tempering.core.cycles import CycleStats
-from pymc_tempering.evidence.agreement import homogeneity_pvalue
+from pymc_tempering.evidence.alarms import homogeneity_pvalue
 from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import Bracket, backward, bracket, forward
+from pymc_tempering.evidence.datatree import Run, read_run
 from pymc_tempering.evidence.estimators import ESTIMATORS, Estimator
-from pymc_tempering.evidence.expectation import expectation
 from pymc_tempering.evidence.factor import BayesFactor, PosteriorOdds
-from pymc_tempering.evidence.mbar import mbar
-from pymc_tempering.evidence.mbar_equations import mbar_log_z
-from pymc_tempering.evidence.overlap import overlap
-from pymc_tempering.evidence.pooled import pooled
+from pymc_tempering.evidence.mbar import mbar, mbar_log_z
+from pymc_tempering.evidence.pieces import Tours, tour_sums
 from pymc_tempering.evidence.rb_likelihood import (
-    log_likelihood,
     maximize_likelihood,
     rb_likelihood,
 )
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.rts import rts, rts_log_z
-from pymc_tempering.evidence.ti import ti
-from pymc_tempering.evidence.ti_rules import integrate
-from pymc_tempering.evidence.tours import Tours, tour_sums
-from pymc_tempering.evidence.trace import Run, read_run
-from pymc_tempering.evidence.visit_counts import counts
+from pymc_tempering.evidence.reweight import expectation
+from pymc_tempering.evidence.rts import counts, pooled, rts, rts_log_z
+from pymc_tempering.evidence.rungs import overlap
+from pymc_tempering.evidence.ti import integrate, ti
 
 __all__ = [
     "ESTIMATORS",
@@ -42,7 +37,6 @@ __all__ = [
     "forward",
     "homogeneity_pvalue",
     "integrate",
-    "log_likelihood",
     "maximize_likelihood",
     "mbar",
     "mbar_log_z",

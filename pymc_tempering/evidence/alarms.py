@@ -1,33 +1,97 @@
-"""Warnings about a tempering run: what is wrong with it, and what to do.
-
-Every function takes arrays and returns a list of sentences.
-"""
+"""What is wrong with a run, and what to do: sentences, and the tests behind them."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.core.weighting import MIN_ESS
-from pymc_tempering.evidence.agreement import identical_chains
+from pymc_tempering.evidence.pieces import Tours, tour_labels
 from pymc_tempering.evidence.rungs import neighbor_rejection
-from pymc_tempering.evidence.tours import Tours, tour_labels
+
+ROUNDING = 1e-10
+"""Error of any estimate by rounding, relative to its size and at least to one nat."""
 
 MIN_TOURS = 20
 """Complete tours below which no error is stated."""
+
 MIN_CHAIN_TOURS = 5
 """Complete tours below which a chain is not compared with the others."""
+
 MAX_WEIGHT_EXCESS = 7.0
 """The largest of n tours may weigh log(n) + 7 means; a share of e^-7 of the runs exceeds this."""
+
 MIN_LONE_EXCESS, MIN_LONE_DRAWS = 2.0, 3
 """One tour is an alarm if it surpasses all others by 2 nats, in 3 draws."""
+
 LARGEST_TOURS, MIN_LONE_PVALUE = 20, np.exp(-7.0)
 """The largest so many tours show the scale of the tail; a lone one is beyond what it explains."""
+
 MAX_LONE_TOURS = 8
 """So many tours may be alone together: each chain may have met the region, and met it again."""
+
 MAX_REJECTION = 0.7
 """Rejection rate between neighboring rungs above which the ladder has a gap."""
+
 MAX_LOG_OCCUPANCY = 1.5
 """|log(c_k / r_k)| above which occupancy is far from r."""
+
+
+def homogeneity_pvalue(estimate: FloatArray, error: FloatArray, df: FloatArray) -> float:
+    """Test whether independent estimates with estimated errors have one mean.
+
+    The chi-square statistic sum((estimate - weighted mean)^2 / error^2), referred to the F
+    distribution with Welch's (1951) correction for errors that are themselves estimated; with
+    ``df`` to infinity it is the plain chi-square test with C - 1 degrees of freedom. The inverse
+    variances weight the *test* alone, never an estimate.
+
+    Parameters
+    ----------
+    estimate, error : ndarray, shape (C,)
+        One estimate a chain, and its standard error (nats); those with an error that is not
+        positive and finite are left out.
+    df : ndarray, shape (C,)
+        Degrees of freedom of each error: the effective number of tours less one.
+
+    Returns
+    -------
+    float
+        p-value; 1.0 where fewer than two chains can be compared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_tempering.evidence import homogeneity_pvalue
+    >>> error, df = np.array([0.1, 0.1, 0.1]), np.array([50.0, 50.0, 50.0])
+    >>> round(homogeneity_pvalue(np.array([1.0, 1.05, 0.9]), error, df), 2)
+    0.56
+    >>> homogeneity_pvalue(np.array([1.0, 1.0, 3.0]), error, df) < 1e-3
+    True
+    """
+    from scipy.special import fdtrc  # scipy.stats takes half a second to import
+
+    usable = np.isfinite(estimate) & np.isfinite(error) & (error > 0.0)
+    if usable.sum() < 2:
+        return 1.0
+    value, df = estimate[usable], np.maximum(df[usable], 1.0)
+    rounding = ROUNDING * np.maximum(np.abs(value), 1.0)
+    weight = np.maximum(error[usable], rounding) ** -2.0
+    n, share = value.size, weight / weight.sum()
+    chi2 = float(np.sum(weight * (value - np.sum(share * value)) ** 2))
+    spread = float(np.sum((1.0 - share) ** 2 / df))
+    f_stat = chi2 / (n - 1) / (1.0 + 2.0 * (n - 2) / (n**2 - 1) * spread)
+    return float(fdtrc(n - 1, (n**2 - 1) / (3.0 * spread), f_stat))
+
+
+def identical_chains(rb_weight: FloatArray) -> list[list[int]]:
+    """Return the groups of chains whose sums of ``rb_weight`` (chain, draw, K) are equal.
+
+    Independent chains never agree to the last bit. Equal ones had the same seed or state.
+    """
+    sums = rb_weight.sum(axis=1)
+    _, inverse = np.unique(sums, axis=0, return_inverse=True)
+    label: NDArray[np.intp] = inverse.reshape(-1)
+    groups = [np.flatnonzero(label == which) for which in range(int(label.max()) + 1)]
+    return [group.tolist() for group in groups if group.size > 1]
 
 
 def chain_alarms(stats: CycleStats, sound: BoolArray) -> list[str]:
@@ -107,8 +171,9 @@ def lone_tour_warnings(
     others = log_ratio[tour != best]
     if others.size == 0:
         return []
+    by_tour = np.maximum.reduceat(log_ratio, np.flatnonzero(np.diff(tour, prepend=-1)))
     above = int(np.sum(log_ratio > others.max() + MIN_LONE_EXCESS))
-    if above < MIN_LONE_DRAWS or lone_pvalue(_maxima(log_ratio, tour)) >= MIN_LONE_PVALUE:
+    if above < MIN_LONE_DRAWS or lone_pvalue(by_tour) >= MIN_LONE_PVALUE:
         return []
     return [
         f"One tour alone found {above} draws whose log_ratio exceeds that of all others by more "
@@ -137,14 +202,6 @@ def lone_pvalue(values: FloatArray) -> float:
         excess = np.where(apart, spacings[:n_gaps] / later, 0.0)
     least = np.min((1.0 + excess) ** -np.arange(tail.size - 2.0, tail.size - 2 - n_gaps, -1))
     return min(1.0, n_gaps * float(least))
-
-
-def _maxima(values: FloatArray, group: NDArray[np.intp]) -> FloatArray:
-    """Return the largest value of each group, shape (number of groups,)."""
-    _, place = np.unique(group, return_inverse=True)
-    largest = np.full(int(place.max()) + 1, -np.inf)
-    np.maximum.at(largest, place, values)
-    return largest
 
 
 def disagreement_warning(pvalue: float) -> str:
@@ -187,6 +244,20 @@ def ladder_warnings(stats: CycleStats) -> list[str]:
     return [
         f"The ladder has a gap between rungs {worst} and {worst + 1} (rejection "
         f"{rejection[worst]:.2f} > {MAX_REJECTION}): sample again with more rungs there."
+    ]
+
+
+def empty_warnings(visits: FloatArray, rests_on: str) -> list[str]:
+    """Warn of rungs that were never visited, and say what their log Z_k rests on."""
+    empty = np.flatnonzero(visits == 0.0)
+    if empty.size == 0:
+        return []
+    which = ", ".join(str(k) for k in empty[:8]) + (", ..." if empty.size > 8 else "")
+    many = empty.size > 1
+    return [
+        f"Rung{'s' if many else ''} {which} {'were' if many else 'was'} never visited, so that log "
+        f"Z there rests on {rests_on} and has no error: sample more draws, use fewer rungs, or "
+        'method="rts", which needs no visits.'
     ]
 
 

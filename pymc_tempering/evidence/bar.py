@@ -15,11 +15,11 @@ from scipy.special import expit, logsumexp
 
 from pymc_tempering.core.cycles import BoolArray, FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, kish
-from pymc_tempering.evidence.fit_run import PartFit, fit_run
+from pymc_tempering.evidence.alarms import empty_warnings
+from pymc_tempering.evidence.datatree import Run
+from pymc_tempering.evidence.fit_run import PartFit, fit_run, side_of_bias
+from pymc_tempering.evidence.pieces import sum_by
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.standard_errors import sum_by
-from pymc_tempering.evidence.trace import Run
-from pymc_tempering.evidence.visit_counts import empty_warnings
 from pymc_tempering.exceptions import SolverError
 
 
@@ -169,13 +169,7 @@ def stepping_stone(run: Run) -> Evidence:
     SolverError
         If all states at some rung have zero likelihood.
     """
-
-    def direction(bias: float, mcse: float) -> str:
-        if not abs(bias) > 0.1 * mcse:
-            return ""
-        return "below" if bias < 0.0 else "above"
-
-    return _stepwise("stepping_stone", run, stone_step, states_bias=True, direction=direction)
+    return _stepwise("stepping_stone", run, stone_step, direction=side_of_bias(0.1))
 
 
 def _stepwise(
@@ -183,8 +177,7 @@ def _stepwise(
     run: Run,
     step: Callable[[FloatArray, FloatArray], Step],
     *,
-    states_bias: bool = False,
-    direction: Callable[[float, float], str] = lambda bias, mcse: "",
+    direction: Callable[[float, float], str] | None = None,
 ) -> Evidence:
     """Sum the steps between neighboring rungs that were visited."""
     betas, trace = run.stats.beta, run.trace
@@ -215,15 +208,18 @@ def _stepwise(
                 held = min(held, _effective(run, above, found.overlap[1], part))
             if held < least:
                 least, where_least = held, (low, high)
-        alarms = () if least >= MIN_ESS else (_overlap_alarm(*where_least, least),)
-        details = {"overlap_tours": least}
+        alarm = (
+            f"The overlap of rungs {where_least[0]} and {where_least[1]} rests on {least:.1f} "
+            f"effective tours and an error needs {MIN_ESS:.0f}, so the mcse is infinite: sample "
+            "with more rungs between them, or more draws."
+        )
         return PartFit(
             curve,
             effects,
-            bias=bias if states_bias else np.nan,
-            alarms=alarms,
+            bias=np.nan if direction is None else bias,
+            alarms=() if least >= MIN_ESS else (alarm,),
             notes=notes,
-            details=details,
+            details={"overlap_tours": least},
         )
 
     return fit_run(method, run.stats, run.pieces, fit, bias_direction=direction)
@@ -235,11 +231,3 @@ def _effective(
     """Return the effective number of tours among some iterations, each of weight 1 by default."""
     sums = run.sum_pieces(np.ones(where.size) if weight is None else weight, where)
     return float(kish(sum_by(run.pieces.tour[part], sums[part])))
-
-
-def _overlap_alarm(low: int, high: int, tours: float) -> str:
-    return (
-        f"The overlap of rungs {low} and {high} rests on {tours:.1f} effective tours and an error "
-        f"needs {MIN_ESS:.0f}, so the mcse is infinite: sample with more rungs between them, or "
-        "more draws."
-    )

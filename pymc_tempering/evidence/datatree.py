@@ -1,9 +1,12 @@
-"""Read tempering statistics from a DataTree, and give its per-rung arrays a rung dimension."""
+"""From the DataTree of a run to arrays: its cycles, every iteration, the states of all rungs."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import (
     COUNTS,
@@ -12,10 +15,14 @@ from pymc_tempering.core.cycles import (
     PRIOR_STATS,
     RUNG_STATS,
     SCALAR_STATS,
+    BoolArray,
     CycleStats,
+    FlatTrace,
     FloatArray,
     FreshLooks,
 )
+from pymc_tempering.core.weighting import rung_probabilities
+from pymc_tempering.evidence.pieces import Pieces, split_pieces, sum_at
 from pymc_tempering.exceptions import LadderError, NotTemperedError
 
 ADVICE = "sample with pymc_tempering.sample() or pm.sample(step=SimulatedTempering())"
@@ -24,6 +31,9 @@ REFERENCE_GROUP = "tempering_reference"
 LOOKS_GROUP = "tempering_looks"
 """Group of the ends of the looks from the prior, as variables of the posterior."""
 _STATS_GROUPS = ("sample_stats", "warmup_sample_stats")
+
+CHUNK = 1 << 20
+"""Largest table of iterations by rungs that is made at a time, in numbers."""
 
 
 def read_cycles(idata: xr.DataTree) -> CycleStats:
@@ -50,9 +60,8 @@ def read_cycles(idata: xr.DataTree) -> CycleStats:
     Examples
     --------
     >>> from pymc_tempering.evidence.datatree import read_cycles
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> read_cycles(gaussian_run(draws=30, chains=2)).rb_weight.shape
-    (2, 30, 5)
+    >>> read_cycles(idata).rb_weight.shape  # a run of pmt.sample
+    (4, 400, 5)
     """
     stats = _stats_group(idata)
     missing = [n for n in (*LADDER_STATS, *RUNG_STATS, *SCALAR_STATS) if n not in stats]
@@ -96,20 +105,22 @@ def read_reference(idata: xr.DataTree) -> tuple[FloatArray | None, int]:
 
 def read_check(idata: xr.DataTree) -> FreshLooks | None:
     """Read the summary of the looks that check a fitted leg; None without a check."""
-    stats = _stats_group(idata)
-    if any(name not in stats for name in LOOK_STATS):
-        return None
-    values = {name: float(stats[name].values.flat[0]) for name in LOOK_STATS}
-    return FreshLooks(**{name.removeprefix("check_"): v for name, v in values.items()})
+    values = _of_any_draw(idata, LOOK_STATS)
+    return None if values is None else FreshLooks(*values)
 
 
 def read_prior(idata: xr.DataTree) -> tuple[float, float] | None:
     """Read log Z of a prior that was not normalized, and its error (nats); None if it was."""
+    values = _of_any_draw(idata, PRIOR_STATS)
+    return None if values is None else (values[0], values[1])
+
+
+def _of_any_draw(idata: xr.DataTree, names: Sequence[str]) -> list[float] | None:
+    """Read statistics that are the same for every draw; None where a run has none of them."""
     stats = _stats_group(idata)
-    if any(name not in stats for name in PRIOR_STATS):
+    if any(name not in stats for name in names):
         return None
-    log_z, mcse = (float(stats[name].values.flat[0]) for name in PRIOR_STATS)
-    return log_z, mcse
+    return [float(stats[name].values.flat[0]) for name in names]
 
 
 def convert(idata: xr.DataTree) -> xr.DataTree:
@@ -138,8 +149,7 @@ def convert(idata: xr.DataTree) -> xr.DataTree:
     Examples
     --------
     >>> from pymc_tempering.evidence.datatree import convert
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> tidy = convert(gaussian_run(draws=30, chains=2))
+    >>> tidy = convert(idata)  # a run of pmt.sample
     >>> tidy["sample_stats"]["visits"].dims
     ('chain', 'draw', 'rung')
     >>> tidy["tempering"]["beta"].values.tolist()
@@ -229,3 +239,245 @@ def _ladder(values: xr.DataArray) -> FloatArray:
 
 def _float(values: xr.DataArray) -> FloatArray:
     return np.asarray(values.values, dtype=float)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Statistics of a run, and every iteration of it.
+
+    Attributes
+    ----------
+    stats : CycleStats
+    trace : FlatTrace
+    reference : ndarray, shape (n,), optional
+        log_ratio (nats) at independent draws of the reference, made beside the chains.
+    n_undefined : int
+        How many of these draws have no density; their log_ratio is minus infinity.
+    """
+
+    stats: CycleStats
+    trace: FlatTrace
+    reference: FloatArray | None = None
+    n_undefined: int = 0
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Cycles, each cut where a tour starts."""
+        return split_pieces(self.stats)
+
+    @cached_property
+    def piece(self) -> NDArray[np.intp]:
+        """Piece of each iteration, shape (n,); it does not decrease."""
+        return np.asarray(2 * self.trace.cycle + ~self.trace.head)
+
+    def sum_pieces(self, values: FloatArray, where: NDArray[np.intp] | None = None) -> FloatArray:
+        """Sum numbers of iterations (n,), or of the iterations ``where``, by piece, shape (P,)."""
+        piece = self.piece if where is None else self.piece[where]
+        return np.bincount(piece, values, minlength=self.pieces.chain.size)
+
+    def sum_table(self, values: FloatArray, piece: NDArray[np.intp]) -> FloatArray:
+        """Sum a table (m, K) of consecutive iterations by their ``piece`` (m,), shape (P, K)."""
+        return sum_at(piece, values, self.pieces.chain.size)
+
+
+def probabilities_of(stats: CycleStats, log_ratio: FloatArray) -> FloatArray:
+    """Return q(beta_k | x) of every iteration, equation (7) of Carlson et al., shape (n, K)."""
+    return rung_probabilities(log_ratio, stats.beta, stats.log_weight - stats.log_z_ladder)
+
+
+def chunks(n: int, width: int) -> Iterator[slice]:
+    """Cut n rows into slices so that a table of ``width`` columns stays small."""
+    step = max(1, CHUNK // width)
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+
+def read_run(idata: xr.DataTree) -> Run:
+    """Read a run with every iteration of its recorded cycles.
+
+    Iterations of tuning draws (in ``warmup_sample_stats``) and those after the last recorded draw
+    are left out.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of :func:`pymc_tempering.sample` with ``keep="log_ratio"``, its default.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    NotTemperedError
+        If there is no trace, or it does not belong to the draws (some of them were selected).
+    LadderError
+        As in :func:`read_cycles`.
+    """
+    stats = read_cycles(idata)
+    if "tempering_trace" not in idata.children:
+        raise NotTemperedError(
+            "this DataTree has no group 'tempering_trace', which holds log_ratio and rung of every "
+            'iteration: sample with pymc_tempering.sample(keep="log_ratio"), its default '
+            '(pm.sample cannot keep it; method="rts" does without)'
+        )
+    trace = idata["tempering_trace"].to_dataset().transpose("chain", "iteration")
+    skip = 0
+    if "warmup_sample_stats" in idata.children:
+        skip = idata["warmup_sample_stats"].sizes["draw"]
+    if trace.sizes["chain"] != stats.n_chains:
+        raise NotTemperedError(
+            f"tempering_trace has {trace.sizes['chain']} chains and sample_stats {stats.n_chains}: "
+            "pass the DataTree as the sampler returned it"
+        )
+    log_ratio, rung = trace["log_ratio"].values, trace["rung"].values
+    if "row" in trace:  # chains over arrays
+        flat = _rows_of_trace(stats, log_ratio, rung, trace["row"].values)
+    else:
+        flat = flat_trace(stats, log_ratio, rung, skip)
+    return Run(stats, flat, *read_reference(idata))
+
+
+def flat_trace(
+    stats: CycleStats,
+    log_ratio: Sequence[FloatArray] | FloatArray,
+    rung: Sequence[np.ndarray] | np.ndarray,
+    skip: int = 0,
+) -> FlatTrace:
+    """Put the traces of the chains behind each other, without their first ``skip`` draws.
+
+    Raises
+    ------
+    NotTemperedError
+        If a trace does not belong to the draws.
+    """
+    parts = [_cycles_of_trace(stats, c, log_ratio[c], rung[c], skip) for c in range(len(rung))]
+    return FlatTrace(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _rows_of_trace(
+    stats: CycleStats, log_ratio: FloatArray, rung: np.ndarray, row: np.ndarray
+) -> FlatTrace:
+    """Put a trace that names the row of each iteration behind each other, and check it."""
+    n_rungs, n_rows = stats.beta.size, stats.n_draws
+    chain = np.arange(len(rung))[:, None]
+    place = ((chain * n_rows + row) * n_rungs + rung).ravel()
+    size = len(rung) * n_rows * n_rungs
+    if not np.array_equal(np.bincount(place, minlength=size), stats.visits.ravel()):
+        raise NotTemperedError(
+            "tempering_trace is not that of the rows of sample_stats: pass the DataTree as "
+            "ArrayRun.to_datatree() returned it"
+        )
+    iteration = np.broadcast_to(np.arange(rung.shape[1]), rung.shape)
+    return FlatTrace(
+        log_ratio.ravel().astype(float),
+        rung.ravel().astype(np.intp),
+        (chain * n_rows + row).ravel().astype(np.intp),
+        np.zeros(rung.size, dtype=bool),
+        iteration.ravel(),
+    )
+
+
+def _cycles_of_trace(
+    stats: CycleStats, chain: int, log_ratio: FloatArray, rung: np.ndarray, skip: int
+) -> tuple[np.ndarray, ...]:
+    """Cut the trace of one chain into cycles, and check that they are the recorded ones."""
+    top, n = stats.beta.size - 1, stats.n_draws
+    ends = np.flatnonzero(rung == top) + 1
+    begin = int(ends[skip - 1]) if skip and ends.size >= skip else 0
+    end = int(ends[skip + n - 1]) if ends.size >= skip + n else 0
+    iteration = np.arange(begin, end)
+    k, ratio = rung[begin:end].astype(np.intp), log_ratio[begin:end].astype(float)
+    cycle = np.searchsorted(ends[skip : skip + n], iteration, side="right")
+    first_zero = np.full(n, end)
+    np.minimum.at(first_zero, cycle[k == 0], iteration[k == 0])
+    visits = np.bincount(k, minlength=top + 1) if k.size else np.zeros(top + 1)
+    same = np.array_equal(visits, stats.visits[chain].sum(axis=0))
+    if not (same and np.array_equal(first_zero < end, stats.tour_start[chain])):
+        raise NotTemperedError(
+            f"the trace of chain {chain} in tempering_trace is not that of its draws (draws were "
+            "selected, or runs joined): pass the DataTree as the sampler returned it"
+        )
+    head = (first_zero[cycle] < end) & (iteration < first_zero[cycle])
+    return ratio, k, cycle + chain * n, head, iteration
+
+
+@dataclass(frozen=True, eq=False)
+class KeptStates:
+    """States of all rungs that count, in the order of time, one chain after another.
+
+    Attributes
+    ----------
+    run : Run
+    variables : Dataset
+        The variables of ``posterior`` by (chain, state, ...), padding included.
+    keep : ndarray of bool, shape (chain, state)
+        Which states count; n of them.
+    weight : ndarray, shape (n,)
+        q(beta_K | x) over the probability with which the state was kept.
+    piece : ndarray of int, shape (n,)
+        Piece of the run that each state belongs to.
+    """
+
+    run: Run
+    variables: xr.Dataset
+    keep: BoolArray
+    weight: FloatArray
+    piece: NDArray[np.intp]
+
+
+def has_states(idata: xr.DataTree) -> bool:
+    """Whether a run kept the states of all rungs."""
+    return isinstance(idata, xr.DataTree) and "tempering_states" in idata.children
+
+
+def read_states(idata: xr.DataTree) -> KeptStates:
+    """Read the kept states of a run.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of :func:`pymc_tempering.sample` with ``keep="states"``.
+
+    Raises
+    ------
+    NotTemperedError
+        If ``idata`` holds no states, or a trace that is not of its draws.
+    LadderError
+        If its draws do not come from one ladder.
+    """
+    if not has_states(idata):
+        raise NotTemperedError(
+            "this DataTree has no group 'tempering_states', which holds the states of all rungs: "
+            'sample with pymc_tempering.sample(keep="states")'
+        )
+    run = read_run(idata)
+    states = idata["tempering_states"].to_dataset()
+    place, keep = _places(run, states["iteration"].transpose("chain", "state").values)
+    probability = states["keep_probability"].transpose("chain", "state").values[keep]
+    weight = probabilities_of(run.stats, run.trace.log_ratio[place])[:, -1] / probability
+    variables = states.drop_vars(["iteration", "keep_probability"])
+    return KeptStates(run, variables, keep, weight, run.piece[place])
+
+
+def _places(run: Run, iteration: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the states in the flat trace (n,), and a mask of them (chain, state).
+
+    The mask leaves out padding, states outside the recorded cycles, and those of the first ascent
+    of a fresh chain, which no estimator counts.
+    """
+    n_chains, n_draws = run.stats.n_chains, run.stats.n_draws
+    if len(iteration) != n_chains:
+        raise NotTemperedError(
+            f"tempering_states has {len(iteration)} chains and sample_stats {n_chains}: pass the "
+            "DataTree as the sampler returned it"
+        )
+    bounds = np.searchsorted(run.trace.cycle, np.arange(n_chains + 1) * n_draws)
+    place = np.full(iteration.shape, -1)
+    for chain in range(n_chains):
+        begin, end = bounds[chain], bounds[chain + 1]
+        where = begin + iteration[chain] - run.trace.iteration[begin]
+        inside = (iteration[chain] >= 0) & (where >= begin) & (where < end)
+        place[chain, inside] = where[inside]
+    keep = place >= 0
+    keep[keep] = run.pieces.counted[run.piece[place[keep]]]
+    return place[keep], keep

@@ -11,7 +11,7 @@ from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence import rungs
 from pymc_tempering.evidence.alarms import MAX_REJECTION
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, in_few_words, plus_minus
 
 MAX_AUTOCORRELATION = 0.9
@@ -119,8 +119,7 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> diagnosis = pmt.diagnose(gaussian_run(draws=400))
+    >>> diagnosis = pmt.diagnose(idata)  # a run of pmt.sample
     >>> diagnosis.table["rejection"].round(1).tolist()
     [0.1, 0.2, 0.3, 0.3, nan]
     >>> diagnosis.verdict[:3]

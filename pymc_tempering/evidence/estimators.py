@@ -1,24 +1,34 @@
-"""The table of estimators: what a row says of one, and the rows of those that read a run."""
+"""From the DataTree of a run to an ``Evidence``: the table of estimators, and how one is chosen."""
 
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
+from pymc_tempering.arguments import check_choice
+from pymc_tempering.core.cycles import OVERFLOWS, SENTENCE
 from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import backward, forward
-from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.datatree import (
+    REFERENCE_GROUP,
+    Run,
+    read_check,
+    read_cycles,
+    read_prior,
+    read_run,
+)
 from pymc_tempering.evidence.mbar import mbar
-from pymc_tempering.evidence.pooled import pooled
 from pymc_tempering.evidence.rb_likelihood import rb_likelihood, read_parts
+from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.rts import rts
+from pymc_tempering.evidence.rts import counts, pooled, rts
 from pymc_tempering.evidence.ti import ti
-from pymc_tempering.evidence.trace import read_run
-from pymc_tempering.evidence.visit_counts import counts
+from pymc_tempering.exceptions import NotTemperedError
 
 READERS: dict[str, Callable[[xr.DataTree], Any]] = {
     "cycles": read_cycles,
@@ -137,7 +147,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "mbar": Estimator(
         "trace",
         mbar,
-        "MBAR, all states for all rungs, solved by pymbar, Shirts & Chodera (2008).",
+        "MBAR, all states for all rungs, Shirts & Chodera (2008).",
     ),
     "rb_likelihood": Estimator(
         "parts",
@@ -193,3 +203,93 @@ def _bullets(rows: Mapping[str, Estimator], indent: str) -> list[str]:
             break_on_hyphens=False,
         )
     return lines
+
+
+def _default(idata: xr.DataTree) -> tuple[str, Any]:
+    """Return the default estimator of a run and what it reads.
+
+    "pooled" where there are reference draws and the trace of all draws, else "rts".
+    """
+    if REFERENCE_GROUP in idata.children:
+        with suppress(NotTemperedError):  # draws were selected; of anything else RTS complains
+            return "pooled", read_run(idata)
+    return "rts", read_cycles(idata)
+
+
+def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
+    """Estimate the evidence of a tempering run; the warnings stay in the result.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of simulated tempering, converted or not.
+    method : str, optional
+        A name in ``ESTIMATORS``; by default "pooled" where there are reference draws and the
+        trace of all draws, else "rts".
+
+    Raises
+    ------
+    NotTemperedError
+        If ``idata`` was not sampled with tempering, or is incomplete: lacks the trace, say.
+    LadderError
+        If its draws do not come from one ladder from beta = 0 to 1.
+    SolverError
+        If the equations of the method have no solution, or it was not found.
+    ValueError
+        If ``method`` is not known.
+    """
+    if method is None:
+        method, data = _default(idata)
+    else:
+        check_choice("method", method, sorted(ESTIMATORS))
+        data = READERS[ESTIMATORS[method].reads](idata)
+    evidence = ESTIMATORS[method].estimate(data)
+    assert isinstance(evidence, Evidence)
+    fresh = read_check(idata)
+    if fresh is not None:
+        # The check is of the run's reference: what a method is off by is no fault of that.
+        stats = data.stats if isinstance(data, Run) else read_cycles(idata)
+        leg = evidence if method == "rts" else rts(stats)
+        check = compare_looks(leg, fresh)
+        if np.isfinite(leg.mcse) and not np.isfinite(evidence.mcse):
+            evidence = replace(evidence, check=check)
+        else:
+            evidence = with_check(evidence, check)
+    prior = read_prior(idata)
+    return evidence if prior is None else over_prior(evidence, *prior)
+
+
+def over_prior(evidence: Evidence, log_z: float, mcse: float) -> Evidence:
+    """Divide an evidence by the normalizing constant of its prior.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Log of the integral of prior times likelihood, with the prior not normalized.
+    log_z, mcse : float
+        Log of the prior's normalizing constant and its error (nats), from another run.
+
+    Returns
+    -------
+    Evidence
+        ``log_z`` under the normalized prior; the errors add in quadrature. The curve along the
+        ladder is left as it is.
+    """
+    known = bool(np.isfinite(mcse))
+    note = (
+        "The prior's own normalizing constant has no error, so neither has the evidence: sample "
+        "more draws."
+    )
+    if (log_z, mcse) == OVERFLOWS:
+        note = SENTENCE
+    first, second = evidence.halves
+    return replace(
+        evidence,
+        log_z=evidence.log_z - log_z,
+        mcse=float(np.hypot(evidence.mcse, mcse)),
+        verdict=evidence.verdict if known or evidence.verdict != "ok" else "unchecked",
+        per_chain=evidence.per_chain - log_z,
+        halves=(first - log_z, second - log_z),
+        warnings=evidence.warnings if known else (*evidence.warnings, note),
+        prior_term=(log_z, mcse),
+    )

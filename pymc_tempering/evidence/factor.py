@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from warnings import warn
 
 import numpy as np
@@ -156,8 +155,6 @@ class BayesFactor:
 
     log_bf: float
     mcse: float
-    interval: tuple[float, float]
-    words: str
     warnings: tuple[str, ...] = ()
     scale: str = "kass_raftery"
     sides: tuple[str, str] = ("the first model", "the second model")
@@ -166,6 +163,17 @@ class BayesFactor:
         check_choice("scale", self.scale, SCALES)
         if self.mcse < 0.0:
             raise ValueError(f"mcse must not be negative, got {self.mcse}.")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of ``log_bf`` under Monte Carlo error (nats)."""
+        half = QUANTILE_95 * self.mcse
+        return self.log_bf - half, self.log_bf + half
+
+    @property
+    def words(self) -> str:
+        """Category of the factor by its ``scale``."""
+        return self.in_words(self.scale)
 
     @property
     def log10_bf(self) -> float:
@@ -223,12 +231,24 @@ class BayesFactor:
             If ``scale`` is not known.
         """
         check_choice("scale", scale, SCALES)
-        return _words(self.log_bf, self.interval, scale, self.sides)
+        low, high = self.interval
+        if not np.isfinite([low, high]).all():
+            return "nothing can be said: the standard error is not finite"
+        side = self.sides[0] if self.log_bf > 0 else self.sides[1]
+        kind, *ends = (_category(value, scale) for value in (self.log_bf, low, high))
+        weak, strong = 0 if low * high < 0.0 else min(ends), max(ends)
+        names = [name for _, name in SCALES[scale]]
+        text = f"{names[kind]} evidence in favor of {side}"
+        if names[kind] == BARE_MENTION:
+            text = f"{BARE_MENTION}, in favor of {side}"
+        if weak != strong:
+            text += f" (95 % interval: '{names[weak]}' to '{names[strong]}')"
+        return text
 
     def reverse(self) -> "BayesFactor":
         """Return the factor of the second model over the first, a plain ``BayesFactor``."""
         sides = (self.sides[1], self.sides[0])
-        return factor_of(-self.log_bf, self.mcse, self.warnings, scale=self.scale, sides=sides)
+        return BayesFactor(-self.log_bf, self.mcse, self.warnings, self.scale, sides)
 
     def _rows(self) -> list[tuple[str, str]]:
         low, high = self.interval
@@ -246,55 +266,8 @@ class BayesFactor:
         return as_html(type(self).__name__, self._rows(), self.warnings)
 
 
-def factor_of(
-    log_bf: float,
-    mcse: float,
-    warnings: tuple[str, ...] = (),
-    *,
-    scale: str = "kass_raftery",
-    sides: tuple[str, str] = ("the first model", "the second model"),
-) -> BayesFactor:
-    """Make a Bayes factor with its interval and words."""
-    return BayesFactor(**factor_fields(log_bf, mcse, warnings, scale, sides))
-
-
-def factor_fields(
-    log_bf: float, mcse: float, warnings: tuple[str, ...], scale: str, sides: tuple[str, str]
-) -> dict[str, Any]:
-    """Fields of a Bayes factor, by name, of which two follow from the others."""
-    check_choice("scale", scale, SCALES)
-    half = QUANTILE_95 * mcse
-    interval = (log_bf - half, log_bf + half)
-    return {
-        "log_bf": log_bf,
-        "mcse": mcse,
-        "interval": interval,
-        "words": _words(log_bf, interval, scale, sides),
-        "warnings": warnings,
-        "scale": scale,
-        "sides": sides,
-    }
-
-
-def _words(log_bf: float, interval: tuple[float, float], scale: str, sides: tuple[str, str]) -> str:
-    if not np.all(np.isfinite(interval)):
-        return "nothing can be said: the standard error is not finite"
-    side = sides[0] if log_bf > 0 else sides[1]
-    categories = SCALES[scale]
-    low, high = sorted(_category(end, categories) for end in interval)
-    if interval[0] * interval[1] < 0.0:
-        low = 0
-    kind = categories[_category(log_bf, categories)][1]
-    text = f"{kind} evidence in favor of {side}"
-    if kind == BARE_MENTION:
-        text = f"{kind}, in favor of {side}"
-    if low != high:
-        text += f" (95 % interval: '{categories[low][1]}' to '{categories[high][1]}')"
-    return text
-
-
-def _category(log_bf: float, categories: Sequence[tuple[float, str]]) -> int:
-    return next(i for i, (bound, _) in enumerate(categories) if abs(log_bf) <= bound)
+def _category(log_bf: float, scale: str) -> int:
+    return next(i for i, (bound, _) in enumerate(SCALES[scale]) if abs(log_bf) <= bound)
 
 
 def _logistic(log_odds: float) -> float:

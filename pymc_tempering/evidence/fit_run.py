@@ -1,4 +1,4 @@
-"""One path from an estimator to its ``Evidence``: the whole run, chains, halves, errors, alarms."""
+"""From an estimator to its ``Evidence``: the run, its chains and halves, errors and verdict."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -6,15 +6,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray, cold_log_ratio
-from pymc_tempering.core.weighting import error_of_influence
+from pymc_tempering.core.weighting import MIN_ESS
 from pymc_tempering.evidence import alarms as checks
-from pymc_tempering.evidence.pieces import Pieces, finite_chains, finite_tours
-from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.standard_errors import error_of_neighbors, sum_by
-from pymc_tempering.evidence.tours import Tours, join_tours
-from pymc_tempering.evidence.undefined import with_undefined
-from pymc_tempering.evidence.verdict import ChainEstimates, conclude
+from pymc_tempering.evidence.alarms import homogeneity_pvalue
+from pymc_tempering.evidence.pieces import (
+    Pieces,
+    Tours,
+    effective_tours,
+    errors,
+    finite_chains,
+    finite_tours,
+    join_tours,
+)
+from pymc_tempering.evidence.result import Evidence, with_undefined
 from pymc_tempering.exceptions import SolverError
+
+MAX_PVALUE = 1e-3
+"""p-value of the homogeneity test below which the chains are said to disagree."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +56,12 @@ class PartFit:
     notes: tuple[str, ...] = ()
     details: dict[str, float] = field(default_factory=dict)
 
-
-def no_fit(n_rungs: int) -> PartFit:
-    """Return the fit to pieces from which nothing can be estimated."""
-    return PartFit(np.full(n_rungs, np.nan), error=np.full(n_rungs, np.inf))
+    def error_in(self, pieces: Pieces, mask: BoolArray) -> FloatArray:
+        """Return the standard error, shape (K,): its own, or that of its influence."""
+        if self.error is not None:
+            return self.error
+        assert self.influence is not None, "a PartFit needs an influence or an error"
+        return errors(self.influence, pieces, mask)
 
 
 def fit_run(
@@ -63,10 +73,14 @@ def fit_run(
     whole: PartFit | None = None,
     by_halves: bool = True,
     check_occupancy: bool = True,
-    bias_direction: Callable[[float, float], str] = lambda bias, mcse: "",
+    bias_direction: Callable[[float, float], str] | None = None,
     beside: tuple[int, int] = (0, 0),
 ) -> Evidence:
     """Fit an estimator to a run, to its halves and to each chain, and state its error.
+
+    The error is infinite ("unchecked") after an alarm, below 20 complete tours and below an
+    effective number of 10. It is at least the scatter between chains where a test of homogeneity
+    rejects ("disagreed").
 
     Parameters
     ----------
@@ -103,71 +117,127 @@ def fit_run(
         If the equations of the whole run cannot be solved.
     """
     parts = [stats] if isinstance(stats, CycleStats) else list(stats)
-    betas = parts[0].beta
-    sound = [finite_chains(part) for part in parts]
-    tours = [finite_tours(part) for part in parts]
-    used = pieces.used
-    if whole is None:
-        whole = fit(used) if used.any() else no_fit(betas.size)
-    mcse = np.where(np.isfinite(whole.curve), _error(whole, pieces, used), np.inf)
+    betas, used = parts[0].beta, pieces.used
+    nothing = PartFit(np.full(betas.size, np.nan), error=np.full(betas.size, np.inf))
 
     def fit_part(mask: BoolArray) -> PartFit:
         try:
-            return fit(mask) if mask.any() else no_fit(betas.size)
+            return fit(mask) if mask.any() else nothing
         except SolverError:
-            return no_fit(betas.size)
+            return nothing
 
+    if whole is None:
+        whole = fit(used) if used.any() else nothing
+    mcse = np.where(np.isfinite(whole.curve), whole.error_in(pieces, used), np.inf)
+    direction = "" if bias_direction is None else bias_direction(whole.bias, float(mcse[-1]))
     halves = (np.nan, np.nan)
     if by_halves:
         early, late = used & pieces.early, used & ~pieces.early
         halves = (float(fit_part(early).curve[-1]), float(fit_part(late).curve[-1]))
-    alarms, notes = _run_warnings(parts, sound, tours, check_occupancy)
-    found = conclude(
-        method,
-        betas,
-        join_tours(tours, [int(chains.sum()) for chains in sound]),
-        whole.curve,
-        mcse,
-        _fit_chains(fit_part, pieces, np.concatenate(sound), betas.size),
+    sound = np.concatenate([finite_chains(part) for part in parts])
+    tours = [finite_tours(part) for part in parts]
+    alarms, notes = _run_warnings(parts, tours, check_occupancy)
+    alarms += whole.alarms
+    all_tours = join_tours(tours, [int(finite_chains(part).sum()) for part in parts])
+    trips, ess = all_tours.round_trips(int(sound.sum())), effective_tours(all_tours.sums)
+    curves, chain_error = _fit_chains(fit_part, pieces, sound, trips, betas.size)
+    messages = alarms + (checks.tour_warnings(sum(trips), ess, trips) if sound.any() else [])
+    verdict = "ok"
+    if (pvalue := _agreement(all_tours, curves[:, -1], chain_error)) < MAX_PVALUE:
+        verdict = "disagreed"
+        messages.append(checks.disagreement_warning(pvalue))
+        mcse = np.fmax(mcse, _scatter(curves))
+    if alarms or sum(trips) < checks.MIN_TOURS or ess < MIN_ESS or np.isinf(mcse[-1]):
+        verdict = "unchecked"
+        mcse = np.where(np.arange(mcse.size) == 0, 0.0, np.inf)
+    found = Evidence(
+        log_z=float(whole.curve[-1]),
+        mcse=float(mcse[-1]),
+        method=method,
+        verdict=verdict,
+        n_tours=sum(trips),
+        round_trips=tuple(_among_all(np.array(trips, dtype=int), sound, 0).tolist()),
+        ess=ess,
+        per_chain=_among_all(curves[:, -1], sound, np.nan),
+        per_chain_mcse=_among_all(chain_error, sound, np.inf),
+        log_z_curve=whole.curve,
+        log_z_curve_mcse=mcse,
+        betas=betas,
         halves=halves,
-        alarms=[*alarms, *whole.alarms],
-        notes=[*whole.notes, *notes],
         bias=whole.bias,
-        bias_direction=bias_direction(whole.bias, float(mcse[-1])),
+        bias_direction=direction,
+        warnings=(*messages, *whole.notes, *notes),
         details=whole.details,
     )
     return with_undefined(found, *_undefined(parts, beside))
 
 
-def errors(influence: FloatArray, pieces: Pieces, mask: BoolArray) -> FloatArray:
-    """Return the standard error of log Z_k from the influence of some pieces, shape (K,).
+def side_of_bias(share: float) -> Callable[[float, float], str]:
+    """Say on which side log Z lies in expectation where the bias is over a share of the error."""
 
-    In each part of the run the larger of two: over tours, and over batches of about sqrt(draws)
-    consecutive draws. Parts are independent, so their errors add up in squares.
+    def side(bias: float, mcse: float) -> str:
+        if not abs(bias) > share * mcse:
+            return ""
+        return "below" if bias < 0.0 else "above"
 
-    Parameters
-    ----------
-    influence : ndarray, shape (n, K)
-        Effect of each piece of the mask on log Z_k.
-    pieces : Pieces
-    mask : ndarray of bool, shape (P,)
-        Which pieces these are.
-    """
-    part = pieces.part[mask]
-    square = np.zeros(influence.shape[1])
-    for which in np.unique(part):
-        here = part == which
-        own, effects = np.flatnonzero(mask)[here], influence[here]
-        tour = pieces.tour[own]
-        by_tour = sum_by(tour, effects)
-        if pieces.independent:
-            over_tours = error_of_influence(by_tour)
-        else:
-            first = np.flatnonzero(np.diff(tour, prepend=-1))
-            over_tours = error_of_neighbors(by_tour, pieces.chain[own][first])
-        over_batches = error_of_influence(sum_by(pieces.batch[own], effects))
-        square += np.maximum(over_tours, over_batches) ** 2
-    return np.sqrt(square)
+    return side
+
+
+def _run_warnings(
+    parts: list[CycleStats], tours: list[Tours], check_occupancy: bool
+) -> tuple[list[str], list[str]]:
+    """Return the alarms and the notes about a run that do not depend on the estimator."""
+    alarms, notes = [], []
+    for stats, own in zip(parts, tours, strict=True):
+        finite = finite_chains(stats)
+        alarms += checks.chain_alarms(stats, finite)
+        if finite.any():
+            cold = cold_log_ratio(stats)[finite]
+            alarms += checks.lone_tour_warnings(own.sums[:, -1], cold, stats.tour_start[finite])
+        if check_occupancy:
+            notes += checks.occupancy_warnings(stats, own)
+        notes += checks.ladder_warnings(stats)
+    return alarms, notes
+
+
+def _fit_chains(
+    fit_part: Callable[[BoolArray], PartFit],
+    pieces: Pieces,
+    sound: BoolArray,
+    trips: tuple[int, ...],
+    n_rungs: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Fit each of the S sound chains alone: log Z_k, shape (S, K), and errors of log Z_K (S,)."""
+    curves, error = [], []
+    for chain, n_tours in zip(np.flatnonzero(sound), trips, strict=True):
+        mask = pieces.used & (pieces.chain == chain)
+        found = fit_part(mask)
+        known = np.isfinite(found.curve[-1]) and not found.alarms
+        few = n_tours < checks.MIN_CHAIN_TOURS
+        curves.append(found.curve)
+        error.append(float(found.error_in(pieces, mask)[-1]) if known and not few else np.inf)
+    return np.array(curves).reshape(-1, n_rungs), np.array(error)
+
+
+def _agreement(tours: Tours, log_z: FloatArray, error: FloatArray) -> float:
+    """Return the p-value of the test that all chains have one log Z."""
+    ess = [effective_tours(tours.of_chain(chain).sums) for chain in range(log_z.size)]
+    return homogeneity_pvalue(log_z, error, np.array(ess) - 1.0)
+
+
+def _scatter(chain_curve: FloatArray) -> FloatArray:
+    """Return the standard error of the mean of the chains' curves, shape (C, K) -> (K,)."""
+    finite = chain_curve[np.isfinite(chain_curve).all(axis=1)]
+    if len(finite) < 2:
+        return np.full(chain_curve.shape[1], np.inf)
+    return np.asarray(finite.std(axis=0, ddof=1) / np.sqrt(len(finite)))
+
+
+def _among_all(values: FloatArray, sound: BoolArray, fill: float) -> FloatArray:
+    """Put the values of the sound chains at their places among all chains."""
+    result = np.full(sound.shape, fill, dtype=values.dtype)
+    result[sound] = values
+    return result
 
 
 def _undefined(parts: Sequence[CycleStats], beside: tuple[int, int]) -> tuple[float, float]:
@@ -178,41 +248,3 @@ def _undefined(parts: Sequence[CycleStats], beside: tuple[int, int]) -> tuple[fl
             lost += float(np.nansum(part.n_undefined))
             total += float(part.visits[..., 0].sum())
     return lost, total
-
-
-def _error(found: PartFit, pieces: Pieces, mask: BoolArray) -> FloatArray:
-    """Return the standard error of a fit, shape (K,): its own, or that of its influences."""
-    if found.error is not None:
-        return found.error
-    assert found.influence is not None, "a PartFit needs an influence or an error"
-    return errors(found.influence, pieces, mask)
-
-
-def _fit_chains(
-    fit_part: Callable[[BoolArray], PartFit], pieces: Pieces, sound: BoolArray, n_rungs: int
-) -> ChainEstimates:
-    """Fit each sound chain alone."""
-    curves, error = [], []
-    for chain in np.flatnonzero(sound):
-        mask = pieces.used & (pieces.chain == chain)
-        found = fit_part(mask)
-        known = np.isfinite(found.curve[-1]) and not found.alarms
-        curves.append(found.curve)
-        error.append(float(_error(found, pieces, mask)[-1]) if known else np.inf)
-    return ChainEstimates(sound, np.array(curves).reshape(-1, n_rungs), np.array(error))
-
-
-def _run_warnings(
-    parts: list[CycleStats], sound: list[BoolArray], tours: list[Tours], check_occupancy: bool
-) -> tuple[list[str], list[str]]:
-    """Return the alarms and the notes about a run that do not depend on the estimator."""
-    alarms, notes = [], []
-    for stats, finite, own in zip(parts, sound, tours, strict=True):
-        alarms += checks.chain_alarms(stats, finite)
-        if finite.any():
-            cold = cold_log_ratio(stats)[finite]
-            alarms += checks.lone_tour_warnings(own.sums[:, -1], cold, stats.tour_start[finite])
-        if check_occupancy:
-            notes += checks.occupancy_warnings(stats, own)
-        notes += checks.ladder_warnings(stats)
-    return alarms, notes

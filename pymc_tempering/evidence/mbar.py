@@ -1,4 +1,4 @@
-"""MBAR: log Z_k of all rungs at once from all states, solved by pymbar, with an error over tours.
+"""MBAR: log Z_k of all rungs at once from all states, with an error over tours.
 
 Shirts & Chodera (2008); equation (18) of Carlson, Stinson, Pakman & Paninski (2016), ICML.
 """
@@ -9,30 +9,29 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import BoolArray, FloatArray
-from pymc_tempering.core.weighting import MIN_ESS, kish, tilt
+from pymc_tempering.core.weighting import MIN_ESS, kish, softmax_rows, tilt
+from pymc_tempering.evidence.alarms import empty_warnings
+from pymc_tempering.evidence.bar import bar_step
+from pymc_tempering.evidence.datatree import Run, chunks
 from pymc_tempering.evidence.fit_run import PartFit, fit_run
-from pymc_tempering.evidence.mbar_equations import (
-    import_pymbar,
-    moments,
-    newton_mbar,
-    solve_mbar,
-    state_probabilities,
-)
+from pymc_tempering.evidence.pieces import sum_by
+from pymc_tempering.evidence.rb_likelihood import newton
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.standard_errors import sum_by
-from pymc_tempering.evidence.trace import Run, chunks
-from pymc_tempering.evidence.visit_counts import empty_warnings
 from pymc_tempering.exceptions import SolverError
+
+MAX_RESIDUAL = 1e-6
+"""Largest error of the self-consistent equations, as a share of a rung's states, of a solution."""
 
 
 def mbar(run: Run) -> Evidence:
     """Estimate log Z by MBAR from the states of all rungs.
 
-    pymbar solves the equations. The error is ours, over tours: with zeta_k = log n_k - log Z_k the
-    equations are those of a multinomial logistic regression of the rung on log_ratio (Geyer 1994).
-    So a tour b moves zeta by H^-1 sum_{i in b} (1[k_i = k] - p_k(x_i)), with
-    H = sum_i (diag p - p p'), and log n_k by its share of the visits. The error is infinite if
-    fewer than 10 effective tours connect the rungs below some rung with those above.
+    Newton steps solve the equations, from Bennett's acceptance ratios of neighboring rungs. The
+    error is over tours: with zeta_k = log n_k - log Z_k the equations are those of a multinomial
+    logistic regression of the rung on log_ratio (Geyer 1994). So a tour b moves zeta by
+    H^-1 sum_{i in b} (1[k_i = k] - p_k(x_i)), with H = sum_i (diag p - p p'), and log n_k by its
+    share of the visits. The error is infinite if fewer than 10 effective tours connect the rungs
+    below some rung with those above: an error that takes states for independent *shrinks* there.
 
     Parameters
     ----------
@@ -41,40 +40,94 @@ def mbar(run: Run) -> Evidence:
     Returns
     -------
     Evidence
-        Everything in nats. ``details`` has pymbar's own error ``pymbar_mcse``, which assumes
-        independent states and *shrinks* as the overlap of rungs goes to 0, and ``overlap_tours``,
-        the effective number of tours at the weakest place.
+        Everything in nats. ``details`` has ``overlap_tours``, the effective number of tours at the
+        weakest place.
 
     Raises
     ------
     SolverError
-        If pymbar does not solve the equations.
-    ImportError
-        Without pymbar: ``pip install "pymc-tempering[mbar]"``.
+        If the equations are not solved.
     """
-    import_pymbar()
-    used = run.pieces.used
-    whole = _fit(run, used) if used.any() else None
-    start = None if whole is None else whole.curve
-    return fit_run("mbar", run.stats, run.pieces, partial(_fit, run, start=start), whole=whole)
+    return fit_run("mbar", run.stats, run.pieces, partial(_fit, run))
 
 
-def _fit(run: Run, part: BoolArray, start: FloatArray | None = None) -> PartFit:
-    """Fit MBAR to some pieces, by Newton steps from the curve ``start`` if there is one."""
+def mbar_log_z(
+    log_ratio: FloatArray, counts: FloatArray, betas: FloatArray, start: FloatArray | None = None
+) -> FloatArray:
+    """Solve the MBAR equations by Newton steps.
+
+    The maximum of equation (18) of Carlson et al. (2016), where sum_i p_k(x_i) = n_k, with
+    p_k(x) proportional to n_k exp(beta_k log_ratio(x) - log Z_k).
+
+    Parameters
+    ----------
+    log_ratio : ndarray, shape (n,)
+        Of all states, whatever rung they come from (nats); minus infinity is a legal number.
+    counts : ndarray, shape (K,)
+        States that come from each rung, in sum n; none may be 0.
+    betas : ndarray, shape (K,)
+    start : ndarray, shape (K,), optional
+        log Z_k to start from (nats).
+
+    Returns
+    -------
+    ndarray, shape (K,)
+        log Z_k in nats; 0 at the first rung.
+
+    Raises
+    ------
+    SolverError
+        If all states have zero likelihood, or the equations are not solved.
+    """
+    if not np.isfinite(log_ratio).any():
+        raise SolverError("MBAR: all states have zero likelihood")
+    log_counts = np.log(counts)
+
+    def equations(free: FloatArray) -> tuple[FloatArray, FloatArray]:
+        total, information = moments(log_ratio, betas, log_counts - np.append(0.0, free))
+        return (total - counts)[1:] / log_ratio.size, information[1:, 1:] / log_ratio.size
+
+    first = np.zeros(betas.size) if start is None else start
+    free, slope = newton(equations, first[1:] - first[0])
+    residual = float(np.max(np.abs(slope) * log_ratio.size / counts[1:], initial=0.0))
+    if not residual <= MAX_RESIDUAL:
+        raise SolverError(
+            f"The solution misses the MBAR equations by {residual:.1g} of a rung's states: rungs "
+            "that hardly overlap; sample with more rungs"
+        )
+    return np.append(0.0, free)
+
+
+def _fit(run: Run, part: BoolArray) -> PartFit:
+    """Fit MBAR to some pieces."""
     betas = run.stats.beta
     inside = np.flatnonzero(part[run.piece])
-    counts = np.bincount(run.trace.rung[inside], minlength=betas.size).astype(float)
+    log_ratio, rung = run.trace.log_ratio[inside], run.trace.rung[inside]
+    counts = np.bincount(rung, minlength=betas.size).astype(float)
     notes = tuple(empty_warnings(counts, "the states of other rungs"))
+    curve = np.full(betas.size, np.nan)
     if counts[0] == 0.0 or counts[-1] == 0.0:
-        nothing = np.full(betas.size, np.nan)
-        return PartFit(nothing, np.zeros((int(part.sum()), betas.size)), alarms=notes)
-    curve, pymbar_mcse = _solve(run, inside, counts, start)
+        return PartFit(curve, np.zeros((int(part.sum()), betas.size)), alarms=notes)
     visited = np.flatnonzero(counts)
+    known = betas[visited]
+    start = np.zeros(visited.size)
+    for i, width in enumerate(np.diff(known)):
+        pair = (rung == visited[i], rung == visited[i + 1])
+        step = bar_step(*(width * log_ratio[at] for at in pair))
+        start[i + 1] = start[i] + step.increment
+    curve[visited] = mbar_log_z(log_ratio, counts[visited], known, start)
     zeta = np.log(counts[visited]) - curve[visited]
+    # Rungs that were never visited get theirs by reweighting the states of the others.
+    for k in np.flatnonzero(counts == 0.0):
+        mixture = [
+            logsumexp(tilt(known, log_ratio[rows]) + zeta, axis=1)
+            for rows in chunks(log_ratio.size, known.size)
+        ]
+        curve[k] = logsumexp(tilt(betas[k : k + 1], log_ratio)[:, 0] - np.concatenate(mixture))
     score, visits, low, high = _by_piece(run, inside, visited, zeta)
     d_zeta = np.zeros_like(score)
     try:
-        information = moments(run.trace.log_ratio[inside], betas[visited], zeta)[1]
+        information = moments(log_ratio, known, zeta)[1]
         d_zeta[:, 1:] = np.linalg.solve(information[1:, 1:], score[:, 1:].T).T
     except np.linalg.LinAlgError as error:
         raise SolverError("MBAR: the rungs do not overlap; sample with more rungs") from error
@@ -85,40 +138,18 @@ def _fit(run: Run, part: BoolArray, start: FloatArray | None = None) -> PartFit:
     connecting = np.minimum(*(kish(sum_by(label, lent[part])) for lent in (low, high)))
     weakest = int(connecting[1:].argmin()) + 1
     least = float(connecting[weakest])
+    alarm = (
+        f"{least:.1f} effective tours connect rung {visited[weakest]} and those above it with "
+        f"those below, where an error needs {MIN_ESS:.0f}, so the mcse is infinite: sample with "
+        "more rungs there, or more draws."
+    )
     return PartFit(
         curve,
         effects[part],
-        alarms=() if least >= MIN_ESS else (_connection_alarm(int(visited[weakest]), least),),
+        alarms=() if least >= MIN_ESS else (alarm,),
         notes=notes,
-        details={"pymbar_mcse": pymbar_mcse, "overlap_tours": least},
+        details={"overlap_tours": least},
     )
-
-
-def _solve(
-    run: Run, inside: np.ndarray, counts: FloatArray, start: FloatArray | None
-) -> tuple[FloatArray, float]:
-    """Return log Z of every rung, and pymbar's own error where it solved the equations.
-
-    Rungs that were never visited get theirs by reweighting the states of the others.
-    """
-    betas, visited = run.stats.beta, np.flatnonzero(counts)
-    log_ratio, known = run.trace.log_ratio[inside], betas[visited]
-    own = float("nan")
-    if start is not None and np.isfinite(start[visited]).all():
-        log_z = newton_mbar(log_ratio, counts[visited], known, start[visited])
-    else:
-        at = np.searchsorted(visited, run.trace.rung[inside])
-        log_z, own = solve_mbar(log_ratio, at, known)
-    curve = np.full(betas.size, np.nan)
-    curve[visited] = log_z
-    zeta = np.log(counts[visited]) - log_z
-    for k in np.flatnonzero(counts == 0.0):
-        mixture = [
-            logsumexp(tilt(known, log_ratio[rows]) + zeta, axis=1)
-            for rows in chunks(log_ratio.size, known.size)
-        ]
-        curve[k] = logsumexp(tilt(betas[k : k + 1], log_ratio)[:, 0] - np.concatenate(mixture))
-    return curve, own
 
 
 def _by_piece(
@@ -138,17 +169,25 @@ def _by_piece(
         hit = (rung == visited).astype(float)
         above = np.cumsum(p[:, ::-1], axis=1)[:, ::-1]
         below = rung < visited
-        here = piece[np.flatnonzero(np.diff(piece, prepend=-1))]
-        score[here] += sum_by(piece, hit - p)
-        visits[here] += sum_by(piece, hit)
-        low[here] += sum_by(piece, np.where(below, above, 0.0))
-        high[here] += sum_by(piece, np.where(below, 0.0, 1.0 - above))
+        score += run.sum_table(hit - p, piece)
+        visits += run.sum_table(hit, piece)
+        low += run.sum_table(np.where(below, above, 0.0), piece)
+        high += run.sum_table(np.where(below, 0.0, 1.0 - above), piece)
     return score, visits, low, high
 
 
-def _connection_alarm(rung: int, tours: float) -> str:
-    return (
-        f"{tours:.1f} effective tours connect rung {rung} and those above it with those below, "
-        f"where an error needs {MIN_ESS:.0f}, so the mcse is infinite: sample with more rungs "
-        "there, or more draws."
-    )
+def moments(
+    log_ratio: FloatArray, betas: FloatArray, zeta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return sum_i p_i, shape (K,), and sum_i (diag p_i - p_i p_i'), shape (K, K)."""
+    total, product = np.zeros(betas.size), np.zeros((betas.size, betas.size))
+    for rows in chunks(log_ratio.size, betas.size):
+        p = state_probabilities(log_ratio[rows], betas, zeta)
+        total += p.sum(axis=0)
+        product += p.T @ p
+    return total, np.diag(total) - product
+
+
+def state_probabilities(log_ratio: FloatArray, betas: FloatArray, zeta: FloatArray) -> FloatArray:
+    """Return p_k(x_i) proportional to exp(zeta_k + beta_k log_ratio_i), shape (n, K)."""
+    return softmax_rows(tilt(betas, log_ratio) + zeta)

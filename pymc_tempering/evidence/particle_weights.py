@@ -1,6 +1,6 @@
 """From log weights to log Z: mean, effective number, errors, and alarms."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from pymc_tempering.core.weighting import (
     log_mean,
     pareto_khat,
 )
-from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.undefined import with_undefined
+from pymc_tempering.evidence.result import Evidence, with_undefined
 
 MAX_SHARE = 0.25
 """Share of all weight in one particle above which no error is stated."""
@@ -77,15 +76,6 @@ def roughness(log_w: np.ndarray, noun: str) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Log Z at every rung with errors (nats), from the running sums of a schedule."""
-
-    betas: np.ndarray
-    log_z: np.ndarray
-    mcse: np.ndarray
-
-
 def merge_sums(parts: list[np.ndarray]) -> np.ndarray:
     """Add running sums [largest log w, sum w, sum w^2] of several blocks, each (K, 3)."""
     stack = np.array(parts)
@@ -97,15 +87,18 @@ def merge_sums(parts: list[np.ndarray]) -> np.ndarray:
     return np.column_stack([peak, first, second])
 
 
-def curve_from_sums(betas: np.ndarray, sums: np.ndarray, n: int) -> Curve:
-    """Mean of n weights at each rung, and its delta-method error; the first rung is exact."""
+def curve_from_sums(betas: np.ndarray, sums: np.ndarray, n: int) -> dict[str, np.ndarray]:
+    """Mean of n weights at each rung, and its delta-method error, as fields of an ``Evidence``.
+
+    The first rung is exact.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         log_z = sums[:, 0] + np.log(sums[:, 1] / n)
         relative = sums[:, 2] / sums[:, 1] ** 2 - 1.0 / n
     mcse = np.sqrt(np.maximum(relative, 0.0))
     mcse[~np.isfinite(log_z)] = np.inf
     log_z[0] = mcse[0] = 0.0
-    return Curve(betas, log_z, mcse)
+    return {"betas": betas, "log_z_curve": log_z, "log_z_curve_mcse": mcse}
 
 
 def collapse_warning(log_w: np.ndarray, noun: str, advice: str) -> str:
@@ -135,7 +128,7 @@ def evidence_of_weights(
     method: str,
     n_evaluations: int,
     seconds: float,
-    curve: Curve | None = None,
+    curve: Mapping[str, np.ndarray] | None = None,
     inverse: bool = False,
     group: np.ndarray | None = None,
     share: tuple[float, float] = (0.0, 0.0),
@@ -155,7 +148,8 @@ def evidence_of_weights(
     method : str
     n_evaluations : int
     seconds : float
-    curve : Curve, optional
+    curve : mapping, optional
+        As :func:`curve_from_sums` gives it.
     inverse : bool, default False
         The weights run from the target down: log Z is minus the log of their mean.
     group : array of int, shape (n,), optional
@@ -190,10 +184,9 @@ def evidence_of_weights(
         rough = f"{rough}, so the error is rough and the estimate rather too {side}: {advice}."
         warnings = (rough, *warnings)
     n = log_w.size
-    known: dict[str, Any] = {}
-    if curve is not None:
-        error = np.append(curve.mcse[:-1], mcse)
-        known = {"betas": curve.betas, "log_z_curve": curve.log_z, "log_z_curve_mcse": error}
+    known: dict[str, Any] = dict(curve or {})
+    if known:
+        known["log_z_curve_mcse"] = np.append(known["log_z_curve_mcse"][:-1], mcse)
     found = Evidence(
         log_z=log_share + sign * log_mean(log_w),
         mcse=float(mcse),

@@ -10,13 +10,125 @@ import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.result import plus_minus
-from pymc_tempering.evidence.sensitivity_curve import (
-    DEFAULT_FACTOR,
-    NUMBERS,
-    SensitivityCurve,
-    curve_html,
-    curve_lines,
-)
+
+SOURCES = ("reweighted", "rerun")
+NUMBERS = ("log_z", "mcse", "log_bf", "log_bf_mcse", "ess", "khat")
+MAX_ROWS = 30
+"""Rows of a curve that are shown at most."""
+DEFAULT_FACTOR = "log BF to default"
+"""Head of the column of Bayes factors against the default."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SensitivityCurve:
+    """Evidence along the values of one number of a prior.
+
+    Attributes
+    ----------
+    name : str
+        The variable whose scale is multiplied, or the ``pm.Data`` that is set.
+    kind : {"scale", "data"}
+    values : ndarray, shape (n, ...)
+        Factors of the scale, or values of the ``pm.Data``.
+    default : ndarray, shape (...)
+        1, or the value that the run was made with.
+    log_z, mcse : ndarray, shape (n,)
+        Log marginal likelihood and its Monte Carlo standard error (nats).
+    log_bf, log_bf_mcse : ndarray, shape (n,)
+        Log Bayes factor against the default and its error (nats); smaller than that of ``log_z``
+        where both come from the same draws.
+    ess : ndarray, shape (n,)
+        Kish's effective number of the weighted draws; of a fresh run all draws.
+    khat : ndarray, shape (n,)
+        Shape of the Pareto tail of the weights of the default run's draws.
+    khat_limit : float
+        Above it they are not used.
+    source : tuple of str
+        "reweighted" or "rerun", for each value.
+    posterior : Dataset, optional
+        ``mean``, ``sd`` and ``mcse`` (dimension ``metric``) of variables along the curve
+        (dimension ``value_index``).
+    """
+
+    name: str
+    kind: str
+    values: FloatArray
+    default: FloatArray
+    log_z: FloatArray
+    mcse: FloatArray
+    log_bf: FloatArray
+    log_bf_mcse: FloatArray
+    ess: FloatArray
+    khat: FloatArray
+    khat_limit: float
+    source: tuple[str, ...]
+    posterior: xr.Dataset | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.values)
+        wrong = [name for name in NUMBERS if np.shape(getattr(self, name)) != (n,)]
+        if wrong or len(self.source) != n:
+            raise ValueError(f"{n} values, but another number of {wrong or ['source']}")
+        if self.kind not in ("scale", "data") or not set(self.source) <= set(SOURCES):
+            raise ValueError(f"unknown kind {self.kind!r} or source in {self.source}")
+        if np.any(self.mcse < 0.0) or np.any(self.log_bf_mcse < 0.0):
+            raise ValueError("standard errors must not be negative")
+
+    @property
+    def coordinate(self) -> FloatArray:
+        """Place of each value on an axis, shape (n,): itself, or its number if it is an array."""
+        return self.values if self.values.ndim == 1 else np.arange(len(self.values), dtype=float)
+
+    @property
+    def label(self) -> str:
+        """Words for an axis."""
+        if self.kind == "scale":
+            return f"scale of {self.name}, times its default"
+        return self.name if self.values.ndim == 1 else f"{self.name}, number of the value"
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row a value."""
+        frame = pd.DataFrame({"variable": self.name, "value": self.coordinate})
+        for name in NUMBERS:
+            frame[name] = getattr(self, name)
+        return frame.assign(source=list(self.source))
+
+    def _table(self, head: str, factors: FloatArray, errors: FloatArray) -> pd.DataFrame:
+        """Return rows of texts with log Bayes factors (nats) under a head; of many only some."""
+        n = len(self.values)
+        shown = np.unique(np.linspace(0, n - 1, min(n, MAX_ROWS)).round().astype(int))
+        rows = [
+            {
+                "value": f"{self.coordinate[i]:.4g}",
+                "log Z": plus_minus(self.log_z[i], self.mcse[i]),
+                head: plus_minus(factors[i], errors[i]) if errors[i] else "0",
+                "ESS": f"{self.ess[i]:.0f}",
+                "k-hat": "-" if np.isneginf(self.khat[i]) else f"{self.khat[i]:.2f}",
+                "source": self.source[i],
+            }
+            for i in shown
+        ]
+        return pd.DataFrame(rows)
+
+    def _title(self) -> tuple[str, str]:
+        n = len(self.values)
+        cut = "" if n <= MAX_ROWS else f"; {MAX_ROWS} of {n} rows"
+        return self.label, f"limit of k-hat {self.khat_limit:.2f}{cut}"
+
+    def _text(self, head: str, factors: FloatArray, errors: FloatArray) -> str:
+        table = self._table(head, factors, errors).to_string(index=False)
+        return "\n".join(f"  {line}" for line in (*self._title(), *table.splitlines()))
+
+    def _html(self, head: str, factors: FloatArray, errors: FloatArray) -> str:
+        table = self._table(head, factors, errors).to_html(index=False)
+        return f"<p>{html.escape(', '.join(self._title()))}</p>{table}"
+
+    def __repr__(self) -> str:
+        return f"SensitivityCurve\n{self._text(DEFAULT_FACTOR, self.log_bf, self.log_bf_mcse)}"
+
+    def _repr_html_(self) -> str:
+        table = self._html(DEFAULT_FACTOR, self.log_bf, self.log_bf_mcse)
+        return f"<div><b>SensitivityCurve</b>{table}</div>"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -131,7 +243,7 @@ class PriorSensitivity:
         if self.against is not None:
             lines.append(f"  of the other model    {plus_minus(*self.against)} nats")
         for curve in self.curves:
-            lines += ["", *(f"  {line}" for line in curve_lines(curve, *self._factors(curve)))]
+            lines += ["", curve._text(*self._factors(curve))]
         return "\n".join([*lines, *(f"  ! {sentence}" for sentence in self.warnings)])
 
     def _repr_html_(self) -> str:
@@ -141,6 +253,6 @@ class PriorSensitivity:
         ]
         if self.against is not None:
             parts.append(f"<br>log Z of the other model {plus_minus(*self.against)} nats")
-        parts += [curve_html(curve, *self._factors(curve)) for curve in self.curves]
+        parts += [curve._html(*self._factors(curve)) for curve in self.curves]
         notes = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.warnings)
         return "".join([*parts, f"<ul>{notes}</ul>" if notes else "", "</div>"])

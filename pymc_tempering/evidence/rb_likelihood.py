@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import xarray as xr
-from scipy.optimize import minimize
+from numpy.linalg import norm
 from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import LADDER_STATS, BoolArray, CycleStats, FloatArray
@@ -19,39 +19,30 @@ from pymc_tempering.evidence.pieces import join_pieces, split_pieces, split_weig
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import LadderError, SolverError
 
+MAX_STEPS, MAX_HALVINGS = 100, 30
+"""Newton steps at most, and how often a step is halved that makes the gradient no smaller."""
+
+FLAT = 1e-13
+"""Gradient of a log likelihood per state from which on no further step is made."""
+
 MAX_GRADIENT = 1e-8
 """Largest derivative of the log likelihood per iteration at a point accepted as its maximum."""
-
-
-def log_likelihood(log_z: FloatArray, weight: FloatArray, offsets: FloatArray) -> float:
-    """Return the Rao-Blackwellized log likelihood of log Z, equation (14) summed over parts.
-
-    sum_t [sum_k C_tk log Z_k - n_t log sum_k r_k Z_k / Z-hat_tk], where C_tk is the sum of
-    q_t(beta_k | x) over the n_t = sum_k C_tk iterations of part t.
-
-    Parameters
-    ----------
-    log_z : ndarray, shape (K,)
-        In nats.
-    weight, offsets : ndarray, shape (T, K)
-        Sums C_tk of each part, and its log r_k - log Z-hat_tk.
-    """
-    n = weight.sum(axis=1)
-    return float(np.sum(weight @ log_z) - n @ logsumexp(offsets + log_z, axis=1))
 
 
 def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
     """Maximize the Rao-Blackwellized likelihood over log Z_k, with log Z_1 = 0.
 
-    It is concave in log Z: its gradient is sum_t (C_t - n_t pi_t) with pi_tk proportional to
+    Equation (14) summed over parts, sum_t [sum_k C_tk log Z_k - n_t log sum_k r_k Z_k / Z-hat_tk],
+    where C_tk is the sum of q_t(beta_k | x) over the n_t = sum_k C_tk iterations of part t. It is
+    concave in log Z: its gradient is sum_t (C_t - n_t pi_t) with pi_tk proportional to
     r_k Z_k / Z-hat_tk (equation 8), and its Hessian -sum_t n_t (diag pi_t - pi_t pi_t'). For a
-    single part pi = C / n, which is RTS, equation (12). SciPy's trust-region Newton method climbs
-    from the RTS estimate of the parts' mean offsets.
+    single part pi = C / n, which is RTS, equation (12). Newton steps climb from the RTS estimate of
+    the parts' mean offsets.
 
     Parameters
     ----------
     weight, offsets : ndarray, shape (T, K)
-        As in :func:`log_likelihood`.
+        Sums C_tk of each part, and its log r_k - log Z-hat_tk.
 
     Returns
     -------
@@ -79,59 +70,55 @@ def maximize_likelihood(weight: FloatArray, offsets: FloatArray) -> FloatArray:
     known = np.flatnonzero(total > 0.0)
     part, shift = weight[:, known], offsets[:, known]
     n = part.sum(axis=1)
-    scale = n.sum()
-    mean_offset = n @ shift / scale
-    start = np.log(part.sum(axis=0)) - mean_offset
+    start = np.log(part.sum(axis=0)) - n @ shift / n.sum()
     start -= start[0]
 
-    def probabilities(free: FloatArray) -> FloatArray:
+    def equations(free: FloatArray) -> tuple[FloatArray, FloatArray]:
         tilted = shift + np.append(0.0, free)
-        return np.asarray(np.exp(tilted - logsumexp(tilted, axis=1, keepdims=True)))
+        pi = np.exp(tilted - logsumexp(tilted, axis=1, keepdims=True))
+        slope = (part - n[:, None] * pi).sum(axis=0)
+        return slope[1:] / n.sum(), information(pi, n)[1:, 1:] / n.sum()
 
-    def value(free: FloatArray) -> float:
-        return -log_likelihood(np.append(0.0, free), part, shift) / scale
-
-    def gradient(free: FloatArray) -> FloatArray:
-        return np.asarray(-(part - n[:, None] * probabilities(free)).sum(axis=0)[1:] / scale)
-
-    def hessian(free: FloatArray) -> FloatArray:
-        return information(probabilities(free), n)[1:, 1:] / scale
-
-    found = minimize(
-        value,
-        start[1:],
-        jac=gradient,
-        hess=hessian,
-        method="trust-exact",
-        options={"gtol": 1e-12, "maxiter": 500},
-    )
-    free = _polish(found.x, gradient, hessian)
-    residual = float(np.abs(gradient(free)).max()) if free.size else 0.0
+    free, slope = newton(equations, start[1:])
+    residual = float(np.abs(slope).max(initial=0.0))
     if not residual <= MAX_GRADIENT:
         raise SolverError(
-            f"the maximum of the Rao-Blackwellized likelihood was not found ({found.message}; "
-            f"gradient {residual:.1g}): the parts' log Z-hat differ too much, so estimate each "
-            "part by RTS"
+            "the maximum of the Rao-Blackwellized likelihood was not found (gradient "
+            f"{residual:.1g}): the parts' log Z-hat differ too much, so estimate each part by RTS"
         )
     result[known] = np.append(0.0, free)
     return result
 
 
-def _polish(
-    free: FloatArray,
-    gradient: Callable[[FloatArray], FloatArray],
-    hessian: Callable[[FloatArray], FloatArray],
-) -> FloatArray:
-    """Find the last digits by Newton steps; the search stops where the value is rounded."""
-    for _ in range(3):
-        try:
-            step = np.linalg.solve(hessian(free), gradient(free))
-        except np.linalg.LinAlgError:
+def newton(
+    equations: Callable[[FloatArray], tuple[FloatArray, FloatArray]], start: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Climb a concave function by Newton steps, each halved until it makes the gradient smaller.
+
+    Parameters
+    ----------
+    equations : callable
+        Gives the gradient, shape (K,), and minus the Hessian, shape (K, K), at a point.
+    start : ndarray, shape (K,)
+
+    Returns
+    -------
+    point, gradient : ndarray, shape (K,)
+        Where the gradient is below ``FLAT``, or no step makes it smaller.
+    """
+    point, (slope, curvature) = start, equations(start)
+    for _ in range(MAX_STEPS):
+        if np.abs(slope).max(initial=0.0) < FLAT:
             break
-        if not np.abs(gradient(free - step)).max() < np.abs(gradient(free)).max():
+        step = np.linalg.lstsq(curvature, slope)[0]
+        for share in 0.5 ** np.arange(MAX_HALVINGS):
+            found = equations(point + share * step)
+            if norm(found[0]) < norm(slope):
+                point, (slope, curvature) = point + share * step, found
+                break
+        else:
             break
-        free = free - step
-    return free
+    return point, slope
 
 
 def information(probability: FloatArray, n: FloatArray) -> FloatArray:
@@ -212,20 +199,12 @@ def read_parts(idata: xr.DataTree) -> list[CycleStats]:
         return [read_cycles(idata)]
     except LadderError:
         n_chains = idata["sample_stats"].sizes["chain"]
-    groups: list[list[CycleStats]] = []
+    groups: dict[bytes, list[CycleStats]] = {}
     for chain in range(n_chains):
         stats = read_cycles(idata.isel(chain=[chain]))
-        same = (g for g in groups if _same_ladder(g[0], stats))
-        group = next(same, None)
-        if group is None:
-            groups.append([stats])
-        else:
-            group.append(stats)
-    return [_join_chains(group) for group in groups]
-
-
-def _same_ladder(a: CycleStats, b: CycleStats) -> bool:
-    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in LADDER_STATS)
+        ladder = np.array([getattr(stats, name) for name in LADDER_STATS])
+        groups.setdefault(ladder.tobytes(), []).append(stats)
+    return [_join_chains(group) for group in groups.values()]
 
 
 def _join_chains(group: list[CycleStats]) -> CycleStats:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pymc_tempering.core.cycles import FloatArray, FreshLooks
 from pymc_tempering.core.weighting import MIN_ESS, effective_number, log_mean, log_mean_error
-from pymc_tempering.evidence.result import Evidence, LookCheck
+from pymc_tempering.evidence.result import Evidence, LookCheck, doubted
 
 MAX_Z = 4.0
 """Largest difference between the two log Z, in standard errors."""
@@ -22,6 +22,9 @@ MIN_PASS_DIFFERENCE = 0.5
 MIN_ARRIVALS, ARRIVAL_QUANTILE = 20, 0.01
 """Looks that have to arrive before a check can agree; and the quantile of posterior draws that
 their log-likelihood and log density have to reach."""
+
+COUNTED = ("n_looks", "needed", "n_strange", "n_arrived", "n_passes", "n_home_passes", "n_islands")
+"""Fields of a check that are whole numbers."""
 
 ISLAND = 0.01
 """Share of a pass's particles that contradict a run if they do not come home."""
@@ -111,21 +114,14 @@ def compare_looks(evidence: Evidence, fresh: FreshLooks) -> LookCheck:
     reasons = _contradictions(evidence, fresh)
     few = fresh.n_looks < fresh.needed or fresh.n_arrived < MIN_ARRIVALS
     verdict = "unchecked" if few or not fresh.settled else "agreed"
+    stored = vars(fresh)  # as numbers of one kind
+    counts = {name: int(value) for name, value in stored.items() if name in COUNTED}
     return LookCheck(
-        log_z=fresh.log_z,
-        mcse=fresh.mcse,
-        n_looks=int(fresh.n_looks),
-        needed=int(fresh.needed),
-        n_strange=int(fresh.n_strange),
+        **stored | counts | {"settled": bool(fresh.settled)},
         difference=fresh.log_z - evidence.log_z,
+        pass_difference=fresh.pass_log_z - evidence.log_z,
         verdict="disagreed" if reasons else verdict,
         reasons=tuple(reasons),
-        n_arrived=int(fresh.n_arrived),
-        n_passes=int(fresh.n_passes),
-        n_home_passes=int(fresh.n_home_passes),
-        pass_difference=fresh.pass_log_z - evidence.log_z,
-        n_islands=int(fresh.n_islands),
-        settled=bool(fresh.settled),
     )
 
 
@@ -158,31 +154,22 @@ def _contradictions(evidence: Evidence, fresh: FreshLooks) -> list[str]:
 
 def with_check(evidence: Evidence, check: LookCheck) -> Evidence:
     """Return the evidence of a fitted leg with the verdict of its check."""
+    checked = replace(evidence, check=check)
     if check.verdict == "agreed":
-        return replace(evidence, check=check)
+        return checked
     if check.verdict == "unchecked":
-        message, verdict, mcse = _why_unchecked(check), "unchecked", evidence.mcse
-    else:
-        # What has not come home may have any mass.
-        differences = np.array([check.difference, check.pass_difference])
-        known = np.isfinite(differences).any() and not (check.n_strange or check.n_islands)
-        size = "at least their difference" if known else "infinite"
-        message = (
-            f"The fitted reference and looks from the prior disagree ("
-            f"{'; '.join(check.reasons)}), so the mcse is {size}: sample with reference='prior' "
-            "and more draws, or with another random seed."
-        )
-        verdict = "disagreed" if evidence.verdict != "unchecked" else "unchecked"
-        mcse = max(evidence.mcse, float(np.nanmax(differences)) if known else np.inf)
-    curve = np.maximum(evidence.log_z_curve_mcse, np.where(evidence.betas > 0, mcse, 0.0))
-    return replace(
-        evidence,
-        mcse=mcse,
-        log_z_curve_mcse=curve,
-        verdict=verdict,
-        check=check,
-        warnings=(message, *evidence.warnings),
+        return doubted(checked, "unchecked", evidence.mcse, _why_unchecked(check))
+    # What has not come home may have any mass.
+    differences = np.array([check.difference, check.pass_difference])
+    known = np.isfinite(differences).any() and not (check.n_strange or check.n_islands)
+    size = "at least their difference" if known else "infinite"
+    message = (
+        f"The fitted reference and looks from the prior disagree ({'; '.join(check.reasons)}), so "
+        f"the mcse is {size}: sample with reference='prior' and more draws, or with another random "
+        "seed."
     )
+    verdict = "disagreed" if evidence.verdict != "unchecked" else "unchecked"
+    return doubted(checked, verdict, float(np.nanmax(differences)) if known else np.inf, message)
 
 
 def _why_unchecked(check: LookCheck) -> str:

@@ -1,72 +1,62 @@
-"""The value that estimators return: the evidence of a model, and how results are shown."""
+"""The evidence of a model as estimators return it: how it is shown, stored, and put in doubt."""
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Self
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Self
 from warnings import warn
 
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence import storage
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.core.cycles import FloatArray, FreshLooks
+from pymc_tempering.exceptions import TemperingError, TemperingWarning
+
+GROUP = "evidence"
+"""Group of a DataTree that holds an ``Evidence``."""
+
+TEXT = "evidence_json"
+"""Attribute of that group with the whole value."""
+
+ARRAYS = {
+    "betas": "rung",
+    "log_z_curve": "rung",
+    "log_z_curve_mcse": "rung",
+    "per_chain": "chain",
+    "per_chain_mcse": "chain",
+}
+"""Fields that are arrays, with their dimension in that group."""
+
+MAX_UNDEFINED_SHARE = 1e-3
+"""Largest share of the reference draws without a density that leaves a verdict as it is."""
 
 MAX_LISTED = 12
 """Chains up to which each is shown."""
 
 
 @dataclass(frozen=True)
-class LookCheck:
+class LookCheck(FreshLooks):
     """The check of a fitted reference by looks from the prior.
 
-    A look is one trajectory from a fresh prior draw to beta = 1, annealed once. It has arrived
-    where its log-likelihood and log density are those of posterior draws, or where transitions at
-    beta = 1 bring it to them. The looks tell which modes a look would have found; they are no
-    bound on the mass of what is missing.
+    The looks tell which modes a look would have found; they are no bound on the mass of what is
+    missing.
 
     Attributes
     ----------
-    log_z, mcse : float
-        Estimate from the looks by annealed importance sampling, and its error (nats); not a
-        number, and infinite, where their weights are too uneven for one.
-    n_looks, needed : int
-        Looks that were taken, and the number that was asked for.
-    n_strange : int
-        Looks that ended where the fitted reference hardly goes.
-    difference : float
-        log Z from the looks minus that from the fitted reference (nats).
+    difference, pass_difference : float
+        log Z from the looks, and the mean log Z of the passes, minus that from the fitted
+        reference (nats).
     verdict : {"agreed", "disagreed", "unchecked"}
     reasons : tuple of str
         Where they disagree.
-    n_arrived : int
-        Looks that arrived.
-    n_passes, n_home_passes : int
-        Annealed passes from the prior, independent of each other, and those of which particles came
-        to where the posterior is.
-    pass_difference : float
-        Mean log Z of the passes minus that from the fitted reference (nats).
-    n_islands : int
-        Passes with 1 % of their particles or more where the fitted reference hardly goes.
-    settled : bool
-        Whether the last round of the search found nothing new.
     """
 
-    log_z: float
-    mcse: float
-    n_looks: int
-    needed: int
-    n_strange: int
-    difference: float
-    verdict: str
-    reasons: tuple[str, ...] = ()
-    n_arrived: int = 0
-    n_passes: int = 0
-    n_home_passes: int = 0
+    difference: float = float("nan")
     pass_difference: float = float("nan")
-    n_islands: int = 0
-    settled: bool = True
+    verdict: str = "unchecked"
+    reasons: tuple[str, ...] = ()
 
     @property
     def missed(self) -> float:
@@ -160,14 +150,26 @@ class Evidence:
 
     def to_json(self) -> str:
         """Return all fields as one JSON text."""
-        return storage.as_json(self)
+        return json.dumps(_plain(asdict(self)), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Make the ``Evidence`` that :meth:`to_json` wrote; a ``TemperingError`` for others."""
-        found = storage.read_json(text)
-        storage.check_names(cls, found)
-        for name in ("per_chain", "per_chain_mcse", "log_z_curve", "log_z_curve_mcse", "betas"):
+        try:
+            found = json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise TemperingError(f"this is not the JSON text of a result: {error}") from error
+        if not isinstance(found, dict):
+            raise TemperingError("this is not the JSON text of a result: it holds no object")
+        odd = sorted(set(found) - {item.name for item in fields(cls)})
+        lacking = [name for name in ("log_z", "mcse", "method", "verdict") if name not in found]
+        if odd or lacking:
+            raise TemperingError(
+                "this is not the JSON text of an Evidence"
+                + (f": it lacks {lacking}" if lacking else f": {odd} are none of its fields")
+            )
+        found = _numbers(found)
+        for name in ARRAYS:
             found[name] = np.array(found.get(name, []), dtype=float)
         for name in ("round_trips", "halves", "warnings", "prior_term"):
             if found.get(name) is not None:
@@ -178,12 +180,30 @@ class Evidence:
 
     def to_datatree(self) -> xr.DataTree:
         """Put it into a DataTree, as the group ``evidence``."""
-        return storage.as_datatree(self)
+        data: dict[str, Any] = {name: ((), getattr(self, name)) for name in ("log_z", "mcse")}
+        for name, dim in ARRAYS.items():
+            if (values := getattr(self, name)).size:
+                data[name] = (dim, values)
+        for name in data.keys() - {"betas"}:
+            data[name] = (*data[name], {"units": "nats"})
+        attrs = {"method": self.method, "verdict": self.verdict, TEXT: self.to_json()}
+        return xr.DataTree.from_dict({GROUP: xr.Dataset(data, attrs=attrs)})
 
     @classmethod
     def from_datatree(cls, tree: xr.DataTree) -> Self:
         """Read the group ``evidence``; a ``TemperingError`` if there is none."""
-        return cls.from_json(storage.stored_text(tree))
+        if not isinstance(tree, xr.DataTree) or GROUP not in tree.children:
+            raise TemperingError(
+                f"this {type(tree).__name__} has no group {GROUP!r}: Evidence.to_datatree() makes "
+                "one"
+            )
+        text = tree[GROUP].attrs.get(TEXT)
+        if not isinstance(text, str):
+            raise TemperingError(
+                f"the group {GROUP!r} has no attribute {TEXT!r}: it was not written by "
+                "Evidence.to_datatree()"
+            )
+        return cls.from_json(text)
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
@@ -270,3 +290,77 @@ def emit_warnings(evidence: Evidence, prefix: str = "", stacklevel: int = 3) -> 
 def _short(value: float) -> str:
     """Return a number in four digits, or all digits of a count."""
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.4g}"
+
+
+def _plain(value: Any) -> Any:
+    """Put numbers, texts, lists and dicts in place of what JSON does not know."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _numbers(value: Any) -> Any:
+    """Put numbers in place of the words for those that are not finite."""
+    if isinstance(value, dict):
+        return {name: _numbers(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_numbers(entry) for entry in value]
+    return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else value
+
+
+def with_undefined(
+    evidence: Evidence, n_undefined: float, n_draws: float, what: str = "reference draws"
+) -> Evidence:
+    """Return an evidence with its count of draws without a density, which leave it unchecked.
+
+    Such draws count as zero likelihood. What the likelihood would be there is not known: if it is
+    typical, log Z is off by the log of the share of the others.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    n_undefined, n_draws : float
+        Draws where the density was NaN, infinite or raised an error, and all draws.
+    what : str, optional
+        What these draws are.
+
+    Returns
+    -------
+    Evidence
+        With ``undefined_draws`` in its details if there are any; above ``MAX_UNDEFINED_SHARE``
+        "unchecked", with an infinite error and a sentence.
+    """
+    if not n_undefined:
+        return evidence
+    details = evidence.details | {"undefined_draws": float(n_undefined)}
+    share = n_undefined / n_draws
+    if share <= MAX_UNDEFINED_SHARE:
+        return replace(evidence, details=details)
+    off = f"too low by about {-np.log1p(-share):.2g} nats" if share < 1.0 else "not known"
+    sentence = (
+        f"The log-likelihood was no number (NaN, +inf, or an error) at {n_undefined:,.0f} of "
+        f"{n_draws:,.0f} {what} ({share:.2%}), which count as zero likelihood. If the likelihood "
+        f"there is typical, log Z is {off}; otherwise its error has no bound, so the mcse is "
+        "infinite: write the likelihood so that it is a number there, or -inf where it is truly "
+        "zero, or restrict the prior to where it is defined."
+    )
+    return doubted(replace(evidence, details=details), "unchecked", np.inf, sentence)
+
+
+def doubted(evidence: Evidence, verdict: str, mcse: float, sentence: str) -> Evidence:
+    """Return an evidence with another verdict, an error of at least ``mcse``, and why."""
+    curve = evidence.log_z_curve_mcse.copy()
+    curve[1:] = np.fmax(curve[1:], mcse)
+    return replace(
+        evidence,
+        mcse=float(np.fmax(evidence.mcse, mcse)),
+        log_z_curve_mcse=curve,
+        verdict=verdict,
+        warnings=(sentence, *evidence.warnings),
+    )

@@ -1,56 +1,35 @@
-"""The evidence of a changed model from the weighted draws of a run, with one error for both."""
+"""Averages over the weighted draws of a run: expectations, and the evidence of a changed model."""
 
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import CycleStats, FloatArray
-from pymc_tempering.core.weighting import MIN_ESS, khat_limit, kish, pareto_khat
-from pymc_tempering.evidence.fit_run import errors
-from pymc_tempering.evidence.pieces import Pieces, split_pieces, split_weights
+from pymc_tempering.core.weighting import MIN_ESS, effective_size, khat_limit, kish, pareto_khat
+from pymc_tempering.evidence.datatree import read_states
+from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.evidence.pieces import (
+    Pieces,
+    errors,
+    influence,
+    split_pieces,
+    split_weights,
+    sum_at,
+    sum_by,
+)
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.standard_errors import influence, sum_by
+from pymc_tempering.exceptions import TemperingWarning
 
 ROUNDING = 1e-9
 """Nats by which densities that are the same may differ."""
 
+METRICS = ("mean", "sd", "mcse", "ess")
 
-class Draws(Protocol):
-    """Weighted draws from a posterior, and how errors of averages over them are found."""
-
-    @property
-    def weight(self) -> FloatArray:
-        """Of each draw, shape (n,)."""
-        ...
-
-    @property
-    def chain(self) -> NDArray[np.intp]:
-        """Of each draw, shape (n,)."""
-        ...
-
-    @property
-    def khat_limit(self) -> float:
-        """Largest k-hat for which the draws suffice."""
-        ...
-
-    @property
-    def copies(self) -> float:
-        """How many draws are worth one independent draw."""
-        ...
-
-    def errors(self, effects: FloatArray) -> FloatArray:
-        """Errors (V,) of numbers that each draw moves by its effects (n, V)."""
-        ...
-
-    def errors_with_log_z(self, effects: FloatArray) -> FloatArray:
-        """Errors (V,) of the sums of such numbers and log Z, from the same draws."""
-        ...
-
-    def few(self, share: FloatArray) -> NDArray[np.bool_]:
-        """Whether shares (n, V) rest on too few independent parts of the run, (V,)."""
-        ...
+type Function = Callable[[xr.Dataset], xr.DataArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,22 +65,99 @@ class WeightedDraws:
         """Largest k-hat for which the draws suffice, by Kish's number of them."""
         return khat_limit(max(int(kish(self.weight)), 2))
 
+    def _sums(self, values: FloatArray) -> FloatArray:
+        """Sum numbers of the draws (n, V) by piece, shape (P, V)."""
+        return sum_at(self.piece, values, self.pieces.chain.size)
+
     def errors(self, effects: FloatArray) -> FloatArray:
         """Errors over tours, and at least those over batches of draws."""
         used = self.pieces.used
-        return errors(_by_piece(self, effects)[used], self.pieces, used)
+        return errors(self._sums(effects)[used], self.pieces, used)
 
     def errors_with_log_z(self, effects: FloatArray) -> FloatArray:
         """Errors of the sums with log Z, whose effects are those of the Rao-Blackwell weights."""
         used = self.pieces.used
         own = influence(split_weights(self.stats)[used])[:, -1:]
-        return errors(_by_piece(self, effects)[used] + own, self.pieces, used)
+        return errors(self._sums(effects)[used] + own, self.pieces, used)
+
+    def tours(self, share: FloatArray) -> FloatArray:
+        """Effective number of tours (V,) that hold shares (n, V)."""
+        used = self.pieces.used
+        return kish(sum_by(self.pieces.tour[used], self._sums(share)[used]))
 
     def few(self, share: FloatArray) -> NDArray[np.bool_]:
         """Whether few tours hold the weight."""
-        used = self.pieces.used
-        tours = sum_by(self.pieces.tour[used], _by_piece(self, share)[used])
-        return np.asarray(~(kish(tours) >= MIN_ESS))
+        return np.asarray(~(self.tours(share) >= MIN_ESS))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainDraws:
+    """Posterior draws of any sampler, chain after chain, all of weight one.
+
+    The error of an average is that of correlated draws, by the effective sample size of Vehtari et
+    al. (2021) over all chains, which falls where the chains' means differ.
+
+    Attributes
+    ----------
+    log_z_effects : ndarray, shape (chain, draw)
+        First-order effect of each draw on log Z (nats); they sum to zero.
+    other_variance : float
+        Variance of log Z that does not come from these draws.
+    ess : float
+        Effective number of the draws for log Z.
+    """
+
+    log_z_effects: FloatArray
+    other_variance: float
+    ess: float
+
+    @property
+    def weight(self) -> FloatArray:
+        """Ones, shape (n,)."""
+        return np.ones(self.log_z_effects.size)
+
+    @property
+    def chain(self) -> NDArray[np.intp]:
+        """Chain of each draw, shape (n,)."""
+        n_chains, n_draws = self.log_z_effects.shape
+        return np.repeat(np.arange(n_chains), n_draws)
+
+    @property
+    def khat_limit(self) -> float:
+        """Largest k-hat for which as many independent draws suffice."""
+        return khat_limit(max(int(min(self.ess, self.log_z_effects.size)), 2))
+
+    @property
+    def copies(self) -> float:
+        """How many draws are worth one independent draw: the neighbors of a large one are large."""
+        return max(self.log_z_effects.size / max(self.ess, 1.0), 1.0)
+
+    def errors(self, effects: FloatArray) -> FloatArray:
+        """Errors (V,) of numbers that each draw moves by its effects (n, V)."""
+        size, terms = self._sizes(effects), effects * len(effects)
+        return np.asarray(np.sqrt(terms.var(axis=0, ddof=1) / size))
+
+    def errors_with_log_z(self, effects: FloatArray) -> FloatArray:
+        """Errors (V,) of the sums of such numbers and log Z."""
+        both = self.errors(effects + self.log_z_effects.reshape(-1, 1))
+        return np.asarray(np.sqrt(both**2 + self.other_variance))
+
+    def few(self, share: FloatArray) -> NDArray[np.bool_]:
+        """Whether few draws hold the weight, or draws that are worth few independent ones."""
+        return np.asarray(~((kish(share) >= MIN_ESS) & (self._sizes(share) >= MIN_ESS)))
+
+    def _sizes(self, values: FloatArray) -> FloatArray:
+        """Effective sample size of each column of numbers of the draws (n, V)."""
+        return np.array([self._size(column) for column in values.T])
+
+    def _size(self, values: FloatArray) -> float:
+        if np.ptp(values) == 0.0:
+            return float(values.size)
+        return effective_size(values.reshape(self.log_z_effects.shape))
+
+
+type Draws = WeightedDraws | ChainDraws
+"""Weighted draws from a posterior, and how errors of averages over them are found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,9 +291,127 @@ def _scatter_of_chains(draws: Draws, change: FloatArray) -> FloatArray:
         return np.asarray(own.std(axis=0, ddof=1) / np.sqrt(names.size))
 
 
-def _by_piece(draws: WeightedDraws, values: FloatArray) -> FloatArray:
-    """Sum numbers of the draws (n, V) by piece, shape (P, V)."""
-    result = np.zeros((draws.pieces.chain.size, values.shape[1]))
-    if len(draws.piece):
-        result[np.unique(draws.piece)] = sum_by(draws.piece, values)
-    return result
+def expectation(
+    idata: xr.DataTree,
+    functions: Function | Mapping[str, Function] | None = None,
+    *,
+    var_names: Sequence[str] | None = None,
+) -> xr.Dataset:
+    """Estimate posterior expectations from the states of all rungs.
+
+    E[h] = sum_i w_i h(x_i) / sum_i w_i over all iterations, with w_i = q(beta_K | x_i), the
+    probability of beta = 1 given the state (Geyer & Thompson 1995; Carlson et al. 2016, section
+    2.1).
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of :func:`pymc_tempering.sample` with ``keep="states"``.
+    functions : callable or mapping of str to callable, optional
+        Each takes a Dataset of the variables of ``posterior`` (constrained space, deterministics
+        included) with dimensions (chain, state, ...) and returns a DataArray with (chain, state)
+        among its dimensions. By default the variables themselves.
+    var_names : sequence of str, optional
+        Variables, where there are no ``functions``; by default all.
+
+    Returns
+    -------
+    Dataset
+        Each expectation with a dimension ``metric``: ``mean``, ``sd`` (of h under the posterior),
+        ``mcse`` (over tours, at least that over batches of draws) and ``ess``, the number of
+        independent posterior draws with the same mcse, (sd / mcse)^2. Attributes: ``weight_ess``,
+        Kish's effective number of the weighted states, ``n_states`` and ``n_tours``.
+
+    Raises
+    ------
+    NotTemperedError
+        If ``idata`` holds no states, or a trace that is not of its draws.
+    LadderError
+        If its draws do not come from one ladder.
+    ValueError
+        If a name is unknown, a function returns something else than a DataArray by (chain, state),
+        or a value is not finite.
+
+    Warns
+    -----
+    TemperingWarning
+        For each warning of the run's evidence, which concerns the states as well. Where that has
+        no error (too few tours, an alarm) the mcse is infinite here, too.
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> found = pmt.expectation(idata, {"square": lambda draws: draws["x"] ** 2})["square"]
+    >>> mean, mcse = found.sel(metric=["mean", "mcse"]).values
+    >>> bool(abs(mean - 2.76) < 4 * mcse)
+    True
+    """
+    states = read_states(idata)
+    draws = WeightedDraws(states.run.stats, states.run.pieces, states.weight, states.piece)
+    values = _values(states.variables, functions, var_names)
+
+    evidence = estimate_quietly(idata)
+    sentences = list(evidence.warnings)
+    n_tours = float(draws.tours(draws.weight[:, None])[0])
+    known = np.isfinite(evidence.mcse) and n_tours >= MIN_ESS
+    if not known and not sentences:
+        sentences.append(
+            f"A few tours hold nearly all the weight (effective number {n_tours:.1f}), so "
+            "the mcse of expectations is infinite: sample more draws."
+        )
+    result = {}
+    for name, value in values.items():
+        ordered = value.transpose("chain", "state", ...)
+        table = _finite_table(name, ordered, states.keep)
+        mean, sd, mcse = moments(draws, np.zeros((len(table), 1)), table)[:, 0]
+        if not known:
+            mcse = np.full_like(mcse, np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ess = np.where(mcse > 0.0, (sd / mcse) ** 2, np.inf)
+        rest = ordered.isel(chain=0, state=0, drop=True)
+        result[name] = xr.concat(
+            [rest.copy(data=row.reshape(rest.shape)) for row in (mean, sd, mcse, ess)], dim="metric"
+        )
+    for sentence in sentences:
+        warnings.warn(sentence, TemperingWarning, stacklevel=2)
+    attrs = {
+        "weight_ess": float(kish(draws.weight)),
+        "n_states": len(draws.weight),
+        "n_tours": evidence.n_tours,
+    }
+    return xr.Dataset(result, {"metric": list(METRICS)}, attrs)
+
+
+def _values(
+    draws: xr.Dataset,
+    functions: Function | Mapping[str, Function] | None,
+    var_names: Sequence[str] | None,
+) -> dict[str, xr.DataArray]:
+    """Evaluate the functions, or pick the variables."""
+    if functions is None:
+        names = [str(name) for name in draws.data_vars] if var_names is None else list(var_names)
+        unknown = [name for name in names if name not in draws.data_vars]
+        if unknown:
+            raise ValueError(
+                f"var_names {', '.join(map(repr, unknown))} are not among the states' variables: "
+                f"{', '.join(str(name) for name in draws.data_vars)}"
+            )
+        return {name: draws[name] for name in names}
+    if not isinstance(functions, Mapping):
+        functions = {getattr(functions, "__name__", "expectation"): functions}
+    values = {name: function(draws) for name, function in functions.items()}
+    for name, value in values.items():
+        if not isinstance(value, xr.DataArray) or not {"chain", "state"} <= set(value.dims):
+            raise ValueError(
+                f"{name!r} must return a DataArray with dimensions chain and state, got "
+                f"{getattr(value, 'dims', type(value).__name__)}"
+            )
+    return values
+
+
+def _finite_table(name: str, ordered: xr.DataArray, keep: np.ndarray) -> FloatArray:
+    """Return the values at the kept states, shape (n, M)."""
+    table = np.asarray(ordered.values, dtype=float)[keep]
+    if not np.isfinite(table).all():
+        raise ValueError(f"{name!r} is not finite at {int(np.sum(~np.isfinite(table)))} states")
+    return table.reshape(len(table), -1)

@@ -10,7 +10,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.executors.parcels import ALONE
 from pymc_tempering.many.cases import Case, generator_of

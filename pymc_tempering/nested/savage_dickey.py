@@ -1,7 +1,7 @@
 """`savage_dickey`: the Bayes factor of a model over a point null, from draws of the model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 from warnings import warn
@@ -11,28 +11,178 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice, check_whole
-from pymc_tempering.bridge.draw_alarms import mixing_warnings
+from pymc_tempering.bridge.bridge_sampling import mixing_warnings
 from pymc_tempering.bridge.target import (
     Target,
     check_log_density,
+    check_states,
     find_target,
-    stored_density_warnings,
 )
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.factor import SCALES, factor_fields
+from pymc_tempering.core.weighting import (
+    FINITE_VARIANCE_KHAT,
+    MAX_KHAT,
+    MIN_ESS,
+    ROUGH_ESS,
+    effective_size,
+    kish,
+    log_mean,
+    pareto_khat,
+)
+from pymc_tempering.evidence.factor import SCALES, BayesFactor
+from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import NullError, TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.nested.conditional_density import conditional_density
-from pymc_tempering.nested.density_ratio import SIDES, SavageDickey
-from pymc_tempering.nested.null_point import NullPoint, find_null
-from pymc_tempering.nested.null_prior import given_prior, implied_prior
-from pymc_tempering.nested.term_average import average_terms, check_terms, rank_alarms
+from pymc_tempering.nested.null import NullPoint, find_null, given_prior, implied_prior
 
-N_CHECKED = 100
-"""Draws of each chain at which the model's density is checked."""
+SIDES = ("the model", "the null")
+
+MAX_RANK_Z = 5.0
+"""Errors by which the ranks of the draws in their conditional density may be off."""
+
 MIN_DRAWS = 20
+
+
+@dataclass(frozen=True, repr=False)
+class SavageDickey(BayesFactor):
+    """Bayes factor of a model over a point null inside it, from draws of the model alone.
+
+    It is a :class:`BayesFactor` whose first model is the full one and whose second is the null, so
+    ``log_bf`` is log BF10 and ``reverse()`` gives BF01.
+
+    Attributes
+    ----------
+    log_bf, mcse : float
+        log BF10 and its Monte Carlo standard error (nats).
+    interval : tuple of float
+        95 % interval of ``log_bf`` under Monte Carlo error (nats).
+    words : str
+        Category of the factor, and whether it favors the model or the null.
+    warnings : tuple of str
+        What is to be said about the draws.
+    scale : {"kass_raftery", "jeffreys"}, default "kass_raftery"
+        Whose words they are.
+    sides : tuple of str, default ("the first model", "the second model")
+        Here "the model" and "the null".
+    null : dict of str to ndarray
+        The values that were held fixed, on the constrained space.
+    log_posterior, log_posterior_mcse : float
+        Log of the posterior density at the null, and its error (nats, unconstrained space).
+    log_prior : float
+        Log of the prior density at the null (nats, unconstrained space). Where it depends on other
+        parameters, it is a mean over 2,000 prior draws, for information: ``log_bf`` does not use
+        it. NaN where there are no such draws, and beside a null model with another prior.
+    log_correction : float
+        Log of the factor of Verdinelli & Wasserman (1995) on BF01 (nats), from ``log_prior``: 0
+        where the null's prior of the other parameters is that of the model given the null; NaN
+        where ``log_prior`` is. ``log_bf`` includes it in any case.
+    n_terms : int
+        Posterior draws whose terms were averaged.
+    ess : float
+        Effective number of independent equal terms, of the ``n_terms``.
+    khat : float
+        Pareto shape of the largest terms.
+    seconds : float
+        Time that the estimate took, compilation included.
+    """
+
+    null: dict[str, np.ndarray] = field(default_factory=dict)
+    log_posterior: float = float("nan")
+    log_posterior_mcse: float = float("nan")
+    log_prior: float = float("nan")
+    log_correction: float = 0.0
+    n_terms: int = 0
+    ess: float = float("nan")
+    khat: float = float("nan")
+    seconds: float = float("nan")
+
+    def _rows(self) -> list[tuple[str, str]]:
+        held = ", ".join(
+            f"{name} = {np.array2string(np.asarray(value), threshold=8)}"
+            for name, value in self.null.items()
+        )
+        posterior = plus_minus(self.log_posterior, self.log_posterior_mcse)
+        return [
+            ("null", held),
+            *super()._rows(),
+            ("log posterior density at the null", f"{posterior} nats"),
+            ("log prior density at the null", f"{self.log_prior:.4f} nats"),
+            ("correction to log BF01", f"{self.log_correction:.4f} nats"),
+            ("terms", f"{self.n_terms}, worth {self.ess:.0f}; k-hat {self.khat:.2f}"),
+        ]
+
+
+@dataclass(frozen=True)
+class Average:
+    """Mean of positive terms over chains: its log, error (nats), effective number and k-hat."""
+
+    log_mean: float
+    mcse: float
+    worth: float
+    khat: float
+
+
+def average_terms(log_terms: FloatArray) -> Average:
+    """Average terms, shape (chain, draw), with an error that knows their autocorrelation.
+
+    The relative variance of the mean is (n / K - 1) / E for n terms, with K Kish's effective
+    number and E that of the autocorrelated terms; K E / n is what they are worth.
+    """
+    mean = log_mean(log_terms.ravel())
+    if mean == -np.inf:
+        return Average(mean, np.inf, 0.0, np.inf)
+    terms = np.exp(log_terms - log_terms.max())
+    n, even = terms.size, float(kish(terms.ravel()))
+    size = float(n) if np.ptp(terms) <= 1e-9 * terms.max() else effective_size(terms)
+    mcse = float(np.sqrt(max(n / even - 1.0, 0.0) / size))
+    return Average(mean, mcse, even * size / n, pareto_khat(log_terms.ravel()))
+
+
+def check_terms(terms: Average, n: int, available: int, outside: str) -> list[str]:
+    """Refuse a null that the draws do not reach; warn where its error is rough.
+
+    `n` of the available draws were used; `outside` says if the null is beyond their range.
+
+    Raises
+    ------
+    NullError
+    """
+    least, most = (ROUGH_ESS, FINITE_VARIANCE_KHAT) if outside else (MIN_ESS, MAX_KHAT)
+    if terms.worth < least or terms.khat > most:
+        raise NullError(
+            f"The null is out of reach of the draws{outside}: the {n} terms of the density ratio "
+            f"are worth {terms.worth:.1f} independent ones (at least {least:.0f} are needed), and "
+            f"their k-hat is {terms.khat:.2f} (at most {most}). {_more(n, available)}, or compare "
+            "the evidences of the model and of the null with bayes_factor."
+        )
+    if terms.worth < ROUGH_ESS or terms.khat > FINITE_VARIANCE_KHAT:
+        return [
+            f"The terms of the density ratio are worth only {terms.worth:.0f} independent ones "
+            f"(k-hat {terms.khat:.2f}), so the mcse is rough. {_more(n, available)}."
+        ]
+    return []
+
+
+def rank_alarms(rank: FloatArray, label: str) -> list[str]:
+    """Say if draws do not lie as their own conditional density says: their ranks are uniform."""
+    for name, value in (("on one side", rank), ("at the ends", np.abs(2.0 * rank - 1.0))):
+        error = value.std() / np.sqrt(effective_size(value))
+        z = (value.mean() - 0.5) / error if error > 0.0 else np.inf
+        if not abs(z) < MAX_RANK_Z:
+            return [
+                f"The draws of {label} do not follow the model's conditional density (too many or "
+                f"too few {name}, {abs(z):.1f} errors), so the mcse is infinite: pass the model "
+                "that they were drawn from, or sample longer if the chains have not mixed."
+            ]
+    return []
+
+
+def _more(n: int, available: int) -> str:
+    more = f"use all {available} draws (draws={available})"
+    return f"If it is near, {more}" if n < available else "If it is near, sample more draws"
 
 
 def savage_dickey(
@@ -143,34 +293,38 @@ def savage_dickey(
         target, states = find_target(idata, full, cores)
         point = find_null(full, target.path.layout, null)
         _check_coordinates(target, point)
-        alarms = _check_states(idata, target, states)
+        alarms = check_states(idata, target, states)
         used = states[:, _spaced(states, draws)]
         flat = used.reshape(-1, states.shape[2])
         check_log_density(target.log_density(flat), target.path, flat)
         report("Savage-Dickey: conditional densities at the null")
-        density = _density_at_null(target, point, flat, used.shape[:2])
+        log_density, odd = _density_at_null(target, point, flat, used.shape[:2])
         held = point.hold(flat)
         report("Savage-Dickey: the prior of the null")
         if null_model is None:
             prior = implied_prior(target.path, point, held, np.random.default_rng(random_seed))
         else:
             prior = given_prior(target.path, point, held, find_model(null_model))
-    zero = density.log_density == -np.inf  # also where the prior is zero given the other draws
-    log_terms = np.where(zero, -np.inf, density.log_density + prior.log_weight)
+    zero = log_density == -np.inf  # also where the prior is zero given the other draws
+    log_terms = np.where(zero, -np.inf, log_density + prior.log_weight)
     log_terms = log_terms.reshape(used.shape[:2])
     terms = average_terms(log_terms)
     outside = _outside(point, flat)
     messages = check_terms(terms, log_terms.size, states[..., 0].size, outside)
     messages += mixing_warnings(states, target.path.layout.label)
-    alarms += density.alarms
+    alarms += odd
     messages = [*alarms, *messages]
     mcse = np.inf if alarms else terms.mcse
-    posterior = average_terms(density.log_density.reshape(used.shape[:2]))
+    posterior = average_terms(log_density.reshape(used.shape[:2]))
     correction = terms.log_mean - posterior.log_mean + prior.log_prior
     for sentence in messages:
         warn(sentence, TemperingWarning, stacklevel=2)
     return SavageDickey(
-        **factor_fields(-terms.log_mean, mcse, tuple(messages), scale, SIDES),
+        -terms.log_mean,
+        mcse,
+        tuple(messages),
+        scale,
+        SIDES,
         null=point.given,
         log_posterior=posterior.log_mean,
         log_posterior_mcse=posterior.mcse,
@@ -183,18 +337,13 @@ def savage_dickey(
     )
 
 
-@dataclass(frozen=True)
-class DensityAtNull:
-    """Log conditional densities at the null, shape (n,), and why no error can be stated."""
-
-    log_density: FloatArray
-    alarms: list[str]
-
-
 def _density_at_null(
     target: Target, point: NullPoint, x: FloatArray, shape: tuple[int, int]
-) -> DensityAtNull:
-    """Multiply the conditional densities of the coordinates of a null, held one after another."""
+) -> tuple[FloatArray, list[str]]:
+    """Multiply the conditional densities of the coordinates of a null, held one after another.
+
+    Their logs at the states, shape (n,), and why no error can be stated.
+    """
     states, log_density, alarms = x.copy(), np.zeros(len(x)), []
     for n, (index, value) in enumerate(zip(point.index, point.value, strict=True)):
         found = conditional_density(target.log_density, states, int(index), float(value))
@@ -209,7 +358,7 @@ def _density_at_null(
             )
         log_density += found.log_density
         states[:, index] = value
-    return DensityAtNull(log_density, alarms)
+    return log_density, alarms
 
 
 def _outside(point: NullPoint, x: FloatArray) -> str:
@@ -234,15 +383,6 @@ def _check_coordinates(target: Target, point: NullPoint) -> None:
             f"The prior of {', '.join(map(repr, wide))} is known only up to a constant, so its "
             "density at the null is not known: compare evidences with bayes_factor."
         )
-
-
-def _check_states(idata: xr.DataTree, target: Target, states: FloatArray) -> list[str]:
-    """Check that the draws are of this model; warn where the sampler stored another density."""
-    some = states[:, :N_CHECKED]
-    flat = some.reshape(-1, states.shape[2])
-    log_density = target.log_density(flat)
-    check_log_density(log_density, target.path, flat)
-    return stored_density_warnings(idata, log_density.reshape(some.shape[:2]))
 
 
 def _spaced(states: FloatArray, draws: int) -> np.ndarray:

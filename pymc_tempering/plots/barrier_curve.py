@@ -72,8 +72,7 @@ def plot_barrier(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_barrier(gaussian_run(draws=100))
+    >>> pc = pmt.plot_barrier(idata)  # a run of pmt.sample
     >>> pc.viz["barrier"]["picture"].sizes["panel"]
     1
     """

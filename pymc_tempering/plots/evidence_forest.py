@@ -101,9 +101,7 @@ def plot_evidence(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> run = gaussian_run(draws=400)
-    >>> pc = pmt.plot_evidence({"rts": run}, exact=-2.63)
+    >>> pc = pmt.plot_evidence({"rts": idata}, exact=-2.63)  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['forest', 'numbers']
     """

@@ -63,8 +63,7 @@ def plot_ladder(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_ladder(gaussian_run(draws=100))
+    >>> pc = pmt.plot_ladder(idata)  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['rejection', 'occupancy']
     >>> pc.savefig("ladder.png")  # doctest: +SKIP

@@ -9,7 +9,7 @@ import xarray as xr
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence import Evidence, rts_log_z
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import emit_warnings, plus_minus
 from pymc_tempering.plots.marks import BLUE, GRAY, HALF_WIDTH, ORANGE, rung_ticks
@@ -76,8 +76,7 @@ def plot_log_z(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_log_z(gaussian_run(draws=400), exact=-2.63)
+    >>> pc = pmt.plot_log_z(idata, exact=-2.63)  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['curve', 'residual']
     """

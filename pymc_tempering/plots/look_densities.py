@@ -89,8 +89,7 @@ def plot_looks(
     Examples
     --------
     >>> import numpy as np, xarray as xr, pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> run, ratio = gaussian_run(draws=100), np.random.default_rng(0).normal(-1, 0.3, 50)
+    >>> run, ratio = idata.copy(), np.random.default_rng(0).normal(-1, 0.3, 50)
     >>> ends = {"log_ratio": ("look", ratio), "log_weight": ("look", np.zeros(50))}
     >>> run["tempering_check"] = xr.DataTree(xr.Dataset(ends))
     >>> pmt.plot_looks(run).viz["plot"].panel.values.tolist()

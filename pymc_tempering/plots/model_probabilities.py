@@ -76,9 +76,7 @@ def plot_bayes_factors(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
-    >>> runs = {str(s): gaussian_run(400, toy=GaussianToy(2.0, s)) for s in (0.5, 1.0, 2.0)}
-    >>> pc = pmt.plot_bayes_factors(runs)
+    >>> pc = pmt.plot_bayes_factors(runs)  # three runs of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['log_bf', 'probability']
     """

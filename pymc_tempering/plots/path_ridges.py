@@ -6,9 +6,13 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.kept_states import has_states, read_states
-from pymc_tempering.evidence.trace import probabilities_of, read_trace
+from pymc_tempering.evidence.datatree import (
+    has_states,
+    probabilities_of,
+    read_cycles,
+    read_run,
+    read_states,
+)
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.marks import BLUE, beta_text, spread_over
 from pymc_tempering.plots.new_sheet import open_sheet
@@ -84,8 +88,7 @@ def plot_path(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_path(gaussian_run(draws=100), "x")
+    >>> pc = pmt.plot_path(idata, "x")  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['path']
     """
@@ -166,7 +169,8 @@ def _ends(values: FloatArray, weight: FloatArray, first: int) -> tuple[float, fl
 
 
 def _log_ratios(idata: xr.DataTree, shown: list[int]) -> tuple[FloatArray, FloatArray]:
-    stats, trace = read_trace(idata)
+    run = read_run(idata)
+    stats, trace = run.stats, run.trace
     finite = np.isfinite(trace.log_ratio)
     values = trace.log_ratio[finite]
     return values, probabilities_of(stats, values)[:, shown]

@@ -6,8 +6,7 @@ import numpy as np
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.prior_curves import PriorSensitivity
-from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
+from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
 from pymc_tempering.plots.marks import BLUE, GRAY, HALF_WIDTH, ORANGE
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.sheet import Sheet, Visuals

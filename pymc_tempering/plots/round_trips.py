@@ -63,8 +63,7 @@ def plot_round_trips(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_round_trips(gaussian_run(draws=100))
+    >>> pc = pmt.plot_round_trips(idata)  # a run of pmt.sample
     >>> dict(pc.viz["trips"]["picture"].sizes)
     {'panel': 1, 'chain': 4}
     """

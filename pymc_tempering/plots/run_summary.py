@@ -6,7 +6,7 @@ import xarray as xr
 
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.diagnostics import rung_table
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.pieces import finite_tours
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.barrier_curve import draw_barrier, local_barrier
@@ -77,8 +77,7 @@ def plot_summary(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_summary(gaussian_run(draws=100))
+    >>> pc = pmt.plot_summary(idata)  # a run of pmt.sample
     >>> pc.viz["plot"].sizes["panel"]
     7
     """

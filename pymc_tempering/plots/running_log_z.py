@@ -9,7 +9,7 @@ import xarray as xr
 from pymc_tempering.core.cycles import RUNG_STATS, SCALAR_STATS, CycleStats, FloatArray
 from pymc_tempering.evidence import rts
 from pymc_tempering.evidence.datatree import read_check, read_cycles, read_prior
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, plus_minus
 from pymc_tempering.plots.clipped_values import Span, draw_above, span_of
 from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, HALF_WIDTH, ORANGE
@@ -90,8 +90,7 @@ def plot_running_log_z(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_running_log_z(gaussian_run(draws=100))
+    >>> pc = pmt.plot_running_log_z(idata)  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['log_z', 'error']
     """

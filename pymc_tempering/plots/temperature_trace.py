@@ -74,8 +74,7 @@ def plot_temperature_trace(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_temperature_trace(gaussian_run(draws=100), coords={"chain": [1, 2]})
+    >>> pc = pmt.plot_temperature_trace(idata, coords={"chain": [1, 2]})  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['chain 1', 'chain 2']
     """

@@ -7,8 +7,7 @@ import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.pieces import finite_tours
-from pymc_tempering.evidence.tours import Tours
+from pymc_tempering.evidence.pieces import Tours, finite_tours
 from pymc_tempering.plots.marks import BLUE, ORANGE
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.round_trips import spaced
@@ -69,8 +68,7 @@ def plot_tours(
     Examples
     --------
     >>> import pymc_tempering as pmt
-    >>> from pymc_tempering.evidence.synthetic import gaussian_run
-    >>> pc = pmt.plot_tours(gaussian_run(draws=100))
+    >>> pc = pmt.plot_tours(idata)  # a run of pmt.sample
     >>> pc.viz["plot"].panel.values.tolist()
     ['weights', 'variance']
     """

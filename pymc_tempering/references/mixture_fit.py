@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from pymc_tempering.core.one_thread import one_thread
+from pymc_tempering.core.threads import one_thread
 from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture, nearest_component
 from pymc_tempering.references.score_covariance import distinct_rows, refine_normals
 from pymc_tempering.references.warp import FunnelWarp, warped_scores

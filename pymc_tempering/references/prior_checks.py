@@ -12,9 +12,8 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from scipy.special import logsumexp
 
-from pymc_tempering.core.cuts import in_round_seconds
-from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.overflows import OVERFLOWS
+from pymc_tempering.core.cycles import OVERFLOWS
+from pymc_tempering.core.deadline import NEVER, Deadline, in_round_seconds
 from pymc_tempering.core.threads import Pace
 from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, TemperingWarning
 from pymc_tempering.model.compiled import NO_MIXTURE

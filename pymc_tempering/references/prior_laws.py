@@ -19,7 +19,7 @@ from pytensor.graph.basic import Variable
 from scipy.special import expit
 
 from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.one_thread import one_thread
+from pymc_tempering.core.threads import one_thread
 from pymc_tempering.exceptions import ImproperPriorError, PriorDrawsError
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.imputed import imputed_parts

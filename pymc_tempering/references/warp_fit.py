@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pymc_tempering.core.one_thread import one_thread
+from pymc_tempering.core.threads import one_thread
 from pymc_tempering.references.conditional_scoring import Conditionals, fit_conditionals
 from pymc_tempering.references.warp import KINDS_OF_ROWS, MAX_LOG, FunnelWarp, log_scale
 from pymc_tempering.references.warp_screen import (

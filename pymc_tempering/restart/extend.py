@@ -12,8 +12,7 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.core.cuts import tell_cuts
-from pymc_tempering.core.deadline import deadline_in
+from pymc_tempering.core.deadline import deadline_in, tell_cuts
 from pymc_tempering.core.installed import own_version
 from pymc_tempering.exceptions import (
     CheckpointError,

@@ -14,8 +14,7 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.sent_model import crew_of
-from pymc_tempering.core.deadline import Deadline
-from pymc_tempering.core.laps import laps
+from pymc_tempering.core.deadline import Deadline, laps
 from pymc_tempering.exceptions import CheckpointError, TemperingWarning
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.kernels.assign import KernelChoice

@@ -12,10 +12,8 @@ import numpy as np
 
 from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.core.cycles import FreshLooks
-from pymc_tempering.core.deadline import PAST
-from pymc_tempering.core.laps import laps
-from pymc_tempering.core.overflows import OVERFLOWS
+from pymc_tempering.core.cycles import OVERFLOWS, FreshLooks
+from pymc_tempering.core.deadline import PAST, laps
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning
 from pymc_tempering.kernels import Compound

@@ -15,8 +15,7 @@ from pymc.stats.convergence import (
     run_convergence_checks,
 )
 
-from pymc_tempering.core.cuts import Cut, tell_cuts
-from pymc_tempering.core.laps import in_words
+from pymc_tempering.core.deadline import Cut, in_words, tell_cuts
 from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning, TimeLimitError

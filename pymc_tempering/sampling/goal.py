@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.core.cuts import Cut
+from pymc_tempering.core.deadline import Cut
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.enough_draws import LeastEss

@@ -13,9 +13,8 @@ import numpy as np
 
 from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep
-from pymc_tempering.core.deadline import NEVER
+from pymc_tempering.core.deadline import NEVER, time_left
 from pymc_tempering.core.threads import Task, paced
-from pymc_tempering.core.time_left import time_left
 from pymc_tempering.executors.crew import run_work
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join

@@ -13,8 +13,8 @@ from threading import Event
 
 import numpy as np
 
+from pymc_tempering.core.deadline import annealing_lines
 from pymc_tempering.core.threads import Task, run_tasks
-from pymc_tempering.core.time_left import annealing_lines
 from pymc_tempering.exceptions import LikelihoodError, TimeLimitError
 from pymc_tempering.sampling.setup import Job
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal

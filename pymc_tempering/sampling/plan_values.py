@@ -7,7 +7,7 @@ import numpy as np
 
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.tuning import Tuning
-from pymc_tempering.core.cuts import Cut
+from pymc_tempering.core.deadline import Cut
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.exceptions import CheckpointError
 from pymc_tempering.kernels import Compound

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.core.cuts import tell_cuts
-from pymc_tempering.core.overflows import OVERFLOWS
+from pymc_tempering.core.cycles import OVERFLOWS
+from pymc_tempering.core.deadline import tell_cuts
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import TemperingWarning, TimeLimitError
 from pymc_tempering.kernels import Compound

@@ -17,7 +17,7 @@ from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import Task, paced, run_tasks
 from pymc_tempering.core.weighting import effective_number
-from pymc_tempering.evidence.trace import Run, flat_trace
+from pymc_tempering.evidence.datatree import Run, flat_trace
 from pymc_tempering.references.prior import Reference, evaluate_draws
 from pymc_tempering.sampling.goal import NO_DRAWS
 from pymc_tempering.sampling.setup import Job

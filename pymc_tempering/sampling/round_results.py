@@ -7,8 +7,7 @@ import numpy as np
 
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.record import N_STEPS
-from pymc_tempering.core.cuts import Cut
-from pymc_tempering.core.deadline import Deadline
+from pymc_tempering.core.deadline import Cut, Deadline
 from pymc_tempering.evidence.alarms import MIN_TOURS
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts

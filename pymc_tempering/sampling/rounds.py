@@ -24,12 +24,10 @@ from pymc_tempering.chain.chains import (
 )
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.sent_chains import send_chains
-from pymc_tempering.core.deadline import NEVER
-from pymc_tempering.core.laps import laps
-from pymc_tempering.evidence.pooled import pooled
+from pymc_tempering.core.deadline import NEVER, laps
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.rts import rts
+from pymc_tempering.evidence.rts import pooled, rts
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.goal import (
     DEFAULT_MCSE,

@@ -15,9 +15,8 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_seed, check_whole
 from pymc_tempering.chain.sent_model import crew_of
-from pymc_tempering.core.deadline import Deadline, deadline_in
+from pymc_tempering.core.deadline import Deadline, deadline_in, laps
 from pymc_tempering.core.ladder import RungWeights
-from pymc_tempering.core.laps import laps
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels

@@ -9,8 +9,7 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.time_left import time_left
+from pymc_tempering.core.deadline import NEVER, Deadline, time_left
 from pymc_tempering.model.path import Path
 from pymc_tempering.sampling.evaluated import Evaluated, join
 from pymc_tempering.sampling.gradients import slopes_at

@@ -10,9 +10,9 @@ import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT
+from pymc_tempering.evidence.prior_curves import SensitivityCurve
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.reweight import moments, reweight
-from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
 from pymc_tempering.sensitivity.changes import PriorChange
 from pymc_tempering.sensitivity.reruns import rerun_with
 from pymc_tempering.sensitivity.run_draws import RunDraws, change_at, read_draws

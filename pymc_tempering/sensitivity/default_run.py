@@ -5,12 +5,12 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.bridge import bridge_draws
-from pymc_tempering.bridge.model_of_run import check_same_model
+from pymc_tempering.bridge.target import check_same_model
 from pymc_tempering.comparison.evidence_of import is_model_alone, is_tempered
 from pymc_tempering.comparison.smc_runs import is_smc_run
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.chain_draws import ChainDraws
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.evidence.reweight import ChainDraws
 from pymc_tempering.exceptions import ModelError, NotTemperedError
 from pymc_tempering.sensitivity.run_draws import RunDraws, read_draws
 

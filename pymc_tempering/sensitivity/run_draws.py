@@ -8,8 +8,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.kept_states import has_states, read_states
+from pymc_tempering.evidence.datatree import has_states, read_cycles, read_states
 from pymc_tempering.evidence.reweight import Draws, WeightedDraws, posterior_draws
 from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.constrain import Point

@@ -1,4 +1,4 @@
-"""Normal hierarchies: groups are integrated in closed form, their common scale by quadrature."""
+"""Normal hierarchies: all else in closed form given the scales, these by quadrature."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,19 +8,27 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from pymc_tempering.testsystems.gauss_legendre import ONE_POINT, Axis, TemperedGrid, total_moments
 from pymc_tempering.testsystems.system import (
+    LOG_2PI,
+    ONE_POINT,
+    Axis,
     Distribution,
     FloatArray,
     Moments,
+    TemperedGrid,
     TestSystem,
     element,
+    of_log,
+    total_moments,
 )
 
-LOG_2PI = float(np.log(2.0 * np.pi))
-
-# Both priors of tau leave less than 1e-15 outside.
+# Both priors of tau alone leave less than 1e-15 outside.
 LOG_TAU_AXIS = Axis(np.linspace(-37.0, 40.0, 771))
+
+# In units of the scale of the prior. Both priors leave less than 1e-9 outside; panels are narrow
+# where the likelihood can be large.
+LOG_TAU_EDGES = np.concatenate([np.linspace(-22.0, -7.0, 31), np.linspace(-6.85, 2.15, 61)])
+LOG_SIGMA_EDGES = np.concatenate([np.linspace(-21.0, -6.0, 31), np.linspace(-5.9, 3.7, 97)])
 
 # Rubin (1981); Gelman et al., Bayesian Data Analysis, table 5.2.
 EIGHT_SCHOOLS_EFFECT = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
@@ -73,21 +81,19 @@ def hierarchical_normal(
         tau = pm.HalfNormal("tau", tau_scale)
         theta = pm.Normal("theta", mu, tau, shape=groups)
         pm.Normal("y", theta, sigma, observed=y)
-    center = y.mean(axis=0)
-    within = float(np.sum((y - center) ** 2))
-    log_constant = -n * groups * (0.5 * LOG_2PI + np.log(sigma)) - 0.5 * within / sigma**2
-    path = _HierarchyPath(
-        center,
-        np.full(groups, n / sigma**2),
-        log_constant,
-        prior_mean,
-        prior_sd,
-        lambda tau: stats.halfnorm.logpdf(tau, scale=tau_scale),
+    path = _HierarchyPath.build(
+        np.tile(np.arange(groups), n),
+        np.ones((y.size, 1)),
+        y.ravel(),
+        np.full(y.size, sigma),
+        (prior_mean, prior_sd),
+        (LOG_TAU_AXIS, ONE_POINT),
+        lambda tau, _: stats.halfnorm.logpdf(tau, scale=tau_scale),
     )
 
     def moments(beta: float) -> Moments:
-        common = path.moments(beta)
-        return {"mu": common["mu"], "tau": common["tau"], "theta": common["theta"]}
+        laws = path.moments(beta, shift=1.0)
+        return {"mu": _first(laws["common"]), "tau": laws["tau"], "theta": laws["effects"]}
 
     return _system("hierarchical_normal", model, path, moments)
 
@@ -134,101 +140,280 @@ def eight_schools(
         tau = pm.HalfCauchy("tau", tau_scale)
         raw = pm.Normal("theta_raw", 0.0, 1.0, shape=center.size)
         pm.Normal("effect", mu + tau * raw, sd, observed=center)
-    path = _HierarchyPath(
+    path = _HierarchyPath.build(
+        np.arange(center.size),
+        np.ones((center.size, 1)),
         center,
-        1.0 / sd**2,
-        float(-np.sum(0.5 * LOG_2PI + np.log(sd))),
-        0.0,
-        prior_sd,
-        lambda tau: stats.halfcauchy.logpdf(tau, scale=tau_scale),
+        sd,
+        (0.0, prior_sd),
+        (LOG_TAU_AXIS, ONE_POINT),
+        lambda tau, _: stats.halfcauchy.logpdf(tau, scale=tau_scale),
     )
 
     def moments(beta: float) -> Moments:
-        common = path.moments(beta)
+        laws = path.moments(beta, raw=True)
         divergent = (np.asarray(np.inf), np.asarray(np.inf))
-        spread = divergent if beta == 0.0 else common["tau"]
-        return {"mu": common["mu"], "tau": spread, "theta_raw": common["raw"]}
+        spread = divergent if beta == 0.0 else laws["tau"]
+        return {"mu": _first(laws["common"]), "tau": spread, "theta_raw": laws["effects"]}
 
     return _system("eight_schools", model, path, moments)
 
 
+def varying_intercepts(
+    groups: int = 3,
+    rows: int = 50,
+    centered: bool = True,
+    prior_sd: float = 2.5,
+    tau_scale: float = 2.5,
+    sigma_scale: float = 1.0,
+    seed: int = 0,
+) -> TestSystem:
+    """Regress with an intercept for each group: ``y ~ x + (1 | g)`` with weak priors.
+
+    ``sigma ~ Exponential(scale=sigma_scale)``, ``tau ~ HalfNormal(tau_scale)``,
+    ``intercept, slope ~ Normal(0, prior_sd)``, ``a[j] ~ Normal(0, tau)``,
+    ``y ~ Normal(intercept + slope * x + a[g], sigma)``. Given both scales, all else is Gaussian
+    for every beta: with k = beta / sigma^2, a group of n rows is worth an observation of its
+    mean with precision k n / (1 + k n tau^2), and rows within groups tell of the slope only. The
+    integral over log tau and log sigma is done by quadrature. With few groups the posterior of
+    tau reaches from zero to several times its median: both ends of the funnel of tau and a.
+
+    Parameters
+    ----------
+    groups : int
+        Number of groups; the model has groups + 4 dimensions. The last group has three times as
+        many rows as the first.
+    rows : int
+        Rows in all.
+    centered : bool
+        Whether a is sampled itself, or ``z ~ Normal(0, 1)`` with a = tau z.
+    prior_sd : float
+        Prior standard deviation of intercept and slope.
+    tau_scale, sigma_scale : float
+        Scales of the priors of tau and sigma.
+    seed : int
+        Seed of the data, with standard deviation 1 within groups and 0.7 between them.
+
+    Returns
+    -------
+    TestSystem
+        Variables ``sigma``, ``tau`` (sampled on the log scale), ``intercept``, ``slope``
+        (scalars) and ``a``, or ``z``, of shape (groups,); the cdf is that of ``tau``. log Z in
+        nats.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two groups, or a group without rows.
+    """
+    ends = np.cumsum(np.linspace(1.0, 3.0, groups)) if groups > 1 else np.ones(1)
+    g = np.searchsorted(ends / ends[-1], (np.arange(rows) + 0.5) / rows)
+    if groups < 2 or np.bincount(g, minlength=groups).min() == 0:
+        raise ValueError(f"{rows} rows in {groups} groups; use two groups or more, and more rows.")
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=rows)
+    y = 0.5 + 0.8 * x + 0.7 * rng.normal(size=groups)[g] + rng.normal(size=rows)
+    with pm.Model() as model:
+        sigma = pm.Exponential("sigma", scale=sigma_scale)
+        tau = pm.HalfNormal("tau", tau_scale)
+        intercept = pm.Normal("intercept", 0.0, prior_sd)
+        slope = pm.Normal("slope", 0.0, prior_sd)
+        if centered:
+            a = pm.Normal("a", 0.0, tau, shape=groups)
+        else:
+            a = tau * pm.Normal("z", 0.0, 1.0, shape=groups)
+        pm.Normal("y", intercept + slope * x + a[g], sigma, observed=y)
+    path = _HierarchyPath.build(
+        g,
+        np.column_stack([np.ones(rows), x]),
+        y,
+        np.ones(rows),
+        (0.0, prior_sd),
+        (
+            Axis(LOG_TAU_EDGES + np.log(tau_scale)),
+            Axis(LOG_SIGMA_EDGES + np.log(sigma_scale)),
+        ),
+        lambda tau, sigma: (
+            stats.halfnorm.logpdf(tau, scale=tau_scale)
+            + stats.expon.logpdf(sigma, scale=sigma_scale)
+            + np.log(sigma)
+        ),
+    )
+
+    def moments(beta: float) -> Moments:
+        laws = path.moments(beta, raw=not centered)
+        (intercept, slope), own = zip(*laws["common"], strict=True), "a" if centered else "z"
+        scales = {name: laws[name] for name in ("sigma", "tau")}
+        return scales | {"intercept": intercept, "slope": slope, own: laws["effects"]}
+
+    return _system("varying_intercepts", model, path, moments)
+
+
 @dataclass(frozen=True, eq=False)
 class _HierarchyPath:
-    """Tempered normal hierarchy: everything given tau, then a grid over log tau."""
+    """Tempered regression with normal effects of groups: all given the scales, then a grid.
 
-    center: FloatArray
-    precision: FloatArray
+    Given tau and sigma, a group of weight n is worth an observation of its mean with precision
+    q = k n / (1 + k n tau^2), k = beta / sigma^2, in the regression on p common coefficients; rows
+    within groups tell of these only.
+
+    Attributes
+    ----------
+    size : ndarray, shape (G,)
+        Sum of the weights of each group.
+    means : ndarray, shape (G, p + 1)
+        Means of regressors and, last, response, less what the prior mean explains.
+    within : ndarray, shape (p + 1, p + 1)
+        Sums of squares and products around them.
+    prior : tuple of float
+        Mean and standard deviation of each coefficient.
+    n_rows, log_constant : float
+        Rows, and the log likelihood's constant at sigma = 1.
+    axes : tuple of Axis
+        log tau and log sigma; at `ONE_POINT` sigma is 1.
+    log_prior : callable
+        Log density of log sigma, and of tau itself, which the grid over log tau adds to.
+    """
+
+    size: FloatArray
+    means: FloatArray
+    within: FloatArray
+    prior: tuple[float, float]
+    n_rows: int
     log_constant: float
-    prior_mean: float
-    prior_sd: float
-    tau_logpdf: Callable[[FloatArray], FloatArray]
+    axes: tuple[Axis, Axis]
+    log_prior: Callable[[FloatArray, FloatArray], FloatArray]
 
-    @property
-    def deviation(self) -> FloatArray:
-        return self.center - self.prior_mean
+    @classmethod
+    def build(
+        cls,
+        g: np.ndarray,
+        X: FloatArray,
+        y: FloatArray,
+        noise: FloatArray,
+        prior: tuple[float, float],
+        axes: tuple[Axis, Axis],
+        log_prior: Callable[[FloatArray, FloatArray], FloatArray],
+    ) -> "_HierarchyPath":
+        weight, rows = noise**-2.0, np.column_stack([X, y - X.sum(axis=1) * prior[0]])
+        size = np.bincount(g, weights=weight)
+        sums = [np.bincount(g, weights=weight * column) for column in rows.T]
+        means = np.transpose(sums) / size[:, None]
+        off = rows - means[g]
+        constant = -float(np.sum(0.5 * LOG_2PI + np.log(noise)))
+        within = (weight * off.T) @ off
+        return cls(size, means, within, prior, y.size, constant, axes, log_prior)
 
     def log_z(self, beta: float) -> float:
-        return self._grid(beta).log_z(1.0)
+        return self.grid(beta).log_z(1.0)
 
     def cdf(self, beta: float) -> Distribution:
-        curve = self._grid(beta).cdf(1.0)
-        return lambda tau: curve(np.log(np.maximum(tau, np.finfo(float).tiny)))
+        return of_log(self.grid(beta).cdf(1.0))
 
-    def moments(self, beta: float) -> Moments:
-        p = self._grid(beta).probabilities(1.0)[:, 0]
-        tau = np.exp(LOG_TAU_AXIS.nodes)[:, None]
-        k, q, pooled, total = self._given_tau(beta, tau)
-        weight = q * tau**2
-        shift = (pooled / total)[:, None]
-        gap = self.deviation - shift
-        spread = 1.0 / total[:, None]
-        # Given tau: mean and variance of mu, theta and (theta - mu) / tau by total variance.
-        given = {
-            "tau": (tau[:, 0], np.zeros(tau.size)),
-            "mu": (self.prior_mean + shift[:, 0], spread[:, 0]),
-            "theta": (
-                self.prior_mean + shift + weight * gap,
-                weight / k + (1.0 - weight) ** 2 * spread
-                if beta > 0.0
-                else tau**2 + spread + 0.0 * gap,
-            ),
-            "raw": (q * tau * gap, 1.0 - weight + (q * tau) ** 2 * spread),
+    def grid(self, beta: float) -> TemperedGrid:
+        """Quadrature of the tempered density of log tau and log sigma, at its power 1."""
+
+        def log_prior(log_tau: FloatArray, log_sigma: FloatArray) -> FloatArray:
+            return self.log_prior(np.exp(log_tau), np.exp(log_sigma)) + log_tau
+
+        def log_marginal(log_tau: FloatArray, log_sigma: FloatArray) -> FloatArray:
+            given = _given_scales(self, beta, np.exp(log_tau), np.exp(log_sigma))
+            return given.log_marginal + beta * (self.log_constant - self.n_rows * log_sigma)
+
+        return TemperedGrid(*self.axes, log_prior, log_marginal)
+
+    def moments(self, beta: float, *, raw: bool = False, shift: float = 0.0) -> Moments:
+        """Laws of the scales, the common coefficients and the effects.
+
+        Effects are `raw` in units of tau; `shift` is the share of the regression that they hold.
+        """
+        grid = self.grid(beta)
+        p = grid.probabilities(1.0)
+        tau, sigma = np.broadcast_arrays(np.exp(grid.u), np.exp(grid.v))
+        # The others do not show in the sums, and each takes an array of the size of all groups.
+        used = p > 1e-24 * p.max()
+        weights, tau, sigma = p[used], tau[used], sigma[used]
+        given = _given_scales(self, beta, tau, sigma)
+        zero = np.zeros_like(tau)
+        unit = np.ones_like(tau) if raw else tau
+        each = [
+            total_moments(*given.effect(size, row, tau, unit, shift, self.prior[0]), weights)
+            for size, row in zip(self.size, self.means, strict=True)
+        ]
+        mean, variance = np.transpose(each)
+        spread = np.diagonal(given.covariance, axis1=-2, axis2=-1)
+        return {
+            "sigma": total_moments(sigma, zero, weights),
+            "tau": total_moments(tau, zero, weights),
+            "common": total_moments(given.mean + self.prior[0], spread, weights),
+            "effects": (mean, variance),
         }
-        return {name: total_moments(mean, variance, p) for name, (mean, variance) in given.items()}
 
-    def _given_tau(
-        self, beta: float, tau: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        k = beta * self.precision
-        q = k / (1.0 + k * tau**2)
-        return k, q, q @ self.deviation, self.prior_sd**-2 + q.sum(axis=-1)
 
-    def _grid(self, beta: float) -> TemperedGrid:
-        def log_marginal(log_tau: FloatArray, _: FloatArray) -> FloatArray:
-            tau = np.exp(log_tau)
-            k, q, pooled, total = self._given_tau(beta, tau)
-            groups = -0.5 * np.sum(np.log1p(k * tau**2), axis=-1)
-            quadratic = q @ self.deviation**2 - pooled**2 / total
-            shrinkage = -0.5 * np.log(total * self.prior_sd**2)
-            return (groups + shrinkage - 0.5 * quadratic + beta * self.log_constant)[:, None]
+@dataclass(frozen=True, eq=False)
+class _GivenScales:
+    """Gaussian law of the common coefficients at each pair of scales, of one shape S.
 
-        def log_prior(log_tau: FloatArray, _: FloatArray) -> FloatArray:
-            return self.tau_logpdf(np.exp(log_tau)) + log_tau
+    ``k`` has shape S, ``mean`` (less that of the prior) S + (p,), ``covariance`` S + (p, p).
+    """
 
-        return TemperedGrid(LOG_TAU_AXIS, ONE_POINT, log_prior, log_marginal)
+    k: FloatArray
+    mean: FloatArray
+    covariance: FloatArray
+    log_marginal: FloatArray
+
+    def effect(
+        self,
+        size: float,
+        row: FloatArray,
+        tau: FloatArray,
+        unit: FloatArray,
+        shift: float,
+        prior_mean: float,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of a group's effect, plus `shift` times the regression at its mean."""
+        ratio = 1.0 + self.k * size * tau**2
+        # Part of the gap between data and regression that the effect takes up.
+        share = self.k * size * tau * unit / ratio
+        line = self.mean @ row[:-1]
+        spread = np.einsum("...ij,i,j->...", self.covariance, row[:-1], row[:-1])
+        mean = share * (row[-1] - line) + shift * (line + prior_mean * row[:-1].sum())
+        return mean, unit**2 / ratio + (share - shift) ** 2 * spread
+
+
+def _given_scales(
+    path: _HierarchyPath, beta: float, tau: FloatArray, sigma: FloatArray
+) -> _GivenScales:
+    k = beta / sigma**2 + np.zeros_like(tau)
+    worth = np.multiply.outer(path.size, k)
+    ratio = worth * tau**2
+    products = path.means[:, :, None] * path.means[:, None, :]
+    sums = k[..., None, None] * path.within
+    sums += np.tensordot(worth / (1.0 + ratio), products, axes=(0, 0))
+    log_det = np.log1p(ratio).sum(axis=0)
+    precision, weighted = sums[..., :-1, :-1], sums[..., :-1, -1]
+    precision += np.eye(weighted.shape[-1]) / path.prior[1] ** 2
+    covariance = np.linalg.inv(precision)
+    mean = (covariance @ weighted[..., None])[..., 0]
+    residual = sums[..., -1, -1] - (mean * weighted).sum(axis=-1)
+    log_det += np.linalg.slogdet(precision * path.prior[1] ** 2)[1]
+    return _GivenScales(k, mean, covariance, -0.5 * (log_det + residual))
+
+
+def _first(law: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    return law[0][0], law[1][0]
 
 
 def _system(
     name: str, model: pm.Model, path: _HierarchyPath, moments: Callable[[float], Moments]
 ) -> TestSystem:
+    n_scales = sum(axis is not ONE_POINT for axis in path.axes)
     return TestSystem(
         name=name,
         model=model,
-        dim=path.center.size + 2,
-        n_modes=1,
+        dim=path.size.size + len(path.within) - 1 + n_scales,
         exact_log_z=path.log_z,
         exact_moments=moments,
         exact_cdf=path.cdf,
-        statistic=element("tau"),
-        statistic_name="tau",
+        **element("tau"),
     )

@@ -5,16 +5,18 @@ import pymc as pm
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from pymc_tempering.testsystems.gauss_legendre import ONE_POINT, Axis, TemperedGrid, total_moments
 from pymc_tempering.testsystems.system import (
-    Distribution,
+    LOG_2PI,
+    ONE_POINT,
+    Axis,
     FloatArray,
     Moments,
+    TemperedGrid,
     TestSystem,
     element,
+    of_log,
+    total_moments,
 )
-
-LOG_2PI = float(np.log(2.0 * np.pi))
 
 # In units of the prior's standard deviation: the variance of x weighs the upper end by exp(v).
 V_EDGES = np.linspace(-10.0, 15.0, 301)
@@ -79,12 +81,10 @@ def funnel(dim: int = 10, v_sd: float = 3.0) -> TestSystem:
         name="funnel",
         model=model,
         dim=dim,
-        n_modes=1,
         exact_log_z=lambda beta: grid(beta).log_z(1.0),
         exact_moments=moments,
         exact_cdf=lambda beta: grid(beta).cdf(1.0),
-        statistic=element("v"),
-        statistic_name="v",
+        **element("v"),
     )
 
 
@@ -152,20 +152,14 @@ def scale_mixture(
 
     largest = int(np.argmax(np.abs(data)))
 
-    def cdf(beta: float) -> Distribution:
-        curve = grid(beta, largest).cdf(1.0)
-        return lambda value: curve(np.log(np.maximum(value, np.finfo(float).tiny)))
-
     return TestSystem(
         name="scale_mixture",
         model=model,
         dim=2 * data.size,
-        n_modes=1,
         exact_log_z=lambda beta: float(sum(grid(beta, i).log_z(1.0) for i in range(data.size))),
         exact_moments=moments,
-        exact_cdf=cdf,
-        statistic=element("lam", largest),
-        statistic_name=f"lam[{largest}]",
+        exact_cdf=lambda beta: of_log(grid(beta, largest).cdf(1.0)),
+        **element("lam", largest),
     )
 
 

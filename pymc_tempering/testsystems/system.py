@@ -1,17 +1,26 @@
-"""`TestSystem`: a PyMC model together with its exact answers along the prior-to-posterior path."""
+"""`TestSystem`, a PyMC model with its exact answers along the path, and the quadrature for them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, overload
 
 import numpy as np
 import pymc as pm
+from numpy.polynomial import legendre
 from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+from scipy.special import logsumexp
+
+LOG_2PI = float(np.log(2.0 * np.pi))
 
 type FloatArray = NDArray[np.float64]
 type Moments = dict[str, tuple[FloatArray, FloatArray]]
 type Distribution = Callable[[Any], FloatArray]
 type Statistic = Callable[[Mapping[str, Any]], FloatArray]
+
+GROWTH = 0.2
+"""Width of a panel far from all features, as a share of its distance from them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +77,10 @@ class TestSystem:
     name: str
     model: pm.Model
     dim: int
-    n_modes: int
     exact_log_z: Callable[[float], float]
     exact_moments: Callable[[float], Moments]
     exact_cdf: Callable[[float], Distribution] | None = None
+    n_modes: int = 1
     statistic: Statistic | None = None
     statistic_name: str | None = None
     mode_centers: FloatArray | None = None
@@ -163,10 +172,18 @@ class TestSystem:
         return self.log_z(1.0)
 
 
-def element(name: str, *index: int) -> Statistic:
-    """Statistic that is one element of one variable."""
+def element(name: str, *index: int) -> dict[str, Any]:
+    """Statistic that is one element of one variable, and its name, as fields of a system."""
     position: tuple[Any, ...] = (..., *index)
-    return lambda draws: np.asarray(draws[name], dtype=np.float64)[position]
+    return {
+        "statistic": lambda draws: np.asarray(draws[name], dtype=np.float64)[position],
+        "statistic_name": name + "".join(f"[{i}]" for i in index),
+    }
+
+
+def of_log(cdf: Distribution) -> Distribution:
+    """Distribution function of a positive number, from that of its logarithm."""
+    return lambda value: cdf(np.log(np.maximum(value, np.finfo(float).tiny)))
 
 
 def _valid(beta: float) -> float:
@@ -174,3 +191,165 @@ def _valid(beta: float) -> float:
     if not 0.0 <= beta <= 1.0:
         raise ValueError(f"beta must be in [0, 1], got {beta}; use a value on the path.")
     return float(beta)
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """Panels on an interval with Gauss-Legendre nodes in each.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (n_panels + 1,)
+        Increasing panel borders; a single edge is a point of weight one.
+    order : int
+        Nodes per panel.
+    """
+
+    edges: FloatArray
+    order: int = 6
+
+    @cached_property
+    def nodes(self) -> FloatArray:
+        """Abscissas, increasing, shape (n_panels * order,)."""
+        if self.edges.size == 1:
+            return self.edges
+        centers = 0.5 * (self.edges[1:] + self.edges[:-1])
+        return np.ravel(centers[:, None] + self._half[:, None] * self._rule[0])
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """Weights of the nodes, shape (n_panels * order,)."""
+        if self.edges.size == 1:
+            return np.ones(1)
+        return np.ravel(self._half[:, None] * self._rule[1])
+
+    def cdf(self, mass: FloatArray) -> Distribution:
+        """Distribution function of a density, given its `mass` at each node.
+
+        Inside a panel the density is the polynomial through its nodes, integrated exactly up
+        to each node; monotone cubics join these points.
+        """
+        n = self.order
+        points = np.append(self._rule[0], 1.0)
+        # int_{-1}^{x} P_k = (P_{k+1}(x) - P_{k-1}(x)) / (2k + 1), and x + 1 for k = 0.
+        basis = legendre.legvander(points, n)
+        integrals = np.empty((n + 1, n))
+        integrals[:, 0] = points + 1.0
+        integrals[:, 1:] = (basis[:, 2:] - basis[:, :-2]) / (2.0 * np.arange(1, n) + 1.0)
+        partial = integrals @ np.linalg.inv(legendre.legvander(self._rule[0], n - 1))
+        inside = (mass.reshape(-1, n) / self._rule[1]) @ partial.T
+        before = np.concatenate([[0.0], np.cumsum(inside[:-1, -1])])
+        x = np.column_stack([self.nodes.reshape(-1, n), self.edges[1:]]).ravel()
+        y = np.maximum.accumulate(np.clip((before[:, None] + inside).ravel(), 0.0, None))
+        # Rounded, since slopes that are subnormal but not zero overflow in the interpolation.
+        y = np.round(y / y[-1], 14)
+        curve = PchipInterpolator(np.append(self.edges[0], x), np.append(0.0, y))
+        lower, upper = self.edges[0], self.edges[-1]
+        return lambda value: np.asarray(
+            curve(np.clip(np.asarray(value, dtype=np.float64), lower, upper))
+        )
+
+    @cached_property
+    def _half(self) -> FloatArray:
+        return 0.5 * np.diff(self.edges)
+
+    @cached_property
+    def _rule(self) -> tuple[FloatArray, FloatArray]:
+        nodes, weights = legendre.leggauss(self.order)
+        return nodes, weights
+
+
+ONE_POINT = Axis(np.zeros(1))
+"""Second coordinate of a density on a line."""
+
+
+@dataclass(frozen=True, eq=False)
+class TemperedGrid:
+    """Tensor-product quadrature of prior * likelihood^beta over one or two coordinates.
+
+    Attributes
+    ----------
+    first, second : Axis
+        The coordinates u and v; `ONE_POINT` if there is no second one.
+    log_prior : callable
+        ``log_prior(u, v)``: normalized log density, broadcasting (n_u, 1) with (1, n_v).
+    log_likelihood : callable
+        ``log_likelihood(u, v)``, likewise.
+    """
+
+    first: Axis
+    second: Axis
+    log_prior: Callable[[FloatArray, FloatArray], FloatArray]
+    log_likelihood: Callable[[FloatArray, FloatArray], FloatArray]
+
+    @property
+    def u(self) -> FloatArray:
+        """Nodes of the first axis, shape (n_u, 1)."""
+        return self.first.nodes[:, None]
+
+    @property
+    def v(self) -> FloatArray:
+        """Nodes of the second axis, shape (1, n_v)."""
+        return self.second.nodes[None, :]
+
+    def log_z(self, beta: float) -> float:
+        """Log of the integral of prior * likelihood^beta."""
+        return float(logsumexp(self._log_terms(beta)))
+
+    def probabilities(self, beta: float) -> FloatArray:
+        """Share of each node under the tempered density, shape (n_u, n_v)."""
+        terms = self._log_terms(beta)
+        probabilities = np.exp(terms - terms.max())
+        return probabilities / probabilities.sum()
+
+    def cdf(self, beta: float) -> Distribution:
+        """Distribution function of the first coordinate under the tempered density."""
+        return self.first.cdf(self.probabilities(beta).sum(axis=1))
+
+    def _log_terms(self, beta: float) -> FloatArray:
+        return self._log_prior_mass + beta * self._log_likelihoods
+
+    @cached_property
+    def _log_prior_mass(self) -> FloatArray:
+        log_weights = np.log(self.first.weights)[:, None] + np.log(self.second.weights)
+        return log_weights + self.log_prior(self.u, self.v)
+
+    @cached_property
+    def _log_likelihoods(self) -> FloatArray:
+        return self.log_likelihood(self.u, self.v)
+
+
+def mean_and_variance(values: FloatArray, probabilities: FloatArray) -> tuple[float, float]:
+    """Mean and variance of `values` at nodes of the given shares."""
+    mean = float(np.sum(values * probabilities))
+    return mean, float(np.sum((values - mean) ** 2 * probabilities))
+
+
+def total_moments(
+    mean: FloatArray, variance: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Law of total expectation and variance over nodes on the first axis of the given shares."""
+    overall = np.tensordot(weights, mean, axes=1)
+    second = variance + (mean - overall) ** 2
+    return np.asarray(overall), np.asarray(np.tensordot(weights, second, axes=1))
+
+
+def graded_edges(lower: float, upper: float, centers: FloatArray, scales: FloatArray) -> FloatArray:
+    """Panel borders that resolve features at several places and scales.
+
+    Panels are half a scale wide up to ten scales from a center, and from there on `GROWTH`
+    times their distance from it.
+    """
+    parts = [np.linspace(lower, upper, 49)]
+    for center, scale in zip(centers, scales, strict=True):
+        reach = max((upper - lower) / (10.0 * scale), 1.0)
+        steps = int(np.ceil(np.log(reach) / np.log1p(GROWTH)))
+        offsets = scale * np.concatenate(
+            [np.arange(0.0, 10.0, 0.5), 10.0 * (1.0 + GROWTH) ** np.arange(steps + 1)]
+        )
+        parts += [center - offsets, center + offsets]
+    edges = np.unique(np.clip(np.concatenate(parts), lower, upper))
+    keep = np.append(True, np.diff(edges) > 1e-9 * (upper - lower))
+    edges = edges[keep]
+    edges[-1] = upper
+    return edges

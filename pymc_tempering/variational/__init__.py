@@ -1,25 +1,22 @@
 """Variational tempering: fits on top of ``pm.variational``, and the normalizers that they need."""
 
 from pymc_tempering.variational import conjugate
-from pymc_tempering.variational.fit_datatree import to_datatree
 from pymc_tempering.variational.fit_plots import plot_annealing
 from pymc_tempering.variational.fitting import fit, refine
 from pymc_tempering.variational.normalizers.likelihood_terms import (
-    check_temperatures,
     local_log_normalizer,
     log_normalizers,
 )
 from pymc_tempering.variational.normalizers.log_partition import LogPartition, log_partition
-from pymc_tempering.variational.normalizers.monte_carlo import (
-    MonteCarloNormalizer,
-    monte_carlo_normalizer,
-)
 from pymc_tempering.variational.normalizers.tempered_normalizer import (
+    MonteCarloNormalizer,
     log_tempered_normalizer,
+    monte_carlo_normalizer,
     normalizer_method,
     temperature_limit,
 )
-from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum
+from pymc_tempering.variational.temperatures import check_temperatures
+from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum, to_datatree
 
 __all__ = [
     "LogPartition",

@@ -1,6 +1,7 @@
-"""Quality of a fit: its ELBO at T = 1, Pareto k-hat, and log Z from its draws."""
+"""Quality of a fit: whether its ELBO is at rest, Pareto k-hat, and log Z from its draws."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
@@ -8,7 +9,6 @@ from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
 from pymc.pytensorf import join_nonshared_inputs
 from pymc.variational.opvi import Approximation
-from pytensor.compile.executor import Function
 from pytensor.graph.traversal import ancestors
 from scipy.special import gammaln, logsumexp
 
@@ -18,10 +18,95 @@ from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ModelError
 from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.disk_cache import forgetting_damage
-from pymc_tempering.model.function_copies import copied, is_copied_at_once
+from pymc_tempering.model.exactly import one_thread_at_a_time
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.numba_mode import compile_exactly
 from pymc_tempering.model.ordered_priors import log_orderings_of
+
+N_BATCHES = 10
+"""Batches in each half of the window."""
+
+MIN_WINDOW = 1000
+"""With fewer iterations at T = 1 convergence is not judged."""
+
+TOLERANCE = 0.2
+"""Change of the ELBO (nats) between the halves of the window that still passes."""
+
+NOISE_SHARE = 0.3
+"""The same as a share of the ELBO's standard deviation, where that is larger."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How much the ELBO moved between the two halves of a window.
+
+    Attributes
+    ----------
+    change, error : float
+        Second half less first half, and its standard error (nats).
+    tolerance : float
+        What passes (nats).
+    window : int
+        Iterations in both halves; 0 if there were too few to judge.
+    """
+
+    change: float
+    error: float
+    tolerance: float
+    window: int
+
+    @property
+    def converged(self) -> bool:
+        """Whether the change is below the tolerance by two standard errors.
+
+        Noise that could hide a change counts against convergence, too. In both cases more
+        iterations help.
+        """
+        return bool(abs(self.change) + 2.0 * self.error < self.tolerance)
+
+    def __str__(self) -> str:
+        if not self.window:
+            return f"fewer than {MIN_WINDOW} iterations at T = 1, too few to judge"
+        return (
+            f"the ELBO changed by {self.change:.2g} ± {self.error:.2g} nats between the halves of "
+            f"the last {self.window} iterations; {self.tolerance:.2g} passes"
+        )
+
+
+NOT_JUDGED = Drift(np.nan, np.inf, TOLERANCE, 0)
+
+
+def elbo_drift(elbo: FloatArray) -> Drift:
+    """Measure the drift over the last half of a stage, or its last 1000 iterations if longer.
+
+    Each half is cut into batches. Their medians are compared, so that single outliers of a
+    heavy-tailed ELBO do not count. The scatter of the medians gives the error, so that correlation
+    within a batch does not matter.
+
+    Parameters
+    ----------
+    elbo : ndarray, shape (n,)
+        One value an iteration, all at T = 1 (nats).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_tempering.variational.assess import elbo_drift
+    >>> noise = np.random.default_rng(1).normal(size=4000)
+    >>> elbo_drift(noise).converged, elbo_drift(noise + 0.001 * np.arange(4000)).converged
+    (True, False)
+    """
+    if elbo.size < MIN_WINDOW or not np.isfinite(elbo).all():
+        return NOT_JUDGED
+    size = max(elbo.size // 2, MIN_WINDOW) // (2 * N_BATCHES)
+    window = elbo[-2 * N_BATCHES * size :].reshape(2, N_BATCHES, size)
+    batches = np.median(window, axis=2)
+    change = float(batches[1].mean() - batches[0].mean())
+    error = float(np.sqrt(batches.var(axis=1, ddof=1).sum() / N_BATCHES))
+    half = window[1].ravel()
+    spread = 1.4826 * float(np.median(np.abs(half - np.median(half))))
+    return Drift(change, error, max(TOLERANCE, NOISE_SHARE * spread), window.size)
+
 
 METHOD = "psis_vi"
 """Name of the estimator in ``Evidence.method``."""
@@ -39,7 +124,7 @@ class UntemperedModel:
 
     Attributes
     ----------
-    function : Function
+    function : callable
         x (d,) to log prior + log likelihood, Jacobians included (nats), in the order of the
         approximation.
     log_orderings : float
@@ -48,12 +133,12 @@ class UntemperedModel:
         Why the model has no evidence, or "".
     """
 
-    function: Function
+    function: Callable[[FloatArray], FloatArray]
     log_orderings: float
     no_evidence: str
 
     def log_joint(self, x: FloatArray) -> float:
-        """Evaluate the function; of two threads each needs one of its own."""
+        """Evaluate the function."""
         return float(forgetting_damage(self.function, x))
 
 
@@ -79,10 +164,7 @@ def has_minibatch(model: pm.Model) -> bool:
 
 def target_of(approx: Approximation) -> UntemperedModel:
     """Return the log joint density of an approximation's model, compiled once for all of them."""
-    kept = remembered(approx.model, "fit target", lambda: compile_target(approx))
-    if not is_copied_at_once(kept.function):
-        return compile_target(approx)
-    return replace(kept, function=copied(kept.function, {}))
+    return remembered(approx.model, "fit target", lambda: compile_target(approx))
 
 
 def compile_target(approx: Approximation) -> UntemperedModel:
@@ -95,7 +177,7 @@ def compile_target(approx: Approximation) -> UntemperedModel:
     point = {name: np.zeros(shape) for name, _, shape, _ in ordering.values()}
     outputs, x = join_nonshared_inputs(point, [model.logp()], [values[name] for name in ordering])
     with model:  # so that PyMC honors model.check_bounds
-        log_joint = compile_exactly([x], outputs[0])
+        log_joint = one_thread_at_a_time(compile_exactly([x], outputs[0]))
     log_orderings, reason = 0.0, ""
     if improper := improper_priors(model.free_RVs):
         reason = f"the prior of {', '.join(improper)} is improper"
@@ -123,27 +205,19 @@ def mean_and_cholesky(approx: Approximation) -> tuple[FloatArray, FloatArray]:
     return mean, root
 
 
-@dataclass(frozen=True)
-class LogWeights:
-    """Log importance weights of the model, shape (draws,) each, in nats.
+def log_weights(
+    approx: Approximation, target: UntemperedModel, draws: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Log importance weights of the model at fresh draws, shape (draws,) each, in nats.
 
-    Attributes
-    ----------
+    Returns
+    -------
     own : ndarray
         log p(x, y) - log q(x) at draws from q.
     defensive : ndarray
         log p(x, y) - log of the mixture (q + t) / 2 at draws from q and from t, a Student t with
         the location and shape of q and 2 degrees of freedom.
     """
-
-    own: FloatArray
-    defensive: FloatArray
-
-
-def log_weights(
-    approx: Approximation, target: UntemperedModel, draws: int, rng: np.random.Generator
-) -> LogWeights:
-    """Draw from q and from a t around it, and compute the log weights of the draws."""
     mean, root = mean_and_cholesky(approx)
     d = mean.size
     z = rng.standard_normal((2 * draws, d))
@@ -156,9 +230,8 @@ def log_weights(
     log_joint = np.array([target.log_joint(x) for x in mean + z @ root.T])
     # Far out in the tail of the t a transform may overflow: such a draw gets weight zero.
     log_joint[draws:][np.isnan(log_joint[draws:])] = -np.inf
-    return LogWeights(
-        (log_joint - log_q)[:draws], log_joint - np.logaddexp(log_q, log_t) + np.log(2.0)
-    )
+    own = (log_joint - log_q)[:draws]
+    return own, log_joint - np.logaddexp(log_q, log_t) + np.log(2.0)
 
 
 def assess(
@@ -170,19 +243,19 @@ def assess(
     the posterior has heavier tails than a Gaussian, the weights of q alone have infinite variance,
     and the k-hat of 2000 draws may not show it.
     """
-    weights = log_weights(approx, target, draws, rng)
-    if np.isnan(weights.own).any():
-        share = np.isnan(weights.own).mean()
+    own, defensive = log_weights(approx, target, draws, rng)
+    if np.isnan(own).any():
+        share = np.isnan(own).mean()
         sentence = (
             f"The log density is not a number at {share:.1%} of the draws from the "
             "approximation; restrict the prior to where the model is defined."
         )
         return Assessment(np.nan, np.nan, np.nan, None, (sentence,))
     elbo, mcse = -np.inf, np.inf
-    if np.isfinite(weights.own).all():
-        elbo = float(weights.own.mean())
-        mcse = float(weights.own.std(ddof=1) / np.sqrt(draws))
-    *_, khat, _ = psis(weights.own)
+    if np.isfinite(own).all():
+        elbo = float(own.mean())
+        mcse = float(own.std(ddof=1) / np.sqrt(draws))
+    *_, khat, _ = psis(own)
     sentences = []
     if not khat <= (limit := khat_limit(draws)):
         sentences.append(
@@ -190,7 +263,7 @@ def assess(
             'posterior; do not trust its spread. Try approx="fullrank", more iterations, or '
             "pmt.sample."
         )
-    evidence = None if target.no_evidence else _evidence(weights.defensive, target.log_orderings)
+    evidence = None if target.no_evidence else _evidence(defensive, target.log_orderings)
     return Assessment(elbo, mcse, khat, evidence, tuple(sentences))
 
 

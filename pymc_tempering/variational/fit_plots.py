@@ -11,8 +11,7 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.plots.marks import BLUE, GRAY, GREEN, ORANGE
 from pymc_tempering.plots.new_sheet import open_sheet
 from pymc_tempering.plots.sheet import Visuals
-from pymc_tempering.variational.fit_datatree import tempering_of
-from pymc_tempering.variational.tempered_fit import TemperedFit
+from pymc_tempering.variational.tempered_fit import TemperedFit, tempering_of
 
 PURPLE, YELLOW, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,19 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.variational.assess import has_minibatch
-from pymc_tempering.variational.fit_progress import show_progress
-from pymc_tempering.variational.fit_start import best_of, check_fittable, fit_starts
-from pymc_tempering.variational.methods import Request
-from pymc_tempering.variational.one_fit import Settings
-from pymc_tempering.variational.session import Session, finish, run_cold
-from pymc_tempering.variational.several_fits import fits_here, fits_sent
+from pymc_tempering.variational.methods import FitOptions
+from pymc_tempering.variational.several_fits import (
+    best_of,
+    check_fittable,
+    fit_starts,
+    fits_here,
+    fits_sent,
+    show_progress,
+)
+from pymc_tempering.variational.stages import FitRun, finish, run_cold
 from pymc_tempering.variational.tempered_fit import TemperedFit
 
-SESSION = "_tempering_session"
+RUN = "_tempering_run"
 """Attribute of an approximation that lets ``refine`` continue its fit."""
 
 
@@ -188,6 +193,7 @@ def fit(
     >>> approx.tempering.converged, round(float(approx.mean.eval()[0]), 1)
     (True, 0.8)
     """
+    given = locals() | {"log_c": None, "obj_optimizer": obj_optimizer or pm.adagrad_window}
     model = find_model(model)
     check_indices(model)
     check_fittable(model)
@@ -197,50 +203,25 @@ def fit(
             "callbacks see a fit while it runs, and with executor= it runs in another process: "
             "leave one of the two out."
         )
-    request = Request(
-        n=n,
-        method=method,
-        temperatures=temperatures,
-        schedule=schedule,
-        tA=tA,
-        max_n=max_n,
-        normalizer=normalizer,
-        normalizer_draws=normalizer_draws,
-        inverse_temperature_prior=inverse_temperature_prior,
-        update_every=update_every,
-        damping=damping,
-        first_temperatures=first_temperatures,
-        obj_n_mc=obj_n_mc,
-        restarts=restarts,
-        trials=trials,
-    )
     if obj_n_mc > 1 and has_minibatch(model):
         raise ValueError(f"obj_n_mc must be 1 with pm.Minibatch, got {obj_n_mc}")
-    settings = Settings(
-        request,
-        approx,
-        start_sigma,
-        obj_optimizer or pm.adagrad_window,
-        total_grad_norm_constraint,
-        backend,
-        compile_kwargs,
-    )
+    options = FitOptions(**{field.name: given[field.name] for field in fields(FitOptions)})
     starts = fit_starts(model, start, restarts, as_seed(random_seed))
     ended = (
-        fits_here(model, settings, starts, callbacks or (), progressbar)
+        fits_here(model, options, starts, callbacks or (), progressbar)
         if executor is None
-        else fits_sent(model, settings, starts, executor, progressbar)
+        else fits_sent(model, options, starts, executor, progressbar)
     )
-    fits: list[Approximation] = []
+    found: list[Approximation] = []
     failure: LikelihoodError | None = None
-    for session, judged in ended:
+    for run, judged in ended:
         if isinstance(judged, LikelihoodError):
             failure = failure or judged
         else:
-            fits.append(_attach(session, judged))
-    if failure is not None and not fits:
+            found.append(_attach(run, judged))
+    if failure is not None and not found:
         raise failure
-    best = best_of(fits, restarts)
+    best = best_of(found, restarts)
     _warn(best)
     return best
 
@@ -294,23 +275,23 @@ def refine(
     >>> approx.tempering.n_iterations, approx.hist.size
     (2500, 2500)
     """
-    session = getattr(approx, SESSION, None)
-    if not isinstance(session, Session):
+    run = getattr(approx, RUN, None)
+    if not isinstance(run, FitRun):
         raise ValueError("approx does not come from pmt.fit, so there is no fit to continue")
     check_whole(1, n=n)
-    session.run.stopped = ""
-    goal = session.run.n + n
+    run.stopped = ""
+    goal = run.n + n
     with show_progress(goal, progressbar) as show:
-        run_cold(session, goal, goal, callbacks or (), show)
-    _warn(_attach(session, finish(session)))
+        run_cold(run, goal, goal, callbacks or (), show)
+    _warn(_attach(run, finish(run)))
     return approx
 
 
-def _attach(session: Session, report: TemperedFit) -> Approximation:
-    approx = session.run.approx
-    approx.hist = session.run.losses[: session.run.n].copy()
+def _attach(run: FitRun, report: TemperedFit) -> Approximation:
+    approx = run.approx
+    approx.hist = run.losses[: run.n].copy()
     approx.tempering = report
-    setattr(approx, SESSION, session)
+    setattr(approx, RUN, run)
     return approx
 
 

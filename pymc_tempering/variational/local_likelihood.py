@@ -25,6 +25,7 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.model.exactly import ALONE, compile_alone
 from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.variational.fit_step import Likelihood, Values
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.likelihood_terms import (
     likelihood_terms,
@@ -35,7 +36,6 @@ from pymc_tempering.variational.normalizers.tempered_normalizer import (
     log_tempered_normalizer,
     temperature_limit,
 )
-from pymc_tempering.variational.objective import Likelihood
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,8 @@ def datum_likelihood(
 
     Of data that stay, the logarithm of q(y_i) is a damped mean over the steps. Of a minibatch, it
     is the optimum for the current draws, a local step as in Algorithm 1, and is not held. The
-    weight is 1 where each datum has its temperature, and 0 at T = 1.
+    weight is 1 where each datum has its temperature, and 0 at T = 1. The energies are q(T) averaged
+    over the data, shape (M,).
     """
     terms = tempered_terms(approx.model, temperatures)
     means = _mean_over_draws(approx, [term.log_p for term in terms], obj_n_mc)
@@ -172,12 +173,9 @@ def datum_likelihood(
         weights = switched_on * q + (1.0 - switched_on) * cold.reshape(column)
         parts.append((term.scale * _weighted(weights, log_p).sum(axis=0)).sum())
         flat.append(weights.reshape((temperatures.size, -1)))
-    q_sum = pytensor.shared(np.exp(log_prior), "mean_q", shape=log_prior.shape)
-    updates[q_sum] = pt.concatenate(flat, axis=1).mean(axis=1)
     tempered = pt.add(*parts) if parts[1:] else parts[0]
-    inverse = [(weights / temperatures[:, None]).sum(axis=0) for weights in flat]
-    mean = pt.concatenate(inverse).mean()
-    return Likelihood(tempered, mean, switched_on, updates, held, q_sum)
+    mean_q = pt.concatenate(flat, axis=1).mean(axis=1)
+    return Likelihood(tempered, mean_q, switched_on, held, updates)
 
 
 def _first_logits(name: str, log_prior: FloatArray, shape: tuple[int, ...]) -> SharedVariable:
@@ -188,12 +186,12 @@ def _first_logits(name: str, log_prior: FloatArray, shape: tuple[int, ...]) -> S
 
 
 def inverse_temperatures(
-    temperatures: FloatArray, log_q: Mapping[str, SharedVariable]
+    temperatures: FloatArray, log_q: Mapping[str, int], values: Values
 ) -> dict[str, FloatArray]:
-    """E[1/T] of each datum, from log q(y_i) by observed variable."""
+    """E[1/T] of each datum, from log q(y_i), whose places among the values are given by name."""
     return {
-        name: np.tensordot(1.0 / temperatures, softmax(logits.get_value(), axis=0), axes=1)
-        for name, logits in log_q.items()
+        name: np.tensordot(1.0 / temperatures, softmax(values[place], axis=0), axes=1)
+        for name, place in log_q.items()
     }
 
 

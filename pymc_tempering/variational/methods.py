@@ -1,8 +1,9 @@
 """From the arguments of a fit to its likelihood and its stages, one function a method."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -10,25 +11,23 @@ from pymc.variational.opvi import Approximation
 
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.variational.local_likelihood import datum_likelihood, one_hot, shared_likelihood
-from pymc_tempering.variational.normalizers.log_partition import log_partition
-from pymc_tempering.variational.objective import (
-    FitStep,
+from pymc_tempering.variational.fit_step import (
+    FAMILIES,
     Likelihood,
     batches_per_pass,
     global_likelihood,
 )
-from pymc_tempering.variational.stage_temperature import (
-    AnnealedTemperature,
-    ColdTemperature,
+from pymc_tempering.variational.local_likelihood import datum_likelihood, one_hot, shared_likelihood
+from pymc_tempering.variational.normalizers.log_partition import log_partition
+from pymc_tempering.variational.temperatures import (
+    LARGEST,
+    GivenTemperature,
     LearnedLocalTemperatures,
     LearnedTemperature,
     StageTemperature,
-)
-from pymc_tempering.variational.temperatures import (
-    LARGEST,
     annealing_schedule,
     beta_grid,
+    check_damping,
     check_grid,
     exponential_grid,
     inverse_grid,
@@ -50,8 +49,8 @@ TRIALS, TRIALS_SHARE = 8, 2.0 / 3.0
 
 
 @dataclass(frozen=True)
-class Request:
-    """The arguments of :func:`pymc_tempering.fit` that concern the temperatures, checked.
+class FitOptions:
+    """What all starts of a call of :func:`pymc_tempering.fit` have in common, checked; see there.
 
     `log_c` is log C(T) with its error (nats), shape (M,) each, where another fit has it already.
     """
@@ -72,6 +71,12 @@ class Request:
     restarts: int = 1
     trials: int | None = None
     log_c: tuple[FloatArray, FloatArray] | None = None
+    approx: str = "meanfield"
+    start_sigma: dict[str, Any] | None = None
+    obj_optimizer: Callable[..., Any] = pm.adagrad_window
+    total_grad_norm_constraint: float | None = None
+    backend: str | None = None
+    compile_kwargs: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Raise an error for options that make no sense, alone or together.
@@ -90,11 +95,10 @@ class Request:
         check_choice("method", self.method, METHODS)
         check_choice("normalizer", self.normalizer, NORMALIZERS)
         check_choice("first_temperatures", self.first_temperatures, FIRST_TEMPERATURES)
-        if not 0.0 <= self.damping < 1.0:
-            raise ValueError(
-                "damping is the share of the old log q(T) that an update keeps: it must be at "
-                f"least 0 (no damping) and below 1, not {self.damping!r}"
-            )
+        check_choice("approx", self.approx, FAMILIES)
+        if self.start_sigma is not None and self.approx != "meanfield":
+            raise ValueError(f'start_sigma is for approx="meanfield", not {self.approx!r}')
+        check_damping(self.damping, "log q(T)")
         if self.max_n is not None and self.max_n < self.n:
             raise ValueError(f"max_n must be at least n = {self.n}, got {self.max_n}")
         if self.tA is not None and not self.tA >= 0.0:
@@ -135,153 +139,133 @@ class FitPlan:
 
     Attributes
     ----------
+    options : FitOptions
     likelihood : callable
         Builds the likelihood term of an approximation.
-    temperature : callable or None
-        From the compiled step to the temperatures of the tempered stage; None without one.
-    n_tempered : int
-        Its largest number of iterations.
-    cold : ColdTemperature
+    cold : GivenTemperature
         The stage at T = 1.
+    temperature : StageTemperature or None
+        First temperatures of the tempered stage; None without one.
     settles : bool
         Whether the tempered stage has an optimum, and ends when it is found.
     temperatures : ndarray, shape (M,)
     log_c, log_c_mcse : ndarray, shape (M,), or None
         log C(T) and its error (nats).
+    n_tempered : int
+        Largest number of iterations of the tempered stage.
     n_trials : int
         Iterations of the fits at T = 1 that compete with the tempered stage; 0 without them.
     """
 
+    options: FitOptions
     likelihood: Callable[[Approximation], Likelihood]
-    temperature: Callable[[FitStep], StageTemperature] | None
-    n_tempered: int
-    cold: ColdTemperature
+    cold: GivenTemperature
+    temperature: StageTemperature | None = None
     settles: bool = False
     temperatures: FloatArray = field(default_factory=lambda: np.empty(0))
     log_c: FloatArray | None = None
     log_c_mcse: FloatArray | None = None
+    n_tempered: int = 0
     n_trials: int = 0
 
 
-def tempered_iterations(request: Request, batches: float) -> tuple[int, int]:
-    """Count the iterations of the tempered stage, and those of the trials beside it.
+def plan_fit(options: FitOptions, model: pm.Model) -> FitPlan:
+    """Plan a fit by its method.
 
     Raises
     ------
     ValueError
         If ``tA`` asks for more than ``n``.
     """
-    iterations = request.n // 2 if request.tA is None else int(np.ceil(request.tA * batches))
-    if iterations > request.n:
-        raise ValueError(
-            f"tA = {request.tA:g} passes over the data are {iterations} iterations, more than n = "
-            f"{request.n}; raise n or lower tA"
-        )
-    n_trials = int(TRIALS_SHARE * iterations) if request.n_trials else 0
-    return iterations - n_trials, n_trials
+    n_tempered, n_trials = 0, 0
+    if options.method != "advi":
+        tA, n = options.tA, options.n
+        iterations = n // 2 if tA is None else int(np.ceil(tA * batches_per_pass(model)))
+        if iterations > n:
+            raise ValueError(
+                f"tA = {tA:g} passes over the data are {iterations} iterations, more than n = "
+                f"{n}; raise n or lower tA"
+            )
+        n_trials = int(TRIALS_SHARE * iterations) if options.n_trials else 0
+        n_tempered = iterations - n_trials
+    plan = METHODS[options.method](options, model, n_tempered)
+    return replace(plan, n_tempered=n_tempered, n_trials=n_trials)
 
 
-def plan_advi(request: Request, model: pm.Model) -> FitPlan:
+def plan_advi(options: FitOptions, model: pm.Model, n_tempered: int) -> FitPlan:
     """T = 1 from the first iteration on."""
-    return FitPlan(
-        global_likelihood, None, 0, ColdTemperature(q=np.ones(1)), temperatures=np.ones(1)
-    )
+    cold = GivenTemperature(q=np.ones(1))
+    return FitPlan(options, global_likelihood, cold, temperatures=np.ones(1))
 
 
-def plan_annealed(request: Request, model: pm.Model) -> FitPlan:
+def plan_annealed(options: FitOptions, model: pm.Model, n_tempered: int) -> FitPlan:
     """AVI: Section 2.2 of Mandt et al. (2016)."""
-    start = LARGEST if request.temperatures is None else float(request.temperatures[-1])
-    n_tempered, n_trials = tempered_iterations(request, batches_per_pass(model))
+    start = LARGEST if options.temperatures is None else float(options.temperatures[-1])
     # with trials its end at T = 1 is what they are compared with
-    n_annealed = int(ANNEALED_SHARE * n_tempered) if n_trials else n_tempered
-    temperature = AnnealedTemperature(annealing_schedule(request.schedule, start, n_annealed))
-    return FitPlan(
-        global_likelihood,
-        lambda step: temperature,
-        n_tempered,
-        ColdTemperature(),
-        n_trials=n_trials,
-    )
+    n_annealed = int(ANNEALED_SHARE * n_tempered) if options.n_trials else n_tempered
+    temperature = GivenTemperature(annealing_schedule(options.schedule, start, n_annealed))
+    return FitPlan(options, global_likelihood, GivenTemperature(), temperature)
 
 
-def plan_tempered(request: Request, model: pm.Model) -> FitPlan:
+def plan_tempered(options: FitOptions, model: pm.Model, n_tempered: int) -> FitPlan:
     """VT: Section 2.3 of Mandt et al. (2016), with global or local normalizers."""
-    grid = request.temperatures
+    grid = options.temperatures
     temperatures = exponential_grid() if grid is None else check_grid(grid)
-    batches = batches_per_pass(model)
-    n_tempered, n_trials = tempered_iterations(request, batches)
-    posterior, top = uniform_posterior(temperatures), one_hot(temperatures)
-    log_c = mcse = np.zeros(temperatures.size)
+    top = one_hot(temperatures)
     floor = None
-    if request.first_temperatures == "annealed":
+    if options.first_temperatures == "annealed":
         n_floor = int(ANNEALED_SHARE * n_tempered)
-        floor = annealing_schedule(request.schedule, float(temperatures[-1]), n_floor)
-    if request.normalizer == "local":
+        floor = annealing_schedule(options.schedule, float(temperatures[-1]), n_floor)
+    first = LearnedTemperature(
+        uniform_posterior(temperatures),
+        np.zeros(temperatures.size),
+        options.damping,
+        by_temperature=options.normalizer == "local",
+        scale=batches_per_pass(model),
+        floor=floor,
+    )
+    if options.normalizer == "local":
         likelihood = partial(
-            shared_likelihood, temperatures=temperatures, obj_n_mc=request.obj_n_mc
+            shared_likelihood, temperatures=temperatures, obj_n_mc=options.obj_n_mc
         )
-        by_rung = LearnedTemperature(posterior, log_c, request.damping, True, batches, floor)
         return FitPlan(
-            likelihood,
-            lambda step: by_rung,
-            n_tempered,
-            ColdTemperature(top, top),
-            True,
-            temperatures,
-            n_trials=n_trials,
+            options, likelihood, GivenTemperature(None, top, top), first, True, temperatures
         )
-    if request.log_c is not None:
-        log_c, mcse = request.log_c
+    log_c = mcse = first.log_c
+    if options.log_c is not None:
+        log_c, mcse = options.log_c
     elif temperatures.size > 1:
         partition = log_partition(
-            model, temperatures, draws=request.normalizer_draws, random_seed=PARTITION_SEED
+            model, temperatures, draws=options.normalizer_draws, random_seed=PARTITION_SEED
         )
         log_c, mcse = partition.log_c, partition.mcse
-    temperature = LearnedTemperature(posterior, log_c, request.damping, False, batches, floor)
-    return FitPlan(
-        global_likelihood,
-        lambda step: temperature,
-        n_tempered,
-        ColdTemperature(1.0, top),
-        True,
-        temperatures,
-        log_c,
-        mcse,
-        n_trials=n_trials,
-    )
+    first, cold = replace(first, log_c=log_c), GivenTemperature(q=top)
+    return FitPlan(options, global_likelihood, cold, first, True, temperatures, log_c, mcse)
 
 
-def plan_local(request: Request, model: pm.Model) -> FitPlan:
+def plan_local(options: FitOptions, model: pm.Model, n_tempered: int) -> FitPlan:
     """LVT: Section 2.4 of Mandt et al. (2016)."""
-    if request.inverse_temperature_prior is not None:
-        temperatures, prior = beta_grid(*request.inverse_temperature_prior)
+    if options.inverse_temperature_prior is not None:
+        temperatures, prior = beta_grid(*options.inverse_temperature_prior)
     else:
-        grid = request.temperatures
+        grid = options.temperatures
         temperatures = inverse_grid() if grid is None else check_grid(grid)
         prior = np.full(temperatures.size, 1.0 / temperatures.size)
     with np.errstate(divide="ignore"):
         log_prior = np.log(prior)
-    n_tempered, n_trials = tempered_iterations(request, batches_per_pass(model))
     likelihood = partial(
         datum_likelihood,
         temperatures=temperatures,
         log_prior=log_prior,
-        damping=request.damping ** (1.0 / request.update_every),
-        obj_n_mc=request.obj_n_mc,
+        damping=options.damping ** (1.0 / options.update_every),
+        obj_n_mc=options.obj_n_mc,
     )
-    cold = ColdTemperature(0.0, one_hot(temperatures))
-    return FitPlan(
-        likelihood,
-        lambda step: LearnedLocalTemperatures(step.mean_q),
-        n_tempered,
-        cold,
-        True,
-        temperatures,
-        n_trials=n_trials,
-    )
+    first = LearnedLocalTemperatures(temperatures, prior)
+    cold = GivenTemperature(None, 0.0, one_hot(temperatures))
+    return FitPlan(options, likelihood, cold, first, True, temperatures)
 
 
-METHODS: dict[str, Callable[[Request, pm.Model], FitPlan]] = {
+METHODS: dict[str, Callable[[FitOptions, pm.Model, int], FitPlan]] = {
     "advi": plan_advi,
     "annealed": plan_annealed,
     "variational_tempering": plan_tempered,

@@ -14,11 +14,9 @@ import numpy as np
 
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep_states
 from pymc_tempering.chain.tuning import Tuning
-from pymc_tempering.core.cuts import Cut, in_round_seconds
-from pymc_tempering.core.deadline import NEVER, Deadline
-from pymc_tempering.core.ladder import PathSample
-from pymc_tempering.core.population import Stages, next_beta, resample_at
-from pymc_tempering.core.time_left import stages_to_come
+from pymc_tempering.core.deadline import NEVER, Cut, Deadline, in_round_seconds, stages_to_come
+from pymc_tempering.core.ladder import PathSample, Stages, resample_at
+from pymc_tempering.core.weighting import next_beta
 from pymc_tempering.exceptions import LikelihoodError, TimeLimitError
 from pymc_tempering.kernels import Compound
 from pymc_tempering.model.jit import compile_now

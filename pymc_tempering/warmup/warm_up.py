@@ -9,10 +9,8 @@ import numpy as np
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.record import LOWEST, RUNG
 from pymc_tempering.chain.state import ChainState, start_chain
-from pymc_tempering.core.cuts import Cut
-from pymc_tempering.core.deadline import NEVER, Deadline
+from pymc_tempering.core.deadline import NEVER, Cut, Deadline, annealing_lines
 from pymc_tempering.core.ladder import Ladder, PathSample, place_rungs
-from pymc_tempering.core.time_left import annealing_lines
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal

@@ -33,7 +33,7 @@ from pymc_tempering.annealed.schedule import (
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.threads import paced, run_tasks
-from pymc_tempering.evidence.stochastic_bounds import join_bounds
+from pymc_tempering.evidence.bracket import join_bounds
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.references.compile import compile_model

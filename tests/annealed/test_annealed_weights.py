@@ -13,8 +13,12 @@ from pymc_tempering.annealed.thermodynamic_integration import (
     discretization,
     evidence_of_chains,
 )
-from pymc_tempering.core.population import multinomial_resampling, systematic_resampling
-from pymc_tempering.core.weighting import effective_number, log_mean
+from pymc_tempering.core.weighting import (
+    effective_number,
+    log_mean,
+    multinomial_resampling,
+    systematic_resampling,
+)
 from pymc_tempering.evidence import integrate
 from pymc_tempering.evidence.particle_weights import (
     batch_error,
@@ -23,7 +27,7 @@ from pymc_tempering.evidence.particle_weights import (
     evidence_of_weights,
     merge_sums,
 )
-from pymc_tempering.evidence.ti_rules import RULES
+from pymc_tempering.evidence.ti import RULES
 from pymc_tempering.exceptions import LikelihoodError
 
 
@@ -102,9 +106,10 @@ def test_running_sums_of_blocks_add_up_to_the_curve():
         w = np.exp(block - peak)
         parts.append(np.column_stack([peak, w.sum(axis=0), (w**2).sum(axis=0)]))
     curve = curve_from_sums(betas, merge_sums(parts), 90)
-    np.testing.assert_allclose(curve.log_z, logsumexp(log_w, axis=0) - np.log(90))
+    np.testing.assert_allclose(curve["log_z_curve"], logsumexp(log_w, axis=0) - np.log(90))
     ess = np.array([effective_number(column) for column in log_w.T])
-    np.testing.assert_allclose(curve.mcse[1:], np.sqrt(1.0 / ess - 1.0 / 90)[1:], atol=1e-9)
+    error = np.sqrt(1.0 / ess - 1.0 / 90)
+    np.testing.assert_allclose(curve["log_z_curve_mcse"][1:], error[1:], atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from pymc_tempering.arrays.lockstep import (
     tour_starts,
 )
 from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.evidence.datatree import read_run
 from pymc_tempering.evidence.estimators import ESTIMATORS
-from pymc_tempering.evidence.trace import read_run
 
 # A |z| above 5 comes by chance in one of two million tests of a right estimate.
 MAX_Z = 5.0

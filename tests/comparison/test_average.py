@@ -9,12 +9,12 @@ import xarray as xr
 from arviz_stats.base import array_stats
 from support.exact_posteriors import autoregressive
 from support.small_models import mean_only
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.comparison import shared_draws
 from pymc_tempering.crosscheck import Entry
 from pymc_tempering.crosscheck.assemble import assemble
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import DataMismatchError, NotTemperedError, TemperingWarning
 
 

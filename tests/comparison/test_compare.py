@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import xarray as xr
 from support.repeated_runs import join_chains
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import DataMismatchError, NotTemperedError, TemperingWarning
 
 

@@ -23,6 +23,7 @@ from support.exact_posteriors import (
     with_log_density,
 )
 from support.small_models import mean_only
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.comparison import smc_runs
@@ -32,7 +33,6 @@ from pymc_tempering.crosscheck.store import to_dataset
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import OWN
 from pymc_tempering.evidence.result import LookCheck
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 
 def smc_tree(stages, posterior=None, n=200):

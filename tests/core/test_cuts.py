@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_tempering.core.cuts import Cut, in_round_seconds, tell_cuts
-from pymc_tempering.core.time_left import stages_to_come
+from pymc_tempering.core.deadline import Cut, in_round_seconds, stages_to_come, tell_cuts
 
 RUN = Cut("the run", "at 312 of 1000 draws", 94.2)
 PASS = Cut("the annealed pass", "at beta = 0.01", 1210.0)

@@ -5,8 +5,12 @@ import pytest
 from scipy.special import logsumexp
 
 from pymc_tempering import LikelihoodError
-from pymc_tempering.core.population import multinomial_resampling, next_beta, systematic_resampling
-from pymc_tempering.core.weighting import conditional_ess
+from pymc_tempering.core.weighting import (
+    conditional_ess,
+    multinomial_resampling,
+    next_beta,
+    systematic_resampling,
+)
 
 
 def test_next_beta_has_the_conditional_ess_asked_for():

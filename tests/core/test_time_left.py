@@ -2,8 +2,8 @@
 
 import pytest
 
-from pymc_tempering.core import time_left as module
-from pymc_tempering.core.time_left import annealing_lines, time_left
+from pymc_tempering.core import deadline as module
+from pymc_tempering.core.deadline import annealing_lines, time_left
 
 
 @pytest.fixture

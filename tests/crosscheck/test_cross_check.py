@@ -10,6 +10,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from support.exact_posteriors import mode_draws, posterior_tree, two_modes
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import MODEL_ESTIMATORS, Entry, judge, read_cross_check
@@ -19,7 +20,6 @@ from pymc_tempering.crosscheck.judge import ALPHA, ALPHA_HOMOGENEITY, ALPHA_PAIR
 from pymc_tempering.crosscheck.method_runs import NO_RUN
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
 from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, RUN
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 REPEATS = 3000
 ERRORS = {

@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 from rich.console import Console
 from support.exact_posteriors import posterior_tree
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.schedule import Annealing, compile_movers
@@ -22,7 +23,6 @@ from pymc_tempering.crosscheck.fitness import OF_RUNGS, unfit_for_prior, unfit_f
 from pymc_tempering.crosscheck.store import to_dataset
 from pymc_tempering.evidence import ESTIMATORS, Evidence
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 
 def entry(method, log_z, mcse, draws=OWN, repeats="", **more):

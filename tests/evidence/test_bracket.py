@@ -5,11 +5,11 @@ from functools import cache
 import numpy as np
 import pytest
 from support.repeated_runs import GAUSSIAN_TOY, repeated_runs
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
 from pymc_tempering.evidence.bracket import _shift
-from pymc_tempering.evidence.synthetic import gaussian_run
 from pymc_tempering.exceptions import TemperingWarning
 
 

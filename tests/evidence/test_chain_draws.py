@@ -13,9 +13,9 @@ from scipy import stats
 from support.exact_posteriors import autoregressive
 
 from pymc_tempering.bridge.optimal_bridge import draw_effects, fit_bridge
-from pymc_tempering.evidence import Evidence, chain_draws
-from pymc_tempering.evidence.chain_draws import ChainDraws
-from pymc_tempering.evidence.reweight import moments, reweight
+from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence import reweight as chain_draws
+from pymc_tempering.evidence.reweight import ChainDraws, moments, reweight
 
 Y, SIGMA = 2.0, 0.8
 FACTORS = np.array([0.6, 1.0, 1.5])

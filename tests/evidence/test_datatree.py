@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from support.repeated_runs import join_chains, with_stats
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.synthetic import gaussian_run
 from pymc_tempering.exceptions import LadderError, NotTemperedError
 
 

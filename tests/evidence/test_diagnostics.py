@@ -10,9 +10,9 @@ from support.repeated_runs import (
     join_chains,
     with_stats,
 )
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 
 
 def expected_rejection(log_weight, log_z_ladder):

@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 from support.estimator_contract import CONTRACT, estimate_run, estimates, target
 from support.look_checks import stats_of
+from support.pymbar_answers import pymbar_error
 from support.repeated_runs import (
     BETAS,
     GAUSSIAN_TOY,
@@ -17,6 +18,7 @@ from support.repeated_runs import (
     repeated_runs,
     shift_ladder,
 )
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
@@ -25,10 +27,9 @@ from pymc_tempering.core.weighting import error_of_influence
 from pymc_tempering.evidence import integrate
 from pymc_tempering.evidence.bar import _stepwise, bar_step, stone_step
 from pymc_tempering.evidence.datatree import read_check
-from pymc_tempering.evidence.front import ESTIMATORS, estimate_quietly
+from pymc_tempering.evidence.estimators import ESTIMATORS, estimate_quietly
+from pymc_tempering.evidence.pieces import error_of_neighbors
 from pymc_tempering.evidence.reference_check import compare_looks
-from pymc_tempering.evidence.standard_errors import error_of_neighbors
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import NotTemperedError, SolverError, TemperingWarning
 
 TI_RULES = {name: row.rule for name, row in CONTRACT.items() if row.rule}
@@ -46,10 +47,9 @@ def test_errors_hold_where_states_are_correlated(method):
 
 def test_pymbars_own_error_does_not_hold_there():
     """The planted fault: errors that take all states for independent."""
-    pytest.importorskip("pymbar")
-    found = [replace(e, mcse=e.details["pymbar_mcse"]) for e in estimates(
-        "mbar", "gauss", 60, **CORRELATED
-    )]  # fmt: skip
+    ours = estimates("mbar", "gauss", 60, **CORRELATED)
+    runs = repeated_runs(60, "gauss", **CORRELATED)
+    found = [replace(e, mcse=pymbar_error(run)) for e, run in zip(ours, runs, strict=True)]
     assert any(
         "sd of z" in fault for fault in calibration_faults(found, target("mbar", "gauss"), 60)
     )
@@ -132,7 +132,7 @@ def test_ti_says_where_its_rule_is_off_and_to_which_side():
     assert found.warnings == ()
     assert abs(found.bias) < 0.1 * found.mcse
     assert found.bias_direction == ""
-    assert pmt.evidence.front.estimate_quietly(fine, "ti_riemann").bias_direction == "above"
+    assert estimate_quietly(fine, "ti_riemann").bias_direction == "above"
 
 
 @pytest.mark.parametrize("rule", ["trapezoid", "corrected", "simpson"])
@@ -202,7 +202,7 @@ def test_a_gap_in_the_ladder_gives_no_error(method):
     assert any("effective tours" in sentence and "rung" in sentence for sentence in found.warnings)
     off = abs(found.log_z - float(toy.log_z(1.0)))
     if method == "mbar":
-        assert off > 4.0 * found.details["pymbar_mcse"]
+        assert off > 4.0 * pymbar_error(apart)
     else:
         assert off > 1.0
 
@@ -223,40 +223,21 @@ def test_a_solver_failure_is_raised():
         bar_step(np.full(5, -np.inf), np.zeros(4))
     with pytest.raises(SolverError, match="zero likelihood"):
         stone_step(np.full(3, -np.inf), np.zeros(2))
-    pytest.importorskip("pymbar")
-    log_ratio, counts, betas = (
-        np.linspace(-3.0, 0.0, 40),
-        np.array([20.0, 20.0]),
-        np.array([0, 1.0]),
-    )
-
-    class Wrong:
-        def __init__(self, *_, **__):
-            self.f_k = np.array([0.0, 0.3])
-
-        def compute_free_energy_differences(self):
-            return {"dDelta_f": np.ones((2, 2))}
-
-    module = "pymc_tempering.evidence.mbar_equations.import_pymbar"
-    with patch(module, lambda: Wrong), pytest.raises(SolverError, match="misses the MBAR"):
-        ev.mbar_log_z(log_ratio, counts, betas)
-    with pytest.raises(ValueError, match="numbers: use"):
-        ev.mbar_log_z(np.zeros(400_000), np.ones(1000), np.linspace(0.0, 1.0, 1000))
+    counts, betas = np.array([20.0, 20.0]), np.array([0.0, 1.0])
+    module = "pymc_tempering.evidence.rb_likelihood.MAX_STEPS"
+    with patch(module, 0), pytest.raises(SolverError, match="misses the MBAR"):
+        ev.mbar_log_z(np.linspace(-3.0, 0.0, 40), counts, betas)
+    with pytest.raises(SolverError, match="all states have zero likelihood"):
+        ev.mbar_log_z(np.full(6, -np.inf), np.array([3.0, 3.0]), betas)
 
 
-def test_mbar_of_many_states_solves_the_equations_of_all():
-    """pymbar gets a part; without the Newton steps its solution would be that part's (planted)."""
-    pytest.importorskip("pymbar")
+def test_mbar_of_many_states_goes_through_them_in_chunks():
     run = repeated_runs(200, "gauss")[0]
     whole = ev.mbar(run)
-    with patch("pymc_tempering.evidence.mbar_equations.PYMBAR_NUMBERS", 3000):
+    with patch("pymc_tempering.evidence.datatree.CHUNK", 3000):
         found = ev.mbar(run)
-        np.testing.assert_allclose(found.log_z_curve, whole.log_z_curve, atol=1e-8)
-        np.testing.assert_allclose(found.log_z_curve_mcse, whole.log_z_curve_mcse, rtol=1e-6)
-        own = whole.details["pymbar_mcse"]
-        assert found.details["pymbar_mcse"] == pytest.approx(own, rel=0.1)
-        with patch("pymc_tempering.evidence.mbar_equations.newton_mbar", lambda *a: a[-1]):
-            assert abs(ev.mbar(run).log_z - whole.log_z) > 1e-4
+    np.testing.assert_allclose(found.log_z_curve, whole.log_z_curve, atol=1e-10)
+    np.testing.assert_allclose(found.log_z_curve_mcse, whole.log_z_curve_mcse, rtol=1e-9)
 
 
 def test_without_a_trace_the_message_says_how_to_keep_one():

@@ -7,7 +7,6 @@ import pytest
 from scipy.special import expit
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence.factor import factor_of
 from pymc_tempering.exceptions import TemperingWarning
 
 
@@ -24,7 +23,7 @@ from pymc_tempering.exceptions import TemperingWarning
     ],
 )
 def test_jeffreys_grades_are_on_log10(log10_bf, words):
-    factor = factor_of(log10_bf * np.log(10.0), 1e-3, scale="jeffreys")
+    factor = pmt.BayesFactor(log10_bf * np.log(10.0), 1e-3, scale="jeffreys")
     assert factor.words == factor.in_words("jeffreys") == words
     assert factor.log10_bf == pytest.approx(log10_bf)
     assert factor.bf == pytest.approx(10.0**log10_bf)
@@ -41,7 +40,7 @@ def test_a_scale_of_words_can_be_chosen_at_the_front():
 
 
 def test_a_factor_that_no_number_holds_is_said():
-    factor = factor_of(800.0, 0.1)
+    factor = pmt.BayesFactor(800.0, 0.1)
     with pytest.warns(TemperingWarning, match=r"exp\(800\).*given as inf: report log_bf or log10"):
         assert factor.bf == np.inf
     with pytest.warns(TemperingWarning, match="given as 0") as record:
@@ -52,12 +51,12 @@ def test_a_factor_that_no_number_holds_is_said():
     assert factor.log10_bf == pytest.approx(347.4356)
     assert "2.73e+347" in repr(factor)  # 10**0.4356 = 2.7264
     assert factor.posterior_odds(1e-10).probability == 1.0
-    zero = factor_of(-np.inf, 0.1)  # a likelihood of zero: no overflow, so no warning
+    zero = pmt.BayesFactor(-np.inf, 0.1)  # a likelihood of zero: no overflow, so no warning
     assert zero.bf == 0.0
 
 
 def test_posterior_odds_are_prior_odds_times_factor():
-    factor = factor_of(np.log(6.0), 0.2)
+    factor = pmt.BayesFactor(np.log(6.0), 0.2)
     assert factor.bf == pytest.approx(6.0)
     assert factor.bf_interval == pytest.approx((6.0 * np.exp(-0.391993), 6.0 * np.exp(0.391993)))
     odds = factor.posterior_odds(prior_odds=0.25)
@@ -72,7 +71,7 @@ def test_posterior_odds_are_prior_odds_times_factor():
     evidence = [pmt.Evidence(z, 0.0, "rts", "ok") for z in (np.log(6.0), 0.0)]
     table = pmt.compare(dict(zip("ab", evidence, strict=True)), prior={"a": 0.2, "b": 0.8})
     assert table["probability"]["a"] == pytest.approx(odds.probability)
-    unknown = factor_of(3.0, np.inf).posterior_odds()
+    unknown = pmt.BayesFactor(3.0, np.inf).posterior_odds()
     assert unknown.probability_interval == (0.0, 1.0)
     assert "0.6 " in repr(odds)
     assert "prior odds" in odds._repr_html_()
@@ -81,11 +80,13 @@ def test_posterior_odds_are_prior_odds_times_factor():
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, "even", None])
 def test_prior_odds_that_are_none_are_refused(bad):
     with pytest.raises(ValueError, match="prior_odds must be a finite number above 0"):
-        factor_of(1.0, 0.1).posterior_odds(bad)
+        pmt.BayesFactor(1.0, 0.1).posterior_odds(bad)
 
 
 def test_the_reverse_factor_favors_the_same_model():
-    factor = factor_of(3.5, 0.1, ("A warning.",), scale="jeffreys", sides=("the model", "the null"))
+    factor = pmt.BayesFactor(
+        3.5, 0.1, ("A warning.",), scale="jeffreys", sides=("the model", "the null")
+    )
     back = factor.reverse()
     assert back.log_bf == -3.5
     assert back.words == factor.words
@@ -95,7 +96,7 @@ def test_the_reverse_factor_favors_the_same_model():
 
 
 def test_a_factor_checks_itself():
-    factor = factor_of(1.0, 0.1)
+    factor = pmt.BayesFactor(1.0, 0.1)
     with pytest.raises(ValueError, match="mcse"):
         dataclasses.replace(factor, mcse=-0.1)
     with pytest.raises(ValueError, match="scale"):

@@ -9,14 +9,14 @@ import pytest
 import xarray as xr
 from support.compiled_systems import prior, system
 from support.look_checks import checked, leg, looks
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.core.cycles import LOOK_STATS, FreshLooks
 from pymc_tempering.evidence import reference_check
 from pymc_tempering.evidence.datatree import read_check
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.reference_check import compare_looks, summarize_looks
-from pymc_tempering.evidence.synthetic import gaussian_run
 from pymc_tempering.sampling.evaluated import evaluate_states
 
 FLOOR = 0.5  # nats

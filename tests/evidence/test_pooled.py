@@ -12,15 +12,15 @@ from support.repeated_runs import (
     calibration_faults,
     repeated_runs,
 )
-
-from pymc_tempering.evidence import pooled, read_run, rts
-from pymc_tempering.evidence.pooled import mixture_shares
-from pymc_tempering.evidence.synthetic import (
+from support.synthetic import (
     cycle_sums,
     gaussian_run,
     simulate,
     synthetic_datatree,
 )
+
+from pymc_tempering.evidence import pooled, read_run, rts
+from pymc_tempering.evidence.rts import mixture_shares
 from pymc_tempering.exceptions import NotTemperedError
 
 
@@ -61,10 +61,11 @@ def test_the_equations_hold_for_any_weights_of_the_samples(sizes):
     density = np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi) * (x[1] - x[0])
     log_ratio = toy.log_ratio(x)
     shares = mixture_shares(log_ratio, BETAS, offsets, *sizes)
+    rungs, reference = shares[:, :-1], shares[:, -1]
     path = np.exp(BETAS * log_ratio[:, None] + offsets).sum(axis=1) * density
     path /= path.sum()  # the law of the iterations
-    c = (shares.rungs.sum(axis=1) @ density) / (shares.reference @ path)
-    both = sizes[0] * c * (path @ shares.rungs) + sizes[1] * (density @ shares.rungs)
+    c = (rungs.sum(axis=1) @ density) / (reference @ path)
+    both = sizes[0] * c * (path @ rungs) + sizes[1] * (density @ rungs)
     np.testing.assert_allclose(np.log(both) - offsets, toy.log_z(BETAS), atol=1e-12)
 
 
@@ -151,7 +152,7 @@ def with_unit_constant(run):
     inside = run.trace.log_ratio[run.pieces.used[run.piece]]
     sizes = np.unique(run.pieces.tour[run.pieces.used]).size, run.reference.size
     found = [
-        size * mixture_shares(states, run.stats.beta, offsets, *sizes).rungs[:, -1].mean()
+        size * mixture_shares(states, run.stats.beta, offsets, *sizes)[:, -2].mean()
         for size, states in zip(sizes, (inside, run.reference), strict=True)
     ]
     return float(np.log(sum(found)) - offsets[-1])

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pymc_tempering.evidence.prior_curves import PriorSensitivity
-from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
+from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
 
 
 def curve(name="b", n=3, **changes):

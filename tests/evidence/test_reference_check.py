@@ -16,7 +16,7 @@ from support.repeated_runs import with_stats
 import pymc_tempering as pmt
 from pymc_tempering.core.cycles import LOOK_STATS, FreshLooks
 from pymc_tempering.evidence.datatree import read_check
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.reference_check import (
     MARGIN,
     SPREADS,

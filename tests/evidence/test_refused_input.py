@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence import mbar_equations, mbar_log_z, read_run
-from pymc_tempering.evidence.synthetic import gaussian_run
+from pymc_tempering.evidence import read_run
 
 
 def run_with(**groups):
@@ -49,28 +49,10 @@ def test_equations_that_are_not_solved(monkeypatch):
 
 def test_rungs_that_do_not_overlap(monkeypatch):
     module = sys.modules["pymc_tempering.evidence.mbar"]
+    monkeypatch.setattr(module, "newton", lambda equations, start: (start, np.zeros(4)))
     monkeypatch.setattr(module, "moments", lambda *args: (None, np.zeros((5, 5))))
     with pytest.raises(pmt.SolverError, match="MBAR: the rungs do not overlap"):
         pmt.log_marginal_likelihood(gaussian_run(draws=200), method="mbar")
-
-
-def test_a_solver_that_fails(monkeypatch):
-    counts, betas = np.array([3.0, 3.0]), np.array([0.0, 1.0])
-    with pytest.raises(pmt.SolverError, match="all states have zero likelihood"):
-        mbar_log_z(np.full(6, -np.inf), counts, betas)
-
-    def fails(*args, **kwargs):
-        raise ValueError("no step is small enough")
-
-    monkeypatch.setattr(mbar_equations, "import_pymbar", lambda: fails)
-    with pytest.raises(pmt.SolverError, match=r"pymbar did not solve .*: no step is small enough"):
-        mbar_log_z(np.zeros(6), counts, betas)
-
-
-def test_pymbar_that_is_not_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pymbar", None)
-    with pytest.raises(ImportError, match=r"pip install .pymc-tempering\[mbar\]"):
-        pmt.log_marginal_likelihood(gaussian_run(draws=30), method="mbar")
 
 
 def test_ladders_and_draws_that_are_none():

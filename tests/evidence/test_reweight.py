@@ -15,8 +15,7 @@ from support.repeated_runs import repeated_trees
 
 from pymc_tempering.core.weighting import khat_limit
 from pymc_tempering.evidence import reweight as module
-from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.kept_states import read_states
+from pymc_tempering.evidence.datatree import read_cycles, read_states
 from pymc_tempering.evidence.reweight import (
     WeightedDraws,
     moments,

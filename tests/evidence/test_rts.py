@@ -17,13 +17,13 @@ from support.repeated_runs import (
     shift_ladder,
     with_stats,
 )
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import homogeneity_pvalue, rts, rts_log_z, tour_sums
 from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.evidence.pieces import delta_error
 from pymc_tempering.evidence.rts import second_order_bias
-from pymc_tempering.evidence.standard_errors import delta_error
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import TemperingWarning
 
 REPEATS = 400

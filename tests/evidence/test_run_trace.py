@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from support.repeated_runs import GAUSSIAN_TOY, repeated_runs, repeated_trees
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
+from pymc_tempering.evidence.datatree import probabilities_of
 from pymc_tempering.evidence.pieces import split_weights
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
-from pymc_tempering.evidence.trace import probabilities_of
 from pymc_tempering.exceptions import NotTemperedError
 
 

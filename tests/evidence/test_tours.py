@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from support.repeated_runs import ignore_head, q_of_trace, repeats
+from support.synthetic import gaussian_run
 
 from pymc_tempering.evidence import tour_sums
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 
 def tours_of(stats):

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from support.synthetic import GaussianToy
 
 from pymc_tempering import LadderError, PartitionTracker, TemperingWarning
 from pymc_tempering.evidence import rts_log_z
-from pymc_tempering.evidence.synthetic import GaussianToy
-from pymc_tempering.evidence.tracker import track
-from pymc_tempering.evidence.tracker.past import variance_of_mean
+from pymc_tempering.evidence import tracker as track
+from pymc_tempering.evidence.tracker import variance_of_mean
 
 BETAS = np.array([0.0, 0.1, 0.35, 1.0])
 WEIGHTS = 2.0 * BETAS  # the paper's r_k, far from equal

@@ -22,7 +22,7 @@ from pymc_tempering.chain import chains, hanging, sent_chains
 from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.core.threads import run_tasks
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.executors.chunks import send_chunks
 from pymc_tempering.sampling import rounds
 

@@ -21,7 +21,7 @@ from scipy.special import betaln, gammaln
 from support.kept_checkpoints import assert_same
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.sampling.checkpoint import CheckpointRecorder
 
 pytestmark = pytest.mark.filterwarnings(

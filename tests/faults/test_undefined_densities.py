@@ -13,9 +13,8 @@ from scipy import stats
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.front import estimate_quietly
-from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.undefined import MAX_UNDEFINED_SHARE, with_undefined
+from pymc_tempering.evidence.estimators import estimate_quietly
+from pymc_tempering.evidence.result import MAX_UNDEFINED_SHARE, Evidence, with_undefined
 
 OBSERVED = 0.4
 EXACT = stats.norm.logpdf(OBSERVED, 0.0, np.sqrt(5.0))

@@ -19,11 +19,10 @@ from support.nested_nulls import (
 
 import pymc_tempering as pmt
 from pymc_tempering.exceptions import DataMismatchError, NullError, TemperingWarning
-from pymc_tempering.nested import term_average
 
 # The function hides its module.
 front = importlib.import_module("pymc_tempering.nested.savage_dickey")
-null_prior = importlib.import_module("pymc_tempering.nested.null_prior")
+null_prior = importlib.import_module("pymc_tempering.nested.null")
 
 pytestmark = pytest.mark.filterwarnings("ignore:R-hat is:pymc_tempering.TemperingWarning")
 
@@ -122,7 +121,7 @@ def as_if_independent(values):
 
 def test_an_error_without_autocorrelation_is_seen(monkeypatch):
     """Planted: 1,000 draws of autocorrelation 0.6 taken as independent."""
-    monkeypatch.setattr(term_average, "effective_size", as_if_independent)
+    monkeypatch.setattr(front, "effective_size", as_if_independent)
     monkeypatch.setattr(front, "rank_alarms", lambda *_: [])
     assert coverage(plain()) < COVERED
 
@@ -394,7 +393,7 @@ def _wide():
 
 
 def test_elements_are_named_by_place_or_label():
-    point = importlib.import_module("pymc_tempering.nested.null_point").find_null
+    point = importlib.import_module("pymc_tempering.nested.null").find_null
     layout = pmt.model.path.model_layout(_wide())
     for key in ("b[1]", "b[-1]", "b[sex]", "b['sex']"):
         found = point(_wide(), layout, {key: 0.5})
@@ -422,17 +421,17 @@ def test_a_discrete_null_is_refused():
     with pm.Model() as model:
         k = pm.Bernoulli("k", 0.5)
         pm.Normal("y", k, observed=0.0)
-    point = importlib.import_module("pymc_tempering.nested.null_point").find_null
+    point = importlib.import_module("pymc_tempering.nested.null").find_null
     with pytest.raises(NullError, match="'k' is discrete"):
         point(model, pmt.model.path.model_layout(model), {"k": 0})
 
 
 def test_no_draws_and_few_terms_are_told():
-    terms = term_average.average_terms(np.full((2, 50), -np.inf))
+    terms = front.average_terms(np.full((2, 50), -np.inf))
     assert terms.mcse == np.inf
     with pytest.raises(NullError, match=r"draws=1000"):
-        term_average.check_terms(terms, 100, 1000, "")
-    rough = term_average.Average(0.0, 0.1, 30.0, 0.2)
-    assert "rough" in term_average.check_terms(rough, 100, 100, "")[0]
+        front.check_terms(terms, 100, 1000, "")
+    rough = front.Average(0.0, 0.1, 30.0, 0.2)
+    assert "rough" in front.check_terms(rough, 100, 100, "")[0]
     with pytest.raises(NullError, match="sample more draws"):
-        term_average.check_terms(rough, 100, 100, " (outside of their range: b)")
+        front.check_terms(rough, 100, 100, " (outside of their range: b)")

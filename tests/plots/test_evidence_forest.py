@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 from support import picture_runs
 from support.drawn import drawn, ends_of_segments, points
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.crosscheck import Entry
 from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.plots.evidence_forest import MODELS
 
 HALF = 1.959964

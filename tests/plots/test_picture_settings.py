@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from support import gallery, picture_runs
 from support.drawn import drawn
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence.synthetic import gaussian_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "gallery.md"
 

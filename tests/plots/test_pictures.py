@@ -7,12 +7,12 @@ import pytest
 import xarray as xr
 from support import picture_runs
 from support.drawn import drawn, ends_of_segments, points
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.pieces import finite_tours
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.marks import along_path, path_ticks, spread_over
 from pymc_tempering.plots.round_trips import apart

@@ -6,14 +6,14 @@ import re
 import numpy as np
 import pymc as pm
 import pytest
+from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.arguments import as_seed
 from pymc_tempering.evidence import Bracket, Evidence
-from pymc_tempering.evidence.stochastic_bounds import join_bounds
-from pymc_tempering.evidence.synthetic import gaussian_run
+from pymc_tempering.evidence.bracket import join_bounds
+from pymc_tempering.variational.assess import Drift
 from pymc_tempering.variational.conjugate import GaussianMixture, svi
-from pymc_tempering.variational.convergence import Drift
 
 FUNCTIONS = {name: getattr(pmt, name) for name in pmt.__all__}
 LONG = (
@@ -100,7 +100,7 @@ def results():
         "Evidence": LOW,
         "BayesFactor": pmt.bayes_factor(LOW, HIGH),
         "PosteriorOdds": pmt.bayes_factor(LOW, HIGH).posterior_odds(),
-        "SavageDickey": pmt.SavageDickey(-0.1, 0.1, (-0.3, 0.1), "none", null={"x": np.zeros(1)}),
+        "SavageDickey": pmt.SavageDickey(-0.1, 0.1, null={"x": np.zeros(1)}),
         "PriorSensitivity": sensitivity(),
         "SensitivityCurve": sensitivity()["x"],
         "Bracket": Bracket(LOW, HIGH),

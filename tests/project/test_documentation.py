@@ -11,6 +11,7 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
+from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 
@@ -18,6 +19,10 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [*sorted((DOCS / "developer").glob("*.md")), DOCS / "restart.md"]
 """Pages whose Python blocks are run, one after the other."""
 NAMESPACE = {"az": az, "np": np, "pm": pm, "pmt": pmt}
+RUNS = {str(s): gaussian_run(400, toy=GaussianToy(2.0, s)) for s in (0.5, 1.0, 2.0)}
+near, far = (gaussian_run(400, toy=GaussianToy(3.0, s)) for s in (2.0, 0.5))
+NAMESPACE |= {"idata": RUNS["0.5"], "runs": RUNS, "near": near, "far": far}
+"""What examples may take for granted: short names, and runs of `pmt.sample`, here of toys."""
 
 
 def public_callables(module):

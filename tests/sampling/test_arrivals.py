@@ -12,7 +12,7 @@ from support.searches import annealed, fit_of, job_of, no_scouts, nowhere
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence import reference_check
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.reference_check import MIN_ARRIVALS
 from pymc_tempering.sampling import arrivals
 from pymc_tempering.sampling import search as searching

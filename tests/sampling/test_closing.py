@@ -14,7 +14,7 @@ import xarray as xr
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering.core.laps import STAGES, in_words
+from pymc_tempering.core.deadline import STAGES, in_words
 from pymc_tempering.sampling.closing import close
 from pymc_tempering.sampling.pymc_arguments import REFUSED, refuse
 

@@ -22,8 +22,7 @@ from support.small_models import mean_only
 import pymc_tempering as pmt
 from pymc_tempering import HMC
 from pymc_tempering.core import threads
-from pymc_tempering.core.cuts import Cut
-from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
+from pymc_tempering.core.deadline import NEVER, PAST, Cut, Deadline, deadline_in
 from pymc_tempering.kernels import on_all
 from pymc_tempering.references import prior_checks
 from pymc_tempering.references.prior_checks import N_CHECK, check_reference

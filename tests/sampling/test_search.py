@@ -14,7 +14,7 @@ from support.searches import no_scouts
 import pymc_tempering as pmt
 from pymc_tempering import HMC, testsystems
 from pymc_tempering.core.deadline import PAST
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.kernels import on_all
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.references.compile import compile_model

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 import pymc_tempering as pmt
-from pymc_tempering.evidence.front import estimate_quietly
+from pymc_tempering.evidence.estimators import estimate_quietly
 
 SPIKE_SCALE = 0.05
 N_RUNS = 8

@@ -24,7 +24,6 @@ class Row:
     repeats: dict[str, int] = field(
         default_factory=lambda: {"gauss": 200, "gamma": 120, "cut": 120}
     )
-    needs: str | None = None
 
 
 CONTRACT = {
@@ -39,7 +38,7 @@ CONTRACT = {
     "ti_corrected_rb": Row(rule="corrected"),
     "bar": Row(),
     "stepping_stone": Row(),
-    "mbar": Row(repeats={"gauss": 200, "gamma": 40, "cut": 40}, needs="pymbar"),
+    "mbar": Row(repeats={"gauss": 200, "gamma": 40, "cut": 40}),
     "rb_likelihood": Row(),
     "forward": Row(),
     "backward": Row(),

@@ -6,7 +6,7 @@ from pymc_tempering.core.cycles import FreshLooks
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.rts import rts
-from pymc_tempering.evidence.synthetic import gaussian_run
+from support.synthetic import gaussian_run
 
 
 @cache

@@ -12,11 +12,10 @@ from pymc_tempering.crosscheck.assemble import assemble
 from pymc_tempering.crosscheck.judge import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import convert
-from pymc_tempering.evidence.prior_curves import PriorSensitivity
-from pymc_tempering.evidence.sensitivity_curve import SensitivityCurve
-from pymc_tempering.evidence.synthetic import GaussianToy, gaussian_run
+from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
 from pymc_tempering.variational import TemperedFit
 from support.look_checks import stats_of
+from support.synthetic import GaussianToy, gaussian_run
 
 NARROW = GaussianToy(2.0, 0.02)
 """A likelihood far narrower than the prior: a ladder over decades."""

@@ -9,9 +9,8 @@ from scipy.special import digamma, gammaln, polygamma
 
 from pymc_tempering.core.cycles import LADDER_STATS, FlatTrace
 from pymc_tempering.evidence import read_run
-from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.synthetic import GaussianToy, cycle_sums, simulate, synthetic_datatree
-from pymc_tempering.evidence.trace import Run
+from pymc_tempering.evidence.datatree import Run, read_cycles
+from support.synthetic import GaussianToy, cycle_sums, simulate, synthetic_datatree
 
 GAUSSIAN_TOY = GaussianToy()
 BETAS = np.array([0.0, 0.03, 0.12, 0.4, 1.0])

@@ -26,7 +26,7 @@ from support.integration_points import (
 )
 
 from pymc_tempering import testsystems as ts
-from pymc_tempering.testsystems.gaussian_mixtures import TWENTY_MEANS
+from pymc_tempering.testsystems.modes import TWENTY_MEANS
 
 SEED = 20240607
 

@@ -8,8 +8,8 @@ import pytest
 from support import variational_models as models
 
 import pymc_tempering as pmt
-from pymc_tempering.variational import cold_trials
-from pymc_tempering.variational.fit_start import first_approximation, prior_locations
+from pymc_tempering.variational import stages
+from pymc_tempering.variational.several_fits import first_approximation, prior_locations
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The fit is not at rest"),
@@ -71,7 +71,7 @@ def test_the_trial_is_given_up_where_heat_leads_out_of_a_bad_start():
 @pytest.mark.parametrize("wins", [False, True])
 def test_a_fit_goes_on_from_where_the_better_one_ended(monkeypatch, wins):
     """The parameters at the first iteration of the last stage follow on those of the winner."""
-    monkeypatch.setattr(cold_trials.ColdTrials, "won", property(lambda trial: wins))
+    monkeypatch.setattr(stages.ColdTrials, "won", property(lambda trial: wins))
     seen = []
 
     def note(approx, losses, i):
@@ -88,13 +88,15 @@ def test_a_fit_goes_on_from_where_the_better_one_ended(monkeypatch, wins):
 
 
 def test_a_trial_that_is_not_finite_is_given_up(monkeypatch):
-    real = cold_trials.advance
+    real, calls = stages.advance, []
 
     def breaks(run, *args, **options):
         real(run, *args, **options)
-        run.stopped = "not finite"
+        calls.append(options)
+        if len(calls) == 2:  # the first is the tempered stage, the third the end at T = 1
+            run.stopped = "not finite"
 
-    monkeypatch.setattr(cold_trials, "advance", breaks)
+    monkeypatch.setattr(stages, "advance", breaks)
     start = {"center": np.array([-3.0, 3.0])}
     report = fitted(two_peaks(), start, n=400, trials=1).tempering
     assert report.trials.elbo == -np.inf
@@ -125,7 +127,7 @@ def test_who_has_a_trial_by_default():
     ("starts", "n"), [(1, 600), (2, 601), (3, 50), (4, 600), (5, 7), (8, 1200)]
 )
 def test_trials_are_halved_and_take_no_more_than_their_iterations(starts, n):
-    rounds = list(cold_trials.halvings(starts, n))
+    rounds = list(stages.halvings(starts, n))
     counts = [count for count, _ in rounds]
     assert counts[0] == starts
     assert counts[-1] == 1

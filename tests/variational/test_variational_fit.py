@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from support import variational_models as models
 
 import pymc_tempering as pmt
-from pymc_tempering.variational import methods, objective, several_fits
+from pymc_tempering.variational import fit_step, methods, several_fits
 
 pytestmark = [
     # Short fits may well not be at rest; what they should warn about has tests of its own.
@@ -105,13 +105,13 @@ def test_the_likelihood_alone_is_tempered(monkeypatch):
     assert abs(found[0] - mean) < 0.15 * sd
     assert found[1] == pytest.approx(sd, rel=0.06)
     # planted: the prior tempered too
-    right = objective.TemperedKL.apply
+    right = fit_step.TemperedKL.apply
 
     def wrong(self, f):
         inverse = self.likelihood.tempered / self.approx.datalogp
         return right(self, f) + (1.0 - inverse) * self.varlogp_norm
 
-    monkeypatch.setattr(objective.TemperedKL, "apply", wrong)
+    monkeypatch.setattr(fit_step.TemperedKL, "apply", wrong)
     assert abs(at_temperature_four()[0] - mean) > 0.25 * sd
 
 

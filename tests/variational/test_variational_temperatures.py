@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import beta as beta_law
 
 from pymc_tempering.core.weighting import khat_limit
-from pymc_tempering.variational.assess import psis
-from pymc_tempering.variational.convergence import elbo_drift
-from pymc_tempering.variational.stage_temperature import AnnealedTemperature, LearnedTemperature
+from pymc_tempering.variational.assess import elbo_drift, psis
 from pymc_tempering.variational.temperatures import (
+    GivenTemperature,
+    LearnedTemperature,
     TemperaturePosterior,
     annealing_schedule,
     beta_grid,
@@ -55,7 +55,7 @@ def test_schedules_begin_hot_fall_and_end_at_one(schedule, middle):
     assert (np.diff(temperature) <= 0).all()
     assert (temperature[1000:] == 1.0).all()
     assert temperature[999] > 1.0
-    setting = AnnealedTemperature(made).setting(500)
+    setting = GivenTemperature(made).setting(500)
     np.testing.assert_allclose([setting.weights, setting.inverse_temperature], 1 / middle)
 
 
@@ -98,7 +98,7 @@ def test_q_is_equation_nine_and_damping_comes_to_it_slowly():
         off.append(np.abs(damped.q - exact).max())
     assert off[0] > 0.5 * off[1] > 0.0
     assert off[-1] < 1e-6
-    assert damped.settled
+    assert damped.at_rest_from == 0
     # the sign of log C, planted wrongly, is seen
     assert (
         np.abs(LearnedTemperature(start, -log_c, damping=0.0).after(energies).q - exact).max() > 0.2

@@ -2,8 +2,7 @@
 
 from pymc_tempering.variational.conjugate.factorial_mixture import FactorialMixture
 from pymc_tempering.variational.conjugate.gaussian_mixture import GaussianMixture
-from pymc_tempering.variational.conjugate.heldout import document_completion
-from pymc_tempering.variational.conjugate.lda import LDA
+from pymc_tempering.variational.conjugate.lda import LDA, document_completion
 from pymc_tempering.variational.conjugate.lda_partition import lda_log_partition
 from pymc_tempering.variational.conjugate.svi import svi
 from pymc_tempering.variational.conjugate.svi_fit import Fit

@@ -10,13 +10,16 @@ from numba import float64, int64, types, void
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.model.jit import njit
-from pymc_tempering.variational.conjugate.arrays import (
+from pymc_tempering.variational.conjugate.protocol import (
+    LOCAL_ROWS,
+    Globals,
+    Local,
     RealRows,
     check_positive,
     check_width,
+    over_rows,
+    rows_from,
 )
-from pymc_tempering.variational.conjugate.parallel import LOCAL_ROWS, over_rows, rows_from
-from pymc_tempering.variational.conjugate.protocol import Globals, Local
 
 MAX_STEPS, TOL = 1000, 1e-6
 """Local steps of held-out data, and the gain in nats of any datum below which they end."""

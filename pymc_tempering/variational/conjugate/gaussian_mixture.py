@@ -10,15 +10,18 @@ from scipy.special import digamma, gammaln, logsumexp
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.model.jit import njit
-from pymc_tempering.variational.conjugate.arrays import (
+from pymc_tempering.variational.conjugate.moments import log_tempered_moment
+from pymc_tempering.variational.conjugate.protocol import (
+    LOCAL_ROWS,
+    Globals,
+    Local,
     RealRows,
     check_positive,
     check_width,
     dirichlet_kl,
+    over_rows,
+    rows_from,
 )
-from pymc_tempering.variational.conjugate.moments import log_tempered_moment
-from pymc_tempering.variational.conjugate.parallel import LOCAL_ROWS, over_rows, rows_from
-from pymc_tempering.variational.conjugate.protocol import Globals, Local
 
 VECTOR, MATRIX = float64[::1], float64[:, ::1]
 

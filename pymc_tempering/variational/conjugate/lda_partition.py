@@ -10,8 +10,8 @@ from pymc_tempering.arguments import check_choice
 from pymc_tempering.core.weighting import MIN_ESS, effective_number
 from pymc_tempering.exceptions import TemperingWarning
 from pymc_tempering.variational.conjugate.lda import LDA
-from pymc_tempering.variational.conjugate.temperature_grid import check_grid_from_one
 from pymc_tempering.variational.conjugate.word_counts import n_tokens
+from pymc_tempering.variational.temperatures import check_grid
 
 ESTIMATES = ("monte_carlo", "jensen_log", "jensen_mean", "one_topic", "upper")
 FORMS = ("joint", "marginal")
@@ -82,7 +82,7 @@ def lda_log_partition(
     >>> conjugate.lda_log_partition(conjugate.LDA(2), counts, [1.0, 2.0]).round(2)
     array([0.  , 5.18])
     """
-    grid = check_grid_from_one(temperatures)
+    grid = check_grid(temperatures)
     check_choice("estimate", estimate, ESTIMATES)
     check_choice("form", form, FORMS)
     if estimate == "one_topic" and form == "marginal":

@@ -1,11 +1,18 @@
-"""What a conditionally conjugate model implements so that `svi` can fit it."""
+"""What a conditionally conjugate model implements for `svi`, and what these models share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import xarray as xr
+from numba import float64, types
+from scipy.special import digamma, gammaln
+
+from pymc_tempering.exceptions import DataError
 
 Globals = tuple[np.ndarray, ...]
 """Natural parameters lambda of q(beta): the prior's plus the expected sufficient statistics."""
@@ -93,3 +100,115 @@ class ConjugateModel(Protocol):
 
     def log_predictive(self, lam: Globals, data: Any, cores: int) -> np.ndarray:
         """Return the held-out log-likelihood of each datum at T = 1 in nats, or a bound on it."""
+
+
+def check_real(data: Any, name: str) -> np.ndarray:
+    """Return data points in rows as a float array of shape (N, D).
+
+    Raises
+    ------
+    DataError
+        If there are none, or they are not two-dimensional, or not finite.
+    """
+    array = np.asarray(data, dtype=float)
+    if array.ndim != 2 or 0 in array.shape:
+        raise DataError(
+            f"{name} takes data of shape (N, D), a data point a row; got shape {array.shape}. "
+            "One-dimensional data need x[:, None]"
+        )
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise DataError(f"{name}: data[{row}, {column}] is {array[row, column]}")
+    return np.ascontiguousarray(array)
+
+
+class RealRows(ABC):
+    """The part of a `ConjugateModel` that is common to all whose data are rows of real numbers."""
+
+    name: str
+
+    @abstractmethod
+    def initialize(self, data: np.ndarray, rng: np.random.Generator) -> Globals:
+        """Draw global parameters to start from."""
+
+    def check(self, data: Any) -> np.ndarray:
+        """Return the data as a float array of shape (N, D)."""
+        return check_real(data, self.name)
+
+    def n_data(self, data: np.ndarray) -> int:
+        """Return N."""
+        return len(data)
+
+    def take(self, data: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return some rows."""
+        return data[rows]
+
+    def perturb(
+        self, lam: Globals, data: np.ndarray, share: float, rng: np.random.Generator
+    ) -> None:
+        """Mix in a share of first parameters; natural parameters are a convex set."""
+        for old, new in zip(lam, self.initialize(data, rng), strict=True):
+            old *= 1.0 - share
+            old += share * new
+
+
+def check_width(width: int, data: Any, name: str) -> None:
+    """Raise DataError unless data have as many columns as those that were fitted."""
+    if data.shape[1] != width:
+        raise DataError(f"{name} was fitted to {width} columns, these data have {data.shape[1]}")
+
+
+def check_positive(**values: float) -> None:
+    """Raise ValueError unless every hyperparameter is a positive number."""
+    for name, value in values.items():
+        if not (np.isfinite(value) and value > 0.0):
+            raise ValueError(f"{name} must be a positive number, not {value!r}.")
+
+
+def dirichlet_kl(a: np.ndarray, b: np.ndarray) -> float:
+    """Return KL(Dir(a) | Dir(b)) in nats."""
+    log_p = digamma(a) - digamma(a.sum())
+    return float(
+        gammaln(a.sum()) - gammaln(a).sum() - gammaln(b.sum()) + gammaln(b).sum()
+        + ((a - b) * log_p).sum()
+    )  # fmt: skip
+
+
+MIN_ROWS = 16
+CHUNKS_PER_CORE = 4
+
+
+class LocalRows(NamedTuple):
+    """Results of a local step, a row a datum: the arrays of `Local`, written in place.
+
+    `state` (n, K) holds the local variational parameters, `log_joint` (n,) and `rest` (n,) the two
+    parts of the local ELBO (nats).
+    """
+
+    state: np.ndarray
+    log_joint: np.ndarray
+    rest: np.ndarray
+
+
+LOCAL_ROWS = types.NamedTuple((float64[:, ::1], float64[::1], float64[::1]), LocalRows)
+
+
+def rows_from(state: np.ndarray) -> LocalRows:
+    """Return space for the results of a local step that starts from `state`, which is copied."""
+    return LocalRows(state.copy(), np.empty(len(state)), np.empty(len(state)))
+
+
+def over_rows(function: Callable[[int, int], None], n_rows: int, cores: int) -> None:
+    """Call ``function(first, last)`` on ranges that make up `n_rows`, on so many threads.
+
+    The function must release the interpreter's lock and write to its own rows only, so that the
+    result does not depend on `cores`.
+    """
+    n_chunks = min(CHUNKS_PER_CORE * cores, n_rows // MIN_ROWS)
+    if cores == 1 or n_chunks <= 1:
+        function(0, n_rows)
+        return
+    cuts = [i * n_rows // n_chunks for i in range(n_chunks + 1)]
+    with ThreadPoolExecutor(cores) as pool:
+        for done in [pool.submit(function, a, b) for a, b in pairwise(cuts)]:
+            done.result()

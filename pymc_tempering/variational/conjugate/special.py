@@ -1,8 +1,7 @@
 """Digamma, log gamma, exp and log without branches: compiled loops over them use vectors."""
 
-from llvmlite import ir
-from numba import float64, int64
-from numba.extending import intrinsic
+import numpy as np
+from numba import float64
 
 from pymc_tempering.model.jit import njit
 
@@ -14,26 +13,6 @@ SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 HALF_LOG_2_PI = 0.9189385332046727
 LOWEST = -708.0
 """Below this, exp is 0: its result would be subnormal."""
-
-
-@intrinsic
-def _bits(typingctx, x):  # type: ignore[no-untyped-def]
-    """Return the bits of a float64 as an int64."""
-
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.bitcast(args[0], ir.IntType(64))
-
-    return int64(float64), codegen
-
-
-@intrinsic
-def _from_bits(typingctx, x):  # type: ignore[no-untyped-def]
-    """Return the float64 that has the bits of an int64."""
-
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return float64(int64), codegen
 
 
 @njit(float64(float64), error_model="numpy", fastmath={"contract"})
@@ -48,16 +27,16 @@ def exp(x):  # type: ignore[no-untyped-def]
     p = 1.0 / 120 + r * (1.0 / 720 + r * p)
     p = 1.0 / 6 + r * (1.0 / 24 + r * p)
     p = 1.0 + r * (1.0 + r * (0.5 + r * p))
-    value = p * _from_bits((_bits(shifted) << 52) + ONE_BITS)
+    value = p * np.int64((np.float64(shifted).view(np.int64) << 52) + ONE_BITS).view(np.float64)
     return 0.0 if x < LOWEST else value
 
 
 @njit(float64(float64), error_model="numpy", fastmath={"contract"})
 def log(x):  # type: ignore[no-untyped-def]
     """Return log(x) for normal x > 0, to about 1e-15 of the larger of 1 and its size."""
-    bits = _bits(x)
+    bits = np.float64(x).view(np.int64)
     power = (bits - SQRT_HALF_BITS) >> 52
-    m = _from_bits(bits - (power << 52))
+    m = np.int64(bits - (power << 52)).view(np.float64)
     f = (m - 1.0) / (m + 1.0)
     z = f * f
     p = 1.0 / 15 + z * (1.0 / 17 + z / 19.0)

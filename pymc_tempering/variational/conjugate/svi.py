@@ -1,15 +1,426 @@
-"""The front door: annealed or tempered stochastic variational inference."""
+"""Annealed or tempered stochastic variational inference: options, the run, and the front door."""
 
-from collections.abc import Callable
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
-from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals
-from pymc_tempering.variational.conjugate.svi_fit import Fit
-from pymc_tempering.variational.conjugate.svi_options import SviOptions, check_svi_options
-from pymc_tempering.variational.conjugate.svi_run import SviRun
-from pymc_tempering.variational.conjugate.temperature_grid import ScheduleOption
+from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.exceptions import DataError, TemperatureError, TemperingWarning
+from pymc_tempering.variational.conjugate.protocol import ConjugateModel, Globals, Local
+from pymc_tempering.variational.conjugate.svi_fit import Fit, elbo
+from pymc_tempering.variational.temperatures import (
+    annealing_schedule,
+    check_damping,
+    check_grid,
+    elbo_of_temperatures,
+    exponential_grid,
+    inverse_grid,
+)
+
+METHODS = ("vi", "annealed", "variational_tempering", "local_variational_tempering")
+TEMPERED = METHODS[2:]
+STARTS = ("hot", "uniform")
+
+ScheduleOption = str | Callable[[float], float]
+
+LOCAL_GRID = inverse_grid(100, 100.0)
+"""Temperatures of LVT, as in Section 4 of Mandt et al. (2016)."""
+
+
+LEAST = {
+    "iterations": 1,
+    "untempered": 0,
+    "batch_size": 1,
+    "update_every": 1,
+    "cores": 1,
+    "elbo_every": 0,
+}
+"""Smallest value of options that are whole numbers, or None."""
+
+
+@dataclass(frozen=True)
+class SviOptions:
+    """What the user asked for, checked, for data of `n_data` points; see :func:`svi`."""
+
+    n_data: int
+    method: str
+    iterations: int
+    untempered: int | None
+    batch_size: int | None
+    tau: float
+    kappa: float
+    temperatures: Any
+    log_partition: Any
+    start: str
+    update_every: int
+    damping: float
+    schedule: ScheduleOption
+    hottest: float
+    anneal_passes: float | None
+    jitter: float
+    tol: float
+    elbo_every: int | None
+    cores: int | None
+    callback: Callable[[int, Globals], None] | None
+
+    def __post_init__(self) -> None:
+        """Raise an error for options that make no sense, alone or together.
+
+        Raises
+        ------
+        TemperatureError
+            If temperatures are below 1, do not start at 1, or do not increase.
+        ValueError
+            If another option is out of its range.
+        """
+        check_choice("method", self.method, METHODS)
+        check_choice("start", self.start, STARTS)
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value is not None:
+                check_whole(least, **{name: value})
+        if not (self.callback is None or callable(self.callback)):
+            raise ValueError(f"callback must be callable, not {self.callback!r}.")
+        if self.batch_size is not None and self.batch_size > self.n_data:
+            raise ValueError(
+                f"batch_size is {self.batch_size} and there are {self.n_data} data points: leave "
+                "it out to use all of them in every iteration."
+            )
+        check_damping(self.damping, "q(T)")
+        if not 0.5 < self.kappa <= 1.0:
+            raise ValueError(
+                f"kappa must be above 0.5 and at most 1 for the steps to converge "
+                f"(Robbins and Monro), not {self.kappa!r}."
+            )
+        if not self.tau >= 0.0:
+            raise ValueError(f"tau must not be negative, got {self.tau!r}.")
+        if not 0.0 <= self.jitter < 1.0:
+            raise ValueError(f"jitter must be at least 0 and below 1, not {self.jitter!r}.")
+        if not self.tol >= 0.0:
+            raise ValueError(f"tol must not be negative, got {self.tol!r}.")
+        self._check_temperatures()
+
+    def _check_temperatures(self) -> None:
+        annealing_schedule(self.schedule, self.hottest, 1)
+        if self.temperatures is not None:
+            check_grid(self.temperatures)
+        if self.temperatures is not None and self.method not in TEMPERED:
+            raise ValueError(
+                f'temperatures are for the methods {TEMPERED}, not for "{self.method}"'
+                + ("; give hottest or schedule." if self.method == "annealed" else ".")
+            )
+        shape = np.shape(self.log_partition)
+        if self.log_partition is not None and shape != self.grid.shape:
+            raise ValueError(
+                f"log_partition has shape {shape}; it needs one value for each of the "
+                f"{self.grid.size} temperatures."
+            )
+        if self.method != "annealed":
+            return
+        if not (np.isfinite(self.hottest) and self.hottest >= 1.0):
+            raise TemperatureError(f"hottest must be at least 1, not {self.hottest!r}")
+        if not 0.0 < self.n_annealed < self.iterations:
+            raise ValueError(
+                f"anneal_passes is {self.anneal_passes:g}; it must be above 0 and below the "
+                f"{self.iterations * self.size / self.n_data:g} passes that {self.iterations} "
+                "iterations make, so that the fit ends at T = 1."
+            )
+
+    @property
+    def grid(self) -> np.ndarray:
+        """Temperatures 1 = T_1 < ... < T_M, shape (M,); 1 alone where none are random."""
+        if self.method not in TEMPERED:
+            return np.ones(1)
+        if self.temperatures is not None:
+            return check_grid(self.temperatures)
+        return exponential_grid() if self.method == "variational_tempering" else LOCAL_GRID
+
+    @property
+    def size(self) -> int:
+        """Data points of a batch."""
+        return self.batch_size or self.n_data
+
+    @property
+    def n_untempered(self) -> int:
+        """Largest number of iterations at T = 1 after tempered ones."""
+        return self.iterations // 4 if self.untempered is None else self.untempered
+
+    @property
+    def n_annealed(self) -> float:
+        """Iterations of the annealing."""
+        passes = self.anneal_passes
+        return self.iterations / 2.0 if passes is None else passes * self.n_data / self.size
+
+    @property
+    def n_cores(self) -> int:
+        """Threads of the local step."""
+        return self.cores or os.cpu_count() or 1
+
+    @property
+    def temperature_step(self) -> float:
+        """Share of the new q(T) in an update of VT."""
+        return round(1.0 - self.damping, 15)  # 1 - 0.95 is 0.05 up to its last bits
+
+    @property
+    def n_elbo_every(self) -> int:
+        """Iterations between entries of the ELBO's history; 0 for none."""
+        if self.batch_size is None:
+            return 1
+        return -(-self.n_data // self.batch_size) if self.elbo_every is None else self.elbo_every
+
+    @property
+    def first_weights(self) -> np.ndarray:
+        """First q(T) of VT, shape (M,)."""
+        n_temps = self.grid.size
+        return np.eye(n_temps)[-1] if self.start == "hot" else np.full(n_temps, 1.0 / n_temps)
+
+
+COLD = 1.0 - 1e-6
+"""Inverse temperature above which nothing is tempered."""
+
+
+@dataclass
+class _State:
+    """What changes while a fit runs."""
+
+    lam: Globals  # its own arrays, updated in place
+    iteration: int = 0
+    inv_temp: float = 1.0
+    weights: np.ndarray = field(default_factory=lambda: np.ones(1))
+    log_joint: list[float] = field(default_factory=list)  # since the last update of q(T)
+    history: list[tuple[float, float, float]] = field(default_factory=list)
+    weight_history: list[np.ndarray] = field(default_factory=list)
+    local_inv_temp: np.ndarray | None = None
+    local_state: np.ndarray | None = None
+    table: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class _Tempered:
+    """Where the tempered iterations ended."""
+
+    lam: Globals
+    local_inv_temp: np.ndarray | None
+    n_iterations: int
+
+
+class SviRun:
+    """One fit: the model, its data and the options, which stay; the state is passed along."""
+
+    def __init__(
+        self, model: ConjugateModel, data: Any, options: SviOptions, rng: np.random.Generator
+    ) -> None:
+        self.model, self.data, self.options, self.rng = model, data, options, rng
+        self.n_data = options.n_data
+        self.prior = model.prior(data)
+        self.batch = options.batch_size is None
+        self.inv_temps = 1.0 / options.grid
+        self.log_prior = -np.log(options.grid.size)
+        self.schedule = annealing_schedule(options.schedule, options.hottest, options.n_annealed)
+        self.log_partition = np.zeros(1)
+
+    def fit(self, lam: Globals) -> Fit:
+        """Run all stages from `lam`, which is updated in place."""
+        options = self.options
+        state = _State(lam)
+        batches = self._batches()
+        self._start_temperatures(state)
+        converged = self._stage(state, batches, options.iterations, options.method)
+        tempered = _Tempered(
+            tuple(map(np.array, state.lam)),
+            state.local_inv_temp,
+            state.iteration if options.method in TEMPERED else 0,
+        )
+        if options.method in TEMPERED and options.n_untempered:
+            self._part(state)
+            state = replace(state, inv_temp=1.0, weights=np.eye(1, self.inv_temps.size)[0])
+            converged = self._stage(state, batches, options.n_untempered, "vi")
+        if self.batch and not converged:
+            warnings.warn(
+                f"the ELBO of {self.model.name} had not converged after {state.iteration} "
+                "iterations: raise iterations or untempered, or tol",
+                TemperingWarning,
+                stacklevel=3,
+            )
+        return self._result(state, tempered, converged)
+
+    def _start_temperatures(self, state: _State) -> None:
+        """Set the first q(T) of VT, with its log C(T), or the first E[1/T_i] of LVT."""
+        options = self.options
+        if options.method == "local_variational_tempering":
+            state.local_inv_temp = np.full(self.n_data, self.inv_temps.mean())
+        if options.method != "variational_tempering":
+            return
+        self.log_partition = (
+            self.model.log_partition(self.data, options.grid)
+            if options.log_partition is None
+            else np.asarray(options.log_partition, dtype=float)
+        )
+        if not np.isfinite(self.log_partition).all():
+            at = options.grid[~np.isfinite(self.log_partition)][0]
+            raise TemperatureError(
+                f"log C(T) of {self.model.name} is not finite at T = {at:g}: take lower "
+                'temperatures, or method="annealed", which needs no C(T)'
+            )
+        state.weights = options.first_weights
+        state.inv_temp = float(state.weights @ self.inv_temps)
+
+    def _result(self, state: _State, tempered: _Tempered, converged: bool) -> Fit:
+        """Compute the final ELBO, and gather what the fit leaves."""
+        final = np.nan
+        if self.options.elbo_every != 0:
+            cores, local_state = self.options.n_cores, state.local_state
+            final = elbo(self.model, state.lam, self.data, cores=cores, state=local_state)
+        history = np.array(state.history)
+        return Fit(
+            model=self.model,
+            method=self.options.method,
+            lam=state.lam,
+            tempered_lam=tempered.lam,
+            elbo=final,
+            elbo_history=history[:, 0],
+            untempered_elbo_history=history[:, 1],
+            inverse_temperature=history[:, 2],
+            temperatures=self.options.grid,
+            temperature_weights=np.array(state.weight_history),
+            local_inverse_temperature=tempered.local_inv_temp,
+            n_tempered=tempered.n_iterations,
+            converged=converged,
+        )
+
+    def _batches(self) -> Iterator[np.ndarray]:
+        if self.batch:
+            while True:
+                yield np.arange(self.n_data)
+        size = int(self.options.batch_size or 0)
+        while True:
+            order = self.rng.permutation(self.n_data)
+            for first in range(0, self.n_data, size):
+                yield order[first : first + size]
+
+    def _stage(
+        self, state: _State, batches: Iterator[np.ndarray], n_iterations: int, method: str
+    ) -> bool:
+        """Iterate until the ELBO converges or the iterations are used up."""
+        before, parted = (-np.inf, 0.0, -np.inf), False
+        options = self.options
+        period = options.update_every if method in TEMPERED else 1
+        for i in range(n_iterations):
+            if method == "annealed":
+                state.inv_temp = self.schedule.inverse_temperature(i)
+                if i % -(-self.n_data // options.size) == 0:
+                    self._part(state)
+            self._iterate(state, next(batches), method)
+            if not self.batch or (i + 1) % period:
+                continue
+            now = state.history[-1]
+            if self._settled(before, now, method):
+                if parted or method not in TEMPERED or not self._part(state):
+                    return True
+                parted = True
+            before = now
+        return False
+
+    def _part(self, state: _State) -> bool:
+        """Perturb lambda if it is tempered now; return whether it was perturbed.
+
+        At high temperatures all components become the same: a saddle point that no step leaves.
+        """
+        share = self.options.jitter
+        hot = state.history[-1][2] < COLD if state.history else state.inv_temp < COLD
+        if hot and share:
+            self.model.perturb(state.lam, self.data, share, self.rng)
+        return bool(hot and share)
+
+    def _settled(self, before: tuple[float, ...], now: tuple[float, ...], method: str) -> bool:
+        """Return whether ELBO and temperature are at rest; never before the annealing ends."""
+        if method == "annealed" and now[2] < COLD:
+            return False
+        tol = self.options.tol
+        if method == "variational_tempering":
+            tol *= self.options.temperature_step
+        still = abs(now[2] - before[2]) <= 10.0 * tol
+        return still and abs(now[0] - before[0]) <= tol * abs(now[0])
+
+    def _iterate(self, state: _State, rows: np.ndarray, method: str) -> None:
+        """Do the local step, the update of q(T), and the global step: equations (8) to (11)."""
+        options, scale = self.options, self.n_data / len(rows)
+        data = self.data if self.batch else self.model.take(self.data, rows)
+        if state.local_state is None or not self.batch:
+            first = self.model.start_local(data)
+        else:
+            first = state.local_state
+        inv_temp = np.full(len(rows), state.inv_temp)
+        if method == "local_variational_tempering" and state.local_inv_temp is not None:
+            inv_temp = state.local_inv_temp[rows]
+        local = self.model.local_step(state.lam, data, inv_temp, first, options.n_cores)
+        if self.batch:
+            state.local_state = local.state
+        joint = scale * float(local.log_joint.sum())
+        if not np.isfinite(joint):
+            raise DataError(
+                f"E[log p(x, z)] of {self.model.name} is {joint} in iteration {state.iteration}: "
+                "the data are too far from the prior for floating-point numbers; rescale them, or "
+                "give initial parameters near them"
+            )
+        fixed = scale * float(local.rest.sum()) + self._global_elbo(state)
+        terms = 0.0
+        if method == "variational_tempering":
+            self._update_weights(state, joint)
+            inv_temp = np.full(len(rows), state.inv_temp)
+            terms = float(elbo_of_temperatures(state.weights, self.log_partition, self.log_prior))
+        elif method == "local_variational_tempering" and state.local_inv_temp is not None:
+            inv_temp, terms = self._update_local(state, rows, data, local)
+            terms *= scale
+        tempered = scale * float(inv_temp @ local.log_joint)
+        state.history.append((tempered + fixed + terms, joint + fixed, float(inv_temp.mean())))
+        state.weight_history.append(state.weights)
+        state.iteration += 1
+        rho = 1.0 if self.batch else (options.tau + state.iteration) ** -options.kappa
+        for lam, alpha in zip(state.lam, self.prior, strict=True):
+            lam *= 1.0 - rho
+            lam += rho * alpha
+        local.add_statistics(rho * scale * inv_temp, state.lam)
+        if options.callback is not None:
+            options.callback(state.iteration, state.lam)
+
+    def _global_elbo(self, state: _State) -> float:
+        """Return the global terms of the ELBO, or NaN where they are not asked for."""
+        every = self.options.n_elbo_every
+        if not every or state.iteration % every:
+            return np.nan
+        return self.model.global_elbo(state.lam, self.data)
+
+    def _update_weights(self, state: _State, joint: float) -> None:
+        """Move q(T) toward equation (9), given the joint's mean since the last update."""
+        state.log_joint.append(joint)
+        if len(state.log_joint) < self.options.update_every:
+            return
+        best = softmax(np.mean(state.log_joint) * self.inv_temps - self.log_partition)
+        state.log_joint.clear()
+        step = self.options.temperature_step
+        state.weights = (1.0 - step) * state.weights + step * best
+        state.inv_temp = float(state.weights @ self.inv_temps)
+
+    def _update_local(
+        self, state: _State, rows: np.ndarray, data: Any, local: Local
+    ) -> tuple[np.ndarray, float]:
+        """Update q(T_i) of the batch by equation (10); return E[1/T_i] and its ELBO terms."""
+        assert state.local_inv_temp is not None
+        if state.table is None or state.iteration % self.options.update_every == 0:
+            state.table = self.model.normalizer_table(state.lam, self.data, self.inv_temps)
+        norm = self.model.log_normalizers(state.table, data, local.state, self.inv_temps)
+        weights = softmax(local.log_joint[:, None] * self.inv_temps - norm, axis=-1)
+        state.weights = weights.mean(axis=0)
+        state.local_inv_temp[rows] = weights @ self.inv_temps
+        return state.local_inv_temp[rows], float(
+            elbo_of_temperatures(weights, norm, self.log_prior).sum()
+        )
 
 
 def svi(
@@ -137,31 +548,10 @@ def svi(
     >>> np.sort(fit.posterior["mean"].values.ravel()).round()
     array([-0.,  4.])
     """
+    given = locals()
     data = model.check(data)
-    options = check_svi_options(
-        SviOptions(
-            method=method,
-            iterations=iterations,
-            untempered=untempered,
-            batch_size=batch_size,
-            tau=tau,
-            kappa=kappa,
-            temperatures=temperatures,
-            log_partition=log_partition,
-            start=start,
-            update_every=update_every,
-            damping=damping,
-            schedule=schedule,
-            hottest=hottest,
-            anneal_passes=anneal_passes,
-            jitter=jitter,
-            tol=tol,
-            elbo_every=elbo_every,
-            cores=cores,
-            callback=callback,
-        ),
-        model.n_data(data),
-    )
+    given["n_data"] = model.n_data(data)
+    options = SviOptions(**{field.name: given[field.name] for field in fields(SviOptions)})
     rng = np.random.default_rng(random_seed)
     if initial is None:
         lam = model.initialize(data, rng)

@@ -1,8 +1,4 @@
-"""Closed forms of the tempered normalizer of univariate densities.
-
-With q = 1 / T each formula is the logarithm of the integral of p^q, which a substitution
-turns into the normalizer of the same family, or of a near one, with other parameters.
-"""
+"""Closed forms of the tempered normalizer."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -19,23 +15,27 @@ from pymc.distributions.continuous import (
     TruncatedNormalRV,
     WeibullBetaRV,
 )
+from pymc.distributions.discrete import DiscreteUniformRV
 from pymc.distributions.dist_math import (
     i0e,
     log_diff_normal_cdf,
     normal_lccdf,
     normal_lcdf,
 )
+from pymc.distributions.distribution import DiracDeltaRV
+from pymc.distributions.multivariate import (
+    MvStudentTRV,
+    PrecisionMvNormalRV,
+)
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.random import basic as rvs
 
-from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
-    WITHOUT_NORMALIZER,
     finite_below,
     is_unbounded,
-    label_of,
     log_normalizer,
+    no_normalizer,
     register_closed,
     register_limit,
 )
@@ -272,11 +272,84 @@ register_limit(rvs.ParetoRV)(lambda alpha, m: alpha + 1)
 
 def no_density(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Refuse what integrates to infinity at every temperature."""
-    raise NormalizerError(
-        f"No tempered normalizer is known for {label_of(rv)}: it is no density, its integral is "
-        f"infinite. Of the fits, {WITHOUT_NORMALIZER}."
-    )
+    raise no_normalizer(rv, "it is no density, its integral is infinite")
 
 
 for _improper in (FlatRV, HalfFlatRV):
     log_normalizer.register(_improper, no_density)
+
+
+@register_closed(rvs.BernoulliRV, lambda p: (p >= 0, p <= 1), "0 <= p <= 1")
+def bernoulli(T: Variable, p: Variable) -> Variable:
+    """Both outcomes; log(1 - p) is written so that PyTensor recognizes a sigmoid in it."""
+    return pt.logaddexp(pt.log(p) / T, pt.log(1 - p) / T)
+
+
+@register_closed(
+    rvs.CategoricalRV,
+    lambda p: (p >= 0, p <= 1, pt.isclose(pt.sum(p, axis=-1), 1)),
+    "0 <= p <= 1, sum(p) = 1",
+)
+def categorical(T: Variable, p: Variable) -> Variable:
+    """All outcomes."""
+    temperature = pt.shape_padright(T) if T.type.ndim else T
+    return pt.logsumexp(pt.log(p) / temperature, axis=-1)
+
+
+@register_closed(rvs.GeometricRV, lambda p: (p > 0, p <= 1), "0 < p <= 1")
+def geometric(T: Variable, p: Variable) -> Variable:
+    """Return the geometric series in (1 - p)^(1 / T)."""
+    return pt.log(p) / T - pt.log1mexp(pt.log(1 - p) / T)
+
+
+@register_closed(DiscreteUniformRV, lambda lower, upper: (lower <= upper,), "lower <= upper")
+def discrete_uniform(T: Variable, lower: Variable, upper: Variable) -> Variable:
+    """Return the number of values to the power 1 - 1 / T."""
+    return (1 - 1 / T) * pt.log(upper - lower + 1)
+
+
+@register_closed(DiracDeltaRV, lambda c: (), "")
+def dirac(T: Variable, c: Variable) -> Variable:
+    """One value of mass 1."""
+    return pt.zeros_like(c / T)
+
+
+def log_det(matrix: Variable) -> Variable:
+    """Log determinant of positive definite matrices; NaN where they are none, as in PyMC."""
+    factor = pt.linalg.cholesky(matrix, lower=True, on_error="nan")
+    return 2 * pt.sum(pt.log(pt.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+
+
+def power_of_normal(T: Variable, dim: Variable, log_det_cov: Variable) -> Variable:
+    """Return a normal of covariance T Sigma without its constant."""
+    return 0.5 * (1 - 1 / T) * (dim * LOG_2PI + log_det_cov) + 0.5 * dim * pt.log(T)
+
+
+@register_closed(rvs.MvNormalRV, lambda mu, cov: (), "cov positive definite")
+def mv_normal(T: Variable, mu: Variable, cov: Variable) -> Variable:
+    """Gaussian of the covariance."""
+    return power_of_normal(T, cov.shape[-1], log_det(cov))
+
+
+@register_closed(PrecisionMvNormalRV, lambda mu, tau: (), "tau positive definite")
+def precision_mv_normal(T: Variable, mu: Variable, tau: Variable) -> Variable:
+    """Gaussian of the inverse of the precision."""
+    return power_of_normal(T, tau.shape[-1], -log_det(tau))
+
+
+@register_closed(MvStudentTRV, lambda nu, mu, scale: (nu > 0,), "nu > 0")
+def mv_student_t(T: Variable, nu: Variable, mu: Variable, scale: Variable) -> Variable:
+    """Return a t of (nu + d) / T - d degrees of freedom: infinite from T = 1 + nu / d on."""
+    dim = scale.shape[-1]
+    log_volume = 0.5 * (dim * (pt.log(nu) + np.log(np.pi)) + log_det(scale))
+
+    def formula(t: Variable) -> Variable:
+        log_constant = pt.gammaln((nu + dim) / 2) - pt.gammaln(nu / 2) - log_volume
+        new = (nu + dim) / t - dim
+        log_integral = log_volume + pt.gammaln(new / 2) - pt.gammaln((new + dim) / 2)
+        return log_constant / t + log_integral
+
+    return finite_below(1 + nu / dim, T, formula)
+
+
+register_limit(MvStudentTRV)(lambda nu, mu, scale: 1 + nu / scale.shape[-1])

@@ -29,13 +29,21 @@ def label_of(rv: Variable) -> str:
     return f"{rv.name!r} ({kind})" if rv.name else str(kind)
 
 
+def no_normalizer(rv: Variable, why: str) -> NormalizerError:
+    """Error for a variable without a normalizer, with the reason."""
+    return NormalizerError(
+        f"No tempered normalizer is known for {label_of(rv)}: {why}. Of the fits, "
+        f"{WITHOUT_NORMALIZER}."
+    )
+
+
 @singledispatch
 def log_normalizer(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Log of the integral (sum) of p(x)^(1 / T); `NormalizerError` where none is known."""
-    raise NormalizerError(
-        f"No tempered normalizer is known for {label_of(rv)}: it is neither univariate nor "
-        f"has it a closed form here. Of the fits, {WITHOUT_NORMALIZER}; with fixed parameters "
-        "pymc_tempering.variational.monte_carlo_normalizer may give a number."
+    raise no_normalizer(
+        rv,
+        "it is neither univariate nor has it a closed form here; with fixed parameters "
+        "pymc_tempering.variational.monte_carlo_normalizer may give a number",
     )
 
 

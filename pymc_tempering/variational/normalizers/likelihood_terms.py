@@ -1,50 +1,44 @@
-"""The likelihood terms of a model and their tempered normalizers."""
+"""The likelihood terms of a model, their normalizers, and groups of those that share variables."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
+from pymc.data import MinibatchOp
+from pymc.pytensorf import join_nonshared_inputs
 from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
+from pytensor import config
 from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
 
-from pymc_tempering.exceptions import ModelError, NormalizerError
-from pymc_tempering.variational.normalizers.branches import compact_normalizer
-from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
+from pymc_tempering.exceptions import (
+    DiscreteVariableError,
+    ModelError,
+    NormalizerError,
+)
+from pymc_tempering.model.adapters import adapt_density
+from pymc_tempering.model.check import check_proper
+from pymc_tempering.model.compiled import NO_MIXTURE
+from pymc_tempering.model.density_graphs import freeze_shared, stabilize
+from pymc_tempering.model.exactly import ALONE, compile_alone, one_thread_at_a_time
+from pymc_tempering.model.layout import unconstrained_shapes
+from pymc_tempering.model.numba_mode import compile_exactly, numba_mode
+from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.references.compiled_mixture import evaluate_rows
+from pymc_tempering.references.prior import forward_graph
+from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, largest_temperature
 from pymc_tempering.variational.normalizers.tempered_normalizer import (
     as_temperature,
     check_random,
+    compact_normalizer,
     log_tempered_normalizer,
 )
-
-
-def check_temperatures(temperatures: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Temperatures as an increasing array, shape (M,), none below 1.
-
-    Parameters
-    ----------
-    temperatures : sequence of float
-
-    Raises
-    ------
-    ValueError
-        If they are none, not one-dimensional, not finite, below 1, or not increasing.
-    """
-    values = np.asarray(temperatures, dtype=float)
-    if values.ndim != 1 or values.size == 0:
-        raise ValueError(
-            f"temperatures must be a list of one or more numbers, not {temperatures!r}."
-        )
-    if not np.isfinite(values).all() or (values < 1.0).any():
-        bad = values[~(np.isfinite(values) & (values >= 1.0))][0]
-        raise ValueError(f"temperatures must be finite and at least 1; {bad:g} is not.")
-    if (np.diff(values) <= 0).any():
-        at = int(np.argmax(np.diff(values) <= 0))
-        raise ValueError(
-            f"temperatures must increase: {values[at]:g} is followed by {values[at + 1]:g}."
-        )
-    return values
 
 
 def likelihood_terms(model: pm.Model) -> list[Variable]:
@@ -150,3 +144,202 @@ def local_log_normalizer(model: pm.Model, T: Any) -> Variable:
     for _, value in term_totals(model, temperature):
         total = total + value
     return total
+
+
+@dataclass(frozen=True)
+class FixedNormalizer:
+    """Normalizer of a term that depends on no free variable, as a function of T."""
+
+    term: str
+    value: Callable[[float], float]
+    limit: float
+
+
+@dataclass(frozen=True)
+class NormalizerGroup:
+    """Normalizers that share free variables, as functions of their unconstrained values.
+
+    Attributes
+    ----------
+    terms, variables : tuple of str
+        Names of likelihood terms and of free variables (hyperparameters included).
+    sizes : tuple of int
+        Number of unconstrained elements of each variable.
+    density : callable
+        Compiled `density(x, values, grads)` of x = (unconstrained values, T): log prior and the
+        sum of log normalizers, with gradients.
+    sample : callable
+        `sample(n, seed)`: unconstrained prior draws, shape (n, d).
+    limit : callable
+        `limit(n, seed)`: temperature from which on a term is infinite, at n prior draws.
+    """
+
+    terms: tuple[str, ...]
+    variables: tuple[str, ...]
+    sizes: tuple[int, ...]
+    density: Callable
+    sample: Callable[[int, int], np.ndarray]
+    limit: Callable[[int, int], np.ndarray]
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained dimensions."""
+        return sum(self.sizes)
+
+    def evaluate(
+        self, x: np.ndarray, temperature: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Log prior and log normalizers (n,) and their gradients (n, d) at points (n, d)."""
+        full = np.column_stack([x, np.full(len(x), temperature)])
+        values, grads = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1] + 1))
+        evaluate_rows(self.density, np.ascontiguousarray(full), values, grads, NO_MIXTURE)
+        return values[:, 0], values[:, 1], grads[:, 0, :-1], grads[:, 1, :-1]
+
+    def label(self) -> str:
+        """Names of its terms and of what they depend on, for messages."""
+        terms = ", ".join(map(repr, self.terms))
+        return f"{terms} (which depends on {', '.join(map(repr, self.variables))})"
+
+
+def whole_data(graph: Variable) -> Variable:
+    """Graph with every pm.Minibatch replaced by the data that it takes its batches from."""
+    nodes = {v.owner for v in ancestors([graph]) if v.owner is not None}
+    replaced = {
+        batch: data
+        for node in nodes
+        if isinstance(node.op, MinibatchOp)
+        for batch, data in zip(node.outputs[:-1], node.inputs[:-1], strict=True)  # then a generator
+    }
+    return clone_replace([graph], replaced, rebuild_strict=False)[0] if replaced else graph
+
+
+def parameters_needed(model: pm.Model, graph: Variable, name: str) -> frozenset[Variable]:
+    """Free variables that a normalizer depends on, hyperparameters included."""
+    above = set(ancestors([graph]))
+    observed = [rv.name for rv in model.observed_RVs if rv in above]
+    if observed:
+        raise NormalizerError(
+            f"The normalizer of {name!r} depends on observed data ({', '.join(observed)}), over "
+            "which C(T) integrates too: it has no closed form here. Of the fits, "
+            f"{WITHOUT_NORMALIZER}."
+        )
+    known = set(model.basic_RVs)
+    unknown = [v for v in above - known if v.owner and isinstance(v.owner.op, RandomVariable)]
+    if unknown:
+        raise NormalizerError(
+            f"The normalizer of {name!r} depends on random variables that are not in the model "
+            f"({', '.join(str(v) for v in unknown)}): it has no fixed value. Of the fits, "
+            f"{WITHOUT_NORMALIZER}."
+        )
+    return frozenset(rv for rv in model.free_RVs if rv in above)
+
+
+def check_free(needed: list[Variable]) -> None:
+    """Raise an error for free variables that cannot be averaged over."""
+    discrete = [rv.name for rv in needed if rv.dtype not in pm.vartypes.continuous_types]
+    if discrete:
+        raise DiscreteVariableError(
+            f"The normalizers depend on discrete free variables: {', '.join(discrete)}. "
+            "Marginalize them (pm.Mixture, or pmx.marginalize of pymc-extras)."
+        )
+    check_proper(needed, "The average of the normalizers over it")
+
+
+@config.change_flags(traceback__limit=0)  # a third of the time of a large graph
+def build_groups(model: pm.Model) -> tuple[list[FixedNormalizer], list[NormalizerGroup]]:
+    """Split the likelihood terms of a model by the free variables that they depend on."""
+    temperature = pt.dscalar("temperature")
+    constants: list[FixedNormalizer] = []
+    pieces: list[tuple[list[Variable], set[Variable], list[Variable]]] = []
+    for rv, total in term_totals(model, temperature):
+        needed = parameters_needed(model, total, rv.name)
+        if not needed:
+            constants.append(_compile_constant(rv, total, temperature))
+            continue
+        merged = ([rv], set(needed), [total])
+        for piece in [piece for piece in pieces if piece[1] & needed]:
+            pieces.remove(piece)
+            merged = (piece[0] + merged[0], piece[1] | merged[1], piece[2] + merged[2])
+        pieces.append(merged)
+    return constants, [_compile_group(model, temperature, *piece) for piece in pieces]
+
+
+def _smallest_limit(rvs: list[Variable]) -> Variable:
+    """Smallest temperature at which the normalizer of one of some terms is infinite."""
+    limit = pt.constant(np.inf)
+    for rv in map(check_random, rvs):
+        limit = pt.minimum(limit, pt.min(largest_temperature(rv.owner.op, rv)))
+    return freeze_shared([whole_data(limit)])[0]
+
+
+def _compile_constant(rv: Variable, total: Variable, temperature: Variable) -> FixedNormalizer:
+    """Compile the normalizer of a term without free variables."""
+    graph = freeze_shared([whole_data(total)])[0]
+    value = compile_alone([temperature], graph, mode=python_mode(), on_unused_input="ignore")
+    limit = compile_alone([], _smallest_limit([rv]), mode=python_mode())
+    return FixedNormalizer(rv.name, one_thread_at_a_time(lambda T: float(value(T))), float(limit()))
+
+
+def _compile_group(
+    model: pm.Model,
+    temperature: Variable,
+    terms: list[Variable],
+    needed: set[Variable],
+    totals: list[Variable],
+) -> NormalizerGroup:
+    """Compile log prior and log normalizers of one group."""
+    free = [rv for rv in model.free_RVs if rv in needed]
+    check_free(free)
+    names = [model.rvs_to_values[rv].name for rv in free]
+    by_name = dict(
+        zip((v.name for v in model.value_vars), unconstrained_shapes(model), strict=True)
+    )
+    shapes = {name: by_name[name] for name in names}
+    drawn = dict(zip(model.free_RVs, forward_graph(model), strict=True))
+    unconstrained = freeze_shared([drawn[rv] for rv in free])
+    limit = _smallest_limit(terms)
+
+    def sample(n: int, seed: int) -> np.ndarray:
+        with ALONE:
+            draws = pm.draw(unconstrained, draws=n, random_seed=seed, mode=python_mode())
+        return np.column_stack([np.reshape(draw, (n, -1)) for draw in draws]).astype(float)
+
+    def limit_at(n: int, seed: int) -> np.ndarray:
+        with ALONE:
+            return np.asarray(pm.draw(limit, draws=n, random_seed=seed, mode=python_mode()))
+
+    return NormalizerGroup(
+        terms=tuple(rv.name for rv in terms),
+        variables=tuple(rv.name for rv in free),
+        sizes=tuple(int(np.prod(shape)) for shape in shapes.values()),
+        density=_compile_density(model, temperature, free, shapes, totals),
+        sample=sample,
+        limit=limit_at,
+    )
+
+
+def _compile_density(
+    model: pm.Model,
+    temperature: Variable,
+    free: list[Variable],
+    shapes: dict[str, tuple[int, ...]],
+    totals: list[Variable],
+) -> Callable:
+    """Compile log prior and summed log normalizers, of (unconstrained values, T) in one vector."""
+    dim = int(sum(np.prod(shape) for shape in shapes.values()))
+    log_prior = model.logp(vars=free)
+    log_c = model.replace_rvs_by_values([sum(totals[1:], start=totals[0])])[0]
+    outputs, x = join_nonshared_inputs(
+        {name: np.zeros(shape) for name, shape in shapes.items()},
+        freeze_shared([log_prior, whole_data(log_c)]),
+        [model.rvs_to_values[rv] for rv in free],
+    )
+    full = pt.dvector("x_and_temperature")
+    outputs = clone_replace(outputs, {x: full[:dim].astype(x.dtype), temperature: full[dim]})
+    outputs = stabilize(outputs)
+    grads = [pytensor.grad(out, full, disconnected_inputs="ignore") for out in outputs]
+    with model:  # so that PyMC honors model.check_bounds
+        function = compile_exactly(
+            [full], [out.astype("float64") for out in [*outputs, *grads]], mode=numba_mode()
+        )
+    return adapt_density(function, None, [slice(0, dim + 1)], [True])

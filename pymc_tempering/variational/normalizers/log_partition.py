@@ -4,40 +4,141 @@ import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import process_time
 
 import numpy as np
 import pymc as pm
 
 from pymc_tempering.arguments import as_seed
-from pymc_tempering.core.notebook import text_as_html
+from pymc_tempering.core.status import text_as_html
+from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.exceptions import NormalizerError, TemperingWarning
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.memory import remembered
+from pymc_tempering.variational.normalizers.averages import (
+    MOVES,
+    N_POPULATIONS,
+    diverges,
+    infinite_error,
+    line_average,
+    particle_average,
+)
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
-from pymc_tempering.variational.normalizers.groups import (
+from pymc_tempering.variational.normalizers.likelihood_terms import (
     FixedNormalizer,
     NormalizerGroup,
     build_groups,
-)
-from pymc_tempering.variational.normalizers.likelihood_terms import (
-    check_temperatures,
     likelihood_terms,
 )
-from pymc_tempering.variational.normalizers.line_average import line_average
-from pymc_tempering.variational.normalizers.particle_average import N_POPULATIONS, particle_average
-from pymc_tempering.variational.normalizers.partition_nodes import (
-    DRAWS,
-    cost_of,
-    nodes_of_temperature,
-)
-from pymc_tempering.variational.normalizers.tails import diverges, infinite_error
 from pymc_tempering.variational.normalizers.tempered_normalizer import (
     check_random,
     is_slow_to_compile,
 )
+from pymc_tempering.variational.temperatures import check_temperatures
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+N_NODES = 21
+"""Temperatures of the interpolation."""
+
+NEAREST = 1000.0
+"""Range of log T over d."""
+
+LEAPS, STEPS_MORE = 5, 15
+"""Leapfrog steps of a move, and temperatures that the annealing inserts, as a rule."""
+
+ON_LINE = 25_000
+"""Evaluations of a quadrature over one scalar at a temperature."""
+
+AIM = 30.0
+"""CPU seconds that fewer draws are taken for."""
+
+TOLD = 5.0
+"""CPU seconds from which on a message says beforehand how long it takes."""
+
+DRAWS = 4000
+"""Draws where no number was asked for, and an evaluation is quick."""
+
+FEWEST = 20 * N_POPULATIONS
+"""Draws below which no average is annealed for the sake of time."""
+
+
+def nodes_of_temperature(hot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Temperatures to compute at, and the matrix that takes the values there to those at `hot`.
+
+    Parameters
+    ----------
+    hot : array, shape (M,)
+        Increasing, all above 1.
+
+    Returns
+    -------
+    nodes : array, shape (m,)
+        The temperatures themselves if they are few, else 21.
+    matrix : array, shape (M, m)
+        Barycentric interpolation through the nodes and through 0 at T = 1.
+    """
+    if hot.size <= N_NODES:
+        return hot, np.eye(hot.size)
+    place = 0.5 * (1.0 - np.cos(np.pi * np.arange(N_NODES + 1) / N_NODES))
+    unit = np.log(hot[-1]) / NEAREST
+    top = np.log1p(NEAREST)
+    weight = (-1.0) ** np.arange(N_NODES + 1)
+    weight[[0, -1]] *= 0.5
+    gap = np.log1p(np.log(hot) / unit)[:, None] / top - place
+    exact = np.abs(gap) < 1e-14
+    terms = weight / np.where(exact, 1.0, gap)
+    matrix = np.where(
+        exact.any(axis=1, keepdims=True), exact, terms / terms.sum(axis=1, keepdims=True)
+    )
+    nodes = np.exp(unit * np.expm1(top * place[1:]))
+    nodes[-1] = hot[-1]
+    return nodes, matrix[:, 1:]
+
+
+def count_of_draws(
+    group: NormalizerGroup,
+    points: np.ndarray,
+    nodes: np.ndarray,
+    draws: int | None,
+    max_time: float,
+) -> int:
+    """Return how many draws to take, from the time that some evaluations take.
+
+    Raises
+    ------
+    NormalizerError
+        It would take longer than `max_time` even so.
+    """
+    group.evaluate(points[:2], float(nodes[-1]))
+    began, n = process_time(), 0
+    while process_time() - began < 0.02 and n < len(points):
+        group.evaluate(points[n : n + 10], float(nodes[-1]))
+        n += 10
+    one = (process_time() - began) / n
+    if group.dim == 1:
+        taken, seconds = 0, ON_LINE * len(nodes) * one
+    else:
+        of_draw = (MOVES * (LEAPS + 1) + 1) * (len(nodes) + STEPS_MORE) * one
+        taken = draws or min(DRAWS, max(FEWEST, int(AIM / of_draw)))
+        seconds = taken * of_draw
+    if seconds > max_time:
+        raise NormalizerError(
+            f"log C(T) of {group.label()} would take about {seconds / 60:.0f} minutes of CPU "
+            f"time, longer than max_time = {max_time:g} s: {1e3 * one:.2g} ms for each evaluation "
+            "of its normalizers. Data with parameters of their own (a regression) cost an integral "
+            f"or a sum each. Raise max_time; of the fits, {WITHOUT_NORMALIZER}."
+        )
+    if seconds > TOLD:
+        fewer = draws is None and 0 < taken < DRAWS
+        few = f", with {taken} draws in place of {DRAWS}" if fewer else ""
+        logger.info(
+            f"log C(T) of {group.label()}: about {seconds:.0f} s of CPU time at "
+            f"{len(nodes)} temperatures{few}"
+        )
+    return taken
+
 
 LARGE_ERROR = 0.5
 """Warn above this error, in nats: the delta method no longer holds."""
@@ -197,23 +298,25 @@ def _compute(
     if not hot.size:
         groups = []
     searched = [_search(group, hot, int(rng.integers(2**31))) for group in groups]
-    costs = [
-        cost_of(group, found, nodes, draws, max_time)
+    counts = [
+        count_of_draws(group, found, nodes, draws, max_time)
         for group, found in zip(groups, searched, strict=True)
     ]
     kind = "exact"
-    for group, found, cost in zip(groups, searched, costs, strict=True):
+    for group, found, count in zip(groups, searched, counts, strict=True):
         if group.dim == 1:
             kind = "quadrature" if kind == "exact" else kind
             log_c += matrix @ [line_average(group, found, T)[0] for T in nodes]
             continue
         kind = "annealed"
-        fewest = min(fewest, cost.draws)
-        particles = group.sample(cost.draws, int(rng.integers(2**31)))
-        average = particle_average(group, particles, nodes, rng).interpolated(matrix)
-        log_c += average.log_c
-        variance += average.mcse**2
-        sentences += _doubts(group, hot, average.mcse, average.accept)
+        fewest = min(fewest, count)
+        particles = group.sample(count, int(rng.integers(2**31)))
+        by_population, accept = particle_average(group, particles, nodes, rng)
+        by_population = matrix @ by_population  # each interpolated by itself
+        error = np.array([log_mean_error(log_z) for log_z in by_population])
+        log_c += [log_mean(log_z) for log_z in by_population]
+        variance += error**2
+        sentences += _doubts(group, hot, error, accept)
     n_cold = len(grid) - len(hot)
     mcse = np.r_[np.zeros(n_cold), np.sqrt(variance)]
     with np.errstate(divide="ignore"):

@@ -31,11 +31,9 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type_other import NoneConst
 
 from pymc_tempering.borrowed.pymc_models import default_transform
-from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers.dispatch import (
-    WITHOUT_NORMALIZER,
     is_unbounded,
-    label_of,
+    no_normalizer,
     params_of,
 )
 
@@ -92,9 +90,10 @@ def support_of(op: Op, rv: Variable) -> tuple[Any, Any]:
         return -np.pi, np.pi
     if isinstance(transform, IntervalTransform):
         return transform.args_fn(*rv.owner.inputs)
-    raise NormalizerError(
-        f"The support of {label_of(rv)} is not known (its default transform is {transform}), so "
-        f"its density cannot be integrated. Of the fits, {WITHOUT_NORMALIZER}."
+    raise no_normalizer(
+        rv,
+        f"its support is not known (its default transform is {transform}), so its density cannot "
+        "be integrated",
     )
 
 

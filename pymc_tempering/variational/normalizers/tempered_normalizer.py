@@ -1,28 +1,297 @@
-"""The front door to the tempered normalizer of one random variable."""
+"""The front door to the tempered normalizer of one random variable, and the ways to it.
 
+A variable's normalizer is a closed form, a sum over counts or an integral over a line; where a
+variable has parts it is put together of these. What is none of them is refused by name.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.censored import CensoredRV
+from pymc.distributions.distribution import DiracDeltaRV, PartialObservedRV
 from pymc.distributions.mixture import MixtureRV
+from pymc.distributions.truncated import TruncatedRV
+from pymc.logprob.basic import logccdf
+from pymc.pytensorf import constant_fold
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable, equal_computations
+from pytensor.graph.op import Op
+from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random import basic as rvs
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.shape import Shape
+from pytensor.tensor.type_other import NoneTypeT
 
+from pymc_tempering.borrowed.pymc_models import AnyMixtureRV, HurdleRV, infer_shape
+from pymc_tempering.core.weighting import (
+    FINITE_VARIANCE_KHAT,
+    log_mean,
+    log_mean_error,
+    pareto_khat,
+)
 from pymc_tempering.exceptions import NormalizerError
-from pymc_tempering.variational.normalizers import censored, closed, closed_discrete, multivariate
-from pymc_tempering.variational.normalizers import mixture_sums as mixtures
-from pymc_tempering.variational.normalizers.branches import branch_of, compact_normalizer
+from pymc_tempering.model.exactly import ALONE, compile_alone
+from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.variational.normalizers import closed
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
+    is_unbounded,
     label_of,
     largest_temperature,
+    log_normalizer,
+    no_normalizer,
 )
-from pymc_tempering.variational.normalizers.panels import log_normalizer_by_quadrature
-from pymc_tempering.variational.normalizers.summation import log_normalizer_by_sum, poisson
+from pymc_tempering.variational.normalizers.quadrature import (
+    integrate_power,
+    log_normalizer_by_quadrature,
+    mixture_on_line,
+    one_on_line,
+)
+from pymc_tempering.variational.normalizers.sums import (
+    between,
+    closed_window,
+    log_normalizer_by_sum,
+    log_sum,
+    mixture_of_counts,
+    poisson,
+)
+from pymc_tempering.variational.normalizers.support import (
+    base_of,
+    center_of,
+    intersect,
+    moved_inside,
+    one_for_all_data,
+    support_of,
+)
 
-REGISTERED = (closed, closed_discrete, multivariate, mixtures, censored)
+REGISTERED = (closed,)
 """Modules that register their formulas when they are imported."""
+
+
+def is_of_counts(rv: Variable) -> bool:
+    """Whether a variable has counts for values."""
+    return np.dtype(rv.dtype).kind in "iub"
+
+
+def branch_of(rv: Variable) -> Callable:
+    """Return function of (op, rv, T): closed form, sum or quadrature, in this order."""
+    op = rv.owner.op
+    found = log_normalizer.dispatch(type(op))
+    if found is not log_normalizer.dispatch(object) or op.ndim_supp != 0:
+        return found
+    return log_normalizer_by_sum if is_of_counts(rv) else log_normalizer_by_quadrature
+
+
+def without_draws(graph: Variable) -> Variable:
+    """Graph in which the shapes of random variables come from their parameters, not from a draw.
+
+    PyMC makes components in the shape of a draw of a first version of them, which is no variable of
+    the model.
+    """
+    nodes = {v.owner for v in ancestors([graph]) if v.owner is not None}
+    replaced = {}
+    for node in nodes:
+        drawn = node.inputs[0].owner if isinstance(node.op, Shape) else None
+        if drawn is not None and isinstance(drawn.op, RandomVariable):
+            size, params = drawn.op.size_param(drawn), drawn.op.dist_params(drawn)
+            shape = infer_shape(drawn.op, size, params)
+            replaced[node.outputs[0]] = pt.stack([pt.as_tensor(n, dtype="int64") for n in shape])
+    return clone_replace([graph], replaced, rebuild_strict=False)[0] if replaced else graph
+
+
+LOCATIONS = {
+    rvs.NormalRV: 0,
+    rvs.LaplaceRV: 0,
+    rvs.LogisticRV: 0,
+    rvs.GumbelRV: 0,
+    rvs.CauchyRV: 0,
+    rvs.StudentTRV: 1,
+}
+"""Which parameter moves a density along the line."""
+
+
+def at_zero(components: Sequence[Variable]) -> list[Variable]:
+    """Return components moved to 0 where they share one location, which no integral depends on.
+
+    A regression with outliers has another line for each datum, but the same normalizer.
+    """
+    if not all(type(component.owner.op) in LOCATIONS for component in components):
+        return list(components)
+    places = [LOCATIONS[type(component.owner.op)] for component in components]
+    params = [list(c.owner.op.dist_params(c.owner)) for c in components]
+    first, *others = (own[place] for own, place in zip(params, places, strict=True))
+    shared = all(equal_computations([first], [other]) for other in others)
+    if not others:
+        shared = first.type.ndim == 0 or first.type.shape[-1] == 1
+    if not shared:
+        return list(components)
+    moved = []
+    for component, own, place in zip(components, params, places, strict=True):
+        own[place] = pt.zeros((1,) * own[place].type.ndim, dtype=own[place].type.dtype)
+        rng, size = component.owner.inputs[:2]
+        moved.append(component.owner.op.make_node(rng, size, *own).default_output())
+    return moved
+
+
+def _nested_inputs(op: Op) -> slice:
+    """Return which inputs of a variable are variables without a value: components, or a base."""
+    if isinstance(op, AnyMixtureRV):
+        return slice(2, None)
+    return slice(0, 1 if isinstance(op, CensoredRV | PartialObservedRV) else 0)
+
+
+def detached(rv: Variable, back: dict[Variable, Variable]) -> Variable:
+    """Return the variable with placeholders for its parameters, and record these in `back`.
+
+    PyMC copies the graph above a variable when it derives some densities, and the model does not
+    know the copies of its random variables. Components and bases come in the shape of their
+    parameters, not in that of the data: their normalizers are the same for each datum.
+    """
+    node = rv.owner
+    nested = range(len(node.inputs))[_nested_inputs(node.op)]
+    outer = list(node.inputs)
+    if isinstance(node.op, MixtureRV) and node.op.ndim_supp == 0:
+        outer[2:] = at_zero(outer[2:])
+    inputs = []
+    for place, value in enumerate(outer):
+        if place in nested:
+            inputs.append(detached(value, back))
+        elif isinstance(value, Constant) or isinstance(value.type, RandomType | NoneTypeT):
+            inputs.append(value)
+        elif all(isinstance(v, Constant) for v in ancestors([value]) if v.owner is None):
+            # the density of pm.Interpolated reads the numbers of its points
+            inputs.append(pt.constant(constant_fold([value])[0]))
+        else:
+            inputs.append(value.type())
+            back[inputs[-1]] = without_draws(value)
+    if isinstance(node.op, AnyMixtureRV) and node.op.ndim_supp == 0:
+        _, weights, *components = inputs
+        alone = len(components) == 1
+        small = [one_for_all_data(component, alone) for component in components]
+        twin = type(node.op).rv_op(weights, *small)
+    elif isinstance(node.op, CensoredRV):
+        base, *bounds = inputs
+        twin = node.op.rv_op(one_for_all_data(base), *bounds)
+    else:
+        twin = node.clone_with_new_inputs(inputs).outputs[node.outputs.index(rv)]
+    twin.name = rv.name
+    return twin
+
+
+def compact_normalizer(rv: Variable, temperature: Variable) -> Variable:
+    """Log normalizer with as few elements as the parameters have; broadcasts to the batch shape."""
+    back: dict[Variable, Variable] = {}
+    twin = detached(rv, back)
+    if isinstance(twin.owner.op, TruncatedRV):
+        twin = one_for_all_data(twin)
+    result = branch_of(twin)(twin.owner.op, twin, temperature)
+    return graph_replace([result], back, strict=False)[0] if back else result
+
+
+@log_normalizer.register(MixtureRV)
+def mixture(op: Op, rv: Variable, temperature: Variable) -> Variable:
+    """Sum or integral of the power of the whole mixture."""
+    components = rv.owner.inputs[2:]
+    n_atoms = sum(isinstance(c.owner.op, DiracDeltaRV) for c in components)
+    fault = ""
+    if op.ndim_supp != 0:
+        fault = "it is multivariate"
+    elif n_atoms > 1 or n_atoms == len(components):
+        fault = "it has more than one DiracDelta"
+    elif n_atoms and not is_of_counts(rv):
+        fault = (
+            "it adds an atom (DiracDelta) to a density, which have no common integral; a hurdle "
+            "distribution keeps them apart"
+        )
+    if fault:
+        raise no_normalizer(rv, fault)
+    if is_of_counts(rv):
+        return mixture_of_counts(rv, temperature)
+    return integrate_power(rv, mixture_on_line(rv, temperature), temperature)
+
+
+@largest_temperature.register(MixtureRV)
+def mixture_limit(op: Op, rv: Variable) -> Variable:
+    """Return the smallest limit of a component."""
+    components = rv.owner.inputs[2:]
+    first, *others = (pt.as_tensor(largest_temperature(c.owner.op, c)) for c in components)
+    if not others:
+        return pt.min(first, axis=-1) if first.type.ndim else first
+    for other in others:
+        first = pt.minimum(first, other)
+    return first
+
+
+@log_normalizer.register(HurdleRV)
+def hurdle(op: Op, rv: Variable, temperature: Variable) -> Variable:
+    """Zero or something else: the two never coincide, so their integrals add up."""
+    _, weights, _, other = rv.owner.inputs
+    at_zero, elsewhere = (pt.log(weights[..., i]) / temperature for i in (0, 1))
+    return pt.logaddexp(at_zero, elsewhere + compact_normalizer(other, temperature))
+
+
+@largest_temperature.register(HurdleRV)
+def hurdle_limit(op: Op, rv: Variable) -> Variable:
+    """Return the limit of the part that is not zero."""
+    other = rv.owner.inputs[3]
+    return largest_temperature(other.owner.op, other)
+
+
+@log_normalizer.register(CensoredRV)
+def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
+    """Add the masses at the bounds, to the power 1 / T, to the sum or integral between them."""
+    base, *bounds = rv.owner.inputs
+    lower, upper = (b if is_unbounded(b) else b.astype("float64") for b in bounds)
+    discrete = is_of_counts(base)
+    log_atoms = []
+    if not is_unbounded(lower):
+        log_atoms.append(pm.logcdf(base, lower, warn_rvs=False))
+    if not is_unbounded(upper):
+        log_atoms.append(logccdf(base, upper - 1 if discrete else upper, warn_rvs=False))
+    if discrete:
+        inner = between(
+            closed_window(base, temperature),
+            None if is_unbounded(lower) else pt.floor(lower) + 1,
+            None if is_unbounded(upper) else pt.ceil(upper) - 1,
+        )
+        total = log_sum(base, temperature, inner)
+        for log_atom in log_atoms:
+            total = pt.logaddexp(total, log_atom / temperature)
+        return total
+    ends = intersect(support_of(base.owner.op, base), lower, upper)
+    center = moved_inside(center_of(base.owner.op, base), *ends)
+    line = one_on_line(base, temperature, ends)
+    return integrate_power(rv, line, temperature, center, log_atoms)
+
+
+@largest_temperature.register(CensoredRV)
+@largest_temperature.register(TruncatedRV)
+def limit_between(op: Op, rv: Variable) -> Variable:
+    """Return the limit of the base, unless no tail is left between the bounds."""
+    base = rv.owner.inputs[0] if isinstance(op, CensoredRV) else base_of(rv)
+    if is_of_counts(rv):
+        return pt.constant(np.inf)
+    low, high = intersect(support_of(base.owner.op, base), *rv.owner.inputs[-2:])
+    if is_unbounded(low) or is_unbounded(high):
+        return largest_temperature(base.owner.op, base)
+    return pt.constant(np.inf)
+
+
+@log_normalizer.register(PartialObservedRV)
+def partly_observed(op: Op, rv: Variable, temperature: Variable) -> Variable:
+    """Return the normalizers of the elements that are observed."""
+    base, mask = rv.owner.inputs
+    if base.owner.op.ndim_supp != 0 or temperature.type.ndim > 0:
+        raise no_normalizer(rv, "some of its values are missing")
+    shape = [s if s is not None else base.shape[axis] for axis, s in enumerate(base.type.shape)]
+    full = pt.broadcast_to(compact_normalizer(base, temperature), tuple(shape))
+    return full[pt.invert(mask)]
 
 
 def without_total_size(rv: Variable) -> Variable:
@@ -70,8 +339,7 @@ def normalizer_method(rv: Variable) -> str:
 
 def is_slow_to_compile(rv: Variable) -> bool:
     """Whether a variable's normalizer is an integral, with a large graph."""
-    op = rv.owner.op
-    if isinstance(op, MixtureRV | CensoredRV) and np.dtype(rv.dtype).kind == "f":
+    if isinstance(rv.owner.op, MixtureRV | CensoredRV) and not is_of_counts(rv):
         return True
     return branch_of(rv) is log_normalizer_by_quadrature
 
@@ -152,3 +420,66 @@ def temperature_limit(rv: Variable) -> Variable:
     """
     rv = check_random(rv)
     return pt.as_tensor_variable(largest_temperature(rv.owner.op, rv))
+
+
+@dataclass(frozen=True)
+class MonteCarloNormalizer:
+    """A tempered normalizer from draws.
+
+    Attributes
+    ----------
+    log_c, mcse : float
+        Value and standard error (nats).
+    khat : float
+        Pareto tail index of the weights.
+    """
+
+    log_c: float
+    mcse: float
+    khat: float
+
+
+def monte_carlo_normalizer(
+    rv: Variable, T: float, *, draws: int = 10_000, random_seed: int | None = None
+) -> MonteCarloNormalizer:
+    """Average p(x)^(1 / T - 1) over draws from p, for one variable with fixed parameters.
+
+    The tail is where a temperature above 1 puts mass and draws from p are rare: the weights of a
+    d-dimensional normal have infinite variance from T = 2 on. Where their Pareto index says so the
+    number is refused.
+
+    Parameters
+    ----------
+    rv : TensorVariable
+        A scalar or multivariate random variable without batch dimensions.
+    T : float
+        Temperature, at least 1.
+    draws : int, default 10000
+    random_seed : int, optional
+
+    Returns
+    -------
+    MonteCarloNormalizer
+
+    Raises
+    ------
+    NormalizerError
+        Batch dimensions, or weights without finite variance.
+    """
+    rv = check_random(rv)
+    as_temperature(T)
+    if rv.type.ndim != rv.owner.op.ndim_supp:
+        raise NormalizerError(f"{label_of(rv)} has batch dimensions: give one element of it.")
+    log_p = pm.logp(rv, value := rv.type(), warn_rvs=False)
+    density = compile_alone([value], log_p, mode=python_mode())
+    with ALONE:
+        x = pm.draw(rv, draws=draws, random_seed=random_seed, mode=python_mode())
+    log_weight = np.array([float(density(one)) for one in x]) * (1.0 / T - 1.0)
+    khat = pareto_khat(log_weight)
+    if not khat < FINITE_VARIANCE_KHAT:
+        raise NormalizerError(
+            f"The tempered normalizer of {label_of(rv)} at T = {T:g} cannot be had from draws: the "
+            f"Pareto index of the weights is {khat:.2f}, above {FINITE_VARIANCE_KHAT}, so they "
+            f"have no finite variance. Use a lower temperature; of the fits, {WITHOUT_NORMALIZER}."
+        )
+    return MonteCarloNormalizer(log_mean(log_weight), log_mean_error(log_weight), khat)

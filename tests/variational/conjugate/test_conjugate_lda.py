@@ -17,8 +17,7 @@ from pymc_tempering.variational.conjugate import (
     save_counts,
     svi,
 )
-from pymc_tempering.variational.conjugate.heldout import split_documents
-from pymc_tempering.variational.conjugate.lda import log_moment
+from pymc_tempering.variational.conjugate.lda import log_moment, split_documents
 from pymc_tempering.variational.conjugate.special import exp, log, log_gamma, psi
 
 

@@ -17,7 +17,7 @@ from support.conjugate_models import (
 
 from pymc_tempering.exceptions import DataError, TemperatureError, TemperingWarning
 from pymc_tempering.variational.conjugate import LDA, FactorialMixture, GaussianMixture, svi
-from pymc_tempering.variational.conjugate.evaluate import elbo
+from pymc_tempering.variational.conjugate.svi_fit import elbo
 
 QUIET = pytest.mark.filterwarnings("ignore:the ELBO of:pymc_tempering.exceptions.TemperingWarning")
 EXACT = {"tol": 0.0, "jitter": 0.0, "cores": 1}
@@ -284,10 +284,10 @@ def test_tempering_finds_the_parts_where_plain_vi_does_not():
 @pytest.mark.parametrize(
     ("temperatures", "words"),
     [
-        ([0.5, 1.0], "0.5, which is below 1"),
+        ([0.5, 1.0], "at least 1; 0.5 is not"),
         ([2.0, 3.0], "put 1 in front"),
-        ([1.0, 3.0, 2.0], "2 follows 3"),
-        ([1.0, 1.0], "1 follows 1"),
+        ([1.0, 3.0, 2.0], "3 is followed by 2"),
+        ([1.0, 1.0], "1 is followed by 1"),
         ([1.0, np.nan], "finite"),
         ([], "shape"),
     ],

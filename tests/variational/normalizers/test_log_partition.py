@@ -10,9 +10,9 @@ from scipy.special import gammaln
 import pymc_tempering as pmt
 from pymc_tempering.core.weighting import log_mean, log_mean_error
 from pymc_tempering.variational import check_temperatures, local_log_normalizer
-from pymc_tempering.variational.normalizers import partition_nodes
-from pymc_tempering.variational.normalizers.partition_nodes import nodes_of_temperature
-from pymc_tempering.variational.normalizers.tails import grows
+from pymc_tempering.variational.normalizers import log_partition as partition
+from pymc_tempering.variational.normalizers.averages import grows
+from pymc_tempering.variational.normalizers.log_partition import nodes_of_temperature
 
 T = np.array([1.0, 1.5, 3.0, 10.0])
 N = 100
@@ -257,8 +257,8 @@ def test_what_takes_long_is_told_beforehand_or_refused(monkeypatch, caplog):
     assert not caplog.records
     with pytest.raises(pmt.NormalizerError, match=r"'y'.* minutes of CPU time.*annealed"):
         pmt.log_partition(model, [2.0], max_time=1e-9)
-    monkeypatch.setattr(partition_nodes, "AIM", 1e-9)
-    monkeypatch.setattr(partition_nodes, "TOLD", 0.0)
+    monkeypatch.setattr(partition, "AIM", 1e-9)
+    monkeypatch.setattr(partition, "TOLD", 0.0)
     with caplog.at_level("INFO", logger="pymc.tempering"):
         few = pmt.log_partition(model, [2.0], random_seed=3)
         same = pmt.log_partition(model, [2.0], draws=320, random_seed=3)

@@ -9,7 +9,7 @@ from scipy.special import gammaln
 from support.moves import Moves
 
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block
-from pymc_tempering.kernels.transfer import Transfer
+from pymc_tempering.kernels.discrete import Transfer
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, KERNEL_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit
 

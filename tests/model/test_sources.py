@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pymc_tempering.kernels.kernel_registry import KERNELS
+from pymc_tempering.kernels.assign import KERNELS
 from pymc_tempering.model import sources
 from pymc_tempering.model.sources import PACKAGE, hash_of_sources, imports_of, sources_of
 
 LOOP = PACKAGE / "chain" / "loop.py"
 MIXTURE = PACKAGE / "references" / "compiled_mixture.py"
-KERNEL_FILES = sorted(Path(row.factory.__code__.co_filename) for row in KERNELS.values())
+KERNEL_FILES = sorted({Path(row.factory.__code__.co_filename) for row in KERNELS.values()})
 
 FORMS = """
 import numpy, pymc_tempering.arguments, os

@@ -15,6 +15,7 @@ from support.synthetic import gaussian_run
 import pymc_tempering as pmt
 from pymc_tempering.annealed.schedule import Annealing, compile_movers
 from pymc_tempering.annealed.smc import smc_with_ends
+from pymc_tempering.core import status
 from pymc_tempering.crosscheck import Entry, judge, read_cross_check
 from pymc_tempering.crosscheck.draw_check import DrawCheck
 from pymc_tempering.crosscheck.registry import unfit_methods

@@ -33,16 +33,16 @@ from image_experts import Experts, Kind, learned
 from pymc_tempering.annealed.schedule import (
     BetaSchedule,
     anneal_blocks,
+    compile_movers,
     freeze,
     given_betas,
     learn_path,
     prior_blocks,
 )
-from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.kernels import HMC, RandomWalkMetropolis, on_all
-from pymc_tempering.kernels.persistent import Persistent
+from pymc_tempering.kernels.hmc import Persistent
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Reference
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.io import loadmat
 
 from pymc_tempering.arrays import RBM, BernoulliReference, data_marginals, train
-from pymc_tempering.arrays.rbm_training import first_machine
+from pymc_tempering.arrays.rbm import first_machine
 
 DATA = Path(os.environ.get("PMT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TRUE_LOG_Z = 451.27

@@ -17,7 +17,7 @@ from rbm_data import digits, trained_machine
 
 from pymc_tempering import TemperingWarning
 from pymc_tempering.arrays import RBM, BernoulliReference, initial_iterations
-from pymc_tempering.arrays.array_rounds import LearnedRounds
+from pymc_tempering.arrays.array_run import LearnedRounds
 
 SHOWN = (1, 2, 4, 6, 8)
 """Rounds of the figure."""

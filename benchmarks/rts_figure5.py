@@ -18,7 +18,7 @@ from rbm_data import dna
 
 from pymc_tempering import TemperingWarning
 from pymc_tempering.arrays import TrainingStep, annealing, data_marginals, train, train_tracked
-from pymc_tempering.arrays.rbm_training import first_machine
+from pymc_tempering.arrays.rbm import first_machine
 
 
 def checkpoint(step: TrainingStep, data: np.ndarray, held: np.ndarray, rungs: int) -> Row:

@@ -20,7 +20,7 @@ from rts_figure1 import exact_curve
 
 from pymc_tempering import TemperingWarning
 from pymc_tempering.arrays import initial_iterations, temper
-from pymc_tempering.arrays.array_rounds import learn_rounds, paper_rule
+from pymc_tempering.arrays.array_run import learn_rounds, paper_rule
 from pymc_tempering.arrays.lockstep import start_chains
 from pymc_tempering.core.ladder import Ladder
 

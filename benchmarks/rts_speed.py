@@ -16,9 +16,8 @@ from common import RESULTS, Row, save
 from rbm_data import large_machine
 
 from pymc_tempering.arrays import temper
-from pymc_tempering.arrays.lockstep import run_sweeps
+from pymc_tempering.arrays.lockstep import rows_of_trace, run_sweeps
 from pymc_tempering.arrays.rbm import RBM, draw_bits
-from pymc_tempering.arrays.sweep_rows import rows_of_trace
 
 
 def bare_sweeps(rbm: RBM, v: np.ndarray, sweeps: int, rng: np.random.Generator) -> None:

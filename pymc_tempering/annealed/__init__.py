@@ -1,10 +1,9 @@
 """Evidence from independent runs over the path of a model: annealed and related estimators."""
 
 from pymc_tempering.annealed.ais import ais, hais
+from pymc_tempering.annealed.bounds import reverse_ais, sandwich
 from pymc_tempering.annealed.linked import linked_importance_sampling
 from pymc_tempering.annealed.raise_ import raise_
-from pymc_tempering.annealed.reverse_ais import reverse_ais
-from pymc_tempering.annealed.sandwich import sandwich
 from pymc_tempering.annealed.smc import smc
 from pymc_tempering.annealed.thermodynamic_integration import thermodynamic_integration
 from pymc_tempering.evidence.bracket import Sandwich

@@ -6,32 +6,23 @@ from concurrent.futures import Executor
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.annealed.islands import WeightedEnds
 from pymc_tempering.annealed.schedule import (
-    Betas,
+    Annealing,
     BetaSchedule,
-    CarriedParticles,
-    Clock,
-    Report,
-    anneal_blocks,
+    WeightedEnds,
     check_schedule,
     make_schedule,
-    prior_blocks,
-    run_warnings,
+    opened,
 )
-from pymc_tempering.annealed.transitions import Movers, check_continuous, compile_movers
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.chain.sent_model import workers_of
+from pymc_tempering.arrays.carried import Carried, carried_evidence
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.particle_weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
-from pymc_tempering.executors.chunks import check_executor
-from pymc_tempering.executors.crew import Workers
+from pymc_tempering.exceptions import ModelError
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
-from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
-from pymc_tempering.references.prior import Reference
+from pymc_tempering.model.layout import model_layout
 
 MIN_PARTICLES, N_PARTICLES = 20, 1000
 """Least number of particles, and the default."""
@@ -123,10 +114,12 @@ def ais(
     >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
     True
     """
-    return _annealed(
-        "ais", model, n_particles, betas, transition, cores, executor, random_seed,
-        progressbar and not quiet,
-    )  # fmt: skip
+    check_whole(MIN_PARTICLES, n_particles=n_particles)
+    show = progressbar and not quiet
+    with opened(model, transition, betas, cores, executor, random_seed, show) as call:
+        schedule, _ = make_schedule(call, betas)
+        evidence, _ = annealed_up(call, schedule, n_particles)
+    return emit_warnings(evidence)
 
 
 def hais(
@@ -204,104 +197,39 @@ def hais(
     >>> abs(evidence.log_z - system.log_evidence) < 4 * evidence.mcse
     True
     """
-    return _annealed(
-        "hais",
-        model,
-        n_particles,
-        betas,
-        "persistent",
-        cores,
-        executor,
-        random_seed,
-        progressbar and not quiet,
-    )
-
-
-def _annealed(
-    method: str,
-    model: pm.Model | CompiledModel | None,
-    n_particles: int,
-    betas: Betas,
-    transition: KernelChoice,
-    cores: int | None,
-    executor: Executor | None,
-    random_seed: int | np.random.Generator | None,
-    progressbar: bool,
-) -> Evidence:
     check_whole(MIN_PARTICLES, n_particles=n_particles)
-    check_whole(1, cores=cores)
-    check_executor(executor)
     check_schedule(betas)
-    rng = np.random.default_rng(random_seed)
     model = find_model(model)
-    if method == "hais":
-        check_continuous(model, method)
-    with compiling_status(progressbar) as report:
-        movers = compile_movers(model, transition, report)
-        workers = workers_of(executor, cores, movers.reference, movers.kernel)
-        clock = Clock()
-        schedule, _ = make_schedule(movers, betas, rng, cores=workers, report=report)
-        evidence = annealed_up(
-            method, movers.reference, schedule, n_particles, rng, workers, clock, report
+    if all(model_layout(model).discrete):
+        raise ModelError(
+            "hais keeps the momentum of real variables, and this model has none: all its free "
+            "variables are discrete. Use pmt.ais, whose kernels move them."
         )
-    return emit_warnings(evidence, stacklevel=4)
+    show = progressbar and not quiet
+    with opened(model, "persistent", betas, cores, executor, random_seed, show) as call:
+        schedule, _ = make_schedule(call, betas)
+        evidence, _ = annealed_up(call, schedule, n_particles, "hais")
+    return emit_warnings(evidence)
 
 
-def ais_with_ends(
-    movers: Movers,
-    rng: np.random.Generator,
-    cores: int | None,
-    executor: Executor | None,
-    report: Report,
-    most: int | None = None,
-) -> tuple[Evidence, WeightedEnds]:
+def annealed_up(
+    call: Annealing, schedule: BetaSchedule, n: int, method: str = "ais"
+) -> tuple[Evidence, Carried]:
+    """Carry n particles from the reference to the target along a frozen schedule."""
+    done = call.up(schedule, n)
+    evidence = carried_evidence(
+        done, call.rng, method=method, asked=n, betas=schedule.betas,
+        n_evaluations=schedule.n_evaluations, seconds=call.seconds,
+    )  # fmt: skip
+    return evidence, done
+
+
+def ais_with_ends(call: Annealing, most: int | None = None) -> tuple[Evidence, WeightedEnds]:
     """Do as :func:`ais` by default, and keep where the particles ended, each a group of its own.
 
     With `most` a model whose schedule would need more rungs than that is refused (LadderError).
     No warnings are emitted; they are in the evidence.
     """
-    workers = workers_of(executor, cores, movers.reference, movers.kernel)
-    clock = Clock()
-    schedule, _ = make_schedule(movers, None, rng, cores=workers, report=report, most=most)
-    evidence, done = _upward(
-        "ais", movers.reference, schedule, N_PARTICLES, rng, workers, clock, report
-    )
-    return evidence, WeightedEnds(done.states, done.log_w, done.index)
-
-
-def annealed_up(
-    method: str,
-    reference: Reference,
-    schedule: BetaSchedule,
-    n_particles: int,
-    rng: np.random.Generator,
-    cores: Workers,
-    clock: Clock,
-    report: Report = lambda line: None,
-) -> Evidence:
-    """Carry particles from the reference to the target along a frozen schedule."""
-    return _upward(method, reference, schedule, n_particles, rng, cores, clock, report)[0]
-
-
-def _upward(
-    method: str,
-    reference: Reference,
-    schedule: BetaSchedule,
-    n_particles: int,
-    rng: np.random.Generator,
-    cores: Workers,
-    clock: Clock,
-    report: Report,
-) -> tuple[Evidence, CarriedParticles]:
-    starts = prior_blocks(reference, n_particles, rng)
-    done = anneal_blocks(starts, schedule, cores, report=report)
-    evidence = evidence_of_weights(
-        done.log_w, rng,
-        method=method,
-        curve=curve_from_sums(schedule.betas, done.sums, done.log_w.size),
-        n_evaluations=schedule.n_evaluations + done.n_evaluations,
-        seconds=clock(),
-        warnings=run_warnings(done, n_particles),
-        n_undefined=done.n_nan,
-    )  # fmt: skip
-    return evidence, done
+    schedule, _ = make_schedule(call, None, most=most)
+    evidence, done = annealed_up(call, schedule, N_PARTICLES)
+    return evidence, WeightedEnds(done.states, done.log_w, np.arange(done.log_w.size))

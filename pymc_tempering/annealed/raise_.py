@@ -7,44 +7,34 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from pymc.model.transform.conditioning import observe
-from pytensor.graph.basic import Variable
 
 from pymc_tempering.annealed.ais import MIN_PARTICLES
-from pymc_tempering.annealed.prior_share import N_SHARE, log_share_alive
 from pymc_tempering.annealed.schedule import (
+    Annealing,
     Betas,
-    BetaSchedule,
-    CarriedParticles,
-    Clock,
-    Report,
-    anneal_blocks,
+    annealing_of,
     check_schedule,
+    compile_movers,
     freeze,
     make_schedule,
-    placed_blocks,
-    prior_blocks,
-    run_warnings,
+    opened,
 )
-from pymc_tempering.annealed.states import check_values, compile_unconstrain
-from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.chain.sent_model import workers_of
+from pymc_tempering.arrays.carried import N_SHARE, Carried, carried_evidence
 from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import DataMismatchError
-from pymc_tempering.executors.chunks import check_executor
-from pymc_tempering.executors.crew import Workers
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
-from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.handle import CompiledModel
-from pymc_tempering.model.layout import Layout, is_discrete
+from pymc_tempering.model.layout import Layout, is_discrete, model_layout
 from pymc_tempering.model.python_mode import python_mode
-from pymc_tempering.references.prior import Reference
+from pymc_tempering.model.unconstrain import unconstrained_values
 
 FINER, MIN_FINE = 8, 100
 """Rungs of an automatic annealing model: so many times those that nearly equal weights need."""
@@ -146,134 +136,123 @@ def raise_(
     -1.4
     """
     check_whole(MIN_PARTICLES, n_particles=n_particles)
-    check_whole(1, cores=cores)
-    check_executor(executor)
     check_schedule(betas)
-    model = found = find_model(model)
-    if not data:
-        raise DataMismatchError("data is empty: name at least one free variable of the model.")
-    check_values(model, {name: np.shape(value) for name, value in data.items()}, "data")
-    values = {name: as_values_of(found[name], value) for name, value in data.items()}
-    rng = np.random.default_rng(random_seed)
+    model = find_model(model)
+    values = checked_values(model, data)
     clamped = observe(model, values)
-    with compiling_status(progressbar and not quiet) as report:
-        movers = compile_movers(model, transition, report, reversal=True)
-        reference = movers.reference
-        inner = compile_movers(clamped, transition, report) if clamped.free_RVs else None
-        workers = workers_of(executor, cores, reference, movers.kernel)
-        clock = Clock()
-        schedule, path = make_schedule(movers, betas, rng, cores=workers, report=report)
+    show = progressbar and not quiet
+    with opened(
+        model, transition, betas, cores, executor, random_seed, show, reversal=True
+    ) as call:
+        layout = call.reference.path.layout
+        inner = None
+        if clamped.free_RVs:
+            movers = compile_movers(clamped, transition, call.report)
+            inner = annealing_of(movers, call.rng, cores, executor, call.report)
+        call = call.from_now()
+        schedule, path = make_schedule(call, betas)
         if betas is None:
             n_fine = max(MIN_FINE, FINER * schedule.betas.size)
-            fine = freeze(movers, path, space_betas(barrier_of(path.alive), n_fine))
+            fine = freeze(call.movers, path, space_betas(barrier_of(path.alive), n_fine))
             schedule = replace(fine, n_evaluations=schedule.n_evaluations)
-        evaluations = schedule.n_evaluations
-        said, n_undefined = tuple[str, ...](), 0
-        if inner is None:
-            log_w = np.full(n_particles, _log_density(clamped))
-            states = whole_states(
-                model, reference.path.layout, clamped, None, values, np.empty((n_particles, 0))
-            )
-        else:
-            crew = workers_of(executor, cores, inner.reference, inner.kernel)
-            inner_schedule, up = _up(inner, betas, n_particles, rng, crew, report)
-            alive = up.log_w > -np.inf
-            log_w = up.log_w[alive]
-            latent = inner.reference.path.layout
-            states = whole_states(
-                model, reference.path.layout, clamped, latent, values, up.states[alive]
-            )
-            evaluations += inner_schedule.n_evaluations + up.n_evaluations
-            said, n_undefined = run_warnings(up, n_particles), up.n_nan
+        up = (
+            _known(clamped, n_particles) if inner is None else _completed(inner, betas, n_particles)
+        )
+        alive = up.log_w > -np.inf
+        log_w, states = up.log_w[alive], np.empty((0, layout.dim))
+        if alive.any():
+            states = whole_states(model, layout, clamped, values, up.states[alive])
         if not (len(states) and np.isfinite(states).all() and np.isfinite(log_w).all()):
             raise DataMismatchError(
                 f"data {', '.join(map(repr, values))} have zero density in this model: they lie "
                 "outside the support of a prior, or a potential excludes them."
             )
-        log_share, share_error = log_share_alive(reference, rng)
-        down = _down(reference, states, schedule, rng, workers, report)
+        share, share_error = call.log_share_alive()
+        down = call.down(schedule, states)
         # Latent states of weight zero count, but need no path; as many as of those that have one.
         n_dead = (n_particles - len(states)) * len(down.log_w) // len(states)
         total = np.concatenate([log_w[down.index] + down.log_w, np.full(n_dead, -np.inf)])
-        evidence = evidence_of_weights(
-            total, rng,
+        evidence = carried_evidence(
+            replace(down, log_w=total, n_nan=up.n_nan + down.n_nan),
+            call.rng,
             method="raise",
-            share=(-log_share, share_error),  # the annealing model starts where it has a path
-            n_evaluations=evaluations + down.n_evaluations + N_SHARE,
-            seconds=clock(),
-            n_undefined=n_undefined + down.n_nan,
-            warnings=(*said, *run_warnings(down, len(states))),
-        )  # fmt: skip
+            asked=len(states),
+            share=(-share, share_error),  # the annealing model starts where it has a path
+            n_evaluations=schedule.n_evaluations + up.n_evaluations + N_SHARE,
+            seconds=call.seconds,
+        )
     return emit_warnings(evidence)
 
 
-def as_values_of(rv: Variable, value: Any) -> np.ndarray:
-    """Give data the type of their variable.
+def checked_values(model: pm.Model, data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Give data the types of their variables, and refuse such as do not fit them.
 
     Raises
     ------
     DataMismatchError
-        The variable is discrete, and the data are no whole numbers.
+        There are none; one is of no free variable of the model, of another shape, or no whole
+        number where the variable is discrete.
     """
-    array = np.asarray(value, dtype=float)
-    if is_discrete(rv) and not np.array_equal(array, np.rint(array)):
+    if not data:
+        raise DataMismatchError("data is empty: name at least one free variable of the model.")
+    shapes = model.eval_rv_shapes()
+    expected = {rv.name: tuple(map(int, shapes[rv.name])) for rv in model.free_RVs}
+    if unknown := [name for name in data if name not in expected]:
         raise DataMismatchError(
-            f"data of {rv.name!r} must be whole numbers, since it is discrete; it begins with "
-            f"{array.ravel()[:5]}."
+            f"data names {', '.join(map(repr, unknown))}, which the model does not have among "
+            f"its free variables: {', '.join(expected)}."
         )
-    return array.astype(rv.type.dtype)
+    values = {}
+    for name, value in data.items():
+        if np.shape(value) != expected[name]:
+            raise DataMismatchError(
+                f"data has {name!r} with shape {np.shape(value)}, the model has {expected[name]}: "
+                "pass the model that it was drawn from."
+            )
+        array = np.asarray(value, dtype=float)
+        if is_discrete(model[name]) and not np.array_equal(array, np.rint(array)):
+            raise DataMismatchError(
+                f"data of {name!r} must be whole numbers, since it is discrete; it begins with "
+                f"{array.ravel()[:5]}."
+            )
+        values[name] = array.astype(model[name].type.dtype)
+    return values
 
 
-def _up(
-    inner: Movers, betas: Betas, n: int, rng: np.random.Generator, workers: Workers, report: Report
-) -> tuple[BetaSchedule, CarriedParticles]:
+def _completed(inner: Annealing, betas: Betas, n: int) -> Carried:
     """Carry the latent variables, given the data, up to the whole model."""
-    schedule, _ = make_schedule(inner, betas, rng, cores=workers, report=report)
-    starts = prior_blocks(inner.reference, n, rng)
-    up = anneal_blocks(starts, schedule, workers, report=report)
+    schedule, _ = make_schedule(inner, betas)
+    up = inner.up(schedule, n)
     if up.interrupted:
         raise KeyboardInterrupt("Interrupted before the path of the whole model.")
-    return schedule, up
+    return replace(up, n_evaluations=up.n_evaluations + schedule.n_evaluations)
 
 
-def _down(
-    reference: Reference, states: np.ndarray, schedule: BetaSchedule, rng: np.random.Generator,
-    cores: Workers, report: Report,
-) -> CarriedParticles:  # fmt: skip
-    """Carry states of the whole model down to its prior."""
-    starts = placed_blocks(reference, states, rng)
-    return anneal_blocks(starts, schedule, cores, down=True, report=report)
-
-
-def _log_density(model: pm.Model) -> float:
-    """Log density of a model without free variables: what f is at the data."""
+def _known(model: pm.Model, n: int) -> Carried:
+    """Weigh n particles by the log density of a model without free variables: f at the data."""
     graph = model.logp(jacobian=False)
     with model:
-        return float(compile_alone([], graph, mode=python_mode())())
+        log_f = float(compile_alone([], graph, mode=python_mode())())
+    return Carried(np.full(n, log_f), np.empty((n, 0)))
 
 
 def whole_states(
     model: pm.Model,
     layout: Layout,
     clamped: pm.Model,
-    inner: Layout | None,
     values: Mapping[str, np.ndarray],
     latent: np.ndarray,
 ) -> np.ndarray:
     """Unconstrained states of the whole model from data and latent states, shape (n, d)."""
-    unconstrain = compile_unconstrain(model, layout)
-    if inner is None:
-        row = unconstrain(values)
-        return np.tile(row, (len(latent), 1))
-    model = clamped
-    with model:
-        constrain = compile_alone(
-            model.value_vars, model.replace_rvs_by_values(model.free_RVs), mode=python_mode(),
-            on_unused_input="ignore",
-        )  # fmt: skip
-    names = [rv.name for rv in model.free_RVs]
-    rows = []
-    for x in latent:
-        h = dict(zip(names, constrain(*inner.unravel(x).values()), strict=True))
-        rows.append(unconstrain({**values, **h}))
-    return np.array(rows).reshape(-1, layout.dim)
+    n = len(latent)
+    given = {name: np.broadcast_to(value, (n, *value.shape)) for name, value in values.items()}
+    if clamped.free_RVs:
+        names = [rv.name for rv in clamped.free_RVs]
+        given |= compile_constrain(clamped, model_layout(clamped), names)(latent)
+    constrained = {
+        name: (("chain", "draw", *(f"{name}_{i}" for i in range(value.ndim - 1))), value[None])
+        for name, value in given.items()
+    }
+    idata = xr.DataTree.from_dict({"posterior": xr.Dataset(constrained)})
+    found = unconstrained_values(idata, model, layout, model.free_RVs)
+    return np.concatenate([found[name].reshape(n, -1) for name in layout.names], axis=1)

@@ -1,26 +1,49 @@
-"""What the front doors share: checks of arguments, a schedule from a pilot, particles in blocks."""
+"""What the front doors share: kernels that move particles, a schedule from a pilot, and blocks."""
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from time import perf_counter
 
 import numpy as np
+import pymc as pm
 
-from pymc_tempering.annealed.transitions import Movers
+from pymc_tempering.arguments import check_whole
+from pymc_tempering.arrays.carried import N_SHARE, Carried, log_share
 from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import Particles, draw_particles, place
+from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.core.cycles import SENTENCE
 from pymc_tempering.core.ladder import barrier_of, check_betas, space_betas
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence.particle_weights import merge_sums
-from pymc_tempering.exceptions import LadderError
+from pymc_tempering.exceptions import LadderError, ModelError, PriorDrawsError
+from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.executors.crew import Workers, run_work
-from pymc_tempering.kernels import Compound
-from pymc_tempering.references.prior import Reference
+from pymc_tempering.kernels import HMC, Compound, Kernel
+from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
+from pymc_tempering.kernels.compiled_model import compile_with_kernels
+from pymc_tempering.kernels.hmc import Persistent
+from pymc_tempering.model.check import find_model
+from pymc_tempering.model.compilations import compiling_status
+from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.references.prior import Prior, Reference, evaluate_draws
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
+
+SINGLE_STEPS: dict[str, Callable[[], Kernel]] = {
+    "leapfrog": partial(HMC, max_steps=1),
+    "persistent": Persistent,
+}
+"""Transitions of one leapfrog step, for schedules of many rungs: with a fresh momentum, and with
+one that goes along from rung to rung."""
+
+TARGET_ACCEPT = 0.8
+"""Acceptance that kernels with gradients are tuned for, where they do not say otherwise."""
 
 BLOCK = 32
 """Particles of one block, which has its own generator and runs on one thread."""
@@ -39,6 +62,78 @@ PILOT_PARTICLES = 256
 type Betas = int | Sequence[float] | np.ndarray | None
 type Report = Callable[[str], None]
 type Start = Callable[[Compound], Particles]
+
+
+@dataclass(frozen=True, eq=False)
+class Movers:
+    """A compiled model and the kernels that move its particles.
+
+    Attributes
+    ----------
+    reference : Prior
+    kernel : Compound
+        Of the particles that count.
+    mixing : Compound
+        Of the particles that learn the path; the same unless `kernel` makes single steps, which
+        would not mix by themselves.
+    """
+
+    reference: Prior
+    kernel: Compound
+    mixing: Compound
+
+    @property
+    def cheap(self) -> bool:
+        """Whether a transition is a single step, so that a schedule can have many rungs."""
+        return self.kernel is not self.mixing
+
+
+def compile_movers(
+    model: pm.Model | CompiledModel | None,
+    transition: KernelChoice,
+    report: Callable[[str], None],
+    *,
+    reversal: bool = False,
+    carried: bool = True,
+) -> Movers:
+    """Compile a model with the kernels of an annealing method, and check it at prior draws.
+
+    Parameters
+    ----------
+    model : pymc.Model or CompiledModel, optional
+        By default the model on the context stack.
+    transition : str, Kernel, mapping or None
+        As `kernel` of `pmt.sample`, or a name in `SINGLE_STEPS`.
+    report : callable
+        Called with a line of progress.
+    reversal : bool, default False
+        Whether the method needs the kernels' reversal in time.
+    carried : bool, default True
+        Whether a kernel may keep a momentum from one transition to the next.
+
+    Raises
+    ------
+    KernelError
+        The method needs a reversal, and a kernel does not say what its reversal is.
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError, PriorDrawsError
+        The model has no such path; see their messages.
+    """
+    model = find_model(model)
+    single = isinstance(transition, str) and transition in SINGLE_STEPS
+    choice = SINGLE_STEPS[str(transition)]() if single else transition
+    reference, kernel = compile_with_kernels(
+        model, choice, TARGET_ACCEPT, report, carried=carried, reversal=reversal
+    )
+    if not reference.path.terms.normalized_prior:
+        raise ModelError(
+            f"The priors of {', '.join(reference.path.terms.wide)} have no random draws that fit "
+            "their densities, so annealing would start from another prior than the model's. "
+            "pmt.sample finds the missing constant in a run of its own."
+        )
+    if not np.isfinite(reference.prior_constant[1]):
+        raise PriorDrawsError(SENTENCE)
+    mixing = assign_kernels(model, reference.path.layout) if single else kernel
+    return Movers(reference, kernel, mixing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,30 +167,112 @@ class BetaSchedule:
         return BetaSchedule(self.kernel.reversed(), self.tuning.reversed(), self.n_evaluations)
 
 
-@dataclass(frozen=True)
-class CarriedParticles:
-    """Particles that were carried along a schedule.
+@dataclass(frozen=True, eq=False)
+class WeightedEnds:
+    """Particles from the prior at the end of the path: weighted posterior draws.
+
+    Groups are independent of each other; within one the particles may share ancestors.
 
     Attributes
     ----------
-    log_w : array, shape (n,)
     states : array, shape (n, d)
-        At the end, unconstrained.
-    sums : array, shape (K, 3)
-        Running sums of the weights at each rung.
-    index : array of int, shape (n,)
-        Which of the particles asked for these are, where Ctrl-C left some out.
-    n_evaluations, n_nan : int
-    interrupted : bool
+        Unconstrained.
+    log_w : array, shape (n,)
+        Log weights (nats), such that the mean of the weights estimates Z.
+    group : array of int, shape (n,)
     """
 
-    log_w: np.ndarray
     states: np.ndarray
-    sums: np.ndarray
-    index: np.ndarray
-    n_evaluations: int
-    n_nan: int
-    interrupted: bool
+    log_w: np.ndarray
+    group: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Annealing:
+    """What one call of a front door works with, once its model is compiled.
+
+    Attributes
+    ----------
+    movers : Movers
+    rng : numpy.random.Generator
+    workers : int or Crew, optional
+    report : callable
+        Called with a line of progress.
+    started : float
+        From when its seconds count.
+    """
+
+    movers: Movers
+    rng: np.random.Generator
+    workers: Workers = None
+    report: Report = lambda line: None
+    started: float = field(default_factory=perf_counter)
+
+    @property
+    def reference(self) -> Prior:
+        """Where the path begins."""
+        return self.movers.reference
+
+    @property
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return perf_counter() - self.started
+
+    def from_now(self) -> "Annealing":
+        """Let its seconds count from now on."""
+        return replace(self, started=perf_counter())
+
+    def up(self, schedule: BetaSchedule, n: int) -> Carried:
+        """Carry n draws of the reference to the target."""
+        starts = prior_blocks(self.reference, n, self.rng)
+        return anneal_blocks(starts, schedule, self.workers, report=self.report)
+
+    def down(self, schedule: BetaSchedule, xs: np.ndarray) -> Carried:
+        """Carry states of the target, shape (n, d), to the reference."""
+        starts = placed_blocks(self.reference, xs, self.rng)
+        return anneal_blocks(starts, schedule, self.workers, down=True, report=self.report)
+
+    def log_share_alive(self) -> tuple[float, float]:
+        """Log of the share of the prior with a positive likelihood, and its error (nats)."""
+        return log_share(prior_log_ratios(self.reference, N_SHARE, self.rng))
+
+
+def annealing_of(
+    movers: Movers,
+    rng: np.random.Generator,
+    cores: int | None,
+    executor: Executor | None,
+    report: Report,
+) -> Annealing:
+    """Put together what a call works with."""
+    workers = workers_of(executor, cores, movers.reference, movers.kernel)
+    return Annealing(movers, rng, workers, report)
+
+
+@contextmanager
+def opened(
+    model: pm.Model | CompiledModel | None,
+    transition: KernelChoice,
+    betas: Betas,
+    cores: int | None,
+    executor: Executor | None,
+    random_seed: int | np.random.Generator | None,
+    progressbar: bool,
+    *,
+    reversal: bool = False,
+    carried: bool = True,
+) -> Iterator[Annealing]:
+    """Check the arguments that all front doors take, and compile the model.
+
+    See :func:`pymc_tempering.ais` for these, and `compile_movers` for the others.
+    """
+    check_whole(1, cores=cores)
+    check_executor(executor)
+    check_schedule(betas)
+    rng = np.random.default_rng(random_seed)
+    with compiling_status(progressbar) as report:
+        movers = compile_movers(model, transition, report, reversal=reversal, carried=carried)
+        yield annealing_of(movers, rng, cores, executor, report)
 
 
 def check_schedule(betas: Betas) -> None:
@@ -111,15 +288,20 @@ def check_schedule(betas: Betas) -> None:
         )
 
 
+def prior_log_ratios(reference: Reference, n: int, rng: np.random.Generator) -> np.ndarray:
+    """log_ratio at n exact, independent prior draws, shape (n,), in nats."""
+    draws = reference.draw(n, reference.spawn(rng))
+    return evaluate_draws(reference.path, draws)[1]
+
+
 def learn_path(
     movers: Movers, rng: np.random.Generator, report: Report, *, keep_states: bool = False
 ) -> AnnealedPass:
     """Learn the path with a small population, which no estimate uses."""
     report("Learning the path with a pilot")
-    single = movers.kernel is not movers.mixing
     return anneal(
         movers.reference, movers.mixing, rng, n_particles=PILOT_PARTICLES, keep_states=keep_states,
-        other=movers.kernel if single else None,
+        other=movers.kernel if movers.cheap else None,
     )  # fmt: skip
 
 
@@ -136,73 +318,6 @@ def given_betas(betas: int | Sequence[float] | np.ndarray, path: AnnealedPass) -
     return check_betas(betas)
 
 
-def anneal_blocks(
-    starts: Sequence[Start],
-    schedule: BetaSchedule,
-    cores: Workers,
-    *,
-    down: bool = False,
-    report: Report = lambda line: None,
-) -> CarriedParticles:
-    """Carry blocks of particles along a schedule, each on a thread.
-
-    Parameters
-    ----------
-    starts : sequence of callables
-        Make the particles of each block for a kernel, with a generator of its own.
-    schedule : BetaSchedule
-    cores : int or Crew, optional
-    down : bool, default False
-        From beta = 1 to 0, with the reversals of the schedule's kernels.
-    report : callable, optional
-
-    Returns
-    -------
-    CarriedParticles
-
-    Raises
-    ------
-    KeyboardInterrupt
-        No block was finished.
-    """
-    schedule = schedule.reversed() if down else schedule
-    n_intervals, params = schedule.betas.size - 1, schedule.params
-
-    def task(start: Start, first: int) -> Task:
-        def run(stop: threading.Event) -> tuple[Particles, np.ndarray, np.ndarray, int] | None:
-            particles = start(schedule.kernel)
-            n = particles.n
-            log_w, sums = np.zeros(n), np.zeros((n_intervals + 1, 3))
-            sums[:, 0] = -np.inf
-            sums[0] = 0.0, n, n
-            done = 0
-            for begin, end in paced(n_intervals, stop):
-                carry(particles, schedule.betas, params, begin, end, log_w, sums, down=down)
-                done = end
-            return (particles, log_w, sums, first) if done == n_intervals else None
-
-        return run
-
-    tasks = [task(start, i) for i, start in enumerate(starts)]
-    results, interrupted = run_work(
-        tasks, cores, lambda done: report(f"Annealing: {done} of {len(tasks)} blocks of particles")
-    )
-    if not results:
-        raise KeyboardInterrupt("Interrupted before the first block of particles was finished.")
-    blocks = [particles for particles, *_ in results]
-    index = [i * BLOCK + np.arange(p.n) for p, _, _, i in results]
-    evaluations = sum(p.n + p.n_evaluations for p in blocks)
-    return CarriedParticles(
-        np.concatenate([log_w for _, log_w, _, _ in results]),
-        np.concatenate([p.xs for p in blocks]),
-        merge_sums([sums for _, _, sums, _ in results]),
-        np.concatenate(index),
-        int(evaluations),
-        sum(p.n_nan for p in blocks),
-        interrupted,
-    )
-
-
 def block_sizes(n: int) -> list[int]:
     """Numbers of particles in the blocks that n particles make."""
     return [min(BLOCK, n - at) for at in range(0, n, BLOCK)]
@@ -211,31 +326,130 @@ def block_sizes(n: int) -> list[int]:
 def prior_blocks(reference: Reference, n: int, rng: np.random.Generator) -> list[Start]:
     """Blocks of exact, independent reference draws, n particles in all."""
     sizes = block_sizes(n)
-
-    def start(size: int, own: np.random.Generator) -> Start:
-        return lambda kernel: draw_particles(reference, kernel, size, own)
-
-    return [start(size, own) for size, own in zip(sizes, rng.spawn(len(sizes)), strict=True)]
+    owns = rng.spawn(len(sizes))
+    return [
+        partial(draw_particles, reference, n=size, rng=own)
+        for size, own in zip(sizes, owns, strict=True)
+    ]
 
 
 def placed_blocks(reference: Reference, xs: np.ndarray, rng: np.random.Generator) -> list[Start]:
     """Blocks of particles at given states, shape (n, d)."""
-    parts = [xs[at : at + BLOCK] for at in range(0, len(xs), BLOCK)]
+    parts = [xs[at : at + BLOCK].copy() for at in range(0, len(xs), BLOCK)]
+    owns = rng.spawn(len(parts))
+    return [
+        partial(place, reference, xs=part, rng=own) for part, own in zip(parts, owns, strict=True)
+    ]
 
-    def start(part: np.ndarray, own: np.random.Generator) -> Start:
-        return lambda kernel: place(reference, kernel, part.copy(), own)
 
-    return [start(part, own) for part, own in zip(parts, rng.spawn(len(parts)), strict=True)]
+def anneal_blocks(
+    starts: Sequence[Start],
+    schedule: BetaSchedule,
+    workers: Workers,
+    *,
+    down: bool = False,
+    report: Report = lambda line: None,
+) -> Carried:
+    """Carry blocks of particles along a schedule, each on a thread.
+
+    Parameters
+    ----------
+    starts : sequence of callables
+        Make the particles of each block for a kernel, with a generator of its own.
+    schedule : BetaSchedule
+    workers : int or Crew, optional
+    down : bool, default False
+        From beta = 1 to 0, with the reversals of the schedule's kernels.
+    report : callable, optional
+
+    Raises
+    ------
+    KeyboardInterrupt
+        No block was finished.
+    """
+    schedule = schedule.reversed() if down else schedule
+    betas, params = schedule.betas, schedule.params
+
+    def begin(start: Start) -> tuple[Particles, np.ndarray, np.ndarray]:
+        particles = start(schedule.kernel)
+        sums = np.tile([-np.inf, 0.0, 0.0], (betas.size, 1))
+        sums[0] = 0.0, particles.n, particles.n
+        return particles, np.zeros(particles.n), sums
+
+    def advance(
+        particles: Particles, log_w: np.ndarray, sums: np.ndarray, first: int, last: int
+    ) -> None:
+        carry(particles, betas, params, first, last, log_w, sums, down=down)
+
+    begins = [partial(begin, start) for start in starts]
+    return run_blocks(begins, advance, betas.size - 1, workers, report, "Annealing")
+
+
+def run_blocks(
+    begins: Sequence[Callable[[], tuple[Particles, np.ndarray, np.ndarray]]],
+    advance: Callable[[Particles, np.ndarray, np.ndarray, int, int], None],
+    n_steps: int,
+    workers: Workers,
+    report: Report,
+    what: str,
+    *,
+    first_evaluations: int = 1,
+) -> Carried:
+    """Take blocks of particles over all steps of a path, each block on a thread.
+
+    Parameters
+    ----------
+    begins : sequence of callables
+        Make the particles of each block, their log weights and running sums of these.
+    advance : callable
+        Takes these over the steps from one number to another, in place.
+    n_steps : int
+    workers : int or Crew, optional
+    report : callable
+    what : str
+        What is done, for a line of progress.
+    first_evaluations : int, default 1
+        Evaluations for each particle before its first step.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        No block was finished.
+    """
+
+    def task(begin: Callable[[], tuple[Particles, np.ndarray, np.ndarray]], which: int) -> Task:
+        def run(stop: threading.Event) -> tuple[Particles, np.ndarray, np.ndarray, int] | None:
+            particles, log_w, sums = begin()
+            done = 0
+            for first, done in paced(n_steps, stop):
+                advance(particles, log_w, sums, first, done)
+            return (particles, log_w, sums, which) if done == n_steps else None
+
+        return run
+
+    tasks = [task(begin, which) for which, begin in enumerate(begins)]
+    results, interrupted = run_work(
+        tasks, workers, lambda done: report(f"{what}: {done} of {len(tasks)} blocks of particles")
+    )
+    if not results:
+        raise KeyboardInterrupt("Interrupted before the first block of particles was finished.")
+    blocks, log_w, sums, which = zip(*results, strict=True)
+    return Carried(
+        np.concatenate(log_w),
+        np.concatenate([block.xs for block in blocks]),
+        merge_sums(list(sums)),
+        np.concatenate([i * BLOCK + np.arange(b.n) for b, i in zip(blocks, which, strict=True)]),
+        int(sum(first_evaluations * block.n + block.n_evaluations for block in blocks)),
+        sum(block.n_nan for block in blocks),
+        interrupted,
+    )
 
 
 def make_schedule(
-    movers: Movers,
+    call: Annealing,
     betas: Betas,
-    rng: np.random.Generator,
     *,
-    cores: Workers = None,
-    report: Report = lambda line: None,
-    run: Callable[[BetaSchedule, int], CarriedParticles] | None = None,
+    run: Callable[[BetaSchedule, int], Carried] | None = None,
     density: float = 4.0,
     most: int | None = None,
 ) -> tuple[BetaSchedule, AnnealedPass]:
@@ -246,11 +460,8 @@ def make_schedule(
 
     Parameters
     ----------
-    movers : Movers
+    call : Annealing
     betas : None, int or sequence of float
-    rng : numpy.random.Generator
-    cores : int, optional
-    report : callable, optional
     run : callable, optional
         Runs n particles along a schedule; by default they are annealed upward.
     density : float, default 4.0
@@ -258,14 +469,10 @@ def make_schedule(
     most : int, optional
         Rungs at most, else a LadderError.
     """
-    path = learn_path(movers, rng, report)
+    movers, run = call.movers, run or call.up
+    path = learn_path(movers, call.rng, call.report)
     if betas is not None:
         return freeze(movers, path, given_betas(betas, path)), path
-
-    def upward(schedule: BetaSchedule, n: int) -> CarriedParticles:
-        return anneal_blocks(prior_blocks(movers.reference, n, rng), schedule, cores, report=report)
-
-    run = upward if run is None else run
     barrier, evaluations = barrier_of(path.alive), path.n_evaluations
     max_rungs = most or (MAX_CHEAP_RUNGS if movers.cheap else MAX_RUNGS)
     n_rungs = int(np.clip(density * barrier[1][-1] ** 2, MIN_RUNGS, max_rungs))
@@ -288,24 +495,3 @@ def make_schedule(
             )
         n_rungs = min(max_rungs, int(np.ceil(growth * n_rungs)))
     return replace(schedule, n_evaluations=evaluations), path
-
-
-def run_warnings(annealed: CarriedParticles, asked: int) -> tuple[str, ...]:
-    """Sentence about particles that are missing, if some are."""
-    if not annealed.interrupted:
-        return ()
-    return (
-        f"Interrupted: {annealed.log_w.size} of {asked} particles were finished; the estimate "
-        "uses these alone.",
-    )
-
-
-class Clock:
-    """Seconds since it was made."""
-
-    def __init__(self) -> None:
-        self.start = perf_counter()
-
-    def __call__(self) -> float:
-        """Return the seconds so far."""
-        return perf_counter() - self.start

@@ -1,34 +1,38 @@
 """Annealed sequential Monte Carlo: independent islands of resampled particles."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.annealed.islands import Island, WeightedEnds, combine, genealogy_variance
 from pymc_tempering.annealed.schedule import (
+    Annealing,
+    Betas,
     BetaSchedule,
-    Clock,
-    Report,
-    check_schedule,
+    Movers,
+    WeightedEnds,
     freeze,
     given_betas,
     learn_path,
+    opened,
 )
-from pymc_tempering.annealed.transitions import Movers, compile_movers
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.chain.particles import draw_particles, sweep
-from pymc_tempering.chain.sent_model import workers_of
 from pymc_tempering.core.threads import Task
-from pymc_tempering.core.weighting import RESAMPLING, kish, log_mean
+from pymc_tempering.core.weighting import (
+    RESAMPLING,
+    effective_number,
+    kish,
+    log_mean,
+    log_mean_error,
+)
 from pymc_tempering.evidence import Evidence
-from pymc_tempering.evidence.result import emit_warnings
-from pymc_tempering.executors.chunks import check_executor
-from pymc_tempering.executors.crew import Workers, run_work
+from pymc_tempering.evidence.result import emit_warnings, with_undefined
+from pymc_tempering.executors.crew import run_work
 from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import anneal
@@ -38,8 +42,37 @@ MIN_ISLANDS, MIN_ISLAND_PARTICLES = 10, 50
 N_PARTICLES, N_ISLANDS, N_MOVES = 250, 20, 3
 """Defaults of `smc`."""
 
-type IslandRun = tuple[Island, tuple[np.ndarray, np.ndarray] | None]
-"""What an island gives, and its particles with their log weights, if they are kept."""
+MIN_ROOTS = 5.0
+"""Effective number of ancestors, in the median island, below which genealogies are not used."""
+
+MIN_ISLAND_ESS = 0.3
+"""Effective number of islands, as a share, below which no error is stated."""
+
+
+class Island(NamedTuple):
+    """What one population of particles found.
+
+    Attributes
+    ----------
+    log_z : array, shape (K,)
+        At each rung, in nats.
+    n_evaluations, n_nan : int
+        Evaluations, and particles that started where the density is no number.
+    variance : float
+        Relative variance of Z-hat by genealogy; NaN where that is not known.
+    roots : float
+        Effective number of ancestors.
+    states, log_w : array, shape (n, d) and (n,), optional
+        The particles at the end and their log weights, if they are kept.
+    """
+
+    log_z: np.ndarray
+    n_evaluations: int
+    n_nan: int
+    variance: float = np.nan
+    roots: float = 0.0
+    states: np.ndarray | None = None
+    log_w: np.ndarray | None = None
 
 
 class _Stopped(Exception):
@@ -139,82 +172,66 @@ def smc(
     """
     check_whole(MIN_ISLAND_PARTICLES, n_particles=n_particles)
     check_whole(MIN_ISLANDS, islands=islands)
-    check_whole(1, n_moves=n_moves, cores=cores)
-    check_executor(executor)
-    check_schedule(betas)
+    check_whole(1, n_moves=n_moves)
     check_choice("resampling", resampling, RESAMPLING)
     if adaptive and (betas is not None or resampling != "systematic"):
         raise ValueError("adaptive=True finds its own betas and resamples systematically.")
-    rng = np.random.default_rng(random_seed)
-    with compiling_status(progressbar and not quiet) as report:
-        movers = compile_movers(model, transition, report)
-        workers = workers_of(executor, cores, movers.reference, movers.kernel)
-        clock = Clock()
-        evaluations, rungs = 0, np.array([0.0, 1.0])
-        if adaptive:
-            tasks = [_adaptive(movers, n_particles, own) for own in rng.spawn(islands)]
-        else:
-            path = learn_path(movers, rng, report)
-            rungs = path.betas if betas is None else given_betas(betas, path)
-            schedule, evaluations = freeze(movers, path, rungs), path.n_evaluations
-            tasks = [
-                _frozen(movers.reference, schedule, n_particles, n_moves, resampling, own)
-                for own in rng.spawn(islands)
-            ]
-        results, said = _finish(tasks, workers, report)
-        evidence = combine(
-            [island for island, _ in results],
-            rungs, evaluations, clock(), unbiased=not adaptive, n_particles=n_particles,
-            warnings=said,
-        )  # fmt: skip
+    show = progressbar and not quiet
+    with opened(model, transition, betas, cores, executor, random_seed, show) as call:
+        evidence, _ = run_islands(
+            call, betas, n_particles, islands, n_moves, resampling, adaptive=adaptive
+        )
     return emit_warnings(evidence)
 
 
-def smc_with_ends(
-    movers: Movers,
-    rng: np.random.Generator,
-    cores: int | None,
-    executor: Executor | None,
-    report: Report,
-) -> tuple[Evidence, WeightedEnds]:
+def smc_with_ends(call: Annealing) -> tuple[Evidence, WeightedEnds]:
     """Do as :func:`smc` by default, and keep where the particles of all islands ended.
 
     A group of the ends is an island. No warnings are emitted; they are in the evidence.
     """
-    workers = workers_of(executor, cores, movers.reference, movers.kernel)
-    clock = Clock()
-    path = learn_path(movers, rng, report)
-    schedule = freeze(movers, path, path.betas)
-    tasks = [
-        _frozen(movers.reference, schedule, N_PARTICLES, N_MOVES, "systematic", own, keep=True)
-        for own in rng.spawn(N_ISLANDS)
-    ]
-    results, said = _finish(tasks, workers, report)
+    evidence, found = run_islands(
+        call, None, N_PARTICLES, N_ISLANDS, N_MOVES, "systematic", keep=True
+    )
+    group = np.repeat(np.arange(len(found)), N_PARTICLES)
+    states = [island.states for island in found if island.states is not None]
+    log_w = [island.log_w for island in found if island.log_w is not None]
+    return evidence, WeightedEnds(np.concatenate(states), np.concatenate(log_w), group)
+
+
+def run_islands(
+    call: Annealing,
+    betas: Betas,
+    n: int,
+    islands: int,
+    n_moves: int,
+    resampling: str,
+    *,
+    adaptive: bool = False,
+    keep: bool = False,
+) -> tuple[Evidence, list[Island]]:
+    """Run islands of n particles, each a task; after Ctrl-C those that finished, if enough."""
+    movers, rungs, evaluations = call.movers, np.array([0.0, 1.0]), 0
+    if adaptive:
+        tasks = [_adaptive(movers, n, own) for own in call.rng.spawn(islands)]
+    else:
+        path = learn_path(movers, call.rng, call.report)
+        rungs = path.betas if betas is None else given_betas(betas, path)
+        schedule, evaluations = freeze(movers, path, rungs), path.n_evaluations
+        tasks = [
+            _frozen(movers.reference, schedule, n, n_moves, resampling, own, keep)
+            for own in call.rng.spawn(islands)
+        ]
+    found, interrupted = run_work(
+        tasks, call.workers, lambda done: call.report(f"Islands: {done} of {islands}")
+    )
+    if len(found) < MIN_ISLANDS:
+        raise KeyboardInterrupt(f"Interrupted before {MIN_ISLANDS} islands were finished.")
+    said = (f"Interrupted: {len(found)} of {islands} islands were finished.",) * interrupted
     evidence = combine(
-        [island for island, _ in results],
-        path.betas, path.n_evaluations, clock(), unbiased=True, n_particles=N_PARTICLES,
+        found, rungs, evaluations, call.seconds, unbiased=not adaptive, n_particles=n,
         warnings=said,
     )  # fmt: skip
-    ends = [kept for _, kept in results if kept is not None]
-    group = np.repeat(np.arange(len(ends)), [log_w.size for _, log_w in ends])
-    return evidence, WeightedEnds(
-        np.concatenate([states for states, _ in ends]),
-        np.concatenate([log_w for _, log_w in ends]),
-        group,
-    )
-
-
-def _finish(
-    tasks: Sequence[Task[IslandRun]], cores: Workers, report: Report
-) -> tuple[list[IslandRun], tuple[str, ...]]:
-    """Run the islands; what Ctrl-C has left of them is enough, or it is raised."""
-    n = len(tasks)
-    results, interrupted = run_work(tasks, cores, lambda done: report(f"Islands: {done} of {n}"))
-    if len(results) < MIN_ISLANDS:
-        raise KeyboardInterrupt(f"Interrupted before {MIN_ISLANDS} islands were finished.")
-    if not interrupted:
-        return results, ()
-    return results, (f"Interrupted: {len(results)} of {n} islands were finished.",)
+    return evidence, found
 
 
 def _frozen(
@@ -225,47 +242,45 @@ def _frozen(
     resampling: str,
     rng: np.random.Generator,
     keep: bool = False,
-) -> Task[IslandRun]:
+) -> Task[Island]:
     """Task that runs one island along a frozen schedule."""
-    resample: Callable[[np.ndarray, np.random.Generator], np.ndarray] = RESAMPLING[resampling]
-    multinomial = resampling == "multinomial"
 
-    def run(stop: threading.Event) -> IslandRun | None:
+    def run(stop: threading.Event) -> Island | None:
         particles = draw_particles(reference, schedule.kernel, n, rng)
-        params = schedule.params
-        root, curve = np.arange(n), np.zeros(schedule.betas.size)
-        log_w = np.zeros(n)
-        for k, step in enumerate(np.diff(schedule.betas)):
+        params, top = schedule.params, schedule.betas.size - 1
+        root, curve = np.arange(n), np.full(top + 1, -np.inf)
+        curve[0], log_w = 0.0, np.zeros(n)
+        for k, step in enumerate(np.diff(schedule.betas), 1):
             if stop.is_set():
                 return None
             log_w = step * particles.log_ratio
-            curve[k + 1] = curve[k] + log_mean(log_w)
-            if curve[k + 1] == -np.inf:
-                curve[k + 1 :] = -np.inf
+            curve[k] = curve[k - 1] + log_mean(log_w)
+            if curve[k] == -np.inf:
                 break
-            if k + 2 < schedule.betas.size:
-                index = resample(log_w, rng)
+            if k < top:
+                index = RESAMPLING[resampling](log_w, rng)
                 root = root[index]
                 particles.select(index)
-                sweep(particles, schedule.betas[k + 1], params[k + 1], n_moves)
-        variance, roots = np.nan, 0.0
-        if multinomial and curve[-1] > -np.inf:
-            variance = genealogy_variance(log_w, root, schedule.betas.size - 2)
+                sweep(particles, schedule.betas[k], params[k], n_moves)
+        found = Island(curve, n + particles.n_evaluations, particles.n_nan)
+        if resampling == "multinomial" and curve[-1] > -np.inf:
             families = np.bincount(root, weights=np.exp(log_w - log_w.max()))
-            roots = float(kish(families))
-        # The mean of the last weights is the step of the curve that they have made.
-        before = curve[-1] - log_mean(log_w) if curve[-1] > -np.inf else 0.0
-        kept = (particles.xs, before + log_w) if keep else None
-        evaluations = n + particles.n_evaluations
-        return (curve, variance, roots, evaluations, particles.n_nan), kept
+            found = found._replace(
+                variance=genealogy_variance(log_w, root, top - 1), roots=float(kish(families))
+            )
+        if keep:
+            # The mean of the last weights is the step of the curve that they have made.
+            before = curve[-1] - log_mean(log_w) if curve[-1] > -np.inf else 0.0
+            found = found._replace(states=particles.xs, log_w=before + log_w)
+        return found
 
     return run
 
 
-def _adaptive(movers: Movers, n: int, rng: np.random.Generator) -> Task[IslandRun]:
+def _adaptive(movers: Movers, n: int, rng: np.random.Generator) -> Task[Island]:
     """Task that runs one island which finds its schedule as it goes."""
 
-    def run(stop: threading.Event) -> IslandRun | None:
+    def run(stop: threading.Event) -> Island | None:
         def check(beta: float) -> None:
             if stop.is_set():
                 raise _Stopped
@@ -274,6 +289,98 @@ def _adaptive(movers: Movers, n: int, rng: np.random.Generator) -> Task[IslandRu
             path = anneal(movers.reference, movers.mixing, rng, n_particles=n, report=check)
         except _Stopped:
             return None
-        return (path.log_z, np.nan, 0.0, path.n_evaluations, path.n_undefined), None
+        return Island(path.log_z, path.n_evaluations, path.n_undefined)
 
     return run
+
+
+def combine(
+    results: Sequence[Island],
+    betas: np.ndarray,
+    n_evaluations: int,
+    seconds: float,
+    *,
+    unbiased: bool,
+    n_particles: int,
+    warnings: tuple[str, ...] = (),
+) -> Evidence:
+    """Average Z-hat over islands, with the error of the log of the mean.
+
+    Parameters
+    ----------
+    results : sequence of Island
+    betas : array, shape (K,)
+    n_evaluations : int
+        Of the pilot.
+    seconds : float
+    unbiased : bool
+        Whether the schedule was frozen.
+    n_particles : int
+        Of an island.
+    warnings : tuple of str, default ()
+    """
+    n = len(results)
+    log_z = np.array([island.log_z[-1] for island in results])
+    own = np.array([island.variance for island in results])
+    value, ess = log_mean(log_z), effective_number(log_z)
+    mcse = log_mean_error(log_z)
+    if np.median([island.roots for island in results]) >= MIN_ROOTS and np.isfinite(value):
+        share = np.exp(log_z - value)
+        genealogy = float(np.sum(share**2 * own)) / n**2
+        if genealogy > 0.0:
+            mcse = float(np.sqrt(genealogy))
+    verdict = "ok"
+    if not ess >= MIN_ISLAND_ESS * n:
+        verdict, mcse = "unchecked", np.inf
+        sentence = (
+            f"A few of {n} islands hold nearly all the weight (effective number {ess:.1f}), so "
+            "the mcse is infinite: use more particles or moves on each, or more rungs (betas)."
+        )
+        warnings = (sentence, *warnings)
+    curve: dict[str, Any] = {}
+    if unbiased:
+        rows = np.array([island.log_z for island in results])
+        curve = {
+            "betas": betas,
+            "log_z_curve": np.array([log_mean(row) for row in rows.T]),
+            "log_z_curve_mcse": np.append([log_mean_error(r) for r in rows.T[:-1]], mcse),
+        }
+    found = Evidence(
+        log_z=value,
+        mcse=mcse,
+        method="smc",
+        verdict=verdict,
+        ess=ess,
+        per_chain=log_z,
+        per_chain_mcse=np.sqrt(np.where(own > 0.0, own, np.inf)),
+        halves=(log_mean(log_z[: n // 2]), log_mean(log_z[n // 2 :])),
+        warnings=warnings,
+        bias=-0.5 * mcse**2 if unbiased else float("nan"),
+        n_evaluations=n_evaluations + sum(island.n_evaluations for island in results),
+        bias_direction="below" if unbiased else "",
+        seconds=seconds,
+        **curve,
+    )
+    return with_undefined(found, sum(island.n_nan for island in results), n * n_particles)
+
+
+def genealogy_variance(log_w: np.ndarray, root: np.ndarray, n_resampled: int) -> float:
+    """Estimate the relative variance of Z-hat of one population from its genealogy.
+
+    1 - (n / (n-1))^(r+1) (1 - sum_e (sum of W_i over descendants of e)^2), with W the normalized
+    last weights, e the ancestors at the start and r the number of times that the population was
+    resampled: the estimator V of Lee & Whiteley (2018) for weights after the last reweighting,
+    relative to Z-hat^2. It holds for multinomial resampling, and may be negative.
+
+    Parameters
+    ----------
+    log_w : array, shape (n,)
+        Last weights, of the particles before any resampling by them.
+    root : array of int, shape (n,)
+        Ancestor of each particle.
+    n_resampled : int
+    """
+    w = np.exp(log_w - log_w.max())
+    families = np.bincount(root, weights=w / w.sum(), minlength=w.size)
+    n = w.size
+    return float(1.0 - (n / (n - 1.0)) ** (n_resampled + 1) * (1.0 - np.sum(families**2)))

@@ -1,12 +1,14 @@
 """Tempering of densities over arrays: many chains in lockstep, given by functions of arrays."""
 
 from pymc_tempering.arrays.array_annealing import ArrayAnnealing, DataBounds, annealing
-from pymc_tempering.arrays.array_density import ArrayDensity
-from pymc_tempering.arrays.array_rounds import LearnedRounds, initial_iterations
-from pymc_tempering.arrays.array_run import ArrayRun, temper
-from pymc_tempering.arrays.rbm import RBM
-from pymc_tempering.arrays.rbm_training import TrainingStep, train, train_tracked
-from pymc_tempering.arrays.reference_laws import BernoulliReference, data_marginals, uniform_bits
+from pymc_tempering.arrays.array_density import (
+    ArrayDensity,
+    BernoulliReference,
+    data_marginals,
+    uniform_bits,
+)
+from pymc_tempering.arrays.array_run import ArrayRun, LearnedRounds, initial_iterations, temper
+from pymc_tempering.arrays.rbm import RBM, TrainingStep, train, train_tracked
 from pymc_tempering.evidence.tracker import PartitionTracker
 
 __all__ = [

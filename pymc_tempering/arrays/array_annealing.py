@@ -1,4 +1,4 @@
-"""Annealing over arrays: AIS up, reverse AIS down, both as a sandwich, and RAISE for data."""
+"""Annealing over arrays: a pass that finds the path, AIS, reverse AIS, and RAISE for data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,19 +9,189 @@ import numpy as np
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.arrays.array_density import (
     ArrayDensity,
+    Move,
     States,
     check_density,
     check_starts,
     checked_ratio,
     move_states,
 )
-from pymc_tempering.arrays.array_pass import Betas, anneal_arrays, rungs_on
-from pymc_tempering.arrays.carried_states import carry_down, carry_up, log_share
-from pymc_tempering.core.ladder import check_betas
-from pymc_tempering.core.weighting import log_mean, log_mean_error
+from pymc_tempering.arrays.carried import Carried, carried_evidence, log_share
+from pymc_tempering.arrays.lockstep import LockstepChains, evaluated_draws
+from pymc_tempering.core.ladder import (
+    Ladder,
+    PathSample,
+    Stages,
+    alive_sample,
+    barrier_of,
+    check_betas,
+    place_rungs,
+    resample_at,
+    space_betas,
+)
+from pymc_tempering.core.weighting import log_mean, log_mean_error, next_beta
 from pymc_tempering.evidence.bracket import Sandwich, join_bounds
-from pymc_tempering.evidence.particle_weights import curve_from_sums, evidence_of_weights
 from pymc_tempering.evidence.result import Evidence, emit_warnings
+from pymc_tempering.exceptions import LikelihoodError
+
+MAX_STAGES = 5000
+"""Stages after which a path is said to have no end."""
+
+MAX_SPACED = 30_000
+"""Particles of all stages that rungs are spaced by, at most: spacing takes as many rows as there
+are stages of them, and more particles say no more."""
+
+type Betas = int | list[float] | np.ndarray | None
+"""A number of rungs, inverse temperatures from 0 to 1, or None."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayPass(Stages):
+    """What n particles found on their way from the reference to the density.
+
+    Attributes
+    ----------
+    states : list of array, S of shape (n, ...)
+        After the moves of each stage.
+    n_moves : int
+        Moves of one state.
+    """
+
+    states: list[States]
+    n_moves: int
+
+    @property
+    def spaced(self) -> PathSample:
+        """As many particles of each stage as rungs need, from all ancestors."""
+        step = -(-self.log_ratio.size // MAX_SPACED)
+        return alive_sample(self.betas, self.log_z, self.log_ratio[:, ::step])
+
+    def chains(self, ladder: Ladder, n: int, rng: np.random.Generator) -> LockstepChains:
+        """Start n chains: a rung by r, and a particle, each another, of the stage next below."""
+        rung = rng.choice(ladder.n_rungs, size=n, p=np.exp(ladder.log_weights))
+        stage = np.searchsorted(self.betas, ladder.betas[rung], side="right") - 1
+        particle = rng.permutation(self.log_ratio.shape[1])[:n]
+        states = np.array([self.states[s][i] for s, i in zip(stage, particle, strict=True)])
+        ratio = self.log_ratio[stage, particle]
+        return LockstepChains(states, ratio, np.where(ratio > -np.inf, rung, 0), np.zeros(n, bool))
+
+
+def anneal_arrays(
+    density: ArrayDensity,
+    n_particles: int,
+    rng: np.random.Generator,
+    *,
+    cess: float = 0.95,
+    n_moves: int = 2,
+) -> ArrayPass:
+    """Carry particles to the density, each stage as far as their weights allow.
+
+    Parameters
+    ----------
+    density : ArrayDensity
+    n_particles : int
+    rng : numpy.random.Generator
+    cess : float, default 0.95
+        Conditional effective sample size of each step, as a share.
+    n_moves : int, default 2
+        Moves at each stage.
+
+    Raises
+    ------
+    LikelihoodError
+        The path has no end, or cannot be entered.
+    """
+    states, ratio = evaluated_draws(density, n_particles, rng)
+    if not np.any(ratio > -np.inf):
+        raise LikelihoodError(
+            f"log_ratio is minus infinity at all {n_particles} draws of the reference: use more "
+            "chains, or a reference nearer to the density."
+        )
+    beta, log_z = 0.0, 0.0
+    path, kept = [(0.0, 0.0, ratio)], [states]
+    while beta < 1.0:
+        if len(path) > MAX_STAGES:
+            raise LikelihoodError(
+                f"The annealed pass is at beta = {beta:.2g} after {MAX_STAGES} stages: the "
+                "reference is too far from the density."
+            )
+        new = next_beta(ratio, beta, cess)
+        gain, index = resample_at(new, beta, ratio, rng)
+        beta, log_z = new, log_z + gain
+        states, ratio = states[index], ratio[index]
+        for _ in range(n_moves):
+            states, ratio = move_states(density, density.move, states, beta, rng)
+        path.append((beta, log_z, ratio))
+        kept.append(states)
+    betas, log_zs, ratios = (np.array(column) for column in zip(*path, strict=True))
+    return ArrayPass(betas, log_zs, ratios, kept, n_moves * (len(path) - 1))
+
+
+def check_rungs(betas: Betas) -> None:
+    """Refuse less than two rungs, or inverse temperatures that do not run from 0 to 1."""
+    if isinstance(betas, int | np.integer):
+        check_whole(2, betas=int(betas))
+    elif betas is not None:
+        check_betas(betas)
+
+
+def rungs_on(found: PathSample, betas: Betas, per_barrier: float) -> np.ndarray:
+    """Inverse temperatures (K,): those given, or as many as asked or enough, evenly apart."""
+    if betas is None:
+        return place_rungs(found, per_barrier)
+    if isinstance(betas, int | np.integer):
+        return space_betas(barrier_of(found), int(betas))
+    return check_betas(betas)
+
+
+SHARE_DRAWS = 10_000
+"""Reference draws that tell the share on which the density is positive."""
+
+
+def carry_up(density: ArrayDensity, betas: np.ndarray, n: int, rng: np.random.Generator) -> Carried:
+    """Carry n reference draws to beta = 1: equation (23) of Carlson et al. (2016)."""
+    states, ratio = evaluated_draws(density, n, rng)
+    log_w, sums = np.zeros(n), np.tile([-np.inf, 0.0, 0.0], (betas.size, 1))
+    sums[0] = 0.0, n, n
+    for k in range(1, betas.size):
+        log_w += (betas[k] - betas[k - 1]) * ratio
+        alive = ratio > -np.inf
+        if not alive.any():
+            break
+        w = np.exp(log_w - log_w.max())
+        sums[k] = log_w.max(), w.sum(), w @ w
+        if k < betas.size - 1:  # those of density zero stay, with weight zero
+            states, ratio = states.copy(), ratio.copy()
+            states[alive], ratio[alive] = move_states(
+                density, density.move, states[alive], betas[k], rng
+            )
+    return Carried(log_w, states, sums, n_evaluations=n * (betas.size - 1))
+
+
+def carry_down(
+    density: ArrayDensity,
+    reverse: Move,
+    betas: np.ndarray,
+    states: States,
+    rng: np.random.Generator,
+) -> Carried:
+    """Carry states of the density to the reference by reversed moves.
+
+    The path of :func:`carry_up` in the other direction: the mean of the weights is 1 / Z.
+    """
+    n = len(states)
+    ratio, log_w = checked_ratio(density.log_ratio(states), n, "the states given"), np.zeros(n)
+    for k in range(betas.size - 1, 0, -1):
+        log_w += (betas[k - 1] - betas[k]) * ratio
+        if k > 1:
+            states, ratio = move_states(density, reverse, states, betas[k - 1], rng)
+    return Carried(log_w, states, n_evaluations=n * (betas.size - 1))
+
+
+def share_alive(density: ArrayDensity, rng: np.random.Generator) -> tuple[float, float]:
+    """Log of the share of the reference on which the density is positive, and its error (nats)."""
+    return log_share(evaluated_draws(density, SHARE_DRAWS, rng)[1])
+
 
 MIN_PARTICLES = 20
 """Least number of particles."""
@@ -96,14 +266,11 @@ class ArrayAnnealing:
         check_whole(MIN_PARTICLES, n_particles=n_particles)
         rng, started = np.random.default_rng(random_seed), perf_counter()
         check_density(self.density, rng)
-        log_w, sums = carry_up(self.density, self.betas, n_particles, rng)
+        done = carry_up(self.density, self.betas, n_particles, rng)
         return emit_warnings(
-            evidence_of_weights(
-                log_w, rng,
-                method="ais",
-                curve=curve_from_sums(self.betas, sums, n_particles),
-                n_evaluations=self.n_pilot + n_particles * (self.betas.size - 1),
-                seconds=perf_counter() - started,
+            carried_evidence(
+                done, rng, method="ais", asked=n_particles, betas=self.betas,
+                n_evaluations=self.n_pilot, seconds=perf_counter() - started,
             )
         )  # fmt: skip
 
@@ -141,17 +308,12 @@ class ArrayAnnealing:
         check_density(self.density, rng, down=self.density.reverse_move is not None)
         starts = check_starts(states, self.density, rng)
         check_whole(MIN_PARTICLES, states=len(starts))
-        log_w = carry_down(self.density, reverse, self.betas, starts, rng)
+        done = carry_down(self.density, reverse, self.betas, starts, rng)
         return emit_warnings(
-            evidence_of_weights(
-                log_w, rng,
-                method="reverse_ais",
-                inverse=True,
-                group=chain,
-                share=log_share(self.density, rng),
-                noun="draws",
-                n_evaluations=self.n_pilot + len(starts) * (self.betas.size - 1),
-                seconds=perf_counter() - started,
+            carried_evidence(
+                done, rng, method="reverse_ais", asked=len(starts), chain=chain, inverse=True,
+                share=share_alive(self.density, rng), noun="draws",
+                n_evaluations=self.n_pilot, seconds=perf_counter() - started,
             )
         )  # fmt: skip
 
@@ -216,15 +378,14 @@ class ArrayAnnealing:
         rng = np.random.default_rng(random_seed)
         reverse = self.density.reversal("RAISE")
         check_density(self.density, rng, down=True)
-        share = log_share(self.density, rng)[0]
+        share = share_alive(self.density, rng)[0]
         rows, log_w = np.repeat(np.asarray(data), n_particles, axis=0), []
         for part in np.array_split(rows, max(1, -(-len(rows) // BATCH))):
             states, weight = complete(part, rng)
             starts = check_starts(states, self.density, rng)
             # One move more than AIS makes: the annealing model ends with it.
-            ones = np.ones(len(starts))
-            starts = move_states(self.density, reverse, starts, ones, rng)[0]
-            own = carry_down(self.density, reverse, self.betas, starts, rng)
+            starts = move_states(self.density, reverse, starts, 1.0, rng)[0]
+            own = carry_down(self.density, reverse, self.betas, starts, rng).log_w
             log_w.append(
                 own + checked_ratio(weight, len(starts), "the weights of complete") - share
             )
@@ -280,11 +441,10 @@ def annealing(
     """
     check_whole(MIN_PARTICLES, n_pilot=n_pilot)
     rng = np.random.default_rng(random_seed)
+    check_rungs(betas)
     if betas is not None and not isinstance(betas, int | np.integer):
         return ArrayAnnealing(density, check_betas(betas))
-    if betas is not None:
-        check_whole(2, betas=int(betas))
     check_density(density, rng)
     found = anneal_arrays(density, n_pilot, rng)
-    rungs = rungs_on(found.sample, betas, rungs_per_barrier)
+    rungs = rungs_on(found.alive, betas, rungs_per_barrier)
     return ArrayAnnealing(density, rungs, n_pilot * found.n_moves)

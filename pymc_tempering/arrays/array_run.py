@@ -1,6 +1,7 @@
-"""Simulated tempering over arrays: from a density to a run that every estimator reads."""
+"""Simulated tempering over arrays: rounds that learn log Z-hat, and a run that estimators read."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
@@ -10,21 +11,17 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arrays.array_annealing import Betas, anneal_arrays, check_rungs, rungs_on
 from pymc_tempering.arrays.array_density import ArrayDensity, States, check_density
-from pymc_tempering.arrays.array_pass import Betas, anneal_arrays, rungs_on
-from pymc_tempering.arrays.array_rounds import (
-    LearnedRounds,
-    LogWeights,
-    learn_rounds,
-    weights_at,
-)
 from pymc_tempering.arrays.lockstep import (
     LADDER_MOVES,
     LockstepChains,
     SweepTrace,
+    redraw_rungs,
+    rows_of_trace,
     run_sweeps,
+    start_chains,
 )
-from pymc_tempering.arrays.sweep_rows import rows_of_trace
 from pymc_tempering.core.cycles import (
     LADDER_STATS,
     RUNG_STATS,
@@ -34,11 +31,202 @@ from pymc_tempering.core.cycles import (
     FloatArray,
 )
 from pymc_tempering.core.ladder import Ladder, check_betas
-from pymc_tempering.evidence.datatree import Run
 from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
-from pymc_tempering.evidence.estimators import ESTIMATORS
+from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, emit_warnings
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.evidence.rts import PSEUDO_COUNT, rts_log_z
+from pymc_tempering.exceptions import LadderError, TemperingWarning
+
+PAPER_TOLERANCE = 0.1
+"""Largest |r_k - c_k| times K of the rule of section 2.4."""
+
+type LogWeights = np.ndarray | Callable[[np.ndarray], np.ndarray] | None
+"""log r_k (K,), a function of betas (K,) that gives them, or None for equal ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedRounds:
+    """What rounds of sweeps learned.
+
+    Attributes
+    ----------
+    ladder : Ladder
+        With log Z-hat after the last round.
+    chains : LockstepChains
+        Where the chains are.
+    log_z : array, shape (R + 1, K)
+        log Z-hat at the start and after each round, in nats.
+    occupancy : array, shape (R, K)
+        c_k of each round, by q(beta_k | x) or by counts.
+    settled : bool
+        Whether the last round passed the rule.
+    n_sweeps : int
+        Sweeps of each round.
+    """
+
+    ladder: Ladder
+    chains: LockstepChains
+    log_z: FloatArray
+    occupancy: FloatArray
+    settled: bool
+    n_sweeps: int
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds R."""
+        return len(self.occupancy)
+
+
+def paper_rule(by_chain: FloatArray, ladder: Ladder) -> bool:
+    """max_k |r_k - c_k| < 0.1 / K, the rule of section 2.4, of occupancies by chain (C, K)."""
+    off = np.abs(by_chain.mean(axis=0) - np.exp(ladder.log_weights))
+    return bool(off.max() < PAPER_TOLERANCE / ladder.n_rungs)
+
+
+def learn_rounds(
+    density: ArrayDensity,
+    ladder: Ladder,
+    chains: LockstepChains,
+    rng: np.random.Generator,
+    rule: Callable[[FloatArray, Ladder], bool],
+    *,
+    sweeps: int,
+    max_rounds: int,
+    redraw: bool,
+    min_rounds: int = 1,
+    ladder_move: str = LADDER_MOVES[0],
+    rao_blackwell: bool = True,
+) -> LearnedRounds:
+    """Run rounds with log Z-hat frozen, and equation (12) after each, until a rule passes."""
+    history, settled = [ladder.log_z], False
+    seen: list[FloatArray] = []
+    while len(seen) < min_rounds or (not settled and len(seen) < max_rounds):
+        if redraw and seen:
+            chains = redraw_rungs(chains, ladder, rng)
+        chains, trace = run_sweeps(density, ladder, chains, sweeps, rng, ladder_move=ladder_move)
+        if rao_blackwell:
+            by_chain = trace.probabilities()
+        else:
+            visits = np.bincount(trace.rung.ravel(), minlength=ladder.n_rungs)
+            by_chain = ((visits + PSEUDO_COUNT) / (visits + PSEUDO_COUNT).sum())[None]
+        occupancy = by_chain.mean(axis=0)
+        settled = rule(by_chain, ladder)
+        log_z = rts_log_z(occupancy, ladder.log_z, ladder.log_weights)
+        if not np.isfinite(log_z).all():
+            raise LadderError(
+                f"No state of round {len(seen) + 1} has any weight at rung "
+                f"{int(np.flatnonzero(~np.isfinite(log_z))[0])}: log Z-hat cannot be learned from "
+                "so far away. Start from the annealed pass of temper(), or use more rungs."
+            )
+        ladder = ladder.with_log_z(log_z)
+        history.append(ladder.log_z)
+        seen.append(occupancy)
+    return LearnedRounds(ladder, chains, np.array(history), np.array(seen), settled, sweeps)
+
+
+def weights_at(betas: np.ndarray, log_weights: LogWeights) -> np.ndarray:
+    """Log r_k (K,) of the given ones, or of the function that gives them."""
+    if log_weights is None:
+        return np.zeros(betas.size)
+    found = log_weights(betas) if callable(log_weights) else log_weights
+    return np.asarray(found, dtype=float)
+
+
+def initial_iterations(
+    density: ArrayDensity,
+    betas: int | list[float] | np.ndarray = 100,
+    *,
+    chains: int = 100,
+    sweeps: int = 50,
+    max_rounds: int = 100,
+    log_weights: LogWeights = None,
+    log_z: np.ndarray | None = None,
+    rao_blackwell: bool = True,
+    random_seed: int | np.random.Generator | None = None,
+) -> LearnedRounds:
+    """Learn log Z-hat by the initial iterations of the RTS paper, as printed.
+
+    Z-hat starts at 1 for all rungs. Each round makes a few sweeps of all chains, with rungs drawn
+    by Gibbs, and replaces log Z-hat by the RTS estimate of the round. The next one starts from the
+    last states, with each beta drawn anew from r. It ends when ``max_k |r_k - c_k| < 0.1 / K``.
+
+    On hard targets this takes long, and with a perfect Z-hat the rule often fails by noise:
+    :func:`temper` starts with an annealed pass instead, and asks occupancies to be right within
+    their errors.
+
+    Parameters
+    ----------
+    density : ArrayDensity
+    betas : int or sequence of float, default 100
+        Number of rungs, evenly spaced, or the inverse temperatures from 0 to 1.
+    chains : int, default 100
+        Any number; section 4.2 has 100.
+    sweeps : int, default 50
+        Sweeps of each chain in each round.
+    max_rounds : int, default 100
+    log_weights : array of shape (K,) or callable, optional
+        log r_k, or a function of the betas; even by default.
+    log_z : array, shape (K,), optional
+        A better start than zeros, in nats.
+    rao_blackwell : bool, default True
+        Take c_k from q(beta_k | x). If not, from visits plus 0.1 each, as Figure 1 shows for
+        comparison.
+    random_seed : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    LearnedRounds
+        ``log_z`` and ``occupancy`` of each round, the ladder, and the chains.
+
+    Raises
+    ------
+    LadderError
+        ``betas`` do not increase from 0 to 1; or a rung had no weight at any state.
+    ValueError
+        An argument out of its range.
+
+    Warns
+    -----
+    TemperingWarning
+        The rule did not pass within ``max_rounds``.
+
+    References
+    ----------
+    Carlson et al. (2016), section 2.4, equations (7), (9) and (12).
+
+    Examples
+    --------
+    >>> rbm = pmt.arrays.RBM(np.full((4, 3), 0.5), np.zeros(4), np.zeros(3))
+    >>> learned = pmt.arrays.initial_iterations(rbm.density(), 5, sweeps=200, random_seed=1)
+    >>> learned.settled, bool(abs(learned.ladder.log_z[-1] - rbm.exact_log_z()) < 0.1)
+    (True, True)
+    """
+    check_whole(1, chains=chains, sweeps=sweeps, max_rounds=max_rounds)
+    rng = np.random.default_rng(random_seed)
+    check_rungs(betas)
+    if isinstance(betas, int | np.integer):
+        betas = np.linspace(0.0, 1.0, int(betas))
+    rungs = check_betas(betas)
+    start = np.zeros(rungs.size) if log_z is None else np.asarray(log_z, dtype=float)
+    ladder = Ladder(rungs, start, weights_at(rungs, log_weights))
+    check_density(density, rng)
+    drawn = rng.choice(ladder.n_rungs, size=chains, p=np.exp(ladder.log_weights))
+    learned = learn_rounds(
+        density, ladder, start_chains(density, chains, drawn, rng), rng, paper_rule,
+        sweeps=sweeps, max_rounds=max_rounds, redraw=True, ladder_move="gibbs",
+        rao_blackwell=rao_blackwell,
+    )  # fmt: skip
+    if not learned.settled:
+        warnings.warn(
+            f"After {max_rounds} rounds max |r_k - c_k| is still "
+            f"{np.abs(learned.occupancy[-1] - np.exp(ladder.log_weights)).max() * rungs.size:.2g} "
+            f"/ K, above {PAPER_TOLERANCE} / K: log Z-hat is rough, or the rule fails by noise; "
+            "use more sweeps a round, or temper().",
+            TemperingWarning,
+            stacklevel=2,
+        )
+    return learned
+
 
 MAX_LOG_OFF = 0.7
 """|log(c_k / r_k)| up to which the weights of the ladder are taken for learned."""
@@ -114,13 +302,7 @@ class ArrayRun:
         TemperingWarning
             What the estimate warns about: too few tours for an error, for instance.
         """
-        check_choice("method", method, sorted(ESTIMATORS))
-        stats, flat = self._rows
-        run = Run(stats, flat)
-        inputs = {"cycles": stats, "parts": [stats], "trace": run, "reference": run}
-        estimator = ESTIMATORS[method]
-        found = estimator.estimate(inputs[estimator.reads])
-        assert isinstance(found, Evidence)
+        found = estimate_quietly(self.to_datatree(), method)
         n_moves = self.trace.rung.shape[1] * (self.trace.n_sweeps + self.warm_sweeps)
         return emit_warnings(replace(found, n_evaluations=n_moves, seconds=self.seconds))
 
@@ -135,18 +317,14 @@ class ArrayRun:
         ``tempering_trace``. Estimates from runs of their own go to ``cross_check`` as ``others``.
         """
         stats, flat = self._rows
-        dims = ("chain", "draw")
-        n_chains, n_sweeps = stats.n_chains, self.trace.n_sweeps
+        n_chains, n_sweeps, dims = stats.n_chains, self.trace.n_sweeps, ("chain", "draw")
         whole = (n_chains, stats.n_draws, stats.beta.size)
         data: dict[str, tuple[tuple[str, ...], Any]] = {
-            name: (dims, getattr(stats, name)) for name in SCALAR_STATS
+            name: (dims, getattr(stats, name)) for name in (*SCALAR_STATS, "n_zero_likelihood")
         }
-        data["n_zero_likelihood"] = (dims, stats.n_zero_likelihood)
-        names = {"beta": stats.beta, "log_z_ladder": stats.log_z_ladder}
-        names["log_weight"] = stats.log_weight
-        for name in LADDER_STATS:
-            data[name] = ((*dims, "rung"), np.broadcast_to(names[name], whole).copy())
-        data |= {name: ((*dims, "rung"), getattr(stats, name)) for name in RUNG_STATS}
+        for name in (*LADDER_STATS, *RUNG_STATS):
+            values = np.broadcast_to(getattr(stats, name), whole).copy()
+            data[name] = ((*dims, "rung"), values)
         coords = {"chain": np.arange(n_chains), "draw": np.arange(stats.n_draws)}
         row = (flat.cycle % stats.n_draws).reshape(n_chains, n_sweeps)
         each = {"log_ratio": flat.log_ratio, "rung": flat.rung, "row": row}
@@ -256,15 +434,12 @@ def temper(
     if n_particles is not None:
         check_whole(chains, n_particles=n_particles)
     check_choice("ladder_move", ladder_move, LADDER_MOVES)
-    if isinstance(betas, int | np.integer):
-        check_whole(2, betas=int(betas))
-    elif betas is not None:
-        check_betas(betas)
+    check_rungs(betas)
     rng = np.random.default_rng(random_seed)
     check_density(density, rng)
     found = anneal_arrays(density, n_particles or PARTICLES * chains, rng)
     rungs = rungs_on(found.spaced, betas, rungs_per_barrier)
-    ladder = Ladder(rungs, found.sample.log_z_at(rungs), weights_at(rungs, log_weights))
+    ladder = Ladder(rungs, found.alive.log_z_at(rungs), weights_at(rungs, log_weights))
     learned = learn_rounds(
         density, ladder, found.chains(ladder, chains, rng), rng, occupancies_are_right,
         sweeps=round_sweeps, min_rounds=min_rounds, max_rounds=max_rounds, redraw=False,

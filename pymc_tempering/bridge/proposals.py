@@ -9,7 +9,7 @@ from scipy.special import gammaln
 
 from pymc_tempering.bridge.target import Target, without_lost
 from pymc_tempering.exceptions import TemperingError
-from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture import Fitted
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.prior import compile_prior
 

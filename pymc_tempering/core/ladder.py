@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.core.weighting import rung_probabilities, tilt
+from pymc_tempering.core.weighting import (
+    log_mean,
+    rung_probabilities,
+    systematic_resampling,
+    tilt,
+)
 from pymc_tempering.exceptions import LadderError
 
 type RungWeights = Callable[[np.ndarray], Any] | Sequence[float]
@@ -167,6 +172,36 @@ def alive_sample(betas: np.ndarray, log_z: np.ndarray, log_ratio: np.ndarray) ->
     counts = alive.sum(axis=1)
     log_z = np.where(betas == 0.0, np.log(counts / alive.shape[1]), log_z)
     return PathSample(log_ratio[alive], betas, log_z, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """What n particles found on their way from the reference to the target, a row a stage.
+
+    Attributes
+    ----------
+    betas, log_z : array, shape (S,)
+        Log Z in nats.
+    log_ratio : array, shape (S, n)
+        Of the particles after their moves at each stage.
+    """
+
+    betas: np.ndarray
+    log_z: np.ndarray
+    log_ratio: np.ndarray
+
+    @property
+    def alive(self) -> PathSample:
+        """The particles of some likelihood as a sample over the whole path."""
+        return alive_sample(self.betas, self.log_z, self.log_ratio)
+
+
+def resample_at(
+    new: float, beta: float, log_ratio: np.ndarray, rng: np.random.Generator
+) -> tuple[float, np.ndarray]:
+    """Take particles from one beta to a new one: log of the mean weight, and who goes on (n,)."""
+    log_w = (new - beta) * log_ratio
+    return log_mean(log_w), systematic_resampling(log_w, rng)
 
 
 def fine_grid(betas: np.ndarray) -> np.ndarray:

@@ -11,8 +11,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.annealed.islands import WeightedEnds
-from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.annealed.schedule import WeightedEnds, annealing_of, compile_movers
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.crosscheck.draw_check import DrawCheck, check_from_prior
 from pymc_tempering.crosscheck.judge import Entry
@@ -289,5 +288,6 @@ def _run(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemperingWarning)
         movers = compile_movers(task.model, None, task.report)
-        evidence, ends = row.looks(movers, rng, task.cores, task.executor, task.report, most)
+        call = annealing_of(movers, rng, task.cores, task.executor, task.report)
+        evidence, ends = row.looks(call, most)
     return {name: evidence}, ends

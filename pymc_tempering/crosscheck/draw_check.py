@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
-from pymc_tempering.annealed.islands import WeightedEnds
+from pymc_tempering.annealed.schedule import WeightedEnds
 from pymc_tempering.bridge.proposals import PROPOSALS
 from pymc_tempering.bridge.target import check_log_density, find_target
 from pymc_tempering.core.cycles import FloatArray

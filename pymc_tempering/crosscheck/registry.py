@@ -12,9 +12,8 @@ import xarray as xr
 
 from pymc_tempering import annealed
 from pymc_tempering.annealed.ais import ais_with_ends
-from pymc_tempering.annealed.prior_share import prior_log_ratios
+from pymc_tempering.annealed.schedule import compile_movers, prior_log_ratios
 from pymc_tempering.annealed.smc import smc_with_ends
-from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.bridge import estimate_by_bridge, estimate_by_importance
 from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS, FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MIN_TAIL, pareto_khat
@@ -92,7 +91,7 @@ MODEL_ESTIMATORS: dict[str, Estimator] = {
     "smc": _own_runs(
         annealed.smc,
         "Sequential Monte Carlo samplers, Del Moral, Doucet & Jasra (2006).",
-        looks=lambda *given: smc_with_ends(*given[:-1]),  # its islands need no long schedule
+        looks=lambda call, most: smc_with_ends(call),  # its islands need no long schedule
     ),
     "reverse_ais": _own_runs(
         annealed.reverse_ais,

@@ -1,4 +1,4 @@
-"""Transitions that leave `pi_beta` invariant, one file each.
+"""Transitions that leave `pi_beta` invariant.
 
 A kernel is a compiled function
 `kernel(density, point, beta, block, params, scratch, rng, info)`: it moves the coordinates
@@ -11,37 +11,22 @@ which the kernel's `pack` made; `scratch` has `n_scratch` rows of length d.
 from pymc_tempering.kernels.compound import Compound, on_all
 from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
-    BINARY,
-    BOUNDED,
-    CONTINUOUS,
     DIVERGED,
-    FIXED_SUM,
-    INTEGER,
-    JOINT,
     N_EVALUATIONS,
     N_INFO,
     Block,
     Kernel,
 )
-from pymc_tempering.kernels.custom import CustomKernel
-from pymc_tempering.kernels.gibbs import Gibbs
+from pymc_tempering.kernels.custom import CustomKernel, StepKernel
+from pymc_tempering.kernels.discrete import DiscreteLangevin, Gibbs
+from pymc_tempering.kernels.gradient_free import RandomWalkMetropolis, Slice
 from pymc_tempering.kernels.hmc import HMC
-from pymc_tempering.kernels.langevin import DiscreteLangevin
-from pymc_tempering.kernels.metropolis import RandomWalkMetropolis
 from pymc_tempering.kernels.nuts import NUTS
-from pymc_tempering.kernels.slice import Slice
-from pymc_tempering.kernels.step_methods import StepKernel
 
 __all__ = [
     "ACCEPTANCE",
-    "BINARY",
-    "BOUNDED",
-    "CONTINUOUS",
     "DIVERGED",
-    "FIXED_SUM",
     "HMC",
-    "INTEGER",
-    "JOINT",
     "NUTS",
     "N_EVALUATIONS",
     "N_INFO",

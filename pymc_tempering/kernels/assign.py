@@ -1,18 +1,177 @@
-"""Which kernel moves which variable: the user's choice, and defaults for the rest."""
+"""Which kernel moves which variable: named kernels, kinds of variables, choice and defaults."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import pymc as pm
+from pymc.distributions.multivariate import DirichletMultinomialRV
+from pymc.pytensorf import constant_fold
 from pymc.step_methods.compound import BlockedStep
+from pytensor.graph.basic import Variable as GraphVariable
+from pytensor.tensor.random.basic import (
+    BernoulliRV,
+    BetaBinomialRV,
+    BinomialRV,
+    CategoricalRV,
+    HyperGeometricRV,
+    MultinomialRV,
+)
+from pytensor.tensor.random.op import RandomVariable
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
 from pymc_tempering.kernels.compound import Compound
-from pymc_tempering.kernels.contract import JOINT, Kernel
-from pymc_tempering.kernels.kernel_registry import KERNELS, default_kernels
-from pymc_tempering.kernels.step_methods import StepKernel
-from pymc_tempering.kernels.variables import Variable, block_of, free_variables
-from pymc_tempering.model.layout import Layout
+from pymc_tempering.kernels.contract import (
+    BINARY,
+    BOUNDED,
+    CONTINUOUS,
+    FIXED_SUM,
+    INTEGER,
+    JOINT,
+    Block,
+    Kernel,
+)
+from pymc_tempering.kernels.custom import StepKernel
+from pymc_tempering.kernels.discrete import DiscreteLangevin, Gibbs, Transfer
+from pymc_tempering.kernels.gradient_free import RandomWalkMetropolis, Slice
+from pymc_tempering.kernels.hmc import HMC
+from pymc_tempering.kernels.nuts import NUTS
+from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.layout import Layout, is_discrete
+
+MAX_VALUES = 256
+"""Integers with more values than this count as unbounded: to enumerate them takes too long."""
+
+
+@dataclass(frozen=True)
+class NamedKernel:
+    """A kernel that users can choose by name, as in `kernel="slice"`.
+
+    Attributes
+    ----------
+    factory : callable
+        Makes the kernel; all its arguments have defaults.
+    takes_target_accept : bool
+        Whether it gets the `target_accept` of `sample` and `SimulatedTempering`; the other kernels
+        keep a target of their own.
+    default_for : tuple of str
+        Kinds of variables that get it by default. Where two rows name the same kind, the first
+        is taken; but not if it needs gradients and there are none.
+    """
+
+    factory: Callable[..., Kernel]
+    takes_target_accept: bool = False
+    default_for: tuple[str, ...] = ()
+
+    def make(self, target_accept: float) -> Kernel:
+        """Make the kernel, for this target where it takes one."""
+        return self.factory(target_accept) if self.takes_target_accept else self.factory()
+
+
+KERNELS = {
+    "hmc": NamedKernel(HMC, takes_target_accept=True, default_for=(CONTINUOUS,)),
+    "nuts": NamedKernel(NUTS, takes_target_accept=True),
+    "slice": NamedKernel(Slice, default_for=(CONTINUOUS, INTEGER)),
+    "metropolis": NamedKernel(RandomWalkMetropolis),
+    "gibbs": NamedKernel(Gibbs, default_for=(BINARY, BOUNDED)),
+    "langevin": NamedKernel(DiscreteLangevin),
+    "transfer": NamedKernel(Transfer, default_for=(FIXED_SUM,)),
+}
+"""All kernels that can be chosen by name; a new one is its own code and one row here."""
+
+
+def default_kernels(target_accept: float, *, gradient: bool) -> dict[str, Kernel]:
+    """Make the default kernel of each kind of variable; one object where kinds share it."""
+    kernels: dict[str, Kernel] = {}
+    for row in KERNELS.values():
+        missing = [kind for kind in row.default_for if kind not in kernels]
+        if missing:
+            kernel = row.make(target_accept)
+            if gradient or not kernel.uses_gradient:
+                kernels |= dict.fromkeys(missing, kernel)
+    return kernels
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A free variable of a model.
+
+    Attributes
+    ----------
+    name : str
+        Of the random variable; that of its value variable is in the block.
+    kind : str
+        "continuous", "binary", "bounded", "integer", "fixed sum" or "joint".
+    block : Block
+        Its elements.
+    """
+
+    name: str
+    kind: str
+    block: Block
+
+
+def free_variables(model: pm.Model, layout: Layout) -> list[Variable]:
+    """Free variables of a model in the order of its raveled vector."""
+    variables = []
+    for rv, name, part, shape in zip(
+        model.free_RVs, layout.names, layout.slices, layout.shapes, strict=True
+    ):
+        kind, *bounds = _kind_and_bounds(rv)
+        lower, upper = (np.broadcast_to(np.asarray(b, float), shape).ravel() for b in bounds)
+        whole = np.full(lower.size, kind != CONTINUOUS)
+        block = Block(np.arange(part.start, part.stop), lower, upper, whole, (name,))
+        variables.append(Variable(rv.name, kind, block))
+    return variables
+
+
+def block_of(variables: list[Variable]) -> Block:
+    """Block of all elements of some variables."""
+    blocks = [variable.block for variable in variables]
+    arrays = {
+        field: np.concatenate([getattr(block, field) for block in blocks])
+        for field in ("indices", "lower", "upper", "whole")
+    }
+    return Block(**arrays, names=tuple(name for block in blocks for name in block.names))
+
+
+def _kind_and_bounds(
+    rv: GraphVariable,
+) -> tuple[str, np.ndarray | float, np.ndarray | float]:
+    """Kind of a random variable, and the bounds that its elements cannot leave."""
+    if not is_discrete(rv):
+        return CONTINUOUS, -np.inf, np.inf
+    op = rv.owner.op
+    if isinstance(op, MultinomialRV | DirichletMultinomialRV):
+        return FIXED_SUM, 0.0, np.inf
+    if getattr(op, "ndim_supp", 0) > 0:
+        return JOINT, -np.inf, np.inf
+    if isinstance(op, BernoulliRV):
+        return BINARY, 0.0, 1.0
+    lower: np.ndarray | float | None = 0.0
+    upper = None
+    params: Sequence[GraphVariable] = ()
+    if isinstance(op, RandomVariable):
+        params = op.dist_params(rv.owner)
+    if isinstance(op, CategoricalRV):
+        upper = _constant(params[0].shape[-1] - 1)
+    elif isinstance(op, BinomialRV | BetaBinomialRV):
+        upper = _constant(params[0])
+    elif isinstance(op, HyperGeometricRV):
+        upper = _constant(params[-1])
+    elif getattr(op, "name", "") == "discrete_uniform":
+        lower, upper = _constant(params[0]), _constant(params[1])
+    if lower is None or upper is None or np.max(upper - lower) >= MAX_VALUES:
+        return INTEGER, -np.inf, np.inf
+    return BOUNDED, lower, upper
+
+
+def _constant(graph: GraphVariable) -> np.ndarray | None:
+    """Value of a graph that depends on no random variable; None if it does."""
+    [folded] = constant_fold(freeze_shared([graph]), raise_not_constant=False)
+    return np.asarray(folded, dtype=float) if isinstance(folded, np.ndarray | int) else None
+
 
 OneKernel = str | Kernel | type[BlockedStep]
 KernelChoice = OneKernel | Mapping[str, OneKernel] | None
@@ -64,7 +223,7 @@ def assign_kernels(
     layout : Layout
     choice : str, Kernel, step method class or mapping, optional
         The user's choice. Variables that it leaves open get the default of their kind, see
-        `kernel_registry`.
+        `KERNELS`.
     target_accept : float, default 0.8
         For kernels that are chosen by name or by default, as far as they take it.
     gradient : bool, default True

@@ -1,10 +1,15 @@
-"""The contract of a kernel: a compiled transition of a block, and how its tuning is laid out."""
+"""The contract of a kernel: a compiled transition of a block, and the density that it keeps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+from numba import float64
+
+from pymc_tempering.model.compiled import DENSITY, LOG_RATIO, LOG_REFERENCE, POINT
+from pymc_tempering.model.jit import njit
+from pymc_tempering.references.compiled_mixture import evaluate_values
 
 ACCEPTANCE, N_EVALUATIONS, DIVERGED = 0, 1, 2
 N_INFO = 3
@@ -137,3 +142,11 @@ class Kernel:
     def __post_init__(self) -> None:
         if self.target_accept is not None and not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept must lie between 0 and 1, not {self.target_accept!r}.")
+
+
+@njit(float64(DENSITY, POINT, float64), error_model="numpy")
+def log_density_at(density, point, beta):  # type: ignore[no-untyped-def]
+    """Evaluate a point without gradients; its tempered log density, -inf where it is no number."""
+    evaluate_values(density, point)
+    value = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
+    return value if -np.inf < value < np.inf else -np.inf

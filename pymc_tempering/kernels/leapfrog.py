@@ -1,4 +1,4 @@
-"""One leapfrog step of a block of coordinates, for all kernels that follow gradients.
+"""One leapfrog step of a block of coordinates, and states to go back to, for gradient kernels.
 
 A metric is a vector: the standard deviations of the n coordinates, or the rows of the lower
 Cholesky factor L of their covariance, one after the other. Positions are `L q`, so the force is
@@ -8,7 +8,16 @@ Cholesky factor L of their covariance, one after the other. Positions are `L q`,
 from numba import float64, types
 
 from pymc_tempering.borrowed.private import NOT_COUNTED
-from pymc_tempering.model.compiled import DENSITY, INDICES, LOG_RATIO, LOG_REFERENCE, POINT, VECTOR
+from pymc_tempering.model.compiled import (
+    DENSITY,
+    INDICES,
+    LOG_RATIO,
+    LOG_REFERENCE,
+    MATRIX,
+    POINT,
+    VECTOR,
+)
+from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.compiled_mixture import evaluate
 
@@ -76,3 +85,26 @@ def leapfrog_step(density, point, beta, block, metric, momentum, force, step):  
         momentum[i] += half * force[i]
         kinetic += momentum[i] * momentum[i]
     return 0.5 * kinetic - (point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO])
+
+
+@njit(types.void(POINT, INDICES, MATRIX, types.int64), **NOT_COUNTED)
+def keep_state(point, block, scratch, row):  # type: ignore[no-untyped-def]
+    """Copy position and gradients to three rows of the scratch space.
+
+    All gradients are kept, those of other blocks too.
+    """
+    for i in range(block.size):
+        scratch[row, i] = point.x[block[i]]
+    copy_numbers(scratch[row + 1], point.grads[LOG_REFERENCE])
+    copy_numbers(scratch[row + 2], point.grads[LOG_RATIO])
+
+
+@njit(types.void(POINT, INDICES, MATRIX, types.int64, float64, float64), **NOT_COUNTED)
+def put_back(point, block, scratch, row, log_reference, log_ratio):  # type: ignore[no-untyped-def]
+    """Make a kept state the present one."""
+    for i in range(block.size):
+        point.x[block[i]] = scratch[row, i]
+    copy_numbers(point.grads[LOG_REFERENCE], scratch[row + 1])
+    copy_numbers(point.grads[LOG_RATIO], scratch[row + 2])
+    point.values[LOG_REFERENCE] = log_reference
+    point.values[LOG_RATIO] = log_ratio

@@ -7,7 +7,13 @@ from numba import boolean, float64, int64, types
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
-from pymc_tempering.kernels.leapfrog import MAX_ENERGY_ERROR, leapfrog_step, set_force
+from pymc_tempering.kernels.leapfrog import (
+    MAX_ENERGY_ERROR,
+    keep_state,
+    leapfrog_step,
+    put_back,
+    set_force,
+)
 from pymc_tempering.model.compiled import (
     DENSITY,
     INDICES,
@@ -74,16 +80,6 @@ def _turns(n, sum_a, first_a, last_a, sum_b, first_b, last_b):  # type: ignore[n
     )
 
 
-@njit(types.void(POINT, INDICES, MATRIX, int64))
-def _store(point, block, scratch, row):  # type: ignore[no-untyped-def]
-    """Keep position and gradients of a state that may be chosen."""
-    x = scratch[row]
-    for i in range(block.size):
-        x[i] = point.x[block[i]]
-    copy_row(scratch, row + 1, point.grads, LOG_REFERENCE)
-    copy_row(scratch, row + 2, point.grads, LOG_RATIO)
-
-
 @njit(
     types.Tuple((int64, int64, float64, float64, float64, float64))(
         DENSITY, POINT, float64, INDICES, VECTOR, MATRIX, RNG, float64, float64, int64
@@ -112,7 +108,7 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
         larger = max(log_weight, -error)
         log_weight = larger + np.log1p(np.exp(min(log_weight, -error) - larger))
         if rng.random() < np.exp(-error - log_weight):
-            _store(point, block, scratch, CANDIDATE)
+            keep_state(point, block, scratch, CANDIDATE)
             log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
         if leaf == 0:
             copy_numbers(scratch[FIRST], momentum[:n])
@@ -147,8 +143,7 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
     """
     n = block.size
     momentum, force, tree_sum = scratch[MOMENTUM], scratch[FORCE], scratch[TREE_SUM]
-    grad0, grad1 = point.grads[LOG_REFERENCE], point.grads[LOG_RATIO]
-    _store(point, block, scratch, CHOSEN)
+    keep_state(point, block, scratch, CHOSEN)
     log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
     kinetic = 0.0
     set_force(point, beta, block, params[SCALE : SCALE + n], force)
@@ -196,12 +191,7 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
     info[ACCEPTANCE] = accepted / taken
     info[N_EVALUATIONS] = taken
     info[DIVERGED] = 1.0 if outcome == BROKEN else 0.0
-    for i in range(n):
-        point.x[block[i]] = scratch[CHOSEN, i]
-    copy_numbers(grad0, scratch[CHOSEN + 1])
-    copy_numbers(grad1, scratch[CHOSEN + 2])
-    point.values[LOG_REFERENCE] = log_reference
-    point.values[LOG_RATIO] = log_ratio
+    put_back(point, block, scratch, CHOSEN, log_reference, log_ratio)
 
 
 def _pack(step_size: float, scale: np.ndarray, block: Block, max_treedepth: int) -> np.ndarray:

@@ -27,7 +27,7 @@ from pymc_tempering.references.warp import add_warped_slope, warp_point
 # A packed mixture has a header row [J, log eps, rank or -1, W, S], then for each component a row
 # [log constant, dof, scratch: log density, slope, square, factor of the gradient], a row with its
 # mean, a scratch row with whitened x, and the rows of its whitening
-# (`pymc_tempering.references.scales`): for a full scale matrix d rows, and its d columns as rows;
+# (`pymc_tempering.references.mixture`): for a full scale matrix d rows, and its d columns as rows;
 # 1 + rank rows for one of low rank. Then come S stretched copies, each a row with the first five of
 # these numbers and those of the next line, and a row of its mode's inverse scale matrix. Last
 # are the rows of the warp, if W > 0.

@@ -1,28 +1,230 @@
-"""A mixture of multivariate t's plus a share of the prior.
+"""A mixture of multivariate t's plus a share of the prior: the reference that is fitted to draws.
 
 `log_reference(x) = log[(1 - eps) sum_j w_j t(x; mean_j, scale_j, dof_j) + eps prior(x)]`. It is
 normalized, can be drawn from exactly, and its tails are at least eps times those of the prior.
 With a warp the t's are densities of u(x), times |du / dx|.
+
+A component uses its scale matrix S, full or diagonal plus low rank, to whiten a difference
+(|z|^2 = y' S^-1 y), for the log determinant, for normal draws with covariance S, and for the rows
+of the compiled density.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
+from pymc_tempering.model.compiled import Mixing
+from pymc_tempering.model.path import Path
 from pymc_tempering.references.compiled_mixture import (
     ALONG,
     CONSTANT,
     COPY_COLUMNS,
     DOF,
     MIN_COLUMNS,
+    MIXER,
     ORIGIN,
     OWN,
     WITHIN,
 )
-from pymc_tempering.references.scales import FullScales, LowRankScales
+from pymc_tempering.references.prior import Prior
 from pymc_tempering.references.warp import WARP_COLUMNS, FunnelWarp
+
+
+@dataclass(frozen=True)
+class FullScales:
+    """Full scale matrices of J components.
+
+    Attributes
+    ----------
+    cholesky : array, shape (J, d, d)
+        Lower Cholesky factors.
+    """
+
+    cholesky: np.ndarray
+
+    @property
+    def log_roots(self) -> np.ndarray:
+        """Half the log determinants, shape (J,)."""
+        return np.asarray(np.log(np.diagonal(self.cholesky, axis1=1, axis2=2)).sum(axis=1))
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Inverse Cholesky factors, shape (J, d, d)."""
+        eye = np.eye(self.cholesky.shape[1])
+        return np.array([solve_triangular(each, eye, lower=True) for each in self.cholesky])
+
+    @property
+    def packed(self) -> np.ndarray:
+        """These rows and then the columns, for compiled code, shape (J, 2 d, d)."""
+        return np.concatenate([self.rows, self.rows.transpose(0, 2, 1)], axis=1)
+
+    @property
+    def precisions(self) -> np.ndarray:
+        """Inverses of the scale matrices, shape (J, d, d)."""
+        rows = self.rows
+        return np.asarray(rows.transpose(0, 2, 1) @ rows)
+
+    @property
+    def variances(self) -> np.ndarray:
+        """Diagonals of the scale matrices, shape (J, d)."""
+        return np.asarray((self.cholesky**2).sum(axis=2))
+
+    def precision_row(self, j: int, t: int) -> np.ndarray:
+        """Row t of the inverse scale matrix of component j, shape (d,)."""
+        return np.asarray(self.rows[j][:, t] @ self.rows[j])
+
+    def whiten(self, j: int, ys: np.ndarray) -> np.ndarray:
+        """Whiten differences from the mean of component j, shape (n, d)."""
+        return np.asarray(ys @ self.rows[j].T)
+
+    def draw(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw a centered normal for each component in `which`, shape (n, d)."""
+        own = rng.standard_normal((len(which), self.cholesky.shape[1]))
+        for j in np.unique(which):  # the matrices of each draw at once would be n of them
+            own[which == j] = own[which == j] @ self.cholesky[j].T
+        return own
+
+    def first(self, n: int) -> "FullScales":
+        """Scale matrices of the first n components."""
+        return FullScales(self.cholesky[:n])
+
+    def mean(self, weights: np.ndarray) -> np.ndarray:
+        """Sum of the scale matrices times their weights, shape (d, d)."""
+        return np.asarray(np.einsum("j,jik,jlk->il", weights, self.cholesky, self.cholesky))
+
+    def with_hull(self, weights: np.ndarray, offsets: np.ndarray) -> "FullScales":
+        """Append the scale matrix of the mixture; `offsets` (J, d): the centered means."""
+        whole = self.mean(weights) + np.einsum("j,ji,jk->ik", weights, offsets, offsets)
+        return FullScales(np.concatenate([self.cholesky, np.linalg.cholesky(whole)[None]]))
+
+    def with_cluster(self, draws: np.ndarray) -> "FullScales":
+        """Put the covariance of draws (n, d) in front."""
+        covariance = np.cov(draws, rowvar=False).reshape(2 * draws.shape[1:])
+        return FullScales(np.concatenate([np.linalg.cholesky(covariance)[None], self.cholesky]))
+
+    def scaled(self, factors: np.ndarray) -> "FullScales":
+        """Scales after the variables were multiplied by factors, shape (J, d) or (d,)."""
+        return FullScales(factors[..., None] * self.cholesky)
+
+    def with_widened(self, first: int, ts: np.ndarray, factor: float) -> "FullScales":
+        """Append, for each coordinate t, the first scale matrices with another spread along t.
+
+        It is `factor` times as wide, and the other coordinates do not depend on t.
+        """
+        whole = np.einsum("jik,jlk->jil", self.cholesky[:first], self.cholesky[:first])
+        every = [self.cholesky]
+        for t in ts:
+            wide = whole.copy()
+            wide[:, t], wide[:, :, t] = 0.0, 0.0
+            wide[:, t, t] = factor**2 * whole[:, t, t]
+            every.append(np.linalg.cholesky(wide))
+        return FullScales(np.concatenate(every))
+
+
+@dataclass(frozen=True)
+class LowRankScales:
+    """Scale matrices diag(sds_j^2) + loadings_j loadings_j' of J components.
+
+    With G = diag(1 / sds) loadings = U diag(s) V' (singular values), the Woodbury identity reads
+    `S^-1 = A'A, A = (I - U diag(1 - 1 / sqrt(1 + s^2)) U') diag(1 / sds)`, and the matrix
+    determinant lemma `log det S = 2 sum log sds + sum log(1 + s^2)`; both take O(d r).
+
+    Attributes
+    ----------
+    sds : array, shape (J, d)
+    loadings : array, shape (J, d, r)
+    """
+
+    sds: np.ndarray
+    loadings: np.ndarray
+
+    @cached_property
+    def _directions(self) -> tuple[np.ndarray, np.ndarray]:
+        """U of shape (J, d, r), and s of shape (J, r)."""
+        u, s, _ = np.linalg.svd(self.loadings / self.sds[:, :, None], full_matrices=False)
+        return u, s
+
+    @property
+    def log_roots(self) -> np.ndarray:
+        """Half the log determinants, shape (J,)."""
+        _, s = self._directions
+        return np.asarray(np.log(self.sds).sum(axis=1) + 0.5 * np.log1p(s**2).sum(axis=1))
+
+    @property
+    def packed(self) -> np.ndarray:
+        """Row 1 / sds, then r rows sqrt(1 - 1 / sqrt(1 + s_k^2)) u_k, shape (J, 1 + r, d)."""
+        u, s = self._directions
+        shrink = np.sqrt(1.0 - 1.0 / np.sqrt(1.0 + s**2))
+        along = (u * shrink[:, None, :]).transpose(0, 2, 1)
+        return np.concatenate([1.0 / self.sds[:, None, :], along], axis=1)
+
+    @property
+    def variances(self) -> np.ndarray:
+        """Diagonals of the scale matrices, shape (J, d)."""
+        return np.asarray(self.sds**2 + (self.loadings**2).sum(axis=2))
+
+    def precision_row(self, j: int, t: int) -> np.ndarray:
+        """Row t of the inverse scale matrix of component j, shape (d,)."""
+        unit = np.zeros((1, self.sds.shape[1]))
+        unit[0, t] = 1.0
+        [row] = self.whiten(j, self.whiten(j, unit) * self.sds[j]) / self.sds[j]
+        return np.asarray(row)
+
+    def whiten(self, j: int, ys: np.ndarray) -> np.ndarray:
+        """Whiten differences from the mean of component j, shape (n, d)."""
+        u, s = self._directions
+        scaled = ys / self.sds[j]
+        whitened: np.ndarray = (
+            scaled - (scaled @ u[j]) * (1.0 - 1.0 / np.sqrt(1.0 + s[j] ** 2)) @ u[j].T
+        )
+        return whitened
+
+    def draw(self, which: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw a centered normal for each component in `which`, shape (n, d)."""
+        own = self.sds[which] * rng.standard_normal((len(which), self.sds.shape[1]))
+        common = rng.standard_normal((len(which), self.loadings.shape[2]))
+        for j in np.unique(which):  # the loadings of each draw at once would be n matrices
+            own[which == j] += common[which == j] @ self.loadings[j].T
+        return own
+
+    def first(self, n: int) -> "LowRankScales":
+        """Scale matrices of the first n components."""
+        return LowRankScales(self.sds[:n], self.loadings[:n])
+
+    def with_hull(self, weights: np.ndarray, offsets: np.ndarray) -> "LowRankScales":
+        """Append a diagonal scale matrix of the mixture; `offsets` (J, d): the centered means."""
+        within = self.sds**2 + (self.loadings**2).sum(axis=2)
+        whole = np.sqrt(weights @ (within + offsets**2))
+        none = np.zeros((1, *self.loadings.shape[1:]))
+        return LowRankScales(np.vstack([self.sds, whole]), np.concatenate([self.loadings, none]))
+
+    def with_cluster(self, draws: np.ndarray) -> "LowRankScales":
+        """Put the variances of draws (n, d) in front."""
+        none = np.zeros((1, *self.loadings.shape[1:]))
+        sds = np.vstack([draws.std(axis=0), self.sds])
+        return LowRankScales(sds, np.concatenate([none, self.loadings]))
+
+    def scaled(self, factors: np.ndarray) -> "LowRankScales":
+        """Scales after the variables were multiplied by factors, shape (J, d) or (d,)."""
+        return LowRankScales(factors * self.sds, factors[..., None] * self.loadings)
+
+    def with_widened(self, first: int, ts: np.ndarray, factor: float) -> "LowRankScales":
+        """Append, for each coordinate t, the first scale matrices with another spread along t.
+
+        It is `factor` times as wide, and the other coordinates do not depend on t.
+        """
+        sds, loadings = [self.sds], [self.loadings]
+        for t in ts:
+            wide, others = self.sds[:first].copy(), self.loadings[:first].copy()
+            wide[:, t] = factor * np.sqrt(wide[:, t] ** 2 + (others[:, t] ** 2).sum(axis=1))
+            others[:, t] = 0.0
+            sds.append(wide)
+            loadings.append(others)
+        return LowRankScales(np.concatenate(sds), np.concatenate(loadings))
+
 
 CLUSTER_DOF = 5.0
 """Degrees of freedom of a component that was added at a place where draws are few."""
@@ -173,8 +375,7 @@ class Mixture:
         dim, dofs = self.means.shape[1], self.dofs
         log_gammas = gammaln(0.5 * (dofs + dim)) - gammaln(0.5 * dofs)
         roots = self.scales.log_roots + 0.5 * dim * np.log(dofs * np.pi)
-        constants: np.ndarray = np.log(self.weights) + log_gammas - roots
-        return constants
+        return np.asarray(np.log(self.weights) + log_gammas - roots)
 
     def squares(self, xs: np.ndarray) -> np.ndarray:
         """Squared distances in scales of each t component, shape (n, J), of states (n, d)."""
@@ -194,8 +395,7 @@ class Mixture:
             return replace(self, warp=None).log_t(us) + log_det[:, None]
         dim = xs.shape[1]
         tails = 0.5 * (self.dofs + dim) * np.log1p(self.squares(xs) / self.dofs)
-        log_densities: np.ndarray = self.log_constants - tails
-        return log_densities
+        return np.asarray(self.log_constants - tails)
 
     def with_cluster(self, draws: np.ndarray, share: float) -> "Mixture":
         """Mixture with a component of weight `share` in front, at the place of draws (n, d)."""
@@ -249,3 +449,61 @@ def nearest_component(components: Mixture, xs: np.ndarray) -> np.ndarray:
     """Component that is most likely for each state, shape (n,); the mode of a stretched copy."""
     nearest, n = components.log_t(xs).argmax(axis=1), components.n_components
     return np.where(nearest < n, nearest, (nearest - n) % (n - components.hull))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A mixture of t's plus a share of the prior, as the reference of a path.
+
+    Attributes
+    ----------
+    prior : Prior
+    components : Mixture
+    """
+
+    prior: Prior
+    components: Mixture
+    name: str = "fitted"
+
+    @property
+    def path(self) -> Path:
+        """The compiled model."""
+        return self.prior.path
+
+    @property
+    def prior_constant(self) -> tuple[float, float]:
+        """Log Z of the target's prior and its error."""
+        return self.prior.prior_constant
+
+    @cached_property
+    def mixture(self) -> Mixing:
+        """Packed mixture that points carry."""
+        return Mixing(MIXER, self.components.pack())
+
+    @cached_property
+    def covariance(self) -> np.ndarray | None:
+        """Mean covariance of the modes, shape (d, d); None with a warp or in many dimensions."""
+        return self.components.covariance
+
+    def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
+        """Child generators for one stream of draws."""
+        return [*rng.spawn(1), *self.prior.spawn(rng)]
+
+    def draw(self, n: int, rngs: list[np.random.Generator]) -> np.ndarray:
+        """Draw `n` fresh, independent states, shape (n, d), unconstrained."""
+        own, *priors = rngs
+        from_prior = own.random(n) < self.components.prior_share
+        draws = self.components.draw(n, own)
+        draws[from_prior] = self.prior.draw(int(from_prior.sum()), priors)
+        return draws
+
+    def residuals(self, xs: np.ndarray) -> np.ndarray:
+        """States, shape (n, d), minus the mean of the nearest component of each.
+
+        With a warp the difference is that of warped states, times the spread at each state.
+        """
+        modes = self.components.modes
+        means = modes.means[nearest_component(modes, xs)]
+        if modes.warp is None:
+            return xs - means
+        return np.asarray((modes.warp.forward(xs)[0] - means) * modes.warp.spread(xs))

@@ -1,6 +1,10 @@
 """A mixture of t's fitted to draws: how many components, their covariances and their tails.
 
 Where the draws show a funnel, the t's are fitted in coordinates that straighten it.
+
+In many dimensions a full covariance has more numbers than there are draws. There covariances are
+diagonal plus low rank: the clusters are found by k-means, and each gets its own factor analysis.
+The number of clusters and the rank are those with the highest likelihood of held-out draws.
 """
 
 import copy
@@ -12,13 +16,10 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from pymc_tempering.core.threads import one_thread
-from pymc_tempering.references.low_rank import low_rank_mixture
-from pymc_tempering.references.mixture import Mixture, nearest_component
-from pymc_tempering.references.scales import FullScales, LowRankScales
+from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture, nearest_component
 from pymc_tempering.references.score_covariance import distinct_rows, refine_normals
-from pymc_tempering.references.warp import FunnelWarp
+from pymc_tempering.references.warp import FunnelWarp, warped_scores
 from pymc_tempering.references.warp_fit import fit_warp
-from pymc_tempering.references.warp_scores import warped_scores
 from pymc_tempering.references.warp_screen import PriorDraws
 
 PRIOR_SHARE = 0.05
@@ -31,7 +32,7 @@ COARSE, FINE = 1e-2, 1e-3
 """Gain of the mean log likelihood at which the fit stops, in the search and in the end (nats)."""
 
 SEARCH_DRAWS, MAX_ITERATIONS = 1500, 30
-"""Most draws that the search uses, and most steps of EM in each fit."""
+"""Most draws that the search uses, and most steps of EM in each fit or factor analysis."""
 
 COMPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 21, 25, 30)
 """Numbers of components that are tried in turn, until the BIC has risen twice."""
@@ -73,6 +74,25 @@ MAX_FIT_DRAWS = 4000
 
 SCORED_DRAWS, SCORED_BY_DIM = 500, 5
 """Draws at which a fit takes the gradient of the target: so many, or so many for each dimension."""
+
+RANKS = (0, 1, 2, 4, 8, 16, 32, 64)
+"""Ranks that are tried in turn for one cluster, until the held-out likelihood has fallen twice."""
+
+LOW_RANK_DRAWS = 2000
+"""Most draws that a fit of low rank uses."""
+
+CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Numbers of clusters that are tried in turn, with the best rank of one cluster, until the held-out
+likelihood falls."""
+
+HELD_OUT = 0.25
+"""Share of the draws that is held out to judge a fit."""
+
+MIN_DRAWS = 10
+"""Least number of draws in a cluster; with fewer there are too many clusters."""
+
+NOISE_FLOOR = 1e-4
+"""Least variance of a variable's own noise, as a share of its variance in the cluster."""
 
 type Scores = Callable[[np.ndarray], np.ndarray]
 type Scored = tuple[np.ndarray, np.ndarray] | None
@@ -174,7 +194,7 @@ def _fit(
     if start is not None:
         modes = start.modes
         start = replace(
-            modes, means=(modes.means - center) / scale, scales=modes.scales.stretched(1 / scale)
+            modes, means=(modes.means - center) / scale, scales=modes.scales.scaled(1 / scale)
         )
     scales: FullScales | LowRankScales
     if draws.shape[1] <= FULL_DIM:
@@ -185,7 +205,7 @@ def _fit(
     normal = Mixture(weights, means, scales, GAUSSIAN * np.ones_like(weights), 0)
     dofs, factors = _tails(normal, xs, DOFS[DOFS <= ROUGH_DOF] if rough else DOFS)
     inflation = 1 + INFLATION * min(1.0, np.sqrt(10 / draws.shape[1]))
-    scales = scales.inflated(inflation * factors).stretched(scale)
+    scales = scales.scaled(np.outer(np.sqrt(inflation * factors), scale))
     modes = Mixture(weights, center + scale * means, scales, dofs, PRIOR_SHARE)
     return modes if modes.n_components == 1 else modes.with_hull(HULL_SHARE, HULL_DOF)
 
@@ -261,3 +281,79 @@ def _full(
             means, covariances = refine_normals(xs, shares, *scored, means, covariances)
     scales = FullScales(np.linalg.cholesky(covariances))
     return best.weights_ / best.weights_.sum(), means, scales
+
+
+def low_rank_mixture(
+    xs: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, LowRankScales]:
+    """Fit weights (J,), means (J, d) and covariances to draws, shape (n, d), of unit scale.
+
+    The last quarter of the draws is held out. A random quarter would favor an overfit, because
+    neighboring draws of a chain are alike, or even equal.
+    """
+    from sklearn.cluster import KMeans  # slow to import
+
+    if len(xs) > LOW_RANK_DRAWS:
+        xs = xs[np.sort(rng.choice(len(xs), LOW_RANK_DRAWS, replace=False))]
+    n_used = len(xs) - int(HELD_OUT * len(xs))
+    used, held = xs[:n_used], xs[n_used:]
+    labels = np.zeros(len(xs), dtype=int)
+    with warnings.catch_warnings(), one_thread():
+        warnings.simplefilter("ignore")  # of convergence: the held-out likelihood judges
+        rank, highest = _best_rank(used, held)
+        for k in CLUSTERS[1:]:
+            clusters = KMeans(k, n_init=1, random_state=int(rng.integers(2**31))).fit(used)
+            if np.bincount(clusters.labels_, minlength=k).min() < max(MIN_DRAWS, 2 * rank):
+                break
+            likelihood = _held_out(used, clusters.labels_, rank, held)
+            if likelihood <= highest:
+                break
+            labels, highest = clusters.predict(xs), likelihood
+        return _factors(xs, labels, rank)
+
+
+def _best_rank(used: np.ndarray, held: np.ndarray) -> tuple[int, float]:
+    """Rank of one cluster with the highest likelihood of held-out draws, and that likelihood."""
+    best, highest, fallen = 0, -np.inf, 0
+    for rank in RANKS:
+        if rank > min(len(used) // 2, used.shape[1]):
+            break
+        likelihood = _held_out(used, np.zeros(len(used), dtype=int), rank, held)
+        if likelihood > highest:
+            best, highest, fallen = rank, likelihood, 0
+        else:
+            fallen += 1
+            if fallen == 2:
+                break
+    return best, highest
+
+
+def _held_out(used: np.ndarray, labels: np.ndarray, rank: int, held: np.ndarray) -> float:
+    """Mean log likelihood of held-out draws under a fit to the others (nats a draw)."""
+    weights, means, scales = _factors(used, labels, rank)
+    mixture = Mixture(weights, means, scales, np.full(weights.size, GAUSSIAN), 0.0)
+    return float(logsumexp(mixture.log_t(held), axis=1).mean())
+
+
+def _factors(
+    xs: np.ndarray, labels: np.ndarray, rank: int
+) -> tuple[np.ndarray, np.ndarray, LowRankScales]:
+    """Factor analysis of each cluster, with the same rank."""
+    from sklearn.decomposition import FactorAnalysis
+
+    weights, means, sds, loadings = [], [], [], []
+    for label in np.unique(labels):
+        own = xs[labels == label]
+        variance = own.var(axis=0)
+        floor = NOISE_FLOOR * np.where(variance > 0, variance, 1.0)
+        components = np.empty((0, xs.shape[1]))
+        if rank > 0:
+            model = FactorAnalysis(
+                rank, tol=1e-2 * xs.shape[1], max_iter=MAX_ITERATIONS, random_state=0
+            ).fit(own)
+            variance, components = model.noise_variance_, model.components_
+        weights.append(len(own) / len(xs))
+        means.append(own.mean(axis=0))
+        sds.append(np.sqrt(np.maximum(variance, floor)))
+        loadings.append(components.T)
+    return np.array(weights), np.array(means), LowRankScales(np.array(sds), np.array(loadings))

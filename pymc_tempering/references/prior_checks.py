@@ -3,12 +3,14 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from os.path import dirname
 from time import perf_counter
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
+from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import OVERFLOWS
 from pymc_tempering.core.deadline import NEVER, Deadline, in_round_seconds
@@ -21,9 +23,20 @@ from pymc_tempering.model.path import Path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.unconstrain import rounded_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
-from pymc_tempering.references.overflow import kept_draws, may_be_missed
-from pymc_tempering.references.prior import Prior
+from pymc_tempering.references.prior import Prior, evaluate_draws
 from pymc_tempering.references.prior_laws import Batch, check_laws
+
+PACKAGE = dirname(dirname(__file__))
+
+MAX_OVERFLOW_SHARE, MAX_ZERO_OVERFLOW = 1e-3, 0.05
+"""Largest shares of the draws that may have no finite unconstrained value: without a further look,
+and as states of zero likelihood."""
+
+N_TAIL, TAIL_SEED, N_LARGEST = 10_000, 1, 20
+"""Draws among which the largest are looked for, their seed, and how many these are."""
+
+MAX_CARRIED = 1e-3
+"""Largest share of the evidence that draws may carry which count as none."""
 
 N_CHECK = 1000
 """Draws of the prior that the model is checked at."""
@@ -47,6 +60,57 @@ MAX_NAN_SHARE = 0.01
 """Largest share of the draws that may have a density but no gradient, without a warning."""
 
 
+def kept_draws(path: Path, draws: np.ndarray) -> np.ndarray:
+    """Return which draws (n, d) have finite unconstrained values; refuse where many have none."""
+    overflow = ~np.isfinite(draws)
+    if (share := overflow.any(axis=1).mean()) > 0:
+        worst = path.layout.label(int(overflow.mean(axis=0).argmax()))
+        _refuse_or_warn(
+            bool(share > MAX_ZERO_OVERFLOW),
+            PriorDrawsError,
+            f"{share:.1%} of the prior draws have no finite unconstrained value (worst: {worst}): "
+            "the prior puts mass where floating point, or a transform narrower than the prior's "
+            "own support, cannot follow.",
+            " Use a less extreme prior, or its own transform.",
+        )
+    return np.asarray(~overflow.any(axis=1))
+
+
+def carry_none(prior: Prior, log_ratio: np.ndarray, deadline: Deadline = NEVER) -> bool:
+    """Whether the likelihood falls to nothing over the largest finite draws, toward the overflow.
+
+    The draws that are lost must have an infinite coordinate, which says in which direction they
+    lie. If their likelihood were as large as the largest one of the finite draws that lie farthest
+    in that direction, they would carry `MAX_CARRIED` of the evidence at most.
+
+    Parameters
+    ----------
+    prior : Prior
+    log_ratio : ndarray, shape (n,)
+        Log-likelihood at finite draws (nats).
+    deadline : Deadline, optional
+        After which nothing is known.
+    """
+    known = log_ratio[np.isfinite(log_ratio)]
+    if deadline.late or not known.size:
+        return False
+    draws = prior.draw(N_TAIL, prior.spawn(np.random.default_rng(TAIL_SEED)))
+    lost = ~np.isfinite(draws).all(axis=1)
+    infinite = np.isinf(draws[lost])
+    if not infinite.any(axis=1).all():
+        return False
+    finite = draws[~lost]
+    limit = np.log(MAX_CARRIED) + logsumexp(known) - np.log(log_ratio.size)
+    for i in np.flatnonzero(infinite.any(axis=0)):  # the farthest of one are not those of another
+        for sign in np.unique(np.sign(draws[lost, i][infinite[:, i]])):
+            largest = finite[np.argsort(sign * finite[:, i])[-N_LARGEST:]]
+            _, level = evaluate_draws(prior.path, largest)
+            level = np.where(np.isnan(level), np.inf, level)
+            if not np.log(max(lost.mean(), 1.0 / N_TAIL)) + level.max() < limit:
+                return False
+    return True
+
+
 def _no_number(graph: Variable) -> Variable:
     return pt.isnan(graph) | pt.eq(graph, np.inf)
 
@@ -56,34 +120,32 @@ def _not_finite(graph: Variable) -> Variable:
 
 
 def _blame(
-    model: pm.Model,
     path: Path,
     draws: np.ndarray,
+    deadline: Deadline,
     wrong: Callable[[Variable], Variable] = _no_number,
-    deadline: Deadline = NEVER,
 ) -> str:
     """Name the terms that are wrong or raise an error at draws, with shares.
 
     Priors are looked at where no likelihood term or potential is to blame.
     """
-    states = [path.layout.unravel(x).values() for x in draws[:MAX_BLAMED]]
-    terms = model.observed_RVs + model.potentials
-    return _bad_terms(model, terms, states, wrong, deadline) or _bad_terms(
-        model, model.free_RVs, states, wrong, deadline
-    )
+    model = path.model
+    terms = _bad_terms(path, model.observed_RVs + model.potentials, draws, wrong, deadline)
+    return terms or _bad_terms(path, model.free_RVs, draws, wrong, deadline)
 
 
 def _bad_terms(
-    model: pm.Model,
+    path: Path,
     terms: Sequence[Variable],
-    states: list,
+    draws: np.ndarray,
     wrong: Callable[[Variable], Variable],
     deadline: Deadline,
 ) -> str:
-    """Name those of some terms that are wrong at states, or raise an error there.
+    """Name those of some terms that are wrong at draws, or raise an error there.
 
-    After a deadline one state alone is looked at.
+    After a deadline one draw alone is looked at.
     """
+    model, states = path.model, [path.layout.unravel(x).values() for x in draws[:MAX_BLAMED]]
     said = []
     for term in terms:
         [graph] = model.logp(vars=[term], sum=False)
@@ -127,6 +189,24 @@ def _exceeds(bad: np.ndarray, share: float, whole: bool) -> bool:
     return bool(bad.mean() - slack > share)
 
 
+def _warn(message: str) -> None:
+    """Warn, at the line that called the package."""
+    warnings.warn(message, TemperingWarning, skip_file_prefixes=(PACKAGE,))
+
+
+def _refuse_or_warn(
+    many: bool,
+    error: type[Exception],
+    message: str,
+    advice: str,
+    said: str = " These draws count as states of zero likelihood.",
+) -> None:
+    """Refuse a model for a fault at many draws; at few of them say what it means."""
+    if many:
+        raise error(message + advice)
+    _warn(message + said)
+
+
 def _evaluate(
     path: Path, draws: np.ndarray, deadline: Deadline
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -139,11 +219,9 @@ def _evaluate(
         done = end
     if done < n:
         needed = in_round_seconds((perf_counter() - began) * n / done)
-        warnings.warn(
+        _warn(
             f"max_time left time to check the model at {done} of {n} draws from its prior, which "
-            f"needs about {needed} for itself.",
-            TemperingWarning,
-            stacklevel=4,
+            f"needs about {needed} for itself."
         )
     return draws[:done], values[:done], grads[:done]
 
@@ -154,13 +232,11 @@ def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray, whole: b
     lost = np.isnan(grads[known]).any(axis=1)
     if known.any() and _exceeds(lost.any(axis=1), MAX_NAN_SHARE, whole):
         share = lost.any(axis=1).mean()
-        warnings.warn(
+        _warn(
             f"The gradient of the log density is not a number at {share:.1%} of the prior draws "
             f"where the density is one (worst: {path.layout.label(int(lost.sum(axis=0).argmax()))})"
             ": trajectories from there are rejected, and warm-up may not get away. Write the "
-            'density so that it does not overflow, or use kernel="slice".',
-            TemperingWarning,
-            stacklevel=4,
+            'density so that it does not overflow, or use kernel="slice".'
         )
 
 
@@ -177,25 +253,17 @@ def _warn_of_rounded(by_variable: dict[str, np.ndarray], n: int, whole: bool) ->
         Whether these are all.
     """
     rounded = np.any(list(by_variable.values()), axis=0)
-    bad = np.arange(n) < rounded.sum()
-    share = bad.mean()
-    if share == 0:
+    if (share := rounded.sum() / n) == 0:
         return
     worst = max(by_variable, key=lambda name: by_variable[name].sum())
-    message = (
+    _refuse_or_warn(
+        _exceeds(np.arange(n) < rounded.sum(), MAX_ROUNDED_SHARE, whole),
+        PriorDrawsError,
         f"At {share:.1%} of the prior draws {worst!r} is too large for floating point, or too near "
         "the edge of its support, though its unconstrained value is finite, and the density is not "
-        "a number there."
-    )
-    if _exceeds(bad, MAX_ROUNDED_SHARE, whole):
-        raise PriorDrawsError(
-            message + " Use a less extreme prior, or write what uses this variable in terms of its "
-            "unconstrained value."
-        )
-    warnings.warn(
-        message + " These draws count as states of zero likelihood.",
-        TemperingWarning,
-        stacklevel=4,
+        "a number there.",
+        " Use a less extreme prior, or write what uses this variable in terms of its unconstrained "
+        "value.",
     )
 
 
@@ -203,21 +271,18 @@ def _tell_of_undefined(
     path: Path, draws: np.ndarray, bad: np.ndarray, whole: bool, deadline: Deadline
 ) -> None:
     """Warn of draws at which the likelihood is no number, and refuse many."""
-    message = (
-        f"The log-likelihood is not a number at {bad.mean():.1%} of the prior draws, in "
-        f"{_blame(path.model, path, draws[bad], deadline=deadline) or 'the sum of its terms'}."
-    )
+    terms = _blame(path, draws[bad], deadline) or "the sum of its terms"
     advice = (
-        "Restrict the prior to where the likelihood is defined, or make the likelihood return "
+        " Restrict the prior to where the likelihood is defined, or make the likelihood return "
         f"-inf there.{_about_data(path.model)}"
     )
-    if _exceeds(bad, MAX_UNDEFINED, whole):
-        raise LikelihoodError(f"{message} {advice}")
-    warnings.warn(
-        f"{message} These draws count as states of zero likelihood, which is wrong unless it is "
-        f"zero there. {advice}",
-        TemperingWarning,
-        stacklevel=4,
+    _refuse_or_warn(
+        _exceeds(bad, MAX_UNDEFINED, whole),
+        LikelihoodError,
+        f"The log-likelihood is not a number at {bad.mean():.1%} of the prior draws, in {terms}.",
+        advice,
+        " These draws count as states of zero likelihood, which is wrong unless it is zero there."
+        + advice,
     )
 
 
@@ -225,26 +290,20 @@ def _tell_of_infinite(
     path: Path, draws: np.ndarray, off: np.ndarray, whole: bool, deadline: Deadline
 ) -> None:
     """Warn of draws that have no finite prior density, as at the edge of a support; refuse many."""
-    states = [path.layout.unravel(x).values() for x in draws[off][:MAX_BLAMED]]
-    terms = _bad_terms(path.model, path.model.free_RVs, states, _not_finite, deadline)
-    message = (
+    terms = _bad_terms(path, path.model.free_RVs, draws[off], _not_finite, deadline)
+    _refuse_or_warn(
+        _exceeds(off, MAX_ROUNDED_SHARE, whole),
+        PriorDrawsError,
         f"The prior density is not finite at {off.mean():.1%} of its own draws, in "
-        f"{terms or 'the probability of an order'}"
-    )
-    if _exceeds(off, MAX_ROUNDED_SHARE, whole):
-        raise PriorDrawsError(
-            f"{message}: draws and density disagree. Check custom distributions and transforms."
-        )
-    warnings.warn(
-        f"{message}. These draws count as states of zero likelihood.",
-        TemperingWarning,
-        stacklevel=4,
+        f"{terms or 'the probability of an order'}",
+        ": draws and density disagree. Check custom distributions and transforms.",
+        ". These draws count as states of zero likelihood.",
     )
 
 
 def _tell_of_zeros(path: Path, draws: np.ndarray, zero: np.ndarray, deadline: Deadline) -> None:
     """Raise an error for draws that nearly all have no likelihood."""
-    terms = _blame(path.model, path, draws[zero], lambda graph: pt.eq(graph, -np.inf), deadline)
+    terms = _blame(path, draws[zero], deadline, lambda graph: pt.eq(graph, -np.inf))
     raise LikelihoodError(
         f"The likelihood is zero at {zero.mean():.1%} of {len(draws)} prior draws, in "
         f"{terms or 'the sum of its terms'}: the path from prior to posterior cannot be entered. "
@@ -308,5 +367,7 @@ def check_reference(prior: Prior, deadline: Deadline = NEVER) -> Prior:
         _tell_of_zeros(path, draws, log_ratio == -np.inf, deadline)
     if (off := ~np.isfinite(log_reference) & ~bad).any():  # a density that raises has no numbers
         _tell_of_infinite(path, draws, off, whole, deadline)
-    missed = may_be_missed(prior, kept, log_ratio, deadline)
-    return replace(prior, prior_constant=OVERFLOWS) if missed else prior
+    few = 1.0 - kept.mean() <= MAX_OVERFLOW_SHARE
+    if few or carry_none(prior, log_ratio, deadline):
+        return prior
+    return replace(prior, prior_constant=OVERFLOWS)

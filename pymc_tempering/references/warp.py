@@ -29,11 +29,14 @@ MAX_S, MAX_U = 150.0, 1e150
 MAX_LOG = 50.0
 
 
+KINDS_OF_ROWS = ("index", "scale", "gamma", "bounded", "centered", "falls")
+"""Attributes of a warp that say which coordinates follow which scales, and how."""
+
+
 def log_scale(x: np.ndarray, gamma: np.ndarray | float, bounded: np.ndarray | float) -> np.ndarray:
     """Return s, the log of a scale, at a scale coordinate."""
     logs: np.ndarray = np.where(np.asarray(bounded) > 0, -np.logaddexp(0.0, -x), x)
-    clipped: np.ndarray = np.clip(gamma * logs, -MAX_S, MAX_S)
-    return clipped
+    return np.asarray(np.clip(gamma * logs, -MAX_S, MAX_S))
 
 
 @dataclass(frozen=True)
@@ -77,14 +80,12 @@ class FunnelWarp:
     def scales(self) -> np.ndarray:
         """The scale coordinates, those with most warped coordinates first."""
         found, counts = np.unique(self.scale, return_counts=True)
-        ordered: np.ndarray = found[np.argsort(-counts, kind="stable")]
-        return ordered
+        return np.asarray(found[np.argsort(-counts, kind="stable")])
 
     def alike(self, other: "FunnelWarp | None") -> bool:
         """Whether another warp has the same coordinates on the same scales, of the same kinds."""
-        names = ("index", "scale", "gamma", "bounded", "centered", "falls")
         return other is not None and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in names
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in KINDS_OF_ROWS
         )
 
     def rows(self, which: slice | np.ndarray) -> "FunnelWarp":
@@ -95,12 +96,12 @@ class FunnelWarp:
         """Mean and precision of each warped coordinate given the others, shape (n, W)."""
         s = log_scale(xs[:, self.scale], self.gamma, self.bounded)
         prior, likelihood = self.precisions(s)
-        precision = prior + likelihood
         others = xs[:, self.regressors]
         a, b = (
             np.einsum("nwr,wr->nw", others, mean[:, 1:]) + mean[:, 0]
             for mean in (self.prior_mean, self.likelihood_mean)
         )
+        precision = prior + likelihood
         return (prior * a + likelihood * np.exp(-self.falls * s) * b) / precision, precision
 
     def precisions(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -271,3 +272,48 @@ def add_warped_slope(out, share, mixture, at, n):  # type: ignore[no-untyped-def
         mixture[slope, i] = by_mean
     for i in range(out.size):
         out[i] += mixture[slope, i]
+
+
+def warped_scores(
+    warp: FunnelWarp, xs: np.ndarray, slopes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Warp states, and the gradients there.
+
+    Parameters
+    ----------
+    warp : FunnelWarp
+    xs, slopes : array, shape (n, d)
+        States, and gradients of a log density of x at them.
+
+    Returns
+    -------
+    us, scores : array, shape (n, d)
+        Warped states, and gradients along u of the log density of u, `log p(x) - log |du / dx|`.
+    """
+    us, scores = (np.array(each, dtype=float, order="C") for each in (xs, slopes))
+    warp_scores(us, scores, warp.pack(max(WARP_COLUMNS, xs.shape[1])))
+    return us, scores
+
+
+@njit(types.void(MATRIX, MATRIX, MATRIX), error_model="numpy")
+def warp_scores(xs, scores, packed):  # type: ignore[no-untyped-def]
+    """Turn each row of `xs` into u, and the gradient along x in `scores` into that along u."""
+    n = (packed.shape[0] - 2) // WARP_ROWS
+    for draw in range(xs.shape[0]):
+        score = scores[draw]
+        warp_point(xs[draw], packed, 0, n)
+        # x_i = mean + u_i / root, row after row: from the last row back to the first.
+        for k in range(n - 1, -1, -1):
+            row = 2 + WARP_ROWS * k
+            scratch = row + 4
+            i, t = int(packed[row, INDEX]), int(packed[row, SCALE])
+            own, root = score[i], packed[scratch, ROOT]
+            for r in range(int(packed[row, N_REGRESSORS])):
+                along = packed[scratch, PRIOR_PART] * packed[row + 2, r]
+                along += packed[scratch, LIKELIHOOD_PART] * packed[row + 3, r]
+                score[int(packed[row + 1, r])] += own * along
+            of_spread = own * packed[0, i] / root + 1.0  # and of the determinant
+            score[t] += own * packed[scratch, MEAN_SLOPE] - of_spread * packed[scratch, LOG_SLOPE]
+            score[i] = own / root
+        for i in range(xs.shape[1]):
+            xs[draw, i] = packed[0, i]

@@ -1,4 +1,4 @@
-"""Fit a warp to draws: which coordinates follow which scale, and how.
+"""Fit a warp to draws: which coordinates follow which scale, by which regressors, and how.
 
 Centered effects are found in draws from the prior, others in draws from the posterior. All
 coordinates that follow a scale are warped, or none is.
@@ -9,24 +9,106 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pymc_tempering.core.threads import one_thread
-from pymc_tempering.references.conditional_fit import fit_conditionals
-from pymc_tempering.references.warp import FunnelWarp, log_scale
-from pymc_tempering.references.warp_rows import (
-    Dependence,
-    WarpRow,
-    conditionals_of,
-    starts_of,
-    to_warp,
-    with_regressors,
-)
+from pymc_tempering.references.conditional_scoring import Conditionals, fit_conditionals
+from pymc_tempering.references.warp import KINDS_OF_ROWS, MAX_LOG, FunnelWarp, log_scale
 from pymc_tempering.references.warp_screen import (
     KINDS,
+    MAX_REGRESSORS,
     MAX_SCALES,
     Effect,
     PriorDraws,
     spread_scores,
     strong_scales,
 )
+
+
+def correlated(xs: np.ndarray) -> np.ndarray:
+    """Absolute correlations in draws (n, d), shape (d, d); 0 where one is within three errors."""
+    spread = xs.std(axis=0)
+    standard = (xs - xs.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    sizes = np.abs(standard.T @ standard) / len(xs)
+    return np.where(sizes > 3 / np.sqrt(len(xs)), sizes, 0.0)
+
+
+def with_regressors(
+    prior: PriorDraws, correlations: np.ndarray, rows: list[Effect], barred: set[int]
+) -> list[Effect]:
+    """Give rows the regressors that correlate most: the unwarped, and globals of earlier rows."""
+    warped = {row.index for row in rows}
+    usable = [i for i in range(len(correlations)) if i not in warped | barred]
+    filled = []
+    for row in rows:
+        i = row.index
+        others = [j for j in usable if correlations[i, j] > 0.0]
+        others.sort(key=(-correlations[i]).__getitem__)
+        extra = [j for j in others if j not in row.regressors]
+        regressors = (*row.regressors, *extra)[:MAX_REGRESSORS]
+        if row.centered:
+            mean = np.append(row.mean, np.zeros(len(regressors) - len(row.regressors)))
+            filled.append(replace(row, regressors=regressors, mean=mean))
+        else:
+            mean, log_sd = prior.part(i, regressors)
+            filled.append(replace(row, regressors=regressors, mean=mean, log_sd=log_sd))
+        if not row.centered and not row.falls:
+            usable.append(i)
+    return filled
+
+
+def conditionals_of(xs: np.ndarray, rows: list[Effect]) -> Conditionals:
+    """Arrays that the fit of the likelihood parts takes."""
+    width = max(len(row.regressors) for row in rows)
+    s = np.array([log_scale(xs[:, row.scale], row.gamma, row.bounded) for row in rows])
+    design = np.zeros((len(rows), len(xs), 1 + width))
+    a = np.empty_like(s)
+    for k, row in enumerate(rows):
+        others = row.regressors
+        design[k, :, 0] = 1.0
+        design[k, :, 1 : 1 + len(others)] = xs[:, list(others)]
+        a[k] = design[k, :, : 1 + len(others)] @ row.mean
+    log_sd, centered = (
+        np.array([getattr(row, name) for row in rows])[:, None] for name in ("log_sd", "centered")
+    )
+    return Conditionals(
+        xs[:, [row.index for row in rows]].T,
+        s,
+        np.exp(-2.0 * (np.clip(log_sd, -MAX_LOG, MAX_LOG) + centered * s)),
+        a,
+        design,
+        np.array([row.falls for row in rows]),
+    )
+
+
+def starts_of(rows: list[Effect], start: FunnelWarp | None) -> np.ndarray | None:
+    """Log v and log kappa of an earlier fit, shape (W, 2); NaN for rows that it has not."""
+    if start is None:
+        return None
+    keys = zip(start.index, start.scale, start.falls, strict=True)
+    known = dict(zip(keys, zip(start.log_v, start.log_kappa, strict=True), strict=True))
+    unknown = (np.nan, np.nan)
+    return np.array([known.get((r.index, r.scale, r.falls), unknown) for r in rows])
+
+
+def to_warp(rows: list[Effect], parameters: np.ndarray) -> FunnelWarp:
+    """Put rows and the parameters of their likelihood parts into a warp."""
+    width = parameters.shape[1] - 3
+    regressors = np.repeat([[row.scale] for row in rows], width, axis=1)
+    prior_mean = np.zeros((len(rows), 1 + width))
+    for k, row in enumerate(rows):
+        regressors[k, : len(row.regressors)] = row.regressors
+        prior_mean[k, : len(row.mean)] = row.mean
+    log_sd, log_v, log_kappa = np.clip(
+        [[row.log_sd for row in rows], *parameters[:, :2].T], -MAX_LOG, MAX_LOG
+    )
+    return FunnelWarp(
+        **{name: np.array([getattr(row, name) for row in rows]) for name in KINDS_OF_ROWS},
+        log_sd=log_sd,
+        log_v=log_v,
+        log_kappa=log_kappa,
+        regressors=regressors,
+        prior_mean=prior_mean,
+        likelihood_mean=parameters[:, 2:],
+    )
+
 
 MAX_DRAWS, MIN_DRAWS = 1000, 50
 """Draws that a fit uses at most, and draws that it needs of the prior and of the posterior."""
@@ -57,7 +139,7 @@ class _Claim:
 
     likelihood: float
     margin: float
-    row: WarpRow
+    row: Effect
 
 
 def fit_warp(
@@ -88,7 +170,7 @@ def fit_warp(
         return _fit_rows(xs, rows, start) if rows else None
 
 
-def _followers(prior: PriorDraws, xs: np.ndarray, start: FunnelWarp | None) -> list[WarpRow]:
+def _followers(prior: PriorDraws, xs: np.ndarray, start: FunnelWarp | None) -> list[Effect]:
     """Coordinates that may follow a scale, in the order of the warp, with its kind and c and f."""
     effects = prior.effects
     own = {effect.index for effect in effects}
@@ -107,18 +189,18 @@ def _followers(prior: PriorDraws, xs: np.ndarray, start: FunnelWarp | None) -> l
         for i, new in found.items():
             if i not in claims or new.likelihood > claims[i].likelihood:
                 claims[i] = new
-    dependence = Dependence.of(xs)
+    correlations = correlated(xs)
     sides = [claims[i] for i in claims if i not in scales]
-    sides = _settled(prior, xs, dependence, sides, own | scales)
-    chosen = [claim.row for claim in sides] + [WarpRow(effect, 1.0, 0.0) for effect in effects]
-    chosen.sort(key=lambda row: (row.centered, row.falls, row.effect.index))
-    return with_regressors(prior, dependence, chosen, own | scales)
+    sides = _settled(prior, xs, correlations, sides, own | scales)
+    chosen = [claim.row for claim in sides] + effects
+    chosen.sort(key=lambda row: (row.centered, row.falls, row.index))
+    return with_regressors(prior, correlations, chosen, own | scales)
 
 
 def _settled(
     prior: PriorDraws,
     xs: np.ndarray,
-    dependence: Dependence,
+    correlations: np.ndarray,
     claims: list[_Claim],
     barred: set[int],
 ) -> list[_Claim]:
@@ -127,9 +209,9 @@ def _settled(
     doubtful = [claim for claim in claims if claim.margin <= CLEAR]
     if not doubtful:
         return claims
-    barred = barred | {claim.row.effect.index for claim in doubtful}
-    barred |= {claim.row.effect.index for claim in clear if claim.row.falls}
-    filled = [with_regressors(prior, dependence, [claim.row], barred)[0] for claim in doubtful]
+    barred = barred | {claim.row.index for claim in doubtful}
+    barred |= {claim.row.index for claim in clear if claim.row.falls}
+    filled = [with_regressors(prior, correlations, [claim.row], barred)[0] for claim in doubtful]
     rows = [replace(row, falls=falls) for row in filled for falls in (0.0, 1.0)]
     few = xs[:: max(1, len(xs) // QUICK_DRAWS)]
     _, flat, _ = fit_conditionals(conditionals_of(few, rows))
@@ -163,16 +245,16 @@ def _range(s: np.ndarray) -> float:
 
 def _of_likeliest_kind(
     prior: PriorDraws, xs: np.ndarray, t: int, kinds: list[tuple[float, float]], free: list[int]
-) -> list[WarpRow]:
+) -> list[Effect]:
     """Rows with f = 0 and f = 1 for each coordinate, and the kind of scale that fits best.
 
     The kind is judged by few draws of the coordinates that follow t most.
     """
     parts = {i: prior.part(i, ()) for i in free}
 
-    def rows_of(kind: tuple[float, float], some: list[int]) -> list[WarpRow]:
+    def rows_of(kind: tuple[float, float], some: list[int]) -> list[Effect]:
         return [
-            WarpRow(Effect(i, t, *kind, parts[i][1], (), parts[i][0]), 0.0, falls)
+            Effect(i, t, *kind, parts[i][1], (), parts[i][0], 0.0, falls)
             for i in some
             for falls in (0.0, 1.0)
         ]
@@ -188,7 +270,7 @@ def _of_likeliest_kind(
     return rows_of(kinds[int(totals.argmax())], free)
 
 
-def _claims(xs: np.ndarray, rows: list[WarpRow], sure: bool) -> dict[int, _Claim]:
+def _claims(xs: np.ndarray, rows: list[Effect], sure: bool) -> dict[int, _Claim]:
     """Log likelihoods of coordinates that follow a scale; `rows` are pairs with f = 0 and f = 1.
 
     All follow if one is an effect, by its prior (`sure`) or with f = 1; else those that gain.
@@ -203,18 +285,17 @@ def _claims(xs: np.ndarray, rows: list[WarpRow], sure: bool) -> dict[int, _Claim
     if not sure and np.maximum(gain, 0.0).sum() < MIN_GAIN / 2:
         return {}
     every = sure or (falls * gain).max() > MIN_OWN_GAIN
-    effect = rows[0].effect
-    s = log_scale(xs[:, effect.scale], effect.gamma, effect.bounded)
+    s = log_scale(xs[:, rows[0].scale], rows[0].gamma, rows[0].bounded)
     if not every and _range(s) < WIDE_RANGE:
         return {}
     return {
-        rows[2 * k].effect.index: _Claim(float(best[k]), float(margin[k]), rows[2 * k + falls[k]])
+        rows[2 * k].index: _Claim(float(best[k]), float(margin[k]), rows[2 * k + falls[k]])
         for k in range(len(best))
         if every or gain[k] > MIN_OWN_GAIN
     }
 
 
-def _fit_rows(xs: np.ndarray, rows: list[WarpRow], start: FunnelWarp | None) -> FunnelWarp | None:
+def _fit_rows(xs: np.ndarray, rows: list[Effect], start: FunnelWarp | None) -> FunnelWarp | None:
     """Fit the likelihood parts, and keep the rows of the scales that are worth a warp."""
     conditionals = conditionals_of(xs, rows)
     parameters, likelihoods, plain = fit_conditionals(conditionals, starts_of(rows, start))

@@ -39,7 +39,7 @@ MAX_LOG_WEIGHT = 8.0
 
 @dataclass(frozen=True)
 class Effect:
-    """Prior conditional of a centered effect: `N(A(x), exp(2 (log_sd + s)))`.
+    """A coordinate that follows a scale; its prior part is `N(A(x), exp(2 (log_sd + c s)))`.
 
     Attributes
     ----------
@@ -50,6 +50,8 @@ class Effect:
         Coordinates in A.
     mean : array, shape (1 + number of regressors,)
         Constant and coefficients of A.
+    centered, falls : float
+        c, and f of its likelihood part; those of a centered effect by default.
     """
 
     index: int
@@ -59,6 +61,8 @@ class Effect:
     log_sd: float
     regressors: tuple[int, ...]
     mean: np.ndarray
+    centered: float = 1.0
+    falls: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +160,7 @@ def prior_part(
 def weights_of(s: np.ndarray | float) -> np.ndarray:
     """Weights exp(-s); those of the smallest and largest scales are bounded."""
     middle = np.median(s)
-    weights: np.ndarray = np.exp(-middle - np.clip(s - middle, -MAX_LOG_WEIGHT, MAX_LOG_WEIGHT))
-    return weights
+    return np.asarray(np.exp(-middle - np.clip(s - middle, -MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)))
 
 
 def prior_effects(prior: np.ndarray) -> list[Effect]:

@@ -20,8 +20,7 @@ from pymc_tempering.exceptions import (
 )
 from pymc_tempering.executors.crew import Crew
 from pymc_tempering.kernels import Compound, Kernel
-from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.kernels.kernel_registry import KERNELS
+from pymc_tempering.kernels.assign import KERNELS, KernelChoice
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.recorded import LeastEss
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
@@ -259,9 +258,9 @@ def plain_choice(choice: KernelChoice) -> Any:
         return {"each": {str(name): plain_choice(item) for name, item in choice.items()}}
     if isinstance(choice, Kernel):
         make, arguments = choice.rebuild
-        for row in KERNELS.values():
+        for name, row in KERNELS.items():
             if make is row.factory:  # numbers and words can make it again
-                return {"make": row.name, "arguments": list(arguments)}
+                return {"make": name, "arguments": list(arguments)}
         return {"given": choice.name}
     return {"given": getattr(choice, "__name__", str(choice))}
 

@@ -17,8 +17,7 @@ from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, warn_user
 from pymc_tempering.kernels import Compound
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.mixture import Fitted, Mixture
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.fit_reference import (

@@ -9,7 +9,7 @@ from pymc_tempering.model.path import Path
 from pymc_tempering.references.compiled_mixture import MIXER
 from pymc_tempering.references.conditional_scoring import score_all
 from pymc_tempering.sampling.call import Options
-from pymc_tempering.warmup.stochastic_approximation import adapt
+from pymc_tempering.warmup.log_z_rounds import adapt
 
 
 def compile_loops(path: Path, kernel: Compound, options: Options) -> None:

@@ -28,8 +28,7 @@ from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
 from pymc_tempering.kernels import Compound
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture, nearest_component
+from pymc_tempering.references.mixture import Fitted, Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Prior, Reference
 from pymc_tempering.sampling.call import Job
@@ -42,7 +41,7 @@ from pymc_tempering.sampling.evaluated import (
 )
 from pymc_tempering.sampling.recorded import cycles_of, steps_of
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
-from pymc_tempering.warmup.metrics import kernel_for
+from pymc_tempering.warmup.stage_moves import kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
 HOME_DRAWS = 5

@@ -24,10 +24,8 @@ from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import Compound
 from pymc_tempering.model.compiled import Point
 from pymc_tempering.model.identity import identity_of
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.mixture import Fitted, FullScales, LowRankScales, Mixture
 from pymc_tempering.references.prior import Prior, evaluate_draws
-from pymc_tempering.references.scales import FullScales, LowRankScales
 from pymc_tempering.references.warp import FunnelWarp
 from pymc_tempering.sampling.call import Call, Goal, Job, Options, kernels_in_words
 from pymc_tempering.sampling.choose_plan import ChosenPlan

@@ -20,7 +20,6 @@ from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
-from pymc_tempering.kernels.kernel_registry import document_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -53,7 +52,6 @@ LEAST_SHARE = 0.1
 """Share of `max_time` that the chains get at least, also where the plan took all of it."""
 
 
-@document_kernels
 def sample(
     draws: int | None = None,
     *,
@@ -126,12 +124,23 @@ def sample(
         it can move; or a mapping from the names of variables to kernels or their names. A step
         method class of PyMC may stand for a kernel. The names are:
 
-        {kernels}
+        - "hmc": Hamiltonian Monte Carlo. Moves real variables.
+        - "nuts": The No-U-Turn sampler. Moves real variables.
+        - "slice": Slice sampling, without gradients. Moves real variables and integers.
+        - "metropolis": Random-walk Metropolis with the covariance of each rung, without
+          gradients. Moves real variables and integers.
+        - "gibbs": Gibbs sampling. Moves binary variables and integers in known bounds.
+        - "langevin": Discrete Langevin proposals, which flip many variables with one gradient.
+          Moves binary variables.
+        - "transfer": Transfer of units between two cells, by Metropolis. Moves vectors of
+          counts with a fixed sum.
 
-        What is left open gets a default: {defaults}.
+        What is left open gets a default: "hmc" for real variables ("slice" where the density has no
+        gradient), "slice" for integers without known bounds, "gibbs" for binary variables and
+        integers in known bounds, "transfer" for vectors of counts with a fixed sum.
     target_accept : float, default 0.8
         Acceptance probability that the step size of each rung is tuned for.
-        It is for {tuned}, by name or by default; other kernels keep their own target.
+        It is for "hmc" and "nuts", by name or by default; other kernels keep their own target.
     tempered : sequence of str, optional
         Likelihood terms and potentials that beta acts on; by default all. What is left out counts
         to the prior: log Z is then that of the named terms under the *normalized* product of the

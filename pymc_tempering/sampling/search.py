@@ -14,8 +14,7 @@ import numpy as np
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.evidence.reference_check import ISLAND, MIN_ARRIVALS
 from pymc_tempering.exceptions import StuckChainError
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.mixture import Fitted, Mixture
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.evaluated import Evaluated, can_climb, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import N_PROPOSED, Passes, ReferenceFit, fit_reference

@@ -31,12 +31,11 @@ from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_for, compile_with_kernels
-from pymc_tempering.kernels.kernel_registry import document_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
-from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture import Fitted
 from pymc_tempering.references.prior import Prior, Reference
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
@@ -55,7 +54,6 @@ class SimulatedTemperingState(StepMethodState):
     state: ChainState | None = field(default=None)
 
 
-@document_kernels
 class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingState):
     """Simulated tempering over all free variables of a model, for `pm.sample(step=...)`.
 
@@ -76,12 +74,23 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         it can move; or a mapping from the names of variables to kernels or their names. A step
         method class of PyMC may stand for a kernel. The names are:
 
-        {kernels}
+        - "hmc": Hamiltonian Monte Carlo. Moves real variables.
+        - "nuts": The No-U-Turn sampler. Moves real variables.
+        - "slice": Slice sampling, without gradients. Moves real variables and integers.
+        - "metropolis": Random-walk Metropolis with the covariance of each rung, without
+          gradients. Moves real variables and integers.
+        - "gibbs": Gibbs sampling. Moves binary variables and integers in known bounds.
+        - "langevin": Discrete Langevin proposals, which flip many variables with one gradient.
+          Moves binary variables.
+        - "transfer": Transfer of units between two cells, by Metropolis. Moves vectors of
+          counts with a fixed sum.
 
-        What is left open gets a default: {defaults}.
+        What is left open gets a default: "hmc" for real variables ("slice" where the density has no
+        gradient), "slice" for integers without known bounds, "gibbs" for binary variables and
+        integers in known bounds, "transfer" for vectors of counts with a fixed sum.
     target_accept : float, default 0.8
         Acceptance probability that the step size of each rung is tuned for.
-        It is for {tuned}, by name or by default; other kernels keep their own target.
+        It is for "hmc" and "nuts", by name or by default; other kernels keep their own target.
     tempered : sequence of str, optional
         Likelihood terms and potentials that beta acts on; by default all. What is left out counts
         to the prior: log Z is then that of the named terms under the *normalized* product of the

@@ -18,8 +18,7 @@ from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.model.path import Path
-from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.references.scales import FullScales
+from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.evaluated import (
     Evaluated,

@@ -11,20 +11,24 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pymc_tempering.chain.particles import Particles, draw_particles, sweep_states
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.deadline import NEVER, Cut, Deadline, in_round_seconds, stages_to_come
-from pymc_tempering.core.ladder import PathSample, alive_sample
-from pymc_tempering.core.weighting import next_beta, systematic_resampling
+from pymc_tempering.core.ladder import PathSample, Stages, resample_at
+from pymc_tempering.core.weighting import next_beta
 from pymc_tempering.exceptions import LikelihoodError, TimeLimitError
 from pymc_tempering.kernels import Compound
 from pymc_tempering.model.jit import compile_now
 from pymc_tempering.references.prior import Reference
-from pymc_tempering.warmup.metrics import metric_of
-from pymc_tempering.warmup.stage_moves import MIN_SWEEPS, Stage, StageLimits, move_and_tune, tune
-from pymc_tempering.warmup.trajectory_lengths import choose_lengths
+from pymc_tempering.warmup.stage_moves import (
+    MIN_SWEEPS,
+    Stage,
+    StageLimits,
+    metric_of,
+    move_and_tune,
+    tune,
+)
 
 MAX_STAGES = 2000
 
@@ -36,15 +40,12 @@ CLOSING = 0.25
 at beta = 1; what follows the pass gets the rest."""
 
 
-@dataclass(frozen=True)
-class AnnealedPass:
-    """What the particles found, a row a stage.
+@dataclass(frozen=True, eq=False)
+class AnnealedPass(Stages):
+    """What the particles found, a row a stage, and the tuning that goes with it.
 
     Attributes
     ----------
-    betas, log_z : array, shape (S,)
-    log_ratio : array, shape (S, n)
-        Of the particles after their moves at each stage.
     tuning : Tuning
         Standard deviations are those of the particles; within their modes, where a fitted
         reference knows several.
@@ -63,9 +64,6 @@ class AnnealedPass:
         Where the deadline ended it, and how long it would have needed.
     """
 
-    betas: np.ndarray
-    log_z: np.ndarray
-    log_ratio: np.ndarray
     tuning: Tuning
     states: np.ndarray
     n_evaluations: int
@@ -84,11 +82,6 @@ class AnnealedPass:
         """The particles as a sample over the whole path."""
         counts = np.full(self.betas.size, self.log_ratio.shape[1])
         return PathSample(self.log_ratio.ravel(), self.betas, self.log_z, counts)
-
-    @property
-    def alive(self) -> PathSample:
-        """The particles of some likelihood as a sample over the whole path."""
-        return alive_sample(self.betas, self.log_z, self.log_ratio)
 
 
 def anneal(
@@ -163,18 +156,17 @@ def anneal(
                 f"The annealed pass is at beta = {beta:.2g} after {MAX_STAGES} stages: the prior "
                 "is too far from the posterior for this path. Use a tighter prior."
             )
-        step = _next_step(particles.log_ratio, beta, cess, late_cess, deadline, limits)
-        if step.cuts and cut is None:
+        new, own, cuts = _next_step(particles.log_ratio, beta, cess, late_cess, deadline, limits)
+        if cuts and cut is None:
             would = next_beta(particles.log_ratio, beta, cess)
             cut = _cut(reference, [*(at[0] for at in path), would], stages, began, deadline)
-        log_w = (step.beta - beta) * particles.log_ratio
-        log_z += float(logsumexp(log_w) - np.log(n_particles))
-        beta = step.beta
-        particles.select(systematic_resampling(log_w, rng))
-        stages.append(move_and_tune(reference, particles, beta, stages[-1], step.limits))
+        gain, index = resample_at(new, beta, particles.log_ratio, rng)
+        beta, log_z = new, log_z + gain
+        particles.select(index)
+        stages.append(move_and_tune(reference, particles, beta, stages[-1], own))
         if other is not None:
             beside = particles.moved_by(other)
-            others.append(tune(beside, beta, others[-1], stages[-1], step.limits))
+            others.append(tune(beside, beta, others[-1], stages[-1], own))
             evaluations += beside.n_evaluations
         path.append((beta, log_z, particles.log_ratio.copy()))
         states.append(particles.xs.copy())
@@ -219,15 +211,6 @@ def _start(
     return particles
 
 
-@dataclass(frozen=True)
-class _Step:
-    """The next beta, how long the particles may move there, and whether the deadline decided it."""
-
-    beta: float
-    limits: StageLimits
-    cuts: bool
-
-
 def _next_step(
     log_ratio: np.ndarray,
     beta: float,
@@ -235,8 +218,11 @@ def _next_step(
     late_cess: float,
     deadline: Deadline,
     limits: StageLimits,
-) -> _Step:
-    """Choose the next step by the conditional effective sample size, and by the clock."""
+) -> tuple[float, StageLimits, bool]:
+    """Choose the next beta by the conditional effective sample size, and by the clock.
+
+    With it come the limits of the moves there, and whether the deadline decided it.
+    """
     late, last = deadline.late, deadline.last
     hurried = late and late_cess > 0.0 and not last.late
     new = next_beta(log_ratio, beta, late_cess if hurried else cess)
@@ -248,7 +234,7 @@ def _next_step(
         limits = replace(limits, soon=closing, last=closing)
     else:
         limits = replace(limits, soon=deadline, last=last if late_cess > 0.0 else deadline)
-    return _Step(new, limits, cuts)
+    return new, limits, cuts
 
 
 def _cut(
@@ -291,3 +277,41 @@ def _for_other(tuning: Tuning, steps: np.ndarray, kernel: Compound) -> Tuning:
     """Tuning of other kernels in the same metric, with their usual lengths."""
     lengths = np.tile(kernel.options[0], (tuning.betas.size, 1))
     return replace(tuning, step_sizes=steps, lengths=lengths)
+
+
+MIN_GAIN, MAX_RHO = 1.1, 0.7
+"""Another trajectory length than the usual one has to change log_ratio by so much more for each
+gradient, and the usual one has to forget so much of it at once: where it does not, the first
+change says little about the slow ones that follow."""
+
+
+def choose_lengths(jumps: np.ndarray, costs: np.ndarray, log_ratio: np.ndarray) -> np.ndarray:
+    """Choose, for each stage, the trajectories that change `log_ratio` most for each gradient.
+
+    That is, those with the largest (1 - rho) / gradients, where rho is the autocorrelation of
+    `log_ratio` across one transition. Neighboring stages lend each other their measurements.
+
+    Parameters
+    ----------
+    jumps : array, shape (S - 1, C)
+        Mean squared changes of `log_ratio` in one transition of each choice, from stage 1 on.
+    costs : array, shape (S - 1, C)
+        Gradients of one transition.
+    log_ratio : array, shape (S, n)
+        Of the particles.
+
+    Returns
+    -------
+    array of int, shape (S,)
+    """
+    with np.errstate(all="ignore"):  # what comes of zeros and overflow is no gain
+        variance = np.array([np.var(row[row > -np.inf]) for row in log_ratio[1:]])
+        gain = np.log(jumps / costs) - np.log(jumps[:, :1] / costs[:, :1])
+        rho = 1.0 - 0.5 * jumps[:, 0] / variance
+    padded = np.pad(np.column_stack([gain, rho]), ((1, 1), (0, 0)), mode="edge")
+    smooth = (padded[:-2] + padded[1:-1] + padded[2:]) / 3.0
+    gain, rho = smooth[:, :-1], smooth[:, -1]
+    best = np.nan_to_num(gain, nan=-np.inf).argmax(axis=1)
+    pays = np.take_along_axis(gain, best[:, None], axis=1)[:, 0] > np.log(MIN_GAIN)
+    choice = np.where(pays & (rho < MAX_RHO), best, 0)
+    return np.append(choice[:1], choice)

@@ -14,22 +14,22 @@ from support.small_models import all_transforms, mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed import schedule as setup
+from pymc_tempering.annealed.bounds import (
+    PosteriorStates,
+    annealed_down,
+    checked_states,
+    posterior_states,
+)
 from pymc_tempering.annealed.raise_ import whole_states
-from pymc_tempering.annealed.reverse_ais import annealed_down, checked_states
 from pymc_tempering.annealed.schedule import (
+    Annealing,
     BetaSchedule,
-    Clock,
     anneal_blocks,
+    compile_movers,
     make_schedule,
     placed_blocks,
     prior_blocks,
 )
-from pymc_tempering.annealed.states import (
-    PosteriorStates,
-    compile_unconstrain,
-    posterior_states,
-)
-from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.threads import paced, run_tasks
@@ -54,10 +54,9 @@ def test_states_are_those_that_pymc_transforms():
     names = [rv.name for rv in model.free_RVs]
     inputs = model.replace_rvs_by_values(model.free_RVs)
     constrain = pm.pytensorf.compile(model.value_vars, inputs, mode="FAST_COMPILE")
-    unconstrain = compile_unconstrain(model, path)
     for x in np.random.default_rng(1).normal(size=(5, path.dim)):
         values = dict(zip(names, constrain(*path.unravel(x).values()), strict=True))
-        again = unconstrain(values)
+        [again] = whole_states(model, path, observe(model, values), values, np.empty((1, 0)))
         layout = dict(zip(path.names, path.slices, strict=True))
         for name, part in layout.items():
             off = again[part] - x[part]
@@ -71,7 +70,9 @@ def test_a_transform_that_depends_on_another_variable():
         low = pm.Normal("low")
         pm.Uniform("x", low, low + 2.0)
         pm.Normal("y", 0.0, 1.0, observed=1.0)
-    xs = compile_unconstrain(model, model_layout(model))({"low": np.array(3.0), "x": np.array(3.5)})
+    values = {"low": np.array(3.0), "x": np.array(3.5)}
+    clamped = observe(model, values)
+    [xs] = whole_states(model, model_layout(model), clamped, values, np.empty((1, 0)))
     np.testing.assert_allclose(xs, [3.0, np.log(0.5 / 1.5)])
 
 
@@ -94,20 +95,17 @@ def exact_states(n, rng):
 
 def test_reverse_error_is_the_real_one_and_lies_above():
     """150 repeats from exact draws: sd of z at 2.6 standard errors; E[1 / Z-hat] = 1 / Z."""
-    exact, reference = system("gaussian").log_evidence, prior("gaussian")
-    rng = np.random.default_rng(2)
+    exact, rng = system("gaussian").log_evidence, np.random.default_rng(2)
     movers = compile_movers(system("gaussian").model, None, lambda line: None)
-    plan, _ = make_schedule(movers, 40, rng)
-    runs = [
-        annealed_down(reference, plan, exact_states(200, rng), rng, 1, Clock()) for _ in range(150)
-    ]
+    call = Annealing(movers, rng, 1)
+    plan, _ = make_schedule(call, 40)
+    runs = [annealed_down(call, plan, exact_states(200, rng)) for _ in range(150)]
     z = np.array([(run.log_z - exact) / run.mcse for run in runs])
     assert 0.8 < z.std() < 1.15
     off = np.exp([exact - run.log_z for run in runs])
     assert abs(off.mean() - 1.0) < 4.0 * off.std() / np.sqrt(150)
-    coarse, _ = make_schedule(movers, 5, rng)
-    starts = placed_blocks(reference, exact_states(2000, rng).xs, rng)
-    single = -anneal_blocks(starts, coarse, 1, down=True).log_w  # what one draw says of log Z
+    coarse, _ = make_schedule(call, 5)
+    single = -call.down(coarse, exact_states(2000, rng).xs).log_w  # what one draw says of log Z
     assert single.mean() - exact > 10.0 * single.std() / np.sqrt(2000)
 
 
@@ -144,14 +142,14 @@ def unequal_modes(draws=1000):
 def test_draws_that_miss_a_mode_lower_the_upper_bound():
     """By log(share / reach), with the share of forward particles that end where the draws are."""
     model, idata, exact, share = unequal_modes()
-    movers, rng = compile_movers(model, "leapfrog", lambda line: None), np.random.default_rng(6)
-    reference = movers.reference
-    plan, _ = make_schedule(movers, 60, rng)
-    up = anneal_blocks(prior_blocks(reference, 2000, rng), plan, 1)
+    movers = compile_movers(model, "leapfrog", lambda line: None)
+    call = Annealing(movers, np.random.default_rng(6), 1)
+    plan, _ = make_schedule(call, 60)
+    up = call.up(plan, 2000)
     reach = np.mean(up.states[:, 0] < 4.5)
     assert share < 0.7 < 0.9 < reach
-    states = checked_states(idata, reference, 1000)
-    upper = annealed_down(reference, plan, states, rng, 1, Clock())
+    states = checked_states(idata, call.reference.path, 1000)
+    upper = annealed_down(call, plan, states)
     expected = exact + np.log(share / reach)
     assert abs(upper.log_z - expected) < 4.0 * upper.mcse + 4.0 * np.sqrt((1 / reach - 1) / 2000)
     assert upper.log_z < exact - 4.0 * upper.mcse  # no upper bound at all
@@ -348,14 +346,7 @@ def test_states_of_data_and_latent_draws():
         pm.Potential("energy", model["v"].sum() * model["h"])
     values = {"v": np.array([1.0, 3.0])}
     clamped = observe(model, values)
-    rows = whole_states(
-        model,
-        model_layout(model),
-        clamped,
-        model_layout(clamped),
-        values,
-        np.array([[0.4], [-1.0]]),
-    )
+    rows = whole_states(model, model_layout(model), clamped, values, np.array([[0.4], [-1.0]]))
     np.testing.assert_allclose(rows, [[0.0, np.log(3.0), 0.4], [0.0, np.log(3.0), -1.0]])
 
 

@@ -13,13 +13,21 @@ from support.compiled_systems import prior, system
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.ais import annealed_up
-from pymc_tempering.annealed.beta_quadrature import evidence_of_chains
-from pymc_tempering.annealed.islands import combine
-from pymc_tempering.annealed.linked_chains import link_blocks
-from pymc_tempering.annealed.schedule import Clock, freeze, given_betas, learn_path, make_schedule
-from pymc_tempering.annealed.smc import _frozen
-from pymc_tempering.annealed.thermodynamic_integration import _chain_task, _reference_task
-from pymc_tempering.annealed.transitions import compile_movers
+from pymc_tempering.annealed.linked import link_blocks
+from pymc_tempering.annealed.schedule import (
+    Annealing,
+    compile_movers,
+    freeze,
+    given_betas,
+    learn_path,
+    make_schedule,
+)
+from pymc_tempering.annealed.smc import _frozen, combine
+from pymc_tempering.annealed.thermodynamic_integration import (
+    _chain_task,
+    _reference_task,
+    evidence_of_chains,
+)
 from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.kernels import HMC, on_all
@@ -33,10 +41,14 @@ def movers(name, transition=None):
     return compile_movers(system(name).model, transition, lambda line: None)
 
 
+def call(name, seed, transition=None):
+    return Annealing(movers(name, transition), np.random.default_rng(seed), 1)
+
+
 @cache
 def frozen(name, rungs, transition=None):
     """A frozen schedule and the path that a pilot learned."""
-    return make_schedule(movers(name, transition), rungs, np.random.default_rng(1))
+    return make_schedule(call(name, 1, transition), rungs)
 
 
 def calibration_faults(z, low=0.87, high=1.13, cover=0.05):
@@ -70,8 +82,8 @@ def bias_in_errors(runs, exact):
 def test_annealed_errors_are_the_real_ones(name, transition):
     """200 repeats of 200 particles; E[Z-hat] = Z at |z| < 4."""
     plan, _ = frozen(name, 12, transition)
-    rng = np.random.default_rng(4)
-    runs = [annealed_up("ais", prior(name), plan, 200, rng, 1, Clock()) for _ in range(200)]
+    work = call(name, 4, transition)
+    runs = [annealed_up(work, plan, 200)[0] for _ in range(200)]
     exact = system(name).log_evidence
     assert not list(calibration_faults(z_scores(runs, exact)))
     assert abs(bias_in_errors(runs, exact)) < 4.0
@@ -82,7 +94,7 @@ def test_annealed_errors_are_the_real_ones(name, transition):
 
 def test_calibration_sees_planted_bugs():
     plan, _ = frozen("gaussian", 12, "hmc")
-    rng, exact = np.random.default_rng(3), system("gaussian").log_evidence
+    work, exact = call("gaussian", 3, "hmc"), system("gaussian").log_evidence
     # tuning numbers of other rungs make it less precise, and nothing else
     tuning = replace(
         plan.tuning,
@@ -90,7 +102,7 @@ def test_calibration_sees_planted_bugs():
         scales=np.roll(plan.tuning.scales, 3, axis=0),
     )
     other = replace(plan, tuning=tuning)
-    runs = [annealed_up("ais", prior("gaussian"), other, 200, rng, 1, Clock()) for _ in range(100)]
+    runs = [annealed_up(work, other, 200)[0] for _ in range(100)]
     assert abs(bias_in_errors(runs, exact)) < 4.0
     # an adaptive schedule that is not frozen: the best of three runs is no longer unbiased
     best = [
@@ -113,8 +125,7 @@ def test_errors_of_smc_are_the_real_ones(resampling):
     runs = []
     for _ in range(70):
         islands = [
-            _frozen(prior("gaussian"), plan, 80, 1, resampling, own)(NEVER)[0]
-            for own in rng.spawn(20)
+            _frozen(prior("gaussian"), plan, 80, 1, resampling, own)(NEVER) for own in rng.spawn(20)
         ]
         runs.append(combine(islands, plan.betas, 0, 0.0, unbiased=True, n_particles=80))
     assert not list(calibration_faults(z_scores(runs, exact), 0.8, 1.32, 0.08))
@@ -129,10 +140,10 @@ def test_errors_of_smc_are_the_real_ones(resampling):
 
 def test_errors_of_linked_sampling_are_the_real_ones():
     plan, _ = frozen("gaussian", 6, "hmc")
-    rng, exact = np.random.default_rng(5), system("gaussian").log_evidence
+    work, exact = call("gaussian", 5, "hmc"), system("gaussian").log_evidence
     runs = [
         evidence_of_weights(
-            link_blocks(prior("gaussian"), plan, 100, 6, rng, 1).log_w, rng, method="lis",
+            link_blocks(work, plan, 100, 6).log_w, work.rng, method="lis",
             n_evaluations=0, seconds=0.0,
         )
         for _ in range(200)
@@ -151,7 +162,7 @@ def test_errors_of_integration_are_the_real_ones():
     runs = []
     for _ in range(60):
         owns = rng.spawn(11)
-        rungs = [_reference_task(movers(name), 400, 4, owns[0])(NEVER)]
+        rungs = [_reference_task(prior(name), plan.kernel, 400, 4, owns[0])(NEVER)]
         rungs += [
             _chain_task(prior(name), plan, path, k, 4, 20, 100, owns[k])(NEVER)
             for k in range(1, 11)

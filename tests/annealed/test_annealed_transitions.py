@@ -11,15 +11,15 @@ from scipy import stats as sps
 from support.compiled_systems import prior, system
 from support.riemann_sums import riemann_log_weights
 
-from pymc_tempering.annealed import linked_chains as linked
+from pymc_tempering.annealed import linked
 from pymc_tempering.annealed.schedule import BetaSchedule
 from pymc_tempering.chain.carry import carry
 from pymc_tempering.chain.particles import draw_particles, place, sweep
 from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.exceptions import KernelError
-from pymc_tempering.kernels import HMC, RandomWalkMetropolis, on_all, persistent
-from pymc_tempering.kernels.persistent import Persistent, refresh_share
+from pymc_tempering.kernels import HMC, RandomWalkMetropolis, hmc, on_all
+from pymc_tempering.kernels.hmc import Persistent, refresh_share
 from pymc_tempering.references.compile import compile_model
 
 BETA = 0.4
@@ -125,7 +125,7 @@ def test_half_of_the_momentum_power_is_renewed_per_unit_of_time():
         assert (1.0 - gamma) ** (1.0 / step) == pytest.approx(0.5)
         row = compound("persistent").pack(np.array([step]), np.ones(2), None)
         # v' = -keep v + ...: the correlation over a unit of time is sqrt(1/2) in size
-        assert row[persistent.KEEP] ** (1.0 / step) == pytest.approx(np.sqrt(0.5))
+        assert row[hmc.KEEP] ** (1.0 / step) == pytest.approx(np.sqrt(0.5))
 
 
 # Bugs are planted into the source text of the compiled kernel.
@@ -144,10 +144,11 @@ BUGS = {
 def planted(bug):
     """Persistent kernel with a bug in its source."""
     right, wrong, _ = BUGS[bug]
-    source = Path(persistent.__file__).read_text()
-    assert source.count(right) == 1
+    before, own = Path(hmc.__file__).read_text().split("def refresh_share(")
+    assert own.count(right) == 1
+    source = f"{before}def refresh_share({own.replace(right, wrong)}"
     namespace = {"__name__": "planted"}
-    exec(compile(source.replace(right, wrong), bug, "exec"), namespace)
+    exec(compile(source, bug, "exec"), namespace)
     return namespace["Persistent"]()
 
 

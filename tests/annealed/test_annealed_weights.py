@@ -7,8 +7,12 @@ import pytest
 from scipy.special import logsumexp
 from support.riemann_sums import riemann_log_weights
 
-from pymc_tempering.annealed.beta_quadrature import discretization, evidence_of_chains
-from pymc_tempering.annealed.islands import combine, genealogy_variance
+from pymc_tempering.annealed.smc import Island, combine, genealogy_variance
+from pymc_tempering.annealed.thermodynamic_integration import (
+    Rung,
+    discretization,
+    evidence_of_chains,
+)
 from pymc_tempering.core.weighting import (
     effective_number,
     log_mean,
@@ -186,13 +190,13 @@ def test_genealogy_variance_is_unbiased():
 def test_islands_average_z_and_not_its_logarithm():
     betas = np.array([0.0, 1.0])
     log_z = np.random.default_rng(10).normal(scale=0.5, size=20)
-    results = [(np.array([0.0, v]), np.nan, 0.0, 10, 0) for v in log_z]
+    results = [Island(np.array([0.0, v]), 10, 0) for v in log_z]
     both = combine(results, betas, 5, 0.0, unbiased=True, n_particles=50)
     assert both.log_z == pytest.approx(log_mean(log_z))
     assert both.n_evaluations == 205
     z = np.exp(log_z)
     assert both.mcse == pytest.approx(z.std(ddof=1) / z.mean() / np.sqrt(20))
-    results[0] = (np.array([0.0, 30.0]), np.nan, 0.0, 10, 0)
+    results[0] = Island(np.array([0.0, 30.0]), 10, 0)
     alone = combine(results, betas, 5, 0.0, unbiased=True, n_particles=50)
     assert (alone.verdict, alone.mcse) == ("unchecked", np.inf)
     assert "A few of 20 islands" in alone.warnings[0]
@@ -233,7 +237,7 @@ def rungs_of_path(betas, draws, rng, rho=0.0):
         for t in range(1, draws):
             x[:, t] = rho * x[:, t - 1] + noise[:, t]
         state = 12.0 * beta / total + x / np.sqrt(total)
-        rungs.append((-2.0 * (state - 3.0) ** 2, draws, 0, 0))
+        rungs.append(Rung(-2.0 * (state - 3.0) ** 2, draws))
     return rungs
 
 
@@ -277,10 +281,10 @@ def test_draws_of_zero_likelihood_enter_integration_by_their_share():
     betas = np.linspace(0.0, 1.0, 13) ** 3
     rungs = rungs_of_path(betas, 500, rng)
     whole = evidence_of_chains(betas, rungs, "corrected", 0, 0.0)
-    rungs[0] = (*rungs[0][:2], 2000, 0)
+    rungs[0] = rungs[0]._replace(n_dead=2000)
     half = evidence_of_chains(betas, rungs, "corrected", 0, 0.0)
     assert half.log_z == pytest.approx(whole.log_z + np.log(0.5))
     assert half.mcse == pytest.approx(np.hypot(whole.mcse, np.sqrt(1.0 / 4000)))
-    rungs[3] = (np.full((4, 500), -np.inf), 500, 0, 0)
+    rungs[3] = Rung(np.full((4, 500), -np.inf), 500)
     with pytest.raises(LikelihoodError, match="nothing to integrate"):
         evidence_of_chains(betas, rungs, "corrected", 0, 0.0)

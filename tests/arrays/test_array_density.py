@@ -7,12 +7,11 @@ import pymc_tempering as pmt
 from pymc_tempering.arrays import (
     ArrayDensity,
     BernoulliReference,
-    array_pass,
+    array_annealing,
     data_marginals,
     temper,
 )
-from pymc_tempering.arrays.array_density import check_density
-from pymc_tempering.arrays.reference_laws import normalization_fault
+from pymc_tempering.arrays.array_density import check_density, normalization_fault
 
 
 def draw(n, rng):
@@ -183,9 +182,9 @@ def test_a_path_without_an_entry_or_an_end(monkeypatch):
     rng = np.random.default_rng(0)
     closed = ArrayDensity(draw, lambda x: np.full(len(x), -np.inf), move)
     with pytest.raises(pmt.exceptions.LikelihoodError, match="minus infinity at all 64 draws"):
-        array_pass.anneal_arrays(closed, 64, rng)
-    monkeypatch.setattr(array_pass, "MAX_STAGES", 0)
+        array_annealing.anneal_arrays(closed, 64, rng)
+    monkeypatch.setattr(array_annealing, "MAX_STAGES", 0)
     with pytest.raises(
         pmt.exceptions.LikelihoodError, match="the reference is too far from the density"
     ):
-        array_pass.anneal_arrays(ArrayDensity(draw, log_ratio, move), 64, rng)
+        array_annealing.anneal_arrays(ArrayDensity(draw, log_ratio, move), 64, rng)

@@ -7,8 +7,15 @@ import pytest
 
 import pymc_tempering as pmt
 from pymc_tempering.arrays import RBM, BernoulliReference, annealing, initial_iterations, temper
-from pymc_tempering.arrays.lockstep import LockstepChains, SweepTrace, run_sweeps, start_chains
-from pymc_tempering.arrays.sweep_rows import cut_rows, rows_of_trace, tour_starts
+from pymc_tempering.arrays.lockstep import (
+    LockstepChains,
+    SweepTrace,
+    cut_rows,
+    rows_of_trace,
+    run_sweeps,
+    start_chains,
+    tour_starts,
+)
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.datatree import read_run
 from pymc_tempering.evidence.estimators import ESTIMATORS

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pymc_tempering as pmt
+from pymc_tempering.arrays.array_density import BernoulliReference
 from pymc_tempering.arrays.rbm import RBM, RBMPath, draw_bits
-from pymc_tempering.arrays.reference_laws import BernoulliReference
 
 RNG = np.random.default_rng(1)
 MACHINE = RBM(RNG.normal(size=(4, 3)), RNG.normal(size=4), RNG.normal(size=3))

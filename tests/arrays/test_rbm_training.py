@@ -5,7 +5,7 @@ import pytest
 
 import pymc_tempering as pmt
 from pymc_tempering.arrays import RBM, train, train_tracked
-from pymc_tempering.arrays.rbm_training import first_machine, gradient_of
+from pymc_tempering.arrays.rbm import first_machine, gradient_of
 
 RNG = np.random.default_rng(1)
 DATA = np.repeat(RNG.integers(0, 2, size=(300, 2)), 4, axis=1).astype(np.float32)

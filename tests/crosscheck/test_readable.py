@@ -13,8 +13,8 @@ from support.exact_posteriors import posterior_tree
 from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
+from pymc_tempering.annealed.schedule import Annealing, compile_movers
 from pymc_tempering.annealed.smc import smc_with_ends
-from pymc_tempering.annealed.transitions import compile_movers
 from pymc_tempering.core import status
 from pymc_tempering.crosscheck import Entry, judge, read_cross_check
 from pymc_tempering.crosscheck.draw_check import DrawCheck
@@ -247,7 +247,7 @@ def test_cores_do_not_change_it_and_looks_are_those_of_smc(conjugate):
     assert one.draws == two.draws
     assert one.table["log_z"].tolist() == two.table["log_z"].tolist()
     movers = compile_movers(model, None, lambda line: None)
-    found, ends = smc_with_ends(movers, np.random.default_rng(7), 1, None, lambda line: None)
+    found, ends = smc_with_ends(Annealing(movers, np.random.default_rng(7), 1))
     alone = pmt.smc(model, random_seed=7, progressbar=False)
     assert found.log_z == alone.log_z
     # The weights of the ends are those that log Z is the mean of.

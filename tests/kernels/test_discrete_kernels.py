@@ -23,7 +23,7 @@ from pymc_tempering.kernels import (
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit
 
-slice_module = import_module("pymc_tempering.kernels.slice")
+slice_module = import_module("pymc_tempering.kernels.gradient_free")
 
 # Three coupled binary variables, one with four values and one without an upper bound.
 FIELD = np.array([0.4, -0.7, 0.2])

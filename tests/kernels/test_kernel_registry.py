@@ -1,4 +1,4 @@
-"""One table of kernels: the front doors, their docstrings and the tests follow it."""
+"""One table of kernels: the front doors, their docstrings, the docs and the tests follow it."""
 
 import inspect
 import re
@@ -8,16 +8,8 @@ import pytest
 from kernels import test_discrete_kernels, test_kernel_contract, test_transfer
 
 import pymc_tempering as pmt
-from pymc_tempering.kernels import (
-    BINARY,
-    BOUNDED,
-    CONTINUOUS,
-    FIXED_SUM,
-    INTEGER,
-    kernel_registry,
-)
-from pymc_tempering.kernels.assign import find_kernel
-from pymc_tempering.kernels.kernel_registry import KERNELS, default_kernels, words_for
+from pymc_tempering.kernels.assign import KERNELS, default_kernels, find_kernel
+from pymc_tempering.kernels.contract import BINARY, BOUNDED, CONTINUOUS, FIXED_SUM, INTEGER
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FRONT_DOORS = (pmt.sample, pmt.SimulatedTempering)
@@ -30,14 +22,35 @@ def names_of(rows):
     return {name.split(",")[0] for name in rows}
 
 
+def words_for(kinds):
+    """Say which variables a set of kinds means."""
+    words = ["real variables"] if CONTINUOUS in kinds else []
+    if kinds >= {BINARY, BOUNDED, INTEGER}:
+        return " and ".join([*words, "integers"])
+    words += ["binary variables"] if BINARY in kinds else []
+    words += ["integers in known bounds"] if BOUNDED in kinds else []
+    words += ["vectors of counts with a fixed sum"] if FIXED_SUM in kinds else []
+    return " and ".join(words)
+
+
+def names_without_a_line(text):
+    """Kernels that a text does not list with a sentence and the variables that each moves."""
+    flat = " ".join(text.split())
+    return [
+        name
+        for name in KERNELS
+        if not re.search(
+            rf'- "{name}": [A-Z][^.]*\. Moves {words_for(find_kernel(name, 0.5).kinds)}\.', flat
+        )
+    ]
+
+
 @every_name
 def test_a_row_says_what_its_kernel_says(name):
     row, kernel = KERNELS[name], find_kernel(name, 0.77)
-    assert kernel.name == row.name == name
-    assert kernel.kinds == row.kinds
-    assert row.default_for <= row.kinds
+    assert kernel.name == name
+    assert kernel.kinds >= set(row.default_for)
     assert (kernel.target_accept == 0.77) == row.takes_target_accept
-    assert row.summary.endswith(".")
 
 
 def test_langevin_keeps_its_own_target_though_it_has_gradients():
@@ -60,7 +73,7 @@ def test_every_kernel_has_rows_in_the_contract_tests_of_its_variables(name):
     tables = {CONTINUOUS: test_kernel_contract.ROWS, FIXED_SUM: test_transfer.ROWS} | dict.fromkeys(
         (BINARY, BOUNDED, INTEGER), test_discrete_kernels.ROWS
     )
-    for kind in KERNELS[name].kinds:
+    for kind in find_kernel(name, 0.5).kinds:
         assert name in names_of(tables[kind]), f"a contract row of {name!r} for {kind} variables"
 
 
@@ -74,11 +87,10 @@ def test_every_contract_row_is_a_kernel_of_the_table():
 @pytest.mark.parametrize("front_door", FRONT_DOORS, ids=lambda f: f.__name__)
 def test_the_docstrings_of_the_front_doors_show_the_table(front_door):
     text = inspect.getdoc(front_door)
-    assert "{" not in text.split("Raises")[0].replace('{"', "")
     flat = " ".join(text.split())
-    for row in KERNELS.values():
-        assert f'- "{row.name}": {row.summary} Moves {words_for(row.kinds)}.' in flat
-    tuned = [row.name for row in KERNELS.values() if row.takes_target_accept]
+    assert names_without_a_line(text) == []
+    assert re.findall(r'- "(\w+)": ', text) == list(KERNELS)
+    tuned = [name for name, row in KERNELS.items() if row.takes_target_accept]
     stated = re.search(r"each rung is tuned for. It is for (.*?), by name or", flat)[1]
     assert re.findall(r'"(\w+)"', stated) == tuned
     assert (
@@ -92,10 +104,12 @@ def test_the_docstrings_of_the_front_doors_show_the_table(front_door):
 def test_the_documentation_shows_the_table():
     """The page of kernels shows the list; a public factory is on the reference page as well."""
     page = (DOCS / "explanation" / "kernels.md").read_text("utf-8")
-    assert f".. automodule:: {kernel_registry.__name__}\n" in page
-    flat = " ".join(kernel_registry.__doc__.split())
+    assert names_without_a_line(page) == []
     reference = (DOCS / "reference" / "sample_and_compare.rst").read_text("utf-8")
     for row in KERNELS.values():
-        assert f'- "{row.name}": {row.summary}' in flat
         if row.factory.__name__ in pmt.kernels.__all__:
             assert f"   kernels.{row.factory.__name__}\n" in reference
+
+
+def test_a_kernel_that_a_text_leaves_out_is_seen():
+    assert names_without_a_line(pmt.sample.__doc__.replace('"gibbs": ', "")) == ["gibbs"]

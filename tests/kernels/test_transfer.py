@@ -10,7 +10,7 @@ from support.compiled_density import compiled_density
 from support.moves import Moves
 
 from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block
-from pymc_tempering.kernels.transfer import Transfer
+from pymc_tempering.kernels.discrete import Transfer
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, new_point
 from pymc_tempering.model.jit import njit
 

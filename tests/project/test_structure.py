@@ -37,7 +37,8 @@ IMPORTS = {
     },
     "restart": {"core", "executors", "model", "kernels", "storage", "chain", "sampling"},
     "annealed": {
-        *("core", "executors", "model", "references", "evidence", "kernels", "chain", "warmup"),
+        *("core", "executors", "model", "references", "evidence", "arrays"),
+        *("kernels", "chain", "warmup"),
     },
     "bridge": {"core", "model", "references", "evidence"},
     "nested": {"core", "model", "references", "evidence", "bridge"},

@@ -5,8 +5,12 @@ import pytest
 from scipy.optimize import approx_fprime, minimize
 from scipy.stats import norm
 
-from pymc_tempering.references.conditional_fit import Conditionals, fit_conditionals
-from pymc_tempering.references.conditional_scoring import RIDGE, evaluate
+from pymc_tempering.references.conditional_scoring import (
+    RIDGE,
+    Conditionals,
+    evaluate,
+    fit_conditionals,
+)
 
 N = 300
 

@@ -9,11 +9,9 @@ from pymc_tempering import testsystems
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.compiled_mixture import evaluate
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.mixture import Fitted, FullScales, LowRankScales, Mixture
 from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture
 from pymc_tempering.references.prior import evaluate_draws
-from pymc_tempering.references.scales import FullScales, LowRankScales
 
 DIM, RANK = 6, 2
 _rng = np.random.default_rng(0)
@@ -64,7 +62,7 @@ def test_scales_do_what_the_dense_matrices_do(scales):
         np.testing.assert_allclose(squares, (ys @ np.linalg.inv(matrix) * ys).sum(axis=1))
         assert scales.log_roots[j] == pytest.approx(0.5 * np.linalg.slogdet(matrix)[1])
     factors = np.linspace(0.5, 3.0, DIM)
-    changed = scales.inflated(np.array([1.0, 2.0])).stretched(factors)
+    changed = scales.scaled(np.outer(np.sqrt([1.0, 2.0]), factors))
     inverse = np.linalg.inv(2.0 * np.outer(factors, factors) * DENSE[1])
     squares = (changed.whiten(1, ys) ** 2).sum(axis=1)
     np.testing.assert_allclose(squares, (ys @ inverse * ys).sum(axis=1))

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_tempering.references.warp import FunnelWarp
-from pymc_tempering.references.warp_scores import warped_scores
+from pymc_tempering.references.warp import FunnelWarp, warped_scores
 
 
 def funnel(seed=0):

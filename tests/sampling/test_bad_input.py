@@ -8,7 +8,7 @@ from pytensor.graph.op import Op
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
-from pymc_tempering.kernels.persistent import Persistent
+from pymc_tempering.kernels.hmc import Persistent
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.prior import compile_prior

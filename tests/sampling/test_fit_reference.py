@@ -14,7 +14,7 @@ from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import Deadline
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.fitted import Fitted
+from pymc_tempering.references.mixture import Fitted
 from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting

@@ -319,9 +319,7 @@ def test_the_terms_to_blame_are_looked_at_no_longer_than_the_time(most, share):
     from pymc_tempering.model.path import compile_path
 
     states = np.array([[1.0], [-1.0], [-1.0], [-1.0], [1.0], [1.0]])
-    words = prior_checks._blame(
-        model, compile_path(model), states, deadline=CountedDeadline(most=most)
-    )
+    words = prior_checks._blame(compile_path(model), states, CountedDeadline(most=most))
     assert words == f"'lost' ({share} of them)"
 
 

@@ -18,10 +18,8 @@ from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.mixture import Fitted, FullScales, Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
-from pymc_tempering.references.scales import FullScales
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import evaluated, looks
 from pymc_tempering.sampling import fit_reference as fitting

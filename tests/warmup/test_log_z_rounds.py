@@ -30,14 +30,16 @@ from pymc_tempering.kernels import ACCEPTANCE, HMC, on_all
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE
 from pymc_tempering.model.jit import njit
 from pymc_tempering.sampling.fit_reference import run_beside
-from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Adapting, _make_adapter
-from pymc_tempering.warmup.stochastic_approximation import (
+from pymc_tempering.warmup.log_z_rounds import (
     BURN_IN,
     LOG_F,
     POWER,
     SAMS,
     WANG_LANDAU,
+    WEIGHT_ADAPTATIONS,
+    Adapting,
     T,
+    _make_adapter,
     new_schedule,
 )
 from pymc_tempering.warmup.warm_up import settle, warm_up

@@ -9,10 +9,8 @@ import pytest
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.kernels import HMC, RandomWalkMetropolis, Slice, on_all
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.references.scales import FullScales
-from pymc_tempering.warmup.metrics import kernel_for, metric_of
+from pymc_tempering.references.mixture import Fitted, FullScales, Mixture
+from pymc_tempering.warmup.stage_moves import kernel_for, metric_of
 
 DIM = 8
 

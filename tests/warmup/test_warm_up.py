@@ -15,13 +15,10 @@ from pymc_tempering.chain.state import make_runner, new_record, start_chain
 from pymc_tempering.kernels import HMC, Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.fitted import Fitted
-from pymc_tempering.references.mixture import Mixture
-from pymc_tempering.references.scales import FullScales
+from pymc_tempering.references.mixture import Fitted, FullScales, Mixture
 from pymc_tempering.warmup import stage_moves
-from pymc_tempering.warmup.annealed_pass import anneal
+from pymc_tempering.warmup.annealed_pass import anneal, choose_lengths
 from pymc_tempering.warmup.log_z_rounds import MAX_BLIND_STEP, updated
-from pymc_tempering.warmup.trajectory_lengths import choose_lengths
 from pymc_tempering.warmup.warm_up import warm_up
 
 every_system = pytest.mark.parametrize("name", SYSTEMS)

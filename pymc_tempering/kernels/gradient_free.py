@@ -1,4 +1,4 @@
-"""Slice sampling: needs no gradient and no tuning, for real variables and for integers."""
+"""Kernels without gradients for real variables and integers: slice sampling, random walks."""
 
 from functools import partial
 
@@ -16,6 +16,7 @@ from pymc_tempering.kernels.contract import (
     N_EVALUATIONS,
     Block,
     Kernel,
+    log_density_at,
 )
 from pymc_tempering.model.compiled import (
     DENSITY,
@@ -28,7 +29,6 @@ from pymc_tempering.model.compiled import (
     VECTOR,
 )
 from pymc_tempering.model.jit import njit
-from pymc_tempering.references.compiled_mixture import evaluate_values
 
 MAX_OUT = 50
 """Largest number of steps that an interval grows by, on both sides together."""
@@ -39,14 +39,6 @@ MAX_SHRINK = 200
 LINES, WIDTHS = 0, 1
 """Layout of the tuning numbers: lines of a transition (0: along the axes); then widths, lower
 and upper bounds, and whether the coordinate is whole, each of length b."""
-
-
-@njit(numba.float64(DENSITY, POINT, numba.float64), error_model="numpy")
-def _log_density(density, point, beta):  # type: ignore[no-untyped-def]
-    """Tempered log density at `point.x`; minus infinity where it is not a number."""
-    evaluate_values(density, point)
-    value = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
-    return value if -np.inf < value < np.inf else -np.inf
 
 
 @njit(
@@ -72,7 +64,7 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
         for i in range(n):
             point.x[block[i]] = start[i] + low * direction[i]
         taken += 1
-        if not _log_density(density, point, beta) > floor:
+        if not log_density_at(density, point, beta) > floor:
             break
         low -= 1.0
         to_left -= 1
@@ -80,7 +72,7 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
         for i in range(n):
             point.x[block[i]] = start[i] + high * direction[i]
         taken += 1
-        if not _log_density(density, point, beta) > floor:
+        if not log_density_at(density, point, beta) > floor:
             break
         high += 1.0
         to_right -= 1
@@ -89,7 +81,7 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
         for i in range(n):
             point.x[block[i]] = start[i] + new * direction[i]
         taken += 1
-        if _log_density(density, point, beta) > floor:
+        if log_density_at(density, point, beta) > floor:
             return taken
         if new < 0.0:
             low = new
@@ -126,14 +118,14 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
     while to_left > 0 and low > lower:
         point.x[j] = low
         taken += 1
-        if not _log_density(density, point, beta) > floor:
+        if not log_density_at(density, point, beta) > floor:
             break
         low -= width
         to_left -= 1
     while to_right > 0 and high <= upper:
         point.x[j] = high
         taken += 1
-        if not _log_density(density, point, beta) > floor:
+        if not log_density_at(density, point, beta) > floor:
             break
         high += width
         to_right -= 1
@@ -144,7 +136,7 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
             break
         point.x[j] = new
         taken += 1
-        if _log_density(density, point, beta) > floor:
+        if log_density_at(density, point, beta) > floor:
             return taken
         if new < x0:
             low = new + 1.0
@@ -191,7 +183,7 @@ def slice_transition(density, point, beta, block, params, scratch, rng, info):  
     info[DIVERGED] = 0.0
 
 
-def _pack(
+def _pack_slice(
     step_size: float, scale: np.ndarray, block: Block, width: float, lines: int
 ) -> np.ndarray:
     widths = width * scale * (np.sqrt(block.size) if lines else 1.0)
@@ -232,8 +224,104 @@ def Slice(width: float = 2.5, lines: int = 0) -> Kernel:
         name="slice",
         transition=slice_transition,
         n_scratch=2,
-        pack=partial(_pack, width=width, lines=lines),
+        pack=partial(_pack_slice, width=width, lines=lines),
         rebuild=(Slice, (width, lines)),
         reversal="block",
         kinds=frozenset(kinds),
+    )
+
+
+N_STEPS, WHOLE = 0, 1
+"""Layout of the tuning numbers: proposals of a transition; which coordinates are whole, lower and
+upper bounds, each of length b; the lower triangle of the proposals' Cholesky factor by rows."""
+
+
+@njit(KERNEL_SIGNATURE, error_model="numpy")
+def metropolis_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
+    """Propose a few normal steps, rounded for integers, each accepted by Metropolis."""
+    n = block.size
+    start, noise = scratch[0], scratch[1]
+    n_steps = int(params[N_STEPS])
+    whole = params[WHOLE : WHOLE + n]
+    lower, upper = params[WHOLE + n : WHOLE + 2 * n], params[WHOLE + 2 * n : WHOLE + 3 * n]
+    accepted, taken = 0.0, 0
+    for _ in range(n_steps):
+        log_reference, log_ratio = point.values[LOG_REFERENCE], point.values[LOG_RATIO]
+        at = WHOLE + 3 * n
+        inside = True
+        for i in range(n):
+            start[i] = point.x[block[i]]
+            noise[i] = rng.standard_normal()
+        for i in range(n):
+            push = 0.0
+            for k in range(i + 1):
+                push += params[at + k] * noise[k]
+            at += i + 1
+            new = start[i] + (np.rint(push) if whole[i] > 0.0 else push)
+            inside = inside and lower[i] <= new <= upper[i]
+            point.x[block[i]] = new
+        chance = 0.0
+        if inside:  # beyond the bounds the density may still be finite
+            taken += 1
+            level = log_density_at(density, point, beta)
+            chance = min(1.0, np.exp(level - (log_reference + beta * log_ratio)))
+        accepted += chance
+        if not rng.random() < chance:
+            point.values[LOG_REFERENCE] = log_reference
+            point.values[LOG_RATIO] = log_ratio
+            for i in range(n):
+                point.x[block[i]] = start[i]
+    info[ACCEPTANCE] = accepted / n_steps
+    info[N_EVALUATIONS] = taken
+    info[DIVERGED] = 0.0
+
+
+def _pack_metropolis(
+    step_size: float, cholesky: np.ndarray, block: Block, n_steps: int | None
+) -> np.ndarray:
+    steps = max(5, block.size) if n_steps is None else n_steps
+    factor = 2.38 * step_size * cholesky[np.tril_indices(block.size)]
+    return np.concatenate([[steps], block.whole, block.lower, block.upper, factor])
+
+
+def RandomWalkMetropolis(target_accept: float = 0.3, n_steps: int | None = None) -> Kernel:
+    """Random-walk Metropolis with the covariance of each rung; needs no gradients.
+
+    Proposals are normal with the covariance of the rung's own distribution, as the warm-up saw
+    it, times a factor that is tuned for the acceptance; integers are rounded.
+
+    Parameters
+    ----------
+    target_accept : float, default 0.3
+        Acceptance probability that the steps of each rung are tuned for.
+    n_steps : int, optional
+        Proposals of one transition; by default as many as there are coordinates, and 5 at least.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    ValueError
+        An argument out of its range.
+
+    Examples
+    --------
+    >>> from pymc_tempering import RandomWalkMetropolis
+    >>> RandomWalkMetropolis(n_steps=20).target_accept
+    0.3
+    """
+    if n_steps is not None:
+        check_whole(1, n_steps=n_steps)
+    return Kernel(
+        name="metropolis",
+        transition=metropolis_transition,
+        n_scratch=2,
+        pack=partial(_pack_metropolis, n_steps=n_steps),
+        rebuild=(RandomWalkMetropolis, (target_accept, n_steps)),
+        reversal="self",
+        kinds=frozenset({CONTINUOUS, BINARY, BOUNDED, INTEGER}),
+        target_accept=target_accept,
+        dense=True,
     )

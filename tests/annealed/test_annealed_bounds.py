@@ -242,13 +242,13 @@ def test_draws_of_zero_density_are_refused():
 )
 def test_bad_arguments_are_refused_before_any_work(method, kwargs, error, sentence):
     with pytest.raises(error, match=sentence):
-        getattr(pmt, method)(None, **kwargs)
+        getattr(pmt.annealed, method)(None, **kwargs)
 
 
 @pytest.mark.parametrize("method", ["ais", "hais", "smc", "thermodynamic_integration"])
 def test_no_model(method):
     with pytest.raises(pmt.exceptions.ModelError, match="No model"):
-        getattr(pmt, method)()
+        getattr(pmt.annealed, method)()
 
 
 @pytest.mark.parametrize(

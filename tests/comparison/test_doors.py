@@ -410,7 +410,10 @@ def full_evidence():
         ess=5.5, per_chain=np.array([np.nan, -3.0]), per_chain_mcse=np.array([np.inf, 0.1]),
         log_z_curve=np.array([0.0, -1.0]), log_z_curve_mcse=np.array([0.0, 0.1]),
         betas=np.array([0.0, 1.0]), halves=(-3.0, -np.inf), warnings=("one", "two"), bias=0.25,
-        check=LookCheck(np.nan, np.inf, 100, 100, 2, 0.5, "disagreed", ("a reason",)),
+        check=LookCheck(
+            np.nan, np.inf, 100, 100, 2, 30, difference=0.5, verdict="disagreed",
+            reasons=("a reason",),
+        ),
         n_evaluations=12, bias_direction="below", seconds=1.5, details={"a": np.nan},
         prior_term=(0.5, 0.1),
     )  # fmt: skip

@@ -207,7 +207,9 @@ def test_neither_log_z_nor_its_verdict_decides(told, monkeypatch):
 
     def scatter(chosen, runs, reference, *counts):
         found = original(chosen, runs, reference, *counts)
-        check = LookCheck(0.0, 0.1, 100, 100, 9, 1e6, "disagreed", ("far off",))
+        check = LookCheck(
+            0.0, 0.1, 100, 100, 9, 30, difference=1e6, verdict="disagreed", reasons=("far off",)
+        )
         bad = {"log_z": 1e6, "mcse": np.inf, "verdict": "disagreed", "halves": (0.0, 1e9)}
         bad["check"] = check
         return type(found)(**vars(found) | bad)

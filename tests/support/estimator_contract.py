@@ -27,8 +27,8 @@ class Row:
 
 
 CONTRACT = {
-    "rts": Row(),
     "pooled": Row(),
+    "rts": Row(),
     "counts": Row(),
     "ti": Row(rule="trapezoid"),
     "ti_riemann": Row(rule="riemann"),

@@ -129,6 +129,7 @@ def fit_run(
     if whole is None:
         whole = fit(used) if used.any() else nothing
     mcse = np.where(np.isfinite(whole.curve), whole.error_in(pieces, used), np.inf)
+    mcse[0] = 0.0  # the reference is normalized
     direction = "" if bias_direction is None else bias_direction(whole.bias, float(mcse[-1]))
     halves = (np.nan, np.nan)
     if by_halves:
@@ -149,7 +150,7 @@ def fit_run(
         mcse = np.fmax(mcse, _scatter(curves))
     if alarms or sum(trips) < checks.MIN_TOURS or ess < MIN_ESS or np.isinf(mcse[-1]):
         verdict = "unchecked"
-        mcse = np.where(np.arange(mcse.size) == 0, 0.0, np.inf)
+        mcse[1:] = np.inf
     found = Evidence(
         log_z=float(whole.curve[-1]),
         mcse=float(mcse[-1]),

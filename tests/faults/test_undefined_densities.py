@@ -99,7 +99,7 @@ def test_a_likelihood_that_is_zero_there_is_no_alarm():
 
 @pytest.mark.parametrize("method", ["ais", "smc", "linked_importance_sampling", "ti"])
 def test_the_estimators_from_independent_runs_say_it_too(compiled, method):
-    door = {"ti": pmt.thermodynamic_integration}.get(method) or getattr(pmt, method)
+    door = {"ti": pmt.thermodynamic_integration}.get(method) or getattr(pmt.annealed, method)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pmt.TemperingWarning)
         evidence = door(hole_of(0.02, compiled), random_seed=1, progressbar=False, cores=1)

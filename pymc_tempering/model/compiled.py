@@ -211,8 +211,7 @@ def call_loop(loop: Any, density: Density, *args: Any) -> Any:
         came.append(number)
         density.data.array[1] = 1
 
-    both = (signal.SIGINT, signal.SIGTERM)
-    handlers = {n: found for n in both if callable(found := signal.getsignal(n))}
+    handlers = {n: f for n in (signal.SIGINT, signal.SIGTERM) if callable(f := signal.getsignal(n))}
     for asked in handlers:
         signal.signal(asked, note)
     try:

@@ -17,7 +17,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
-from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
+from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time, with_data_apart
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.model.memory import remembered
 
@@ -115,7 +115,7 @@ def compile_over_draws(
     with model:  # so that PyMC honors model.check_bounds
         function = compile_exactly(
             [*(In(v, borrow=True) for v in taken), *given],
-            [Out(v, borrow=True) for v in results],
+            [Out(v, borrow=True) for v in with_data_apart(results)],
             on_unused_input="ignore",
             trust_input=True,
             mode=mode,

@@ -10,12 +10,11 @@ that the fast way leans on is gone.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
 from itertools import batched
 from signal import SIGINT, raise_signal
-from threading import RLock
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -28,7 +27,7 @@ from pytensor.graph.fg import FunctionGraph
 
 from pymc_tempering.borrowed.private import function_and_key, function_of_text
 from pymc_tempering.model.compiled import DENSITY_SIGNATURE, MATRIX, RNG, Data, Density, pointer
-from pymc_tempering.model.exactly import compile_exactly, exactly
+from pymc_tempering.model.exactly import compile_exactly, exactly, is_data, one_thread_at_a_time
 from pymc_tempering.model.jit import kept, without_damage
 
 _COMPILED: WeakValueDictionary[str, Any] = WeakValueDictionary()
@@ -36,9 +35,6 @@ _COMPILED: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
 MANY = 20
 """Arguments that are written one by one."""
-
-MIN_SIZE = {"f": 2, "i": 8, "u": 8, "b": 8}
-"""Numbers in the smallest array that leaves the graph, by kind; a few whole ones may be a shape."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +48,8 @@ class OpenGraph:
     function : Numba's dispatcher or None
         ``function(*inputs, *arrays)`` for compiled code; None where only `whole` will do: where
         Python evaluates some operation, or a part of PyTensor is gone.
+    plain : callable or None
+        The same for Python, of the inputs alone; other than `whole`, threads may call it at once.
     arrays : list of array
         Its data.
     key : str or None
@@ -60,6 +58,7 @@ class OpenGraph:
 
     whole: Function
     function: Any = None
+    plain: Callable | None = None
     arrays: Sequence[np.ndarray] = ()
     key: str | None = None
 
@@ -75,8 +74,18 @@ def open_graph(inputs: Sequence[Any], outputs: Sequence[Variable]) -> OpenGraph:
             warnings.simplefilter("always")
             function, key = function_and_key(graph)
         if any("object mode" in str(warning.message) for warning in said):
-            return OpenGraph(whole)
-    return OpenGraph(whole, function, arrays, key)
+            return OpenGraph(whole, plain=_plain(function, arrays) if len(arrays) < MANY else None)
+    return OpenGraph(whole, function, arrays=arrays, key=key)
+
+
+def _plain(function: Callable, arrays: Sequence[np.ndarray]) -> Callable:
+    """Make a function of Numba's, which cannot be called from Python, one that can."""
+
+    @numba.njit
+    def call(given, x):  # type: ignore[no-untyped-def]
+        return function(x, *given)
+
+    return partial(call, tuple(arrays))
 
 
 def _arrays_out(whole: Function, n_inputs: int) -> tuple[FunctionGraph, list[np.ndarray]]:
@@ -100,14 +109,7 @@ def _arrays_out(whole: Function, n_inputs: int) -> tuple[FunctionGraph, list[np.
 def _large_constants(graph: FunctionGraph) -> list[Constant]:
     """Constants of a graph that are plain arrays of some size, in the order of their first use."""
     used = [variable for node in graph.toposort() for variable in node.inputs] + graph.outputs
-    found = {
-        id(variable): variable
-        for variable in used
-        if isinstance(variable, Constant)
-        and isinstance(variable.data, np.ndarray)
-        and variable.data.size >= MIN_SIZE.get(variable.data.dtype.kind, np.inf)
-    }
-    return list(found.values())
+    return list({id(variable): variable for variable in used if is_data(variable)}.values())
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,8 @@ def make_density(graphs: Mapping[str, OpenGraph], slices: Sequence[slice]) -> De
         Where the pieces of a gradient lie in it.
     """
     if any(graph.function is None for graph in graphs.values()):
-        return _python_density({name: graph.whole for name, graph in graphs.items()}, slices)
+        plain = {n: each.plain or one_thread_at_a_time(each.whole) for n, each in graphs.items()}
+        return _python_density(plain, slices)
     packed = Packed.of("x", graphs)
     lines = [
         "def density(x, values, grads, data):",
@@ -225,20 +228,15 @@ def make_draws(graph: OpenGraph, slices: Sequence[slice], n_rngs: int) -> Callab
     rngs = ", ".join(f"rng{i}" for i in range(n_rngs))
     packed = Packed.of(rngs, {"draw": graph})
     lines = [
-        f"def draws(out, data, {rngs}):",
+        f"def draws(data, out, {rngs}):",
         " record = data.view(kind)[0]",
         " for i in range(out.shape[0]):",
         f"  {''.join(f'v{i}, ' for i in range(len(slices)))} = draw({packed.given['draw']})",
     ]
     for i, part in enumerate(slices):
         lines += [f"  j = {part.start}", f"  for x in v{i}.flat:", "   out[i, j] = x", "   j += 1"]
-    kind = partial(numba.njit, types.void(MATRIX, uint8[::1], *[RNG] * n_rngs))
-    code = _compiled(kind, lines, {"draw": graph}, packed)
-    return partial(_draw, code, packed.data)
-
-
-def _draw(code: Callable, data: np.ndarray, out: np.ndarray, *rngs: np.random.Generator) -> None:
-    code(out, data, *rngs)
+    kind = partial(numba.njit, types.void(uint8[::1], MATRIX, *[RNG] * n_rngs))
+    return partial(_compiled(kind, lines, {"draw": graph}, packed), packed.data)
 
 
 def _compiled(
@@ -269,19 +267,16 @@ def _compiled(
 
 @dataclass(eq=False)
 class _Evaluator:
-    """Functions of PyTensor's from x to values and gradients; one thread at a time calls them."""
+    """Functions from x to values and gradients, which any thread may call."""
 
     functions: Mapping[str, Callable]
     slices: Sequence[slice]
-    lock: Any = field(default_factory=RLock)
 
     def __call__(self, x: np.ndarray, values: np.ndarray, grads: np.ndarray) -> None:
-        """Write the density; NaN if the functions raise an error, which Numba would lose."""
-        values[:] = np.nan
+        """Write the density; nothing if the functions raise an error, which Numba would lose."""
         wanted = "full" if grads.shape[0] > 0 else "alone"
         try:
-            with self.lock:
-                found = self.functions.get(wanted, next(iter(self.functions.values())))(x.copy())
+            found = self.functions.get(wanted, next(iter(self.functions.values())))(x.copy())
         except KeyboardInterrupt:
             raise_signal(SIGINT)  # whoever called the compiled loop gets it, see `call_loop`
             return
@@ -298,7 +293,7 @@ _EVALUATORS: WeakValueDictionary[int, _Evaluator] = WeakValueDictionary()
 
 
 def _python_density(functions: Mapping[str, Callable], slices: Sequence[slice]) -> Density:
-    """Density of functions of PyTensor's, as `make_density` makes it of graphs."""
+    """Density of functions that Python calls, as `make_density` makes it of graphs."""
     data = Data.of(np.zeros(2, dtype=np.int64))  # its own address, and whether to stop
     data.array[0] = data
     data.evaluator = _EVALUATORS[int(data)] = _Evaluator(functions, slices)
@@ -321,10 +316,9 @@ def _code() -> Any:
     @numba.cfunc(DENSITY_SIGNATURE, nogil=True)
     def code(x, values, grads, data):  # type: ignore[no-untyped-def]
         held = carray(pointer(data), (2,), int64)
+        values[0] = values[1] = np.nan
         if held[1] == 0:
             ask(x, values, grads, held[0])
-        else:
-            values[0] = values[1] = np.nan
 
     return code
 

@@ -8,11 +8,14 @@ from functools import wraps
 from threading import RLock
 from typing import Any
 
+import numpy as np
 from pymc.pytensorf import compile as pymc_compile
-from pytensor import config
+from pytensor import config, shared
 from pytensor.compile.executor import Function
 from pytensor.compile.mode import Mode, get_mode
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.elemwise import Elemwise
 
@@ -65,6 +68,23 @@ def one_thread_at_a_time[**P, T](work: Callable[P, T]) -> Callable[P, T]:
             return work(*args, **kwargs)
 
     return alone
+
+
+MIN_SIZE = {"f": 2, "i": 8, "u": 8, "b": 8}
+"""Numbers in the smallest array that leaves a graph, by kind; a few whole ones may be a shape."""
+
+
+def is_data(variable: Variable) -> bool:
+    """Whether a variable is a constant array of some size."""
+    data = variable.data if isinstance(variable, Constant) else None
+    return isinstance(data, np.ndarray) and data.size >= MIN_SIZE.get(data.dtype.kind, np.inf)
+
+
+def with_data_apart(outputs: Sequence[Variable]) -> list[Variable]:
+    """Replace data by shared variables: other data of their shapes find the same compiled code."""
+    data = filter(is_data, ancestors(outputs))
+    places = {each: shared(each.data, shape=each.type.shape) for each in data}
+    return clone_replace(outputs, places) if places else list(outputs)
 
 
 def compile_alone(*args: Any, **kwargs: Any) -> Function:

@@ -27,7 +27,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from pymc_tempering.model.exactly import compile_alone, compile_exactly
+from pymc_tempering.model.exactly import compile_alone, compile_exactly, with_data_apart
 from pymc_tempering.model.memory import LIBRARIES, remembered
 from pymc_tempering.model.python_mode import python_mode
 
@@ -188,7 +188,7 @@ def compile_step(
     )
     options = resolve_backend_compile_kwargs(backend, compile_kwargs)
     with approx.model:  # so that PyMC honors model.check_bounds
-        function = compile_exactly([weights, *inputs], outputs, **options)
+        function = compile_exactly([weights, *inputs], with_data_apart(outputs), **options)
     function.trust_input = True  # values come from it, or from shared variables
     return FitStep(
         function=function,

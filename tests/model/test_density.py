@@ -72,7 +72,7 @@ def test_other_data_of_the_same_shapes_find_the_same_code_and_their_own_numbers(
     paths = [compile_path(model) for model in models]
     priors = [compile_prior(path) for path in paths]
     assert len({id(path.density.code) for path in paths}) == 1
-    assert len({id(prior.draw_into.args[0]) for prior in priors}) == 1
+    assert len({id(prior.draw_into.func) for prior in priors}) == 1
     for model, path in zip(models, paths, strict=True):  # all are alive at once
         log_density = model.compile_logp(mode="FAST_COMPILE")
         expected = [log_density(path.layout.unravel(x)) for x in XS[:, :8]]

@@ -48,19 +48,19 @@ class OpenGraph:
     function : Numba's dispatcher or None
         ``function(*inputs, *arrays)`` for compiled code; None where only `whole` will do: where
         Python evaluates some operation, or a part of PyTensor is gone.
-    plain : callable or None
-        The same for Python, of the inputs alone; other than `whole`, threads may call it at once.
     arrays : list of array
         Its data.
     key : str or None
         What tells it from other graphs on disk; None where it cannot be kept.
+    plain : callable or None
+        For Python, of the inputs alone; other than `whole`, threads may call it at once.
     """
 
     whole: Function
     function: Any = None
-    plain: Callable | None = None
     arrays: Sequence[np.ndarray] = ()
     key: str | None = None
+    plain: Callable | None = None
 
 
 def open_graph(inputs: Sequence[Any], outputs: Sequence[Variable]) -> OpenGraph:
@@ -75,7 +75,7 @@ def open_graph(inputs: Sequence[Any], outputs: Sequence[Variable]) -> OpenGraph:
             function, key = function_and_key(graph)
         if any("object mode" in str(warning.message) for warning in said):
             return OpenGraph(whole, plain=_plain(function, arrays) if len(arrays) < MANY else None)
-    return OpenGraph(whole, function, arrays=arrays, key=key)
+    return OpenGraph(whole, function, arrays, key)
 
 
 def _plain(function: Callable, arrays: Sequence[np.ndarray]) -> Callable:

@@ -99,7 +99,7 @@ def Gibbs() -> Kernel:
 
     Examples
     --------
-    >>> from pymc_tempering import Gibbs
+    >>> from pymc_tempering.kernels import Gibbs
     >>> sorted(Gibbs().kinds)
     ['binary', 'bounded']
     """
@@ -204,7 +204,7 @@ def DiscreteLangevin(target_accept: float = 0.57, n_steps: int = 5) -> Kernel:
 
     Examples
     --------
-    >>> from pymc_tempering import DiscreteLangevin
+    >>> from pymc_tempering.kernels import DiscreteLangevin
     >>> DiscreteLangevin().uses_gradient
     True
     """

@@ -212,7 +212,7 @@ def Slice(width: float = 2.5, lines: int = 0) -> Kernel:
 
     Examples
     --------
-    >>> from pymc_tempering import Slice
+    >>> from pymc_tempering.kernels import Slice
     >>> Slice(lines=5).name
     'slice'
     """
@@ -308,7 +308,7 @@ def RandomWalkMetropolis(target_accept: float = 0.3, n_steps: int | None = None)
 
     Examples
     --------
-    >>> from pymc_tempering import RandomWalkMetropolis
+    >>> from pymc_tempering.kernels import RandomWalkMetropolis
     >>> RandomWalkMetropolis(n_steps=20).target_accept
     0.3
     """

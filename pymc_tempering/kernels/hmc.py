@@ -218,7 +218,7 @@ def HMC(
 
     Examples
     --------
-    >>> from pymc_tempering import HMC
+    >>> from pymc_tempering.kernels import HMC
     >>> HMC(target_accept=0.9).name
     'hmc'
     """

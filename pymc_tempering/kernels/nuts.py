@@ -234,7 +234,7 @@ def NUTS(target_accept: float = 0.8, max_treedepth: int = 10) -> Kernel:
 
     Examples
     --------
-    >>> from pymc_tempering import NUTS
+    >>> from pymc_tempering.kernels import NUTS
     >>> NUTS(max_treedepth=8).name
     'nuts'
     """

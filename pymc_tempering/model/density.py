@@ -234,7 +234,10 @@ def make_draws(graph: OpenGraph, slices: Sequence[slice], n_rngs: int) -> Callab
         f"  {''.join(f'v{i}, ' for i in range(len(slices)))} = draw({packed.given['draw']})",
     ]
     for i, part in enumerate(slices):
-        lines += [f"  j = {part.start}", f"  for x in v{i}.flat:", "   out[i, j] = x", "   j += 1"]
+        if part.stop - part.start == 1:  # Numba's `flat` of no dimensions reads other memory
+            lines.append(f"  out[i, {part.start}] = v{i}.item()")
+        else:
+            lines += [f"  for j, x in enumerate(v{i}.flat):", f"   out[i, {part.start} + j] = x"]
     kind = partial(numba.njit, types.void(uint8[::1], MATRIX, *[RNG] * n_rngs))
     return partial(_compiled(kind, lines, {"draw": graph}, packed), packed.data)
 

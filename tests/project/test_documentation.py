@@ -61,7 +61,7 @@ LISTED = {name: at_its_path(name) for name in on_the_reference_pages()}
 ERRORS = {
     f"pymc_tempering.exceptions.{name}": value
     for name, value in vars(pmt.exceptions).items()
-    if not name.startswith("_")
+    if inspect.isclass(value)
 }
 PUBLIC = dict(public_callables(pmt)) | ERRORS
 PUBLIC |= {name: value for name, value in LISTED.items() if "variational.conjugate" not in name}
@@ -116,6 +116,9 @@ def docstring_faults(value, complete=True):
     if is_value:
         sections += ("Attributes",)
     documented = parameters_in(value.__doc__, sections)
+    if is_value:  # fields of a base class are told there
+        for base in value.__mro__[1:-1]:
+            documented |= parameters_in(base.__doc__, sections)
     arguments = {
         name: argument
         for name, argument in inspect.signature(value).parameters.items()

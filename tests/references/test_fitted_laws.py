@@ -47,7 +47,9 @@ def exact(name):
     """log Z at each rung, mean and variance of log_ratio there, and mean of x, by quadrature."""
     axis = np.linspace(-60.0, 60.0, 1201)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    log_reference, log_ratio = evaluate_draws(prior().path, grid, MIXTURES[name].pack())
+    log_reference, log_ratio = evaluate_draws(
+        prior().path, grid, Fitted(prior(), MIXTURES[name]).mixture
+    )
     step = 2 * np.log(axis[1] - axis[0])
     log_zs, means, variances = [], [], []
     for beta in BETAS:

@@ -29,6 +29,7 @@ from pymc_tempering.chain.state import make_runner, new_record, start_chain
 from pymc_tempering.kernels import ACCEPTANCE, HMC, on_all
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE
 from pymc_tempering.model.jit import njit
+from pymc_tempering.references.compiled_mixture import evaluate
 from pymc_tempering.sampling.fit_reference import run_beside
 from pymc_tempering.warmup.log_z_rounds import (
     BURN_IN,
@@ -56,7 +57,7 @@ def _exact_draw(density, point, beta, block, params, scratch, rng, info):
         precision = SD[i] ** -2 + beta * NOISE[i] ** -2
         mean = (MEAN[i] / SD[i] ** 2 + beta * DATA[i] / NOISE[i] ** 2) / precision
         point.x[i] = mean + rng.standard_normal() / np.sqrt(precision)
-    density(point.x, point.values, point.grads)
+    evaluate(density, point)
     info[:] = 0.0
     info[ACCEPTANCE] = 1.0
 

@@ -45,6 +45,19 @@ def far_priors(model: pm.Model) -> frozenset[str]:
     return remembered(model, "far priors", lambda: _find(model))
 
 
+def reaches_far(model: pm.Model) -> bool:
+    """Whether the density is needed out to where exp overflows.
+
+    It is for far priors, and for laws of other families whose logs have an exponential behind them.
+    """
+    return bool(far_priors(model)) or any(
+        isinstance(model.rvs_to_transforms[rv], LogTransform)
+        and type(rv.owner.op) not in _FAMILIES
+        and any(_is_exp(variable) for variable in ancestors(rv.owner.inputs))
+        for rv in model.free_RVs
+    )
+
+
 def unconstrained_draw(rv: Variable) -> Variable:
     """Graph of a draw of a far prior, in the unconstrained space.
 

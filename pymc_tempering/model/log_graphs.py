@@ -1,9 +1,12 @@
 """Logarithms of products and powers of exponentials, written without the exponentials."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytensor.scalar as ps
 import pytensor.scalar.math as ps_math
 import pytensor.tensor as pt
+from pymc.logprob.utils import CheckParameterValue
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -128,5 +131,70 @@ def _log_of_sum(variable: Variable) -> Variable | None:
     return first + pt.softplus(second - first)
 
 
-follow_exponentials = in2out(_follow, name="follow_exponentials")
+@node_rewriter([Elemwise])
+def _cancel(fgraph, node):  # type: ignore[no-untyped-def]
+    """Take u and -u out of a sum, also where -u stands in a branch beside -inf, or behind a check.
+
+    The log density of exp(u) has -u, the Jacobian u. Where u is 1e20, what they are added to is
+    lost.
+    """
+    if not _is(node.outputs[0], ps.Add):
+        return None
+    for i, term in enumerate(node.inputs):
+        rest = [part for j, part in enumerate(node.inputs) if j != i]
+        for j, part in enumerate(rest):
+            without = _without(part, _plain(term))
+            if without is not None:
+                rest[j] = without
+                new = pt.add(*rest) if len(rest) > 1 else without
+                same = new.type.broadcastable == node.outputs[0].type.broadcastable
+                return [new.astype(node.outputs[0].type.dtype)] if same else None
+    return None
+
+
+def _plain(variable: Variable) -> Variable:
+    """Variable behind operations that only give it another name."""
+    while _is(variable, ps.Identity):
+        variable = variable.owner.inputs[0]
+    return variable
+
+
+def _without(tree: Variable, term: Variable) -> Variable | None:
+    """Graph of tree + term, if tree is a sum that -term is a part of; else None."""
+    if _is(tree, ps.Neg) and _plain(tree.owner.inputs[0]) is term:
+        return pt.zeros_like(tree)
+    if _is(tree, ps.Sub) and _plain(tree.owner.inputs[1]) is term:
+        return pt.add(tree.owner.inputs[0], pt.zeros_like(term))
+    if tree.owner is None or not (
+        isinstance(tree.owner.op, CheckParameterValue)
+        or _is(tree, ps.Add, ps.Sub, ps.Switch, ps.Identity)
+    ):
+        return None
+    for place in _summed(tree):
+        part = _without(tree.owner.inputs[place], term)
+        if part is not None:
+            inputs = list(tree.owner.inputs)
+            inputs[place] = part
+            return tree.owner.op(*inputs)
+    return None
+
+
+def _summed(tree: Variable) -> Sequence[int]:
+    """Which inputs of an operation are added up in it."""
+    inputs = tree.owner.inputs
+    if _is(tree, ps.Add):
+        return range(len(inputs))
+    if _is(tree, ps.Switch):
+        branches = [i for i in (1, 2) if not _is_minus_inf(inputs[i])]
+        return branches if len(branches) == 1 else []
+    return [0]
+
+
+def _is_minus_inf(variable: Variable) -> bool:
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
+        variable = variable.owner.inputs[0]
+    return isinstance(variable, Constant) and bool(np.all(np.isneginf(variable.data)))
+
+
+follow_exponentials = in2out(_follow, _cancel, name="follow_exponentials")
 """Rewriting of densities that stay finite where exp(x) overflows, or underflows to 0."""

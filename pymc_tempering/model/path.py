@@ -22,7 +22,7 @@ from pymc_tempering.model.check import check_model
 from pymc_tempering.model.compiled import Density
 from pymc_tempering.model.density import make_density, open_graph
 from pymc_tempering.model.density_graphs import gradients, raveled_graphs
-from pymc_tempering.model.far_priors import far_priors
+from pymc_tempering.model.far_priors import reaches_far
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import Layout, circular_indices, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
@@ -146,7 +146,7 @@ def _compile_density(
 
     And count the work of one value.
     """
-    pieces, outputs = raveled_graphs(model, layout, terms, moved, far=bool(far_priors(model)))
+    pieces, outputs = raveled_graphs(model, layout, terms, moved, far=reaches_far(model))
     x = pt.vector("x", shape=(layout.dim,), dtype="float64")
     places = dict(zip(pieces, [x[part] for part in layout.slices], strict=True))
     graphs, slices = {}, layout.slices

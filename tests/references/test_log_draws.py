@@ -4,6 +4,7 @@ from functools import cache, partial
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy import special, stats
 
@@ -186,6 +187,28 @@ def test_the_constants_of_the_densities_are_those_of_the_exact_cdf(far):
     median = np.median(draws, axis=0)
     exact = sum(log_slope(family, x) for family, x in zip(families, median, strict=True))
     np.testing.assert_allclose(evaluate_draws(prior.path, median[None])[0][0], exact, atol=1e-4)
+
+
+def exp_of_normal(mu, sigma, size):
+    return pm.math.exp(pm.Normal.dist(mu, sigma, size=size))
+
+
+@pytest.mark.parametrize("law", ["LogNormal", "CustomDist"])
+def test_the_jacobian_of_a_far_log_cancels(law):
+    """Planted: the log x of the density and that of the Jacobian as two terms, which leave 0."""
+    with pm.Model() as model:
+        scale = pm.math.exp(1000.0 * pm.Normal("a"))
+        if law == "LogNormal":
+            pm.LogNormal("x", 0.5, scale, shape=2)
+        else:
+            log = pm.distributions.transforms.log
+            pm.CustomDist("x", 0.5, scale, dist=exp_of_normal, shape=2, default_transform=log)
+        pm.Potential("data", pt.zeros(()))
+    states = np.array([[2.0, -1e100, 3.0], [0.3, 1e130, -1e20], [0.0, 1.5, 0.5]])
+    found, _ = evaluate_draws(compile_path(model), states)
+    exact = stats.norm.logpdf(states[:, 0]) - 2000.0 * states[:, 0] - np.log(2 * np.pi)
+    exact -= [0.0, 0.5 * (1e130 / np.exp(300.0)) ** 2, 0.5]
+    np.testing.assert_allclose(found, exact, rtol=1e-12)
 
 
 def test_scores_of_far_draws_agree_with_their_density():

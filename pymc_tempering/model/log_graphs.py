@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
@@ -166,7 +167,7 @@ def _without(tree: Variable, term: Variable) -> Variable | None:
     if _is(tree, ps.Sub) and _plain(tree.owner.inputs[1]) is term:
         return pt.add(tree.owner.inputs[0], pt.zeros_like(term))
     if tree.owner is None or not (
-        isinstance(tree.owner.op, CheckParameterValue)
+        isinstance(tree.owner.op, CheckParameterValue | Alloc)
         or _is(tree, ps.Add, ps.Sub, ps.Switch, ps.Identity)
     ):
         return None

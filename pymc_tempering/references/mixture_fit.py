@@ -91,6 +91,9 @@ HELD_OUT = 0.25
 MIN_DRAWS = 10
 """Least number of draws in a cluster; with fewer there are too many clusters."""
 
+FAR = 1e70
+"""Values beyond which draws are left out of a fit: squares of their squares overflow."""
+
 NOISE_FLOOR = 1e-4
 """Least variance of a variable's own noise, as a share of its variance in the cluster."""
 
@@ -131,6 +134,8 @@ def fit_mixture(
     -------
     Mixture
     """
+    near = (np.abs(draws) < FAR).all(axis=1)
+    draws = draws[near] if near.sum() > MIN_DRAWS else np.clip(draws, -FAR, FAR)
     if len(draws) > MAX_FIT_DRAWS:
         draws = draws[np.sort(rng.choice(len(draws), MAX_FIT_DRAWS, replace=False))]
     scored = None if scores is None else _scored(draws, scores)

@@ -220,3 +220,14 @@ def test_step_method_carries_the_check_to_the_evidence(bimodal):
     assert evidence.check is not None
     assert evidence.check.verdict == "agreed"
     assert abs(evidence.log_z - bimodal.log_evidence) < 4 * evidence.mcse
+
+
+def test_draws_whose_squares_overflow_are_left_out_of_a_fit():
+    """Planted: a fit to all draws, which raises an error."""
+    rng = np.random.default_rng(1)
+    draws = rng.normal(size=(1000, 2))
+    draws[:30, 1] = 1e160
+    mixture = fit_mixture(draws, rng).modes
+    assert np.abs(mixture.means).max() < 1.0
+    far = fit_mixture(1e200 * rng.normal(size=(1000, 2)), rng).modes
+    assert np.isfinite(far.log_t(draws)).all()

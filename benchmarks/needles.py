@@ -36,7 +36,7 @@ from pymc_tempering import testsystems
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.sampling import search
-from pymc_tempering.sampling.scouts import send_scouts
+from pymc_tempering.sampling.suspects import send_scouts
 from pymc_tempering.testsystems import TestSystem
 
 FAR = 4.0

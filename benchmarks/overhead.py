@@ -18,8 +18,8 @@ from numba.core import event
 
 from pymc_tempering.chain import loop as engine
 from pymc_tempering.chain.chains import run_chains, start_runs
+from pymc_tempering.chain.loop import N_STEPS, Record
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import N_STEPS, Record
 from pymc_tempering.chain.state import (
     ChainState,
     clear_record,

@@ -13,10 +13,9 @@ import pymc as pm
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.arrays.carried import N_SHARE, Carried, log_share
-from pymc_tempering.chain.carry import carry
-from pymc_tempering.chain.particles import Particles, draw_particles, place
+from pymc_tempering.chain.particles import Particles, carry, draw_particles, place
+from pymc_tempering.chain.plan import Tuning
 from pymc_tempering.chain.sent_model import workers_of
-from pymc_tempering.chain.tuning import Tuning
 from pymc_tempering.core.cycles import SENTENCE
 from pymc_tempering.core.ladder import barrier_of, check_betas, space_betas
 from pymc_tempering.core.threads import Task, paced

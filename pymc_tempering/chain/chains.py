@@ -13,11 +13,21 @@ from typing import Protocol
 
 import numpy as np
 
-from pymc_tempering.chain.hanging import Mark, hanging_message, mark_of, patience, state_at
+from pymc_tempering.chain.loop import N_TRACE, Record
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import N_TRACE, Record
-from pymc_tempering.chain.state import ChainState, make_runner, new_record, start_chain
-from pymc_tempering.chain.stuck import cycle_bound, stuck_message
+from pymc_tempering.chain.state import (
+    ChainState,
+    Mark,
+    cycle_bound,
+    hanging_message,
+    make_runner,
+    mark_of,
+    new_record,
+    patience,
+    start_chain,
+    state_at,
+    stuck_message,
+)
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import POLL_SECONDS, Threads
 from pymc_tempering.exceptions import StuckChainError, TemperingWarning

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.chain.record import SCALAR_STATS
+from pymc_tempering.chain.loop import SCALAR_STATS
 from pymc_tempering.core.cycles import (
     LOOK_STATS,
     PRIOR_STATS,

@@ -12,10 +12,9 @@ from time import perf_counter
 import numpy as np
 
 from pymc_tempering.chain.chains import ChainRun, HotStates, Stop, advance_chain, have_few_draws
-from pymc_tempering.chain.hanging import hanging_message, patience
+from pymc_tempering.chain.loop import N_DRAWS, N_TRACE
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import N_DRAWS, N_TRACE
-from pymc_tempering.chain.state import new_record
+from pymc_tempering.chain.state import hanging_message, new_record, patience
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import Task
 from pymc_tempering.exceptions import TemperingWarning, WorkerError

@@ -1,20 +1,28 @@
-"""The state of one chain: start it, run it in chunks, feed it fresh reference draws."""
+"""The state of one chain: start it, run it in chunks, and find out that it does not come back.
+
+A chain is stuck if it does not come back to beta = 1, and hangs if its density does not come back.
+A thread cannot be ended from outside. So a chain that hangs is set back to where it stood before
+the call, and its thread may go on with what is nobody's any more.
+"""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 
-from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE, run
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import (
+from pymc_tempering.chain.loop import (
     AWAITS_TOUR,
     DIRECTION,
+    LADDER_MOVES,
     LOWEST,
     N_COUNTERS,
     N_DRAWS,
     N_ITERATIONS,
     N_TRACE,
+    NEEDS_REFERENCE,
     REF_USED,
     RUNG,
     SCALAR_STATS,
@@ -22,9 +30,11 @@ from pymc_tempering.chain.record import (
     Chain,
     Record,
     new_work,
+    run,
 )
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import RUNG_STATS
-from pymc_tempering.model.compiled import call_loop, new_point
+from pymc_tempering.model.compiled import Point, call_loop, new_point
 
 REFERENCE_BATCH = 256
 """Reference draws that are made at once; each is used for one visit."""
@@ -152,3 +162,87 @@ def make_runner(plan: Plan) -> Callable[[ChainState, Record, int, int], int]:
         return n_iterations - left
 
     return advance
+
+
+CYCLE_BOUND = 2000
+"""A chain that has not come back to beta = 1 within this many iterations per rung is stuck."""
+
+
+def cycle_bound(plan: Plan) -> int:
+    """Bound the iterations without a visit to beta = 1, after which a chain counts as stuck."""
+    return CYCLE_BOUND * plan.ladder.n_rungs
+
+
+def stuck_message(plan: Plan, rung: int) -> str:
+    """Say where a chain hangs, and what to do."""
+    beta = plan.ladder.betas[rung]
+    return (
+        f"A chain has not come back to beta = 1 in {cycle_bound(plan)} iterations; it hangs at "
+        f"rung {rung} of {plan.ladder.n_rungs} (beta = {beta:.3g}). Likely the likelihood changes "
+        "abruptly there (a phase transition), or the kernel does not move: try a larger "
+        "target_accept, more rungs (rungs_per_barrier), or a tighter prior."
+    )
+
+
+SILENCE, SILENCE_TIMES = 30.0, 20.0
+"""Seconds in one piece of its work after which a chain hangs; and at least so many times the
+longest piece that any chain has come back from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mark:
+    """Where a chain stands when a piece of its work begins.
+
+    Attributes
+    ----------
+    began : float
+        By `perf_counter`.
+    state : ChainState
+        What the piece changes.
+    copies : tuple of ndarray
+        x, values, gradients, counters, sums, scalars and acceptance at that time.
+    references : ndarray
+    generators : list of dict
+        States of the chain's generator and of those of its reference draws.
+    """
+
+    began: float
+    state: ChainState
+    copies: tuple[np.ndarray, ...]
+    references: np.ndarray
+    generators: list[Any]
+
+
+def mark_of(state: ChainState) -> Mark:
+    """Note where a chain stands."""
+    chain = state.chain
+    arrays = (*chain.point[:3], *chain[1:])
+    generators = [rng.bit_generator.state for rng in (state.rng, *state.reference_rngs)]
+    copies = tuple(np.copy(array) for array in arrays)
+    return Mark(perf_counter(), state, copies, state.references, generators)
+
+
+def state_at(mark: Mark, plan: Plan) -> ChainState:
+    """Make a state that stands where a chain stood, and shares nothing with it that can change."""
+    x, values, grads, *cycle = mark.copies
+    point = Point(x, values, grads, plan.reference.mixture.copy())
+    rngs = [deepcopy(rng) for rng in (mark.state.rng, *mark.state.reference_rngs)]
+    for rng, stood in zip(rngs, mark.generators, strict=True):
+        rng.bit_generator.state = stood
+    chain = Chain(point, *cycle)
+    return ChainState(chain, mark.references, rngs[0], rngs[1:], mark.state.n_draws_ever)
+
+
+def patience(longest: float) -> float:
+    """Seconds after which a chain hangs, given those of the longest piece so far."""
+    return max(SILENCE, SILENCE_TIMES * longest)
+
+
+def hanging_message(seconds: float, longest: float) -> str:
+    """Say that a chain hangs, and what to do."""
+    usual = f", where the longest so far took {longest:.2g} s" if longest else ""
+    return (
+        f"A chain has been in one piece of its work for {seconds:.0f} s{usual}: its likelihood "
+        "seems to hang at some values of the variables. Give the solver in it a limit of its own, "
+        "after which it returns NaN."
+    )

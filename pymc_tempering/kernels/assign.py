@@ -21,7 +21,6 @@ from pytensor.tensor.random.op import RandomVariable
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import DiscreteVariableError, ModelError
-from pymc_tempering.kernels.compound import Compound
 from pymc_tempering.kernels.contract import (
     BINARY,
     BOUNDED,
@@ -30,6 +29,7 @@ from pymc_tempering.kernels.contract import (
     INTEGER,
     JOINT,
     Block,
+    Compound,
     Kernel,
 )
 from pymc_tempering.kernels.custom import StepKernel

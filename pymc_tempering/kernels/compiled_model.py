@@ -6,7 +6,7 @@ import pymc as pm
 
 from pymc_tempering.exceptions import GradientError, ModelError, UndrawableError
 from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
-from pymc_tempering.kernels.compound import Compound
+from pymc_tempering.kernels.contract import Compound
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.exactly import no_search_for_garbage
 from pymc_tempering.model.layout import model_layout

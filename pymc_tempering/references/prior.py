@@ -33,7 +33,7 @@ from pymc_tempering.model.path import FEW, Path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.terms import wide_law
 from pymc_tempering.references.compiled_mixture import evaluate_rows
-from pymc_tempering.references.warp_screen import PriorDraws
+from pymc_tempering.references.warp_fit import PriorDraws
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""

@@ -10,7 +10,7 @@ from rich.table import Column
 
 from pymc_tempering.borrowed.private import OpenBars
 from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.chain.record import N_DIVERGENCES, RB_WEIGHT, TOUR_START
+from pymc_tempering.chain.loop import N_DIVERGENCES, RB_WEIGHT, TOUR_START
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.recorded import drawn_in_all

@@ -40,8 +40,7 @@ from pymc_tempering.sampling.evaluated import (
     target_scores,
 )
 from pymc_tempering.sampling.recorded import cycles_of, steps_of
-from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
-from pymc_tempering.warmup.stage_moves import kernel_for
+from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal, kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
 HOME_DRAWS = 5

@@ -16,8 +16,7 @@ from time import perf_counter
 
 import numpy as np
 
-from pymc_tempering.chain.carry import carry
-from pymc_tempering.chain.particles import Particles, draw_particles, place, sweep
+from pymc_tempering.chain.particles import Particles, carry, draw_particles, place, sweep
 from pymc_tempering.core.deadline import NEVER, time_left
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.evidence.reference_check import ARRIVAL_QUANTILE, MIN_ARRIVALS

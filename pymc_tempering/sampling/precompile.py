@@ -1,15 +1,38 @@
-"""`compile`: compile a model ahead of the calls that need it."""
+"""What is compiled before it is needed: a model ahead of calls, and the loops of a run."""
 
 from collections.abc import Sequence
 
 import pymc as pm
 
+from pymc_tempering.chain.loop import run
+from pymc_tempering.chain.particles import carry_states, sweep_states
+from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.kernels.compiled_model import compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.jit import compile_now
+from pymc_tempering.model.path import Path
 from pymc_tempering.model.terms import find_terms
+from pymc_tempering.references.compiled_mixture import MIXER
+from pymc_tempering.references.conditional_scoring import score_all
+from pymc_tempering.sampling.call import Options
+from pymc_tempering.warmup.log_z_rounds import adapt
+
+
+def compile_loops(path: Path, kernel: Compound, options: Options) -> None:
+    """Compile the loops that a run calls, or find them on disk.
+
+    Each would be compiled at its first call, and that time would count for `max_time`.
+    """
+    loops = [run, sweep_states]
+    if path.fittable and options.reference != "prior":  # looks, and the fit of a warp
+        loops += [carry_states, score_all]
+        MIXER.__wrapper_address__()  # compiles it
+    if options.weight_adaptation != "rts":
+        loops.append(adapt)
+    compile_now(kernel.explore, *loops)
 
 
 def compile(

@@ -7,8 +7,7 @@ import numpy as np
 from pymc.util import get_untransformed_name, is_transformed_name
 
 from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import (
+from pymc_tempering.chain.loop import (
     LOWEST,
     N_DIVERGENCES,
     N_STEPS,
@@ -16,6 +15,7 @@ from pymc_tempering.chain.record import (
     STEPS,
     TOUR_START,
 )
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import RUNG_STATS, CycleStats
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.evidence.datatree import Run, flat_trace

@@ -39,10 +39,10 @@ from pymc_tempering.sampling.call import (
     refuse_model,
 )
 from pymc_tempering.sampling.chain_progress import watch_of
-from pymc_tempering.sampling.checkpoint import ending_by_sigterm, recording
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
-from pymc_tempering.sampling.compile_loops import compile_loops
 from pymc_tempering.sampling.finish import finish_call
+from pymc_tempering.sampling.kept import ending_by_sigterm, recording
+from pymc_tempering.sampling.precompile import compile_loops
 from pymc_tempering.sampling.prior_constant import compile_prior_alone, with_prior_constant
 from pymc_tempering.sampling.rounds import run_rounds
 

@@ -28,13 +28,15 @@ from pymc_tempering.sampling.looks import (
     take_looks,
     way_home,
 )
-from pymc_tempering.sampling.scouts import scouting_of, send_scouts, spread_of
 from pymc_tempering.sampling.suspects import (
     Peak,
     find_peaks,
     holds_any,
     least_mass,
     peaks_by_chains,
+    scouting_of,
+    send_scouts,
+    spread_of,
     unknown_peaks,
     weigh_regions,
     with_mass,

@@ -22,11 +22,12 @@ from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.state import (
     ChainState,
     clear_record,
+    cycle_bound,
     make_runner,
     new_record,
     start_chain,
+    stuck_message,
 )
-from pymc_tempering.chain.stuck import cycle_bound, stuck_message
 from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
 from pymc_tempering.kernels.assign import KernelChoice

@@ -32,20 +32,24 @@ from typing import Protocol
 import numpy as np
 from numba import int64
 
-from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE, RUNNING, run, rung_weights
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import (
+from pymc_tempering.chain.loop import (
     CHAIN,
+    LADDER_MOVES,
     N_TRACE,
+    NEEDS_REFERENCE,
     RECORD,
     REF_USED,
     RUNG,
     RUNGS,
+    RUNNING,
     VISITS,
     WORK,
     Record,
     new_work,
+    run,
+    rung_weights,
 )
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.state import (
     REFERENCE_BATCH,
     ChainState,

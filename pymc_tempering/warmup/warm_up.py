@@ -6,8 +6,8 @@ from time import perf_counter
 
 import numpy as np
 
+from pymc_tempering.chain.loop import LOWEST, RUNG
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import LOWEST, RUNG
 from pymc_tempering.chain.state import ChainState, start_chain
 from pymc_tempering.core.deadline import NEVER, Cut, Deadline, annealing_lines
 from pymc_tempering.core.ladder import Ladder, PathSample, place_rungs

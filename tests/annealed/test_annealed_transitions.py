@@ -13,9 +13,8 @@ from support.riemann_sums import riemann_log_weights
 
 from pymc_tempering.annealed import linked
 from pymc_tempering.annealed.schedule import BetaSchedule
-from pymc_tempering.chain.carry import carry
-from pymc_tempering.chain.particles import draw_particles, place, sweep
-from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.chain.particles import carry, draw_particles, place, sweep
+from pymc_tempering.chain.plan import Tuning
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.exceptions import KernelError
 from pymc_tempering.kernels import HMC, RandomWalkMetropolis, hmc, on_all

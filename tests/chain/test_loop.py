@@ -25,10 +25,9 @@ from support.gaussian_path import (
     walled_density,
 )
 
-from pymc_tempering.chain.loop import LADDER_MOVES, run
-from pymc_tempering.chain.particles import place_under, sweep
-from pymc_tempering.chain.record import (
+from pymc_tempering.chain.loop import (
     CHAIN,
+    LADDER_MOVES,
     N_DRAWS,
     RECORD,
     RUNG,
@@ -36,7 +35,9 @@ from pymc_tempering.chain.record import (
     SCALAR_STATS,
     WORK,
     new_work,
+    run,
 )
+from pymc_tempering.chain.particles import place_under, sweep
 from pymc_tempering.chain.state import clear_record, make_runner, new_record
 from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, new_point

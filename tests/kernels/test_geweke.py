@@ -21,10 +21,9 @@ from numba import types
 from support.compiled_density import compiled_density
 from support.gaussian_path import BETAS, PLANTED, SKEWED, ToyPath, ToyReference, batch_z
 
-from pymc_tempering.chain.loop import LADDER_MOVES, run
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import (
+from pymc_tempering.chain.loop import (
     CHAIN,
+    LADDER_MOVES,
     N_DRAWS,
     RECORD,
     REF_USED,
@@ -32,11 +31,13 @@ from pymc_tempering.chain.record import (
     RUNGS,
     WORK,
     new_work,
+    run,
 )
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, NUTS
-from pymc_tempering.kernels.compound import on_all
+from pymc_tempering.kernels.contract import on_all
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG
 from pymc_tempering.model.jit import njit
 

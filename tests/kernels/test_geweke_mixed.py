@@ -15,10 +15,9 @@ from scipy import stats
 from support.compiled_density import compiled_density
 from support.gaussian_path import BETAS, SKEWED, ToyPath, ToyReference, batch_z
 
-from pymc_tempering.chain.loop import LADDER_MOVES, run
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import (
+from pymc_tempering.chain.loop import (
     CHAIN,
+    LADDER_MOVES,
     N_DRAWS,
     RECORD,
     REF_USED,
@@ -26,7 +25,9 @@ from pymc_tempering.chain.record import (
     RUNGS,
     WORK,
     new_work,
+    run,
 )
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, Block, Compound, Gibbs, RandomWalkMetropolis, Slice

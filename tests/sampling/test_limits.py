@@ -24,8 +24,8 @@ from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import NEVER, PAST, Cut, Deadline, deadline_in
 from pymc_tempering.exceptions import TimeLimitError
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.references import prior_checks
-from pymc_tempering.references.prior_checks import N_CHECK, check_reference
+from pymc_tempering.references import compile as compiling
+from pymc_tempering.references.compile import N_CHECK, check_reference
 from pymc_tempering.sampling import choose_plan as plans
 from pymc_tempering.sampling import finish, fit_reference, prior_constant, reference_draws, rounds
 from pymc_tempering.sampling.call import Goal, Job, Options
@@ -269,13 +269,13 @@ def test_draws_of_the_reference_stop_when_they_are_told(warmup):
 @pytest.fixture
 def checked(monkeypatch):
     """Draws that the check of a model has evaluated."""
-    out, original = [], prior_checks.evaluate_rows
+    out, original = [], compiling.evaluate_rows
 
     def counting(density, xs, *args):
         out.append(len(xs))
         return original(density, xs, *args)
 
-    monkeypatch.setattr(prior_checks, "evaluate_rows", counting)
+    monkeypatch.setattr(compiling, "evaluate_rows", counting)
     return out
 
 
@@ -293,7 +293,7 @@ def test_the_check_of_a_model_ends_with_its_time(smallest_pieces, checked):
 
 
 def test_few_draws_are_held_against_a_model_beyond_their_noise_alone():
-    exceeds = prior_checks._exceeds
+    exceeds = compiling._exceeds
     some = np.arange(20) < 2
     assert exceeds(some, 0.05, True)
     assert not exceeds(some, 0.05, False)
@@ -319,7 +319,7 @@ def test_the_terms_to_blame_are_looked_at_no_longer_than_the_time(most, share):
     from pymc_tempering.model.path import compile_path
 
     states = np.array([[1.0], [-1.0], [-1.0], [-1.0], [1.0], [1.0]])
-    words = prior_checks._blame(compile_path(model), states, CountedDeadline(most=most))
+    words = compiling._blame(compile_path(model), states, CountedDeadline(most=most))
     assert words == f"'lost' ({share} of them)"
 
 
@@ -431,7 +431,7 @@ def test_draws_that_are_added_stop_with_the_time(monkeypatch):
         more = pmt.extend(idata, draws=10**6, model=model, max_time=0.3, cores=1, quiet=True)
     assert 200 < more.posterior.sizes["draw"] < 10**6
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["pymc_tempering.restart.extend"], "run_to", lambda *args: False)
+        patch.setattr(sys.modules["pymc_tempering.sampling.restart"], "run_to", lambda *args: False)
         with pytest.raises(TimeLimitError, match="before the first new draw"):
             pmt.extend(idata, draws=10**6, model=model, max_time=1e-9, cores=1, quiet=True)
     plain = pmt.extend(idata, draws=60, model=model, quiet=True)

@@ -224,12 +224,12 @@ def test_no_time_is_refused(value):
 FIRST_USES = """
 import json
 import pymc as pm, pymc_tempering as pmt
-from pymc_tempering.chain import carry, loop, particles
+from pymc_tempering.chain import loop, particles
 from pymc_tempering.sampling import finish
 from pymc_tempering.sampling import sample as front
 from pymc_tempering.warmup import log_z_rounds
 
-LOOPS = (loop.run, particles.sweep_states, carry.carry_states, log_z_rounds.adapt)
+LOOPS = (loop.run, particles.sweep_states, particles.carry_states, log_z_rounds.adapt)
 used = []
 
 def note():

@@ -8,7 +8,7 @@ from pymc.backends.base import MultiTrace
 from support.recorded_draws import recorded_draws
 
 import pymc_tempering as pmt
-from pymc_tempering.chain.record import SCALAR_STATS
+from pymc_tempering.chain.loop import SCALAR_STATS
 from pymc_tempering.core.cycles import LOOK_STATS, RUNG_STATS
 from pymc_tempering.evidence.datatree import convert
 from pymc_tempering.sampling import finish

@@ -10,13 +10,13 @@ from support.compiled_systems import SYSTEMS, prior, system
 from support.gaussian_path import PLANTED
 
 from pymc_tempering import testsystems
-from pymc_tempering.chain.record import ACCEPT, UP_ACCEPT, VISITS
+from pymc_tempering.chain.loop import ACCEPT, UP_ACCEPT, VISITS
 from pymc_tempering.chain.state import make_runner, new_record, start_chain
 from pymc_tempering.kernels import HMC, Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.mixture import Fitted, FullScales, Mixture
-from pymc_tempering.warmup import stage_moves
+from pymc_tempering.warmup import annealed_pass
 from pymc_tempering.warmup.annealed_pass import anneal, choose_lengths
 from pymc_tempering.warmup.log_z_rounds import MAX_BLIND_STEP, updated
 from pymc_tempering.warmup.warm_up import warm_up
@@ -63,7 +63,7 @@ def test_a_kernel_without_an_accept_step_misses_it():
 
 
 def test_a_stage_stops_tuning_once_it_is_dear(monkeypatch):
-    monkeypatch.setattr(stage_moves, "ACCEPT_TOLERANCE", 0.0)  # so that none ends by itself
+    monkeypatch.setattr(annealed_pass, "ACCEPT_TOLERANCE", 0.0)  # so that none ends by itself
     whole, same, short = (
         anneal(
             prior("gaussian"), hmc("gaussian"), np.random.default_rng(1), n_particles=256,

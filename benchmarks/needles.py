@@ -168,9 +168,9 @@ def tempering(name: str, seed: int) -> Search:
     scouts: list[np.ndarray] = []
 
     def sending(*args: Any) -> Any:
-        ends, cost = send_scouts(*args)
+        ends = send_scouts(*args)
         scouts.append(ends.xs)
-        return ends, cost
+        return ends
 
     with patch.object(search, "send_scouts", sending):
         run, outcome = run_and_keep(name, seed)

@@ -1,7 +1,6 @@
 """Chains on threads, in short chunks, so that progress and Ctrl-C get through."""
 
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
@@ -30,7 +29,7 @@ from pymc_tempering.chain.state import (
 )
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import POLL_SECONDS, Threads
-from pymc_tempering.exceptions import StuckChainError, TemperingWarning
+from pymc_tempering.exceptions import StuckChainError, warn_user
 
 FIRST_CHUNK, CHUNK_SECONDS, MAX_CHUNK = 1, 0.05, 1_000_000
 """Iterations of the first piece of work, seconds that a piece is to take, and iterations at most.
@@ -224,8 +223,8 @@ def advance_chain(plan: Plan, run: ChainRun, n_draws: int, stop: Stop, *, drawn:
         chunk = int(np.clip(chunk * min(4.0, CHUNK_SECONDS / seconds), 1, MAX_CHUNK))
 
 
-def have_few_draws(runs: Sequence[ChainRun]) -> bool:
-    """Whether each chain has the draws that it makes before a deadline stops it."""
+def have_least_draws(runs: Sequence[ChainRun]) -> bool:
+    """Whether each chain has the least draws that it makes before a deadline stops it."""
     return all(run.state.n_draws >= MIN_DRAWS for run in runs)
 
 
@@ -277,18 +276,14 @@ def run_chains(
         nonlocal told
         watch()
         hanging = hanging_chains(runs)
-        if pause() or (deadline.late and have_few_draws([r for r in runs if r not in hanging])):
+        if pause() or (deadline.late and have_least_draws([r for r in runs if r not in hanging])):
             stop.set()
         if deadline.late and _none_works(runs):
             raise _OnlyHanging
         if hanging and deadline.at == np.inf and not told:
             told = True
             message = hanging_message(hanging[0].silence, hanging[0].longest)
-            warnings.warn(
-                f"{message} Ctrl-C, or max_time= another time, returns the draws so far.",
-                TemperingWarning,
-                stacklevel=2,
-            )
+            warn_user(f"{message} Ctrl-C, or max_time= another time, returns the draws so far.")
 
     threads = Threads([partial(advance_chain, plan, r, n_draws, stop) for r in runs], cores)
     futures, interrupted = threads.futures, True

@@ -12,7 +12,7 @@ from numba import float64, int64, types
 
 from pymc_tempering.borrowed.private import NOT_COUNTED
 from pymc_tempering.core.cycles import RUNG_STATS
-from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO
+from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Compound
 from pymc_tempering.model.compiled import (
     DENSITY,
     EXPLORE,
@@ -60,7 +60,7 @@ COUNTERS = int64[::1]
 
 
 class Rungs(NamedTuple):
-    """A frozen ladder.
+    """A frozen plan in the form that compiled code reads.
 
     Attributes
     ----------
@@ -69,11 +69,17 @@ class Rungs(NamedTuple):
         log r - log Z-hat.
     params : array, shape (K, P)
         Tuning numbers of the kernels.
+    circular : array of int
+        Coordinates that live on a circle.
+    move : int
+        How the chain moves on the ladder, see `LADDER_MOVES`.
     """
 
     betas: np.ndarray
     offsets: np.ndarray
     params: np.ndarray
+    circular: np.ndarray
+    move: int
 
 
 class Chain(NamedTuple):
@@ -127,10 +133,12 @@ class Record(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Space for the numbers of one iteration; compiled code that counts no references makes none.
+    """Space for one iteration; compiled code that counts no references makes none.
 
     Attributes
     ----------
+    scratch : array, shape (n_scratch, d)
+        Of the kernels.
     infos : array, shape (B, N_INFO)
         What each kernel says of its move.
     info : array, shape (N_INFO,)
@@ -139,20 +147,22 @@ class Work(NamedTuple):
         q(beta_k | x).
     """
 
+    scratch: np.ndarray
     infos: np.ndarray
     info: np.ndarray
     weights: np.ndarray
 
 
-def new_work(n_kernels: int, n_rungs: int) -> Work:
-    """Make the space for a number of kernels and of rungs."""
-    return Work(np.zeros((n_kernels, N_INFO)), np.zeros(N_INFO), np.empty(n_rungs))
+def new_work(kernel: Compound, n_rungs: int, dim: int) -> Work:
+    """Make the space for some kernels on a ladder."""
+    infos, scratch = np.zeros((kernel.n_blocks, N_INFO)), np.empty((kernel.n_scratch, dim))
+    return Work(scratch, infos, np.zeros(N_INFO), np.empty(n_rungs))
 
 
-RUNGS = types.NamedTuple((VECTOR, VECTOR, MATRIX), Rungs)
+RUNGS = types.NamedTuple((VECTOR, VECTOR, MATRIX, INDICES, int64), Rungs)
 CHAIN = types.NamedTuple((POINT, COUNTERS, MATRIX, VECTOR, MATRIX), Chain)
 RECORD = types.NamedTuple((MATRIX, float64[:, :, ::1], MATRIX, VECTOR, int64[::1], MATRIX), Record)
-WORK = types.NamedTuple((MATRIX, VECTOR, VECTOR), Work)
+WORK = types.NamedTuple((MATRIX, MATRIX, VECTOR, VECTOR), Work)
 
 
 METROPOLIZED, GIBBS, NONREVERSIBLE = range(3)
@@ -166,7 +176,7 @@ RUNNING, NEEDS_REFERENCE, DONE = 0, 1, 2
 """Why `run` returned: iterations used up, reference draws used up, draws complete."""
 
 
-@njit(int64(VECTOR, int64, int64, float64), **NOT_COUNTED)
+@njit(**NOT_COUNTED)
 def _choose(weights, n_rungs, without, u):  # type: ignore[no-untyped-def]
     """Rung where the cumulative weight, leaving out rung `without`, exceeds `u`."""
     last = 0
@@ -179,7 +189,7 @@ def _choose(weights, n_rungs, without, u):  # type: ignore[no-untyped-def]
     return last
 
 
-@njit(int64(VECTOR, int64, int64, COUNTERS, int64, RNG), **NOT_COUNTED)
+@njit(**NOT_COUNTED)
 def _move(weights, n_rungs, rung, counters, move, rng):  # type: ignore[no-untyped-def]
     """Next rung, given the probabilities `weights` of all rungs at the present state."""
     if move == GIBBS:  # RTS eq. (7)
@@ -315,46 +325,17 @@ def _record_draw(record, i, point, per_rung, scalars, info):  # type: ignore[no-
 
 
 @njit(
-    int64(
-        DENSITY,
-        EXPLORE,
-        PARTS,
-        RUNGS,
-        CHAIN,
-        RECORD,
-        MATRIX,
-        INDICES,
-        MATRIX,
-        RNG,
-        int64,
-        int64,
-        int64,
-        WORK,
-    ),
-    error_model="numpy",
-    **NOT_COUNTED,
-)
+    int64(DENSITY, EXPLORE, PARTS, RUNGS, CHAIN, RECORD, MATRIX, RNG, WORK, int64, int64),
+    error_model="numpy", **NOT_COUNTED,
+)  # fmt: skip
 def run(  # type: ignore[no-untyped-def]
-    density,
-    explore,
-    parts,
-    rungs,
-    chain,
-    record,
-    references,
-    circular,
-    scratch,
-    rng,
-    move,
-    n_draws,
-    n_iter,
-    work,
+    density, explore, parts, rungs, chain, record, references, rng, work, n_draws, n_iter
 ):
     """Run at most `n_iter` iterations, or until the record holds `n_draws` draws."""
     betas, offsets = rungs.betas, rungs.offsets
     point, counters, per_rung, scalars = chain.point, chain.counters, chain.per_rung, chain.scalars
     n_rungs = betas.size
-    infos, info, weights = work
+    scratch, infos, info, weights = work
     keeps_trace = record.trace_rung.size > 0
     for _ in range(n_iter):
         if counters[N_DRAWS] >= n_draws:
@@ -370,7 +351,7 @@ def run(  # type: ignore[no-untyped-def]
             before = point.values[LOG_RATIO]
             explore(density, point, betas[rung], parts, rungs.params[rung], scratch, rng, infos)
             _pool(infos, chain.accept[:, rung], info)
-            wrap_angles(point, circular)
+            wrap_angles(point, rungs.circular)
             per_rung[JUMP_SQSUM, rung] += (point.values[LOG_RATIO] - before) ** 2
         log_ratio = point.values[LOG_RATIO]
         rung_weights(log_ratio, betas, offsets, weights)
@@ -383,5 +364,5 @@ def run(  # type: ignore[no-untyped-def]
             _record_draw(record, counters[N_DRAWS], point, per_rung, scalars, info)
             counters[N_DRAWS] += 1
             counters[AWAITS_TOUR] = 1
-        counters[RUNG] = _move(weights, n_rungs, rung, counters, move, rng)
+        counters[RUNG] = _move(weights, n_rungs, rung, counters, rungs.move, rng)
     return DONE if counters[N_DRAWS] >= n_draws else RUNNING

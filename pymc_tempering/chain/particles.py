@@ -57,7 +57,7 @@ STATES = types.NamedTuple((MATRIX, MATRIX, ROWS, MIXTURE, ROWS, int64[::1], MATR
 MOVE_STATE = types.void(DENSITY, EXPLORE, PARTS, STATES, int64, numba.float64, VECTOR, RNG)
 
 
-@njit(MOVE_STATE, **NOT_COUNTED)
+@njit(**NOT_COUNTED)
 def move_state(density, explore, parts, states, i, beta, params, rng):  # type: ignore[no-untyped-def]
     """Move the state `i` once at `beta` by all kernels."""
     point = Point(states.xs[i], states.values[i], states.grads[i], states.mixture)
@@ -259,7 +259,7 @@ LARGEST, SUM, SUM_OF_SQUARES = range(3)
 """Columns of the running sums of weights: the largest log weight, and sums scaled by it."""
 
 
-@njit(types.void(VECTOR, types.float64), **NOT_COUNTED)
+@njit(**NOT_COUNTED)
 def add_in_log(sums, log_w):  # type: ignore[no-untyped-def]
     """Add w and w^2 to running sums [largest log w, sum w, sum w^2], scaled by the largest."""
     if log_w == -np.inf:
@@ -276,24 +276,13 @@ def add_in_log(sums, log_w):  # type: ignore[no-untyped-def]
 
 @njit(
     types.void(
-        DENSITY,
-        EXPLORE,
-        PARTS,
-        STATES,
-        VECTOR,
-        MATRIX,
-        types.boolean,
-        int64,
-        int64,
-        VECTOR,
-        MATRIX,
-        MATRIX,
-        RNG,
+        DENSITY, EXPLORE, PARTS, STATES, VECTOR, MATRIX, types.boolean, int64, int64, VECTOR,
+        MATRIX, RNG,
     ),
     **NOT_COUNTED,
-)
+)  # fmt: skip
 def carry_states(  # type: ignore[no-untyped-def]
-    density, explore, parts, states, betas, params, down, first, last, log_w, sums, trace, rng
+    density, explore, parts, states, betas, params, down, first, last, log_w, sums, rng
 ):
     """Carry all states over the intervals `first` to `last`, see `carry`."""
     top = betas.size - 1
@@ -306,10 +295,7 @@ def carry_states(  # type: ignore[no-untyped-def]
                 continue
             if down and k == 0:
                 move_state(density, explore, parts, states, i, betas[top], params[top], rng)
-            log_ratio = states.values[i, LOG_RATIO]
-            if trace.shape[0] > 0:
-                trace[i, k] = log_ratio
-            log_w[i] += (betas[there] - betas[here]) * log_ratio
+            log_w[i] += (betas[there] - betas[here]) * states.values[i, LOG_RATIO]
             add_in_log(sums[k + 1], log_w[i])
             if k < top - 1 and log_w[i] > -np.inf:
                 move_state(density, explore, parts, states, i, betas[there], params[there], rng)
@@ -325,7 +311,6 @@ def carry(
     sums: np.ndarray,
     *,
     down: bool = False,
-    trace: np.ndarray | None = None,
 ) -> None:
     """Carry particles over the intervals `first` to `last` of a schedule, adding to their weights.
 
@@ -347,12 +332,9 @@ def carry(
     sums : array, shape (K, 3)
         Running sums of the weights at each rung, see `add_in_log`.
     down : bool, default False
-    trace : array, shape (n, K - 1), optional
-        Receives the log_ratio that enters each increment.
     """
-    trace = np.empty((0, 0)) if trace is None else trace
     kernel = particles.kernel
     call_loop(
         carry_states, particles.density, kernel.explore, kernel.parts, particles.states(), betas,
-        params, down, first, last, log_w, sums, trace, particles.rng,
+        params, down, first, last, log_w, sums, particles.rng,
     )  # fmt: skip

@@ -16,7 +16,6 @@ import numpy as np
 from pymc_tempering.chain.loop import (
     AWAITS_TOUR,
     DIRECTION,
-    LADDER_MOVES,
     LOWEST,
     N_COUNTERS,
     N_DRAWS,
@@ -29,6 +28,7 @@ from pymc_tempering.chain.loop import (
     STEPS,
     Chain,
     Record,
+    Rungs,
     new_work,
     run,
 )
@@ -98,17 +98,15 @@ def start_chain(plan: Plan, rng: np.random.Generator) -> ChainState:
     return ChainState(chain, np.empty((0, dim)), rng, plan.reference.spawn(rng))
 
 
-def new_record(
-    n_draws: int, n_rungs: int, dim: int, n_trace: int = 0, *, keep_states: bool = False
-) -> Record:
-    """Space for `n_draws` draws and a flat trace of `n_trace` iterations, with states or not."""
+def new_record(n_draws: int, n_rungs: int, dim: int, n_trace: int = 0) -> Record:
+    """Space for `n_draws` draws and a flat trace of `n_trace` iterations, without states."""
     return Record(
         np.empty((n_draws, dim)),
         np.empty((n_draws, len(RUNG_STATS), n_rungs)),
         np.empty((n_draws, len(SCALAR_STATS))),
         np.empty(n_trace),
         np.empty(n_trace, dtype=np.int64),
-        np.empty((n_trace if keep_states else 0, dim)),
+        np.empty((0, dim)),
     )
 
 
@@ -116,6 +114,21 @@ def clear_record(state: ChainState) -> None:
     """Make the chain write to the beginning of its record again."""
     state.chain.counters[N_DRAWS] = 0
     state.chain.counters[N_TRACE] = 0
+
+
+def call_chain(
+    loop: Any, plan: Plan, rungs: Rungs, state: ChainState, record: Record, *more: Any
+) -> int:
+    """Call a loop of one chain, and give it new reference draws where it has used them up."""
+    path, kernel = plan.reference.path, plan.kernel
+    status: int = call_loop(
+        loop, path.density, kernel.explore, kernel.parts, rungs, state.chain, record,
+        state.references, state.rng, *more,
+    )  # fmt: skip
+    if status == NEEDS_REFERENCE:
+        state.references = plan.reference.draw(REFERENCE_BATCH, state.reference_rngs)
+        state.chain.counters[REF_USED] = 0
+    return status
 
 
 def make_runner(plan: Plan) -> Callable[[ChainState, Record, int, int], int]:
@@ -128,37 +141,14 @@ def make_runner(plan: Plan) -> Callable[[ChainState, Record, int, int], int]:
         draws or `n_iterations` iterations are over, and returns how many iterations it was.
         Safe to call for several chains at once, from several threads.
     """
-    reference, path = plan.reference, plan.reference.path
-    rungs, explore, parts = plan.rungs, plan.kernel.explore, plan.kernel.parts
-    move = LADDER_MOVES[plan.ladder_move]
+    rungs, dim = plan.rungs, plan.reference.path.dim
 
     def advance(state: ChainState, record: Record, n_draws: int, n_iterations: int) -> int:
-        scratch = np.empty((plan.kernel.n_scratch, path.dim))
-        work = new_work(plan.kernel.n_blocks, rungs.betas.size)
-        start, left = state.n_iterations, n_iterations
-        while left > 0:
-            status = call_loop(
-                run,
-                path.density,
-                explore,
-                parts,
-                rungs,
-                state.chain,
-                record,
-                state.references,
-                path.circular,
-                scratch,
-                state.rng,
-                move,
-                n_draws,
-                left,
-                work,
-            )
+        work = new_work(plan.kernel, rungs.betas.size, dim)
+        start, left, status = state.n_iterations, n_iterations, NEEDS_REFERENCE
+        while left > 0 and status == NEEDS_REFERENCE:
+            status = call_chain(run, plan, rungs, state, record, work, n_draws, left)
             left = n_iterations - (state.n_iterations - start)
-            if status != NEEDS_REFERENCE:
-                break
-            state.references = reference.draw(REFERENCE_BATCH, state.reference_rngs)
-            state.chain.counters[REF_USED] = 0
         return n_iterations - left
 
     return advance

@@ -10,26 +10,17 @@ from types import FunctionType
 from typing import Any, Literal
 
 import numpy as np
-from numba import float64
 
+from pymc_tempering.borrowed.private import NOT_COUNTED
 from pymc_tempering.exceptions import KernelError
-from pymc_tempering.model.compiled import (
-    DENSITY,
-    EXPLORE_SIGNATURE,
-    LOG_RATIO,
-    LOG_REFERENCE,
-    POINT,
-    Parts,
-)
+from pymc_tempering.model.compiled import EXPLORE_SIGNATURE, LOG_RATIO, LOG_REFERENCE, Parts
 from pymc_tempering.model.jit import compile_now, njit
 from pymc_tempering.references.compiled_mixture import evaluate, evaluate_values
 
 ACCEPTANCE, N_EVALUATIONS, DIVERGED = 0, 1, 2
 N_INFO = 3
 
-CONTINUOUS, BINARY, BOUNDED, INTEGER, FIXED_SUM, JOINT = (
-    "continuous", "binary", "bounded", "integer", "fixed sum", "joint",
-)  # fmt: skip
+KINDS = frozenset({"continuous", "binary", "bounded", "integer", "fixed sum", "joint"})
 """Kinds of variables: real, 0 or 1, integers in known bounds, integers without, vectors of counts
 with a fixed sum (a multinomial), and other discrete vectors, whose elements cannot move one at a
 time."""
@@ -137,7 +128,7 @@ class Kernel:
     n_scratch: int
     pack: Callable[..., np.ndarray]
     rebuild: tuple[Callable[..., "Kernel"], tuple[Any, ...]]
-    kinds: frozenset[str] = field(default=frozenset({CONTINUOUS}))
+    kinds: frozenset[str] = field(default=frozenset({"continuous"}))
     target_accept: float | None = None
     uses_gradient: bool = False
     dense: bool | None = False
@@ -157,7 +148,15 @@ class Kernel:
             raise ValueError(f"target_accept must lie between 0 and 1, not {self.target_accept!r}.")
 
 
-@njit(float64(DENSITY, POINT, float64), error_model="numpy")
+@njit(forceinline=True, **NOT_COUNTED)
+def tell(info, acceptance, evaluations, diverged):  # type: ignore[no-untyped-def]
+    """Write what a transition has to say of itself."""
+    info[ACCEPTANCE] = acceptance
+    info[N_EVALUATIONS] = evaluations
+    info[DIVERGED] = diverged
+
+
+@njit(error_model="numpy")
 def log_density_at(density, point, beta):  # type: ignore[no-untyped-def]
     """Evaluate a point without gradients; its tempered log density, -inf where it is no number."""
     evaluate_values(density, point)

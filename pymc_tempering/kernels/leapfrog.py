@@ -5,18 +5,8 @@ Cholesky factor L of their covariance, one after the other. Positions are `L q`,
 `L' g`.
 """
 
-from numba import float64, types
-
 from pymc_tempering.borrowed.private import NOT_COUNTED
-from pymc_tempering.model.compiled import (
-    DENSITY,
-    INDICES,
-    LOG_RATIO,
-    LOG_REFERENCE,
-    MATRIX,
-    POINT,
-    VECTOR,
-)
+from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.compiled_mixture import evaluate
@@ -25,7 +15,7 @@ MAX_ENERGY_ERROR = 1000.0
 """A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
 
 
-@njit(types.void(POINT, float64, INDICES, VECTOR, VECTOR), forceinline=True, **NOT_COUNTED)
+@njit(forceinline=True, **NOT_COUNTED)
 def set_force(point, beta, block, metric, force):  # type: ignore[no-untyped-def]
     """Write the gradient of the log density, in units of the metric, to `force`."""
     n = block.size
@@ -45,7 +35,7 @@ def set_force(point, beta, block, metric, force):  # type: ignore[no-untyped-def
             force[k] += row[k] * slope
 
 
-@njit(types.void(POINT, INDICES, VECTOR, VECTOR, float64), forceinline=True, **NOT_COUNTED)
+@njit(forceinline=True, **NOT_COUNTED)
 def move_along(point, block, metric, momentum, step):  # type: ignore[no-untyped-def]
     """Move the position along the momentum, in units of the metric."""
     n = block.size
@@ -61,12 +51,7 @@ def move_along(point, block, metric, momentum, step):  # type: ignore[no-untyped
         point.x[block[i]] += step * total
 
 
-@njit(
-    float64(DENSITY, POINT, float64, INDICES, VECTOR, VECTOR, VECTOR, float64),
-    error_model="numpy",
-    forceinline=True,
-    **NOT_COUNTED,
-)
+@njit(error_model="numpy", forceinline=True, **NOT_COUNTED)
 def leapfrog_step(density, point, beta, block, metric, momentum, force, step):  # type: ignore[no-untyped-def]
     """Half a step of the momentum, a step of the position, half a step of the momentum.
 
@@ -87,7 +72,7 @@ def leapfrog_step(density, point, beta, block, metric, momentum, force, step):  
     return 0.5 * kinetic - (point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO])
 
 
-@njit(types.void(POINT, INDICES, MATRIX, types.int64), **NOT_COUNTED)
+@njit(**NOT_COUNTED)
 def keep_state(point, block, scratch, row):  # type: ignore[no-untyped-def]
     """Copy position and gradients to three rows of the scratch space.
 
@@ -99,7 +84,7 @@ def keep_state(point, block, scratch, row):  # type: ignore[no-untyped-def]
     copy_numbers(scratch[row + 2], point.grads[LOG_RATIO])
 
 
-@njit(types.void(POINT, INDICES, MATRIX, types.int64, float64, float64), **NOT_COUNTED)
+@njit(**NOT_COUNTED)
 def put_back(point, block, scratch, row, log_reference, log_ratio):  # type: ignore[no-untyped-def]
     """Make a kept state the present one."""
     for i in range(block.size):

@@ -1,9 +1,7 @@
 """Compile a PyMC model into its path and its prior, and check both at draws from the prior."""
 
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from os.path import dirname
 from time import perf_counter
 
 import numpy as np
@@ -15,7 +13,7 @@ from scipy.special import logsumexp
 from pymc_tempering.core.cycles import OVERFLOWS
 from pymc_tempering.core.deadline import NEVER, Deadline, deadline_in, in_round_seconds
 from pymc_tempering.core.threads import Pace
-from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, TemperingWarning
+from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, warn_user
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import not_of_sum_zero
@@ -26,8 +24,6 @@ from pymc_tempering.model.unconstrain import rounded_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import Prior, compile_prior, evaluate_draws
 from pymc_tempering.references.prior_laws import Batch, check_laws
-
-PACKAGE = dirname(dirname(__file__))
 
 MAX_OVERFLOW_SHARE, MAX_ZERO_OVERFLOW = 1e-3, 0.05
 """Largest shares of the draws that may have no finite unconstrained value: without a further look,
@@ -190,11 +186,6 @@ def _exceeds(bad: np.ndarray, share: float, whole: bool) -> bool:
     return bool(bad.mean() - slack > share)
 
 
-def _warn(message: str) -> None:
-    """Warn, at the line that called the package."""
-    warnings.warn(message, TemperingWarning, skip_file_prefixes=(PACKAGE,))
-
-
 def _refuse_or_warn(
     many: bool,
     error: type[Exception],
@@ -205,7 +196,7 @@ def _refuse_or_warn(
     """Refuse a model for a fault at many draws; at few of them say what it means."""
     if many:
         raise error(message + advice)
-    _warn(message + said)
+    warn_user(message + said)
 
 
 def _evaluate(
@@ -220,7 +211,7 @@ def _evaluate(
         done = end
     if done < n:
         needed = in_round_seconds((perf_counter() - began) * n / done)
-        _warn(
+        warn_user(
             f"max_time left time to check the model at {done} of {n} draws from its prior, which "
             f"needs about {needed} for itself."
         )
@@ -233,7 +224,7 @@ def _check_gradients(path: Path, values: np.ndarray, grads: np.ndarray, whole: b
     lost = np.isnan(grads[known]).any(axis=1)
     if known.any() and _exceeds(lost.any(axis=1), MAX_NAN_SHARE, whole):
         share = lost.any(axis=1).mean()
-        _warn(
+        warn_user(
             f"The gradient of the log density is not a number at {share:.1%} of the prior draws "
             f"where the density is one (worst: {path.layout.label(int(lost.sum(axis=0).argmax()))})"
             ": trajectories from there are rejected, and warm-up may not get away. Write the "

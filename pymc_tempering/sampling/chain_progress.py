@@ -1,6 +1,6 @@
 """Progress in PyMC's look: a status line for the warm-up, a bar for each chain."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, Self
 
@@ -12,7 +12,6 @@ from pymc_tempering.borrowed.private import OpenBars
 from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.loop import N_DIVERGENCES, RB_WEIGHT, TOUR_START
 from pymc_tempering.core.ladder import Ladder
-from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.recorded import drawn_in_all
 
 PATIENCE = 0.5
@@ -33,15 +32,6 @@ def running_log_z(runs: Sequence[ChainRun], ladder: Ladder) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.log(sums) - ladder.log_weights
     return float(ladder.log_z[-1] + np.subtract(off[-1], off[0]))
-
-
-def watch_of(shown: Any, theme: Any) -> Callable[[ChosenPlan, list[ChainRun], int], OpenBars]:
-    """Return what makes the bars of each round."""
-
-    def watch(chosen: ChosenPlan, runs: list[ChainRun], total: int) -> OpenBars:
-        return ChainProgress(runs, chosen.plan.ladder, total, shown, theme)
-
-    return watch
 
 
 class ChainProgress(OpenBars):

@@ -181,8 +181,7 @@ def _traces(
     for i, run in enumerate(runs):
         n, record = run.state.n_draws, run.record
         x = record.x[:n]
-        components = schema.components_of(x) if n else None
-        stats = schema.statistics(record.per_rung[:n], record.scalars[:n], components)
+        stats = schema.statistics(record.per_rung[:n], record.scalars[:n], x)
         traces.append(ArrayTrace(i, n, constrain(x), stats))
     return traces
 
@@ -268,7 +267,7 @@ def _history(outcome: Outcome) -> dict[str, Any]:
     warmup = outcome.chosen.warmup
     plan = outcome.chosen.plan
     history: dict[str, Any] = {
-        "step_size": (("rung", "kernel"), plan.step_sizes),
+        "step_size": (("rung", "kernel"), plan.tuning.step_sizes),
         "kernel": [kernel.name for kernel in plan.kernel.kernels],
     }
     history |= columns("warmup", "warmup_round", warmup.rounds, WarmupRound)
@@ -315,14 +314,14 @@ PYMC_ESS = "effective sample size per chain"
 """Words of PyMC's warning of few effective draws."""
 
 
-def finish_call(
-    call: Call, job: Job, outcome: Outcome, seconds: dict[str, float], *, quiet: bool
-) -> xr.DataTree:
+def finish_call(call: Call, job: Job, outcome: Outcome, *, quiet: bool) -> xr.DataTree:
     """Put the outcome of a call into a DataTree, and warn and tell of it.
 
     PyMC's checks of all variables, which take seconds in many dimensions, are left out where the
     time of the call has long been over.
     """
+    job.tally.end("run")
+    seconds = job.tally.seconds
     cuts = cuts_of(outcome, searched=job.options.reference == "auto")
     warn_of_run(outcome, cuts, call.n_draws, tune=call.tune, max_time=call.goal.max_time)
     idata = build_datatree(call, outcome, seconds)

@@ -28,9 +28,9 @@ from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
 from pymc_tempering.kernels import Compound
-from pymc_tempering.references.mixture import Fitted, Mixture, nearest_component
+from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
-from pymc_tempering.references.prior import Prior, Reference
+from pymc_tempering.references.prior import Fitted, Reference
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.evaluated import (
     Evaluated,
@@ -202,6 +202,7 @@ def _make(job: Job, n: int, report: Callable[[float], None]) -> list[AnnealedPas
     if interrupted:
         raise KeyboardInterrupt("Interrupted while particles were annealed.")
     made = [one for one in results if isinstance(one, AnnealedPass)]
+    job.tally.work["prior_warmup"] += sum(one.n_evaluations for one in made)
     if not made:
         raise next(one for one in results if isinstance(one, Exception))
     # What the time has cut short is of no use beside one that came to its end.
@@ -224,8 +225,6 @@ class ReferenceFit:
         Rough log evidence (nats).
     near : bool
         Whether weighted draws of the reference were enough, so that it is near the posterior.
-    n_evaluations : int
-        Density evaluations.
     trial : Warmup, optional
         Of the last trial run, if that was made with this reference.
     """
@@ -234,7 +233,6 @@ class ReferenceFit:
     draws: Evaluated
     log_z: float
     near: bool
-    n_evaluations: int
     trial: Warmup | None = None
 
     @property
@@ -281,13 +279,10 @@ class ReferenceFit:
         """Whether states are no suspects, and lie where draws have come from, shape (n,)."""
         return self.locate(states)[0]
 
-    def warm_up(self, job: Job) -> tuple[Warmup, int]:
-        """Freeze a plan of the reference; returns it and the density evaluations that it took."""
-        if self.trial is not None:
-            return self.trial, 0
+    def warm_up(self, job: Job) -> Warmup:
+        """Freeze a plan of the reference."""
         n_particles = FEW_PARTICLES if self.near else PARTICLES
-        warmup = _warm_up_fitted(job, self.reference, n_particles, MAX_ROUNDS)
-        return warmup, warmup.annealed.n_evaluations
+        return self.trial or _warm_up_fitted(job, self.reference, n_particles, MAX_ROUNDS)
 
 
 def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
@@ -302,27 +297,23 @@ def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceF
         Draws that it was fitted to; they count as long as there are few others.
     """
     parts: list[Evaluated] = []
-    log_z, evaluations = -np.inf, 0
     for attempt in range(1, MAX_PROPOSALS + 1):
         job.report(f"Fitting the reference to {attempt} of {MAX_PROPOSALS} rounds of draws")
         reference, needed = Fitted(job.prior, components), draws_needed(components)
         wanted = needed - sum(part.n for part in parts)
-        drawn, log_z, near, cost = _propose(job, reference, wanted)
-        evaluations += cost
+        drawn, log_z, near = _propose(job, reference, wanted)
         if drawn is None:
-            fit = _by_trials(job, components, seen)
-            return replace(fit, n_evaluations=evaluations + fit.n_evaluations)
+            return _by_trials(job, components, seen)
         parts.append(drawn)
         draws = join(parts)
         xs = np.concatenate([seen, draws.xs]) if draws.n < needed else draws.xs
-        components, gradients = fit_to(job, xs, components)
-        evaluations += gradients
+        components = fit_to(job, xs, components)
         if near or (len(parts) > 1 and draws.n >= draws_needed(components)):
             break
-    return ReferenceFit(Fitted(job.prior, components), draws, log_z, True, evaluations)
+    return ReferenceFit(Fitted(job.prior, components), draws, log_z, True)
 
 
-def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None, float, bool, int]:
+def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None, float, bool]:
     """Draw from a reference and resample by weights, until they are worth `wanted` draws.
 
     Returns
@@ -333,7 +324,6 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
         Rough log evidence (nats).
     near : bool
         Whether the reference is near the posterior.
-    n_evaluations : int
     """
     prior, rng = job.prior, job.rng
     batches: list[Evaluated] = []
@@ -341,35 +331,26 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
     least = max(MIN_WEIGHT, BY_DIM * prior.path.dim)
     while not batches or (weight < wanted and len(batches) < MAX_BATCHES):
         batches.append(evaluate_states(prior, reference.draw(N_PROPOSED, reference.spawn(rng))))
+        job.tally.work["fit"] += N_PROPOSED
         log_w = np.append(log_w, batches[-1].log_ratio(reference.components))
         weight = effective_number(log_w)
         if MAX_BATCHES**2 * weight < least:
             break
     if weight < MIN_WEIGHT * len(batches) or weight < min(least, wanted):
-        return None, -np.inf, False, log_w.size
+        return None, -np.inf, False
     w = np.exp(log_w - log_w.max())
     drawn = join(batches).at(rng.choice(log_w.size, int(weight), p=w / w.sum()))
-    return drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size, log_w.size
+    return drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size
 
 
 def fit_to(
     job: Job, draws: np.ndarray, start: Mixture | None = None, *, rough: bool = False
-) -> tuple[Mixture, int]:
-    """Fit a mixture to draws (n, d); returns it, and the gradients that it took."""
-    scores, taken = target_scores(job), [0]
-
-    def counted(xs: np.ndarray) -> np.ndarray:
-        assert scores is not None
-        taken.append(len(xs))
-        return scores(xs)
-
-    components = fit_mixture(
-        draws, job.rng, start, job.prior.screened, None if scores is None else counted, rough
-    )
-    return components, sum(taken)
+) -> Mixture:
+    """Fit a mixture to draws, shape (n, d)."""
+    return fit_mixture(draws, job.rng, start, job.prior.screened, target_scores(job), rough)
 
 
-def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray, int]:
+def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray]:
     """Fit a mixture to the particles of annealed passes, and make more where there are modes.
 
     A pass that ended in the wrong place has all its particles there. The mass of an island is told
@@ -382,25 +363,19 @@ def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray
     components : Mixture
     kept : array, shape (m, d)
         The particles that it is fitted to.
-    n_evaluations : int
-        Without those of the passes.
     """
-    first, spent = fit_to(job, passes.particles, rough=True)
+    first = fit_to(job, passes.particles, rough=True)
     more = more_passes(job, passes, nearest_component(first.modes, passes.particles))
     if more is not passes:
         passes = more
-        first, gradients = fit_to(job, passes.particles, rough=True)
-        spent += gradients
+        first = fit_to(job, passes.particles, rough=True)
     particles, modes = passes.particles, first.modes
     if modes.n_components == 1:
-        return passes, first, particles, spent
+        return passes, first, particles
     states = evaluate_states(job.prior, particles)
+    job.tally.work["fit"] += states.n
     kept = particles[_hopeful(modes, states)]
-    spent += states.n
-    if len(kept) < len(particles):
-        first, gradients = fit_to(job, kept, rough=True)
-        spent += gradients
-    return passes, first, kept, spent
+    return passes, fit_to(job, kept, rough=True) if len(kept) < len(particles) else first, kept
 
 
 def _hopeful(modes: Mixture, states: Evaluated) -> np.ndarray:
@@ -419,40 +394,38 @@ def _hopeful(modes: Mixture, states: Evaluated) -> np.ndarray:
     return np.asarray((masses >= masses[n_states >= needed].max() - HOPELESS)[nearest])
 
 
-def first_fit(prior: Prior, components: Mixture, seen: np.ndarray) -> ReferenceFit:
+def first_fit(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Take a fit as it is, with draws (n, d) from about the posterior."""
-    draws = evaluate_states(prior, np.unique(seen, axis=0))
-    return ReferenceFit(Fitted(prior, components), draws, -np.inf, False, draws.n)
+    draws = evaluate_states(job.prior, np.unique(seen, axis=0))
+    job.tally.work["fit"] += draws.n
+    return ReferenceFit(Fitted(job.prior, components), draws, -np.inf, False)
 
 
 def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Improve a fit by tempered trial runs from it, the last of which is long enough to keep."""
-    prior, rng, deadline = job.prior, job.rng, job.deadline
-    drawn, log_z, warmup, evaluations, enough = seen, -np.inf, None, 0, False
+    rng, deadline = job.rng, job.deadline
+    drawn, log_z, warmup, enough = seen, -np.inf, None, False
     for attempt in range(1, MAX_TRIALS + 1):
         if deadline.late:
             break
         job.report(f"Trial run {attempt} of {MAX_TRIALS} from the fitted reference")
         last = enough or attempt == MAX_TRIALS
         rounds = MAX_ROUNDS if last else TRIAL_ROUNDS
-        warmup = _warm_up_fitted(job, Fitted(prior, components), PARTICLES, rounds)
+        warmup = _warm_up_fitted(job, Fitted(job.prior, components), PARTICLES, rounds)
         trial = run_beside(
             warmup.plan, rng, n_chains=N_TRIAL_CHAINS, n_draws=TRIAL_DRAWS, cores=job.cores,
             keep_states=True, deadline=deadline,
         )  # fmt: skip
-        evaluations += warmup.annealed.n_evaluations + trial.n_steps
+        job.tally.work["fit"] += trial.n_steps
         drawn = trial.posterior_sample(MAX_FIT_DRAWS, rng)
         log_z = trial.evidence.log_z
         if last or deadline.late:
             break
         enough = len(drawn) >= draws_needed(components)
         both = np.concatenate([seen, drawn])
-        components, gradients = fit_to(job, both, components, rough=True)
-        evaluations += gradients
+        components = fit_to(job, both, components, rough=True)
         warmup, seen = None, drawn
-    fit = first_fit(prior, components, drawn)
-    evaluations += fit.n_evaluations
-    return replace(fit, log_z=log_z, n_evaluations=evaluations, trial=warmup)
+    return replace(first_fit(job, components, drawn), log_z=log_z, trial=warmup)
 
 
 def warm_up_for(job: Job, reference: Reference, kernel: Compound, **more: Any) -> Warmup:
@@ -467,7 +440,9 @@ def warm_up_for(job: Job, reference: Reference, kernel: Compound, **more: Any) -
 
 def _warm_up_fitted(job: Job, reference: Fitted, n_particles: int, max_rounds: int) -> Warmup:
     kernel = kernel_for(reference, job.kernel)
-    return warm_up_for(job, reference, kernel, n_particles=n_particles, max_rounds=max_rounds)
+    made = warm_up_for(job, reference, kernel, n_particles=n_particles, max_rounds=max_rounds)
+    job.tally.work["fit"] += made.annealed.n_evaluations
+    return made
 
 
 def draws_needed(components: Mixture) -> int:

@@ -31,8 +31,8 @@ from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compiled import Point
 from pymc_tempering.model.identity import identity_of
-from pymc_tempering.references.mixture import Fitted, FullScales, LowRankScales, Mixture
-from pymc_tempering.references.prior import Prior, evaluate_draws
+from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture
+from pymc_tempering.references.prior import Fitted, Prior, evaluate_draws
 from pymc_tempering.references.warp import FunnelWarp
 from pymc_tempering.sampling.call import Call, Goal, Job, Options, kernels_in_words, step_method_in
 from pymc_tempering.sampling.choose_plan import ChosenPlan
@@ -68,13 +68,14 @@ CODEC = Codec(CLASSES)
 """For what has no compiled code in it."""
 
 
-def plan_codec(prior: Prior, kernel: Compound) -> Codec:
-    """How plans of a compiled model are written and read; its compiled code stays where it is."""
+def plan_codec(job: Job) -> Codec:
+    """How plans are written and read; the compiled code of a job stays where it is."""
+    kernel = job.kernel
     again = Hook(
         lambda used: used is not kernel,
         lambda densified: kernel.densified() if densified else kernel,
     )
-    return Codec(CLASSES, {Prior: Hook(lambda _: None, lambda _: prior), Compound: again})
+    return Codec(CLASSES, {Prior: Hook(lambda _: None, lambda _: job.prior), Compound: again})
 
 
 def chain_codec(plan: Plan) -> Codec:
@@ -101,17 +102,6 @@ def about_part(job: Job, call: Call, **more: Any) -> bytes:
     })  # fmt: skip
 
 
-def plan_part(job: Job, chosen: ChosenPlan) -> bytes:
-    """Write a frozen plan."""
-    return plan_codec(job.prior, job.kernel).to_bytes(chosen)
-
-
-def read_plan(job: Job, part: bytes) -> ChosenPlan:
-    """Read a frozen plan for the compiled model of a job."""
-    chosen: ChosenPlan = plan_codec(job.prior, job.kernel).from_bytes(part)
-    return chosen
-
-
 def chains_part(
     plan: Plan, runs: Sequence[ChainRun], since: Sequence[Written], **more: Any
 ) -> bytes:
@@ -132,11 +122,6 @@ def read_chains(plan: Plan, parts: Sequence[bytes]) -> tuple[list[ChainRun], dic
     read: list[dict[str, Any]] = [codec.from_bytes(part) for part in parts]
     pieces = zip(*(each.pop("pieces") for each in read), strict=True)
     return [joined(own) for own in pieces], read[-1]
-
-
-def beside_part(beside: Beside) -> bytes:
-    """Write reference draws without their plan, which is that of the run."""
-    return CODEC.to_bytes({f.name: getattr(beside, f.name) for f in fields(beside)[1:]})
 
 
 def lasting(chosen: ChosenPlan) -> ChosenPlan:
@@ -203,19 +188,13 @@ def with_plan(
     since = [(length, *written_by(run)[1:]) for run in kept]
     parts = {
         "about": about_part(job, call, n_chains=len(kept), draws=before + drawn.sizes["draw"]),
-        "plan": plan_part(job, slim(outcome.chosen)),
+        "plan": plan_codec(job).to_bytes(slim(outcome.chosen)),
         "chains": chains_part(outcome.chosen.plan, kept, since),
     }
     arrays = {name: np.frombuffer(part, dtype=np.uint8) for name, part in parts.items()}
     idata[PLAN_GROUP] = xr.DataTree(
         xr.Dataset({name: (f"{name}_byte", array) for name, array in arrays.items()})
     )
-
-
-def read_plan_group(idata: xr.DataTree) -> dict[str, bytes]:
-    """Parts of a run that its DataTree has."""
-    arrays = idata[PLAN_GROUP].to_dataset().data_vars
-    return {str(name): array.values.astype(np.uint8).tobytes() for name, array in arrays.items()}
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -291,9 +270,10 @@ class CheckpointRecorder(Recorder):
         if "about" not in parts:
             parts["about"] = [add("about", about_part(job, self.call, every=self.every))]
         if old is None or old.chosen is not at.chosen:
-            parts["plan"] = [add("plan", plan_part(job, lasting(at.chosen)))]
+            parts["plan"] = [add("plan", plan_codec(job).to_bytes(lasting(at.chosen)))]
         if old is None or old.beside is not at.beside:
-            parts["beside"] = [add("beside", beside_part(at.beside))]
+            drawn = {f.name: getattr(at.beside, f.name) for f in fields(at.beside)[1:]}
+            parts["beside"] = [add("beside", CODEC.to_bytes(drawn))]  # its plan is that of the run
         fresh = old is None or old.runs is not at.runs
         since = [(0, 0, 0)] * len(at.runs) if fresh else self.written
         now = [*map(written_by, at.runs)]

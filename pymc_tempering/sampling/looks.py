@@ -20,14 +20,10 @@ from pymc_tempering.chain.particles import Particles, carry, draw_particles, pla
 from pymc_tempering.core.deadline import NEVER, time_left
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.evidence.reference_check import ARRIVAL_QUANTILE, MIN_ARRIVALS
-from pymc_tempering.executors.crew import run_work
+from pymc_tempering.executors.chunks import run_work
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.sampling.call import Job
-from pymc_tempering.sampling.evaluated import (
-    Evaluated,
-    evaluate_states,
-    join,
-)
+from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 
@@ -178,24 +174,6 @@ def add_looks(old: Looks, new: Looks) -> Looks:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class WaysHome:
-    """What came of states that were moved at beta = 1.
-
-    Attributes
-    ----------
-    away : array of int, shape (m,)
-        Which of them did not come home.
-    n_evaluations : int
-    ended : bool
-        Whether the deadline or the bound in evaluations ended it.
-    """
-
-    away: np.ndarray
-    n_evaluations: int
-    ended: bool
-
-
 def has_arrived(states: Evaluated, draws: Evaluated) -> np.ndarray:
     """Whether log-likelihood and log density of states are above a low quantile of draws' (n,)."""
     floors = (
@@ -211,35 +189,31 @@ def is_above(states: Evaluated, draws: Evaluated) -> np.ndarray:
     return np.asarray((states.log_likelihood > likely) & (states.log_target > dense))
 
 
-def bring_home(
-    job: Job, passes: Passes, fit: ReferenceFit, looks: Evaluated
-) -> tuple[np.ndarray, int]:
+def bring_home(job: Job, passes: Passes, fit: ReferenceFit, looks: Evaluated) -> np.ndarray:
     """Move looks that are on their way at beta = 1, in blocks, while that brings some home.
 
     Returns
     -------
-    arrived : array of bool, shape (n,)
+    array of bool, shape (n,)
         Whether each of the looks has arrived, by itself or by these moves.
-    n_evaluations : int
     """
-    arrived, evaluations = has_arrived(looks, fit.draws), 0
+    arrived = has_arrived(looks, fit.draws)
     idle = np.flatnonzero(~arrived)
     for start in range(0, idle.size, HOME_BLOCK):
         if arrived.sum() >= MIN_ARRIVALS:
             break
         block = idle[start : start + HOME_BLOCK]
-        ways = way_home(job, passes, fit, looks.xs[block], patient=False)
-        evaluations += ways.n_evaluations
-        home = np.delete(block, ways.away)
+        away, ended = way_home(job, passes, fit, looks.xs[block], patient=False)
+        home = np.delete(block, away)
         arrived[home] = True
-        if home.size == 0 or ways.ended:
+        if home.size == 0 or ended:
             break
-    return arrived, evaluations
+    return arrived
 
 
 def way_home(
     job: Job, passes: Passes, fit: ReferenceFit, xs: np.ndarray, *, patient: bool = True
-) -> WaysHome:
+) -> tuple[np.ndarray, bool]:
     """Move states at beta = 1 in blocks of `HOME_SWEEPS` transitions until they are home.
 
     Parameters
@@ -248,6 +222,13 @@ def way_home(
         Unconstrained.
     patient : bool, default True
         Whether those that stay away are tried with smaller steps too.
+
+    Returns
+    -------
+    away : array of int, shape (m,)
+        Which of them did not come home.
+    ended : bool
+        Whether the deadline or the bound in evaluations ended it.
     """
     at = np.arange(len(xs))
     particles = place(job.prior, job.kernel, xs, job.rng)
@@ -267,7 +248,8 @@ def way_home(
                 at = _still_away(job, particles, at, params, fit)
             if at.size in (0, before) or ended():
                 break
-    return WaysHome(at, len(xs) + particles.n_evaluations, at.size > 0 and ended())
+    job.tally.work["looks"] += len(xs) + particles.n_evaluations
+    return at, at.size > 0 and ended()
 
 
 def _still_away(

@@ -7,14 +7,7 @@ import numpy as np
 from pymc.util import get_untransformed_name, is_transformed_name
 
 from pymc_tempering.chain.chains import ChainRun
-from pymc_tempering.chain.loop import (
-    LOWEST,
-    N_DIVERGENCES,
-    N_STEPS,
-    N_UNDEFINED,
-    STEPS,
-    TOUR_START,
-)
+from pymc_tempering.chain.loop import LOWEST, N_DIVERGENCES, N_STEPS, N_UNDEFINED, STEPS, TOUR_START
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import RUNG_STATS, CycleStats
 from pymc_tempering.core.deadline import NEVER, Deadline

@@ -3,9 +3,11 @@
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -15,21 +17,19 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import extend_runs
-from pymc_tempering.chain.pieces import written_by
-from pymc_tempering.chain.sent_model import crew_of
-from pymc_tempering.core.deadline import deadline_in, laps
+from pymc_tempering.chain.pieces import crew_of, written_by
+from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.core.installed import OWN, versions_of
 from pymc_tempering.exceptions import CheckpointError, NotTemperedError, warn_user
 from pymc_tempering.executors.chunks import check_executor
-from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.kernels.compiled_model import compile_with_kernels
+from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.identity import differences, identity_of
 from pymc_tempering.model.terms import find_terms
-from pymc_tempering.sampling.call import Goal, Job, choice_of, kernels_in_words
-from pymc_tempering.sampling.chain_progress import watch_of
+from pymc_tempering.sampling.call import Goal, Job, Tally, choice_of, kernels_in_words
+from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.finish import build_datatree, close, finish_call, padded, warn_of_run
 from pymc_tempering.sampling.kept import (
@@ -38,10 +38,9 @@ from pymc_tempering.sampling.kept import (
     PLAN_GROUP,
     CheckpointRecorder,
     ending_by_sigterm,
+    plan_codec,
     probe,
     read_chains,
-    read_plan,
-    read_plan_group,
     read_standing,
     with_plan,
 )
@@ -146,7 +145,7 @@ def reopen(
         prior = replace(prior, prior_constant=about["prior_constant"])
         job = Job(prior, compound, call.options, np.random.default_rng(0), cores, report)
     _check_density(job, about["seal"])
-    return job, read_plan(job, plan)
+    return job, plan_codec(job).from_bytes(plan)
 
 
 def _check_density(job: Job, seal: dict[str, Any]) -> None:
@@ -246,7 +245,7 @@ def resume(
     check_executor(executor)
     if checkpoint_every is not None and not checkpoint_every > 0:
         raise ValueError(f"checkpoint_every must be positive, not {checkpoint_every!r}.")
-    show, lap = bool(progressbar) and not quiet, laps()
+    show, tally = bool(progressbar) and not quiet, Tally()
     with ending_by_sigterm(True), known_folder(path) as folder:
         head, parts, fault = folder.newest()
         about = read_about(parts["about"][-1], PACKAGES)
@@ -258,18 +257,18 @@ def resume(
             )
         threads = min(call.chains, cores or os.cpu_count() or 1)
         job, chosen = reopen(about, parts["plan"][-1], model, kernel, cores=threads, show=show)
-        seconds = {"compiling": lap()}
+        tally.end("compiling")
+        tally = replace(tally, work=Counter(chosen.work), seconds=tally.seconds | chosen.seconds)
         at, rng, deadline = read_standing(folder, chosen, parts)
         every, written = checkpoint_every or about["every"], [*map(written_by, at.runs)]
         recorder = CheckpointRecorder(folder, call, every, head, at, written)
         tell = (lambda line: None) if quiet else logger.info
         tell(f"Going on at {draws_of(at.runs)} draws a chain")
         crew = crew_of(executor, job.prior, job.kernel)
-        job = replace(job, crew=crew, rng=rng, deadline=deadline, report=tell)
-        watch = watch_of(show and progressbar, progressbar_theme)
+        job = replace(job, crew=crew, rng=rng, deadline=deadline, report=tell, tally=tally)
+        watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
         outcome = run_rounds(job, call, chosen, watch, recorder, at)
-        seconds |= outcome.chosen.seconds | {"run": lap()}
-        return finish_call(call, job, outcome, seconds, quiet=quiet)
+        return finish_call(call, job, outcome, quiet=quiet)
 
 
 DRAWN = ("posterior", "sample_stats")
@@ -374,7 +373,8 @@ def extend(
         elif run.hot is not None:
             run.hot.n_seen = 0  # places in the trace of the new draws
     job = replace(job, deadline=deadline_in(max_time))
-    watch, ahead = watch_of(show and progressbar, progressbar_theme), drawn_in_all(runs)
+    watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
+    ahead = drawn_in_all(runs)
     outcome = Outcome(chosen, runs, total=draws)
     outcome = replace(outcome, interrupted=run_to(job, outcome, watch, Recorder()))
     seconds = {"run": perf_counter() - job.deadline.began}
@@ -405,7 +405,8 @@ def _stored(idata: xr.DataTree) -> tuple[dict[str, bytes], dict[str, Any]]:
             "takes what pymc_tempering.sample returned. Runs of pm.sample, and of step methods as "
             "kernels, have none: sample anew."
         )
-    parts = read_plan_group(idata)
+    stored = idata[PLAN_GROUP].to_dataset().data_vars
+    parts = {str(name): array.values.astype(np.uint8).tobytes() for name, array in stored.items()}
     about = read_about(parts["about"], [OWN])
     sizes, n_chains = idata["posterior"].sizes, about["n_chains"]
     if (sizes["chain"], sizes["draw"]) != (n_chains, about["draws"]):

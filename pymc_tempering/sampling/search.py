@@ -14,7 +14,8 @@ import numpy as np
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.evidence.reference_check import ISLAND, MIN_ARRIVALS
 from pymc_tempering.exceptions import StuckChainError
-from pymc_tempering.references.mixture import Fitted, Mixture
+from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.prior import Fitted
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.evaluated import Evaluated, can_climb, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import N_PROPOSED, Passes, ReferenceFit, fit_reference
@@ -134,8 +135,6 @@ class Search:
     rounds : int
     interrupted : bool
         Whether Ctrl-C ended the search.
-    n_evaluations : dict
-        Density evaluations of looks, scouts and new fits.
     """
 
     job: Job
@@ -147,9 +146,6 @@ class Search:
     dropped: float = 0.0
     rounds: int = 0
     interrupted: bool = False
-    n_evaluations: dict[str, int] = field(
-        default_factory=lambda: {"looks": 0, "scouts": 0, "fit": 0}
-    )
 
     @property
     def settled(self) -> bool:
@@ -164,7 +160,7 @@ def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
     """
     hints = evaluate_states(job.prior, passes.particles)
     at = Search(job, passes, hints, fit)
-    at.n_evaluations["scouts"] += hints.n
+    job.tally.work.update(looks=0, scouts=hints.n)
     try:
         while not at.settled and not (at.rounds and job.deadline.late):
             if at.last is not None and at.last.heavy:
@@ -173,7 +169,6 @@ def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
                 )
                 try:
                     at.fit, gone = refit(job, at.fit, at.last.heavy)
-                    at.n_evaluations["fit"] += at.fit.n_evaluations
                     at.let_go += gone
                 except StuckChainError:  # a narrow peak is what sticks: the last fit stands
                     break
@@ -191,7 +186,7 @@ def _round(at: Search) -> SearchRound:
     looks = take_looks(at.job, at.passes.best, at.job.options.check_looks)
     states = join([looks.ends, at.hints, at.fit.draws])
     strange, heavy, complete = _follow_up(at, states, looks.n, scouting=True)
-    at.n_evaluations["looks"] += looks.n_evaluations
+    at.job.tally.work["looks"] += looks.n_evaluations
     islands = at.passes.shares(strange[looks.n : looks.n + at.hints.n]) >= ISLAND
     home = at.passes.shares(at.fit.home(at.hints)) >= ISLAND
     first = SearchRound(
@@ -213,35 +208,33 @@ def _follow_up(
     heavy, complete
         As in `SearchRound`.
     """
-    job, fit, work = at.job, at.fit, at.n_evaluations
-    strange, cost = strangers(job, states, fit, at.passes, at.let_go, n_looks)
-    work["looks"] += cost
+    job, fit = at.job, at.fit
+    strange = strangers(job, states, fit, at.passes, at.let_go, n_looks)
     suspects = states.at(strange)
     if can_climb(job):
         scale = spread_of(job.prior.sample)
         if scouting:
-            scouts, cost = send_scouts(job, fit, scale)
-            work["scouts"] += cost
+            scouts = send_scouts(job, fit, scale)
             suspects = join([suspects, scouts.at(fit.suspects(scouts))])
         least, most = least_mass(fit.log_z), scouting_of(job)
-        found = find_peaks(job, suspects, scale, at.let_go, fit.locate, most, least)
+        peaks, complete = find_peaks(job, suspects, scale, at.let_go, fit.locate, most, least)
     else:
-        found = peaks_by_chains(job, at.passes.best, suspects)
-    heavy, light, weighed = with_mass(job, found.peaks, fit.log_z)
-    work["scouts"] += found.n_evaluations + weighed
+        peaks, complete = peaks_by_chains(job, at.passes.best, suspects)
+    heavy, light = with_mass(job, peaks, fit.log_z)
     heavy = unknown_peaks(heavy, fit, job.rng)
     at.let_go += light
     strange &= ~holds_any(light, states.xs)
     stuck = np.flatnonzero(strange[:n_looks])
     stuck = stuck[~holds_any(heavy, states.xs[stuck])]
     bound = max(MIN_HOME_COST, at.passes.n_evaluations)
-    regions = weigh_regions(job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped)
-    work["fit"] += regions.n_evaluations
-    at.dropped += sum(region.share(fit.log_z) for region in regions.light)
-    at.let_go += regions.light
-    strange &= ~holds_any(regions.light, states.xs)
-    strange[stuck[regions.explained]] = False
-    return strange, heavy + regions.heavy, found.complete
+    more, light, explained = weigh_regions(
+        job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped
+    )
+    at.dropped += sum(region.share(fit.log_z) for region in light)
+    at.let_go += light
+    strange &= ~holds_any(light, states.xs)
+    strange[stuck[explained]] = False
+    return strange, heavy + more, complete
 
 
 def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
@@ -250,10 +243,9 @@ def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
     Further looks are followed up like the first ones. The bound is in evaluations, and told by
     what it took so far.
     """
-    job, passes, fit, work = at.job, at.passes, at.fit, at.n_evaluations
-    arrived, cost = bring_home(job, passes, fit, last.looks.ends)
-    work["looks"] += cost
-    last, spent = replace(last, arrived=arrived), last.looks.n_evaluations
+    job, passes, fit, work = at.job, at.passes, at.fit, at.job.tally.work
+    last = replace(last, arrived=bring_home(job, passes, fit, last.looks.ends))
+    spent = last.looks.n_evaluations
     own = job.options.check_looks * passes.n_evaluations
     patience, most = (factor * own for factor in LOOKING)
     while (n := int(last.arrived.sum())) < MIN_ARRIVALS and not job.deadline.late:
@@ -279,7 +271,7 @@ def strangers(
     passes: Passes,
     let_go: Sequence[Peak] = (),
     n_looks: int | None = None,
-) -> tuple[np.ndarray, int]:
+) -> np.ndarray:
     """Whether states are suspects that do not come home by transitions at beta = 1.
 
     Suspects are states where the target is far above the reference, and those above all draws.
@@ -288,24 +280,21 @@ def strangers(
 
     Returns
     -------
-    strange : array of bool, shape (n,)
-    n_evaluations : int
+    array of bool, shape (n,)
     """
     strange = fit.suspects(states) | is_above(states, fit.draws)
     strange &= ~holds_any(let_go, states.xs)
     at, n_looks = np.flatnonzero(strange), states.n if n_looks is None else n_looks
     others = job.rng.permutation(at[at >= n_looks])
     groups = [at[at < n_looks], *np.split(others, range(GROUP, others.size, GROUP))]
-    evaluations = 0
     for i, group in enumerate(groups):
         if group.size == 0:
             continue
-        ways = way_home(job, passes, fit, states.xs[group])
-        evaluations += ways.n_evaluations
-        strange[np.delete(group, ways.away)] = False
-        if ways.ended or (i > 0 and ways.away.size == group.size):
+        away, ended = way_home(job, passes, fit, states.xs[group])
+        strange[np.delete(group, away)] = False
+        if ended or (i > 0 and away.size == group.size):
             break
-    return strange, evaluations
+    return strange
 
 
 def refit(job: Job, fit: ReferenceFit, peaks: Sequence[Peak]) -> tuple[ReferenceFit, list[Peak]]:
@@ -325,9 +314,8 @@ def refit(job: Job, fit: ReferenceFit, peaks: Sequence[Peak]) -> tuple[Reference
         components = components.with_cluster(peak.draw(n, job.rng), share)
     new = fit_reference(job, components, fit.draws.xs)
     if new.near:
-        worse, n_evaluations = _is_worse(job, new, components), new.n_evaluations + N_PROPOSED
-        reference = Fitted(job.prior, components) if worse else new.reference
-        new = replace(new, reference=reference, n_evaluations=n_evaluations)
+        worse = _is_worse(job, new, components)
+        new = replace(new, reference=Fitted(job.prior, components)) if worse else new
     return new, [peak for peak in peaks if peak.holds(new.draws.xs).mean() < NO_SHARE]
 
 
@@ -337,5 +325,6 @@ def _is_worse(job: Job, new: ReferenceFit, old: Mixture) -> bool:
     Draws of the old one tell both second moments, since the new one does not draw what it has lost.
     """
     states = evaluate_states(job.prior, old.draw(N_PROPOSED, job.rng))
+    job.tally.work["fit"] += N_PROPOSED
     log_w, log_new = states.log_ratio(old), states.log_ratio(new.components)
     return log_mean(log_w + log_new) > log_mean(2.0 * log_w) + np.log(WORSE)

@@ -55,22 +55,6 @@ FIRST_STEP, LONGEST_STEP = 0.05, 3.0
 """Lengths of a scout's first step and of its longest, in standard deviations of the prior."""
 
 
-@dataclass(frozen=True, eq=False)
-class Ascent:
-    """Where ascents ended.
-
-    Attributes
-    ----------
-    ends : Evaluated
-        Only those that ended outside of the known regions, at a finite density.
-    n_evaluations : int
-        Gradient evaluations.
-    """
-
-    ends: Evaluated
-    n_evaluations: int
-
-
 @dataclass
 class _Climbers:
     """Scouts at work: place, terms of the target, gradient and step factor of each."""
@@ -100,7 +84,7 @@ def ascend(
     deadline: Deadline = NEVER,
     *,
     turns_back: bool = False,
-) -> Ascent:
+) -> tuple[Evaluated, int]:
     """Climb the log target from each start, until a known region is reached or the steps end.
 
     The steps have the length of Barzilai & Borwein (1988, IMA Journal of Numerical Analysis 8),
@@ -121,6 +105,13 @@ def ascend(
         After which there are no further steps.
     turns_back : bool, default False
         Whether an ascent ends too when `HEADING` steps in a row have led toward known regions.
+
+    Returns
+    -------
+    ends : Evaluated
+        Only those that ended outside of the known regions, at a finite density.
+    n_evaluations : int
+        Of gradients.
     """
     starts = starts[np.isfinite(starts).all(axis=1)]
     climbers, evaluations = _place(path, starts, scale), len(starts)
@@ -142,7 +133,7 @@ def ascend(
         nearer[moved] = np.where(now < NEARER * left[moved], nearer[moved] + 1, 0)
         left[moved] = now
         outside[moved] = ~(home | (nearer[moved] >= HEADING) if turns_back else home)
-    return Ascent(climbers.at(outside), evaluations)
+    return climbers.at(outside), evaluations
 
 
 def _place(path: Path, xs: np.ndarray, scale: np.ndarray) -> _Climbers:
@@ -179,29 +170,23 @@ def scouting_of(job: Job) -> int:
     return int(np.clip(SCOUT_WORK / job.prior.path.work, least, most))
 
 
-def send_scouts(job: Job, fit: ReferenceFit, scale: np.ndarray) -> tuple[Evaluated, int]:
-    """Send scouts from the prior, as many as their work allows.
-
-    Returns
-    -------
-    ends : Evaluated
-        Where they ended outside of the known regions.
-    n_evaluations : int
-    """
+def send_scouts(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:
+    """Send scouts from the prior, as many as their work allows; ends outside of known regions."""
     prior, evaluations, began = job.prior, 0, perf_counter()
-    ends: list[Evaluated] = []
+    every: list[Evaluated] = []
     sent, batch, most = 0, SCOUT_BATCH, scouting_of(job)
     while not sent or (evaluations < most and not job.deadline.late):
         left = time_left(evaluations / most, began)
         job.report(f"Scouts from the prior: {sent}{left}")
         starts = prior.draw(batch, prior.spawn(job.rng))
-        ascent = ascend(
+        ends, cost = ascend(
             prior.path, starts, scale, fit.locate, deadline=job.deadline, turns_back=True
         )
-        ends.append(ascent.ends)
-        evaluations += ascent.n_evaluations
+        every.append(ends)
+        evaluations += cost
         sent, batch = sent + batch, min(2 * batch, MAX_SCOUT_BATCH)
-    return join(ends), evaluations
+    job.tally.work["scouts"] += evaluations
+    return join(every)
 
 
 def spread_of(xs: np.ndarray) -> np.ndarray:
@@ -286,23 +271,6 @@ def holds_any(peaks: Sequence[Peak], xs: np.ndarray) -> np.ndarray:
     return held
 
 
-@dataclass(frozen=True, eq=False)
-class FoundPeaks:
-    """Peaks that suspects belong to.
-
-    Attributes
-    ----------
-    peaks : list of Peak
-    complete : bool
-        Whether all suspects were followed up.
-    n_evaluations : int
-    """
-
-    peaks: list[Peak]
-    complete: bool
-    n_evaluations: int
-
-
 def find_peaks(
     job: Job,
     suspects: Evaluated,
@@ -311,7 +279,7 @@ def find_peaks(
     home: Region,
     most: int,
     least: float = -np.inf,
-) -> FoundPeaks:
+) -> tuple[list[Peak], bool]:
     """Climb from suspects to the peaks that they belong to.
 
     Parameters
@@ -330,6 +298,12 @@ def find_peaks(
         Evaluations after which no climb begins.
     least : float, optional
         Log mass (nats) below which a peak does not count, where there may be only so many.
+
+    Returns
+    -------
+    peaks : list of Peak
+    complete : bool
+        Whether all suspects were followed up.
     """
     path, peaks, n_heavy = job.prior.path, list[Peak](), 0
     evaluations, batch, ends = 0, 1, suspects.at(np.zeros(0, dtype=int))
@@ -338,12 +312,11 @@ def find_peaks(
     while left.any() and n_heavy < MAX_PEAKS and evaluations < most and not job.deadline.late:
         best = order[left[order]][:batch]
         left[best] = False
-        climb = ascend(path, suspects.xs[best], scale, home, MAX_STEPS, job.deadline)
-        evaluations += climb.n_evaluations
+        ends, cost = ascend(path, suspects.xs[best], scale, home, MAX_STEPS, job.deadline)
+        evaluations += cost
         # One by one at first, since one peak may be that of many suspects. Then more at a time,
         # which climb together at hardly more than the cost of one.
         batch = min(2 * batch, MAX_BATCH)
-        ends = climb.ends
         while ends.n and n_heavy < MAX_PEAKS:
             top = int(ends.log_target.argmax())
             peak = _peak_at(path, ends.xs[top], float(ends.log_target[top]), scale)
@@ -354,7 +327,8 @@ def find_peaks(
             if not any(_same(peak, other) for other in (*peaks, *let_go)):
                 peaks.append(peak)
                 n_heavy += peak.log_mass > least
-    return FoundPeaks(peaks, not (left.any() or ends.n), evaluations)
+    job.tally.work["scouts"] += evaluations
+    return peaks, not (left.any() or ends.n)
 
 
 def _same(peak: Peak, other: Peak) -> bool:
@@ -391,7 +365,7 @@ def least_mass(log_z: float) -> float:
     return log_z + float(np.log(LEAST_MASS))
 
 
-def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], list[Peak], int]:
+def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], list[Peak]]:
     """Divide peaks into those that may have mass beside an evidence of `log_z`, and the others.
 
     A ridge has no curvature along it, and in the neck of a funnel the curvature at one point says
@@ -400,17 +374,14 @@ def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], li
     Returns
     -------
     heavy, light : list of Peak
-    n_evaluations : int
     """
-    least, weighed = least_mass(log_z), 0
-    heavy: list[Peak] = []
-    light: list[Peak] = []
+    least, heavy, light = least_mass(log_z), list[Peak](), list[Peak]()
     for peak in peaks:
         log_mass = peak.log_mass
         if log_mass > least and peak.mean.size <= MAX_WEIGHED_DIM:
-            log_mass, weighed = _weighed(job, peak), weighed + N_WEIGHED
+            log_mass = _weighed(job, peak)
         (light if log_mass <= least else heavy).append(peak)
-    return heavy, light, weighed
+    return heavy, light
 
 
 def _weighed(job: Job, peak: Peak) -> float:
@@ -418,6 +389,7 @@ def _weighed(job: Job, peak: Peak) -> float:
     scales = FullScales(peak.cholesky[None])
     t = Mixture(np.ones(1), peak.mean[None], scales, np.array([WEIGHED_DOF]), 0.0)
     states = evaluate_states(job.prior, t.draw(N_WEIGHED, job.rng))
+    job.tally.work["scouts"] += N_WEIGHED
     return log_mean(states.log_target - t.log_t(states.xs)[:, 0])
 
 
@@ -442,28 +414,9 @@ def unknown_peaks(peaks: list[Peak], fit: ReferenceFit, rng: np.random.Generator
     return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]
 
 
-@dataclass(frozen=True, eq=False)
-class Regions:
-    """Regions where states are stuck.
-
-    Attributes
-    ----------
-    heavy, light : list of Peak
-        Those that may have mass, and those without.
-    explained : array of bool, shape (n,)
-        Which of the states lie in light ones.
-    n_evaluations : int
-    """
-
-    heavy: list[Peak]
-    light: list[Peak]
-    explained: np.ndarray
-    n_evaluations: int
-
-
 def weigh_regions(
     job: Job, annealed: AnnealedPass, xs: np.ndarray, log_z: float, bound: int, dropped: float
-) -> Regions:
+) -> tuple[list[Peak], list[Peak], np.ndarray]:
     """Weigh the regions where states are stuck, one after the other.
 
     Parameters
@@ -478,11 +431,18 @@ def weigh_regions(
         Evaluations after which no further one is weighed.
     dropped : float
         Share of earlier regions that were let go; with all light ones it is less than `ISLAND`.
+
+    Returns
+    -------
+    heavy, light : list of Peak
+        Regions that may have mass, and those without.
+    explained : array of bool, shape (n,)
+        Which of the states lie in light ones.
     """
     heavy, light, cost = list[Peak](), list[Peak](), 0
     explained = np.zeros(len(xs), dtype=bool)
     if xs.shape[1] > MAX_WEIGHED_DIM or job.deadline.late:
-        return Regions(heavy, light, explained, cost)
+        return heavy, light, explained
     for region, inside, spent in regions_of(job, annealed, xs, range(len(xs))):
         cost += spent
         if region.log_mass > least_mass(log_z):
@@ -493,20 +453,23 @@ def weigh_regions(
             explained |= inside
         if cost > bound or job.deadline.late:
             break
-    return Regions(heavy, light, explained, cost)
+    job.tally.work["fit"] += cost
+    return heavy, light, explained
 
 
-def peaks_by_chains(job: Job, annealed: AnnealedPass, suspects: Evaluated) -> FoundPeaks:
+def peaks_by_chains(
+    job: Job, annealed: AnnealedPass, suspects: Evaluated
+) -> tuple[list[Peak], bool]:
     """Where there are no gradients: what short chains from a suspect at beta = 1 go through."""
     order = np.argsort(-suspects.log_target, kind="stable")
-    peaks, cost, seen = list[Peak](), 0, np.zeros(suspects.n, dtype=bool)
+    peaks, seen = list[Peak](), np.zeros(suspects.n, dtype=bool)
     for region, inside, spent in regions_of(job, annealed, suspects.xs, order):
-        cost += spent
+        job.tally.work["scouts"] += spent
         peaks.append(region)
         seen |= inside
         if len(peaks) == MAX_PEAKS:
             break
-    return FoundPeaks(peaks, bool(seen.all()), cost)
+    return peaks, bool(seen.all())
 
 
 def regions_of(

@@ -98,7 +98,8 @@ def _tune_steps(plan: Plan, visits: np.ndarray, accept: np.ndarray) -> Plan:
     off = _acceptance_off(plan, visits, accept)
     gain = np.where(visits >= MIN_VISITS, 2 * visits / (visits + 100), 0.0)[1:, None]
     factor = np.vstack([np.ones(off.shape[1]), np.exp(gain * off)])
-    return replace(plan, step_sizes=plan.step_sizes * factor)
+    tuning = replace(plan.tuning, step_sizes=plan.tuning.step_sizes * factor)
+    return replace(plan, tuning=tuning)
 
 
 def warm_up(
@@ -162,11 +163,7 @@ def warm_up(
     sample = annealed.sample
     rungs = place_rungs(sample, rungs_per_barrier) if betas is None else betas
     ladder = Ladder(rungs, sample.log_z_at(rungs), np.zeros(rungs.size))
-    tuning = annealed.tuning.at(rungs)
-    plan = Plan(
-        reference, kernel, ladder, tuning.step_sizes, tuning.scales, ladder_move, tuning.covs,
-        tuning.lengths,
-    )  # fmt: skip
+    plan = Plan(reference, kernel, ladder, annealed.tuning.at(rungs), ladder_move)
     states = [start_chain(plan, child) for child in rng.spawn(n_chains)]
     learn = WEIGHT_ADAPTATIONS[weight_adaptation](states, cores)
     plan, rounds, converged = settle(
@@ -258,11 +255,8 @@ def _cut(rounds: Sequence[WarmupRound], n_chains: int, deadline: Deadline) -> Cu
 
 def _respace(plan: Plan, seen: PathSample, betas: np.ndarray) -> Plan:
     """Plan on new rungs, tuning interpolated along the old ones."""
-    new = plan.tuning.at(betas)
-    return replace(
-        plan, ladder=Ladder(betas, seen.log_z_at(betas), np.zeros(betas.size)),
-        step_sizes=new.step_sizes, scales=new.scales, covs=new.covs, lengths=new.lengths,
-    )  # fmt: skip
+    ladder = Ladder(betas, seen.log_z_at(betas), np.zeros(betas.size))
+    return replace(plan, ladder=ladder, tuning=plan.tuning.at(betas))
 
 
 def _move_to(state: ChainState, old: Plan, new: Plan) -> None:

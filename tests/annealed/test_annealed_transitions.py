@@ -199,8 +199,12 @@ def log_weights(name, n, down=False, rungs=None, seed=3):
     log_w, sums = np.zeros(n), np.zeros((top + 1, 3))
     sums[:, 0] = -np.inf
     trace = np.zeros((n, top))
-    for first, last in ((0, 2), (2, top)):
-        carry(group, plan.betas, own.params, first, last, log_w, sums, down=down, trace=trace)
+    steps = np.diff(plan.betas[::-1] if down else plan.betas)
+    for k in range(top):
+        trace[:, k], before = group.log_ratio, log_w.copy()
+        carry(group, plan.betas, own.params, k, k + 1, log_w, sums, down=down)
+        if down and k == 0:  # they moved before
+            trace[:, k] = (log_w - before) / steps[k]
     return log_w, sums, trace, plan.betas[::-1] if down else plan.betas
 
 

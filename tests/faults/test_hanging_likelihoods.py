@@ -272,7 +272,7 @@ def test_a_thread_that_hangs_does_not_keep_the_process():
 def test_a_chain_that_is_set_back_goes_on_as_if_nothing_had_been(model):
     """Planted: with generators, point or sums of later, the next draws would be others."""
     from pymc_tempering.chain.state import make_runner, new_record, start_chain
-    from pymc_tempering.kernels.compiled_model import compile_with_kernels
+    from pymc_tempering.kernels.assign import compile_with_kernels
     from pymc_tempering.sampling.call import Job, Options
     from pymc_tempering.sampling.choose_plan import choose_plan
 

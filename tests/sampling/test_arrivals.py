@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -20,7 +21,6 @@ from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
 from pymc_tempering.sampling.looks import (
     Looks,
-    WaysHome,
     bring_home,
     has_arrived,
     is_above,
@@ -82,7 +82,9 @@ def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
         patch.setattr(ReferenceFit, "home", lambda known, states: nowhere(states)[0])
         patch.setattr(looks, "sweep", spy)
         patch.setattr(looks, "MIN_HOME_COST", bound)
-        return way_home(job, passes, fit_of("gaussian"), xs, **how), sweeps
+        away, ended = way_home(job, passes, fit_of("gaussian"), xs, **how)
+    found = SimpleNamespace(away=away, ended=ended, n_evaluations=job.tally.work["looks"])
+    return found, sweeps
 
 
 WHOLE = len(looks.HOME_STAGES) * looks.HOME_SWEEPS
@@ -128,14 +130,15 @@ def test_the_way_home_ends_at_its_bound(monkeypatch, bound):
 
 def test_states_of_the_posterior_are_home_and_cost_one_sweep():
     job, xs = job_of("gaussian"), fit_of("gaussian").draws.xs[:40]
-    ways = way_home(job, Passes((annealed("gaussian"),)), fit_of("gaussian"), xs)
-    assert ways.away.size <= 1
-    assert not ways.ended
+    away, ended = way_home(job, Passes((annealed("gaussian"),)), fit_of("gaussian"), xs)
+    assert away.size <= 1
+    assert not ended
 
 
 def all_stay(job, passes, fit, xs, **how):
     """No state comes home."""
-    return WaysHome(np.arange(len(xs)), 10 * len(xs), False)
+    job.tally.work["looks"] += 10 * len(xs)
+    return np.arange(len(xs)), False
 
 
 def mixed(n, n_arrived):
@@ -218,19 +221,23 @@ def test_looks_are_moved_on_as_long_as_a_block_brings_some_home(monkeypatch):
         assert not patient
         blocks.append(len(xs))
         away = np.arange(20, 25) if len(blocks) == 1 else np.arange(25)
-        return WaysHome(away[: len(xs)], 7, False)
+        job.tally.work["looks"] += 7
+        return away[: len(xs)], False
 
     monkeypatch.setattr(looks, "way_home", ways)
-    job, fit = job_of("gaussian"), fit_of("gaussian")
-    arrived, cost = bring_home(job, passes, fit, mixed(100, 0))
-    assert (blocks, cost, arrived.sum()) == ([25], 7, 20)
+    fit = fit_of("gaussian")
+    job = job_of("gaussian")
+    arrived = bring_home(job, passes, fit, mixed(100, 0))
+    assert (blocks, job.tally.work["looks"], arrived.sum()) == ([25], 7, 20)
     assert arrived[:20].all()
     blocks[:] = [1]
-    arrived, cost = bring_home(job, passes, fit, mixed(100, 3))
-    assert (blocks[1:], cost, arrived.sum()) == ([25], 7, 3)
+    job = job_of("gaussian")
+    arrived = bring_home(job, passes, fit, mixed(100, 3))
+    assert (blocks[1:], job.tally.work["looks"], arrived.sum()) == ([25], 7, 3)
     blocks.clear()
-    arrived, cost = bring_home(job, passes, fit, mixed(100, 30))
-    assert (blocks, cost, arrived.sum()) == ([], 0, 30)
+    job = job_of("gaussian")
+    arrived = bring_home(job, passes, fit, mixed(100, 30))
+    assert (blocks, job.tally.work["looks"], arrived.sum()) == ([], 0, 30)
 
 
 @cache

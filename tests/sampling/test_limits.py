@@ -27,7 +27,7 @@ from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references import compile as compiling
 from pymc_tempering.references.compile import N_CHECK, check_reference
 from pymc_tempering.sampling import choose_plan as plans
-from pymc_tempering.sampling import finish, fit_reference, prior_constant, reference_draws, rounds
+from pymc_tempering.sampling import finish, fit_reference, precompile, reference_draws, rounds
 from pymc_tempering.sampling.call import Goal, Job, Options
 from pymc_tempering.sampling.choose_plan import warm_up_prior
 from pymc_tempering.sampling.finish import cuts_of, warn_of_run
@@ -329,7 +329,7 @@ def test_the_run_for_the_prior_alone_has_its_part_of_the_time(monkeypatch):
     model = mean_only()
     with model:
         pm.Potential("pull", -0.5 * (model["mu"] - 1.0) ** 2)
-    choose, go = prior_constant.choose_plan, prior_constant.run_rounds
+    choose, go = precompile.choose_plan, precompile.run_rounds
 
     def choosing(job):
         seen["plan"] = job.deadline
@@ -339,8 +339,8 @@ def test_the_run_for_the_prior_alone_has_its_part_of_the_time(monkeypatch):
         seen["run"] = job.deadline
         return replace(go(job, *args, **kwargs), cut=said)
 
-    monkeypatch.setattr(prior_constant, "choose_plan", choosing)
-    monkeypatch.setattr(prior_constant, "run_rounds", running)
+    monkeypatch.setattr(precompile, "choose_plan", choosing)
+    monkeypatch.setattr(precompile, "run_rounds", running)
     options = {"tempered": ["y"], "reference": "prior", "max_time": 600.0}
     with pytest.warns(pmt.TemperingWarning, match=r"Normalizing the prior: max_time ended the run"):
         pmt.sample(50, model=model, **QUIET | options)
@@ -354,7 +354,7 @@ def test_the_run_for_the_prior_alone_has_its_part_of_the_time(monkeypatch):
         none = [SimpleNamespace(state=SimpleNamespace(n_draws=0))] * 2
         return replace(found, runs=none, cut=said)
 
-    monkeypatch.setattr(prior_constant, "run_rounds", nothing)
+    monkeypatch.setattr(precompile, "run_rounds", nothing)
     with pytest.raises(TimeLimitError, match=r"Normalizing the prior: no chain .*at 3 of 50"):
         pmt.sample(50, model=model, **QUIET | options)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -16,9 +17,15 @@ from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.sampling import evaluated, suspects
-from pymc_tempering.sampling.suspects import ascend, scouting_of, send_scouts
+from pymc_tempering.sampling.suspects import scouting_of, send_scouts
 
 N_SCOUTS, SEEDS, NEEDLE_SD = 3000, range(10), 1 / 30
+
+
+def ascend(*args, **kwargs):
+    """Ends of ascents, and their evaluations."""
+    ends, n_evaluations = suspects.ascend(*args, **kwargs)
+    return SimpleNamespace(ends=ends, n_evaluations=n_evaluations)
 
 
 def near(center, radius):
@@ -219,16 +226,16 @@ def batches(monkeypatch, most, deadline=None):
 
     def spy(path, starts, *args, **kwargs):
         found = original(path, starts, *args, **kwargs)
-        rows.append((found.n_evaluations, len(starts)))
+        rows.append((found[1], len(starts)))
         return found
 
     with monkeypatch.context() as patch:
         patch.setattr(suspects, "ascend", spy)
         patch.setattr(suspects, "scouting_of", lambda job: most)
         job = job_of("gaussian", **({} if deadline is None else {"deadline": deadline}))
-        ends, total = send_scouts(job, fit_of("gaussian"), np.ones(2))
+        ends = send_scouts(job, fit_of("gaussian"), np.ones(2))
     costs, sizes = np.array(rows).T
-    assert total == costs.sum()
+    assert job.tally.work["scouts"] == costs.sum()
     assert not fit_of("gaussian").home(ends).any()
     return costs, sizes
 

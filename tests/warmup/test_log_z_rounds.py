@@ -39,7 +39,7 @@ from pymc_tempering.warmup.log_z_rounds import (
     WEIGHT_ADAPTATIONS,
     Adapting,
     T,
-    _make_adapter,
+    adapt_round,
     new_schedule,
 )
 from pymc_tempering.warmup.warm_up import settle, warm_up
@@ -56,7 +56,7 @@ def _exact_draw(density, point, beta, block, params, scratch, rng, info):
         precision = SD[i] ** -2 + beta * NOISE[i] ** -2
         mean = (MEAN[i] / SD[i] ** 2 + beta * DATA[i] / NOISE[i] ** 2) / precision
         point.x[i] = mean + rng.standard_normal() / np.sqrt(precision)
-    density(point.x, point.values, point.grads)
+    density.code(point.x, point.values, point.grads, density.data)
     info[:] = 0.0
     info[ACCEPTANCE] = 1.0
 
@@ -102,16 +102,15 @@ def asymptotic_covariance(counts):
 def adapted(method, n, repeats, *, factor=1.0, plan=None, seed=1):
     """Errors of log Z-hat (repeats, K - 1) of one chain of n iterations, from exact weights."""
     plan = plan or exact_plan()
-    advance = _make_adapter(plan, METHODS[method])
     schedule = new_schedule(factor=factor)
     if method == "sams":  # after a burn-in of 200
         schedule[[T, BURN_IN, LOG_F]] = 200.0, 200.0, 0.0
     found = []
     for rng in np.random.default_rng(seed).spawn(repeats):
         record = new_record(n, BETAS.size, 2, n)
-        found.append(
-            advance(start_chain(plan, rng), record, schedule.copy(), np.zeros(BETAS.size))[0]
-        )
+        state = start_chain(plan, rng)
+        own = schedule.copy(), np.zeros(BETAS.size)
+        found.append(adapt_round(plan, METHODS[method], state, record, *own, [(0, n)])[0])
     return (np.array(found) - log_z(BETAS))[:, 1:]
 
 
@@ -186,7 +185,7 @@ def test_with_a_gain_of_zero_the_chain_is_the_ordinary_one(move):
     record, expected = (new_record(700, BETAS.size, 2, 700) for _ in range(2))
     schedule = new_schedule(factor=0.0)
     schedule[[T, BURN_IN, LOG_F]] = 9.0, 9.0, 0.0
-    found, sums = _make_adapter(plan, SAMS)(one, record, schedule, np.zeros(BETAS.size))
+    found, sums = adapt_round(plan, SAMS, one, record, schedule, np.zeros(BETAS.size), [(0, 700)])
     make_runner(plan)(other, expected, 701, 700)
     np.testing.assert_allclose(found, plan.ladder.log_z, rtol=1e-14)
     np.testing.assert_array_equal(record.trace_log_ratio, expected.trace_log_ratio)
@@ -230,7 +229,9 @@ def test_the_schedule_is_the_stated_one(method):
     plan = make_plan("gibbs", log_weights=SKEWED, log_zs=np.zeros(BETAS.size))
     record, schedule = new_record(3000, BETAS.size, 2, 3000), new_schedule()
     state = start_chain(plan, np.random.default_rng(6))
-    found, _ = _make_adapter(plan, METHODS[method])(state, record, schedule, np.zeros(BETAS.size))
+    found, _ = adapt_round(
+        plan, METHODS[method], state, record, schedule, np.zeros(BETAS.size), [(0, 3000)]
+    )
     expected, gain = replay(method, record.trace_log_ratio, record.trace_rung, SKEWED)
     np.testing.assert_allclose(found, expected, atol=1e-9)
     assert schedule[-2] == pytest.approx(gain)

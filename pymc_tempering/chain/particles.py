@@ -54,7 +54,6 @@ class States(NamedTuple):
 
 
 STATES = types.NamedTuple((MATRIX, MATRIX, ROWS, MIXTURE, ROWS, int64[::1], MATRIX, MATRIX), States)
-MOVE_STATE = types.void(DENSITY, EXPLORE, PARTS, STATES, int64, numba.float64, VECTOR, RNG)
 
 
 @njit(**NOT_COUNTED)

@@ -14,17 +14,25 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_tempering.chain.chains import ChainRun, HotStates, Stop, advance_chain, have_least_draws
+from pymc_tempering.chain.chains import (
+    ChainRun,
+    HotStates,
+    Stop,
+    advance_chain,
+    hanging_message,
+    have_least_draws,
+    new_record,
+    patience,
+)
 from pymc_tempering.chain.loop import N_DRAWS, N_TRACE
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.state import hanging_message, new_record, patience
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import Task
 from pymc_tempering.exceptions import WorkerError, warn_user
 from pymc_tempering.executors.chunks import Crew, check_executor, pack_made, send_tasks, sent_once
 from pymc_tempering.kernels import Compound
-from pymc_tempering.kernels.assign import compile_for
 from pymc_tempering.model.terms import Terms
+from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
 
 
@@ -56,7 +64,7 @@ def crew_of(executor: Executor | None, prior: Prior, kernel: Compound) -> Crew |
 def _compiled_here(sent: tuple[pm.Model, Compound, Terms]) -> Mapping[str, Any]:
     """Compile a model in a worker; it was checked by the process that sent it."""
     model, kernel, terms = sent
-    return _parts(compile_for(kernel, model, terms, check=False))
+    return _parts(compile_model(model, check=False, terms=terms, **kernel.needs))
 
 
 def _parts(prior: Prior) -> dict[str, Any]:

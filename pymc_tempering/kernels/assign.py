@@ -297,22 +297,6 @@ def _checked(kernel: Kernel, variable: Variable) -> Kernel:
     return kernel
 
 
-def compile_for(
-    kernel: Compound,
-    model: pm.Model,
-    terms: Terms,
-    report: Callable[[str], None] = lambda line: None,
-    *,
-    check: bool = True,
-    check_for: float | None = None,
-) -> Prior:
-    """Compile what some kernels need of a model; see `compile_model`."""
-    names, values = kernel.gradient_names, kernel.wants_values
-    return compile_model(
-        model, report, check=check, gradient=names, values=values, terms=terms, check_for=check_for
-    )  # fmt: skip
-
-
 @no_search_for_garbage()
 def compile_with_kernels(
     model: pm.Model,
@@ -356,7 +340,8 @@ def compile_with_kernels(
                 "without random draws)."
             )
         try:
-            return compile_for(kernel, model, terms, report, check_for=check_for), kernel
+            prior = compile_model(model, report, terms=terms, check_for=check_for, **kernel.needs)
+            return prior, kernel
         except GradientError:
             without = assign_kernels(model, layout, choice, target_accept, gradient=False)
             if without.uses_gradient or not kernel.uses_gradient:

@@ -252,6 +252,11 @@ class Compound:
         return " + ".join(kernel.name for kernel in self.kernels)
 
     @property
+    def pairs(self) -> list[tuple[Kernel, Block]]:
+        """Each kernel with its block."""
+        return list(zip(self.kernels, self.blocks, strict=True))
+
+    @property
     def n_blocks(self) -> int:
         """Number of kernels B."""
         return len(self.kernels)
@@ -279,11 +284,8 @@ class Compound:
         KernelError
             A kernel does not say what its reversal is.
         """
-        pairs = [
-            _reversed(kernel, block)
-            for kernel, block in zip(self.kernels, self.blocks, strict=True)
-        ][::-1]
-        return Compound(tuple(kernel for kernel, _ in pairs), tuple(block for _, block in pairs))
+        reverse = [_reversed(kernel, block) for kernel, block in self.pairs][::-1]
+        return Compound(*(tuple(each) for each in zip(*reverse, strict=True)))
 
     @property
     def dense(self) -> bool:
@@ -293,10 +295,9 @@ class Compound:
     @property
     def dense_blocks(self) -> tuple[bool, ...]:
         """Whether the metric of each kernel is a covariance."""
-        pairs = zip(self.kernels, self.blocks, strict=True)
         return tuple(
             block.size <= SMALL_BLOCK if kernel.dense is None else kernel.dense
-            for kernel, block in pairs
+            for kernel, block in self.pairs
         )
 
     def densified(self) -> "Compound":
@@ -333,15 +334,14 @@ class Compound:
         return any(kernel.prior_only for kernel in self.kernels)
 
     @property
-    def wants_values(self) -> bool:
-        """Whether some kernel evaluates the density without its gradients."""
-        return not all(kernel.uses_gradient for kernel in self.kernels)
+    def needs(self) -> dict[str, Any]:
+        """What `compile_model` must know of the kernels.
 
-    @property
-    def gradient_names(self) -> tuple[str, ...]:
-        """Value variables that some kernel needs gradients of."""
-        pairs = zip(self.kernels, self.blocks, strict=True)
-        return tuple(name for kernel, b in pairs if kernel.uses_gradient for name in b.names)
+        These are the value variables that some kernel needs gradients of, and whether some kernel
+        evaluates the density without its gradients.
+        """
+        names = tuple(name for kernel, b in self.pairs if kernel.uses_gradient for name in b.names)
+        return {"gradient": names, "values": not all(k.uses_gradient for k in self.kernels)}
 
     def pack(
         self,

@@ -10,7 +10,7 @@ from pymc_tempering.kernels.contract import (
     log_density_at,
     tell,
 )
-from pymc_tempering.kernels.leapfrog import keep_state, put_back
+from pymc_tempering.kernels.hmc import keep_state, put_back
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit

@@ -4,7 +4,7 @@ import numpy as np
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.kernels.contract import Block, Kernel, tell
-from pymc_tempering.kernels.leapfrog import (
+from pymc_tempering.kernels.hmc import (
     MAX_ENERGY_ERROR,
     keep_state,
     leapfrog_step,

@@ -339,8 +339,7 @@ def step_method_in(choice: KernelChoice) -> str:
 
 def kernels_in_words(kernel: Compound) -> list[str]:
     """Kernels with the variables that they move, to compare two compounds by."""
-    pairs = zip(kernel.kernels, kernel.blocks, strict=True)
-    return [f"{each.name} for {', '.join(block.names)}" for each, block in pairs]
+    return [f"{each.name} for {', '.join(block.names)}" for each, block in kernel.pairs]
 
 
 def as_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -75,8 +75,8 @@ def join(parts: Sequence[Evaluated]) -> Evaluated:
 
 def can_climb(job: Job) -> bool:
     """Whether the density has gradients in all variables."""
-    path, pairs = job.prior.path, zip(job.kernel.kernels, job.kernel.blocks, strict=True)
-    moved = sum(block.size for each, block in pairs if each.uses_gradient)
+    path = job.prior.path
+    moved = sum(block.size for each, block in job.kernel.pairs if each.uses_gradient)
     return path.has_gradient and moved == path.dim
 
 

@@ -123,7 +123,7 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
         "reference": plan.reference.name,
         "kernel": plan.kernel.name,
         "ladder_move": plan.ladder_move,
-        "weight_adaptation": warmup.weight_adaptation,
+        "weight_adaptation": call.options.weight_adaptation,
         "warmup_converged": int(warmup.converged),
         "annealing_log_z": float(warmup.annealed.log_z[-1]),
         "annealing_seconds": warmup.seconds_annealing,

@@ -9,7 +9,7 @@ A draw of the reference costs one value of the density and no gradient, and is i
 the reference is far off, so that few of its draws have weight, tempered trial runs give the draws.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import Event
@@ -19,12 +19,10 @@ import numpy as np
 
 from pymc_tempering.chain.chains import ChainRun, run_chains, start_runs
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.core.cycles import CycleStats
-from pymc_tempering.core.deadline import NEVER, Deadline, annealing_lines
+from pymc_tempering.core.deadline import annealing_lines
 from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.core.weighting import effective_number, kish, log_mean
 from pymc_tempering.evidence.reference_check import suspect_above
-from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
 from pymc_tempering.kernels import Compound
@@ -403,23 +401,19 @@ def first_fit(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
 
 def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Improve a fit by tempered trial runs from it, the last of which is long enough to keep."""
-    rng, deadline = job.rng, job.deadline
     drawn, log_z, warmup, enough = seen, -np.inf, None, False
     for attempt in range(1, MAX_TRIALS + 1):
-        if deadline.late:
+        if job.deadline.late:
             break
         job.report(f"Trial run {attempt} of {MAX_TRIALS} from the fitted reference")
         last = enough or attempt == MAX_TRIALS
         rounds = MAX_ROUNDS if last else TRIAL_ROUNDS
         warmup = _warm_up_fitted(job, Fitted(job.prior, components), PARTICLES, rounds)
-        trial = run_beside(
-            warmup.plan, rng, n_chains=N_TRIAL_CHAINS, n_draws=TRIAL_DRAWS, cores=job.cores,
-            keep_states=True, deadline=deadline,
-        )  # fmt: skip
-        job.tally.work["fit"] += trial.n_steps
-        drawn = trial.posterior_sample(MAX_FIT_DRAWS, rng)
-        log_z = trial.evidence.log_z
-        if last or deadline.late:
+        runs = trial_run(job, warmup.plan)
+        job.tally.work["fit"] += steps_of(runs)
+        drawn = posterior_sample(warmup.plan, runs, MAX_FIT_DRAWS, job.rng)
+        log_z = rts(cycles_of(warmup.plan, runs)).log_z
+        if last or job.deadline.late:
             break
         enough = len(drawn) >= draws_needed(components)
         both = np.concatenate([seen, drawn])
@@ -452,74 +446,15 @@ def draws_needed(components: Mixture) -> int:
     return min(NUMBER_DRAWS * numbers, ENOUGH_DRAWS)
 
 
-@dataclass(frozen=True, eq=False)
-class SideRun:
-    """Chains of equal length, and what they found.
+def trial_run(job: Job, plan: Plan) -> list[ChainRun]:
+    """Run chains on a plan before the main run has begun, and keep the states of all iterations.
 
-    Attributes
-    ----------
-    plan : Plan
-    runs : tuple of ChainRun
-    """
-
-    plan: Plan
-    runs: tuple[ChainRun, ...]
-
-    @cached_property
-    def cycles(self) -> CycleStats:
-        """Statistics of the recorded cycles."""
-        return cycles_of(self.plan, self.runs)
-
-    @cached_property
-    def evidence(self) -> Evidence:
-        """RTS estimate from this side run alone."""
-        return rts(self.cycles)
-
-    @property
-    def n_steps(self) -> int:
-        """Evaluations of the density."""
-        return steps_of(self.runs)
-
-    def posterior_sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
-
-        There are no more draws than the effective sample size of the weights (Kish). They stay in
-        the order of the chains.
-        """
-        log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
-        states = np.concatenate([part[2] for run in self.runs for part in run.trace])
-        weights = self.plan.ladder.probabilities(log_ratio)[-1]
-        ess = float(kish(weights))
-        index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
-        return states[np.sort(index)]
-
-
-def run_beside(
-    plan: Plan,
-    rng: np.random.Generator,
-    *,
-    n_chains: int,
-    n_draws: int,
-    cores: int,
-    keep_states: bool = False,
-    deadline: Deadline = NEVER,
-) -> SideRun:
-    """Make a side run of `n_draws` draws a chain, before the main run has begun.
-
-    Parameters
-    ----------
-    plan : Plan
-    rng : numpy.random.Generator
-    n_chains, n_draws, cores : int
-    keep_states : bool, default False
-        Whether to keep the states of all iterations, for a fit.
-    deadline : Deadline, optional
-        When it stops, once each chain has a few draws; at the end of the overtime without them.
+    At the deadline they stop, once each has a few draws; at the end of the overtime without them.
 
     Returns
     -------
-    SideRun
-        Of the chains that have a draw.
+    list of ChainRun
+        Those that have a draw.
 
     Raises
     ------
@@ -529,11 +464,11 @@ def run_beside(
     TimeLimitError
         No chain had a draw when the overtime was over.
     """
-    runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
-    final = deadline.last.rest(1.0)
+    n, final = N_TRIAL_CHAINS, job.deadline.last.rest(1.0)
+    runs = start_runs(plan, TRIAL_DRAWS, job.rng.spawn(n), True, keep_states=True)
     if run_chains(
-        plan, runs, n_draws, cores=cores, deadline=deadline, pause=lambda: final.late
-    ):  # fmt: skip
+        plan, runs, TRIAL_DRAWS, cores=job.cores, deadline=job.deadline, pause=lambda: final.late
+    ):
         for run in runs:
             if run.hangs:
                 raise StuckChainError(run.hangs)
@@ -541,8 +476,24 @@ def run_beside(
     drawn = [run for run in runs if run.state.n_draws > 0]
     if not drawn:
         raise TimeLimitError(
-            f"max_time was over before one of {n_chains} chains of a trial run had come from "
+            f"max_time was over before one of {n} chains of a trial run had come from "
             f"beta = 0 to 1, on {plan.ladder.n_rungs} rungs: give it several times as long, or "
             "leave it out."
         )
-    return SideRun(plan, tuple(drawn))
+    return drawn
+
+
+def posterior_sample(
+    plan: Plan, runs: Sequence[ChainRun], n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
+
+    There are no more draws than the effective sample size of the weights (Kish). They stay in
+    the order of the chains.
+    """
+    parts = [part for run in runs for part in run.trace]
+    log_ratio, _, states = map(np.concatenate, zip(*parts, strict=True))
+    weights = plan.ladder.probabilities(log_ratio)[-1]
+    ess = float(kish(weights))
+    index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
+    return np.asarray(states[np.sort(index)])

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.chain.chains import ChainRun, HotStates, extend_runs
+from pymc_tempering.chain.chains import ChainRun, ChainState, HotStates, extend_runs
 from pymc_tempering.chain.loop import Chain, Record
 from pymc_tempering.chain.pieces import Written, joined, piece_since, written_by
 from pymc_tempering.chain.plan import Plan, Tuning
-from pymc_tempering.chain.state import ChainState
 from pymc_tempering.core.deadline import Cut, Deadline
 from pymc_tempering.core.installed import OWN, versions_of
 from pymc_tempering.core.ladder import Ladder

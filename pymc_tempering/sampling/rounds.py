@@ -372,6 +372,8 @@ def run_to(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> bool:
     # Without a limit the workers do pieces of all chains in turn, so that none is far behind.
     enough = job.cores >= len(runs) if job.crew is None else not deadline.limited
     goal = total if deadline == NEVER or enough else FIRST_PART
+    here = job.crew is None
+    move = partial(run_chains, cores=job.cores) if here else partial(send_chains, job.crew)
     paused = False
 
     def pause() -> bool:
@@ -384,7 +386,10 @@ def run_to(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> bool:
             recorder.save(job, at)
             while not (deadline.late and have_least_draws(runs)):
                 goal, paused = min(goal, total), False
-                interrupted = _advance(job, at.chosen.plan, runs, goal, progress.update, pause)
+                interrupted = move(
+                    at.chosen.plan, runs, goal, watch=progress.update, deadline=deadline,
+                    pause=pause,
+                )  # fmt: skip
                 over = goal == total or deadline.late
                 if interrupted or paused or over:
                     progress.update()
@@ -399,22 +404,6 @@ def run_to(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> bool:
         except KeyboardInterrupt:  # while it was saved
             return True
     return False
-
-
-def _advance(
-    job: Job,
-    plan: Plan,
-    runs: list[ChainRun],
-    goal: int,
-    update: Callable[[], None],
-    pause: Callable[[], bool],
-) -> bool:
-    """Run the chains here or on the workers; whether Ctrl-C cut it short."""
-    if job.crew is None:
-        move = partial(run_chains, plan, runs, goal, cores=job.cores)
-    else:
-        move = partial(send_chains, job.crew, plan, runs, goal)
-    return move(watch=update, deadline=job.deadline, pause=pause)
 
 
 def cut_of(

@@ -16,9 +16,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_tempering.borrowed.private import BlockedStepWithBars
-from pymc_tempering.chain.draw_statistics import Schema
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.state import (
+from pymc_tempering.chain.chains import (
     ChainState,
     clear_record,
     cycle_bound,
@@ -27,13 +25,16 @@ from pymc_tempering.chain.state import (
     start_chain,
     stuck_message,
 )
+from pymc_tempering.chain.draw_statistics import Schema
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.exceptions import ModelError, StuckChainError, warn_user
-from pymc_tempering.kernels.assign import KernelChoice, compile_for, compile_with_kernels
+from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
+from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Fitted, Prior, Reference
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
@@ -260,7 +261,9 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         """Compile again (from the disk cache) what did not travel."""
         frozen, terms = values.pop("frozen"), values.pop("terms")
         self.__dict__.update(values)
-        reference: Reference = compile_for(frozen["kernel"], self.model, terms, check=False)
+        reference: Reference = compile_model(
+            self.model, check=False, terms=terms, **frozen["kernel"].needs
+        )
         if self.schema.components is not None:
             assert isinstance(reference, Prior)
             reference = Fitted(reference, self.schema.components)

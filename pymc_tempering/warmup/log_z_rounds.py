@@ -27,11 +27,17 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 from numba import int64
 
+from pymc_tempering.chain.chains import (
+    ChainState,
+    call_chain,
+    clear_record,
+    make_runner,
+    new_record,
+)
 from pymc_tempering.chain.loop import (
     CHAIN,
     N_TRACE,
@@ -47,13 +53,6 @@ from pymc_tempering.chain.loop import (
     rung_weights,
 )
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.state import (
-    ChainState,
-    call_chain,
-    clear_record,
-    make_runner,
-    new_record,
-)
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.core.threads import paced, run_all
@@ -219,21 +218,6 @@ class Learned:
     gain: float
 
 
-class Learner(Protocol):
-    """One way to learn log Z-hat in rounds, with the chains that it runs."""
-
-    states: list[ChainState]
-
-    def __call__(self, plan: Plan, n_iterations: int, deadline: Deadline = NEVER) -> Learned:
-        """Run a round of `n_iterations` iterations a chain, or to a deadline; from the last one."""
-
-    def is_final(self) -> bool:
-        """Whether the round before was one that the warm-up may end with."""
-
-    def place(self, passed: bool) -> bool:
-        """Learn whether occupancies were near their targets; return whether rungs may move now."""
-
-
 def _occupancy(sums: np.ndarray, ladder: Ladder) -> tuple[np.ndarray, np.ndarray]:
     """log(c / r) (K,) and its error, of batches of Rao-Blackwell sums (batches, K)."""
     total = sums.sum(axis=0)
@@ -286,7 +270,11 @@ def _batches(log_ratio: np.ndarray, ladder: Ladder) -> np.ndarray:
 
 @dataclass
 class InitialIterations:
-    """The initial iterations of RTS (section 2.4): frozen rounds, with eq. (12) after each."""
+    """The initial iterations of RTS (section 2.4): frozen rounds, with eq. (12) after each.
+
+    It is called with a plan, the iterations of each chain and a deadline, and each round goes on
+    where the last one ended; so is `Adapting`.
+    """
 
     states: list[ChainState]
     cores: int
@@ -438,6 +426,8 @@ def _pool(results: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     of_all = np.array([log_ratio[:n] for log_ratio in log_ratios])
     return of_all, np.array(visits).sum(axis=0), np.array(accept).sum(axis=0)
 
+
+type Learner = InitialIterations | Adapting
 
 WEIGHT_ADAPTATIONS: dict[str, Callable[[list[ChainState], int], Learner]] = {
     "rts": InitialIterations,

@@ -6,9 +6,9 @@ from time import perf_counter
 
 import numpy as np
 
+from pymc_tempering.chain.chains import ChainState, start_chain
 from pymc_tempering.chain.loop import LOWEST, RUNG
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.state import ChainState, start_chain
 from pymc_tempering.core.deadline import NEVER, Cut, Deadline, annealing_lines
 from pymc_tempering.core.ladder import Ladder, PathSample, place_rungs
 from pymc_tempering.kernels import Compound
@@ -66,8 +66,6 @@ class Warmup:
     converged : bool
         Whether the last round met the stopping rule.
     seconds_annealing : float
-    weight_adaptation : {"rts", "wang_landau", "sams"}
-        How log Z-hat was learned.
     cut : Cut, optional
         Where the deadline ended that, and how long it would have needed.
     """
@@ -77,7 +75,6 @@ class Warmup:
     rounds: tuple[WarmupRound, ...]
     converged: bool
     seconds_annealing: float
-    weight_adaptation: str = "rts"
     cut: Cut | None = None
 
 
@@ -170,9 +167,7 @@ def warm_up(
         plan, learn, rungs_per_barrier if betas is None else None, max_rounds, report, deadline
     )
     cut = None if converged or len(rounds) == max_rounds else _cut(rounds, n_chains, deadline)
-    return Warmup(
-        plan, annealed, tuple(rounds), converged, seconds_annealing, weight_adaptation, cut
-    )  # fmt: skip
+    return Warmup(plan, annealed, tuple(rounds), converged, seconds_annealing, cut)
 
 
 def settle(

@@ -204,7 +204,7 @@ def log_weights(name, n, down=False, rungs=None, seed=3):
         trace[:, k], before = group.log_ratio, log_w.copy()
         carry(group, plan.betas, own.params, k, k + 1, log_w, sums, down=down)
         if down and k == 0:  # they moved before
-            trace[:, k] = (log_w - before) / steps[k]
+            trace[:, k] = (log_w - before) / steps[k] if steps[k] else 0.0  # it then counts nothing
     return log_w, sums, trace, plan.betas[::-1] if down else plan.betas
 
 

@@ -25,6 +25,7 @@ from support.gaussian_path import (
     walled_density,
 )
 
+from pymc_tempering.chain.chains import clear_record, make_runner, new_record
 from pymc_tempering.chain.loop import (
     CHAIN,
     LADDER_MOVES,
@@ -38,7 +39,6 @@ from pymc_tempering.chain.loop import (
     run,
 )
 from pymc_tempering.chain.particles import place_under, sweep
-from pymc_tempering.chain.state import clear_record, make_runner, new_record
 from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, new_point
 from pymc_tempering.model.jit import njit

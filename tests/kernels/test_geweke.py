@@ -21,6 +21,7 @@ from numba import types
 from support.compiled_density import compiled_density
 from support.gaussian_path import BETAS, PLANTED, SKEWED, ToyPath, ToyReference, batch_z
 
+from pymc_tempering.chain.chains import new_record, start_chain
 from pymc_tempering.chain.loop import (
     CHAIN,
     LADDER_MOVES,
@@ -34,7 +35,6 @@ from pymc_tempering.chain.loop import (
     run,
 )
 from pymc_tempering.chain.plan import Plan, Tuning
-from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, NUTS
 from pymc_tempering.kernels.contract import on_all

@@ -15,6 +15,7 @@ from scipy import stats
 from support.compiled_density import compiled_density
 from support.gaussian_path import BETAS, SKEWED, ToyPath, ToyReference, batch_z
 
+from pymc_tempering.chain.chains import new_record, start_chain
 from pymc_tempering.chain.loop import (
     CHAIN,
     N_DRAWS,
@@ -27,7 +28,6 @@ from pymc_tempering.chain.loop import (
     run,
 )
 from pymc_tempering.chain.plan import Plan, Tuning
-from pymc_tempering.chain.state import new_record, start_chain
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, Block, Compound, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG

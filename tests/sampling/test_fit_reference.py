@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from support.compiled_systems import prior as compiled
 from support.compiled_systems import system
+from support.side_runs import run_beside
 
 import pymc_tempering as pmt
 from pymc_tempering import testsystems
@@ -21,7 +22,6 @@ from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import rounds
 from pymc_tempering.sampling.call import Job, Options, Tally
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.fit_reference import run_beside
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_a_trial_after_a_fit_to_draws_enough_is_the_last(twenty, sizes, monkeypa
 
 
 def test_after_the_deadline_no_trial_starts(twenty, monkeypatch):
-    monkeypatch.setattr(fitting, "run_beside", None)
+    monkeypatch.setattr(fitting, "trial_run", None)
     draws = twenty.draw(500, twenty.spawn(np.random.default_rng(3)))
     fit = fit_from(twenty, draws, deadline=Deadline(0.0, 0.0))
     assert fit.trial is None

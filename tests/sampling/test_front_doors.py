@@ -17,7 +17,6 @@ from support.transform_moments import kept_moments, moments
 
 import pymc_tempering as pmt
 from pymc_tempering.chain import chains
-from pymc_tempering.chain import state as chain_state
 from pymc_tempering.sampling import chain_progress, step_method
 
 every_system = pytest.mark.parametrize("name", SYSTEMS)
@@ -277,7 +276,7 @@ def test_memory_does_not_grow_with_iterations():
 
 def test_a_stuck_chain_is_an_error_before_its_first_draw(monkeypatch):
     model = system("gaussian").model
-    monkeypatch.setattr(chain_state, "CYCLE_BOUND", 0)
+    monkeypatch.setattr(chains, "CYCLE_BOUND", 0)
     monkeypatch.setattr(step_method, "CHUNK", 1)
     monkeypatch.setattr(chains, "FIRST_CHUNK", 1)
     for door in (by_step, by_sample):
@@ -293,7 +292,7 @@ def test_a_stuck_chain_is_a_warning_after_its_first_draw(monkeypatch):
     )
     method.setup_chain(np.random.default_rng(2), 0, 10)
     method.step({})
-    monkeypatch.setattr(chain_state, "CYCLE_BOUND", 0)
+    monkeypatch.setattr(chains, "CYCLE_BOUND", 0)
     monkeypatch.setattr(step_method, "CHUNK", 1)
     with pytest.warns(pmt.TemperingWarning, match="has not come back to beta = 1"):
         draws = [method.step({})[0]["x"] for _ in range(50)]

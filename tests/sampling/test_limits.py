@@ -17,11 +17,13 @@ import pytest
 from support.compiled_systems import prior as compiled
 from support.compiled_systems import system
 from support.counted_deadline import CountedDeadline
+from support.searches import job_of
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import NEVER, PAST, Cut, Deadline, deadline_in
+from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import TimeLimitError
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references import compile as compiling
@@ -31,8 +33,7 @@ from pymc_tempering.sampling import finish, fit_reference, precompile, reference
 from pymc_tempering.sampling.call import Goal, Job, Options
 from pymc_tempering.sampling.choose_plan import warm_up_prior
 from pymc_tempering.sampling.finish import cuts_of, warn_of_run
-from pymc_tempering.sampling.fit_reference import run_beside
-from pymc_tempering.sampling.recorded import LeastEss, pace_of
+from pymc_tempering.sampling.recorded import LeastEss, cycles_of, pace_of
 from pymc_tempering.sampling.reference_draws import N_TRIAL, begin_beside, draw_beside
 from pymc_tempering.sampling.rounds import Outcome, cut_of
 
@@ -199,11 +200,10 @@ def test_a_trial_run_without_a_draw_is_an_error(warmup, monkeypatch):
         return False
 
     monkeypatch.setattr(fit_reference, "run_chains", nothing)
+    monkeypatch.setattr(fit_reference, "N_TRIAL_CHAINS", 3)
+    late = job_of("gaussian", deadline=CountedDeadline())
     with pytest.raises(TimeLimitError, match=r"before one of 3 chains .* on \d+ rungs"):
-        run_beside(
-            warmup.plan, np.random.default_rng(1), n_chains=3, n_draws=10, cores=1,
-            deadline=CountedDeadline(),
-        )  # fmt: skip
+        fit_reference.trial_run(late, warmup.plan)
 
 
 def test_a_trial_run_has_the_chains_that_have_draws(warmup, monkeypatch):
@@ -213,9 +213,12 @@ def test_a_trial_run_has_the_chains_that_have_draws(warmup, monkeypatch):
         return original(plan, runs[1:], *args, **kwargs)
 
     monkeypatch.setattr(fit_reference, "run_chains", one_alone)
-    trial = run_beside(warmup.plan, np.random.default_rng(1), n_chains=2, n_draws=200, cores=1)
-    assert len(trial.runs) == 1
-    assert abs(trial.evidence.log_z - system("gaussian").log_evidence) < 1.0
+    monkeypatch.setattr(fit_reference, "N_TRIAL_CHAINS", 2)
+    monkeypatch.setattr(fit_reference, "TRIAL_DRAWS", 200)
+    runs = fit_reference.trial_run(job_of("gaussian"), warmup.plan)
+    assert len(runs) == 1
+    evidence = rts(cycles_of(warmup.plan, runs))
+    assert abs(evidence.log_z - system("gaussian").log_evidence) < 1.0
 
 
 @pytest.fixture

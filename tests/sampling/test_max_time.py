@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.compiled_systems import prior, system
+from support.side_runs import run_beside
 
 import pymc_tempering as pmt
 from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
@@ -23,7 +24,6 @@ from pymc_tempering.sampling import finish, rounds
 from pymc_tempering.sampling import sample as front
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import warm_up_prior
-from pymc_tempering.sampling.fit_reference import run_beside
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 ENDED = r"max_time ended .*the run at .* of 1000000 draws; .*about .* would have been"

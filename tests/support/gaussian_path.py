@@ -8,8 +8,8 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
 
+from pymc_tempering.chain.chains import start_chain
 from pymc_tempering.chain.plan import Plan, Tuning
-from pymc_tempering.chain.state import start_chain
 from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, Kernel, on_all

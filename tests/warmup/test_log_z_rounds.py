@@ -23,13 +23,13 @@ from support.gaussian_path import (
     make_plan,
     walled_density,
 )
+from support.side_runs import run_beside
 
 import pymc_tempering as pmt
-from pymc_tempering.chain.state import make_runner, new_record, start_chain
+from pymc_tempering.chain.chains import make_runner, new_record, start_chain
 from pymc_tempering.kernels import ACCEPTANCE, HMC, on_all
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE
 from pymc_tempering.model.jit import njit
-from pymc_tempering.sampling.fit_reference import run_beside
 from pymc_tempering.warmup.log_z_rounds import (
     BURN_IN,
     LOG_F,

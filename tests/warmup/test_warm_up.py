@@ -10,8 +10,8 @@ from support.compiled_systems import SYSTEMS, prior, system
 from support.gaussian_path import PLANTED
 
 from pymc_tempering import testsystems
+from pymc_tempering.chain.chains import make_runner, new_record, start_chain
 from pymc_tempering.chain.loop import ACCEPT, UP_ACCEPT, VISITS
-from pymc_tempering.chain.state import make_runner, new_record, start_chain
 from pymc_tempering.kernels import HMC, Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
 from pymc_tempering.references.compile import compile_model

@@ -11,7 +11,7 @@ from support.compiled_systems import prior
 from support.counted_deadline import CountedDeadline
 
 import pymc_tempering as pmt
-from pymc_tempering.chain.state import start_chain
+from pymc_tempering.chain.chains import start_chain
 from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import PAST, Deadline, deadline_in
 from pymc_tempering.core.threads import Pace

@@ -18,26 +18,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from pymc_tempering.chain.loop import (
-    AWAITS_TOUR,
-    DIRECTION,
-    LOWEST,
-    N_COUNTERS,
     N_DRAWS,
     N_ITERATIONS,
     N_TRACE,
     NEEDS_REFERENCE,
     REF_USED,
     RUNG,
-    SCALAR_STATS,
     STEPS,
     Chain,
     Record,
     Rungs,
+    new_chain,
+    new_record,
     new_work,
 )
 from pymc_tempering.chain.loop import run as run_loop
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import POLL_SECONDS, Threads
 from pymc_tempering.exceptions import StuckChainError, warn_user
@@ -89,32 +85,10 @@ def start_chain(plan: Plan, rng: np.random.Generator) -> ChainState:
     The direction is down, as it is whenever the nonreversible move arrives at beta = 0, so
     that the first tour has the law of all others.
     """
-    n_rungs, dim = plan.ladder.n_rungs, plan.reference.path.dim
-    counters = np.zeros(N_COUNTERS, dtype=np.int64)
-    counters[DIRECTION] = -1
-    counters[AWAITS_TOUR] = 1
-    scalars = np.zeros(len(SCALAR_STATS))
-    scalars[LOWEST] = n_rungs - 1
-    chain = Chain(
-        new_point(dim, plan.reference.mixture),
-        counters,
-        np.zeros((len(RUNG_STATS), n_rungs)),
-        scalars,
-        np.zeros((plan.kernel.n_blocks, n_rungs)),
-    )
+    dim = plan.reference.path.dim
+    point = new_point(dim, plan.reference.mixture)
+    chain = new_chain(point, plan.kernel.n_blocks, plan.ladder.n_rungs)
     return ChainState(chain, np.empty((0, dim)), rng, plan.reference.spawn(rng))
-
-
-def new_record(n_draws: int, n_rungs: int, dim: int, n_trace: int = 0) -> Record:
-    """Space for `n_draws` draws and a flat trace of `n_trace` iterations, without states."""
-    return Record(
-        np.empty((n_draws, dim)),
-        np.empty((n_draws, len(RUNG_STATS), n_rungs)),
-        np.empty((n_draws, len(SCALAR_STATS))),
-        np.empty(n_trace),
-        np.empty(n_trace, dtype=np.int64),
-        np.empty((0, dim)),
-    )
 
 
 def clear_record(state: ChainState) -> None:

@@ -26,6 +26,7 @@ from pymc_tempering.model.compiled import (
     VECTOR,
     Point,
 )
+from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import borrowing, njit
 from pymc_tempering.references.compiled_mixture import evaluate
 
@@ -157,6 +158,29 @@ def new_work(kernel: Compound, n_rungs: int, dim: int) -> Work:
     """Make the space for some kernels on a ladder."""
     infos, scratch = np.zeros((kernel.n_blocks, N_INFO)), np.empty((kernel.n_scratch, dim))
     return Work(scratch, infos, np.zeros(N_INFO), np.empty(n_rungs))
+
+
+def new_record(n_draws: int, n_rungs: int, dim: int, n_trace: int = 0) -> Record:
+    """Space for `n_draws` draws and a flat trace of `n_trace` iterations, without states."""
+    return Record(
+        np.empty((n_draws, dim)),
+        np.empty((n_draws, len(RUNG_STATS), n_rungs)),
+        np.empty((n_draws, len(SCALAR_STATS))),
+        np.empty(n_trace),
+        np.empty(n_trace, dtype=np.int64),
+        np.empty((0, dim)),
+    )
+
+
+def new_chain(point: Point, n_kernels: int, n_rungs: int) -> Chain:
+    """Put a chain where a tour starts, on its way down."""
+    counters = np.zeros(N_COUNTERS, dtype=np.int64)
+    counters[DIRECTION] = -1
+    counters[AWAITS_TOUR] = 1
+    scalars = np.zeros(len(SCALAR_STATS))
+    scalars[LOWEST] = n_rungs - 1
+    per_rung, accept = np.zeros((len(RUNG_STATS), n_rungs)), np.zeros((n_kernels, n_rungs))
+    return Chain(point, counters, per_rung, scalars, accept)
 
 
 RUNGS = types.NamedTuple((VECTOR, VECTOR, MATRIX, INDICES, int64), Rungs)
@@ -302,8 +326,7 @@ def _record_iteration(record, i, point, rung):  # type: ignore[no-untyped-def]
     record.trace_log_ratio[i] = point.values[LOG_RATIO]
     record.trace_rung[i] = rung
     if record.trace_x.shape[0] > 0:
-        for j in range(point.x.size):
-            record.trace_x[i, j] = point.x[j]
+        copy_numbers(record.trace_x[i], point.x)
 
 
 @borrowing
@@ -312,13 +335,10 @@ def _record_draw(record, i, point, per_rung, scalars, info):  # type: ignore[no-
     scalars[DIVERGING] = info[DIVERGED]
     scalars[DRAW_LP] = point.values[LOG_REFERENCE] + point.values[LOG_RATIO]
     scalars[DRAW_LOG_RATIO] = point.values[LOG_RATIO]
-    for j in range(point.x.size):
-        record.x[i, j] = point.x[j]
+    copy_numbers(record.x[i], point.x)
     for stat in range(per_rung.shape[0]):
-        for k in range(per_rung.shape[1]):
-            record.per_rung[i, stat, k] = per_rung[stat, k]
-    for j in range(scalars.size):
-        record.scalars[i, j] = scalars[j]
+        copy_numbers(record.per_rung[i, stat], per_rung[stat])
+    copy_numbers(record.scalars[i], scalars)
     per_rung[:] = 0.0
     scalars[:] = 0.0
     scalars[LOWEST] = per_rung.shape[1] - 1

@@ -21,10 +21,9 @@ from pymc_tempering.chain.chains import (
     advance_chain,
     hanging_message,
     have_least_draws,
-    new_record,
     patience,
 )
-from pymc_tempering.chain.loop import N_DRAWS, N_TRACE
+from pymc_tempering.chain.loop import N_DRAWS, N_TRACE, new_record
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import Task

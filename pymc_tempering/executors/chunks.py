@@ -34,9 +34,6 @@ from pymc_tempering.core.installed import OWN, versions_of
 from pymc_tempering.core.threads import LEAVE_SECONDS, POLL_SECONDS, Task, run_tasks
 from pymc_tempering.exceptions import ArgumentError, WorkerError
 
-LOST = ("KilledWorker",)
-"""Names of errors for a chunk that is lost for good, beside `BrokenExecutor`."""
-
 PACKAGES = (OWN, "pymc", "pytensor", "numba")
 """Packages of which another version can give other numbers, or cannot read what is sent."""
 
@@ -464,7 +461,8 @@ def _result(
 
 
 def _is_lost(error: Exception) -> bool:
-    return type(error).__name__ in LOST
+    """Whether a chunk is lost for good: several workers ended with it, as Dask says."""
+    return type(error).__name__ == "KilledWorker"
 
 
 def _broken(executor: Executor, error: BaseException) -> str:

@@ -19,13 +19,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import KernelError
-from pymc_tempering.kernels.contract import (
-    KINDS,
-    Block,
-    Kernel,
-    log_density_at,
-    tell,
-)
+from pymc_tempering.kernels.contract import KINDS, Block, Kernel, log_density_at, tell
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, RNG, VECTOR
 from pymc_tempering.model.layout import Layout
 
@@ -357,7 +351,8 @@ def _prepare_methods(
             "StepKernel of its own."
         )
     for method in methods:
-        if not _depends_on(method, tempered._inverse_temperature):
+        functions = _functions(method, depth=3)
+        if not any(tempered._inverse_temperature in each.get_shared() for each in functions):
             names = ", ".join(value.name for value in method.vars)
             raise KernelError(
                 f"The step method {name} of {names} ignores beta: no function that it compiled "
@@ -377,11 +372,6 @@ def _tune(method: Any, step: float, scale: np.ndarray, own_proposals: bool) -> N
         method.proposal_dist = NormalProposal(2.38 * scale)
     if isinstance(method, pm.Slice):
         method.w = SLICE_WIDTH * scale
-
-
-def _depends_on(method: Any, shared: SharedVariable) -> bool:
-    """Whether some function that a step method compiled depends on a shared variable."""
-    return any(shared in function.get_shared() for function in _functions(method, depth=3))
 
 
 def _functions(thing: Any, depth: int) -> Iterator[Function]:

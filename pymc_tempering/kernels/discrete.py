@@ -4,12 +4,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.kernels.contract import (
-    Block,
-    Kernel,
-    log_density_at,
-    tell,
-)
+from pymc_tempering.kernels.contract import Block, Kernel, log_density_at, tell
 from pymc_tempering.kernels.hmc import keep_state, put_back
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.copying import copy_numbers
@@ -64,11 +59,6 @@ def gibbs_transition(density, point, beta, block, params, scratch, rng, info):  
     tell(info, 1.0, evaluations, 0.0)
 
 
-def _pack_gibbs(step_size: float, metric: np.ndarray, block: Block) -> np.ndarray:
-    n_values = block.upper - block.lower + 1.0
-    return np.concatenate([[n_values.max()], block.lower, n_values])
-
-
 def Gibbs() -> Kernel:
     """Gibbs sampling of binary and categorical variables and of integers in known bounds.
 
@@ -85,11 +75,16 @@ def Gibbs() -> Kernel:
     >>> sorted(Gibbs().kinds)
     ['binary', 'bounded']
     """
+
+    def pack(step_size: float, metric: np.ndarray, block: Block) -> np.ndarray:
+        n_values = block.upper - block.lower + 1.0
+        return np.concatenate([[n_values.max()], block.lower, n_values])
+
     return Kernel(
         name="gibbs",
         transition=gibbs_transition,
         n_scratch=0,
-        pack=_pack_gibbs,
+        pack=pack,
         rebuild=(Gibbs, ()),
         reversal="block",
         kinds=frozenset({"binary", "bounded"}),

@@ -3,12 +3,7 @@
 import numpy as np
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.kernels.contract import (
-    Block,
-    Kernel,
-    log_density_at,
-    tell,
-)
+from pymc_tempering.kernels.contract import Block, Kernel, log_density_at, tell
 from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
 

@@ -108,19 +108,11 @@ def carry_none(prior: Prior, log_ratio: np.ndarray, deadline: Deadline = NEVER) 
     return True
 
 
-def _no_number(graph: Variable) -> Variable:
-    return pt.isnan(graph) | pt.eq(graph, np.inf)
-
-
-def _not_finite(graph: Variable) -> Variable:
-    return pt.isnan(graph) | pt.isinf(graph)
-
-
 def _blame(
     path: Path,
     draws: np.ndarray,
     deadline: Deadline,
-    wrong: Callable[[Variable], Variable] = _no_number,
+    wrong: Callable[[Variable], Variable] = lambda graph: pt.isnan(graph) | pt.eq(graph, np.inf),
 ) -> str:
     """Name the terms that are wrong or raise an error at draws, with shares.
 
@@ -282,7 +274,9 @@ def _tell_of_infinite(
     path: Path, draws: np.ndarray, off: np.ndarray, whole: bool, deadline: Deadline
 ) -> None:
     """Warn of draws that have no finite prior density, as at the edge of a support; refuse many."""
-    terms = _bad_terms(path, path.model.free_RVs, draws[off], _not_finite, deadline)
+    terms = _bad_terms(
+        path, path.model.free_RVs, draws[off], lambda g: pt.isnan(g) | pt.isinf(g), deadline
+    )
     _refuse_or_warn(
         _exceeds(off, MAX_ROUNDED_SHARE, whole),
         PriorDrawsError,

@@ -30,8 +30,7 @@ from pymc_tempering.sampling.fit_reference import (
     make_passes,
     warm_up_for,
 )
-from pymc_tempering.sampling.looks import take_looks
-from pymc_tempering.sampling.search import Search, SearchRound, search, strangers
+from pymc_tempering.sampling.search import Search, SearchRound, search, strangers, take_looks
 from pymc_tempering.sampling.suspects import Peak
 from pymc_tempering.warmup.warm_up import Warmup
 
@@ -166,12 +165,7 @@ def _choose(job: Job) -> ChosenPlan:
 
 
 def _freeze(
-    job: Job,
-    passes: Passes,
-    fit: ReferenceFit,
-    found: Search | None,
-    *,
-    interrupted: bool = False,
+    job: Job, passes: Passes, fit: ReferenceFit, found: Search | None, *, interrupted: bool = False
 ) -> ChosenPlan:
     """Freeze the plan of a fitted reference, or of the last one of a search, with what that found.
 

@@ -108,7 +108,7 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
     plan, warmup = chosen.plan, chosen.warmup
     path = plan.reference.path
     constrain = compile_constrain(path.model, path.layout, call.var_names)
-    traces = _traces(runs, chosen, constrain)
+    traces = _traces(outcome, constrain)
     long_enough, length = choose_chains(traces, call.tune if discard else 0)
     trace = MultiTrace(long_enough)[:length]
     n_tune = min(call.tune, len(trace))
@@ -170,15 +170,11 @@ def _sign(idata: xr.DataTree) -> None:
             }
 
 
-def _traces(
-    runs: Sequence[ChainRun],
-    chosen: ChosenPlan,
-    constrain: Constrain,
-) -> list[ArrayTrace]:
+def _traces(outcome: Outcome, constrain: Constrain) -> list[ArrayTrace]:
     """Draws and statistics of the chains as traces of PyMC."""
-    schema = chosen.schema
+    schema = outcome.chosen.schema
     traces = []
-    for i, run in enumerate(runs):
+    for i, run in enumerate(outcome.runs):
         n, record = run.state.n_draws, run.record
         x = record.x[:n]
         stats = schema.statistics(record.per_rung[:n], record.scalars[:n], x)

@@ -28,9 +28,9 @@ from pymc_tempering.references.compiled_mixture import MIXER
 from pymc_tempering.references.conditional_scoring import score_all
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job, Options, Tally
-from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.finish import cuts_of
+from pymc_tempering.sampling.recorded import ChainProgress
 from pymc_tempering.sampling.rounds import estimate, run_rounds
 from pymc_tempering.warmup.log_z_rounds import adapt
 
@@ -108,14 +108,10 @@ type Alone = tuple[Prior, Compound]
 
 
 def compile_prior_alone(
-    prior: Prior,
-    model: pm.Model,
-    choice: KernelChoice,
-    target_accept: float,
-    report: Callable[[str], None],
+    prior: Prior, choice: KernelChoice, target_accept: float, report: Callable[[str], None]
 ) -> Alone | None:
     """Compile what a prior needs that is not normalized; nothing where it is."""
-    terms = prior.path.terms
+    model, terms = prior.path.model, prior.path.terms
     if terms.normalized_prior:
         return None
     return compile_with_kernels(model, choice, target_accept, report, terms=terms.prior_alone())

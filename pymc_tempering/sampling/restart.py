@@ -29,7 +29,6 @@ from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.identity import differences, identity_of
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.call import Goal, Job, Tally, choice_of, kernels_in_words
-from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.finish import build_datatree, close, finish_call, padded, warn_of_run
 from pymc_tempering.sampling.kept import (
@@ -45,7 +44,7 @@ from pymc_tempering.sampling.kept import (
     with_plan,
 )
 from pymc_tempering.sampling.precompile import compile_loops
-from pymc_tempering.sampling.recorded import drawn_in_all, draws_of, pace_of
+from pymc_tempering.sampling.recorded import ChainProgress, drawn_in_all, draws_of, pace_of
 from pymc_tempering.sampling.rounds import Outcome, Recorder, cut_of, run_rounds, run_to
 from pymc_tempering.storage.checkpoint_folder import known_folder
 from pymc_tempering.storage.plain_values import unpack
@@ -95,7 +94,7 @@ def reopen(
     model: pm.Model | CompiledModel | None,
     kernel: KernelChoice,
     *,
-    cores: int,
+    cores: int | None,
     show: bool,
 ) -> tuple[Job, ChosenPlan]:
     """Compile the model of a run, and read its plan.
@@ -108,7 +107,8 @@ def reopen(
     model : pymc.Model or CompiledModel, optional
     kernel : str, Kernel or dict, optional
         Where the run had one of the user's own.
-    cores : int
+    cores : int, optional
+        Threads; by default as many as there are chains and cores.
     show : bool
         Whether to show a line of progress.
 
@@ -143,7 +143,8 @@ def reopen(
         report("Compiling the loops")
         compile_loops(prior.path, compound, call.options)
         prior = replace(prior, prior_constant=about["prior_constant"])
-        job = Job(prior, compound, call.options, np.random.default_rng(0), cores, report)
+        threads = min(call.chains, cores or os.cpu_count() or 1)
+        job = Job(prior, compound, call.options, np.random.default_rng(0), threads, report)
     _check_density(job, about["seal"])
     return job, plan_codec(job).from_bytes(plan)
 
@@ -255,8 +256,7 @@ def resume(
                 f"{fault} The run goes on from the checkpoint before it, and ends with the same "
                 "draws."
             )
-        threads = min(call.chains, cores or os.cpu_count() or 1)
-        job, chosen = reopen(about, parts["plan"][-1], model, kernel, cores=threads, show=show)
+        job, chosen = reopen(about, parts["plan"][-1], model, kernel, cores=cores, show=show)
         tally.end("compiling")
         tally = replace(tally, work=Counter(chosen.work), seconds=tally.seconds | chosen.seconds)
         at, rng, deadline = read_standing(folder, chosen, parts)
@@ -362,8 +362,7 @@ def extend(
     parts, about = _stored(idata)
     show = bool(progressbar) and not quiet
     call = replace(about["call"], tune=0, discard_tuned_samples=True)
-    threads = min(call.chains, cores or os.cpu_count() or 1)
-    job, chosen = reopen(about, parts["plan"], model, kernel, cores=threads, show=show)
+    job, chosen = reopen(about, parts["plan"], model, kernel, cores=cores, show=show)
     runs, _ = read_chains(chosen.plan, [parts["chains"]])
     extend_runs(runs, max(draws, *(run.state.n_draws for run in runs)))
     for run in runs:

@@ -24,7 +24,6 @@ from pymc_tempering.chain.chains import (
     start_runs,
 )
 from pymc_tempering.chain.pieces import send_chains
-from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.deadline import NEVER, Cut, Deadline
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.alarms import MIN_TOURS
@@ -217,7 +216,11 @@ def run_rounds(
             at, then = _judge(job, call, at, began, pace)
             if then == "end":
                 return at
-            at = _refit(job, call, at) if then == "refit" else _longer(at)
+            if then == "refit":
+                at = _refit(job, call, at)
+            else:
+                at = replace(at, total=2 * at.total)
+                extend_runs(at.runs, at.total)
         except KeyboardInterrupt:
             return replace(at, interrupted=True)
 
@@ -341,12 +344,6 @@ def _line_of(at: Outcome, evidence: Evidence, least: LeastEss | None, seconds: f
     )
 
 
-def _longer(at: Outcome) -> Outcome:
-    """Give the chains twice the length."""
-    extend_runs(at.runs, 2 * at.total)
-    return replace(at, total=2 * at.total)
-
-
 def _refit(job: Job, call: Call, at: Outcome) -> Outcome:
     """Fit the reference to the draws too, whose work counts to the fit, and start anew."""
     job.tally.work["fit"] += steps_of(at.runs) + at.reference.size
@@ -372,8 +369,8 @@ def run_to(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> bool:
     # Without a limit the workers do pieces of all chains in turn, so that none is far behind.
     enough = job.cores >= len(runs) if job.crew is None else not deadline.limited
     goal = total if deadline == NEVER or enough else FIRST_PART
-    here = job.crew is None
-    move = partial(run_chains, cores=job.cores) if here else partial(send_chains, job.crew)
+    crew = job.crew
+    move = partial(run_chains, cores=job.cores) if crew is None else partial(send_chains, crew)
     paused = False
 
     def pause() -> bool:

@@ -39,7 +39,6 @@ from pymc_tempering.sampling.call import (
     refuse,
     refuse_model,
 )
-from pymc_tempering.sampling.chain_progress import ChainProgress
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
 from pymc_tempering.sampling.finish import finish_call
 from pymc_tempering.sampling.kept import ending_by_sigterm, recording
@@ -48,6 +47,7 @@ from pymc_tempering.sampling.precompile import (
     compile_prior_alone,
     with_prior_constant,
 )
+from pymc_tempering.sampling.recorded import ChainProgress
 from pymc_tempering.sampling.rounds import run_rounds
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
@@ -289,7 +289,7 @@ def sample(
                 model, kernel, target_accept, report, terms=find_terms(model, tempered),
                 check_for=max_time and CHECK_SHARE * max_time,
             )  # fmt: skip
-            alone = compile_prior_alone(prior, model, kernel, target_accept, report)
+            alone = compile_prior_alone(prior, kernel, target_accept, report)
             report("Preparing the loops")
             compile_loops(prior.path, compound, options)
             tally.end("compiling")

@@ -21,11 +21,11 @@ from pymc_tempering.chain.chains import (
     clear_record,
     cycle_bound,
     make_runner,
-    new_record,
     start_chain,
     stuck_message,
 )
 from pymc_tempering.chain.draw_statistics import Schema
+from pymc_tempering.chain.loop import new_record
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.exceptions import ModelError, StuckChainError, warn_user
@@ -199,7 +199,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
                 self.model, kernel, target_accept, report, terms=terms
             )
             job = Job(prior, compound, options, warmup_rng, cores, report)
-            alone = compile_prior_alone(prior, self.model, kernel, target_accept, report)
+            alone = compile_prior_alone(prior, kernel, target_accept, report)
             job = with_prior_constant(job, alone, draws=1000, chains=4)
             self.chosen = choose_plan(job)
         if self.chosen.interrupted:

@@ -416,11 +416,13 @@ def anneal(
     lent = stages[1] if reference.mixture.size else replace(stages[0], steps=stages[1].steps)
     stages[0], others[:1] = lent, others[1:2]
     betas, log_zs, log_ratios = (np.array(column) for column in zip(*path, strict=True))
-    tuning = _tuning_of(betas, log_ratios, stages, kernel)
+    tuning, of_other = _tuning_of(betas, log_ratios, stages, kernel), None
+    if other is not None:  # in the same metric, with its usual lengths
+        usual = np.tile(other.options[0], (betas.size, 1))
+        of_other = replace(tuning, step_sizes=np.array(others), lengths=usual)
+    evaluations += particles.n_evaluations
     return AnnealedPass(
-        betas, log_zs, log_ratios, tuning, np.array(states),
-        evaluations + particles.n_evaluations,
-        None if other is None else _for_other(tuning, np.array(others), other), cut is None,
+        betas, log_zs, log_ratios, tuning, np.array(states), evaluations, of_other, cut is None,
         particles.n_nan, cut,
     )  # fmt: skip
 
@@ -510,12 +512,6 @@ def _tuning_of(
         np.array([stage.cov for stage in stages]) if kernel.dense else None,
         kernel.options[choose_lengths(jumps, costs, log_ratio)],
     )
-
-
-def _for_other(tuning: Tuning, steps: np.ndarray, kernel: Compound) -> Tuning:
-    """Tuning of other kernels in the same metric, with their usual lengths."""
-    lengths = np.tile(kernel.options[0], (tuning.betas.size, 1))
-    return replace(tuning, step_sizes=steps, lengths=lengths)
 
 
 MIN_GAIN, MAX_RHO = 1.1, 0.7

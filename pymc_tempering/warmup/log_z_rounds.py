@@ -31,13 +31,7 @@ from functools import partial
 import numpy as np
 from numba import int64
 
-from pymc_tempering.chain.chains import (
-    ChainState,
-    call_chain,
-    clear_record,
-    make_runner,
-    new_record,
-)
+from pymc_tempering.chain.chains import ChainState, call_chain, clear_record, make_runner
 from pymc_tempering.chain.loop import (
     CHAIN,
     N_TRACE,
@@ -48,6 +42,7 @@ from pymc_tempering.chain.loop import (
     VISITS,
     WORK,
     Record,
+    new_record,
     new_work,
     run,
     rung_weights,

@@ -16,6 +16,9 @@ from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Learner
 
+N_CHAINS = 4
+"""Chains of the rounds that learn log Z-hat."""
+
 ITERATIONS_PER_RUNG = 50
 """Iterations of each chain in the first round, per rung; doubled in every further round."""
 
@@ -108,7 +111,6 @@ def warm_up(
     weight_adaptation: str = "rts",
     betas: np.ndarray | None = None,
     rungs_per_barrier: float = 1.5,
-    n_chains: int = 4,
     cores: int = 1,
     n_particles: int = 512,
     max_rounds: int = 8,
@@ -130,8 +132,6 @@ def warm_up(
         A ladder that the user wants; by default it is placed automatically.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
-    n_chains : int, default 4
-        Chains of the rounds that learn log Z-hat.
     cores : int, default 1
         Threads that they run on.
     n_particles : int, default 512
@@ -161,12 +161,12 @@ def warm_up(
     rungs = place_rungs(sample, rungs_per_barrier) if betas is None else betas
     ladder = Ladder(rungs, sample.log_z_at(rungs), np.zeros(rungs.size))
     plan = Plan(reference, kernel, ladder, annealed.tuning.at(rungs), ladder_move)
-    states = [start_chain(plan, child) for child in rng.spawn(n_chains)]
+    states = [start_chain(plan, child) for child in rng.spawn(N_CHAINS)]
     learn = WEIGHT_ADAPTATIONS[weight_adaptation](states, cores)
     plan, rounds, converged = settle(
         plan, learn, rungs_per_barrier if betas is None else None, max_rounds, report, deadline
     )
-    cut = None if converged or len(rounds) == max_rounds else _cut(rounds, n_chains, deadline)
+    cut = None if converged or len(rounds) == max_rounds else _cut(rounds, deadline)
     return Warmup(plan, annealed, tuple(rounds), converged, seconds_annealing, cut)
 
 
@@ -237,10 +237,10 @@ def _iterations(n_rungs: int, rounds: int) -> int:
     return ITERATIONS_PER_RUNG * n_rungs * 2**rounds
 
 
-def _cut(rounds: Sequence[WarmupRound], n_chains: int, deadline: Deadline) -> Cut:
+def _cut(rounds: Sequence[WarmupRound], deadline: Deadline) -> Cut:
     """Tell where the deadline ended the rounds; a further one would have taken twice as long."""
     last = rounds[-1]
-    whole = n_chains * _iterations(last.n_rungs, len(rounds) - 1)
+    whole = N_CHAINS * _iterations(last.n_rungs, len(rounds) - 1)
     place = f"at {last.n_iterations} of {whole} iterations of round {len(rounds)}"
     more = last.seconds * (whole / last.n_iterations - 1.0)
     if more == 0.0:

@@ -15,11 +15,10 @@ import pymc_tempering as pmt
 from pymc_tempering.evidence import reference_check
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.reference_check import MIN_ARRIVALS
-from pymc_tempering.sampling import looks
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
-from pymc_tempering.sampling.looks import (
+from pymc_tempering.sampling.search import (
     Looks,
     bring_home,
     has_arrived,
@@ -56,7 +55,7 @@ def test_a_look_has_arrived_if_both_heights_are_those_of_draws():
 
 @pytest.mark.parametrize("quantile", [0.0, 0.009, 0.011, 0.5])
 def test_another_quantile_is_seen(monkeypatch, quantile):
-    monkeypatch.setattr(looks, "ARRIVAL_QUANTILE", quantile)
+    monkeypatch.setattr(searching, "ARRIVAL_QUANTILE", quantile)
     assert who_arrived() != ARRIVED
 
 
@@ -69,7 +68,7 @@ def test_a_state_is_above_all_draws_if_both_heights_are():
 
 def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
     """Move states none of which ever comes home; returns the ways and how many moved at a time."""
-    sweeps, original = [], looks.sweep
+    sweeps, original = [], searching.sweep
 
     def spy(particles, beta, params, n=1, part=slice(None)):
         sweeps.append(len(particles.xs[part]))
@@ -80,23 +79,23 @@ def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
     xs = job.prior.draw(n, job.prior.spawn(job.rng))
     with monkeypatch.context() as patch:
         patch.setattr(ReferenceFit, "home", lambda known, states: nowhere(states)[0])
-        patch.setattr(looks, "sweep", spy)
-        patch.setattr(looks, "MIN_HOME_COST", bound)
+        patch.setattr(searching, "sweep", spy)
+        patch.setattr(searching, "MIN_HOME_COST", bound)
         away, ended = way_home(job, passes, fit_of("gaussian"), xs, **how)
     found = SimpleNamespace(away=away, ended=ended, n_evaluations=job.tally.work["looks"])
     return found, sweeps
 
 
-WHOLE = len(looks.HOME_STAGES) * looks.HOME_SWEEPS
+WHOLE = len(searching.HOME_STAGES) * searching.HOME_SWEEPS
 """Transitions of a round in which none comes home; there is one for each factor of the steps."""
 
 
 @pytest.mark.parametrize("patient", [True, False])
 def test_states_that_stay_away_are_given_up_after_a_round(monkeypatch, patient):
     ways, sweeps = move(monkeypatch, patient=patient)
-    rounds = len(looks.HOME_STEPS) if patient else 1
+    rounds = len(searching.HOME_STEPS) if patient else 1
     assert sum(sweeps) == rounds * WHOLE * 60
-    assert max(sweeps) == looks.PART
+    assert max(sweeps) == searching.PART
     assert (ways.away.tolist(), ways.ended) == (list(range(60)), False)
     assert ways.n_evaluations > sum(sweeps) + 60
 
@@ -113,7 +112,7 @@ def test_the_way_home_ends_at_the_deadline(monkeypatch, most):
 def over_bound(monkeypatch, bound, told):
     """Evaluations beyond a bound, in what one stage takes; another bound may be told."""
     ways, sweeps = move(monkeypatch, bound=told)
-    stage = ways.n_evaluations / (sum(sweeps) / 60) * looks.HOME_SWEEPS
+    stage = ways.n_evaluations / (sum(sweeps) / 60) * searching.HOME_SWEEPS
     return (ways.n_evaluations - bound) / stage, ways.ended
 
 
@@ -166,7 +165,7 @@ def searched(monkeypatch, shares, cost=0.001, ways=all_stay):
     with monkeypatch.context() as patch:
         patch.setattr(searching, "take_looks", take)
         patch.setattr(searching, "send_scouts", no_scouts)
-        patch.setattr(looks, "way_home", ways)
+        patch.setattr(searching, "way_home", ways)
         return searching.search(job, passes, fit_of("gaussian")), calls
 
 
@@ -224,7 +223,7 @@ def test_looks_are_moved_on_as_long_as_a_block_brings_some_home(monkeypatch):
         job.tally.work["looks"] += 7
         return away[: len(xs)], False
 
-    monkeypatch.setattr(looks, "way_home", ways)
+    monkeypatch.setattr(searching, "way_home", ways)
     fit = fit_of("gaussian")
     job = job_of("gaussian")
     arrived = bring_home(job, passes, fit, mixed(100, 0))

@@ -17,7 +17,7 @@ from support.transform_moments import kept_moments, moments
 
 import pymc_tempering as pmt
 from pymc_tempering.chain import chains
-from pymc_tempering.sampling import chain_progress, step_method
+from pymc_tempering.sampling import recorded, step_method
 
 every_system = pytest.mark.parametrize("name", SYSTEMS)
 STEP_OPTIONS = ("reference", "ladder_move", "check_looks")
@@ -221,7 +221,7 @@ def test_the_callback_sees_every_draw():
 @pytest.mark.parametrize("bar", [True, "combined", "split+stats"])
 def test_progress_is_shown(bar, capfd, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
-    monkeypatch.setattr(chain_progress, "PATIENCE", 0.0)  # these runs are too short for bars
+    monkeypatch.setattr(recorded, "PATIENCE", 0.0)  # these runs are too short for bars
     model = system("gaussian").model
     kwargs = {"progressbar": bar, "quiet": False}
     by_step(model, 10, 61, **kwargs)

@@ -22,7 +22,7 @@ from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.prior import Fitted
 from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import evaluated, looks
+from pymc_tempering.sampling import evaluated
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
@@ -261,8 +261,8 @@ def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     states = evaluate_states(of, far)
     monkeypatch.setattr(searching, "is_above", lambda states, draws: np.ones(states.n, dtype=bool))
     assert not searching.strangers(job, states, fit, Passes((path,))).any()
-    monkeypatch.setattr(looks, "HOME_STAGES", (1.0,))
-    monkeypatch.setattr(looks, "MAX_HOME_ROUNDS", 1)
+    monkeypatch.setattr(searching, "HOME_STAGES", (1.0,))
+    monkeypatch.setattr(searching, "MAX_HOME_ROUNDS", 1)
     assert searching.strangers(job, states, fit, Passes((path,))).all()
 
 
@@ -278,7 +278,7 @@ def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(mo
     states = evaluate_states(of, np.full((6, 2), 8.0) + 0.1 * rng.normal(size=(6, 2)))
     monkeypatch.setattr(searching, "is_above", lambda states, draws: np.ones(states.n, dtype=bool))
     assert not searching.strangers(job, states, fit, Passes((path,))).any()
-    monkeypatch.setattr(looks, "HOME_STEPS", (1.0,))
+    monkeypatch.setattr(searching, "HOME_STEPS", (1.0,))
     assert searching.strangers(job, states, fit, Passes((path,))).all()
 
 

@@ -20,7 +20,7 @@ from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling import suspects as suspecting
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, home_radius, join
-from pymc_tempering.sampling.looks import Looks
+from pymc_tempering.sampling.search import Looks
 from pymc_tempering.sampling.suspects import Peak, find_peaks, seen, with_mass
 
 MOST = 10_000

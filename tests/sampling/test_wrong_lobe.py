@@ -12,12 +12,11 @@ from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import fit_reference as passing
-from pymc_tempering.sampling import looks
 from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes
-from pymc_tempering.sampling.looks import Looks
+from pymc_tempering.sampling.search import Looks
 
 SHARES = np.array([0.65, 0.35])
 """Of the evidence, in the lobes of the system "two_modes"."""
@@ -162,7 +161,7 @@ def all_stay(job, passes, fit, xs, **how):
 
 
 def test_what_further_looks_have_found_enters_the_reference_too(monkeypatch):
-    monkeypatch.setattr(looks, "way_home", all_stay)
+    monkeypatch.setattr(searching, "way_home", all_stay)
     chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=late_lobe)
     assert (chosen.fits, chosen.settled) == (2, True)
     assert chosen.last.looks.n > 100
@@ -179,7 +178,7 @@ def test_further_looks_that_are_not_followed_up_miss_it(monkeypatch):
         return strange if scouting else np.zeros(states.n, dtype=bool), *found
 
     monkeypatch.setattr(searching, "_follow_up", first_alone)
-    monkeypatch.setattr(looks, "way_home", all_stay)
+    monkeypatch.setattr(searching, "way_home", all_stay)
     chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=late_lobe)
     assert chosen.fits == 1
     assert missing(evidence) > 10

@@ -214,10 +214,10 @@ def test_a_warm_up_that_is_cut_short_says_where(smallest_pieces):
 def test_the_need_of_the_weights_is_that_of_the_round(monkeypatch):
     monkeypatch.setattr("pymc_tempering.core.deadline.perf_counter", lambda: 20.0)
     one = warm_up.WarmupRound(10, 1000, 0.5, 0.0, 1.0, 3.0)  # 4 chains of 500 are 2,000
-    part = warm_up._cut([one], 4, Deadline(10.0, 20.0))
+    part = warm_up._cut([one], Deadline(10.0, 20.0))
     assert part.place == "at 1000 of 2000 iterations of round 1"
     assert part.needed == pytest.approx(10.0 + 3.0)
-    whole = warm_up._cut([replace(one, n_iterations=2000)], 4, Deadline(10.0, 20.0))
+    whole = warm_up._cut([replace(one, n_iterations=2000)], Deadline(10.0, 20.0))
     assert whole.place == "after round 1"
     assert whole.needed == pytest.approx(10.0 + 6.0)
 

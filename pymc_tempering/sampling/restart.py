@@ -258,7 +258,7 @@ def resume(
             )
         job, chosen = reopen(about, parts["plan"][-1], model, kernel, cores=cores, show=show)
         tally.end("compiling")
-        tally = replace(tally, work=Counter(chosen.work), seconds=tally.seconds | chosen.seconds)
+        tally = replace(tally, work=Counter(chosen.work), seconds=chosen.seconds | tally.seconds)
         at, rng, deadline = read_standing(folder, chosen, parts)
         every, written = checkpoint_every or about["every"], [*map(written_by, at.runs)]
         recorder = CheckpointRecorder(folder, call, every, head, at, written)

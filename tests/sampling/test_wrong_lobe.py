@@ -16,7 +16,7 @@ from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes
-from pymc_tempering.sampling.search import Looks
+from pymc_tempering.sampling.search import Looks, has_arrived
 
 SHARES = np.array([0.65, 0.35])
 """Of the evidence, in the lobes of the system "two_modes"."""
@@ -156,12 +156,13 @@ def late_lobe(job, annealed, n, finer=1):
     return Looks(evaluate_states(job.prior, xs), np.full(n, -1e6), 100)
 
 
-def all_stay(job, passes, fit, xs, **how):
-    return np.arange(len(xs)), False
+def all_stay(job, passes, fit, looks):
+    """In the place of `bring_home`: no look is moved on."""
+    return has_arrived(looks, fit.draws)
 
 
 def test_what_further_looks_have_found_enters_the_reference_too(monkeypatch):
-    monkeypatch.setattr(searching, "way_home", all_stay)
+    monkeypatch.setattr(searching, "bring_home", all_stay)
     chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=late_lobe)
     assert (chosen.fits, chosen.settled) == (2, True)
     assert chosen.last.looks.n > 100
@@ -178,7 +179,7 @@ def test_further_looks_that_are_not_followed_up_miss_it(monkeypatch):
         return strange if scouting else np.zeros(states.n, dtype=bool), *found
 
     monkeypatch.setattr(searching, "_follow_up", first_alone)
-    monkeypatch.setattr(searching, "way_home", all_stay)
+    monkeypatch.setattr(searching, "bring_home", all_stay)
     chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=late_lobe)
     assert chosen.fits == 1
     assert missing(evidence) > 10

@@ -184,7 +184,7 @@ def test_a_run_of_which_nothing_comes_back_ends_all_the_same(job, monkeypatch):
     monkeypatch.setattr(rounds, "run_chains", nothing)
     chains = [SimpleNamespace(state=SimpleNamespace(n_draws=0))] * 2
     bar = nullcontext(SimpleNamespace(update=lambda: None))
-    chosen = SimpleNamespace(plan=None)
+    chosen = SimpleNamespace(plan=SimpleNamespace(ladder=None))
     for deadline in (CountedDeadline(most=200), PAST):
         asked.clear()
         monkeypatch.setattr(rounds, "LAST_SECONDS", 0.0)

@@ -92,7 +92,7 @@ def test_chains_that_wait_for_a_core_take_turns_in_growing_parts(
     monkeypatch.setattr(
         rounds, "run_chains", lambda plan, runs, goal, **kwargs: bool(goals.append(goal))
     )
-    chosen = SimpleNamespace(plan=None)
+    chosen = SimpleNamespace(plan=SimpleNamespace(ladder=None))
     job = SimpleNamespace(deadline=deadline, cores=cores, crew=None)
     bar = nullcontext(SimpleNamespace(update=lambda: None))
     at = rounds.Outcome(chosen, [None] * 4, total=10_000)

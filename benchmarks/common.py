@@ -22,7 +22,7 @@ import pytensor
 from pytensor.graph.replace import vectorize_graph
 
 from pymc_tempering import testsystems
-from pymc_tempering.chain.record import N_STEPS
+from pymc_tempering.chain.loop import N_STEPS
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior

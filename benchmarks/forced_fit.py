@@ -20,7 +20,7 @@ from common import LEGS, MODELS, Row, Run, parser, run_once, save, shares, syste
 from pymc_tempering import testsystems
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.sampling import fit_reference, search
-from pymc_tempering.sampling.looks import Looks
+from pymc_tempering.sampling.search import Looks
 
 WEIGHTS = {"mixture_65": (0.65, 0.35), "mixture_90": (0.9, 0.1)}
 for _name, _weights in WEIGHTS.items():

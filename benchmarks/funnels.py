@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 import pymc_tempering as pmt
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
-from pymc_tempering.references.warp_screen import PriorDraws
+from pymc_tempering.references.warp_fit import PriorDraws
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.varying_intercepts import VaryingIntercepts

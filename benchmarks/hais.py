@@ -39,7 +39,7 @@ from pymc_tempering.annealed.schedule import (
     learn_path,
     prior_blocks,
 )
-from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.chain.plan import Tuning
 from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.kernels import HMC, RandomWalkMetropolis, on_all
 from pymc_tempering.kernels.hmc import Persistent

@@ -36,7 +36,7 @@ from pymc_tempering import testsystems
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.sampling import search
-from pymc_tempering.sampling.scouts import send_scouts
+from pymc_tempering.sampling.suspects import send_scouts
 from pymc_tempering.testsystems import TestSystem
 
 FAR = 4.0
@@ -168,9 +168,9 @@ def tempering(name: str, seed: int) -> Search:
     scouts: list[np.ndarray] = []
 
     def sending(*args: Any) -> Any:
-        ends, cost = send_scouts(*args)
+        ends = send_scouts(*args)
         scouts.append(ends.xs)
-        return ends, cost
+        return ends
 
     with patch.object(search, "send_scouts", sending):
         run, outcome = run_and_keep(name, seed)

@@ -17,16 +17,17 @@ from numba import int64, types
 from numba.core import event
 
 from pymc_tempering.chain import loop as engine
-from pymc_tempering.chain.chains import run_chains, start_runs
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import N_STEPS, Record
-from pymc_tempering.chain.state import (
+from pymc_tempering.chain.chains import (
     ChainState,
     clear_record,
     make_runner,
     new_record,
+    run_chains,
     start_chain,
+    start_runs,
 )
+from pymc_tempering.chain.loop import N_STEPS, Record
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.model.compiled import DENSITY, MATRIX, VECTOR
 from pymc_tempering.warmup.warm_up import warm_up

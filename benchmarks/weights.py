@@ -14,11 +14,13 @@ import numpy as np
 from common import MODELS, Row, parser, prior, save, system
 
 from pymc_tempering import testsystems
+from pymc_tempering.chain.chains import run_chains, start_chain, start_runs
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.state import start_chain
 from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.evidence.result import Evidence
+from pymc_tempering.evidence.rts import rts
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.sampling.fit_reference import run_beside
+from pymc_tempering.sampling.recorded import cycles_of
 from pymc_tempering.warmup.annealed_pass import anneal
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Learner
 from pymc_tempering.warmup.warm_up import ITERATIONS_PER_RUNG, MAX_LOG_OFF, warm_up
@@ -64,6 +66,13 @@ def errors(
     return np.array(out) - exact[-1]
 
 
+def estimate(plan: Plan, seed: int) -> Evidence:
+    """Estimate log Z by chains of 1,000 draws on a plan."""
+    runs = start_runs(plan, 1000, np.random.default_rng(seed).spawn(N_CHAINS), False)
+    run_chains(plan, runs, 1000, cores=1)
+    return rts(cycles_of(plan, runs))
+
+
 def warm_ups(name: str, method: str, repeats: int, seed: int) -> Row:
     """Run the warm-up as users get it: what it costs, how good its weights are, and a run."""
     compiled, exact = prior(name), system(name)
@@ -77,12 +86,7 @@ def warm_ups(name: str, method: str, repeats: int, seed: int) -> Row:
     ]  # fmt: skip
     ladders = [one.plan.ladder for one in found]
     off = [ladder.log_z - exact.log_z(ladder.betas) for ladder in ladders]
-    evidence = [
-        run_beside(
-            one.plan, np.random.default_rng(seed + i), n_chains=N_CHAINS, n_draws=1000, cores=1
-        ).evidence
-        for i, one in enumerate(found)
-    ]
+    evidence = [estimate(one.plan, seed + i) for i, one in enumerate(found)]
     error = np.array([each.log_z - exact.log_evidence for each in evidence])
     return {
         "model": name, "method": method,

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from pymc_tempering.plots import plot_summary as plot_summary
     from pymc_tempering.plots import plot_temperature_trace as plot_temperature_trace
     from pymc_tempering.plots import plot_tours as plot_tours
-    from pymc_tempering.restart.extend import extend as extend
-    from pymc_tempering.restart.resume import resume as resume
     from pymc_tempering.sampling.precompile import compile as compile
+    from pymc_tempering.sampling.restart import extend as extend
+    from pymc_tempering.sampling.restart import resume as resume
     from pymc_tempering.sampling.sample import sample as sample
     from pymc_tempering.sampling.step_method import SimulatedTempering as SimulatedTempering
     from pymc_tempering.sensitivity.prior_sensitivity import prior_sensitivity as prior_sensitivity
@@ -76,9 +76,8 @@ _HOMES = {
         *("plot_looks", "plot_path", "plot_prior_sensitivity", "plot_round_trips"),
         *("plot_running_log_z", "plot_summary", "plot_temperature_trace", "plot_tours"),
     ),
-    "restart.extend": ("extend",),
-    "restart.resume": ("resume",),
     "sampling.precompile": ("compile",),
+    "sampling.restart": ("extend", "resume"),
     "sampling.sample": ("sample",),
     "sampling.step_method": ("SimulatedTempering",),
     "sensitivity.prior_sensitivity": ("prior_sensitivity",),

@@ -13,21 +13,18 @@ import pymc as pm
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.arrays.carried import N_SHARE, Carried, log_share
-from pymc_tempering.chain.carry import carry
-from pymc_tempering.chain.particles import Particles, draw_particles, place
-from pymc_tempering.chain.sent_model import workers_of
-from pymc_tempering.chain.tuning import Tuning
-from pymc_tempering.core.cycles import SENTENCE
+from pymc_tempering.chain.particles import Particles, carry, draw_particles, place
+from pymc_tempering.chain.pieces import crew_of
+from pymc_tempering.chain.plan import Tuning
+from pymc_tempering.core.cycles import OVERFLOW_SAID
 from pymc_tempering.core.ladder import barrier_of, check_betas, space_betas
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.weighting import effective_number
 from pymc_tempering.evidence.particle_weights import merge_sums
 from pymc_tempering.exceptions import LadderError, ModelError, PriorDrawsError
-from pymc_tempering.executors.chunks import check_executor
-from pymc_tempering.executors.crew import Workers, run_work
+from pymc_tempering.executors.chunks import Workers, check_executor, run_work
 from pymc_tempering.kernels import HMC, Compound, Kernel
-from pymc_tempering.kernels.assign import KernelChoice, assign_kernels
-from pymc_tempering.kernels.compiled_model import compile_with_kernels
+from pymc_tempering.kernels.assign import KernelChoice, assign_kernels, compile_with_kernels
 from pymc_tempering.kernels.hmc import Persistent
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
@@ -131,7 +128,7 @@ def compile_movers(
             "pmt.sample finds the missing constant in a run of its own."
         )
     if not np.isfinite(reference.prior_constant[1]):
-        raise PriorDrawsError(SENTENCE)
+        raise PriorDrawsError(OVERFLOW_SAID)
     mixing = assign_kernels(model, reference.path.layout) if single else kernel
     return Movers(reference, kernel, mixing)
 
@@ -245,7 +242,7 @@ def annealing_of(
     report: Report,
 ) -> Annealing:
     """Put together what a call works with."""
-    workers = workers_of(executor, cores, movers.reference, movers.kernel)
+    workers = crew_of(executor, movers.reference, movers.kernel) or cores
     return Annealing(movers, rng, workers, report)
 
 

@@ -31,7 +31,7 @@ from pymc_tempering.core.weighting import (
 )
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings, with_undefined
-from pymc_tempering.executors.crew import run_work
+from pymc_tempering.executors.chunks import run_work
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.references.prior import Reference

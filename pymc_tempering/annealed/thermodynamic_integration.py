@@ -25,7 +25,7 @@ from pymc_tempering.evidence import Evidence, integrate
 from pymc_tempering.evidence.result import emit_warnings, with_undefined
 from pymc_tempering.evidence.ti import ORDERS, RULES
 from pymc_tempering.exceptions import LikelihoodError
-from pymc_tempering.executors.crew import run_work
+from pymc_tempering.executors.chunks import run_work
 from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.handle import CompiledModel

@@ -9,9 +9,8 @@ from scipy.special import gammaln
 
 from pymc_tempering.bridge.target import Target, without_lost
 from pymc_tempering.exceptions import TemperingError
-from pymc_tempering.references.mixture import Fitted
 from pymc_tempering.references.mixture_fit import fit_mixture
-from pymc_tempering.references.prior import compile_prior
+from pymc_tempering.references.prior import Fitted, compile_prior
 
 DOFS = (3.0, 5.0, 8.0, 16.0, 32.0, 100.0)
 """Degrees of freedom that are tried for a single t; the most likely one is taken."""

@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_tempering.chain.record import SCALAR_STATS
-from pymc_tempering.core.cycles import (
-    LOOK_STATS,
-    PRIOR_STATS,
-    RUNG_STATS,
-    FreshLooks,
-)
+from pymc_tempering.chain.loop import SCALAR_STATS
+from pymc_tempering.core.cycles import LOOK_STATS, PRIOR_STATS, RUNG_STATS, FreshLooks
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.references.mixture import Mixture, nearest_component
 
@@ -85,12 +80,8 @@ class Schema:
             for name, (dtype, shape) in self.dtypes_and_shapes.items()
         }
 
-    def components_of(self, xs: np.ndarray) -> np.ndarray | None:
-        """Component of each state, shape (n,), of states (n, d), if the reference is fitted."""
-        return None if self.components is None else nearest_component(self.components, xs)
-
     def statistics(
-        self, per_rung: np.ndarray, scalars: np.ndarray, component: np.ndarray | None
+        self, per_rung: np.ndarray, scalars: np.ndarray, xs: np.ndarray
     ) -> dict[str, Any]:
         """Statistics of one draw or of many, of what their cycles accumulated.
 
@@ -98,7 +89,8 @@ class Schema:
         ----------
         per_rung : array, shape (..., len(RUNG_STATS), K)
         scalars : array, shape (..., len(SCALAR_STATS))
-        component : array of int, shape (...), optional
+        xs : array, shape (..., d)
+            The draws, unconstrained.
 
         Returns
         -------
@@ -116,6 +108,7 @@ class Schema:
                 stats[name] = np.broadcast_to(value, (*lead, *np.shape(value)))
         stats |= {name: per_rung[..., i, :] for i, name in enumerate(RUNG_STATS)}
         stats |= {name: named[name].astype(dtype) for name, dtype in SCALAR_DTYPES.items()}
-        if component is not None:
-            stats["component"] = np.asarray(component, dtype=int)
+        if self.components is not None:
+            nearest = nearest_component(self.components, xs.reshape(-1, xs.shape[-1]))
+            stats["component"] = nearest.reshape(lead)[()]
         return stats

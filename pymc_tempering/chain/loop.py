@@ -1,48 +1,18 @@
 """The compiled loop of simulated tempering: explore, accumulate, move on the ladder.
 
 It runs without the interpreter and without its lock, in chunks: it returns when it has the
-draws, iterations or reference draws that it was given space for, and goes on from there.
+draws, iterations or reference draws that it was given space for, and goes on from there. What it
+writes are arrays, in which each number has its position.
 """
 
+from typing import NamedTuple
+
 import numpy as np
-from numba import float64, int64
+from numba import float64, int64, types
 
 from pymc_tempering.borrowed.private import NOT_COUNTED
-from pymc_tempering.chain.record import (
-    ACCEPT,
-    AWAITS_TOUR,
-    CHAIN,
-    COUNTERS,
-    DIRECTION,
-    DIVERGING,
-    DRAW_LOG_RATIO,
-    DRAW_LP,
-    JUMP_SQSUM,
-    LOWEST,
-    N_DIVERGENCES,
-    N_DRAWS,
-    N_ITERATIONS,
-    N_STEPS,
-    N_TRACE,
-    N_UNDEFINED,
-    N_ZERO,
-    RB_HEAD,
-    RB_SQSUM,
-    RB_SUM,
-    RB_WEIGHT,
-    RECORD,
-    REF_USED,
-    RUNG,
-    RUNGS,
-    SQSUM,
-    STEPS,
-    SUM,
-    TOUR_START,
-    UP_ACCEPT,
-    VISITS,
-    WORK,
-)
-from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS
+from pymc_tempering.core.cycles import RUNG_STATS
+from pymc_tempering.kernels import ACCEPTANCE, DIVERGED, N_EVALUATIONS, N_INFO, Compound
 from pymc_tempering.model.compiled import (
     DENSITY,
     EXPLORE,
@@ -51,11 +21,173 @@ from pymc_tempering.model.compiled import (
     LOG_REFERENCE,
     MATRIX,
     PARTS,
+    POINT,
     RNG,
     VECTOR,
+    Point,
 )
+from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import borrowing, njit
 from pymc_tempering.references.compiled_mixture import evaluate
+
+# What a cycle sums for each rung, in the order of `RUNG_STATS`: rows of `Chain.per_rung`.
+(
+    RB_WEIGHT, RB_HEAD, VISITS, SUM, SQSUM, RB_SUM, RB_SQSUM, JUMP_SQSUM, ACCEPT, UP_ACCEPT,
+) = range(len(RUNG_STATS))  # fmt: skip
+
+SCALAR_STATS = (
+    "tempering_steps",
+    "lowest_rung",
+    "tour_start",
+    "n_steps",
+    "n_divergences",
+    "diverging",
+    "n_zero_likelihood",
+    "n_undefined",
+    "lp",
+    "log_ratio",
+)
+"""What a cycle counts once: entries of `Chain.scalars`. The last two are those of its draw."""
+(
+    STEPS, LOWEST, TOUR_START, N_STEPS, N_DIVERGENCES, DIVERGING, N_ZERO, N_UNDEFINED,
+    DRAW_LP, DRAW_LOG_RATIO,
+) = range(len(SCALAR_STATS))  # fmt: skip
+
+# Positions in `Chain.counters`.
+RUNG, DIRECTION, AWAITS_TOUR, REF_USED, N_DRAWS, N_TRACE, N_ITERATIONS = range(7)
+N_COUNTERS = 7
+
+COUNTERS = int64[::1]
+
+
+class Rungs(NamedTuple):
+    """A frozen plan in the form that compiled code reads.
+
+    Attributes
+    ----------
+    betas : array, shape (K,)
+    offsets : array, shape (K,)
+        log r - log Z-hat.
+    params : array, shape (K, P)
+        Tuning numbers of the kernels.
+    circular : array of int
+        Coordinates that live on a circle.
+    move : int
+        How the chain moves on the ladder, see `LADDER_MOVES`.
+    """
+
+    betas: np.ndarray
+    offsets: np.ndarray
+    params: np.ndarray
+    circular: np.ndarray
+    move: int
+
+
+class Chain(NamedTuple):
+    """State of one chain, written in place.
+
+    Attributes
+    ----------
+    point : Point
+        Where the chain is.
+    counters : array of int
+        Rung, direction on the ladder, whether the next arrival at beta = 0 starts a tour,
+        reference draws used, draws and iterations in the record, and iterations so far.
+    per_rung : array, shape (len(RUNG_STATS), K)
+        Sums of the present cycle, for each rung.
+    scalars : array, shape (len(SCALAR_STATS),)
+        Its other numbers.
+    accept : array, shape (B, K)
+        Summed acceptance of each kernel at each rung, for tuning.
+    """
+
+    point: Point
+    counters: np.ndarray
+    per_rung: np.ndarray
+    scalars: np.ndarray
+    accept: np.ndarray
+
+
+class Record(NamedTuple):
+    """Space for N draws, and for a flat trace of T iterations.
+
+    Attributes
+    ----------
+    x : array, shape (N, d)
+        Draws, unconstrained.
+    per_rung : array, shape (N, len(RUNG_STATS), K)
+        Sums of the cycle that each draw ends.
+    scalars : array, shape (N, len(SCALAR_STATS))
+    trace_log_ratio : array, shape (T,)
+        Empty where no trace is kept, as `trace_rung` is.
+    trace_rung : array of int, shape (T,)
+    trace_x : array, shape (T, d)
+        No rows where the states of the trace are not kept.
+    """
+
+    x: np.ndarray
+    per_rung: np.ndarray
+    scalars: np.ndarray
+    trace_log_ratio: np.ndarray
+    trace_rung: np.ndarray
+    trace_x: np.ndarray
+
+
+class Work(NamedTuple):
+    """Space for one iteration; compiled code that counts no references makes none.
+
+    Attributes
+    ----------
+    scratch : array, shape (n_scratch, d)
+        Of the kernels.
+    infos : array, shape (B, N_INFO)
+        What each kernel says of its move.
+    info : array, shape (N_INFO,)
+        What they say together.
+    weights : array, shape (K,)
+        q(beta_k | x).
+    """
+
+    scratch: np.ndarray
+    infos: np.ndarray
+    info: np.ndarray
+    weights: np.ndarray
+
+
+def new_work(kernel: Compound, n_rungs: int, dim: int) -> Work:
+    """Make the space for some kernels on a ladder."""
+    infos, scratch = np.zeros((kernel.n_blocks, N_INFO)), np.empty((kernel.n_scratch, dim))
+    return Work(scratch, infos, np.zeros(N_INFO), np.empty(n_rungs))
+
+
+def new_record(n_draws: int, n_rungs: int, dim: int, n_trace: int = 0) -> Record:
+    """Space for `n_draws` draws and a flat trace of `n_trace` iterations, without states."""
+    return Record(
+        np.empty((n_draws, dim)),
+        np.empty((n_draws, len(RUNG_STATS), n_rungs)),
+        np.empty((n_draws, len(SCALAR_STATS))),
+        np.empty(n_trace),
+        np.empty(n_trace, dtype=np.int64),
+        np.empty((0, dim)),
+    )
+
+
+def new_chain(point: Point, n_kernels: int, n_rungs: int) -> Chain:
+    """Put a chain where a tour starts, on its way down."""
+    counters = np.zeros(N_COUNTERS, dtype=np.int64)
+    counters[DIRECTION] = -1
+    counters[AWAITS_TOUR] = 1
+    scalars = np.zeros(len(SCALAR_STATS))
+    scalars[LOWEST] = n_rungs - 1
+    per_rung, accept = np.zeros((len(RUNG_STATS), n_rungs)), np.zeros((n_kernels, n_rungs))
+    return Chain(point, counters, per_rung, scalars, accept)
+
+
+RUNGS = types.NamedTuple((VECTOR, VECTOR, MATRIX, INDICES, int64), Rungs)
+CHAIN = types.NamedTuple((POINT, COUNTERS, MATRIX, VECTOR, MATRIX), Chain)
+RECORD = types.NamedTuple((MATRIX, float64[:, :, ::1], MATRIX, VECTOR, int64[::1], MATRIX), Record)
+WORK = types.NamedTuple((MATRIX, MATRIX, VECTOR, VECTOR), Work)
+
 
 METROPOLIZED, GIBBS, NONREVERSIBLE = range(3)
 LADDER_MOVES = {
@@ -68,7 +200,7 @@ RUNNING, NEEDS_REFERENCE, DONE = 0, 1, 2
 """Why `run` returned: iterations used up, reference draws used up, draws complete."""
 
 
-@njit(int64(VECTOR, int64, int64, float64), **NOT_COUNTED)
+@njit(**NOT_COUNTED)
 def _choose(weights, n_rungs, without, u):  # type: ignore[no-untyped-def]
     """Rung where the cumulative weight, leaving out rung `without`, exceeds `u`."""
     last = 0
@@ -81,7 +213,7 @@ def _choose(weights, n_rungs, without, u):  # type: ignore[no-untyped-def]
     return last
 
 
-@njit(int64(VECTOR, int64, int64, COUNTERS, int64, RNG), **NOT_COUNTED)
+@njit(**NOT_COUNTED)
 def _move(weights, n_rungs, rung, counters, move, rng):  # type: ignore[no-untyped-def]
     """Next rung, given the probabilities `weights` of all rungs at the present state."""
     if move == GIBBS:  # RTS eq. (7)
@@ -194,8 +326,7 @@ def _record_iteration(record, i, point, rung):  # type: ignore[no-untyped-def]
     record.trace_log_ratio[i] = point.values[LOG_RATIO]
     record.trace_rung[i] = rung
     if record.trace_x.shape[0] > 0:
-        for j in range(point.x.size):
-            record.trace_x[i, j] = point.x[j]
+        copy_numbers(record.trace_x[i], point.x)
 
 
 @borrowing
@@ -204,59 +335,27 @@ def _record_draw(record, i, point, per_rung, scalars, info):  # type: ignore[no-
     scalars[DIVERGING] = info[DIVERGED]
     scalars[DRAW_LP] = point.values[LOG_REFERENCE] + point.values[LOG_RATIO]
     scalars[DRAW_LOG_RATIO] = point.values[LOG_RATIO]
-    for j in range(point.x.size):
-        record.x[i, j] = point.x[j]
+    copy_numbers(record.x[i], point.x)
     for stat in range(per_rung.shape[0]):
-        for k in range(per_rung.shape[1]):
-            record.per_rung[i, stat, k] = per_rung[stat, k]
-    for j in range(scalars.size):
-        record.scalars[i, j] = scalars[j]
+        copy_numbers(record.per_rung[i, stat], per_rung[stat])
+    copy_numbers(record.scalars[i], scalars)
     per_rung[:] = 0.0
     scalars[:] = 0.0
     scalars[LOWEST] = per_rung.shape[1] - 1
 
 
 @njit(
-    int64(
-        DENSITY,
-        EXPLORE,
-        PARTS,
-        RUNGS,
-        CHAIN,
-        RECORD,
-        MATRIX,
-        INDICES,
-        MATRIX,
-        RNG,
-        int64,
-        int64,
-        int64,
-        WORK,
-    ),
-    error_model="numpy",
-    **NOT_COUNTED,
-)
+    int64(DENSITY, EXPLORE, PARTS, RUNGS, CHAIN, RECORD, MATRIX, RNG, WORK, int64, int64),
+    error_model="numpy", **NOT_COUNTED,
+)  # fmt: skip
 def run(  # type: ignore[no-untyped-def]
-    density,
-    explore,
-    parts,
-    rungs,
-    chain,
-    record,
-    references,
-    circular,
-    scratch,
-    rng,
-    move,
-    n_draws,
-    n_iter,
-    work,
+    density, explore, parts, rungs, chain, record, references, rng, work, n_draws, n_iter
 ):
     """Run at most `n_iter` iterations, or until the record holds `n_draws` draws."""
     betas, offsets = rungs.betas, rungs.offsets
     point, counters, per_rung, scalars = chain.point, chain.counters, chain.per_rung, chain.scalars
     n_rungs = betas.size
-    infos, info, weights = work
+    scratch, infos, info, weights = work
     keeps_trace = record.trace_rung.size > 0
     for _ in range(n_iter):
         if counters[N_DRAWS] >= n_draws:
@@ -272,7 +371,7 @@ def run(  # type: ignore[no-untyped-def]
             before = point.values[LOG_RATIO]
             explore(density, point, betas[rung], parts, rungs.params[rung], scratch, rng, infos)
             _pool(infos, chain.accept[:, rung], info)
-            wrap_angles(point, circular)
+            wrap_angles(point, rungs.circular)
             per_rung[JUMP_SQSUM, rung] += (point.values[LOG_RATIO] - before) ** 2
         log_ratio = point.values[LOG_RATIO]
         rung_weights(log_ratio, betas, offsets, weights)
@@ -285,5 +384,5 @@ def run(  # type: ignore[no-untyped-def]
             _record_draw(record, counters[N_DRAWS], point, per_rung, scalars, info)
             counters[N_DRAWS] += 1
             counters[AWAITS_TOUR] = 1
-        counters[RUNG] = _move(weights, n_rungs, rung, counters, move, rng)
+        counters[RUNG] = _move(weights, n_rungs, rung, counters, rungs.move, rng)
     return DONE if counters[N_DRAWS] >= n_draws else RUNNING

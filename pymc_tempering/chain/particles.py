@@ -1,4 +1,4 @@
-"""Particles: many states at one inverse temperature, moved by the kernels of a model."""
+"""Particles: many states, moved by kernels at one inverse temperature, or along a schedule."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -54,10 +54,9 @@ class States(NamedTuple):
 
 
 STATES = types.NamedTuple((MATRIX, MATRIX, ROWS, MIXTURE, ROWS, int64[::1], MATRIX, MATRIX), States)
-MOVE_STATE = types.void(DENSITY, EXPLORE, PARTS, STATES, int64, numba.float64, VECTOR, RNG)
 
 
-@njit(MOVE_STATE, **NOT_COUNTED)
+@njit(**NOT_COUNTED)
 def move_state(density, explore, parts, states, i, beta, params, rng):  # type: ignore[no-untyped-def]
     """Move the state `i` once at `beta` by all kernels."""
     point = Point(states.xs[i], states.values[i], states.grads[i], states.mixture)
@@ -253,3 +252,88 @@ def sweep(
         trace, particles.rng,
     )  # fmt: skip
     return trace
+
+
+LARGEST, SUM, SUM_OF_SQUARES = range(3)
+"""Columns of the running sums of weights: the largest log weight, and sums scaled by it."""
+
+
+@njit(**NOT_COUNTED)
+def add_in_log(sums, log_w):  # type: ignore[no-untyped-def]
+    """Add w and w^2 to running sums [largest log w, sum w, sum w^2], scaled by the largest."""
+    if log_w == -np.inf:
+        return
+    if log_w > sums[LARGEST]:
+        shrink = np.exp(sums[LARGEST] - log_w)
+        sums[LARGEST] = log_w
+        sums[SUM] *= shrink
+        sums[SUM_OF_SQUARES] *= shrink * shrink
+    w = np.exp(log_w - sums[LARGEST])
+    sums[SUM] += w
+    sums[SUM_OF_SQUARES] += w * w
+
+
+@njit(
+    types.void(
+        DENSITY, EXPLORE, PARTS, STATES, VECTOR, MATRIX, types.boolean, int64, int64, VECTOR,
+        MATRIX, RNG,
+    ),
+    **NOT_COUNTED,
+)  # fmt: skip
+def carry_states(  # type: ignore[no-untyped-def]
+    density, explore, parts, states, betas, params, down, first, last, log_w, sums, rng
+):
+    """Carry all states over the intervals `first` to `last`, see `carry`."""
+    top = betas.size - 1
+    # Rungs outside, particles inside: where a caller cuts the path must not change the draws.
+    for k in range(first, last):
+        here = top - k if down else k
+        there = here - 1 if down else here + 1
+        for i in range(states.xs.shape[0]):
+            if log_w[i] == -np.inf:
+                continue
+            if down and k == 0:
+                move_state(density, explore, parts, states, i, betas[top], params[top], rng)
+            log_w[i] += (betas[there] - betas[here]) * states.values[i, LOG_RATIO]
+            add_in_log(sums[k + 1], log_w[i])
+            if k < top - 1 and log_w[i] > -np.inf:
+                move_state(density, explore, parts, states, i, betas[there], params[there], rng)
+
+
+def carry(
+    particles: Particles,
+    betas: np.ndarray,
+    params: np.ndarray,
+    first: int,
+    last: int,
+    log_w: np.ndarray,
+    sums: np.ndarray,
+    *,
+    down: bool = False,
+) -> None:
+    """Carry particles over the intervals `first` to `last` of a schedule, adding to their weights.
+
+    Upward the weight grows by (beta_k+1 - beta_k) log_ratio(x), and then x moves at beta_k+1,
+    except at beta = 1: equation (23) of Carlson et al. (2016). Downward it is the same path in
+    reverse, after one move at beta = 1, which leaves draws from the target what they are; the
+    kernel of the particles must then be the reversal of the one that goes up.
+
+    Parameters
+    ----------
+    particles : Particles
+    betas : array, shape (K,)
+    params : array, shape (K, P)
+        Tuning numbers of the particles' kernel.
+    first, last : int
+        Intervals, counted from where the particles start; all are 0 to K - 1.
+    log_w : array, shape (n,)
+        Log weights, added to; minus infinity ends a particle.
+    sums : array, shape (K, 3)
+        Running sums of the weights at each rung, see `add_in_log`.
+    down : bool, default False
+    """
+    kernel = particles.kernel
+    call_loop(
+        carry_states, particles.density, kernel.explore, kernel.parts, particles.states(), betas,
+        params, down, first, last, log_w, sums, particles.rng,
+    )  # fmt: skip

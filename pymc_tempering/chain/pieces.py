@@ -1,26 +1,82 @@
 """Pieces of chains: what a chain has written since some draw, and where it stands after that.
 
 A piece goes to a worker of an executor, which goes on with the chain for some seconds and sends the
-next piece back; pieces also go into files. Where a piece ends does not change the chain.
+next piece back; pieces also go into files. Where a piece ends does not change the chain. The model
+is sent to each worker once, and compiled there.
 """
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
 import numpy as np
+import pymc as pm
 
-from pymc_tempering.chain.chains import ChainRun, HotStates, Stop, advance_chain, have_few_draws
-from pymc_tempering.chain.hanging import hanging_message, patience
+from pymc_tempering.chain.chains import (
+    ChainRun,
+    HotStates,
+    Stop,
+    advance_chain,
+    hanging_message,
+    have_least_draws,
+    patience,
+)
+from pymc_tempering.chain.loop import N_DRAWS, N_TRACE, new_record
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import N_DRAWS, N_TRACE
-from pymc_tempering.chain.state import new_record
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import Task
-from pymc_tempering.exceptions import TemperingWarning, WorkerError
-from pymc_tempering.executors.chunks import sent_once
-from pymc_tempering.executors.crew import Crew, send_tasks
+from pymc_tempering.exceptions import WorkerError, warn_user
+from pymc_tempering.executors.chunks import Crew, check_executor, pack_made, send_tasks, sent_once
+from pymc_tempering.kernels import Compound
+from pymc_tempering.model.terms import Terms
+from pymc_tempering.references.compile import compile_model
+from pymc_tempering.references.prior import Prior
+
+
+def crew_of(executor: Executor | None, prior: Prior, kernel: Compound) -> Crew | None:
+    """Return the workers of an executor, if there is one, which compile the model for themselves.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor, optional
+    prior : Prior
+        The compiled model.
+    kernel : Compound
+        The kernels that it was compiled for.
+
+    Raises
+    ------
+    ArgumentError
+        It is no executor.
+    WorkerError
+        The model cannot be sent.
+    """
+    check_executor(executor)
+    if executor is None:
+        return None
+    sent = (prior.path.model, kernel, prior.path.terms)
+    return Crew(executor, pack_made("The model", _compiled_here, sent), _parts(prior))
+
+
+def _compiled_here(sent: tuple[pm.Model, Compound, Terms]) -> Mapping[str, Any]:
+    """Compile a model in a worker; it was checked by the process that sent it."""
+    model, kernel, terms = sent
+    return _parts(compile_model(model, check=False, terms=terms, **kernel.needs))
+
+
+def _parts(prior: Prior) -> dict[str, Any]:
+    """Return what each process has of its own, by the name that stands for it."""
+    path = prior.path
+    return {
+        "prior": prior,
+        "path": path,
+        "model": path.model,
+        "density": path.density,
+        "draw_into": prior.draw_into,
+    }
+
 
 PIECE_SECONDS, LEAST_SECONDS = 5.0, 0.2
 """How long a worker runs a chain before it tells what it has, and before a deadline at least."""
@@ -144,7 +200,7 @@ def send_chains(
     with sent_once(crew.executor, crew.parcel):  # or each set of pieces would send it again
         while True:
             waiting = [run for run in runs if run.state.n_draws < n_draws]
-            if not waiting or (deadline.late and have_few_draws(runs)):
+            if not waiting or (deadline.late and have_least_draws(runs)):
                 return False
             broken, early = _send_pieces(crew, plan, waiting, n_draws, watch, deadline)
             if broken and not any(run.state.n_draws for run in runs):
@@ -153,11 +209,9 @@ def send_chains(
                     "begins with the frozen plan."
                 )
             if broken:
-                warnings.warn(
+                warn_user(
                     f"{broken} The draws that had come back are kept; with checkpoint= "
-                    "pmt.resume goes on from there.",
-                    TemperingWarning,
-                    stacklevel=2,
+                    "pmt.resume goes on from there."
                 )
             if early:
                 return True

@@ -4,11 +4,65 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pymc_tempering.chain.record import Rungs
-from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.chain.loop import LADDER_MOVES, Rungs
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Tuning of a compound of B kernels along the path, a row for each inverse temperature.
+
+    Attributes
+    ----------
+    betas : array, shape (S,)
+    step_sizes : array, shape (S, B)
+    scales : array, shape (S, d)
+        Standard deviations of the unconstrained variables.
+    covs : array, shape (S, d, d), optional
+        Their covariances, if some kernel wants them.
+    lengths : array, shape (S, B)
+        Trajectory lengths; NaN for a kernel without a choice.
+    """
+
+    betas: np.ndarray
+    step_sizes: np.ndarray
+    scales: np.ndarray
+    covs: np.ndarray | None
+    lengths: np.ndarray
+
+    def at(self, betas: np.ndarray) -> "Tuning":
+        """Tuning at other inverse temperatures, interpolated."""
+        stages = np.interp(betas, self.betas, np.arange(self.betas.size))
+        low = np.minimum(stages.astype(int), self.betas.size - 2)
+        share = stages - low
+
+        def between(values: np.ndarray) -> np.ndarray:
+            at = share.reshape(-1, *[1] * (values.ndim - 1))
+            return np.asarray((1 - at) * values[low] + at * values[low + 1])
+
+        return Tuning(
+            betas,
+            np.exp(between(np.log(self.step_sizes))),
+            np.exp(between(np.log(self.scales))),
+            None if self.covs is None else between(self.covs),
+            np.exp(between(np.log(self.lengths))),
+        )
+
+    def reversed(self) -> "Tuning":
+        """Tuning of the reversed compound, whose kernels stand in reverse order."""
+        return replace(self, step_sizes=self.step_sizes[:, ::-1], lengths=self.lengths[:, ::-1])
+
+    def with_steps(self, factor: float) -> "Tuning":
+        """Tuning with all step sizes multiplied."""
+        return replace(self, step_sizes=factor * self.step_sizes)
+
+    def pack(self, kernel: Compound) -> np.ndarray:
+        """Tuning numbers of a compound at each inverse temperature, shape (S, P)."""
+        covs = [None] * self.betas.size if self.covs is None else self.covs
+        rows = zip(self.step_sizes, self.scales, covs, self.lengths, strict=True)
+        return np.array([kernel.pack(*row) for row in rows])
 
 
 @dataclass(frozen=True)
@@ -21,37 +75,23 @@ class Plan:
         The reference, which knows its path.
     kernel : Compound
     ladder : Ladder
-    step_sizes : array, shape (K, B)
-        Of each kernel.
-    scales : array, shape (K, d)
-        Standard deviations of the unconstrained variables, for the kernels' metrics.
+    tuning : Tuning
+        Of the kernels at each rung.
     ladder_move : {"metropolized_gibbs", "gibbs", "nonreversible"}
-    covs : array, shape (K, d, d), optional
-        Covariances, if some kernel wants them.
-    lengths : array, shape (K, B), optional
-        Trajectory lengths that the warm-up chose; the usual ones otherwise.
     """
 
     reference: Reference
     kernel: Compound
     ladder: Ladder
-    step_sizes: np.ndarray
-    scales: np.ndarray
+    tuning: Tuning
     ladder_move: str
-    covs: np.ndarray | None = None
-    lengths: np.ndarray | None = None
-
-    @property
-    def tuning(self) -> Tuning:
-        """Step sizes, metrics and lengths of the rungs."""
-        usual = np.tile(self.kernel.options[0], (self.ladder.n_rungs, 1))
-        lengths = usual if self.lengths is None else self.lengths
-        return Tuning(self.ladder.betas, self.step_sizes, self.scales, self.covs, lengths)
 
     @property
     def rungs(self) -> Rungs:
-        """The ladder in the form that compiled code reads."""
-        return Rungs(self.ladder.betas, self.ladder.offsets, self.tuning.pack(self.kernel))
+        """The plan in the form that compiled code reads."""
+        ladder, params = self.ladder, self.tuning.pack(self.kernel)
+        move, circular = LADDER_MOVES[self.ladder_move], self.reference.path.circular
+        return Rungs(ladder.betas, ladder.offsets, params, circular, move)
 
     def with_ladder(self, ladder: Ladder) -> "Plan":
         """Plan with other normalizing constants on the same rungs."""

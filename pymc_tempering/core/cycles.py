@@ -38,7 +38,7 @@ OVERFLOWS = (0.0, np.inf)
 """The ``PRIOR_STATS`` of a prior whose draws overflow where the likelihood may not be zero: nothing
 bounds what such draws carry."""
 
-SENTENCE = (
+OVERFLOW_SAID = (
     "Draws of the prior overflow, and the likelihood does not vanish toward there, so that nothing "
     "bounds what they carry: restrict the prior, or scale the model."
 )

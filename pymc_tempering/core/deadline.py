@@ -185,18 +185,6 @@ def annealing_lines(report: Callable[[str], None]) -> Callable[[float], None]:
     return tell
 
 
-def laps() -> Callable[[], float]:
-    """Return a function that gives the seconds since it was made, or since it was last called."""
-    last = perf_counter()
-
-    def lap() -> float:
-        nonlocal last
-        before, last = last, perf_counter()
-        return last - before
-
-    return lap
-
-
 def in_words(seconds: Mapping[str, float]) -> str:
     """Say how long a call took and where the time went, as in '3.1 s: fit 1.0, run 2.1'."""
     parts = [

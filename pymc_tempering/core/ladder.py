@@ -14,12 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.core.weighting import (
-    log_mean,
-    rung_probabilities,
-    systematic_resampling,
-    tilt,
-)
+from pymc_tempering.core.weighting import log_mean, rung_probabilities, systematic_resampling, tilt
 from pymc_tempering.exceptions import LadderError
 
 type RungWeights = Callable[[np.ndarray], Any] | Sequence[float]

@@ -12,11 +12,6 @@ from rich.status import Status
 from rich.text import Text
 
 
-def no_note() -> str:
-    """Nothing to add to a line."""
-    return ""
-
-
 def open_console() -> Console:
     """Return where progress is shown: standard error, or the page of a notebook.
 
@@ -30,10 +25,10 @@ def open_console() -> Console:
 
 
 @contextmanager
-def status_line(show: bool, note: Callable[[], str] = no_note) -> Iterator[Any]:
+def status_line(show: bool, note: Callable[[], str] = str) -> Iterator[Any]:
     """Give a function `report(line)` that shows the line; without `show` it does nothing.
 
-    The words of `note()` are appended, asked for again several times a second.
+    The words of `note()` are appended, asked for again several times a second; by default none.
     """
     if not show:
         yield lambda line: None

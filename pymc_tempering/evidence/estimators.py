@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.core.cycles import OVERFLOWS, SENTENCE
+from pymc_tempering.core.cycles import OVERFLOW_SAID, OVERFLOWS
 from pymc_tempering.evidence.bar import bar, stepping_stone
 from pymc_tempering.evidence.bracket import backward, forward
 from pymc_tempering.evidence.datatree import (
@@ -303,7 +303,7 @@ def over_prior(evidence: Evidence, log_z: float, mcse: float) -> Evidence:
         "more draws."
     )
     if (log_z, mcse) == OVERFLOWS:
-        note = SENTENCE
+        note = OVERFLOW_SAID
     first, second = evidence.halves
     return replace(
         evidence,

@@ -8,14 +8,15 @@ and so are `point.grads` if it uses gradients. `params` is the row of tuning num
 which the kernel's `pack` made; `scratch` has `n_scratch` rows of length d.
 """
 
-from pymc_tempering.kernels.compound import Compound, on_all
 from pymc_tempering.kernels.contract import (
     ACCEPTANCE,
     DIVERGED,
     N_EVALUATIONS,
     N_INFO,
     Block,
+    Compound,
     Kernel,
+    on_all,
 )
 from pymc_tempering.kernels.custom import CustomKernel, StepKernel
 from pymc_tempering.kernels.discrete import DiscreteLangevin, Gibbs

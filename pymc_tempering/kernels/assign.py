@@ -1,4 +1,4 @@
-"""Which kernel moves which variable: named kernels, kinds of variables, choice and defaults."""
+"""Which kernel moves which variable, by choice or by default; and a model compiled for them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,25 +20,25 @@ from pytensor.tensor.random.basic import (
 from pytensor.tensor.random.op import RandomVariable
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.exceptions import DiscreteVariableError, ModelError
-from pymc_tempering.kernels.compound import Compound
-from pymc_tempering.kernels.contract import (
-    BINARY,
-    BOUNDED,
-    CONTINUOUS,
-    FIXED_SUM,
-    INTEGER,
-    JOINT,
-    Block,
-    Kernel,
+from pymc_tempering.exceptions import (
+    DiscreteVariableError,
+    GradientError,
+    ModelError,
+    UndrawableError,
 )
+from pymc_tempering.kernels.contract import Block, Compound, Kernel
 from pymc_tempering.kernels.custom import StepKernel
 from pymc_tempering.kernels.discrete import DiscreteLangevin, Gibbs, Transfer
 from pymc_tempering.kernels.gradient_free import RandomWalkMetropolis, Slice
 from pymc_tempering.kernels.hmc import HMC
 from pymc_tempering.kernels.nuts import NUTS
+from pymc_tempering.model.check import check_model
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.layout import Layout, is_discrete
+from pymc_tempering.model.exactly import no_search_for_garbage
+from pymc_tempering.model.layout import Layout, is_discrete, model_layout
+from pymc_tempering.model.terms import Terms, find_terms
+from pymc_tempering.references.compile import compile_model
+from pymc_tempering.references.prior import Prior
 
 MAX_VALUES = 256
 """Integers with more values than this count as unbounded: to enumerate them takes too long."""
@@ -70,13 +70,13 @@ class NamedKernel:
 
 
 KERNELS = {
-    "hmc": NamedKernel(HMC, takes_target_accept=True, default_for=(CONTINUOUS,)),
+    "hmc": NamedKernel(HMC, takes_target_accept=True, default_for=("continuous",)),
     "nuts": NamedKernel(NUTS, takes_target_accept=True),
-    "slice": NamedKernel(Slice, default_for=(CONTINUOUS, INTEGER)),
+    "slice": NamedKernel(Slice, default_for=("continuous", "integer")),
     "metropolis": NamedKernel(RandomWalkMetropolis),
-    "gibbs": NamedKernel(Gibbs, default_for=(BINARY, BOUNDED)),
+    "gibbs": NamedKernel(Gibbs, default_for=("binary", "bounded")),
     "langevin": NamedKernel(DiscreteLangevin),
-    "transfer": NamedKernel(Transfer, default_for=(FIXED_SUM,)),
+    "transfer": NamedKernel(Transfer, default_for=("fixed sum",)),
 }
 """All kernels that can be chosen by name; a new one is its own code and one row here."""
 
@@ -120,7 +120,7 @@ def free_variables(model: pm.Model, layout: Layout) -> list[Variable]:
     ):
         kind, *bounds = _kind_and_bounds(rv)
         lower, upper = (np.broadcast_to(np.asarray(b, float), shape).ravel() for b in bounds)
-        whole = np.full(lower.size, kind != CONTINUOUS)
+        whole = np.full(lower.size, kind != "continuous")
         block = Block(np.arange(part.start, part.stop), lower, upper, whole, (name,))
         variables.append(Variable(rv.name, kind, block))
     return variables
@@ -141,14 +141,14 @@ def _kind_and_bounds(
 ) -> tuple[str, np.ndarray | float, np.ndarray | float]:
     """Kind of a random variable, and the bounds that its elements cannot leave."""
     if not is_discrete(rv):
-        return CONTINUOUS, -np.inf, np.inf
+        return "continuous", -np.inf, np.inf
     op = rv.owner.op
     if isinstance(op, MultinomialRV | DirichletMultinomialRV):
-        return FIXED_SUM, 0.0, np.inf
+        return "fixed sum", 0.0, np.inf
     if getattr(op, "ndim_supp", 0) > 0:
-        return JOINT, -np.inf, np.inf
+        return "joint", -np.inf, np.inf
     if isinstance(op, BernoulliRV):
-        return BINARY, 0.0, 1.0
+        return "binary", 0.0, 1.0
     lower: np.ndarray | float | None = 0.0
     upper = None
     params: Sequence[GraphVariable] = ()
@@ -163,8 +163,8 @@ def _kind_and_bounds(
     elif getattr(op, "name", "") == "discrete_uniform":
         lower, upper = _constant(params[0]), _constant(params[1])
     if lower is None or upper is None or np.max(upper - lower) >= MAX_VALUES:
-        return INTEGER, -np.inf, np.inf
-    return BOUNDED, lower, upper
+        return "integer", -np.inf, np.inf
+    return "bounded", lower, upper
 
 
 def _constant(graph: GraphVariable) -> np.ndarray | None:
@@ -245,7 +245,7 @@ def assign_kernels(
     defaults = default_kernels(target_accept, gradient=gradient)
     groups: dict[int, tuple[Kernel, list[Variable]]] = {}
     for variable in variables:
-        if variable.name not in chosen and variable.kind == JOINT:
+        if variable.name not in chosen and variable.kind == "joint":
             raise DiscreteVariableError(
                 f"No kernel covers {variable.name!r}: its elements are discrete and cannot move "
                 "one at a time. Marginalize it, or pass a kernel of your own for it, "
@@ -295,3 +295,59 @@ def _checked(kernel: Kernel, variable: Variable) -> Kernel:
             f"{variable.kind}: it moves {' and '.join(sorted(kernel.kinds))} variables."
         )
     return kernel
+
+
+@no_search_for_garbage()
+def compile_with_kernels(
+    model: pm.Model,
+    choice: KernelChoice,
+    target_accept: float,
+    report: Callable[[str], None] = lambda line: None,
+    *,
+    terms: Terms | None = None,
+    check_for: float | None = None,
+    carried: bool = False,
+    reversal: bool = False,
+) -> tuple[Prior, Compound]:
+    """Compile a model with the kernels that the user chose, or with the defaults for it.
+
+    A prior without random draws gets a wide law as reference, see `Terms`. A kernel that keeps a
+    momentum (`carries`) is refused unless `carried`, and one whose reversal in time is not known
+    if the caller needs the `reversal`. The check of the model takes `check_for` seconds at most.
+
+    Raises
+    ------
+    ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError, KernelError
+        The model cannot be tempered, or not with these kernels; see their messages.
+    """
+    check_model(model)
+    layout = model_layout(model)
+    terms = find_terms(model) if terms is None else terms
+    kernel = assign_kernels(model, layout, choice, target_accept)
+    if kernel.carries and not carried:
+        raise ModelError(
+            f"The kernel {kernel.name!r} keeps its momentum from one transition to the next, where "
+            "this method needs transitions that remember nothing; it is for annealed importance "
+            'sampling. Use "hmc" here.'
+        )
+    if reversal:
+        kernel.reversed()  # raises where it is not known, before any work
+    while True:
+        if kernel.prior_only and not terms.normalized_prior:
+            raise ModelError(
+                f"The kernel {kernel.name!r} only knows prior times tempered likelihood; it "
+                "cannot be used where the prior must be normalized too (tempered=, or a prior "
+                "without random draws)."
+            )
+        try:
+            prior = compile_model(model, report, terms=terms, check_for=check_for, **kernel.needs)
+            return prior, kernel
+        except GradientError:
+            without = assign_kernels(model, layout, choice, target_accept, gradient=False)
+            if without.uses_gradient or not kernel.uses_gradient:
+                raise  # it is the user's own choice
+            kernel = without
+            report("The density has no gradient: slice sampling in place of HMC")
+        except UndrawableError as error:
+            terms = find_terms(model, terms.tempered, (*terms.wide, *error.names))
+            report(f"A wide law stands in for the prior of {', '.join(error.names)}")

@@ -1,22 +1,26 @@
-"""The contract of a kernel: a compiled transition of a block, and the density that it keeps."""
+"""The contract of a kernel: a compiled transition of a block; and kernels for all free variables.
+
+These move their blocks one after the other, at the same beta.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from types import FunctionType
 from typing import Any, Literal
 
 import numpy as np
-from numba import float64
 
-from pymc_tempering.model.compiled import DENSITY, LOG_RATIO, LOG_REFERENCE, POINT
-from pymc_tempering.model.jit import njit
-from pymc_tempering.references.compiled_mixture import evaluate_values
+from pymc_tempering.borrowed.private import NOT_COUNTED
+from pymc_tempering.exceptions import KernelError
+from pymc_tempering.model.compiled import EXPLORE_SIGNATURE, LOG_RATIO, LOG_REFERENCE, Parts
+from pymc_tempering.model.jit import compile_now, njit
+from pymc_tempering.references.compiled_mixture import evaluate, evaluate_values
 
 ACCEPTANCE, N_EVALUATIONS, DIVERGED = 0, 1, 2
 N_INFO = 3
 
-CONTINUOUS, BINARY, BOUNDED, INTEGER, FIXED_SUM, JOINT = (
-    "continuous", "binary", "bounded", "integer", "fixed sum", "joint",
-)  # fmt: skip
+KINDS = frozenset({"continuous", "binary", "bounded", "integer", "fixed sum", "joint"})
 """Kinds of variables: real, 0 or 1, integers in known bounds, integers without, vectors of counts
 with a fixed sum (a multinomial), and other discrete vectors, whose elements cannot move one at a
 time."""
@@ -124,7 +128,7 @@ class Kernel:
     n_scratch: int
     pack: Callable[..., np.ndarray]
     rebuild: tuple[Callable[..., "Kernel"], tuple[Any, ...]]
-    kinds: frozenset[str] = field(default=frozenset({CONTINUOUS}))
+    kinds: frozenset[str] = field(default=frozenset({"continuous"}))
     target_accept: float | None = None
     uses_gradient: bool = False
     dense: bool | None = False
@@ -144,9 +148,279 @@ class Kernel:
             raise ValueError(f"target_accept must lie between 0 and 1, not {self.target_accept!r}.")
 
 
-@njit(float64(DENSITY, POINT, float64), error_model="numpy")
+@njit(forceinline=True, **NOT_COUNTED)
+def tell(info, acceptance, evaluations, diverged):  # type: ignore[no-untyped-def]
+    """Write what a transition has to say of itself."""
+    info[ACCEPTANCE] = acceptance
+    info[N_EVALUATIONS] = evaluations
+    info[DIVERGED] = diverged
+
+
+@njit(error_model="numpy")
 def log_density_at(density, point, beta):  # type: ignore[no-untyped-def]
     """Evaluate a point without gradients; its tempered log density, -inf where it is no number."""
     evaluate_values(density, point)
     value = point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO]
     return value if -np.inf < value < np.inf else -np.inf
+
+
+# Columns of `Parts.table`: where the block lies in `Parts.indices` and its tuning numbers in a
+# row of `params`, whether the gradients must be brought up to date before, and the first row of
+# scratch.
+FIRST, LAST, FIRST_PARAM, LAST_PARAM, REFRESH, SCRATCH = range(6)
+N_COLUMNS = 6
+
+
+@njit()
+def _before(density, point, beta, parts, params, scratch, rng, infos):  # type: ignore[no-untyped-def]
+    """Move nothing: what comes before the first kernel."""
+
+
+def _kernel(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
+    """Stand-in of the template for a transition."""
+
+
+_b = 0
+"""Stand-in of the template for the place of the kernel among all."""
+
+
+def _template(density, point, beta, parts, params, scratch, rng, infos):  # type: ignore[no-untyped-def]
+    """Move the blocks of the kernels before the last one, and then its own."""
+    _before(density, point, beta, parts, params, scratch, rng, infos)
+    indices, table = parts
+    if table[_b, REFRESH]:
+        evaluate(density, point)
+    block = indices[table[_b, FIRST] : table[_b, LAST]]
+    tuning = params[table[_b, FIRST_PARAM] : table[_b, LAST_PARAM]]
+    own = scratch[table[_b, SCRATCH] :]
+    _kernel(density, point, beta, block, tuning, own, rng, infos[_b])
+    infos[_b, N_EVALUATIONS] += table[_b, REFRESH]
+
+
+@cache
+def _explorer(transitions: tuple[Callable, ...]) -> Any:
+    """Make one function that calls those of the kernels, each on its block.
+
+    It is one function because each function that compiled code is given costs 26 microseconds.
+    """
+    if not transitions:
+        return _before
+    before, last = _explorer(transitions[:-1]), len(transitions) - 1
+    places = globals() | {"_before": before, "_kernel": transitions[-1], "_b": last}
+    function = FunctionType(_template.__code__, places, "explore")
+    return njit(EXPLORE_SIGNATURE, key=_cache_key(transitions))(function)
+
+
+def _cache_key(transitions: tuple[Callable, ...]) -> str | None:
+    """Key of the explorer in the disk cache; None where a transition is not of this package.
+
+    A transition that a function of the package made around a user's own (`<locals>`) is not either.
+    """
+    if not all(
+        transition.__module__.startswith("pymc_tempering.")
+        and "<locals>" not in transition.__qualname__
+        for transition in transitions
+    ):
+        return None
+    return "_".join(transition.__name__ for transition in transitions)
+
+
+@dataclass(frozen=True, eq=False)
+class Compound:
+    """Kernels with the blocks that they move.
+
+    Attributes
+    ----------
+    kernels : tuple of Kernel
+    blocks : tuple of Block
+        As many; together they hold each coordinate once.
+    """
+
+    kernels: tuple[Kernel, ...]
+    blocks: tuple[Block, ...]
+
+    def __post_init__(self) -> None:
+        if not self.kernels or len(self.kernels) != len(self.blocks):
+            raise ValueError("A compound needs at least one kernel, and one block for each.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Compound, (self.kernels, self.blocks)
+
+    @property
+    def name(self) -> str:
+        """Names of the kernels, in their order."""
+        return " + ".join(kernel.name for kernel in self.kernels)
+
+    @property
+    def pairs(self) -> list[tuple[Kernel, Block]]:
+        """Each kernel with its block."""
+        return list(zip(self.kernels, self.blocks, strict=True))
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of kernels B."""
+        return len(self.kernels)
+
+    @property
+    def n_scratch(self) -> int:
+        """Rows of scratch space: some that all kernels share, and own ones of those that carry."""
+        carried = sum(kernel.n_scratch for kernel in self.kernels if kernel.carries)
+        return self._shared_scratch + carried
+
+    @property
+    def _shared_scratch(self) -> int:
+        return max((kernel.n_scratch for kernel in self.kernels if not kernel.carries), default=0)
+
+    @property
+    def carries(self) -> bool:
+        """Whether some kernel keeps something from one transition of a state to the next."""
+        return any(kernel.carries for kernel in self.kernels)
+
+    def reversed(self) -> "Compound":
+        """Compound that runs backward in time: the reversals of its kernels in reverse order.
+
+        Raises
+        ------
+        KernelError
+            A kernel does not say what its reversal is.
+        """
+        reverse = [_reversed(kernel, block) for kernel, block in self.pairs][::-1]
+        return Compound(*(tuple(each) for each in zip(*reverse, strict=True)))
+
+    @property
+    def dense(self) -> bool:
+        """Whether some kernel wants covariances."""
+        return any(self.dense_blocks)
+
+    @property
+    def dense_blocks(self) -> tuple[bool, ...]:
+        """Whether the metric of each kernel is a covariance."""
+        return tuple(
+            block.size <= SMALL_BLOCK if kernel.dense is None else kernel.dense
+            for kernel, block in self.pairs
+        )
+
+    def densified(self) -> "Compound":
+        """Compound with a dense metric for each kernel that can have one."""
+        kernels = (k if k.dense_form is None else k.dense_form() for k in self.kernels)
+        return Compound(tuple(kernels), self.blocks)
+
+    @property
+    def targets(self) -> np.ndarray:
+        """Target acceptance of each kernel, shape (B,); NaN where there is nothing to tune."""
+        targets = [kernel.target_accept for kernel in self.kernels]
+        return np.array([np.nan if target is None else target for target in targets])
+
+    @property
+    def first_steps(self) -> np.ndarray:
+        """Step sizes to begin with, shape (B,)."""
+        return np.array([block.size**-0.25 for block in self.blocks])
+
+    @property
+    def options(self) -> np.ndarray:
+        """Trajectory lengths to choose from, a row for each, shape (C, B); NaN without a choice."""
+        n = max(1, *(len(kernel.lengths) for kernel in self.kernels))
+        columns = [(kernel.lengths or (np.nan,)) for kernel in self.kernels]
+        return np.array([[column[min(c, len(column) - 1)] for column in columns] for c in range(n)])
+
+    @property
+    def uses_gradient(self) -> bool:
+        """Whether some kernel needs gradients."""
+        return any(kernel.uses_gradient for kernel in self.kernels)
+
+    @property
+    def prior_only(self) -> bool:
+        """Whether some kernel only works on the path from the prior."""
+        return any(kernel.prior_only for kernel in self.kernels)
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """What `compile_model` must know of the kernels.
+
+        These are the value variables that some kernel needs gradients of, and whether some kernel
+        evaluates the density without its gradients.
+        """
+        names = tuple(name for kernel, b in self.pairs if kernel.uses_gradient for name in b.names)
+        return {"gradient": names, "values": not all(k.uses_gradient for k in self.kernels)}
+
+    def pack(
+        self,
+        steps: np.ndarray,
+        scale: np.ndarray,
+        cov: np.ndarray | None,
+        lengths: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Tuning numbers of one rung.
+
+        Of steps (B,), standard deviations (d,), covariance and trajectory lengths (B,).
+        """
+        return np.concatenate(self._rows(steps, scale, cov, lengths))
+
+    def _rows(
+        self,
+        steps: np.ndarray,
+        scale: np.ndarray,
+        cov: np.ndarray | None,
+        lengths: np.ndarray | None = None,
+    ) -> list[np.ndarray]:
+        rows = []
+        for b, (kernel, block, step, dense) in enumerate(
+            zip(self.kernels, self.blocks, steps, self.dense_blocks, strict=True)
+        ):
+            metric = scale[block.indices]
+            if dense:
+                part = (
+                    np.diag(metric**2) if cov is None else cov[np.ix_(block.indices, block.indices)]
+                )
+                metric = np.linalg.cholesky(part + np.diag(1e-10 * np.diag(part) + 1e-300))
+            length = () if lengths is None or not kernel.lengths else (float(lengths[b]),)
+            rows.append(kernel.pack(float(step), metric, block, *length))
+        return rows
+
+    @cached_property
+    def explore(self) -> Callable:
+        """Compiled function that moves each block once."""
+        made = _explorer(tuple(kernel.transition for kernel in self.kernels))
+        compile_now(made)
+        return made
+
+    @cached_property
+    def parts(self) -> Parts:
+        """What `explore` must know of the blocks."""
+        dim = sum(block.size for block in self.blocks)
+        unit = np.eye(dim) if self.dense else None
+        sizes = [row.size for row in self._rows(self.first_steps, np.ones(dim), unit)]
+        ends = np.cumsum([block.size for block in self.blocks])
+        param_ends = np.cumsum(sizes)
+        table = np.zeros((self.n_blocks, N_COLUMNS), dtype=np.int64)
+        table[:, FIRST], table[:, LAST] = ends - [b.size for b in self.blocks], ends
+        table[:, FIRST_PARAM], table[:, LAST_PARAM] = param_ends - sizes, param_ends
+        gradient = np.array([kernel.uses_gradient for kernel in self.kernels])
+        # Gradients are out of date after a kernel without them; before the first comes the last.
+        table[:, REFRESH] = gradient & ~np.roll(gradient, 1)
+        own = [kernel.n_scratch if kernel.carries else 0 for kernel in self.kernels]
+        carried = self._shared_scratch + np.cumsum([0, *own[:-1]])
+        table[:, SCRATCH] = np.where([kernel.carries for kernel in self.kernels], carried, 0)
+        indices = np.concatenate([block.indices for block in self.blocks]).astype(np.int64)
+        return Parts(indices, table)
+
+
+def _reversed(kernel: Kernel, block: Block) -> tuple[Kernel, Block]:
+    """Reversal of one kernel on its block."""
+    if kernel.reversal is None:
+        raise KernelError(
+            f"The reversal in time of the kernel {kernel.name!r} is not known, and this method "
+            "needs it: choose another kernel, or state the reversal (reversal= of CustomKernel "
+            "and StepKernel)."
+        )
+    if kernel.reversal == "self":
+        return kernel, block
+    if kernel.reversal == "block":
+        return kernel, block.reversed()
+    assert callable(kernel.reversal)
+    return kernel.reversal(), block
+
+
+def on_all(kernel: Kernel, dim: int) -> Compound:
+    """One kernel for all of `dim` real coordinates."""
+    return Compound((kernel,), (Block.real(dim),))

@@ -12,39 +12,19 @@ import pymc as pm
 import pytensor
 from numba import types
 from pymc.step_methods.compound import BlockedStep
-from pymc.step_methods.metropolis import (
-    DEMetropolis,
-    DEMetropolisZ,
-    Metropolis,
-    NormalProposal,
-)
+from pymc.step_methods.metropolis import DEMetropolis, DEMetropolisZ, Metropolis, NormalProposal
 from pytensor.compile import Function
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import KernelError
-from pymc_tempering.kernels.contract import (
-    ACCEPTANCE,
-    BINARY,
-    BOUNDED,
-    CONTINUOUS,
-    DIVERGED,
-    FIXED_SUM,
-    INTEGER,
-    JOINT,
-    N_EVALUATIONS,
-    Block,
-    Kernel,
-    log_density_at,
-)
+from pymc_tempering.kernels.contract import KINDS, Block, Kernel, log_density_at, tell
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE, RNG, VECTOR
 from pymc_tempering.model.layout import Layout
 
 State = Mapping[str, np.ndarray]
 Move = Callable[[dict[str, np.ndarray], float, np.random.Generator], State]
-ALL_KINDS = frozenset({CONTINUOUS, BINARY, BOUNDED, INTEGER, FIXED_SUM, JOINT})
-
 TARGET_ACCEPT = 0.3
 """Acceptance that step methods with a `scaling` are tuned for, rung by rung."""
 
@@ -81,11 +61,10 @@ def python_transition(
 
     @numba.njit(KERNEL_SIGNATURE, nogil=True, error_model="numpy")
     def transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
-        info[ACCEPTANCE] = call(point.x, beta, params, rng)
+        acceptance = call(point.x, beta, params, rng)
         if log_density_at(density, point, beta) == -np.inf:
             raise KernelError(lost)
-        info[N_EVALUATIONS] = 1.0
-        info[DIVERGED] = 0.0
+        tell(info, acceptance, 1.0, 0.0)
 
     return transition
 
@@ -158,7 +137,7 @@ def CustomKernel(
         n_scratch=0,
         pack=_pack,
         rebuild=(partial(CustomKernel, name=name, kinds=kinds, reversal=reversal), (move,)),
-        kinds=ALL_KINDS if kinds is None else frozenset(kinds),
+        kinds=KINDS if kinds is None else frozenset(kinds),
         prior_only=True,
         bind=partial(_bind, move, name, reversal),
     )
@@ -287,7 +266,7 @@ def StepKernel(
         n_scratch=0,
         pack=_pack,
         rebuild=(partial(StepKernel, reversal=reversal, **kwargs), (step_class,)),
-        kinds=ALL_KINDS,
+        kinds=KINDS,
         target_accept=TARGET_ACCEPT,
         prior_only=True,
         keeps_state=True,
@@ -372,7 +351,8 @@ def _prepare_methods(
             "StepKernel of its own."
         )
     for method in methods:
-        if not _depends_on(method, tempered._inverse_temperature):
+        functions = _functions(method, depth=3)
+        if not any(tempered._inverse_temperature in each.get_shared() for each in functions):
             names = ", ".join(value.name for value in method.vars)
             raise KernelError(
                 f"The step method {name} of {names} ignores beta: no function that it compiled "
@@ -392,11 +372,6 @@ def _tune(method: Any, step: float, scale: np.ndarray, own_proposals: bool) -> N
         method.proposal_dist = NormalProposal(2.38 * scale)
     if isinstance(method, pm.Slice):
         method.w = SLICE_WIDTH * scale
-
-
-def _depends_on(method: Any, shared: SharedVariable) -> bool:
-    """Whether some function that a step method compiled depends on a shared variable."""
-    return any(shared in function.get_shared() for function in _functions(method, depth=3))
 
 
 def _functions(thing: Any, depth: int) -> Iterator[Function]:

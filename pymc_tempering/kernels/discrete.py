@@ -1,33 +1,12 @@
 """Kernels for discrete variables: Gibbs sampling, Langevin flips, and transfers between cells."""
 
-from functools import partial
-
-import numba
 import numpy as np
 import pymc as pm
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.kernels.contract import (
-    ACCEPTANCE,
-    BINARY,
-    BOUNDED,
-    DIVERGED,
-    FIXED_SUM,
-    N_EVALUATIONS,
-    Block,
-    Kernel,
-    log_density_at,
-)
-from pymc_tempering.kernels.leapfrog import keep_state, put_back
-from pymc_tempering.model.compiled import (
-    INDICES,
-    KERNEL_SIGNATURE,
-    LOG_RATIO,
-    LOG_REFERENCE,
-    POINT,
-    RNG,
-    VECTOR,
-)
+from pymc_tempering.kernels.contract import Block, Kernel, log_density_at, tell
+from pymc_tempering.kernels.hmc import keep_state, put_back
+from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.copying import copy_numbers
 from pymc_tempering.model.jit import njit
 from pymc_tempering.model.layout import Layout
@@ -38,7 +17,7 @@ MOST, LOWER = 0, 1
 numbers of values, each of length b."""
 
 
-@njit(KERNEL_SIGNATURE, error_model="numpy")
+@njit(error_model="numpy")
 def gibbs_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Draw each coordinate from its full conditional, with all others as they are."""
     n = block.size
@@ -77,14 +56,7 @@ def gibbs_transition(density, point, beta, block, params, scratch, rng, info):  
                         break
         point.x[j] = lower + chosen
         copy_numbers(point.values, values[chosen])
-    info[ACCEPTANCE] = 1.0
-    info[N_EVALUATIONS] = evaluations
-    info[DIVERGED] = 0.0
-
-
-def _pack_gibbs(step_size: float, metric: np.ndarray, block: Block) -> np.ndarray:
-    n_values = block.upper - block.lower + 1.0
-    return np.concatenate([[n_values.max()], block.lower, n_values])
+    tell(info, 1.0, evaluations, 0.0)
 
 
 def Gibbs() -> Kernel:
@@ -103,14 +75,19 @@ def Gibbs() -> Kernel:
     >>> sorted(Gibbs().kinds)
     ['binary', 'bounded']
     """
+
+    def pack(step_size: float, metric: np.ndarray, block: Block) -> np.ndarray:
+        n_values = block.upper - block.lower + 1.0
+        return np.concatenate([[n_values.max()], block.lower, n_values])
+
     return Kernel(
         name="gibbs",
         transition=gibbs_transition,
         n_scratch=0,
-        pack=_pack_gibbs,
+        pack=pack,
         rebuild=(Gibbs, ()),
         reversal="block",
-        kinds=frozenset({BINARY, BOUNDED}),
+        kinds=frozenset({"binary", "bounded"}),
     )
 
 
@@ -121,10 +98,7 @@ START, FLIPPED = 0, 3
 """Rows of the scratch space: the state to go back to, which takes three; which coordinates flip."""
 
 
-@njit(
-    numba.float64(POINT, numba.float64, INDICES, numba.float64, numba.int64, RNG, VECTOR),
-    error_model="numpy",
-)
+@njit(error_model="numpy")
 def _propose(point, beta, block, step, draws, rng, flipped):  # type: ignore[no-untyped-def]
     """Log probability of the flips in `flipped`; with `draws` they are drawn first.
 
@@ -147,7 +121,7 @@ def _propose(point, beta, block, step, draws, rng, flipped):  # type: ignore[no-
     return total
 
 
-@njit(KERNEL_SIGNATURE, error_model="numpy")
+@njit(error_model="numpy")
 def langevin_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Flip random sets of coordinates, each by its own odds, accepted by Metropolis."""
     n_steps, flipped = int(params[N_STEPS]), scratch[FLIPPED]
@@ -168,13 +142,7 @@ def langevin_transition(density, point, beta, block, params, scratch, rng, info)
         accepted += chance
         if not rng.random() < chance:
             put_back(point, block, scratch, START, log_reference, log_ratio)
-    info[ACCEPTANCE] = accepted / n_steps
-    info[N_EVALUATIONS] = n_steps
-    info[DIVERGED] = 0.0
-
-
-def _pack_langevin(step_size: float, scale: np.ndarray, block: Block, n_steps: int) -> np.ndarray:
-    return np.array([step_size, n_steps])
+    tell(info, accepted / n_steps, n_steps, 0.0)
 
 
 def DiscreteLangevin(target_accept: float = 0.57, n_steps: int = 5) -> Kernel:
@@ -213,10 +181,10 @@ def DiscreteLangevin(target_accept: float = 0.57, n_steps: int = 5) -> Kernel:
         name="langevin",
         transition=langevin_transition,
         n_scratch=4,
-        pack=partial(_pack_langevin, n_steps=n_steps),
+        pack=lambda step_size, scale, block: np.array([step_size, n_steps]),
         rebuild=(DiscreteLangevin, (target_accept, n_steps)),
         reversal="self",
-        kinds=frozenset({BINARY}),
+        kinds=frozenset({"binary"}),
         target_accept=target_accept,
         uses_gradient=True,
     )
@@ -230,7 +198,7 @@ PROPOSALS = 2
 """Proposals of a transition for each cell."""
 
 
-@njit(KERNEL_SIGNATURE, error_model="numpy")
+@njit(error_model="numpy")
 def transfer_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Move units from one cell to another of its vector, a few times, each accepted by Metropolis.
 
@@ -265,16 +233,7 @@ def transfer_transition(density, point, beta, block, params, scratch, rng, info)
             point.x[block[k]] -= units
             point.values[LOG_REFERENCE] = log_reference
             point.values[LOG_RATIO] = log_ratio
-    info[ACCEPTANCE] = accepted / (PROPOSALS * n)
-    info[N_EVALUATIONS] = taken
-    info[DIVERGED] = 0.0
-
-
-def _pack_transfer(
-    step_size: float, scale: np.ndarray, block: Block, lengths: tuple[int, ...] | None
-) -> np.ndarray:
-    n = np.array(lengths or (block.size,))
-    return np.concatenate([np.repeat(np.cumsum(n) - n, n), np.repeat(n, n)]).astype(float)
+    tell(info, accepted / (PROPOSALS * n), taken, 0.0)
 
 
 def Transfer(lengths: tuple[int, ...] | None = None) -> Kernel:
@@ -290,14 +249,19 @@ def Transfer(lengths: tuple[int, ...] | None = None) -> Kernel:
     -------
     Kernel
     """
+
+    def pack(step_size: float, scale: np.ndarray, block: Block) -> np.ndarray:
+        n = np.array(lengths or (block.size,))
+        return np.concatenate([np.repeat(np.cumsum(n) - n, n), np.repeat(n, n)]).astype(float)
+
     return Kernel(
         name="transfer",
         transition=transfer_transition,
         n_scratch=0,
-        pack=partial(_pack_transfer, lengths=lengths),
+        pack=pack,
         rebuild=(Transfer, (lengths,)),
         reversal="self",
-        kinds=frozenset({FIXED_SUM}),
+        kinds=frozenset({"fixed sum"}),
         bind=_bind_transfer if lengths is None else None,
     )
 

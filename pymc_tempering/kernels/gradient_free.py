@@ -1,33 +1,10 @@
 """Kernels without gradients for real variables and integers: slice sampling, random walks."""
 
-from functools import partial
-
-import numba
 import numpy as np
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.kernels.contract import (
-    ACCEPTANCE,
-    BINARY,
-    BOUNDED,
-    CONTINUOUS,
-    DIVERGED,
-    INTEGER,
-    N_EVALUATIONS,
-    Block,
-    Kernel,
-    log_density_at,
-)
-from pymc_tempering.model.compiled import (
-    DENSITY,
-    INDICES,
-    KERNEL_SIGNATURE,
-    LOG_RATIO,
-    LOG_REFERENCE,
-    POINT,
-    RNG,
-    VECTOR,
-)
+from pymc_tempering.kernels.contract import Block, Kernel, log_density_at, tell
+from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.jit import njit
 
 MAX_OUT = 50
@@ -41,10 +18,7 @@ LINES, WIDTHS = 0, 1
 and upper bounds, and whether the coordinate is whole, each of length b."""
 
 
-@njit(
-    numba.int64(DENSITY, POINT, numba.float64, INDICES, VECTOR, VECTOR, RNG),
-    error_model="numpy",
-)
+@njit(error_model="numpy")
 def _along(density, point, beta, block, direction, start, rng):  # type: ignore[no-untyped-def]
     """Update real coordinates along a direction, whose length is the width of an interval.
 
@@ -94,12 +68,7 @@ def _along(density, point, beta, block, direction, start, rng):  # type: ignore[
     return taken
 
 
-@njit(
-    numba.int64(
-        DENSITY, POINT, numba.float64, numba.int64, numba.float64, numba.float64, numba.float64, RNG
-    ),
-    error_model="numpy",
-)
+@njit(error_model="numpy")
 def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type: ignore[no-untyped-def]
     """Update an integer coordinate; the interval is made of cells of `width` integers.
 
@@ -148,7 +117,7 @@ def _along_integers(density, point, beta, j, width, lower, upper, rng):  # type:
     return taken
 
 
-@njit(numba.void(VECTOR, VECTOR, RNG), error_model="numpy")
+@njit(error_model="numpy")
 def _draw_direction(direction, widths, rng):  # type: ignore[no-untyped-def]
     """Draw a random direction, uniform on the ellipsoid of the widths (hit and run)."""
     norm = 0.0
@@ -159,7 +128,7 @@ def _draw_direction(direction, widths, rng):  # type: ignore[no-untyped-def]
         direction[i] *= widths[i] / np.sqrt(norm)
 
 
-@njit(KERNEL_SIGNATURE, error_model="numpy")
+@njit(error_model="numpy")
 def slice_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Update each coordinate once, or all of them along random lines."""
     n = block.size
@@ -178,16 +147,7 @@ def slice_transition(density, point, beta, block, params, scratch, rng, info):  
         else:
             one = slice(i, i + 1)
             taken += _along(density, point, beta, block[one], widths[one], scratch[0], rng)
-    info[ACCEPTANCE] = 1.0
-    info[N_EVALUATIONS] = taken
-    info[DIVERGED] = 0.0
-
-
-def _pack_slice(
-    step_size: float, scale: np.ndarray, block: Block, width: float, lines: int
-) -> np.ndarray:
-    widths = width * scale * (np.sqrt(block.size) if lines else 1.0)
-    return np.concatenate([[lines], widths, block.lower, block.upper, block.whole])
+    tell(info, 1.0, taken, 0.0)
 
 
 def Slice(width: float = 2.5, lines: int = 0) -> Kernel:
@@ -219,12 +179,17 @@ def Slice(width: float = 2.5, lines: int = 0) -> Kernel:
     check_whole(0, lines=lines)
     if not width > 0:
         raise ValueError(f"width must be positive, not {width!r}.")
-    kinds = {CONTINUOUS} if lines else {CONTINUOUS, BINARY, BOUNDED, INTEGER}
+
+    def pack(step_size: float, scale: np.ndarray, block: Block) -> np.ndarray:
+        widths = width * scale * (np.sqrt(block.size) if lines else 1.0)
+        return np.concatenate([[lines], widths, block.lower, block.upper, block.whole])
+
+    kinds = {"continuous"} if lines else {"continuous", "binary", "bounded", "integer"}
     return Kernel(
         name="slice",
         transition=slice_transition,
         n_scratch=2,
-        pack=partial(_pack_slice, width=width, lines=lines),
+        pack=pack,
         rebuild=(Slice, (width, lines)),
         reversal="block",
         kinds=frozenset(kinds),
@@ -236,7 +201,7 @@ N_STEPS, WHOLE = 0, 1
 upper bounds, each of length b; the lower triangle of the proposals' Cholesky factor by rows."""
 
 
-@njit(KERNEL_SIGNATURE, error_model="numpy")
+@njit(error_model="numpy")
 def metropolis_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Propose a few normal steps, rounded for integers, each accepted by Metropolis."""
     n = block.size
@@ -271,17 +236,7 @@ def metropolis_transition(density, point, beta, block, params, scratch, rng, inf
             point.values[LOG_RATIO] = log_ratio
             for i in range(n):
                 point.x[block[i]] = start[i]
-    info[ACCEPTANCE] = accepted / n_steps
-    info[N_EVALUATIONS] = taken
-    info[DIVERGED] = 0.0
-
-
-def _pack_metropolis(
-    step_size: float, cholesky: np.ndarray, block: Block, n_steps: int | None
-) -> np.ndarray:
-    steps = max(5, block.size) if n_steps is None else n_steps
-    factor = 2.38 * step_size * cholesky[np.tril_indices(block.size)]
-    return np.concatenate([[steps], block.whole, block.lower, block.upper, factor])
+    tell(info, accepted / n_steps, taken, 0.0)
 
 
 def RandomWalkMetropolis(target_accept: float = 0.3, n_steps: int | None = None) -> Kernel:
@@ -314,14 +269,20 @@ def RandomWalkMetropolis(target_accept: float = 0.3, n_steps: int | None = None)
     """
     if n_steps is not None:
         check_whole(1, n_steps=n_steps)
+
+    def pack(step_size: float, cholesky: np.ndarray, block: Block) -> np.ndarray:
+        steps = max(5, block.size) if n_steps is None else n_steps
+        factor = 2.38 * step_size * cholesky[np.tril_indices(block.size)]
+        return np.concatenate([[steps], block.whole, block.lower, block.upper, factor])
+
     return Kernel(
         name="metropolis",
         transition=metropolis_transition,
         n_scratch=2,
-        pack=partial(_pack_metropolis, n_steps=n_steps),
+        pack=pack,
         rebuild=(RandomWalkMetropolis, (target_accept, n_steps)),
         reversal="self",
-        kinds=frozenset({CONTINUOUS, BINARY, BOUNDED, INTEGER}),
+        kinds=frozenset({"continuous", "binary", "bounded", "integer"}),
         target_accept=target_accept,
         dense=True,
     )

@@ -1,4 +1,8 @@
-"""Hamiltonian Monte Carlo with random trajectory length, and a diagonal or a dense metric.
+"""Hamiltonian Monte Carlo: leapfrog steps, and trajectories of random length.
+
+A metric is a vector: the standard deviations of the n coordinates, or the rows of the lower
+Cholesky factor L of their covariance, one after the other. Positions are `L q`, so the force is
+`L' g`.
 
 Where the step of a rung is far too long, as in the neck of a funnel, each trajectory is rejected,
 and the chain would never go there, or never leave. So a rejection beyond hope is followed by a
@@ -18,31 +22,98 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from numba import float64, types
 
 from pymc_tempering.arguments import check_choice, check_whole
 from pymc_tempering.borrowed.private import NOT_COUNTED
-from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
-from pymc_tempering.kernels.leapfrog import (
-    MAX_ENERGY_ERROR,
-    keep_state,
-    leapfrog_step,
-    put_back,
-    set_force,
-)
-from pymc_tempering.model.compiled import (
-    DENSITY,
-    INDICES,
-    KERNEL_SIGNATURE,
-    LOG_RATIO,
-    LOG_REFERENCE,
-    MATRIX,
-    POINT,
-    RNG,
-    VECTOR,
-)
+from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel, tell
+from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.copying import copy_numbers
-from pymc_tempering.model.jit import njit
+from pymc_tempering.model.jit import borrowing, njit
+from pymc_tempering.references.compiled_mixture import evaluate
+
+MAX_ENERGY_ERROR = 1000.0
+"""A trajectory whose energy error exceeds this many nats diverged (as in Stan)."""
+
+
+@njit(forceinline=True, **NOT_COUNTED)
+def set_force(point, beta, block, metric, force):  # type: ignore[no-untyped-def]
+    """Write the gradient of the log density, in units of the metric, to `force`."""
+    n = block.size
+    reference, ratio = point.grads[LOG_REFERENCE], point.grads[LOG_RATIO]
+    if metric.size == n:
+        for i in range(n):
+            j = block[i]
+            force[i] = metric[i] * (reference[j] + beta * ratio[j])
+        return
+    for i in range(n):
+        force[i] = 0.0
+    for i in range(n):
+        j = block[i]
+        slope = reference[j] + beta * ratio[j]
+        row = metric[i * n : i * n + i + 1]
+        for k in range(i + 1):
+            force[k] += row[k] * slope
+
+
+@njit(forceinline=True, **NOT_COUNTED)
+def move_along(point, block, metric, momentum, step):  # type: ignore[no-untyped-def]
+    """Move the position along the momentum, in units of the metric."""
+    n = block.size
+    if metric.size == n:
+        for i in range(n):
+            point.x[block[i]] += step * metric[i] * momentum[i]
+        return
+    for i in range(n):
+        row = metric[i * n : i * n + i + 1]
+        total = 0.0
+        for k in range(i + 1):
+            total += row[k] * momentum[k]
+        point.x[block[i]] += step * total
+
+
+@njit(error_model="numpy", forceinline=True, **NOT_COUNTED)
+def leapfrog_step(density, point, beta, block, metric, momentum, force, step):  # type: ignore[no-untyped-def]
+    """Half a step of the momentum, a step of the position, half a step of the momentum.
+
+    Momenta are in units of the metric, and `force` is that of the present state, before and
+    after. Returns the energy: kinetic energy less the log density, which can be NaN.
+    """
+    n = block.size
+    half = 0.5 * step
+    for i in range(n):
+        momentum[i] += half * force[i]
+    move_along(point, block, metric, momentum, step)
+    evaluate(density, point)
+    set_force(point, beta, block, metric, force)
+    kinetic = 0.0
+    for i in range(n):
+        momentum[i] += half * force[i]
+        kinetic += momentum[i] * momentum[i]
+    return 0.5 * kinetic - (point.values[LOG_REFERENCE] + beta * point.values[LOG_RATIO])
+
+
+@njit(**NOT_COUNTED)
+def keep_state(point, block, scratch, row):  # type: ignore[no-untyped-def]
+    """Copy position and gradients to three rows of the scratch space.
+
+    All gradients are kept, those of other blocks too.
+    """
+    for i in range(block.size):
+        scratch[row, i] = point.x[block[i]]
+    copy_numbers(scratch[row + 1], point.grads[LOG_REFERENCE])
+    copy_numbers(scratch[row + 2], point.grads[LOG_RATIO])
+
+
+@njit(**NOT_COUNTED)
+def put_back(point, block, scratch, row, log_reference, log_ratio):  # type: ignore[no-untyped-def]
+    """Make a kept state the present one."""
+    for i in range(block.size):
+        point.x[block[i]] = scratch[row, i]
+    copy_numbers(point.grads[LOG_REFERENCE], scratch[row + 1])
+    copy_numbers(point.grads[LOG_RATIO], scratch[row + 2])
+    point.values[LOG_REFERENCE] = log_reference
+    point.values[LOG_RATIO] = log_ratio
+
 
 STEP, PATH_LENGTH, MAX_STEPS, METRIC = 0, 1, 2, 3
 """Layout of the tuning numbers; the metric starts at `METRIC`."""
@@ -65,13 +136,7 @@ SHORTER, SHORTEST = 0.5, 1.0 / 16.0
 START, SHORT, MOMENTUM, FIRST_MOMENTUM, FORCE = 0, 3, 6, 7, 8
 
 
-@njit(
-    types.UniTuple(float64, 2)(
-        DENSITY, POINT, float64, INDICES, VECTOR, VECTOR, VECTOR, float64, float64, float64
-    ),
-    error_model="numpy",
-    **NOT_COUNTED,
-)
+@borrowing
 def follow(density, point, beta, block, metric, momentum, force, step, n_steps, energy):  # type: ignore[no-untyped-def]
     """Make leapfrog steps; return the error of the energy and the steps that were taken.
 
@@ -89,13 +154,7 @@ def follow(density, point, beta, block, metric, momentum, force, step, n_steps, 
     return error, taken
 
 
-@njit(
-    types.UniTuple(float64, 2)(
-        DENSITY, POINT, float64, INDICES, VECTOR, MATRIX, RNG,
-        float64, float64, float64, float64, float64,
-    ),
-    error_model="numpy", **NOT_COUNTED,
-)  # fmt: skip
+@borrowing
 def second_trajectory(  # type: ignore[no-untyped-def]
     density, point, beta, block, params, scratch, rng, shorter, step, n_steps, energy, first_error
 ):
@@ -129,7 +188,7 @@ def second_trajectory(  # type: ignore[no-untyped-def]
     return 1.0, taken
 
 
-@njit(KERNEL_SIGNATURE, error_model="numpy", **NOT_COUNTED)
+@borrowing
 def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Move the point along a leapfrog trajectory and accept by Metropolis.
 
@@ -153,9 +212,7 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
     error, taken = follow(
         density, point, beta, block, metric, momentum, force, step, n_steps, energy
     )
-    info[N_EVALUATIONS] = taken
-    info[ACCEPTANCE] = min(1.0, np.exp(-error))
-    info[DIVERGED] = 0.0 if error < np.inf else 1.0
+    tell(info, min(1.0, np.exp(-error)), taken, 0.0 if error < np.inf else 1.0)
     if rng.random() < info[ACCEPTANCE]:
         return
     put_back(point, block, scratch, START, log_reference, log_ratio)
@@ -170,17 +227,6 @@ def hmc_transition(density, point, beta, block, params, scratch, rng, info):  # 
             info[DIVERGED] = 0.0
         else:
             put_back(point, block, scratch, START, log_reference, log_ratio)
-
-
-def _pack(
-    step_size: float,
-    metric: np.ndarray,
-    block: Block,
-    path_length: float = LENGTHS[0],
-    *,
-    max_steps: int,
-) -> np.ndarray:
-    return np.concatenate([[step_size, path_length, max_steps], metric.ravel()])
 
 
 def HMC(
@@ -228,9 +274,13 @@ def HMC(
     if not sound:
         raise ValueError(f'path_length must be positive or "auto", not {path_length!r}.')
     options = target_accept, path_length, max_steps
-    pack = partial(_pack, max_steps=max_steps)
-    if not isinstance(path_length, str):
-        pack = partial(pack, path_length=path_length)
+    usual = LENGTHS[0] if isinstance(path_length, str) else path_length
+
+    def pack(
+        step_size: float, metric: np.ndarray, block: Block, length: float = usual
+    ) -> np.ndarray:
+        return np.concatenate([[step_size, length, max_steps], metric.ravel()])
+
     return Kernel(
         name="hmc",
         transition=hmc_transition,
@@ -262,7 +312,7 @@ def refresh_share(step_size: float, renewal: float = 1.0) -> float:
     return float(-np.expm1(-np.log(2.0) * renewal * step_size))
 
 
-@njit(types.void(VECTOR, float64, RNG))
+@njit()
 def refresh(momentum, keep, rng):  # type: ignore[no-untyped-def]
     """Renew the share gamma = 1 - keep^2 of the momentum's power, and turn the rest round."""
     fresh = np.sqrt(1.0 - keep * keep)
@@ -270,7 +320,7 @@ def refresh(momentum, keep, rng):  # type: ignore[no-untyped-def]
         momentum[i] = -keep * momentum[i] + fresh * rng.standard_normal()
 
 
-@njit(KERNEL_SIGNATURE, error_model="numpy")
+@njit(error_model="numpy")
 def persistent_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Refresh the momentum in part, make one leapfrog step, and accept by Metropolis.
 
@@ -294,9 +344,7 @@ def persistent_transition(density, point, beta, block, params, scratch, rng, inf
         leapfrog_step(density, point, beta, block, scales, momentum, force, params[STEP]) - energy
     )
     sound = -np.inf < error < MAX_ENERGY_ERROR  # neither NaN
-    info[N_EVALUATIONS] = 1.0
-    info[DIVERGED] = 0.0 if sound else 1.0
-    info[ACCEPTANCE] = min(1.0, np.exp(-error)) if sound else 0.0
+    tell(info, min(1.0, np.exp(-error)) if sound else 0.0, 1.0, 0.0 if sound else 1.0)
     if rng.random() < info[ACCEPTANCE]:
         for i in range(n):
             momentum[i] = -momentum[i]  # the refresh turns it round again: it goes on
@@ -304,13 +352,6 @@ def persistent_transition(density, point, beta, block, params, scratch, rng, inf
     put_back(point, block, scratch, KEPT, log_reference, log_ratio)
     for i in range(n):
         momentum[i] = start_v[i]  # the refresh turns it round: it goes back
-
-
-def _pack_persistent(
-    step_size: float, scale: np.ndarray, block: Block, renewal: float
-) -> np.ndarray:
-    keep = np.sqrt(1.0 - refresh_share(step_size, renewal))
-    return np.concatenate([[step_size, keep], scale])
 
 
 def Persistent(target_accept: float = 0.95, renewal: float = 1.0) -> Kernel:
@@ -339,11 +380,16 @@ def Persistent(target_accept: float = 0.95, renewal: float = 1.0) -> Kernel:
     """
     if not renewal > 0:
         raise ValueError(f"renewal must be positive, not {renewal!r}.")
+
+    def pack(step_size: float, scale: np.ndarray, block: Block) -> np.ndarray:
+        keep = np.sqrt(1.0 - refresh_share(step_size, renewal))
+        return np.concatenate([[step_size, keep], scale])
+
     return Kernel(
         name="persistent",
         transition=persistent_transition,
         n_scratch=6,
-        pack=partial(_pack_persistent, renewal=renewal),
+        pack=pack,
         rebuild=(Persistent, (target_accept, renewal)),
         target_accept=target_accept,
         uses_gradient=True,

@@ -1,30 +1,17 @@
 """The No-U-Turn sampler with multinomial choice of the state, built without recursion."""
 
-from functools import partial
-
 import numpy as np
-from numba import boolean, float64, int64, types
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.kernels.contract import ACCEPTANCE, DIVERGED, N_EVALUATIONS, Block, Kernel
-from pymc_tempering.kernels.leapfrog import (
+from pymc_tempering.kernels.contract import Block, Kernel, tell
+from pymc_tempering.kernels.hmc import (
     MAX_ENERGY_ERROR,
     keep_state,
     leapfrog_step,
     put_back,
     set_force,
 )
-from pymc_tempering.model.compiled import (
-    DENSITY,
-    INDICES,
-    KERNEL_SIGNATURE,
-    LOG_RATIO,
-    LOG_REFERENCE,
-    MATRIX,
-    POINT,
-    RNG,
-    VECTOR,
-)
+from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
 from pymc_tempering.model.copying import copy_numbers, copy_row
 from pymc_tempering.model.jit import njit
 
@@ -48,10 +35,7 @@ GROWN, TURNED, BROKEN = 0, 1, 2
 """What became of a subtree."""
 
 
-@njit(
-    boolean(int64, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR),
-    error_model="numpy",
-)
+@njit(error_model="numpy")
 def _turns(n, sum_a, first_a, last_a, sum_b, first_b, last_b):  # type: ignore[no-untyped-def]
     """Whether part a of a trajectory and part b after it, put together, turn back on themselves.
 
@@ -80,12 +64,7 @@ def _turns(n, sum_a, first_a, last_a, sum_b, first_b, last_b):  # type: ignore[n
     )
 
 
-@njit(
-    types.Tuple((int64, int64, float64, float64, float64, float64))(
-        DENSITY, POINT, float64, INDICES, VECTOR, MATRIX, RNG, float64, float64, int64
-    ),
-    error_model="numpy",
-)
+@njit(error_model="numpy")
 def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth):  # type: ignore[no-untyped-def]
     """Follow the trajectory for `2**depth` leapfrog steps from the point; choose one state.
 
@@ -132,7 +111,7 @@ def _grow(density, point, beta, block, params, scratch, rng, energy, step, depth
     return GROWN, 1 << depth, accepted, log_weight, log_reference, log_ratio
 
 
-@njit(KERNEL_SIGNATURE, error_model="numpy")
+@njit(error_model="numpy")
 def nuts_transition(density, point, beta, block, params, scratch, rng, info):  # type: ignore[no-untyped-def]
     """Double a trajectory to either side until it turns, and move to one of its states.
 
@@ -188,14 +167,8 @@ def nuts_transition(density, point, beta, block, params, scratch, rng, info):  #
             scratch[near, i] = point.x[block[i]]
             scratch[near + 1, i] = momentum[i]
             scratch[near + 2, i] = force[i]
-    info[ACCEPTANCE] = accepted / taken
-    info[N_EVALUATIONS] = taken
-    info[DIVERGED] = 1.0 if outcome == BROKEN else 0.0
+    tell(info, accepted / taken, taken, 1.0 if outcome == BROKEN else 0.0)
     put_back(point, block, scratch, CHOSEN, log_reference, log_ratio)
-
-
-def _pack(step_size: float, scale: np.ndarray, block: Block, max_treedepth: int) -> np.ndarray:
-    return np.concatenate([[step_size, max_treedepth], scale])
 
 
 def NUTS(target_accept: float = 0.8, max_treedepth: int = 10) -> Kernel:
@@ -241,11 +214,15 @@ def NUTS(target_accept: float = 0.8, max_treedepth: int = 10) -> Kernel:
     check_whole(1, max_treedepth=max_treedepth)
     if max_treedepth > LIMIT_TREEDEPTH:
         raise ValueError(f"max_treedepth must be at most {LIMIT_TREEDEPTH}, not {max_treedepth!r}.")
+
+    def pack(step_size: float, scale: np.ndarray, block: Block) -> np.ndarray:
+        return np.concatenate([[step_size, max_treedepth], scale])
+
     return Kernel(
         name="nuts",
         transition=nuts_transition,
         n_scratch=STACK + 3 * (max_treedepth - 1),
-        pack=partial(_pack, max_treedepth=max_treedepth),
+        pack=pack,
         target_accept=target_accept,
         uses_gradient=True,
         rebuild=(NUTS, (target_accept, max_treedepth)),

@@ -73,10 +73,6 @@ class Case:
     model: pm.Model | Builder | None = None
     data: Mapping[str, Any] | None = None
 
-    def content(self, model: pm.Model) -> str:
-        """Hash of the model and its data, the same in each process."""
-        return content_hash(model, self.data)
-
     def build(self, shared: pm.Model | None) -> pm.Model:
         """Return the model of this run, without data of its own.
 
@@ -225,7 +221,7 @@ def run_one(shared: pm.Model | None, task: Assignment) -> Done:
         warnings.simplefilter("always")
         try:
             base = task.case.build(shared)
-            content = task.case.content(base)
+            content = content_hash(base, task.case.data)
             data = task.case.data
             model = base if data is None else copy_with_data(base, data)
             idata = sample(
@@ -399,7 +395,7 @@ def _finished(
         row = folder.finished(case.name)
         if row is not None:
             report(f"Found {len(rows) + 1} runs of an earlier call")
-            folder.check_content(case.name, case.content(case.build(shared)))
+            folder.check_content(case.name, content_hash(case.build(shared), case.data))
             rows[case.name] = row
     return rows
 
@@ -418,8 +414,9 @@ def _run(
     if executor is not None:
         common = None if shared is None else pack_made("The model", as_it_is, shared)
         return send_chunks(
-            executor, run_one, common, tasks, take, what="A model", report=tell, lose=_lost
-        )
+            executor, run_one, common, tasks, take, what="A model", report=tell,
+            lose=lambda message: Done(Row(message=message)),
+        )  # fmt: skip
     try:
         for i, task in enumerate(tasks):
             take(i, run_one(shared, task))
@@ -427,11 +424,6 @@ def _run(
     except KeyboardInterrupt:
         return Ended(interrupted=True)
     return Ended()
-
-
-def _lost(message: str) -> Done:
-    """Row of a run that ended several workers."""
-    return Done(Row(message=message))
 
 
 def _warn(rows: Mapping[str, Row], n: int, ended: Ended) -> None:

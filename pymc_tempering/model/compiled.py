@@ -176,7 +176,7 @@ class Parts(NamedTuple):
 PARTS = types.NamedTuple((INDICES, int64[:, ::1]), Parts)
 EXPLORE_SIGNATURE = types.void(DENSITY, POINT, float64, PARTS, VECTOR, MATRIX, RNG, MATRIX)
 """(density, point, beta, parts, params, scratch, rng, infos): see
-`pymc_tempering.kernels.compound`."""
+`pymc_tempering.kernels.contract`."""
 EXPLORE = types.FunctionType(EXPLORE_SIGNATURE)
 
 

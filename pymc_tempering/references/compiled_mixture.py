@@ -14,7 +14,6 @@ from pymc_tempering.model.compiled import (
     LOG_REFERENCE,
     MATRIX,
     MIXTURE,
-    POINT,
     Density,
     Mixer,
     Mixing,
@@ -250,7 +249,7 @@ def to_mixture(x, values, grads, mixture):  # type: ignore[no-untyped-def]
 MIXER = Mixer(to_mixture)
 
 
-@njit(types.void(DENSITY, POINT), forceinline=True, **NOT_COUNTED)
+@njit(forceinline=True, **NOT_COUNTED)
 def evaluate(density, point):  # type: ignore[no-untyped-def]
     """Evaluate log_reference, log_ratio and their gradients at `point.x`, in place."""
     x, values, grads, mixture = point
@@ -259,7 +258,7 @@ def evaluate(density, point):  # type: ignore[no-untyped-def]
         mixture.mixer(x, values, grads, mixture.table)
 
 
-@njit(types.void(DENSITY, POINT))
+@njit()
 def evaluate_values(density, point):  # type: ignore[no-untyped-def]
     """Evaluate log_reference and log_ratio alone; the gradients stay as they were."""
     evaluate(density, Point(point.x, point.values, point.grads[:0], point.mixture))

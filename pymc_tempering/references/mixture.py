@@ -16,20 +16,16 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from pymc_tempering.model.compiled import Mixing
-from pymc_tempering.model.path import Path
 from pymc_tempering.references.compiled_mixture import (
     ALONG,
     CONSTANT,
     COPY_COLUMNS,
     DOF,
     MIN_COLUMNS,
-    MIXER,
     ORIGIN,
     OWN,
     WITHIN,
 )
-from pymc_tempering.references.prior import Prior
 from pymc_tempering.references.warp import WARP_COLUMNS, FunnelWarp
 
 
@@ -449,61 +445,3 @@ def nearest_component(components: Mixture, xs: np.ndarray) -> np.ndarray:
     """Component that is most likely for each state, shape (n,); the mode of a stretched copy."""
     nearest, n = components.log_t(xs).argmax(axis=1), components.n_components
     return np.where(nearest < n, nearest, (nearest - n) % (n - components.hull))
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A mixture of t's plus a share of the prior, as the reference of a path.
-
-    Attributes
-    ----------
-    prior : Prior
-    components : Mixture
-    """
-
-    prior: Prior
-    components: Mixture
-    name: str = "fitted"
-
-    @property
-    def path(self) -> Path:
-        """The compiled model."""
-        return self.prior.path
-
-    @property
-    def prior_constant(self) -> tuple[float, float]:
-        """Log Z of the target's prior and its error."""
-        return self.prior.prior_constant
-
-    @cached_property
-    def mixture(self) -> Mixing:
-        """Packed mixture that points carry."""
-        return Mixing(MIXER, self.components.pack())
-
-    @cached_property
-    def covariance(self) -> np.ndarray | None:
-        """Mean covariance of the modes, shape (d, d); None with a warp or in many dimensions."""
-        return self.components.covariance
-
-    def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
-        """Child generators for one stream of draws."""
-        return [*rng.spawn(1), *self.prior.spawn(rng)]
-
-    def draw(self, n: int, rngs: list[np.random.Generator]) -> np.ndarray:
-        """Draw `n` fresh, independent states, shape (n, d), unconstrained."""
-        own, *priors = rngs
-        from_prior = own.random(n) < self.components.prior_share
-        draws = self.components.draw(n, own)
-        draws[from_prior] = self.prior.draw(int(from_prior.sum()), priors)
-        return draws
-
-    def residuals(self, xs: np.ndarray) -> np.ndarray:
-        """States, shape (n, d), minus the mean of the nearest component of each.
-
-        With a warp the difference is that of warped states, times the spread at each state.
-        """
-        modes = self.components.modes
-        means = modes.means[nearest_component(modes, xs)]
-        if modes.warp is None:
-            return xs - means
-        return np.asarray((modes.warp.forward(xs)[0] - means) * modes.warp.spread(xs))

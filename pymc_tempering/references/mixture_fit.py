@@ -19,8 +19,7 @@ from pymc_tempering.core.threads import one_thread
 from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture, nearest_component
 from pymc_tempering.references.score_covariance import distinct_rows, refine_normals
 from pymc_tempering.references.warp import FunnelWarp, warped_scores
-from pymc_tempering.references.warp_fit import fit_warp
-from pymc_tempering.references.warp_screen import PriorDraws
+from pymc_tempering.references.warp_fit import PriorDraws, fit_warp
 
 PRIOR_SHARE = 0.05
 """Weight of the prior in the mixture, always: its tails and what the fit missed."""

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 import pymc as pm
@@ -32,8 +31,9 @@ from pymc_tempering.model.ordered_priors import draw_in_order
 from pymc_tempering.model.path import FEW, Path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.terms import wide_law
-from pymc_tempering.references.compiled_mixture import evaluate_rows
-from pymc_tempering.references.warp_screen import PriorDraws
+from pymc_tempering.references.compiled_mixture import MIXER, evaluate_rows
+from pymc_tempering.references.mixture import Mixture, nearest_component
+from pymc_tempering.references.warp_fit import PriorDraws
 
 CHUNK = 1000
 """Draws that are evaluated at a time."""
@@ -44,39 +44,6 @@ stream of a run."""
 
 N_BLAMED = 5000
 """Draws of each variable that show whether it raises."""
-
-
-class Reference(Protocol):
-    """The methods of a reference distribution; `Prior` and `Fitted` have them."""
-
-    @property
-    def name(self) -> str:
-        """Name in arguments and results."""
-
-    @property
-    def path(self) -> Path:
-        """The compiled model."""
-
-    @property
-    def mixture(self) -> Mixing:
-        """Packed mixture that points carry; no rows for the prior."""
-
-    @property
-    def prior_constant(self) -> tuple[float, float]:
-        """Log Z of the target's prior and its error; zeros if it is normalized."""
-
-    @property
-    def covariance(self) -> np.ndarray | None:
-        """Covariance within its modes, shape (d, d), where that is known."""
-
-    def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
-        """Child generators for one stream of draws."""
-
-    def draw(self, n: int, rngs: list[np.random.Generator]) -> np.ndarray:
-        """Draw `n` fresh, independent states, shape (n, d), unconstrained."""
-
-    def residuals(self, xs: np.ndarray) -> np.ndarray:
-        """States minus the center of the mode of each; as they are if no modes are known."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +107,67 @@ class Prior:
     def covariance(self) -> None:
         """Unknown."""
         return None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A mixture of t's plus a share of the prior, as the reference of a path.
+
+    Attributes
+    ----------
+    prior : Prior
+    components : Mixture
+    """
+
+    prior: Prior
+    components: Mixture
+    name: str = "fitted"
+
+    @property
+    def path(self) -> Path:
+        """The compiled model."""
+        return self.prior.path
+
+    @property
+    def prior_constant(self) -> tuple[float, float]:
+        """Log Z of the target's prior and its error."""
+        return self.prior.prior_constant
+
+    @cached_property
+    def mixture(self) -> Mixing:
+        """Packed mixture that points carry."""
+        return Mixing(MIXER, self.components.pack())
+
+    @cached_property
+    def covariance(self) -> np.ndarray | None:
+        """Mean covariance of the modes, shape (d, d); None with a warp or in many dimensions."""
+        return self.components.covariance
+
+    def spawn(self, rng: np.random.Generator) -> list[np.random.Generator]:
+        """Child generators for one stream of draws."""
+        return [*rng.spawn(1), *self.prior.spawn(rng)]
+
+    def draw(self, n: int, rngs: list[np.random.Generator]) -> np.ndarray:
+        """Draw `n` fresh, independent states, shape (n, d), unconstrained."""
+        own, *priors = rngs
+        from_prior = own.random(n) < self.components.prior_share
+        draws = self.components.draw(n, own)
+        draws[from_prior] = self.prior.draw(int(from_prior.sum()), priors)
+        return draws
+
+    def residuals(self, xs: np.ndarray) -> np.ndarray:
+        """States, shape (n, d), minus the mean of the nearest component of each.
+
+        With a warp the difference is that of warped states, times the spread at each state.
+        """
+        modes = self.components.modes
+        means = modes.means[nearest_component(modes, xs)]
+        if modes.warp is None:
+            return xs - means
+        return np.asarray((modes.warp.forward(xs)[0] - means) * modes.warp.spread(xs))
+
+
+type Reference = Prior | Fitted
 
 
 def forward_graph(model: pm.Model, wide: Collection[str] = ()) -> list[Variable]:

@@ -11,9 +11,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
-from numba import types
 
-from pymc_tempering.model.compiled import MATRIX
 from pymc_tempering.model.jit import borrowing, njit
 
 # Packed, a warp has a row for u, a scratch row for the slope along u, and `WARP_ROWS` rows for each
@@ -200,7 +198,7 @@ def _same_scale(mixture, row, before):  # type: ignore[no-untyped-def]
     return same and mixture[row, BOUNDED] == mixture[before, BOUNDED]
 
 
-@njit(types.void(MATRIX, MATRIX), error_model="numpy")
+@njit(error_model="numpy")
 def unwarp(xs, packed):  # type: ignore[no-untyped-def]
     """Turn each row of `xs`, which holds u, into the state with that u, in place."""
     for draw in range(xs.shape[0]):
@@ -295,7 +293,7 @@ def warped_scores(
     return us, scores
 
 
-@njit(types.void(MATRIX, MATRIX, MATRIX), error_model="numpy")
+@njit(error_model="numpy")
 def warp_scores(xs, scores, packed):  # type: ignore[no-untyped-def]
     """Turn each row of `xs` into u, and the gradient along x in `scores` into that along u."""
     n = (packed.shape[0] - 2) // WARP_ROWS

@@ -1,8 +1,10 @@
 """What a call asks for, checked before any work and in words that a file can hold; and its job."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -13,12 +15,8 @@ from pymc_tempering.chain.loop import LADDER_MOVES
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import Ladder, RungWeights, check_betas
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.exceptions import (
-    ArgumentError,
-    CheckpointError,
-    LadderError,
-)
-from pymc_tempering.executors.crew import Crew
+from pymc_tempering.exceptions import ArgumentError, CheckpointError, LadderError
+from pymc_tempering.executors.chunks import Crew
 from pymc_tempering.kernels import Compound, Kernel
 from pymc_tempering.kernels.assign import KERNELS, KernelChoice
 from pymc_tempering.references.prior import Prior
@@ -170,6 +168,30 @@ def goal_of(
     return DRAWS if draws is None else draws, goal
 
 
+@dataclass(eq=False)
+class Tally:
+    """What the stages of a call have taken so far. It grows as they go on.
+
+    Attributes
+    ----------
+    work : Counter of str
+        Density evaluations of each stage before the chains.
+    seconds : dict of str to float
+        Time of each stage of `core.deadline.STAGES` that there was.
+    since : float
+        When the present stage began, by `perf_counter`.
+    """
+
+    work: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
+    since: float = field(default_factory=perf_counter)
+
+    def end(self, stage: str) -> None:
+        """Count the time since the last stage for this one."""
+        before, self.since = self.since, perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + self.since - before
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """What every stage of a call works with.
@@ -188,6 +210,7 @@ class Job:
         After which no further stage starts, and those that are under way come to an end.
     crew : Crew, optional
         Workers of an executor, for looks and chains in place of threads.
+    tally : Tally
     """
 
     prior: Prior
@@ -198,6 +221,7 @@ class Job:
     report: Callable[[str], None] = lambda line: None
     deadline: Deadline = NEVER
     crew: Crew | None = None
+    tally: Tally = field(default_factory=Tally)
 
 
 @dataclass(frozen=True)
@@ -315,8 +339,7 @@ def step_method_in(choice: KernelChoice) -> str:
 
 def kernels_in_words(kernel: Compound) -> list[str]:
     """Kernels with the variables that they move, to compare two compounds by."""
-    pairs = zip(kernel.kernels, kernel.blocks, strict=True)
-    return [f"{each.name} for {', '.join(block.names)}" for each, block in pairs]
+    return [f"{each.name} for {', '.join(block.names)}" for each, block in kernel.pairs]
 
 
 def as_names(names: Sequence[str]) -> tuple[str, ...]:

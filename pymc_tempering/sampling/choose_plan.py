@@ -12,13 +12,13 @@ import numpy as np
 from pymc_tempering.chain.draw_statistics import Schema
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.cycles import OVERFLOWS, FreshLooks
-from pymc_tempering.core.deadline import PAST, laps
+from pymc_tempering.core.deadline import PAST
 from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, warn_user
 from pymc_tempering.kernels import Compound
-from pymc_tempering.references.mixture import Fitted, Mixture
-from pymc_tempering.references.prior import Prior
+from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.prior import Fitted, Prior
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.fit_reference import (
     Passes,
@@ -30,8 +30,7 @@ from pymc_tempering.sampling.fit_reference import (
     make_passes,
     warm_up_for,
 )
-from pymc_tempering.sampling.looks import take_looks
-from pymc_tempering.sampling.search import Search, SearchRound, search, strangers
+from pymc_tempering.sampling.search import Search, SearchRound, search, strangers, take_looks
 from pymc_tempering.sampling.suspects import Peak
 from pymc_tempering.warmup.warm_up import Warmup
 
@@ -69,7 +68,7 @@ class ChosenPlan:
     work : dict
         Density evaluations of each stage.
     seconds : dict
-        Time of each stage of `core.laps.STAGES` that there was.
+        Time of each stage of `core.deadline.STAGES` that there was.
     """
 
     plan: Plan
@@ -119,17 +118,18 @@ class ChosenPlan:
 
 def choose_plan(job: Job) -> ChosenPlan:
     """Find the plan for a run of a compiled model."""
-    return _weighted(job, _choose(job))
+    return _finished(job, _choose(job))
 
 
-def _weighted(job: Job, chosen: ChosenPlan) -> ChosenPlan:
-    """Give the rungs the weights that the user wants; they were learned with even ones."""
-    if job.options.rung_weights is None:
-        return chosen
-    plan = chosen.plan
-    return replace(
-        chosen, plan=plan.with_ladder(plan.ladder.with_weights(job.options.rung_weights))
-    )
+def _finished(job: Job, chosen: ChosenPlan) -> ChosenPlan:
+    """Give the rungs the weights that the user wants, and note what the plan has taken.
+
+    The constants of the ladder were learned with even weights.
+    """
+    plan, weights = chosen.plan, job.options.rung_weights
+    if weights is not None:
+        plan = plan.with_ladder(plan.ladder.with_weights(weights))
+    return replace(chosen, plan=plan, work=dict(job.tally.work), seconds=dict(job.tally.seconds))
 
 
 def _choose(job: Job) -> ChosenPlan:
@@ -139,15 +139,13 @@ def _choose(job: Job) -> ChosenPlan:
         _check_can_fit(prior, kernel)
     hopeless = options.reference == "auto" and prior.prior_constant == OVERFLOWS  # states no error
     if options.reference == "prior" or hopeless or not can_fit(prior, kernel):
-        return _from_prior(job, {}, {})
-    lap = laps()
-    passes, first, particles, gradients = fit_to_passes(job, make_passes(job))
-    seconds = {"annealed_pass": lap()}
-    work = {"prior_warmup": passes.n_evaluations}
+        return _from_prior(job)
+    passes, first, particles = fit_to_passes(job, make_passes(job))
+    job.tally.end("annealed_pass")
     fit, found, interrupted = None, None, False
     try:
         fit = _fit_in_two_tries(job, first, particles)
-        seconds["fit"] = lap()
+        job.tally.end("fit")
         if options.reference == "auto" and passes.complete:
             found = search(job, passes, fit)
     except KeyboardInterrupt:
@@ -155,27 +153,19 @@ def _choose(job: Job) -> ChosenPlan:
     except StuckChainError:
         if options.reference == "fitted":
             raise
-        work |= {} if fit is None else {"fit": gradients + fit.n_evaluations}
         warn_user(
             "Two trial runs from a fitted reference hung, so the run uses the prior as reference, "
             "and its error is larger: sample more draws."
         )
-        return _from_prior(job, work, seconds | {"fit" if fit is None else "search": lap()})
-    seconds["fit" if fit is None else "search"] = lap()
-    fit = fit or first_fit(prior, first, particles)
-    work["fit"] = gradients + fit.n_evaluations
-    return _freeze(job, passes, fit, found, work, seconds, interrupted=interrupted)
+        job.tally.end("fit" if fit is None else "search")
+        return _from_prior(job)
+    job.tally.end("fit" if fit is None else "search")
+    fit = fit or first_fit(job, first, particles)
+    return _freeze(job, passes, fit, found, interrupted=interrupted)
 
 
 def _freeze(
-    job: Job,
-    passes: Passes,
-    fit: ReferenceFit,
-    found: Search | None,
-    work: dict[str, int],
-    seconds: dict[str, float],
-    *,
-    interrupted: bool = False,
+    job: Job, passes: Passes, fit: ReferenceFit, found: Search | None, *, interrupted: bool = False
 ) -> ChosenPlan:
     """Freeze the plan of a fitted reference, or of the last one of a search, with what that found.
 
@@ -183,17 +173,15 @@ def _freeze(
     """
     if found is not None:
         fit, interrupted = found.fit, found.interrupted
-        work = work | {name: work.get(name, 0) + n for name, n in found.n_evaluations.items()}
     job.report("Learning the weights")
     if interrupted:
         job.report("Ctrl-C: a short run with what is known; once more to stop")
         job = replace(job, deadline=PAST)
-    lap = laps()
-    warmup, steps = fit.warm_up(job)
+    warmup = fit.warm_up(job)
+    job.tally.end("weights")
     chosen = ChosenPlan(
         warmup.plan, warmup, passes, fit, needed=job.options.check_looks, fits=1,
-        interrupted=interrupted, work=work | {"fit": work["fit"] + steps},
-        seconds=seconds | {"weights": seconds.get("weights", 0.0) + lap()},
+        interrupted=interrupted,
     )  # fmt: skip
     if found is None or interrupted:
         return chosen
@@ -252,17 +240,15 @@ def search_again(job: Job, chosen: ChosenPlan, draws: np.ndarray) -> ChosenPlan:
     assert fitted is not None
     assert old is not None
     assert passes is not None
-    work, lap = dict(chosen.work), laps()
+    job.tally.end("run")
     seen = np.concatenate([old.draws.xs, draws])
-    first, gradients = fit_to(job, seen, fitted.components, rough=True)
-    fit = fit_reference(job, first, seen)
-    work["fit"] = work.get("fit", 0) + gradients + fit.n_evaluations
-    found = search(job, passes, fit)
+    first = fit_to(job, seen, fitted.components, rough=True)
+    found = search(job, passes, fit_reference(job, first, seen))
     if found.interrupted:
         raise KeyboardInterrupt("Interrupted while the reference was fitted again.")
-    searched = chosen.seconds.get("search", 0.0) + lap()
-    again = _freeze(job, passes, fit, found, work, chosen.seconds | {"search": searched})
-    return _weighted(job, replace(again, fits=chosen.fits + again.fits))
+    job.tally.end("search")
+    again = _freeze(job, passes, found.fit, found)
+    return _finished(job, replace(again, fits=chosen.fits + again.fits))
 
 
 def more_looks(job: Job, chosen: ChosenPlan, budget: int) -> ChosenPlan:
@@ -277,23 +263,23 @@ def more_looks(job: Job, chosen: ChosenPlan, budget: int) -> ChosenPlan:
     if n < looks.n:
         return chosen
     new = take_looks(job, passes.best, n)
-    strange, cost = strangers(job, new.ends, fit, passes, chosen.let_go)
+    strange = strangers(job, new.ends, fit, passes, chosen.let_go)
     if job.deadline.late:  # their ways home were cut short, and say nothing
         return chosen
-    work = chosen.work | {"looks": chosen.work["looks"] + new.n_evaluations + cost}
-    return replace(chosen, last=last.with_looks(new, strange, fit), work=work)
+    job.tally.work["looks"] += new.n_evaluations
+    return replace(chosen, last=last.with_looks(new, strange, fit), work=dict(job.tally.work))
 
 
-def _from_prior(job: Job, work: dict[str, int], seconds: dict[str, float]) -> ChosenPlan:
+def _from_prior(job: Job) -> ChosenPlan:
     """Warm up from the prior."""
-    lap = laps()
-    warmup = warm_up_prior(job)
-    took, annealing = lap(), warmup.seconds_annealing
-    own = {"annealed_pass": annealing, "weights": max(0.0, took - annealing)}
-    seconds = seconds | {name: seconds.get(name, 0.0) + own[name] for name in own}
-    before = work.get("prior_warmup", 0)
-    work = work | {"prior_warmup": before + warmup.annealed.n_evaluations}
-    return ChosenPlan(warmup.plan, warmup, work=work, seconds=seconds)
+    warmup, tally = warm_up_prior(job), job.tally
+    tally.work["prior_warmup"] += warmup.annealed.n_evaluations
+    tally.end("weights")
+    tally.seconds["weights"] -= warmup.seconds_annealing
+    tally.seconds["annealed_pass"] = (
+        tally.seconds.get("annealed_pass", 0.0) + warmup.seconds_annealing
+    )
+    return ChosenPlan(warmup.plan, warmup)
 
 
 def warm_up_prior(job: Job) -> Warmup:

@@ -75,21 +75,22 @@ def join(parts: Sequence[Evaluated]) -> Evaluated:
 
 def can_climb(job: Job) -> bool:
     """Whether the density has gradients in all variables."""
-    path, pairs = job.prior.path, zip(job.kernel.kernels, job.kernel.blocks, strict=True)
-    moved = sum(block.size for each, block in pairs if each.uses_gradient)
+    path = job.prior.path
+    moved = sum(block.size for each, block in job.kernel.pairs if each.uses_gradient)
     return path.has_gradient and moved == path.dim
 
 
 def target_scores(job: Job) -> Callable[[np.ndarray], np.ndarray] | None:
     """Gradients of the log target at states, both of shape (n, d); None where there are none.
 
-    They are NaN where the target or its gradient is not finite.
+    They are NaN where the target or its gradient is not finite, and count as work of the fit.
     """
     if not can_climb(job):
         return None
     path = job.prior.path
 
     def scores(xs: np.ndarray) -> np.ndarray:
+        job.tally.work["fit"] += len(xs)
         values, slopes = slopes_at(path, xs, np.ones(path.dim))
         slopes[~np.isfinite(values).all(axis=1)] = np.nan
         return slopes

@@ -9,7 +9,7 @@ A draw of the reference costs one value of the density and no gradient, and is i
 the reference is far off, so that few of its draws have weight, tempered trial runs give the draws.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import Event
@@ -19,18 +19,16 @@ import numpy as np
 
 from pymc_tempering.chain.chains import ChainRun, run_chains, start_runs
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.core.cycles import CycleStats
-from pymc_tempering.core.deadline import NEVER, Deadline, annealing_lines
+from pymc_tempering.core.deadline import annealing_lines
 from pymc_tempering.core.threads import Task, run_tasks
 from pymc_tempering.core.weighting import effective_number, kish, log_mean
 from pymc_tempering.evidence.reference_check import suspect_above
-from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
 from pymc_tempering.kernels import Compound
-from pymc_tempering.references.mixture import Fitted, Mixture, nearest_component
+from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
-from pymc_tempering.references.prior import Prior, Reference
+from pymc_tempering.references.prior import Fitted, Reference
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.evaluated import (
     Evaluated,
@@ -40,8 +38,7 @@ from pymc_tempering.sampling.evaluated import (
     target_scores,
 )
 from pymc_tempering.sampling.recorded import cycles_of, steps_of
-from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
-from pymc_tempering.warmup.stage_moves import kernel_for
+from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal, kernel_for
 from pymc_tempering.warmup.warm_up import Warmup, warm_up
 
 HOME_DRAWS = 5
@@ -203,6 +200,7 @@ def _make(job: Job, n: int, report: Callable[[float], None]) -> list[AnnealedPas
     if interrupted:
         raise KeyboardInterrupt("Interrupted while particles were annealed.")
     made = [one for one in results if isinstance(one, AnnealedPass)]
+    job.tally.work["prior_warmup"] += sum(one.n_evaluations for one in made)
     if not made:
         raise next(one for one in results if isinstance(one, Exception))
     # What the time has cut short is of no use beside one that came to its end.
@@ -225,8 +223,6 @@ class ReferenceFit:
         Rough log evidence (nats).
     near : bool
         Whether weighted draws of the reference were enough, so that it is near the posterior.
-    n_evaluations : int
-        Density evaluations.
     trial : Warmup, optional
         Of the last trial run, if that was made with this reference.
     """
@@ -235,7 +231,6 @@ class ReferenceFit:
     draws: Evaluated
     log_z: float
     near: bool
-    n_evaluations: int
     trial: Warmup | None = None
 
     @property
@@ -282,13 +277,10 @@ class ReferenceFit:
         """Whether states are no suspects, and lie where draws have come from, shape (n,)."""
         return self.locate(states)[0]
 
-    def warm_up(self, job: Job) -> tuple[Warmup, int]:
-        """Freeze a plan of the reference; returns it and the density evaluations that it took."""
-        if self.trial is not None:
-            return self.trial, 0
+    def warm_up(self, job: Job) -> Warmup:
+        """Freeze a plan of the reference."""
         n_particles = FEW_PARTICLES if self.near else PARTICLES
-        warmup = _warm_up_fitted(job, self.reference, n_particles, MAX_ROUNDS)
-        return warmup, warmup.annealed.n_evaluations
+        return self.trial or _warm_up_fitted(job, self.reference, n_particles, MAX_ROUNDS)
 
 
 def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
@@ -303,27 +295,23 @@ def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceF
         Draws that it was fitted to; they count as long as there are few others.
     """
     parts: list[Evaluated] = []
-    log_z, evaluations = -np.inf, 0
     for attempt in range(1, MAX_PROPOSALS + 1):
         job.report(f"Fitting the reference to {attempt} of {MAX_PROPOSALS} rounds of draws")
         reference, needed = Fitted(job.prior, components), draws_needed(components)
         wanted = needed - sum(part.n for part in parts)
-        drawn, log_z, near, cost = _propose(job, reference, wanted)
-        evaluations += cost
+        drawn, log_z, near = _propose(job, reference, wanted)
         if drawn is None:
-            fit = _by_trials(job, components, seen)
-            return replace(fit, n_evaluations=evaluations + fit.n_evaluations)
+            return _by_trials(job, components, seen)
         parts.append(drawn)
         draws = join(parts)
         xs = np.concatenate([seen, draws.xs]) if draws.n < needed else draws.xs
-        components, gradients = fit_to(job, xs, components)
-        evaluations += gradients
+        components = fit_to(job, xs, components)
         if near or (len(parts) > 1 and draws.n >= draws_needed(components)):
             break
-    return ReferenceFit(Fitted(job.prior, components), draws, log_z, True, evaluations)
+    return ReferenceFit(Fitted(job.prior, components), draws, log_z, True)
 
 
-def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None, float, bool, int]:
+def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None, float, bool]:
     """Draw from a reference and resample by weights, until they are worth `wanted` draws.
 
     Returns
@@ -334,7 +322,6 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
         Rough log evidence (nats).
     near : bool
         Whether the reference is near the posterior.
-    n_evaluations : int
     """
     prior, rng = job.prior, job.rng
     batches: list[Evaluated] = []
@@ -342,35 +329,26 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
     least = max(MIN_WEIGHT, BY_DIM * prior.path.dim)
     while not batches or (weight < wanted and len(batches) < MAX_BATCHES):
         batches.append(evaluate_states(prior, reference.draw(N_PROPOSED, reference.spawn(rng))))
+        job.tally.work["fit"] += N_PROPOSED
         log_w = np.append(log_w, batches[-1].log_ratio(reference.components))
         weight = effective_number(log_w)
         if MAX_BATCHES**2 * weight < least:
             break
     if weight < MIN_WEIGHT * len(batches) or weight < min(least, wanted):
-        return None, -np.inf, False, log_w.size
+        return None, -np.inf, False
     w = np.exp(log_w - log_w.max())
     drawn = join(batches).at(rng.choice(log_w.size, int(weight), p=w / w.sum()))
-    return drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size, log_w.size
+    return drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size
 
 
 def fit_to(
     job: Job, draws: np.ndarray, start: Mixture | None = None, *, rough: bool = False
-) -> tuple[Mixture, int]:
-    """Fit a mixture to draws (n, d); returns it, and the gradients that it took."""
-    scores, taken = target_scores(job), [0]
-
-    def counted(xs: np.ndarray) -> np.ndarray:
-        assert scores is not None
-        taken.append(len(xs))
-        return scores(xs)
-
-    components = fit_mixture(
-        draws, job.rng, start, job.prior.screened, None if scores is None else counted, rough
-    )
-    return components, sum(taken)
+) -> Mixture:
+    """Fit a mixture to draws, shape (n, d)."""
+    return fit_mixture(draws, job.rng, start, job.prior.screened, target_scores(job), rough)
 
 
-def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray, int]:
+def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray]:
     """Fit a mixture to the particles of annealed passes, and make more where there are modes.
 
     A pass that ended in the wrong place has all its particles there. The mass of an island is told
@@ -383,25 +361,19 @@ def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray
     components : Mixture
     kept : array, shape (m, d)
         The particles that it is fitted to.
-    n_evaluations : int
-        Without those of the passes.
     """
-    first, spent = fit_to(job, passes.particles, rough=True)
+    first = fit_to(job, passes.particles, rough=True)
     more = more_passes(job, passes, nearest_component(first.modes, passes.particles))
     if more is not passes:
         passes = more
-        first, gradients = fit_to(job, passes.particles, rough=True)
-        spent += gradients
+        first = fit_to(job, passes.particles, rough=True)
     particles, modes = passes.particles, first.modes
     if modes.n_components == 1:
-        return passes, first, particles, spent
+        return passes, first, particles
     states = evaluate_states(job.prior, particles)
+    job.tally.work["fit"] += states.n
     kept = particles[_hopeful(modes, states)]
-    spent += states.n
-    if len(kept) < len(particles):
-        first, gradients = fit_to(job, kept, rough=True)
-        spent += gradients
-    return passes, first, kept, spent
+    return passes, fit_to(job, kept, rough=True) if len(kept) < len(particles) else first, kept
 
 
 def _hopeful(modes: Mixture, states: Evaluated) -> np.ndarray:
@@ -420,40 +392,34 @@ def _hopeful(modes: Mixture, states: Evaluated) -> np.ndarray:
     return np.asarray((masses >= masses[n_states >= needed].max() - HOPELESS)[nearest])
 
 
-def first_fit(prior: Prior, components: Mixture, seen: np.ndarray) -> ReferenceFit:
+def first_fit(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Take a fit as it is, with draws (n, d) from about the posterior."""
-    draws = evaluate_states(prior, np.unique(seen, axis=0))
-    return ReferenceFit(Fitted(prior, components), draws, -np.inf, False, draws.n)
+    draws = evaluate_states(job.prior, np.unique(seen, axis=0))
+    job.tally.work["fit"] += draws.n
+    return ReferenceFit(Fitted(job.prior, components), draws, -np.inf, False)
 
 
 def _by_trials(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceFit:
     """Improve a fit by tempered trial runs from it, the last of which is long enough to keep."""
-    prior, rng, deadline = job.prior, job.rng, job.deadline
-    drawn, log_z, warmup, evaluations, enough = seen, -np.inf, None, 0, False
+    drawn, log_z, warmup, enough = seen, -np.inf, None, False
     for attempt in range(1, MAX_TRIALS + 1):
-        if deadline.late:
+        if job.deadline.late:
             break
         job.report(f"Trial run {attempt} of {MAX_TRIALS} from the fitted reference")
         last = enough or attempt == MAX_TRIALS
         rounds = MAX_ROUNDS if last else TRIAL_ROUNDS
-        warmup = _warm_up_fitted(job, Fitted(prior, components), PARTICLES, rounds)
-        trial = run_beside(
-            warmup.plan, rng, n_chains=N_TRIAL_CHAINS, n_draws=TRIAL_DRAWS, cores=job.cores,
-            keep_states=True, deadline=deadline,
-        )  # fmt: skip
-        evaluations += warmup.annealed.n_evaluations + trial.n_steps
-        drawn = trial.posterior_sample(MAX_FIT_DRAWS, rng)
-        log_z = trial.evidence.log_z
-        if last or deadline.late:
+        warmup = _warm_up_fitted(job, Fitted(job.prior, components), PARTICLES, rounds)
+        runs = trial_run(job, warmup.plan)
+        job.tally.work["fit"] += steps_of(runs)
+        drawn = posterior_sample(warmup.plan, runs, MAX_FIT_DRAWS, job.rng)
+        log_z = rts(cycles_of(warmup.plan, runs)).log_z
+        if last or job.deadline.late:
             break
         enough = len(drawn) >= draws_needed(components)
         both = np.concatenate([seen, drawn])
-        components, gradients = fit_to(job, both, components, rough=True)
-        evaluations += gradients
+        components = fit_to(job, both, components, rough=True)
         warmup, seen = None, drawn
-    fit = first_fit(prior, components, drawn)
-    evaluations += fit.n_evaluations
-    return replace(fit, log_z=log_z, n_evaluations=evaluations, trial=warmup)
+    return replace(first_fit(job, components, drawn), log_z=log_z, trial=warmup)
 
 
 def warm_up_for(job: Job, reference: Reference, kernel: Compound, **more: Any) -> Warmup:
@@ -468,7 +434,9 @@ def warm_up_for(job: Job, reference: Reference, kernel: Compound, **more: Any) -
 
 def _warm_up_fitted(job: Job, reference: Fitted, n_particles: int, max_rounds: int) -> Warmup:
     kernel = kernel_for(reference, job.kernel)
-    return warm_up_for(job, reference, kernel, n_particles=n_particles, max_rounds=max_rounds)
+    made = warm_up_for(job, reference, kernel, n_particles=n_particles, max_rounds=max_rounds)
+    job.tally.work["fit"] += made.annealed.n_evaluations
+    return made
 
 
 def draws_needed(components: Mixture) -> int:
@@ -478,74 +446,15 @@ def draws_needed(components: Mixture) -> int:
     return min(NUMBER_DRAWS * numbers, ENOUGH_DRAWS)
 
 
-@dataclass(frozen=True, eq=False)
-class SideRun:
-    """Chains of equal length, and what they found.
+def trial_run(job: Job, plan: Plan) -> list[ChainRun]:
+    """Run chains on a plan before the main run has begun, and keep the states of all iterations.
 
-    Attributes
-    ----------
-    plan : Plan
-    runs : tuple of ChainRun
-    """
-
-    plan: Plan
-    runs: tuple[ChainRun, ...]
-
-    @cached_property
-    def cycles(self) -> CycleStats:
-        """Statistics of the recorded cycles."""
-        return cycles_of(self.plan, self.runs)
-
-    @cached_property
-    def evidence(self) -> Evidence:
-        """RTS estimate from this side run alone."""
-        return rts(self.cycles)
-
-    @property
-    def n_steps(self) -> int:
-        """Evaluations of the density."""
-        return steps_of(self.runs)
-
-    def posterior_sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
-
-        There are no more draws than the effective sample size of the weights (Kish). They stay in
-        the order of the chains.
-        """
-        log_ratio = np.concatenate([part[0] for run in self.runs for part in run.trace])
-        states = np.concatenate([part[2] for run in self.runs for part in run.trace])
-        weights = self.plan.ladder.probabilities(log_ratio)[-1]
-        ess = float(kish(weights))
-        index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
-        return states[np.sort(index)]
-
-
-def run_beside(
-    plan: Plan,
-    rng: np.random.Generator,
-    *,
-    n_chains: int,
-    n_draws: int,
-    cores: int,
-    keep_states: bool = False,
-    deadline: Deadline = NEVER,
-) -> SideRun:
-    """Make a side run of `n_draws` draws a chain, before the main run has begun.
-
-    Parameters
-    ----------
-    plan : Plan
-    rng : numpy.random.Generator
-    n_chains, n_draws, cores : int
-    keep_states : bool, default False
-        Whether to keep the states of all iterations, for a fit.
-    deadline : Deadline, optional
-        When it stops, once each chain has a few draws; at the end of the overtime without them.
+    At the deadline they stop, once each has a few draws; at the end of the overtime without them.
 
     Returns
     -------
-    SideRun
-        Of the chains that have a draw.
+    list of ChainRun
+        Those that have a draw.
 
     Raises
     ------
@@ -555,11 +464,11 @@ def run_beside(
     TimeLimitError
         No chain had a draw when the overtime was over.
     """
-    runs = start_runs(plan, n_draws, rng.spawn(n_chains), keep_states, keep_states=keep_states)
-    final = deadline.last.rest(1.0)
+    n, final = N_TRIAL_CHAINS, job.deadline.last.rest(1.0)
+    runs = start_runs(plan, TRIAL_DRAWS, job.rng.spawn(n), True, keep_states=True)
     if run_chains(
-        plan, runs, n_draws, cores=cores, deadline=deadline, pause=lambda: final.late
-    ):  # fmt: skip
+        plan, runs, TRIAL_DRAWS, cores=job.cores, deadline=job.deadline, pause=lambda: final.late
+    ):
         for run in runs:
             if run.hangs:
                 raise StuckChainError(run.hangs)
@@ -567,8 +476,24 @@ def run_beside(
     drawn = [run for run in runs if run.state.n_draws > 0]
     if not drawn:
         raise TimeLimitError(
-            f"max_time was over before one of {n_chains} chains of a trial run had come from "
+            f"max_time was over before one of {n} chains of a trial run had come from "
             f"beta = 0 to 1, on {plan.ladder.n_rungs} rungs: give it several times as long, or "
             "leave it out."
         )
-    return SideRun(plan, tuple(drawn))
+    return drawn
+
+
+def posterior_sample(
+    plan: Plan, runs: Sequence[ChainRun], n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Resample states of all rungs by q(beta_K | x) to `n` draws at most, shape (m, d).
+
+    There are no more draws than the effective sample size of the weights (Kish). They stay in
+    the order of the chains.
+    """
+    parts = [part for run in runs for part in run.trace]
+    log_ratio, _, states = map(np.concatenate, zip(*parts, strict=True))
+    weights = plan.ladder.probabilities(log_ratio)[-1]
+    ess = float(kish(weights))
+    index = rng.choice(len(weights), int(min(n, max(ess, 1))), p=weights / weights.sum())
+    return np.asarray(states[np.sort(index)])

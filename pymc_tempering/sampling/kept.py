@@ -1,41 +1,47 @@
-"""What is kept of a run, in one form for checkpoints and DataTrees: three parts, each as bytes.
+"""What is kept of a run, in one form for checkpoints and DataTrees; and the checkpoint as it goes.
 
-`about` has what the run was asked for, and what its model is known by; `plan` the frozen plan, with
-how it came about; `chains` pieces of the chains. A checkpoint has a further `chains` each time that
-it is written, a DataTree one.
+There are three parts, each as bytes. `about` has what the run was asked for, and what its model is
+known by; `plan` the frozen plan, with how it came about; `chains` pieces of the chains. A
+checkpoint has a further `chains` each time that it is written, a DataTree one. What is written
+when, and how signals wait for it, stands here too.
 """
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from pymc_tempering.chain.chains import ChainRun, HotStates
+from pymc_tempering.chain.chains import ChainRun, ChainState, HotStates, extend_runs
+from pymc_tempering.chain.loop import Chain, Record
 from pymc_tempering.chain.pieces import Written, joined, piece_since, written_by
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import Chain, Record
-from pymc_tempering.chain.state import ChainState
-from pymc_tempering.chain.tuning import Tuning
-from pymc_tempering.core.deadline import Cut
+from pymc_tempering.chain.plan import Plan, Tuning
+from pymc_tempering.core.deadline import Cut, Deadline
 from pymc_tempering.core.installed import OWN, versions_of
 from pymc_tempering.core.ladder import Ladder
+from pymc_tempering.exceptions import ArgumentError, CheckpointError, warn_user
 from pymc_tempering.kernels import Compound
+from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.compiled import Point
 from pymc_tempering.model.identity import identity_of
-from pymc_tempering.references.mixture import Fitted, FullScales, LowRankScales, Mixture
-from pymc_tempering.references.prior import Prior, evaluate_draws
+from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture
+from pymc_tempering.references.prior import Fitted, Prior, evaluate_draws
 from pymc_tempering.references.warp import FunnelWarp
-from pymc_tempering.sampling.call import Call, Goal, Job, Options, kernels_in_words
+from pymc_tempering.sampling.call import Call, Goal, Job, Options, kernels_in_words, step_method_in
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.evaluated import Evaluated
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
-from pymc_tempering.sampling.looks import Looks
 from pymc_tempering.sampling.reference_draws import Beside
-from pymc_tempering.sampling.rounds import Outcome, Round
-from pymc_tempering.sampling.search import SearchRound
+from pymc_tempering.sampling.rounds import Outcome, Recorder, Round
+from pymc_tempering.sampling.search import Looks, SearchRound
 from pymc_tempering.sampling.suspects import Peak
+from pymc_tempering.storage.checkpoint_folder import CheckpointFolder, Head, new_folder
 from pymc_tempering.storage.plain_values import Codec, Hook
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
 from pymc_tempering.warmup.warm_up import Warmup, WarmupRound
@@ -60,13 +66,14 @@ CODEC = Codec(CLASSES)
 """For what has no compiled code in it."""
 
 
-def plan_codec(prior: Prior, kernel: Compound) -> Codec:
-    """How plans of a compiled model are written and read; its compiled code stays where it is."""
+def plan_codec(job: Job) -> Codec:
+    """How plans are written and read; the compiled code of a job stays where it is."""
+    kernel = job.kernel
     again = Hook(
         lambda used: used is not kernel,
         lambda densified: kernel.densified() if densified else kernel,
     )
-    return Codec(CLASSES, {Prior: Hook(lambda _: None, lambda _: prior), Compound: again})
+    return Codec(CLASSES, {Prior: Hook(lambda _: None, lambda _: job.prior), Compound: again})
 
 
 def chain_codec(plan: Plan) -> Codec:
@@ -93,17 +100,6 @@ def about_part(job: Job, call: Call, **more: Any) -> bytes:
     })  # fmt: skip
 
 
-def plan_part(job: Job, chosen: ChosenPlan) -> bytes:
-    """Write a frozen plan."""
-    return plan_codec(job.prior, job.kernel).to_bytes(chosen)
-
-
-def read_plan(job: Job, part: bytes) -> ChosenPlan:
-    """Read a frozen plan for the compiled model of a job."""
-    chosen: ChosenPlan = plan_codec(job.prior, job.kernel).from_bytes(part)
-    return chosen
-
-
 def chains_part(
     plan: Plan, runs: Sequence[ChainRun], since: Sequence[Written], **more: Any
 ) -> bytes:
@@ -124,11 +120,6 @@ def read_chains(plan: Plan, parts: Sequence[bytes]) -> tuple[list[ChainRun], dic
     read: list[dict[str, Any]] = [codec.from_bytes(part) for part in parts]
     pieces = zip(*(each.pop("pieces") for each in read), strict=True)
     return [joined(own) for own in pieces], read[-1]
-
-
-def beside_part(beside: Beside) -> bytes:
-    """Write reference draws without their plan, which is that of the run."""
-    return CODEC.to_bytes({f.name: getattr(beside, f.name) for f in fields(beside)[1:]})
 
 
 def lasting(chosen: ChosenPlan) -> ChosenPlan:
@@ -195,7 +186,7 @@ def with_plan(
     since = [(length, *written_by(run)[1:]) for run in kept]
     parts = {
         "about": about_part(job, call, n_chains=len(kept), draws=before + drawn.sizes["draw"]),
-        "plan": plan_part(job, slim(outcome.chosen)),
+        "plan": plan_codec(job).to_bytes(slim(outcome.chosen)),
         "chains": chains_part(outcome.chosen.plan, kept, since),
     }
     arrays = {name: np.frombuffer(part, dtype=np.uint8) for name, part in parts.items()}
@@ -204,7 +195,216 @@ def with_plan(
     )
 
 
-def read_plan_group(idata: xr.DataTree) -> dict[str, bytes]:
-    """Parts of a run that its DataTree has."""
-    arrays = idata[PLAN_GROUP].to_dataset().data_vars
-    return {str(name): array.values.astype(np.uint8).tobytes() for name, array in arrays.items()}
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+STANDING = ("total", "rounds", "fits_left", "repeats_left")
+"""Attributes of an `Outcome` that are written each time as they are."""
+
+
+@dataclass(eq=False)
+class CheckpointRecorder(Recorder):
+    """Writes where a run stands into the folder of a checkpoint.
+
+    What never changes is written once; rows that chains have written, when they are new. What
+    cannot be written is said, and tried again when it is due.
+
+    Attributes
+    ----------
+    folder : CheckpointFolder
+    call : Call
+    every : float
+        Seconds between checkpoints.
+    head : Head
+        The last that was written.
+    at : Outcome, optional
+        What its parts are of.
+    written : list
+        How much each chain had written by then.
+    last : float
+        When, by `perf_counter`.
+    failed : bool
+        Whether the disk did not take the last one.
+    """
+
+    folder: CheckpointFolder
+    call: Call
+    every: float
+    head: Head = field(default_factory=lambda: Head(0, {}))
+    at: Outcome | None = None
+    written: list[Written] = field(default_factory=list)
+    last: float = field(default_factory=perf_counter)
+    failed: bool = False
+
+    def due(self) -> bool:
+        """Whether the time is over."""
+        return perf_counter() - self.last >= self.every
+
+    def save(self, job: Job, at: Outcome) -> None:
+        """Write where the run stands; Ctrl-C and SIGTERM wait until it is written.
+
+        Warns
+        -----
+        TemperingWarning
+            The disk does not take it. The last checkpoint stands, and the run goes on.
+        """
+        with signals_wait():
+            try:
+                self._save(job, at)
+                self.failed = False
+            except OSError as error:
+                if not self.failed:
+                    warn_user(
+                        f"The checkpoint in {self.folder.root} could not be written "
+                        f"({error.strerror or error}). The run goes on, and the last checkpoint "
+                        "that was written stands: make room on the disk."
+                    )
+                self.failed = True
+                self.folder.tidy()
+            self.last = perf_counter()
+
+    def _save(self, job: Job, at: Outcome) -> None:
+        parts, add, old = dict(self.head.parts), self.folder.add, self.at
+        assert at.beside is not None
+        if "about" not in parts:
+            parts["about"] = [add("about", about_part(job, self.call, every=self.every))]
+        if old is None or old.chosen is not at.chosen:
+            parts["plan"] = [add("plan", plan_codec(job).to_bytes(lasting(at.chosen)))]
+        if old is None or old.beside is not at.beside:
+            drawn = {f.name: getattr(at.beside, f.name) for f in fields(at.beside)[1:]}
+            parts["beside"] = [add("beside", CODEC.to_bytes(drawn))]  # its plan is that of the run
+        fresh = old is None or old.runs is not at.runs
+        since = [(0, 0, 0)] * len(at.runs) if fresh else self.written
+        now = [*map(written_by, at.runs)]
+        standing = {name: getattr(at, name) for name in STANDING}
+        clock = {"seconds": perf_counter() - job.deadline.began, "seconds_left": job.deadline.left}
+        content = chains_part(
+            at.chosen.plan, at.runs, since, rng=job.rng, standing=standing, clock=clock
+        )
+        parts["chains"] = [*([] if fresh else parts["chains"]), add("chains", content)]
+        head = Head(self.head.number + 1, parts)
+        self.folder.commit(head)
+        self.head, self.at, self.written = head, at, now
+
+
+def read_standing(
+    folder: CheckpointFolder, chosen: ChosenPlan, parts: dict[str, list[bytes]]
+) -> tuple[Outcome, Any, Deadline]:
+    """Read where a run stood, with the generator of its call and the time that it has left.
+
+    Raises
+    ------
+    CheckpointError
+        The parts contradict themselves.
+    """
+    try:
+        runs, last = read_chains(chosen.plan, parts["chains"])
+    except ValueError as error:
+        raise CheckpointError(
+            f"The checkpoint in {folder.root} contradicts itself: {error}"
+        ) from error
+    extend_runs(runs, last["standing"]["total"])
+    standing, clock, now = last["standing"], last["clock"], perf_counter()
+    deadline = Deadline(now - clock["seconds"], now + clock["seconds_left"])
+    beside = Beside(chosen.plan, **CODEC.from_bytes(parts["beside"][-1]))
+    return Outcome(chosen, runs, beside, **standing), last["rng"], deadline
+
+
+@contextmanager
+def recording(
+    path: str | os.PathLike[str] | None,
+    every: float,
+    call: Call,
+    rng: Any,
+    kernel: KernelChoice,
+    options: Options,
+) -> Iterator[Recorder]:
+    """Make the checkpoint of a new run, or nothing where no path is given.
+
+    Raises
+    ------
+    CheckpointError
+        The path cannot be used.
+    ArgumentError
+        Something of the call can be stored in no file.
+    ValueError
+        `checkpoint_every` is not positive.
+    """
+    if not every > 0:
+        raise ValueError(f"checkpoint_every must be a positive number of seconds, not {every!r}.")
+    if path is None:
+        yield Recorder()
+        return
+    if name := step_method_in(kernel):
+        raise ArgumentError(
+            f"checkpoint= cannot hold what the step method {name} keeps in Python: choose a kernel "
+            "of this package, or sample without a checkpoint."
+        )
+    if callable(options.rung_weights):
+        raise ArgumentError(
+            "checkpoint= cannot hold a function as rung_weights, which a second fit of the "
+            "reference would need: give numbers with betas=, or sample without a checkpoint."
+        )
+    try:
+        CODEC.to_bytes([call, rng])
+    except TypeError as error:
+        raise ArgumentError(f"This call cannot have a checkpoint=. {error}") from error
+    with new_folder(path) as folder:
+        yield CheckpointRecorder(folder, call, float(every))
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM take effect after the block; only the main thread gets them."""
+    came: list[int] = []
+    try:
+        with _handling(SIGNALS, came.append):
+            yield
+    finally:
+        for each in dict.fromkeys(came):
+            signal.raise_signal(each)
+
+
+@contextmanager
+def ending_by_sigterm(has_checkpoint: bool) -> Iterator[Callable[[], None]]:
+    """Let SIGTERM end a run with a checkpoint as Ctrl-C does, and the process after that.
+
+    Yields
+    ------
+    callable
+        Ends the process at once if SIGTERM has come.
+
+    Raises
+    ------
+    SystemExit
+        SIGTERM came. A checkpoint of the chains was written, if they had begun.
+    """
+    came: list[int] = []
+
+    def stop(number: int) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    def leave() -> None:
+        if came:
+            raise SystemExit(128 + signal.SIGTERM)
+
+    try:
+        with _handling(SIGNALS[1:] if has_checkpoint else (), stop):
+            yield leave
+    finally:
+        leave()
+
+
+@contextmanager
+def _handling(numbers: Iterable[signal.Signals], handle: Callable[[int], None]) -> Iterator[None]:
+    """Handle signals in the block; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda got, _: handle(got)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # None is a handler of another language, which Python cannot put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -19,13 +19,13 @@ from pymc.progress_bar import ProgressBarManager
 from pymc_tempering.chain.chains import (
     ChainRun,
     extend_runs,
-    have_few_draws,
+    have_least_draws,
     run_chains,
     start_runs,
 )
 from pymc_tempering.chain.pieces import send_chains
-from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.deadline import NEVER, Cut, Deadline
+from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.alarms import MIN_TOURS
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
@@ -60,7 +60,7 @@ MAX_ROUNDS = 12
 MANY = 1e7
 """Draws from which on a number of them is told by its first digit."""
 
-type Watch = Callable[[ChosenPlan, list[ChainRun], int], ProgressBarManager]
+type Watch = Callable[[list[ChainRun], Ladder, int], ProgressBarManager]
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def run_rounds(
     call : Call
     chosen : ChosenPlan
     watch : callable
-        `watch(chosen, runs, n_draws)` gives a progress bar for that round.
+        `watch(runs, ladder, n_draws)` gives a progress bar for that round.
     recorder : Recorder, optional
         Told where the run stands: before the first draw, whenever it asks for it, and when chains
         have stopped.
@@ -216,7 +216,11 @@ def run_rounds(
             at, then = _judge(job, call, at, began, pace)
             if then == "end":
                 return at
-            at = _refit(job, call, at) if then == "refit" else _longer(at)
+            if then == "refit":
+                at = _refit(job, call, at)
+            else:
+                at = replace(at, total=2 * at.total)
+                extend_runs(at.runs, at.total)
         except KeyboardInterrupt:
             return replace(at, interrupted=True)
 
@@ -258,7 +262,7 @@ def _judge(
     """
     goal, drawn = call.goal, draws_of(at.runs)
     told = partial(cut_of, job.deadline, goal, call.n_draws, drawn, pace)
-    if drawn < at.total and not have_few_draws(at.runs):
+    if drawn < at.total and not have_least_draws(at.runs):
         return replace(at, cut=told()), "end"
     has_time = job.deadline.left > perf_counter() - began
     if at.repeats_left and has_time and _outgrown(at):
@@ -340,18 +344,11 @@ def _line_of(at: Outcome, evidence: Evidence, least: LeastEss | None, seconds: f
     )
 
 
-def _longer(at: Outcome) -> Outcome:
-    """Give the chains twice the length."""
-    extend_runs(at.runs, 2 * at.total)
-    return replace(at, total=2 * at.total)
-
-
 def _refit(job: Job, call: Call, at: Outcome) -> Outcome:
     """Fit the reference to the draws too, whose work counts to the fit, and start anew."""
-    own = steps_of(at.runs) + at.reference.size
+    job.tally.work["fit"] += steps_of(at.runs) + at.reference.size
     drawn = np.concatenate([run.record.x[: run.state.n_draws] for run in at.runs])
     chosen = search_again(replace(job, deadline=job.deadline.rest(PLAN_SHARE)), at.chosen, drawn)
-    chosen = replace(chosen, work=chosen.work | {"fit": chosen.work.get("fit", 0) + own})
     new = _start(job, call, chosen, at.total)
     return replace(at, chosen=chosen, runs=new.runs, beside=new.beside)
 
@@ -372,6 +369,8 @@ def run_to(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> bool:
     # Without a limit the workers do pieces of all chains in turn, so that none is far behind.
     enough = job.cores >= len(runs) if job.crew is None else not deadline.limited
     goal = total if deadline == NEVER or enough else FIRST_PART
+    crew = job.crew
+    move = partial(run_chains, cores=job.cores) if crew is None else partial(send_chains, crew)
     paused = False
 
     def pause() -> bool:
@@ -379,12 +378,15 @@ def run_to(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> bool:
         paused = paused or recorder.due() or final.late
         return paused
 
-    with watch(at.chosen, runs, total) as progress:
+    with watch(runs, at.chosen.plan.ladder, total) as progress:
         try:
             recorder.save(job, at)
-            while not (deadline.late and have_few_draws(runs)):
+            while not (deadline.late and have_least_draws(runs)):
                 goal, paused = min(goal, total), False
-                interrupted = _advance(job, at.chosen.plan, runs, goal, progress.update, pause)
+                interrupted = move(
+                    at.chosen.plan, runs, goal, watch=progress.update, deadline=deadline,
+                    pause=pause,
+                )  # fmt: skip
                 over = goal == total or deadline.late
                 if interrupted or paused or over:
                     progress.update()
@@ -399,22 +401,6 @@ def run_to(job: Job, at: Outcome, watch: Watch, recorder: Recorder) -> bool:
         except KeyboardInterrupt:  # while it was saved
             return True
     return False
-
-
-def _advance(
-    job: Job,
-    plan: Plan,
-    runs: list[ChainRun],
-    goal: int,
-    update: Callable[[], None],
-    pause: Callable[[], bool],
-) -> bool:
-    """Run the chains here or on the workers; whether Ctrl-C cut it short."""
-    if job.crew is None:
-        move = partial(run_chains, plan, runs, goal, cores=job.cores)
-    else:
-        move = partial(send_chains, job.crew, plan, runs, goal)
-    return move(watch=update, deadline=job.deadline, pause=pause)
 
 
 def cut_of(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
@@ -14,12 +15,11 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.arguments import check_seed, check_whole
-from pymc_tempering.chain.sent_model import crew_of
-from pymc_tempering.core.deadline import Deadline, deadline_in, laps
+from pymc_tempering.chain.pieces import crew_of
+from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.executors.chunks import check_executor
-from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.kernels.compiled_model import compile_with_kernels
+from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -30,6 +30,7 @@ from pymc_tempering.sampling.call import (
     Call,
     Job,
     Options,
+    Tally,
     as_names,
     check_kept_names,
     goal_of,
@@ -38,12 +39,15 @@ from pymc_tempering.sampling.call import (
     refuse,
     refuse_model,
 )
-from pymc_tempering.sampling.chain_progress import watch_of
-from pymc_tempering.sampling.checkpoint import ending_by_sigterm, recording
 from pymc_tempering.sampling.choose_plan import ChosenPlan, choose_plan
-from pymc_tempering.sampling.compile_loops import compile_loops
 from pymc_tempering.sampling.finish import finish_call
-from pymc_tempering.sampling.prior_constant import compile_prior_alone, with_prior_constant
+from pymc_tempering.sampling.kept import ending_by_sigterm, recording
+from pymc_tempering.sampling.precompile import (
+    compile_loops,
+    compile_prior_alone,
+    with_prior_constant,
+)
+from pymc_tempering.sampling.recorded import ChainProgress
 from pymc_tempering.sampling.rounds import run_rounds
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
@@ -275,7 +279,7 @@ def sample(
     check_kept_names(model, call.var_names)
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
-    show, lap = bool(progressbar) and not quiet, laps()
+    show, tally = bool(progressbar) and not quiet, Tally()
     with (
         ending_by_sigterm(checkpoint is not None) as leave_if_told,
         recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder,
@@ -285,26 +289,23 @@ def sample(
                 model, kernel, target_accept, report, terms=find_terms(model, tempered),
                 check_for=max_time and CHECK_SHARE * max_time,
             )  # fmt: skip
-            alone = compile_prior_alone(prior, model, kernel, target_accept, report)
+            alone = compile_prior_alone(prior, kernel, target_accept, report)
             report("Preparing the loops")
             compile_loops(prior.path, compound, options)
-            seconds = {"compiling": lap()}
+            tally.end("compiling")
             crew = crew_of(executor, prior, compound)
             deadline = deadline_in(max_time)
-            job = Job(prior, compound, options, rng, cores, report, deadline.part(PLAN_SHARE), crew)
+            plan_by = deadline.part(PLAN_SHARE)
+            job = Job(prior, compound, options, rng, cores, report, plan_by, crew, tally)
             job = with_prior_constant(job, alone, draws=draws, chains=chains)
-            seconds["prior_constant"] = lap()
+            tally.end("prior_constant")
             chosen = choose_plan(job)
         leave_if_told()  # a search that was cut short is nothing to go on with
-        lap()
         tell = (lambda line: None) if quiet else logger.info
         job = replace(job, deadline=_run_deadline(deadline, chosen, max_time), report=tell)
-        watch = watch_of(show and progressbar, progressbar_theme)
+        watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
         outcome = run_rounds(job, call, chosen, watch, recorder)
-        # What a second search took in between is told as its own.
-        again = sum(outcome.chosen.seconds.values()) - sum(chosen.seconds.values())
-        seconds |= outcome.chosen.seconds | {"run": lap() - again}
-        return finish_call(call, job, outcome, seconds, quiet=quiet)
+        return finish_call(call, job, outcome, quiet=quiet)
 
 
 def _run_deadline(deadline: Deadline, chosen: ChosenPlan, max_time: float | None) -> Deadline:

@@ -1,44 +1,296 @@
-"""The search from the prior for what a fitted reference has not seen.
+"""The search from the prior for what a fitted reference has not seen, by looks and by scouts.
 
-Each round takes fresh looks and fresh scouts. A state far above what the reference knows is a
-suspect. Most were only on their way: a short chain at beta = 1 brings them home. Peaks that may
-have mass become components, the reference is fitted again, and the search goes on, until a round
-finds nothing new. The looks of the last round are those that count.
+A look is an independent trajectory from the prior, annealed once. It starts at a fresh prior draw,
+moves once at each rung of a frozen path, and ends at beta = 1. A round trip costs the square of the
+number of rungs, a look their number, and there is no resampling, so that looks are independent.
+
+A look that ends on its way says nothing of what a fit has missed. One has arrived if its
+log-likelihood and its log posterior density are those of posterior draws, or if it came home: some
+transitions at beta = 1 bring it to where draws of the fit lie. These transitions show that it can
+get there. No weight and no draw is taken from where they end.
+
+Each round of the search takes fresh looks and fresh scouts. A state far above what the reference
+knows is a suspect. Most were only on their way: a short chain at beta = 1 brings them home. Peaks
+that may have mass become components, the reference is fitted again, and the search goes on, until a
+round finds nothing new. The looks of the last round are those that count.
 """
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 
 import numpy as np
 
+from pymc_tempering.chain.particles import Particles, carry, draw_particles, place, sweep
+from pymc_tempering.core.deadline import NEVER, time_left
+from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.weighting import log_mean
-from pymc_tempering.evidence.reference_check import ISLAND, MIN_ARRIVALS
+from pymc_tempering.evidence.reference_check import ARRIVAL_QUANTILE, ISLAND, MIN_ARRIVALS
 from pymc_tempering.exceptions import StuckChainError
-from pymc_tempering.references.mixture import Fitted, Mixture
+from pymc_tempering.executors.chunks import run_work
+from pymc_tempering.model.compiled import LOG_RATIO, LOG_REFERENCE
+from pymc_tempering.references.mixture import Mixture
+from pymc_tempering.references.prior import Fitted
 from pymc_tempering.sampling.call import Job
 from pymc_tempering.sampling.evaluated import Evaluated, can_climb, evaluate_states, join
 from pymc_tempering.sampling.fit_reference import N_PROPOSED, Passes, ReferenceFit, fit_reference
-from pymc_tempering.sampling.looks import (
-    MIN_HOME_COST,
-    Looks,
-    add_looks,
-    bring_home,
-    has_arrived,
-    is_above,
-    take_looks,
-    way_home,
-)
-from pymc_tempering.sampling.scouts import scouting_of, send_scouts, spread_of
 from pymc_tempering.sampling.suspects import (
     Peak,
     find_peaks,
     holds_any,
     least_mass,
     peaks_by_chains,
+    scouting_of,
+    send_scouts,
+    spread_of,
     unknown_peaks,
     weigh_regions,
     with_mass,
 )
+from pymc_tempering.warmup.annealed_pass import AnnealedPass
+
+BLOCK = 25
+"""Looks of one block, which has its own generator and runs on one thread."""
+
+
+HOME_SWEEPS, MAX_HOME_ROUNDS = 40, 10
+"""Transitions at beta = 1 in which a state may come home, and how many times as many are made at
+most, as long as each time some state has come home. In many dimensions the particles of the
+annealed pass can end far from where the posterior has its mass, and be long on their way to it."""
+
+HOME_STAGES = (1.0, 0.75, 0.5, 0.25)
+"""Places on the annealed path whose tuning these transitions have, one after the other. Far from
+its mass the posterior looks as it did at a hotter stage, where the metric had a longer reach."""
+
+HOME_STEPS = (1.0, 0.3, 0.1)
+"""Factors of the tuned step sizes, the next for those that the one before has left away. Outside of
+the posterior's mass it can curve more strongly than where steps were tuned; a trajectory that is
+too coarse for it is rejected again and again, and the state stays where it is."""
+
+MIN_HOME_COST = 20_000
+"""Density evaluations that the ways home of one group of states may take, or as many as all
+annealed passes took, if that is more."""
+
+HOME_BLOCK = 25
+"""Looks that are moved on together, as long as some of a block come home."""
+
+PART = 20
+"""States that move between two looks at the clock."""
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """Independent annealed trajectories.
+
+    Attributes
+    ----------
+    ends : Evaluated
+        Their states at beta = 1; those of zero likelihood too.
+    log_w : array, shape (n,)
+        Log weights of annealed importance sampling (nats).
+    n_evaluations : int
+        Density evaluations.
+    """
+
+    ends: Evaluated
+    log_w: np.ndarray
+    n_evaluations: int
+
+    @property
+    def n(self) -> int:
+        """Number of looks."""
+        return self.ends.n
+
+
+def take_looks(job: Job, annealed: AnnealedPass, n: int, finer: int = 1) -> Looks:
+    """Take n looks along the stages of an annealed pass, with their tuning.
+
+    Parameters
+    ----------
+    job : Job
+    annealed : AnnealedPass
+    n : int
+    finer : int, default 1
+        Steps from each stage to the next: looks that go slower come nearer to their end.
+
+    Returns
+    -------
+    Looks
+        Those that came to their end before the deadline.
+
+    Raises
+    ------
+    KeyboardInterrupt
+    """
+    betas = _finer(annealed.betas, finer)
+    tuning = annealed.tuning if finer == 1 else annealed.tuning.at(betas)
+    params = tuning.pack(job.kernel)
+    n_intervals = betas.size - 1
+
+    prior, kernel = job.prior, job.kernel  # a task that is sent holds no more than it needs
+    deadline = job.deadline if job.crew is None else NEVER  # workers have clocks of their own
+
+    def task(size: int, own: np.random.Generator) -> Task[tuple[Particles, np.ndarray]]:
+        def run(stop: threading.Event) -> tuple[Particles, np.ndarray] | None:
+            particles = draw_particles(prior, kernel, size, own)
+            log_w, sums = np.zeros(size), np.zeros((n_intervals + 1, 3))
+            sums[:, 0] = -np.inf
+            done = 0
+            for begin, end in paced(n_intervals, stop, deadline):
+                carry(particles, betas, params, begin, end, log_w, sums)
+                done = end
+            if done < n_intervals:
+                return None
+            sweep(particles, 1.0, params[-1])
+            return particles, log_w
+
+        return run
+
+    sizes = [BLOCK] * (n // BLOCK) + ([n % BLOCK] if n % BLOCK else [])
+    tasks = [task(*pair) for pair in zip(sizes, job.rng.spawn(len(sizes)), strict=True)]
+    began, told = perf_counter(), set[int]()
+
+    def report(done: int) -> None:
+        if done in told:
+            return
+        told.add(done)
+        left = time_left(done / len(tasks), began)
+        job.report(f"Looks from the prior: {min(BLOCK * done, n)} of {n}{left}")
+
+    results, interrupted = run_work(tasks, job.crew or job.cores, report, job.deadline)
+    if interrupted:
+        raise KeyboardInterrupt("Interrupted while looks were taken.")
+    if not results:
+        return Looks(evaluate_states(prior, np.empty((0, prior.path.dim))), np.empty(0), 0)
+    blocks = [particles for particles, _ in results]
+    return Looks(
+        join([states_of(particles) for particles in blocks]),
+        np.concatenate([log_w for _, log_w in results]),
+        sum(particles.n + particles.n_evaluations for particles in blocks),
+    )
+
+
+def _finer(betas: np.ndarray, n: int) -> np.ndarray:
+    """Inverse temperatures with `n` even steps of their log from each to the next."""
+    if n == 1:
+        return betas
+    logs = np.interp(
+        np.arange((betas.size - 2) * n + 1) / n, np.arange(betas.size - 1), np.log(betas[1:])
+    )
+    first = np.linspace(0.0, betas[1], n + 1)
+    return np.concatenate([first[:-1], np.exp(logs[:-1]), [1.0]])
+
+
+def states_of(particles: Particles) -> Evaluated:
+    """States of particles, with the terms of the target at each."""
+    values = particles.values
+    return Evaluated(particles.xs, values[:, LOG_REFERENCE], values[:, LOG_RATIO])
+
+
+def add_looks(old: Looks, new: Looks) -> Looks:
+    """Put two sets of looks together."""
+    return Looks(
+        join([old.ends, new.ends]),
+        np.concatenate([old.log_w, new.log_w]),
+        old.n_evaluations + new.n_evaluations,
+    )
+
+
+def has_arrived(states: Evaluated, draws: Evaluated) -> np.ndarray:
+    """Whether log-likelihood and log density of states are above a low quantile of draws' (n,)."""
+    floors = (
+        np.quantile(each, ARRIVAL_QUANTILE) for each in (draws.log_likelihood, draws.log_target)
+    )
+    likely, dense = floors
+    return np.asarray((states.log_likelihood >= likely) & (states.log_target >= dense))
+
+
+def is_above(states: Evaluated, draws: Evaluated) -> np.ndarray:
+    """Whether log-likelihood and log density of states are both above those of all draws, (n,)."""
+    likely, dense = draws.log_likelihood.max(), draws.log_target.max()
+    return np.asarray((states.log_likelihood > likely) & (states.log_target > dense))
+
+
+def bring_home(job: Job, passes: Passes, fit: ReferenceFit, looks: Evaluated) -> np.ndarray:
+    """Move looks that are on their way at beta = 1, in blocks, while that brings some home.
+
+    Returns
+    -------
+    array of bool, shape (n,)
+        Whether each of the looks has arrived, by itself or by these moves.
+    """
+    arrived = has_arrived(looks, fit.draws)
+    idle = np.flatnonzero(~arrived)
+    for start in range(0, idle.size, HOME_BLOCK):
+        if arrived.sum() >= MIN_ARRIVALS:
+            break
+        block = idle[start : start + HOME_BLOCK]
+        away, ended = way_home(job, passes, fit, looks.xs[block], patient=False)
+        home = np.delete(block, away)
+        arrived[home] = True
+        if home.size == 0 or ended:
+            break
+    return arrived
+
+
+def way_home(
+    job: Job, passes: Passes, fit: ReferenceFit, xs: np.ndarray, *, patient: bool = True
+) -> tuple[np.ndarray, bool]:
+    """Move states at beta = 1 in blocks of `HOME_SWEEPS` transitions until they are home.
+
+    Parameters
+    ----------
+    xs : array, shape (n, d)
+        Unconstrained.
+    patient : bool, default True
+        Whether those that stay away are tried with smaller steps too.
+
+    Returns
+    -------
+    away : array of int, shape (m,)
+        Which of them did not come home.
+    ended : bool
+        Whether the deadline or the bound in evaluations ended it.
+    """
+    at = np.arange(len(xs))
+    particles = place(job.prior, job.kernel, xs, job.rng)
+    bound = max(MIN_HOME_COST, passes.n_evaluations)
+
+    def ended() -> bool:
+        return particles.n_evaluations > bound or job.deadline.late
+
+    for factor in HOME_STEPS if patient else HOME_STEPS[:1]:
+        tuned = passes.best.tuning.with_steps(factor).pack(job.kernel)
+        stages = [tuned[round(share * (len(tuned) - 1))] for share in HOME_STAGES]
+        for _ in range(MAX_HOME_ROUNDS):
+            before = at.size
+            for params in stages:
+                if at.size == 0 or ended():
+                    break
+                at = _still_away(job, particles, at, params, fit)
+            if at.size in (0, before) or ended():
+                break
+    job.tally.work["looks"] += len(xs) + particles.n_evaluations
+    return at, at.size > 0 and ended()
+
+
+def _still_away(
+    job: Job, particles: Particles, at: np.ndarray, params: np.ndarray, fit: ReferenceFit
+) -> np.ndarray:
+    """Move particles at beta = 1 until they are home; keep the others, and their part of `at`."""
+    for _ in range(HOME_SWEEPS):
+        for start in range(0, particles.n, PART):
+            if job.deadline.late:
+                return at
+            sweep(particles, 1.0, params, part=slice(start, start + PART))
+        away = np.flatnonzero(~fit.home(states_of(particles)))
+        particles.select(away)
+        at = at[away]
+        if at.size == 0:
+            break
+    return at
+
 
 GROUP = 10
 """Suspects of an annealed pass or of a fit that are moved on together."""
@@ -132,8 +384,6 @@ class Search:
     rounds : int
     interrupted : bool
         Whether Ctrl-C ended the search.
-    n_evaluations : dict
-        Density evaluations of looks, scouts and new fits.
     """
 
     job: Job
@@ -145,9 +395,6 @@ class Search:
     dropped: float = 0.0
     rounds: int = 0
     interrupted: bool = False
-    n_evaluations: dict[str, int] = field(
-        default_factory=lambda: {"looks": 0, "scouts": 0, "fit": 0}
-    )
 
     @property
     def settled(self) -> bool:
@@ -162,7 +409,7 @@ def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
     """
     hints = evaluate_states(job.prior, passes.particles)
     at = Search(job, passes, hints, fit)
-    at.n_evaluations["scouts"] += hints.n
+    job.tally.work.update(looks=0, scouts=hints.n)
     try:
         while not at.settled and not (at.rounds and job.deadline.late):
             if at.last is not None and at.last.heavy:
@@ -171,7 +418,6 @@ def search(job: Job, passes: Passes, fit: ReferenceFit) -> Search:
                 )
                 try:
                     at.fit, gone = refit(job, at.fit, at.last.heavy)
-                    at.n_evaluations["fit"] += at.fit.n_evaluations
                     at.let_go += gone
                 except StuckChainError:  # a narrow peak is what sticks: the last fit stands
                     break
@@ -189,7 +435,7 @@ def _round(at: Search) -> SearchRound:
     looks = take_looks(at.job, at.passes.best, at.job.options.check_looks)
     states = join([looks.ends, at.hints, at.fit.draws])
     strange, heavy, complete = _follow_up(at, states, looks.n, scouting=True)
-    at.n_evaluations["looks"] += looks.n_evaluations
+    at.job.tally.work["looks"] += looks.n_evaluations
     islands = at.passes.shares(strange[looks.n : looks.n + at.hints.n]) >= ISLAND
     home = at.passes.shares(at.fit.home(at.hints)) >= ISLAND
     first = SearchRound(
@@ -211,35 +457,33 @@ def _follow_up(
     heavy, complete
         As in `SearchRound`.
     """
-    job, fit, work = at.job, at.fit, at.n_evaluations
-    strange, cost = strangers(job, states, fit, at.passes, at.let_go, n_looks)
-    work["looks"] += cost
+    job, fit = at.job, at.fit
+    strange = strangers(job, states, fit, at.passes, at.let_go, n_looks)
     suspects = states.at(strange)
     if can_climb(job):
         scale = spread_of(job.prior.sample)
         if scouting:
-            scouts, cost = send_scouts(job, fit, scale)
-            work["scouts"] += cost
+            scouts = send_scouts(job, fit, scale)
             suspects = join([suspects, scouts.at(fit.suspects(scouts))])
         least, most = least_mass(fit.log_z), scouting_of(job)
-        found = find_peaks(job, suspects, scale, at.let_go, fit.locate, most, least)
+        peaks, complete = find_peaks(job, suspects, scale, at.let_go, fit.locate, most, least)
     else:
-        found = peaks_by_chains(job, at.passes.best, suspects)
-    heavy, light, weighed = with_mass(job, found.peaks, fit.log_z)
-    work["scouts"] += found.n_evaluations + weighed
+        peaks, complete = peaks_by_chains(job, at.passes.best, suspects)
+    heavy, light = with_mass(job, peaks, fit.log_z)
     heavy = unknown_peaks(heavy, fit, job.rng)
     at.let_go += light
     strange &= ~holds_any(light, states.xs)
     stuck = np.flatnonzero(strange[:n_looks])
     stuck = stuck[~holds_any(heavy, states.xs[stuck])]
     bound = max(MIN_HOME_COST, at.passes.n_evaluations)
-    regions = weigh_regions(job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped)
-    work["fit"] += regions.n_evaluations
-    at.dropped += sum(region.share(fit.log_z) for region in regions.light)
-    at.let_go += regions.light
-    strange &= ~holds_any(regions.light, states.xs)
-    strange[stuck[regions.explained]] = False
-    return strange, heavy + regions.heavy, found.complete
+    more, light, explained = weigh_regions(
+        job, at.passes.best, states.xs[stuck], fit.log_z, bound, at.dropped
+    )
+    at.dropped += sum(region.share(fit.log_z) for region in light)
+    at.let_go += light
+    strange &= ~holds_any(light, states.xs)
+    strange[stuck[explained]] = False
+    return strange, heavy + more, complete
 
 
 def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
@@ -248,10 +492,9 @@ def _until_they_arrive(at: Search, last: SearchRound) -> SearchRound:
     Further looks are followed up like the first ones. The bound is in evaluations, and told by
     what it took so far.
     """
-    job, passes, fit, work = at.job, at.passes, at.fit, at.n_evaluations
-    arrived, cost = bring_home(job, passes, fit, last.looks.ends)
-    work["looks"] += cost
-    last, spent = replace(last, arrived=arrived), last.looks.n_evaluations
+    job, passes, fit, work = at.job, at.passes, at.fit, at.job.tally.work
+    last = replace(last, arrived=bring_home(job, passes, fit, last.looks.ends))
+    spent = last.looks.n_evaluations
     own = job.options.check_looks * passes.n_evaluations
     patience, most = (factor * own for factor in LOOKING)
     while (n := int(last.arrived.sum())) < MIN_ARRIVALS and not job.deadline.late:
@@ -277,7 +520,7 @@ def strangers(
     passes: Passes,
     let_go: Sequence[Peak] = (),
     n_looks: int | None = None,
-) -> tuple[np.ndarray, int]:
+) -> np.ndarray:
     """Whether states are suspects that do not come home by transitions at beta = 1.
 
     Suspects are states where the target is far above the reference, and those above all draws.
@@ -286,24 +529,21 @@ def strangers(
 
     Returns
     -------
-    strange : array of bool, shape (n,)
-    n_evaluations : int
+    array of bool, shape (n,)
     """
     strange = fit.suspects(states) | is_above(states, fit.draws)
     strange &= ~holds_any(let_go, states.xs)
     at, n_looks = np.flatnonzero(strange), states.n if n_looks is None else n_looks
     others = job.rng.permutation(at[at >= n_looks])
     groups = [at[at < n_looks], *np.split(others, range(GROUP, others.size, GROUP))]
-    evaluations = 0
     for i, group in enumerate(groups):
         if group.size == 0:
             continue
-        ways = way_home(job, passes, fit, states.xs[group])
-        evaluations += ways.n_evaluations
-        strange[np.delete(group, ways.away)] = False
-        if ways.ended or (i > 0 and ways.away.size == group.size):
+        away, ended = way_home(job, passes, fit, states.xs[group])
+        strange[np.delete(group, away)] = False
+        if ended or (i > 0 and away.size == group.size):
             break
-    return strange, evaluations
+    return strange
 
 
 def refit(job: Job, fit: ReferenceFit, peaks: Sequence[Peak]) -> tuple[ReferenceFit, list[Peak]]:
@@ -323,9 +563,8 @@ def refit(job: Job, fit: ReferenceFit, peaks: Sequence[Peak]) -> tuple[Reference
         components = components.with_cluster(peak.draw(n, job.rng), share)
     new = fit_reference(job, components, fit.draws.xs)
     if new.near:
-        worse, n_evaluations = _is_worse(job, new, components), new.n_evaluations + N_PROPOSED
-        reference = Fitted(job.prior, components) if worse else new.reference
-        new = replace(new, reference=reference, n_evaluations=n_evaluations)
+        worse = _is_worse(job, new, components)
+        new = replace(new, reference=Fitted(job.prior, components)) if worse else new
     return new, [peak for peak in peaks if peak.holds(new.draws.xs).mean() < NO_SHARE]
 
 
@@ -335,5 +574,6 @@ def _is_worse(job: Job, new: ReferenceFit, old: Mixture) -> bool:
     Draws of the old one tell both second moments, since the new one does not draw what it has lost.
     """
     states = evaluate_states(job.prior, old.draw(N_PROPOSED, job.rng))
+    job.tally.work["fit"] += N_PROPOSED
     log_w, log_new = states.log_ratio(old), states.log_ratio(new.components)
     return log_mean(log_w + log_new) > log_mean(2.0 * log_w) + np.log(WORSE)

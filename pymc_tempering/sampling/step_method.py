@@ -2,7 +2,6 @@
 
 import inspect
 import logging
-import warnings
 from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any
@@ -17,29 +16,29 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_tempering.borrowed.private import BlockedStepWithBars
-from pymc_tempering.chain.draw_statistics import Schema
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.state import (
+from pymc_tempering.chain.chains import (
     ChainState,
     clear_record,
+    cycle_bound,
     make_runner,
-    new_record,
     start_chain,
+    stuck_message,
 )
-from pymc_tempering.chain.stuck import cycle_bound, stuck_message
+from pymc_tempering.chain.draw_statistics import Schema
+from pymc_tempering.chain.loop import new_record
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.ladder import RungWeights
-from pymc_tempering.exceptions import ModelError, StuckChainError, TemperingWarning
-from pymc_tempering.kernels.assign import KernelChoice
-from pymc_tempering.kernels.compiled_model import compile_for, compile_with_kernels
+from pymc_tempering.exceptions import ModelError, StuckChainError, warn_user
+from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.terms import find_terms
-from pymc_tempering.references.mixture import Fitted
-from pymc_tempering.references.prior import Prior, Reference
+from pymc_tempering.references.compile import compile_model
+from pymc_tempering.references.prior import Fitted, Prior, Reference
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
-from pymc_tempering.sampling.prior_constant import compile_prior_alone, with_prior_constant
+from pymc_tempering.sampling.precompile import compile_prior_alone, with_prior_constant
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -200,7 +199,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
                 self.model, kernel, target_accept, report, terms=terms
             )
             job = Job(prior, compound, options, warmup_rng, cores, report)
-            alone = compile_prior_alone(prior, self.model, kernel, target_accept, report)
+            alone = compile_prior_alone(prior, kernel, target_accept, report)
             job = with_prior_constant(job, alone, draws=1000, chains=4)
             self.chosen = choose_plan(job)
         if self.chosen.interrupted:
@@ -239,17 +238,12 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
                 message = stuck_message(self.plan, state.rung)
                 if first:
                     raise StuckChainError(message)
-                warnings.warn(message, TemperingWarning, stacklevel=2)
+                warn_user(message)
                 warned = True
         state.n_draws_ever += 1
         layout = self.plan.reference.path.layout
-        record, component = self._record, self.schema.components_of(self._record.x)
-        stats = self.schema.statistics(
-            record.per_rung[0].copy(),
-            record.scalars[0],
-            None if component is None else component[0],
-        )
-        return layout.unravel(record.x[0]), [stats]
+        x, per_rung, scalars = (rows[0] for rows in self._record[:3])
+        return layout.unravel(x), [self.schema.statistics(per_rung.copy(), scalars, x)]
 
     def __getstate__(self) -> dict[str, Any]:
         """State without compiled functions, which do not travel between processes."""
@@ -267,7 +261,9 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         """Compile again (from the disk cache) what did not travel."""
         frozen, terms = values.pop("frozen"), values.pop("terms")
         self.__dict__.update(values)
-        reference: Reference = compile_for(frozen["kernel"], self.model, terms, check=False)
+        reference: Reference = compile_model(
+            self.model, check=False, terms=terms, **frozen["kernel"].needs
+        )
         if self.schema.components is not None:
             assert isinstance(reference, Prior)
             reference = Fitted(reference, self.schema.components)

@@ -1,5 +1,9 @@
 """Suspects: states where the target exceeds a fitted reference by more than any draw has shown.
 
+Scouts look for them: many short gradient ascents from draws of the prior. A narrow mode is seldom
+met by chance, but the region from which the gradient leads into it is far wider than the mode. A
+scout says where to look, and never enters an estimate.
+
 A suspect is no more than that: the top of a spike or the neck of a funnel can have a huge ratio
 and no mass. Each is climbed, its mass is told from the curvature at the top (Laplace), and where
 there may be some it becomes a component, which weighted draws of the reference then judge.
@@ -11,10 +15,12 @@ holds. Chains at beta = 1 tell the region where they stay, and its mass.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 import numpy as np
 
 from pymc_tempering.chain.particles import place, sweep
+from pymc_tempering.core.deadline import NEVER, Deadline, time_left
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.evidence.reference_check import ISLAND
 from pymc_tempering.model.path import Path
@@ -25,11 +31,171 @@ from pymc_tempering.sampling.evaluated import (
     Region,
     evaluate_states,
     home_radius,
+    join,
     slopes_at,
 )
 from pymc_tempering.sampling.fit_reference import ReferenceFit
-from pymc_tempering.sampling.scouts import ascend
 from pymc_tempering.warmup.annealed_pass import AnnealedPass
+
+SCOUT_STEPS = 12
+"""Steps of a scout at most."""
+
+SCOUT_BATCH, MAX_SCOUT_BATCH = 500, 8000
+"""Scouts that climb together at first, and at most."""
+
+SCOUT_WORK, SCOUTING = 80_000_000, (10_000, 400_000)
+"""Elements that the scouts of a round compute, and the bounds of the evaluations that these buy.
+Where a value takes a microsecond they are some tenths of a second, as the run itself is."""
+
+HEADING, NEARER = 3, 0.9
+"""Steps in a row that each bring a scout nearer to a known region, to this part of its squared
+distance at most, before it is taken to be on its way there."""
+
+FIRST_STEP, LONGEST_STEP = 0.05, 3.0
+"""Lengths of a scout's first step and of its longest, in standard deviations of the prior."""
+
+
+@dataclass
+class _Climbers:
+    """Scouts at work: place, terms of the target, gradient and step factor of each."""
+
+    xs: np.ndarray
+    values: np.ndarray
+    grads: np.ndarray
+    factors: np.ndarray
+
+    @property
+    def heights(self) -> np.ndarray:
+        """Log target, shape (n,)."""
+        return np.asarray(self.values.sum(axis=1))
+
+    def at(self, index: np.ndarray | slice) -> Evaluated:
+        """Where some of them are."""
+        values = self.values[index]
+        return Evaluated(self.xs[index], values[:, 0], values[:, 1])
+
+
+def ascend(
+    path: Path,
+    starts: np.ndarray,
+    scale: np.ndarray,
+    known: Region,
+    max_steps: int = SCOUT_STEPS,
+    deadline: Deadline = NEVER,
+    *,
+    turns_back: bool = False,
+) -> tuple[Evaluated, int]:
+    """Climb the log target from each start, until a known region is reached or the steps end.
+
+    The steps have the length of Barzilai & Borwein (1988, IMA Journal of Numerical Analysis 8),
+    which finds the top of a normal mode in a few of them; a step that leads down is taken back
+    and shortened.
+
+    Parameters
+    ----------
+    path : Path
+        With gradients in all variables.
+    starts : array, shape (n, d)
+    scale : array, shape (d,)
+        Standard deviations of the variables, by which steps are measured.
+    known : callable
+        Which of n states lie in known regions, and how far from these they are, shape (n,) each.
+    max_steps : int
+    deadline : Deadline, optional
+        After which there are no further steps.
+    turns_back : bool, default False
+        Whether an ascent ends too when `HEADING` steps in a row have led toward known regions.
+
+    Returns
+    -------
+    ends : Evaluated
+        Only those that ended outside of the known regions, at a finite density.
+    n_evaluations : int
+        Of gradients.
+    """
+    starts = starts[np.isfinite(starts).all(axis=1)]
+    climbers, evaluations = _place(path, starts, scale), len(starts)
+    with np.errstate(over="ignore"):  # of the slope far out in a wide law; it stays there
+        lengths = np.linalg.norm(climbers.grads, axis=1)
+    first = FIRST_STEP * np.sqrt(path.dim)
+    climbers.factors[:] = np.where(lengths > 0, first / np.maximum(lengths, 1e-300), 0.0)
+    everywhere = slice(None)
+    home, left = known(climbers.at(everywhere))
+    outside = np.isfinite(climbers.heights) & ~home
+    nearer = np.zeros(len(starts), dtype=int)
+    for _ in range(max_steps):
+        at = np.flatnonzero(outside)
+        if at.size == 0 or deadline.late:
+            break
+        evaluations += at.size
+        moved = at[_step(path, climbers, at, scale)]
+        home, now = known(climbers.at(moved))
+        nearer[moved] = np.where(now < NEARER * left[moved], nearer[moved] + 1, 0)
+        left[moved] = now
+        outside[moved] = ~(home | (nearer[moved] >= HEADING) if turns_back else home)
+    return climbers.at(outside), evaluations
+
+
+def _place(path: Path, xs: np.ndarray, scale: np.ndarray) -> _Climbers:
+    """Put climbers at states."""
+    return _Climbers(xs, *slopes_at(path, xs, scale), np.zeros(len(xs)))
+
+
+def _step(path: Path, climbers: _Climbers, at: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Move the climbers `at`; returns which of them went up, shape (n,) of bool."""
+    step = climbers.factors[at, None] * climbers.grads[at]
+    length = np.linalg.norm(step, axis=1, keepdims=True)
+    longest = LONGEST_STEP * np.sqrt(path.dim)
+    step *= np.minimum(1.0, longest / np.maximum(length, 1e-300))
+    new = _place(path, climbers.xs[at] + step * scale, scale)
+    up = new.heights > climbers.heights[at]
+    bend = -((new.grads - climbers.grads[at]) * step).sum(axis=1)
+    old = climbers.factors[at]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        secant = np.where(bend > 0, (step**2).sum(axis=1) / bend, np.inf)
+    longer = np.where(bend > 0, secant, 4.0 * old)
+    shorter = np.minimum(secant, 0.1 * old)
+    shorter = np.where(bend > 0, np.minimum(secant, 0.5 * old), shorter)
+    factors = np.where(up, longer, shorter)
+    climbers.factors[at] = np.where(np.isfinite(factors), factors, 0.1 * old)
+    risen = at[up]
+    climbers.xs[risen], climbers.values[risen] = new.xs[up], new.values[up]
+    climbers.grads[risen] = new.grads[up]
+    return up
+
+
+def scouting_of(job: Job) -> int:
+    """Return the evaluations that the scouts of a round may take, by what one costs."""
+    least, most = SCOUTING
+    return int(np.clip(SCOUT_WORK / job.prior.path.work, least, most))
+
+
+def send_scouts(job: Job, fit: ReferenceFit, scale: np.ndarray) -> Evaluated:
+    """Send scouts from the prior, as many as their work allows; ends outside of known regions."""
+    prior, evaluations, began = job.prior, 0, perf_counter()
+    every: list[Evaluated] = []
+    sent, batch, most = 0, SCOUT_BATCH, scouting_of(job)
+    while not sent or (evaluations < most and not job.deadline.late):
+        left = time_left(evaluations / most, began)
+        job.report(f"Scouts from the prior: {sent}{left}")
+        starts = prior.draw(batch, prior.spawn(job.rng))
+        ends, cost = ascend(
+            prior.path, starts, scale, fit.locate, deadline=job.deadline, turns_back=True
+        )
+        every.append(ends)
+        evaluations += cost
+        sent, batch = sent + batch, min(2 * batch, MAX_SCOUT_BATCH)
+    job.tally.work["scouts"] += evaluations
+    return join(every)
+
+
+def spread_of(xs: np.ndarray) -> np.ndarray:
+    """Width of each variable between its quartiles, as a standard deviation; safe in any tail."""
+    xs = xs[np.isfinite(xs).all(axis=1)]
+    low, high = np.quantile(xs, [0.25, 0.75], axis=0)
+    width = (high - low) / 1.349
+    return np.where(np.isfinite(width) & (width > 0), width, 1.0)
+
 
 MAX_PEAKS, MAX_STEPS = 8, 60
 """Peaks of one round at most that may have mass, and steps of a climb."""
@@ -105,23 +271,6 @@ def holds_any(peaks: Sequence[Peak], xs: np.ndarray) -> np.ndarray:
     return held
 
 
-@dataclass(frozen=True, eq=False)
-class FoundPeaks:
-    """Peaks that suspects belong to.
-
-    Attributes
-    ----------
-    peaks : list of Peak
-    complete : bool
-        Whether all suspects were followed up.
-    n_evaluations : int
-    """
-
-    peaks: list[Peak]
-    complete: bool
-    n_evaluations: int
-
-
 def find_peaks(
     job: Job,
     suspects: Evaluated,
@@ -130,7 +279,7 @@ def find_peaks(
     home: Region,
     most: int,
     least: float = -np.inf,
-) -> FoundPeaks:
+) -> tuple[list[Peak], bool]:
     """Climb from suspects to the peaks that they belong to.
 
     Parameters
@@ -149,6 +298,12 @@ def find_peaks(
         Evaluations after which no climb begins.
     least : float, optional
         Log mass (nats) below which a peak does not count, where there may be only so many.
+
+    Returns
+    -------
+    peaks : list of Peak
+    complete : bool
+        Whether all suspects were followed up.
     """
     path, peaks, n_heavy = job.prior.path, list[Peak](), 0
     evaluations, batch, ends = 0, 1, suspects.at(np.zeros(0, dtype=int))
@@ -157,12 +312,11 @@ def find_peaks(
     while left.any() and n_heavy < MAX_PEAKS and evaluations < most and not job.deadline.late:
         best = order[left[order]][:batch]
         left[best] = False
-        climb = ascend(path, suspects.xs[best], scale, home, MAX_STEPS, job.deadline)
-        evaluations += climb.n_evaluations
+        ends, cost = ascend(path, suspects.xs[best], scale, home, MAX_STEPS, job.deadline)
+        evaluations += cost
         # One by one at first, since one peak may be that of many suspects. Then more at a time,
         # which climb together at hardly more than the cost of one.
         batch = min(2 * batch, MAX_BATCH)
-        ends = climb.ends
         while ends.n and n_heavy < MAX_PEAKS:
             top = int(ends.log_target.argmax())
             peak = _peak_at(path, ends.xs[top], float(ends.log_target[top]), scale)
@@ -173,7 +327,8 @@ def find_peaks(
             if not any(_same(peak, other) for other in (*peaks, *let_go)):
                 peaks.append(peak)
                 n_heavy += peak.log_mass > least
-    return FoundPeaks(peaks, not (left.any() or ends.n), evaluations)
+    job.tally.work["scouts"] += evaluations
+    return peaks, not (left.any() or ends.n)
 
 
 def _same(peak: Peak, other: Peak) -> bool:
@@ -210,7 +365,7 @@ def least_mass(log_z: float) -> float:
     return log_z + float(np.log(LEAST_MASS))
 
 
-def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], list[Peak], int]:
+def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], list[Peak]]:
     """Divide peaks into those that may have mass beside an evidence of `log_z`, and the others.
 
     A ridge has no curvature along it, and in the neck of a funnel the curvature at one point says
@@ -219,17 +374,14 @@ def with_mass(job: Job, peaks: list[Peak], log_z: float) -> tuple[list[Peak], li
     Returns
     -------
     heavy, light : list of Peak
-    n_evaluations : int
     """
-    least, weighed = least_mass(log_z), 0
-    heavy: list[Peak] = []
-    light: list[Peak] = []
+    least, heavy, light = least_mass(log_z), list[Peak](), list[Peak]()
     for peak in peaks:
         log_mass = peak.log_mass
         if log_mass > least and peak.mean.size <= MAX_WEIGHED_DIM:
-            log_mass, weighed = _weighed(job, peak), weighed + N_WEIGHED
+            log_mass = _weighed(job, peak)
         (light if log_mass <= least else heavy).append(peak)
-    return heavy, light, weighed
+    return heavy, light
 
 
 def _weighed(job: Job, peak: Peak) -> float:
@@ -237,6 +389,7 @@ def _weighed(job: Job, peak: Peak) -> float:
     scales = FullScales(peak.cholesky[None])
     t = Mixture(np.ones(1), peak.mean[None], scales, np.array([WEIGHED_DOF]), 0.0)
     states = evaluate_states(job.prior, t.draw(N_WEIGHED, job.rng))
+    job.tally.work["scouts"] += N_WEIGHED
     return log_mean(states.log_target - t.log_t(states.xs)[:, 0])
 
 
@@ -261,28 +414,9 @@ def unknown_peaks(peaks: list[Peak], fit: ReferenceFit, rng: np.random.Generator
     return [peak for peak, is_known in zip(peaks, known, strict=True) if not is_known]
 
 
-@dataclass(frozen=True, eq=False)
-class Regions:
-    """Regions where states are stuck.
-
-    Attributes
-    ----------
-    heavy, light : list of Peak
-        Those that may have mass, and those without.
-    explained : array of bool, shape (n,)
-        Which of the states lie in light ones.
-    n_evaluations : int
-    """
-
-    heavy: list[Peak]
-    light: list[Peak]
-    explained: np.ndarray
-    n_evaluations: int
-
-
 def weigh_regions(
     job: Job, annealed: AnnealedPass, xs: np.ndarray, log_z: float, bound: int, dropped: float
-) -> Regions:
+) -> tuple[list[Peak], list[Peak], np.ndarray]:
     """Weigh the regions where states are stuck, one after the other.
 
     Parameters
@@ -297,11 +431,18 @@ def weigh_regions(
         Evaluations after which no further one is weighed.
     dropped : float
         Share of earlier regions that were let go; with all light ones it is less than `ISLAND`.
+
+    Returns
+    -------
+    heavy, light : list of Peak
+        Regions that may have mass, and those without.
+    explained : array of bool, shape (n,)
+        Which of the states lie in light ones.
     """
     heavy, light, cost = list[Peak](), list[Peak](), 0
     explained = np.zeros(len(xs), dtype=bool)
     if xs.shape[1] > MAX_WEIGHED_DIM or job.deadline.late:
-        return Regions(heavy, light, explained, cost)
+        return heavy, light, explained
     for region, inside, spent in regions_of(job, annealed, xs, range(len(xs))):
         cost += spent
         if region.log_mass > least_mass(log_z):
@@ -312,20 +453,23 @@ def weigh_regions(
             explained |= inside
         if cost > bound or job.deadline.late:
             break
-    return Regions(heavy, light, explained, cost)
+    job.tally.work["fit"] += cost
+    return heavy, light, explained
 
 
-def peaks_by_chains(job: Job, annealed: AnnealedPass, suspects: Evaluated) -> FoundPeaks:
+def peaks_by_chains(
+    job: Job, annealed: AnnealedPass, suspects: Evaluated
+) -> tuple[list[Peak], bool]:
     """Where there are no gradients: what short chains from a suspect at beta = 1 go through."""
     order = np.argsort(-suspects.log_target, kind="stable")
-    peaks, cost, seen = list[Peak](), 0, np.zeros(suspects.n, dtype=bool)
+    peaks, seen = list[Peak](), np.zeros(suspects.n, dtype=bool)
     for region, inside, spent in regions_of(job, annealed, suspects.xs, order):
-        cost += spent
+        job.tally.work["scouts"] += spent
         peaks.append(region)
         seen |= inside
         if len(peaks) == MAX_PEAKS:
             break
-    return FoundPeaks(peaks, bool(seen.all()), cost)
+    return peaks, bool(seen.all())
 
 
 def regions_of(

@@ -19,8 +19,7 @@ from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.status import status_line
 from pymc_tempering.core.threads import Task
 from pymc_tempering.exceptions import DiscreteVariableError, LikelihoodError, ModelError
-from pymc_tempering.executors.chunks import pack_made
-from pymc_tempering.executors.crew import Crew, run_work
+from pymc_tempering.executors.chunks import Crew, pack_made, run_work
 from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import ALONE, no_search_for_garbage

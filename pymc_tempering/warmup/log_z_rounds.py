@@ -24,49 +24,44 @@ R. Belardinelli, V. Pereyra: Fast algorithm to calculate density of states, Phys
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 from numba import int64
 
-from pymc_tempering.chain.loop import LADDER_MOVES, NEEDS_REFERENCE, RUNNING, run, rung_weights
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import (
+from pymc_tempering.chain.chains import ChainState, call_chain, clear_record, make_runner
+from pymc_tempering.chain.loop import (
     CHAIN,
     N_TRACE,
     RECORD,
-    REF_USED,
     RUNG,
     RUNGS,
+    RUNNING,
     VISITS,
     WORK,
     Record,
-    new_work,
-)
-from pymc_tempering.chain.state import (
-    REFERENCE_BATCH,
-    ChainState,
-    clear_record,
-    make_runner,
     new_record,
+    new_work,
+    run,
+    rung_weights,
 )
+from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.core.threads import paced, run_all
-from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, VECTOR, call_loop
+from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, VECTOR
 from pymc_tempering.model.jit import njit
 
 SAMS, WANG_LANDAU = range(2)
 
 # Positions in `schedule`: iterations so far, with SAMS from when all rungs were reached; where the
 # burn-in of SAMS ended, 0 while it lasts; log f of Wang-Landau, 0 once its gain is 1 / t, with SAMS
-# 1 and 0 once all rungs were reached; what a histogram needs to be flat, the smallest share over
-# its target; the gain of the last iteration; and the factor of the 1 / t gains.
-T, BURN_IN, LOG_F, FLATNESS, GAIN, FACTOR = range(6)
-N_SCHEDULE = 6
+# 1 and 0 once all rungs were reached; the gain of the last iteration; and the factor of the 1 / t
+# gains.
+T, BURN_IN, LOG_F, GAIN, FACTOR = range(5)
+N_SCHEDULE = 5
 
 POWER = 0.8
 """The gains of the burn-in fall as t^-0.8. With 1 / t the start would be forgotten too slowly."""
@@ -76,29 +71,27 @@ FLAT = 0.2
 with 0.8, the usual choice for halving alone, they would begin much later."""
 
 
-def new_schedule(*, flatness: float = FLAT, factor: float = 1.0) -> np.ndarray:
+def new_schedule(factor: float = 1.0) -> np.ndarray:
     """Gains from the beginning.
 
     Parameters
     ----------
-    flatness : float, default 0.2
-        Smallest share of visits over its target in a flat histogram.
     factor : float, default 1.0
         The gains are `factor` / t in the end. With 1 the variance is smallest; it is
         factor^2 / (2 factor - 1) times as large with others above 1/2. With 0 Wang-Landau goes on
         halving.
     """
     schedule = np.zeros(N_SCHEDULE)
-    schedule[LOG_F], schedule[FLATNESS], schedule[FACTOR] = 1.0, flatness, factor
+    schedule[LOG_F], schedule[FACTOR] = 1.0, factor
     return schedule
 
 
 @njit()
-def _is_flat(histogram, targets, flatness):  # type: ignore[no-untyped-def]
-    """Whether each rung has had `flatness` of its share of visits, and one at least."""
+def _is_flat(histogram, targets):  # type: ignore[no-untyped-def]
+    """Whether each rung has had enough of its share of visits, and one at least."""
     total = histogram.sum()
     for k in range(histogram.size):
-        if histogram[k] < 1.0 or histogram[k] < flatness * targets[k] * total:
+        if histogram[k] < 1.0 or histogram[k] < FLAT * targets[k] * total:
             return False
     return True
 
@@ -117,7 +110,7 @@ def update(method, offsets, targets, schedule, histogram, weights, rung):  # typ
         if schedule[LOG_F] > 0.0:
             for k in range(n_rungs):
                 histogram[k] += weights[k]
-            if int64(t) % n_rungs == 0 and _is_flat(histogram, targets, schedule[FLATNESS]):
+            if int64(t) % n_rungs == 0 and _is_flat(histogram, targets):
                 schedule[LOG_F] = 0.0
                 schedule[T] = gain ** (-1.0 / POWER)
         elif burn_in > 0.0:
@@ -130,7 +123,7 @@ def update(method, offsets, targets, schedule, histogram, weights, rung):  # typ
         final = schedule[FACTOR] / t
         if schedule[LOG_F] > 0.0:
             histogram[rung] += 1.0
-            if int64(t) % n_rungs == 0 and _is_flat(histogram, targets, schedule[FLATNESS]):
+            if int64(t) % n_rungs == 0 and _is_flat(histogram, targets):
                 histogram[:] = 0.0
                 schedule[LOG_F] *= 0.5
                 if schedule[LOG_F] / n_rungs <= final:
@@ -142,14 +135,14 @@ def update(method, offsets, targets, schedule, histogram, weights, rung):  # typ
 
 @njit(
     int64(
-        DENSITY, EXPLORE, PARTS, RUNGS, CHAIN, RECORD, MATRIX, int64[::1], MATRIX, RNG, int64,
-        int64, VECTOR, VECTOR, VECTOR, MATRIX, int64, WORK,
+        DENSITY, EXPLORE, PARTS, RUNGS, CHAIN, RECORD, MATRIX, RNG, WORK, int64,
+        VECTOR, VECTOR, VECTOR, MATRIX, int64,
     ),
     error_model="numpy",
 )  # fmt: skip
 def adapt(  # type: ignore[no-untyped-def]
-    density, explore, parts, rungs, chain, record, references, circular, scratch, rng, move,
-    method, targets, schedule, histogram, batches, n_iter, work,
+    density, explore, parts, rungs, chain, record, references, rng, work, method,
+    targets, schedule, histogram, batches, n_iter,
 ):  # fmt: skip
     """Run at most `n_iter` iterations of the loop, and move `rungs.offsets` after each of them.
 
@@ -164,8 +157,8 @@ def adapt(  # type: ignore[no-untyped-def]
     for _ in range(n_iter):
         rung, at = counters[RUNG], counters[N_TRACE]
         status = run(
-            density, explore, parts, rungs, chain, record, references, circular, scratch, rng,
-            move, record.x.shape[0] + 1, 1, work,
+            density, explore, parts, rungs, chain, record, references, rng, work,
+            record.x.shape[0] + 1, 1,
         )  # fmt: skip
         if counters[N_TRACE] == at:
             return status
@@ -176,9 +169,6 @@ def adapt(  # type: ignore[no-untyped-def]
         update(method, offsets, targets, schedule, histogram, weights, rung)
     return RUNNING
 
-
-NEVER_SET = threading.Event()
-"""For rounds that nothing ends early."""
 
 N_BATCHES = 8
 """Parts of a round of one chain, for the error of an occupancy."""
@@ -221,21 +211,6 @@ class Learned:
     visits: np.ndarray
     accept: np.ndarray
     gain: float
-
-
-class Learner(Protocol):
-    """One way to learn log Z-hat in rounds, with the chains that it runs."""
-
-    states: list[ChainState]
-
-    def __call__(self, plan: Plan, n_iterations: int, deadline: Deadline = NEVER) -> Learned:
-        """Run a round of `n_iterations` iterations a chain, or to a deadline; from the last one."""
-
-    def is_final(self) -> bool:
-        """Whether the round before was one that the warm-up may end with."""
-
-    def place(self, passed: bool) -> bool:
-        """Learn whether occupancies were near their targets; return whether rungs may move now."""
 
 
 def _occupancy(sums: np.ndarray, ladder: Ladder) -> tuple[np.ndarray, np.ndarray]:
@@ -290,7 +265,11 @@ def _batches(log_ratio: np.ndarray, ladder: Ladder) -> np.ndarray:
 
 @dataclass
 class InitialIterations:
-    """The initial iterations of RTS (section 2.4): frozen rounds, with eq. (12) after each."""
+    """The initial iterations of RTS (section 2.4): frozen rounds, with eq. (12) after each.
+
+    It is called with a plan, the iterations of each chain and a deadline, and each round goes on
+    where the last one ended; so is `Adapting`.
+    """
 
     states: list[ChainState]
     cores: int
@@ -348,14 +327,14 @@ class Adapting:
         self.burned_in = self._burn_in_is_over()
         if self.histograms[0].size != ladder.n_rungs:
             self.histograms = [np.zeros(ladder.n_rungs) for _ in self.states]
-        advance = _make_adapter(plan, self.method)
 
         def one(i: int, stop: threading.Event) -> tuple[np.ndarray, ...] | None:
             state = self.states[i]
             record = _start_round(state, plan, n_iterations)
-            log_z, sums = advance(
-                state, record, self.schedules[i], self.histograms[i], stop, deadline
-            )
+            log_z, sums = adapt_round(
+                plan, self.method, state, record, self.schedules[i], self.histograms[i],
+                paced(n_iterations, stop, deadline),
+            )  # fmt: skip
             short = stop.is_set() and state.n_trace < n_iterations
             return None if short else (*_seen(state, record), log_z, sums)
 
@@ -389,44 +368,31 @@ class Adapting:
         return self._burn_in_is_over()
 
 
-def _make_adapter(plan: Plan, method: int) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    """Bind a plan to the compiled loop that adapts.
+def adapt_round(
+    plan: Plan, method: int, state: ChainState, record: Record,
+    schedule: np.ndarray, histogram: np.ndarray, pieces: Iterable[tuple[int, int]],
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Fill the trace of a record, up to the end of the last of some pieces.
 
-    The function that it returns fills a record unless it is told to stop, and returns log Z-hat
-    (K,) and the Rao-Blackwell sums of the batches (N_BATCHES, K).
+    Returns
+    -------
+    log_z : array, shape (K,)
+        Log Z-hat.
+    sums : array, shape (N_BATCHES, K)
+        Rao-Blackwell sums of the batches.
     """
-    reference, path, kernel, ladder = (
-        plan.reference, plan.reference.path, plan.kernel, plan.ladder,
-    )  # fmt: skip
-    rungs, targets = plan.rungs, np.exp(ladder.log_weights)
-    move = LADDER_MOVES[plan.ladder_move]
-
-    def advance(
-        state: ChainState,
-        record: Record,
-        schedule: np.ndarray,
-        histogram: np.ndarray,
-        stop: threading.Event = NEVER_SET,
-        deadline: Deadline = NEVER,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        scratch = np.empty((kernel.n_scratch, path.dim))
-        own = rungs._replace(offsets=ladder.offsets.copy())
-        sums = np.zeros((N_BATCHES, ladder.n_rungs))
-        work = new_work(kernel.n_blocks, ladder.n_rungs)
-        for _, end in paced(record.trace_rung.size, stop, deadline):
-            while state.n_trace < end:
-                status = call_loop(
-                    adapt, path.density, kernel.explore, kernel.parts, own, state.chain, record,
-                    state.references, path.circular, scratch, state.rng, move, method, targets,
-                    schedule, histogram, sums, end - state.n_trace, work,
-                )  # fmt: skip
-                if status == NEEDS_REFERENCE:
-                    state.references = reference.draw(REFERENCE_BATCH, state.reference_rngs)
-                    state.chain.counters[REF_USED] = 0
-        log_z = ladder.log_weights - own.offsets
-        return log_z - log_z[0], sums
-
-    return advance
+    ladder, targets = plan.ladder, np.exp(plan.ladder.log_weights)
+    own = plan.rungs._replace(offsets=ladder.offsets.copy())
+    work = new_work(plan.kernel, ladder.n_rungs, plan.reference.path.dim)
+    sums = np.zeros((N_BATCHES, ladder.n_rungs))
+    for _, end in pieces:
+        while state.n_trace < end:
+            call_chain(
+                adapt, plan, own, state, record, work, method, targets, schedule, histogram,
+                sums, end - state.n_trace,
+            )  # fmt: skip
+    log_z = ladder.log_weights - own.offsets
+    return log_z - log_z[0], sums
 
 
 def _start_round(state: ChainState, plan: Plan, n_iterations: int) -> Record:
@@ -455,6 +421,8 @@ def _pool(results: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     of_all = np.array([log_ratio[:n] for log_ratio in log_ratios])
     return of_all, np.array(visits).sum(axis=0), np.array(accept).sum(axis=0)
 
+
+type Learner = InitialIterations | Adapting
 
 WEIGHT_ADAPTATIONS: dict[str, Callable[[list[ChainState], int], Learner]] = {
     "rts": InitialIterations,

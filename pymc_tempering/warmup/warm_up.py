@@ -6,15 +6,18 @@ from time import perf_counter
 
 import numpy as np
 
+from pymc_tempering.chain.chains import ChainState, start_chain
+from pymc_tempering.chain.loop import LOWEST, RUNG
 from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import LOWEST, RUNG
-from pymc_tempering.chain.state import ChainState, start_chain
 from pymc_tempering.core.deadline import NEVER, Cut, Deadline, annealing_lines
 from pymc_tempering.core.ladder import Ladder, PathSample, place_rungs
 from pymc_tempering.kernels import Compound
 from pymc_tempering.references.prior import Reference
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS, Learner
+
+N_CHAINS = 4
+"""Chains of the rounds that learn log Z-hat."""
 
 ITERATIONS_PER_RUNG = 50
 """Iterations of each chain in the first round, per rung; doubled in every further round."""
@@ -66,8 +69,6 @@ class Warmup:
     converged : bool
         Whether the last round met the stopping rule.
     seconds_annealing : float
-    weight_adaptation : {"rts", "wang_landau", "sams"}
-        How log Z-hat was learned.
     cut : Cut, optional
         Where the deadline ended that, and how long it would have needed.
     """
@@ -77,7 +78,6 @@ class Warmup:
     rounds: tuple[WarmupRound, ...]
     converged: bool
     seconds_annealing: float
-    weight_adaptation: str = "rts"
     cut: Cut | None = None
 
 
@@ -98,7 +98,8 @@ def _tune_steps(plan: Plan, visits: np.ndarray, accept: np.ndarray) -> Plan:
     off = _acceptance_off(plan, visits, accept)
     gain = np.where(visits >= MIN_VISITS, 2 * visits / (visits + 100), 0.0)[1:, None]
     factor = np.vstack([np.ones(off.shape[1]), np.exp(gain * off)])
-    return replace(plan, step_sizes=plan.step_sizes * factor)
+    tuning = replace(plan.tuning, step_sizes=plan.tuning.step_sizes * factor)
+    return replace(plan, tuning=tuning)
 
 
 def warm_up(
@@ -110,7 +111,6 @@ def warm_up(
     weight_adaptation: str = "rts",
     betas: np.ndarray | None = None,
     rungs_per_barrier: float = 1.5,
-    n_chains: int = 4,
     cores: int = 1,
     n_particles: int = 512,
     max_rounds: int = 8,
@@ -132,8 +132,6 @@ def warm_up(
         A ladder that the user wants; by default it is placed automatically.
     rungs_per_barrier : float, default 1.5
         Intervals of an automatic ladder, per unit of the barrier.
-    n_chains : int, default 4
-        Chains of the rounds that learn log Z-hat.
     cores : int, default 1
         Threads that they run on.
     n_particles : int, default 512
@@ -162,20 +160,14 @@ def warm_up(
     sample = annealed.sample
     rungs = place_rungs(sample, rungs_per_barrier) if betas is None else betas
     ladder = Ladder(rungs, sample.log_z_at(rungs), np.zeros(rungs.size))
-    tuning = annealed.tuning.at(rungs)
-    plan = Plan(
-        reference, kernel, ladder, tuning.step_sizes, tuning.scales, ladder_move, tuning.covs,
-        tuning.lengths,
-    )  # fmt: skip
-    states = [start_chain(plan, child) for child in rng.spawn(n_chains)]
+    plan = Plan(reference, kernel, ladder, annealed.tuning.at(rungs), ladder_move)
+    states = [start_chain(plan, child) for child in rng.spawn(N_CHAINS)]
     learn = WEIGHT_ADAPTATIONS[weight_adaptation](states, cores)
     plan, rounds, converged = settle(
         plan, learn, rungs_per_barrier if betas is None else None, max_rounds, report, deadline
     )
-    cut = None if converged or len(rounds) == max_rounds else _cut(rounds, n_chains, deadline)
-    return Warmup(
-        plan, annealed, tuple(rounds), converged, seconds_annealing, weight_adaptation, cut
-    )  # fmt: skip
+    cut = None if converged or len(rounds) == max_rounds else _cut(rounds, deadline)
+    return Warmup(plan, annealed, tuple(rounds), converged, seconds_annealing, cut)
 
 
 def settle(
@@ -245,10 +237,10 @@ def _iterations(n_rungs: int, rounds: int) -> int:
     return ITERATIONS_PER_RUNG * n_rungs * 2**rounds
 
 
-def _cut(rounds: Sequence[WarmupRound], n_chains: int, deadline: Deadline) -> Cut:
+def _cut(rounds: Sequence[WarmupRound], deadline: Deadline) -> Cut:
     """Tell where the deadline ended the rounds; a further one would have taken twice as long."""
     last = rounds[-1]
-    whole = n_chains * _iterations(last.n_rungs, len(rounds) - 1)
+    whole = N_CHAINS * _iterations(last.n_rungs, len(rounds) - 1)
     place = f"at {last.n_iterations} of {whole} iterations of round {len(rounds)}"
     more = last.seconds * (whole / last.n_iterations - 1.0)
     if more == 0.0:
@@ -258,11 +250,8 @@ def _cut(rounds: Sequence[WarmupRound], n_chains: int, deadline: Deadline) -> Cu
 
 def _respace(plan: Plan, seen: PathSample, betas: np.ndarray) -> Plan:
     """Plan on new rungs, tuning interpolated along the old ones."""
-    new = plan.tuning.at(betas)
-    return replace(
-        plan, ladder=Ladder(betas, seen.log_z_at(betas), np.zeros(betas.size)),
-        step_sizes=new.step_sizes, scales=new.scales, covs=new.covs, lengths=new.lengths,
-    )  # fmt: skip
+    ladder = Ladder(betas, seen.log_z_at(betas), np.zeros(betas.size))
+    return replace(plan, ladder=ladder, tuning=plan.tuning.at(betas))
 
 
 def _move_to(state: ChainState, old: Plan, new: Plan) -> None:

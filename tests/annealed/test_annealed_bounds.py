@@ -31,7 +31,7 @@ from pymc_tempering.annealed.schedule import (
     prior_blocks,
 )
 from pymc_tempering.chain.particles import place, sweep
-from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.chain.plan import Tuning
 from pymc_tempering.core.threads import paced, run_tasks
 from pymc_tempering.evidence.bracket import join_bounds
 from pymc_tempering.kernels import HMC, on_all

@@ -22,7 +22,7 @@ from pymc_tempering.annealed.schedule import (
     prior_blocks,
 )
 from pymc_tempering.chain.particles import place, sweep
-from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.chain.plan import Tuning
 from pymc_tempering.kernels import Block, Compound, Gibbs, Slice
 from pymc_tempering.references.compile import compile_model
 

@@ -13,9 +13,8 @@ from support.riemann_sums import riemann_log_weights
 
 from pymc_tempering.annealed import linked
 from pymc_tempering.annealed.schedule import BetaSchedule
-from pymc_tempering.chain.carry import carry
-from pymc_tempering.chain.particles import draw_particles, place, sweep
-from pymc_tempering.chain.tuning import Tuning
+from pymc_tempering.chain.particles import carry, draw_particles, place, sweep
+from pymc_tempering.chain.plan import Tuning
 from pymc_tempering.core.weighting import log_mean
 from pymc_tempering.exceptions import KernelError
 from pymc_tempering.kernels import HMC, RandomWalkMetropolis, hmc, on_all
@@ -200,8 +199,12 @@ def log_weights(name, n, down=False, rungs=None, seed=3):
     log_w, sums = np.zeros(n), np.zeros((top + 1, 3))
     sums[:, 0] = -np.inf
     trace = np.zeros((n, top))
-    for first, last in ((0, 2), (2, top)):
-        carry(group, plan.betas, own.params, first, last, log_w, sums, down=down, trace=trace)
+    steps = np.diff(plan.betas[::-1] if down else plan.betas)
+    for k in range(top):
+        trace[:, k], before = group.log_ratio, log_w.copy()
+        carry(group, plan.betas, own.params, k, k + 1, log_w, sums, down=down)
+        if down and k == 0:  # they moved before
+            trace[:, k] = (log_w - before) / steps[k] if steps[k] else 0.0  # it then counts nothing
     return log_w, sums, trace, plan.betas[::-1] if down else plan.betas
 
 

@@ -25,10 +25,10 @@ from support.gaussian_path import (
     walled_density,
 )
 
-from pymc_tempering.chain.loop import LADDER_MOVES, run
-from pymc_tempering.chain.particles import place_under, sweep
-from pymc_tempering.chain.record import (
+from pymc_tempering.chain.chains import clear_record, make_runner, new_record
+from pymc_tempering.chain.loop import (
     CHAIN,
+    LADDER_MOVES,
     N_DRAWS,
     RECORD,
     RUNG,
@@ -36,8 +36,9 @@ from pymc_tempering.chain.record import (
     SCALAR_STATS,
     WORK,
     new_work,
+    run,
 )
-from pymc_tempering.chain.state import clear_record, make_runner, new_record
+from pymc_tempering.chain.particles import place_under, sweep
 from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG, new_point
 from pymc_tempering.model.jit import njit
@@ -48,33 +49,15 @@ WEIGHTS = {"uniform": np.full(5, np.log(0.2)), "skewed": SKEWED}
 
 
 @njit(
-    types.void(DENSITY, EXPLORE, PARTS, RUNGS, CHAIN, RECORD, MATRIX, numba.int64[::1], MATRIX, RNG,
-               numba.int64, MATRIX, numba.int64[::1], WORK),
+    types.void(DENSITY, EXPLORE, PARTS, RUNGS, CHAIN, RECORD, MATRIX, RNG, WORK, MATRIX,
+               numba.int64[::1]),
 )  # fmt: skip
-def watch(
-    density, explore, parts, rungs, chain, record, references, circular, scratch, rng, move, xs, at,
-    work,
-):  # fmt: skip
+def watch(density, explore, parts, rungs, chain, record, references, rng, work, xs, at):
     """Run one iteration at a time, and note where it was."""
     for i in range(xs.shape[0]):
         at[i] = chain.counters[RUNG]
         chain.counters[N_DRAWS] = 0
-        run(
-            density,
-            explore,
-            parts,
-            rungs,
-            chain,
-            record,
-            references,
-            circular,
-            scratch,
-            rng,
-            move,
-            2,
-            1,
-            work,
-        )
+        run(density, explore, parts, rungs, chain, record, references, rng, work, 2, 1)
         xs[i] = chain.point.x
 
 
@@ -86,9 +69,8 @@ def states(plan, n, seed):
     watch(
         path.density, plan.kernel.explore, plan.kernel.parts, plan.rungs, state.chain,
         new_record(2, 5, 2),
-        plan.reference.draw(n, state.reference_rngs), path.circular,
-        np.empty((plan.kernel.n_scratch, 2)), state.rng, LADDER_MOVES[plan.ladder_move], xs, at,
-        new_work(plan.kernel.n_blocks, 5),
+        plan.reference.draw(n, state.reference_rngs), state.rng, new_work(plan.kernel, 5, 2),
+        xs, at,
     )  # fmt: skip
     return xs, at
 

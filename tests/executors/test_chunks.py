@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pymc_tempering.exceptions import ArgumentError, WorkerError
-from pymc_tempering.executors import chunks, crew
+from pymc_tempering.executors import chunks
 from pymc_tempering.executors.chunks import as_it_is
 
 
@@ -71,8 +71,8 @@ def test_tasks_come_back_in_their_order():
         return lambda stop: late_first(None, i)
 
     with ThreadPoolExecutor(4) as pool:
-        own = crew.Crew(pool, chunks.pack_made("Nothing", as_it_is, {}), {})
-        results, interrupted = crew.run_work([task(i) for i in range(6)], own)
+        own = chunks.Crew(pool, chunks.pack_made("Nothing", as_it_is, {}), {})
+        results, interrupted = chunks.run_work([task(i) for i in range(6)], own)
     assert results == [0, 2, 4, 6, 8, 10]
     assert not interrupted
 
@@ -100,11 +100,11 @@ def _counted(thing):
 def test_what_each_process_has_of_its_own_goes_by_name():
     own = threading.Lock()  # cannot be pickled
     task = {"own": own, "numbers": np.arange(3)}
-    content = crew._dumps(task, {"lock": own})
+    content = chunks._dumps(task, {"lock": own})
     there = object()
-    assert crew._loads(content, {"lock": there})["own"] is there
+    assert chunks._loads(content, {"lock": there})["own"] is there
     with pytest.raises(WorkerError, match="cannot be sent"):
-        crew._dumps(task, {})
+        chunks._dumps(task, {})
 
 
 def test_a_worker_of_another_version_is_refused_with_both_named(monkeypatch):
@@ -135,13 +135,13 @@ def test_a_broken_pool_leaves_what_was_finished():
     assert {0, 1} <= found.keys()
     assert 2 not in found
     assert "Inline lost its workers (BrokenProcessPool: a process died)" in ended.broken
-    own = crew.Crew(
+    own = chunks.Crew(
         Inline(lambda n: n != 2, BrokenProcessPool("gone")),
         chunks.pack_made("Nothing", as_it_is, {}),
         {},
     )
     with pytest.raises(WorkerError, match=r"gone.*1 of 2 parts were finished"):
-        crew.run_work([lambda stop: 1, lambda stop: 2], own)
+        chunks.run_work([lambda stop: 1, lambda stop: 2], own)
 
 
 class KilledWorker(Exception):

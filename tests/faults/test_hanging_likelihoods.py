@@ -18,7 +18,7 @@ from pytensor.graph.op import Op
 from support.kept_checkpoints import assert_same
 
 import pymc_tempering as pmt
-from pymc_tempering.chain import chains, hanging, pieces
+from pymc_tempering.chain import chains, pieces
 from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.core.threads import run_tasks
@@ -96,8 +96,8 @@ def released(solver):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(hanging, "SILENCE", 0.5)
-    monkeypatch.setattr(hanging, "SILENCE_TIMES", 5.0)
+    monkeypatch.setattr(chains, "SILENCE", 0.5)
+    monkeypatch.setattr(chains, "SILENCE_TIMES", 5.0)
     monkeypatch.setattr(threads, "LEAVE_SECONDS", 0.5)
 
 
@@ -270,8 +270,8 @@ def test_a_thread_that_hangs_does_not_keep_the_process():
 
 def test_a_chain_that_is_set_back_goes_on_as_if_nothing_had_been(model):
     """Planted: with generators, point or sums of later, the next draws would be others."""
-    from pymc_tempering.chain.state import make_runner, new_record, start_chain
-    from pymc_tempering.kernels.compiled_model import compile_with_kernels
+    from pymc_tempering.chain.chains import make_runner, new_record, start_chain
+    from pymc_tempering.kernels.assign import compile_with_kernels
     from pymc_tempering.sampling.call import Job, Options
     from pymc_tempering.sampling.choose_plan import choose_plan
 
@@ -281,10 +281,10 @@ def test_a_chain_that_is_set_back_goes_on_as_if_nothing_had_been(model):
     state = start_chain(plan, np.random.default_rng(2))
     advance, record = make_runner(plan), new_record(200, plan.ladder.n_rungs, 2)
     advance(state, record, 200, 300)
-    mark = hanging.mark_of(state)
+    mark = chains.mark_of(state)
     n = state.n_draws
     advance(state, record, 200, 600)
-    back = hanging.state_at(mark, plan)
+    back = chains.state_at(mark, plan)
     assert back.n_draws == n < state.n_draws
     again = new_record(200, plan.ladder.n_rungs, 2)
     advance(back, again, 200, 600)

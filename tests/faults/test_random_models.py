@@ -22,7 +22,7 @@ from support.kept_checkpoints import assert_same
 
 import pymc_tempering as pmt
 from pymc_tempering.evidence.estimators import estimate_quietly
-from pymc_tempering.sampling.checkpoint import CheckpointRecorder
+from pymc_tempering.sampling.kept import CheckpointRecorder
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pymc_tempering.TemperingWarning", "ignore:Found chain dimension to be longer"

@@ -21,10 +21,10 @@ from numba import types
 from support.compiled_density import compiled_density
 from support.gaussian_path import BETAS, PLANTED, SKEWED, ToyPath, ToyReference, batch_z
 
-from pymc_tempering.chain.loop import LADDER_MOVES, run
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import (
+from pymc_tempering.chain.chains import new_record, start_chain
+from pymc_tempering.chain.loop import (
     CHAIN,
+    LADDER_MOVES,
     N_DRAWS,
     RECORD,
     REF_USED,
@@ -32,11 +32,12 @@ from pymc_tempering.chain.record import (
     RUNGS,
     WORK,
     new_work,
+    run,
 )
-from pymc_tempering.chain.state import new_record, start_chain
+from pymc_tempering.chain.plan import Plan, Tuning
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, NUTS
-from pymc_tempering.kernels.compound import on_all
+from pymc_tempering.kernels.contract import on_all
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG
 from pymc_tempering.model.jit import njit
 
@@ -56,13 +57,10 @@ def density(x, values, grads):
 
 
 @njit(
-    types.void(EXPLORE, PARTS, DENSITY, RUNGS, CHAIN, RECORD, numba.int64[::1], MATRIX, RNG,
-               numba.int64, numba.float64[::1], MATRIX, WORK),
+    types.void(EXPLORE, PARTS, DENSITY, RUNGS, CHAIN, RECORD, RNG, WORK, numba.float64[::1],
+               MATRIX),
 )  # fmt: skip
-def successive(
-    explore, parts, density, rungs, chain, record, circular, scratch, rng, move, log_weights, out,
-    work,
-):  # fmt: skip
+def successive(explore, parts, density, rungs, chain, record, rng, work, log_weights, out):
     """Turn by turn: the constants of the ladder for y, one iteration, y given (x, k)."""
     reference = np.empty((1, 2))
     y = M + np.sqrt(S**2 + SIGMA**2) * rng.standard_normal()
@@ -78,22 +76,7 @@ def successive(
         chain.counters[N_DRAWS] = 0
         chain.point.x[1] = y
         density.code(chain.point.x, chain.point.values, chain.point.grads, density.data)
-        run(
-            density,
-            explore,
-            parts,
-            rungs,
-            chain,
-            record,
-            reference,
-            circular,
-            scratch,
-            rng,
-            move,
-            2,
-            1,
-            work,
-        )
+        run(density, explore, parts, rungs, chain, record, reference, rng, work, 2, 1)
         # The rung after the move, at the state that the exploration left
         beta = rungs.betas[chain.counters[RUNG]]
         x = chain.point.x[0]
@@ -142,14 +125,14 @@ def scores(move, kernel=None, log_weights=SKEWED, seed=0):
     precision = S**-2 + BETAS / SIGMA**2
     scales = np.column_stack([precision**-0.5, np.zeros(5)])
     steps = np.full((5, 1), 0.8)
-    plan = Plan(ToyReference(ToyPath(density)), on_all(kernel, 2), ladder, steps, scales, move)
+    compound = on_all(kernel, 2)
+    tuning = Tuning(BETAS, steps, scales, None, np.tile(compound.options[0], (5, 1)))
+    plan = Plan(ToyReference(ToyPath(density)), compound, ladder, tuning, move)
     state = start_chain(plan, np.random.default_rng(seed))
     out = np.empty((N, 3))
     successive(
         plan.kernel.explore, plan.kernel.parts, density, plan.rungs, state.chain,
-        new_record(2, 5, 2),
-        plan.reference.path.circular, np.empty((plan.kernel.n_scratch, 2)), state.rng,
-        LADDER_MOVES[move], log_weights, out, new_work(plan.kernel.n_blocks, 5),
+        new_record(2, 5, 2), state.rng, new_work(plan.kernel, 5, 2), log_weights, out,
     )  # fmt: skip
     ours = features(out[2000:])
     mean, noise = drawn_directly()

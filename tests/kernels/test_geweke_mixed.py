@@ -15,9 +15,8 @@ from scipy import stats
 from support.compiled_density import compiled_density
 from support.gaussian_path import BETAS, SKEWED, ToyPath, ToyReference, batch_z
 
-from pymc_tempering.chain.loop import LADDER_MOVES, run
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.record import (
+from pymc_tempering.chain.chains import new_record, start_chain
+from pymc_tempering.chain.loop import (
     CHAIN,
     N_DRAWS,
     RECORD,
@@ -26,8 +25,9 @@ from pymc_tempering.chain.record import (
     RUNGS,
     WORK,
     new_work,
+    run,
 )
-from pymc_tempering.chain.state import new_record, start_chain
+from pymc_tempering.chain.plan import Plan, Tuning
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, Block, Compound, Gibbs, RandomWalkMetropolis, Slice
 from pymc_tempering.model.compiled import DENSITY, EXPLORE, MATRIX, PARTS, RNG
@@ -73,13 +73,10 @@ def exact():
 
 
 @njit(
-    types.void(EXPLORE, PARTS, DENSITY, RUNGS, CHAIN, RECORD, numba.int64[::1], MATRIX, RNG,
-               numba.int64, numba.float64[::1], MATRIX, MATRIX, WORK),
+    types.void(EXPLORE, PARTS, DENSITY, RUNGS, CHAIN, RECORD, RNG, WORK, numba.float64[::1],
+               MATRIX, MATRIX),
 )  # fmt: skip
-def successive(
-    explore, parts, density, rungs, chain, record, circular, scratch, rng, move, log_weights,
-    log_z, out, work,
-):  # fmt: skip
+def successive(explore, parts, density, rungs, chain, record, rng, work, log_weights, log_z, out):
     """Turn by turn: the constants of the ladder for y, one iteration, y given (x, k)."""
     reference = np.empty((1, 3))
     y = 1
@@ -94,10 +91,7 @@ def successive(
         chain.counters[N_DRAWS] = 0
         chain.point.x[2] = y
         density.code(chain.point.x, chain.point.values, chain.point.grads, density.data)
-        run(
-            density, explore, parts, rungs, chain, record, reference, circular, scratch, rng,
-            move, 2, 1, work,
-        )  # fmt: skip
+        run(density, explore, parts, rungs, chain, record, reference, rng, work, 2, 1)
         k = chain.counters[RUNG]
         x = chain.point.x
         total = 0.0
@@ -162,15 +156,14 @@ def scores(name, log_weights=SKEWED):
     scales, covs = np.tile([0.8, 0.5, 1.0], (5, 1)), np.tile(np.diag([0.64, 0.25, 1.0]), (5, 1, 1))
     plan = Plan(
         ToyReference(ToyPath(density, 3)), kernel, Ladder(BETAS, np.zeros(5), SKEWED),
-        np.full((5, 2), 0.8), scales, "gibbs", covs=covs,
+        Tuning(BETAS, np.full((5, 2), 0.8), scales, covs, np.tile(kernel.options[0], (5, 1))),
+        "gibbs",
     )  # fmt: skip
     state = start_chain(plan, np.random.default_rng(0))
     out = np.empty((N, 4))
     successive(
         kernel.explore, kernel.parts, density, plan.rungs, state.chain, new_record(2, 5, 3),
-        np.array([], dtype=np.int64), np.empty((max(kernel.n_scratch, 1), 3)), state.rng,
-        LADDER_MOVES["gibbs"], log_weights, exact()[1], out,
-        new_work(kernel.n_blocks, 5),
+        state.rng, new_work(kernel, 5, 3), log_weights, exact()[1], out,
     )  # fmt: skip
     ours = features(out[1000:])
     mean, noise = drawn_directly()

@@ -9,10 +9,12 @@ from kernels import test_discrete_kernels, test_kernel_contract, test_transfer
 
 import pymc_tempering as pmt
 from pymc_tempering.kernels.assign import KERNELS, default_kernels, find_kernel
-from pymc_tempering.kernels.contract import BINARY, BOUNDED, CONTINUOUS, FIXED_SUM, INTEGER
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FRONT_DOORS = (pmt.sample, pmt.SimulatedTempering)
+
+CONTINUOUS, BINARY, BOUNDED, INTEGER = "continuous", "binary", "bounded", "integer"
+FIXED_SUM = "fixed sum"
 
 every_name = pytest.mark.parametrize("name", KERNELS)
 

@@ -6,7 +6,7 @@ import pymc as pm
 import pytest
 from numba import int64
 
-from pymc_tempering.kernels.compiled_model import compile_with_kernels
+from pymc_tempering.kernels.assign import compile_with_kernels
 from pymc_tempering.model import jit
 from pymc_tempering.model.exactly import no_search_for_garbage
 from pymc_tempering.model.memory import remembered

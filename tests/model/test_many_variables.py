@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 import pymc_tempering as pmt
-from pymc_tempering.kernels.compiled_model import compile_with_kernels
+from pymc_tempering.kernels.assign import compile_with_kernels
 from pymc_tempering.model.compiled import new_point
 
 HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)

@@ -14,8 +14,8 @@ from pymc_tempering import TemperingWarning
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.model.layout import Layout
 from pymc_tempering.model.path import compile_path
+from pymc_tempering.references.compile import check_reference
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
-from pymc_tempering.references.prior_checks import check_reference
 
 MODELS = {"all transforms": all_transforms, "covariance": covariance, "downstream": downstream}
 LOG_ORDERINGS = {"all transforms": gammaln(4.0), "covariance": 0.0, "downstream": 0.0}

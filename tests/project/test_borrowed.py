@@ -19,8 +19,8 @@ from support.foreign_imports import foreign_imports
 
 from pymc_tempering.borrowed import private
 from pymc_tempering.exceptions import ModelError
-from pymc_tempering.sampling.chain_progress import ChainProgress
-from pymc_tempering.sampling.output import ArrayTrace
+from pymc_tempering.sampling.finish import ArrayTrace
+from pymc_tempering.sampling.recorded import ChainProgress
 
 PACKAGE = "pymc_tempering"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE

@@ -35,7 +35,6 @@ IMPORTS = {
         *("core", "executors", "model", "references", "evidence", "storage"),
         *("kernels", "chain", "warmup"),
     },
-    "restart": {"core", "executors", "model", "kernels", "storage", "chain", "sampling"},
     "annealed": {
         *("core", "executors", "model", "references", "evidence", "arrays"),
         *("kernels", "chain", "warmup"),

@@ -13,9 +13,9 @@ from pymc_tempering import testsystems
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.compiled_mixture import evaluate
-from pymc_tempering.references.mixture import Fitted, FullScales, Mixture
+from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
-from pymc_tempering.references.prior import evaluate_draws
+from pymc_tempering.references.prior import Fitted, evaluate_draws
 
 TWO = Mixture(
     weights=np.array([0.7, 0.3]),

@@ -6,14 +6,14 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from support.side_runs import run_beside
 
 from pymc_tempering import testsystems
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.mixture import Fitted, FullScales, LowRankScales, Mixture
-from pymc_tempering.references.prior import evaluate_draws
-from pymc_tempering.sampling.fit_reference import run_beside
+from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture
+from pymc_tempering.references.prior import Fitted, evaluate_draws
 from pymc_tempering.warmup.warm_up import warm_up
 
 BETAS = np.array([0.0, 0.3, 0.7, 1.0])

@@ -11,8 +11,8 @@ from scipy import special, stats
 import pymc_tempering as pmt
 from pymc_tempering.model.far_priors import far_priors
 from pymc_tempering.model.path import compile_path
+from pymc_tempering.references.compile import check_reference
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
-from pymc_tempering.references.prior_checks import check_reference
 
 N = 4000
 P_MIN = 1e-4

@@ -9,9 +9,9 @@ from pymc_tempering import testsystems
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.compiled_mixture import evaluate
-from pymc_tempering.references.mixture import Fitted, FullScales, LowRankScales, Mixture
+from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture
 from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture
-from pymc_tempering.references.prior import evaluate_draws
+from pymc_tempering.references.prior import Fitted, evaluate_draws
 
 DIM, RANK = 6, 2
 _rng = np.random.default_rng(0)

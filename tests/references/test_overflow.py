@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import pymc_tempering as pmt
-from pymc_tempering.references import prior_checks as overflow
+from pymc_tempering.references import compile as overflow
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.sampling.reference_draws import draw_log_ratio

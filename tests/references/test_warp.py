@@ -11,8 +11,8 @@ from support.varying_intercepts import VaryingIntercepts
 from pymc_tempering.model.compiled import new_point
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.compiled_mixture import evaluate
-from pymc_tempering.references.mixture import Fitted, FullScales, LowRankScales, Mixture
-from pymc_tempering.references.prior import evaluate_draws
+from pymc_tempering.references.mixture import FullScales, LowRankScales, Mixture
+from pymc_tempering.references.prior import Fitted, evaluate_draws
 from pymc_tempering.references.warp import FunnelWarp
 
 DIM = 7

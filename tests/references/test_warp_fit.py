@@ -10,8 +10,7 @@ from support.varying_intercepts import VaryingIntercepts
 from pymc_tempering.references import mixture_fit
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.warp import FunnelWarp
-from pymc_tempering.references.warp_fit import fit_warp
-from pymc_tempering.references.warp_screen import PriorDraws
+from pymc_tempering.references.warp_fit import PriorDraws, fit_warp
 
 N = 2000
 

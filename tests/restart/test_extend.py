@@ -92,7 +92,7 @@ def test_without_generators_it_is_no_longer_run(runs, model):
         return chains, more
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pymc_tempering.restart.extend.read_chains", forgetful)
+        patch.setattr("pymc_tempering.sampling.restart.read_chains", forgetful)
         longer = extend(runs("auto", 300), 400, model)
     with pytest.raises(AssertionError):
         assert_same(runs("auto", 700), longer)

@@ -17,10 +17,9 @@ from support.kept_checkpoints import assert_same, run, run_and_keep_all, short_c
 import pymc_tempering as pmt
 from pymc_tempering.chain.pieces import ROWS, piece_since
 from pymc_tempering.core.installed import versions_of
-from pymc_tempering.restart.reopen import check_versions
-from pymc_tempering.sampling import checkpoint
 from pymc_tempering.sampling import kept as keeping
 from pymc_tempering.sampling.call import choice_of, plain_choice
+from pymc_tempering.sampling.restart import check_versions
 from pymc_tempering.storage import checkpoint_folder
 from pymc_tempering.storage.plain_values import pack, unpack
 
@@ -107,7 +106,7 @@ def test_whatever_is_forgotten_is_noticed(monkeypatch, kept, model, forgotten):
                 chain.hot.n_seen += 1
         return runs, more
 
-    monkeypatch.setattr(checkpoint, "read_chains", forgetful)
+    monkeypatch.setattr(keeping, "read_chains", forgetful)
     with pytest.raises(AssertionError):
         assert_same(whole, resume(path, model))
 
@@ -344,7 +343,7 @@ def test_a_density_of_another_machine_is_said_and_one_of_another_model_refused(
     kept, model, tmp_path, monkeypatch
 ):
     _, _, copies = kept("auto")
-    probe = "pymc_tempering.restart.reopen.probe"
+    probe = "pymc_tempering.sampling.restart.probe"
     from pymc_tempering.sampling.kept import probe as original
 
     for factor, expected in ((1 + 1e-14, "last digits"), (1.01, None)):
@@ -389,7 +388,7 @@ def test_a_full_disk_is_said_and_the_run_goes_on(kept, model, monkeypatch, tmp_p
 
 def at_save(monkeypatch, number, action):
     """Do something while the checkpoint of that number is written."""
-    save, count = checkpoint.CheckpointRecorder._save, []
+    save, count = keeping.CheckpointRecorder._save, []
 
     def saving(self, job, standing):
         count.append(1)
@@ -397,7 +396,7 @@ def at_save(monkeypatch, number, action):
         if len(count) == number:
             action()
 
-    monkeypatch.setattr(checkpoint.CheckpointRecorder, "_save", saving)
+    monkeypatch.setattr(keeping.CheckpointRecorder, "_save", saving)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -14,13 +15,11 @@ import pymc_tempering as pmt
 from pymc_tempering.evidence import reference_check
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.reference_check import MIN_ARRIVALS
-from pymc_tempering.sampling import looks
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes, ReferenceFit
-from pymc_tempering.sampling.looks import (
+from pymc_tempering.sampling.search import (
     Looks,
-    WaysHome,
     bring_home,
     has_arrived,
     is_above,
@@ -56,7 +55,7 @@ def test_a_look_has_arrived_if_both_heights_are_those_of_draws():
 
 @pytest.mark.parametrize("quantile", [0.0, 0.009, 0.011, 0.5])
 def test_another_quantile_is_seen(monkeypatch, quantile):
-    monkeypatch.setattr(looks, "ARRIVAL_QUANTILE", quantile)
+    monkeypatch.setattr(searching, "ARRIVAL_QUANTILE", quantile)
     assert who_arrived() != ARRIVED
 
 
@@ -69,7 +68,7 @@ def test_a_state_is_above_all_draws_if_both_heights_are():
 
 def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
     """Move states none of which ever comes home; returns the ways and how many moved at a time."""
-    sweeps, original = [], looks.sweep
+    sweeps, original = [], searching.sweep
 
     def spy(particles, beta, params, n=1, part=slice(None)):
         sweeps.append(len(particles.xs[part]))
@@ -80,21 +79,23 @@ def move(monkeypatch, n=60, bound=10**9, most=10**9, **how):
     xs = job.prior.draw(n, job.prior.spawn(job.rng))
     with monkeypatch.context() as patch:
         patch.setattr(ReferenceFit, "home", lambda known, states: nowhere(states)[0])
-        patch.setattr(looks, "sweep", spy)
-        patch.setattr(looks, "MIN_HOME_COST", bound)
-        return way_home(job, passes, fit_of("gaussian"), xs, **how), sweeps
+        patch.setattr(searching, "sweep", spy)
+        patch.setattr(searching, "MIN_HOME_COST", bound)
+        away, ended = way_home(job, passes, fit_of("gaussian"), xs, **how)
+    found = SimpleNamespace(away=away, ended=ended, n_evaluations=job.tally.work["looks"])
+    return found, sweeps
 
 
-WHOLE = len(looks.HOME_STAGES) * looks.HOME_SWEEPS
+WHOLE = len(searching.HOME_STAGES) * searching.HOME_SWEEPS
 """Transitions of a round in which none comes home; there is one for each factor of the steps."""
 
 
 @pytest.mark.parametrize("patient", [True, False])
 def test_states_that_stay_away_are_given_up_after_a_round(monkeypatch, patient):
     ways, sweeps = move(monkeypatch, patient=patient)
-    rounds = len(looks.HOME_STEPS) if patient else 1
+    rounds = len(searching.HOME_STEPS) if patient else 1
     assert sum(sweeps) == rounds * WHOLE * 60
-    assert max(sweeps) == looks.PART
+    assert max(sweeps) == searching.PART
     assert (ways.away.tolist(), ways.ended) == (list(range(60)), False)
     assert ways.n_evaluations > sum(sweeps) + 60
 
@@ -111,7 +112,7 @@ def test_the_way_home_ends_at_the_deadline(monkeypatch, most):
 def over_bound(monkeypatch, bound, told):
     """Evaluations beyond a bound, in what one stage takes; another bound may be told."""
     ways, sweeps = move(monkeypatch, bound=told)
-    stage = ways.n_evaluations / (sum(sweeps) / 60) * looks.HOME_SWEEPS
+    stage = ways.n_evaluations / (sum(sweeps) / 60) * searching.HOME_SWEEPS
     return (ways.n_evaluations - bound) / stage, ways.ended
 
 
@@ -128,14 +129,15 @@ def test_the_way_home_ends_at_its_bound(monkeypatch, bound):
 
 def test_states_of_the_posterior_are_home_and_cost_one_sweep():
     job, xs = job_of("gaussian"), fit_of("gaussian").draws.xs[:40]
-    ways = way_home(job, Passes((annealed("gaussian"),)), fit_of("gaussian"), xs)
-    assert ways.away.size <= 1
-    assert not ways.ended
+    away, ended = way_home(job, Passes((annealed("gaussian"),)), fit_of("gaussian"), xs)
+    assert away.size <= 1
+    assert not ended
 
 
 def all_stay(job, passes, fit, xs, **how):
     """No state comes home."""
-    return WaysHome(np.arange(len(xs)), 10 * len(xs), False)
+    job.tally.work["looks"] += 10 * len(xs)
+    return np.arange(len(xs)), False
 
 
 def mixed(n, n_arrived):
@@ -163,7 +165,7 @@ def searched(monkeypatch, shares, cost=0.001, ways=all_stay):
     with monkeypatch.context() as patch:
         patch.setattr(searching, "take_looks", take)
         patch.setattr(searching, "send_scouts", no_scouts)
-        patch.setattr(looks, "way_home", ways)
+        patch.setattr(searching, "way_home", ways)
         return searching.search(job, passes, fit_of("gaussian")), calls
 
 
@@ -218,19 +220,23 @@ def test_looks_are_moved_on_as_long_as_a_block_brings_some_home(monkeypatch):
         assert not patient
         blocks.append(len(xs))
         away = np.arange(20, 25) if len(blocks) == 1 else np.arange(25)
-        return WaysHome(away[: len(xs)], 7, False)
+        job.tally.work["looks"] += 7
+        return away[: len(xs)], False
 
-    monkeypatch.setattr(looks, "way_home", ways)
-    job, fit = job_of("gaussian"), fit_of("gaussian")
-    arrived, cost = bring_home(job, passes, fit, mixed(100, 0))
-    assert (blocks, cost, arrived.sum()) == ([25], 7, 20)
+    monkeypatch.setattr(searching, "way_home", ways)
+    fit = fit_of("gaussian")
+    job = job_of("gaussian")
+    arrived = bring_home(job, passes, fit, mixed(100, 0))
+    assert (blocks, job.tally.work["looks"], arrived.sum()) == ([25], 7, 20)
     assert arrived[:20].all()
     blocks[:] = [1]
-    arrived, cost = bring_home(job, passes, fit, mixed(100, 3))
-    assert (blocks[1:], cost, arrived.sum()) == ([25], 7, 3)
+    job = job_of("gaussian")
+    arrived = bring_home(job, passes, fit, mixed(100, 3))
+    assert (blocks[1:], job.tally.work["looks"], arrived.sum()) == ([25], 7, 3)
     blocks.clear()
-    arrived, cost = bring_home(job, passes, fit, mixed(100, 30))
-    assert (blocks, cost, arrived.sum()) == ([], 0, 30)
+    job = job_of("gaussian")
+    arrived = bring_home(job, passes, fit, mixed(100, 30))
+    assert (blocks, job.tally.work["looks"], arrived.sum()) == ([], 0, 30)
 
 
 @cache

@@ -11,8 +11,8 @@ import pymc_tempering as pmt
 from pymc_tempering.kernels.hmc import Persistent
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.path import compile_path
+from pymc_tempering.references.compile import check_reference
 from pymc_tempering.references.prior import compile_prior
-from pymc_tempering.references.prior_checks import check_reference
 
 FRONT_DOORS = {
     "sample": lambda **kwargs: pmt.sample(quiet=True, **kwargs),

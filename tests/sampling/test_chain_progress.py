@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pymc_tempering.sampling import chain_progress
+from pymc_tempering.sampling import recorded
 from pymc_tempering.sampling.call import Goal
-from pymc_tempering.sampling.chain_progress import ChainProgress
+from pymc_tempering.sampling.recorded import ChainProgress
 
 TOTAL = 200
 
@@ -15,7 +15,7 @@ TOTAL = 200
 @pytest.fixture
 def clock(monkeypatch):
     now = SimpleNamespace(time=100.0)
-    monkeypatch.setattr(chain_progress, "perf_counter", lambda: now.time)
+    monkeypatch.setattr(recorded, "perf_counter", lambda: now.time)
     return now
 
 
@@ -23,7 +23,7 @@ def clock(monkeypatch):
 def _known_log_z(monkeypatch):
     value = {0: np.nan}
     monkeypatch.setattr(
-        chain_progress,
+        recorded,
         "running_log_z",
         lambda runs, ladder: value.get(runs[0].state.n_draws, -12.345),
     )
@@ -68,7 +68,7 @@ def test_a_long_run_shows_percent_and_no_nan(clock, capsys, mode):
 
 
 def test_an_unknown_log_z_is_left_out(clock, capsys, monkeypatch):
-    monkeypatch.setattr(chain_progress, "running_log_z", lambda runs, ladder: np.nan)
+    monkeypatch.setattr(recorded, "running_log_z", lambda runs, ladder: np.nan)
     runs = chains(1)
     with ChainProgress(runs, None, TOTAL, True, None) as bars:
         clock.time += 1.0

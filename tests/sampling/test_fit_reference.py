@@ -8,20 +8,20 @@ import pytest
 from scipy import stats
 from support.compiled_systems import prior as compiled
 from support.compiled_systems import system
+from support.side_runs import run_beside
 
 import pymc_tempering as pmt
 from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import Deadline
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.mixture import Fitted
 from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture
+from pymc_tempering.references.prior import Fitted
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import rounds
-from pymc_tempering.sampling.call import Job, Options
+from pymc_tempering.sampling.call import Job, Options, Tally
 from pymc_tempering.sampling.evaluated import evaluate_states
-from pymc_tempering.sampling.fit_reference import run_beside
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +87,14 @@ def near_modes(n, shares=(0.65, 0.35), seed=0):
 
 def test_draws_of_a_near_reference_are_taken_until_one_fit_has_enough(sizes):
     """Two components in ten dimensions ask for 1320 draws, with a hull 1980; 300 are seen."""
-    fit = fit_from(compiled("two_modes"), near_modes(300))
+    tally = Tally()
+    fit = fit_from(compiled("two_modes"), near_modes(300), tally=tally)
     assert fitting.draws_needed(fit.components.modes) == 10 * 2 * 11 * 12 // 2
     assert sizes == [fit.draws.n]  # without those that were seen
     assert 1980 <= fit.draws.n < 1980 + fitting.N_PROPOSED
     assert fit.near
     assert fit.trial is None
-    gradients = fit.n_evaluations % fitting.N_PROPOSED
+    gradients = tally.work["fit"] % fitting.N_PROPOSED
     assert 200 < gradients <= 500
 
 
@@ -133,20 +134,20 @@ def test_where_the_reference_is_far_trials_give_the_draws(twenty, sizes):
     assert sizes[0] > 500
     assert fit.components.modes.n_components > 1  # how many depends on rounding
     assert fit.trial.plan.reference.components is fit.components
-    assert fit.warm_up(None) == (fit.trial, 0)
+    assert fit.warm_up(None) is fit.trial
 
 
 @pytest.mark.parametrize(("enough", "fits"), [(1, 1), (10**6, 2)])
 def test_a_trial_after_a_fit_to_draws_enough_is_the_last(twenty, sizes, monkeypatch, enough, fits):
     monkeypatch.setattr(fitting, "draws_needed", lambda components: enough)
-    monkeypatch.setattr(fitting, "_propose", lambda *args: (None, -np.inf, False, 0))
+    monkeypatch.setattr(fitting, "_propose", lambda *args: (None, -np.inf, False))
     draws = twenty.draw(500, twenty.spawn(np.random.default_rng(3)))
     assert fit_from(twenty, draws).trial is not None
     assert len(sizes) == fits
 
 
 def test_after_the_deadline_no_trial_starts(twenty, monkeypatch):
-    monkeypatch.setattr(fitting, "run_beside", None)
+    monkeypatch.setattr(fitting, "trial_run", None)
     draws = twenty.draw(500, twenty.spawn(np.random.default_rng(3)))
     fit = fit_from(twenty, draws, deadline=Deadline(0.0, 0.0))
     assert fit.trial is None

@@ -16,8 +16,8 @@ from support.small_models import all_transforms, mean_only
 from support.transform_moments import kept_moments, moments
 
 import pymc_tempering as pmt
-from pymc_tempering.chain import chains, stuck
-from pymc_tempering.sampling import chain_progress, step_method
+from pymc_tempering.chain import chains
+from pymc_tempering.sampling import recorded, step_method
 
 every_system = pytest.mark.parametrize("name", SYSTEMS)
 STEP_OPTIONS = ("reference", "ladder_move", "check_looks")
@@ -221,7 +221,7 @@ def test_the_callback_sees_every_draw():
 @pytest.mark.parametrize("bar", [True, "combined", "split+stats"])
 def test_progress_is_shown(bar, capfd, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
-    monkeypatch.setattr(chain_progress, "PATIENCE", 0.0)  # these runs are too short for bars
+    monkeypatch.setattr(recorded, "PATIENCE", 0.0)  # these runs are too short for bars
     model = system("gaussian").model
     kwargs = {"progressbar": bar, "quiet": False}
     by_step(model, 10, 61, **kwargs)
@@ -276,7 +276,7 @@ def test_memory_does_not_grow_with_iterations():
 
 def test_a_stuck_chain_is_an_error_before_its_first_draw(monkeypatch):
     model = system("gaussian").model
-    monkeypatch.setattr(stuck, "CYCLE_BOUND", 0)
+    monkeypatch.setattr(chains, "CYCLE_BOUND", 0)
     monkeypatch.setattr(step_method, "CHUNK", 1)
     monkeypatch.setattr(chains, "FIRST_CHUNK", 1)
     for door in (by_step, by_sample):
@@ -292,7 +292,7 @@ def test_a_stuck_chain_is_a_warning_after_its_first_draw(monkeypatch):
     )
     method.setup_chain(np.random.default_rng(2), 0, 10)
     method.step({})
-    monkeypatch.setattr(stuck, "CYCLE_BOUND", 0)
+    monkeypatch.setattr(chains, "CYCLE_BOUND", 0)
     monkeypatch.setattr(step_method, "CHUNK", 1)
     with pytest.warns(pmt.TemperingWarning, match="has not come back to beta = 1"):
         draws = [method.step({})[0]["x"] for _ in range(50)]

@@ -14,7 +14,7 @@ from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.sampling import rounds
 from pymc_tempering.sampling import search as searching
-from pymc_tempering.sampling.chain_progress import ChainProgress
+from pymc_tempering.sampling.recorded import ChainProgress
 
 SOME = 60
 """Draws that each chain has when the interrupt comes; the tests ask for 40 and 50."""

@@ -10,12 +10,13 @@ from pymc_tempering.kernels import HMC, Compound, on_all
 from pymc_tempering.references.prior import Prior
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan, more_looks, search_again
-from pymc_tempering.sampling.kept import lasting, plan_part, read_plan, slim
+from pymc_tempering.sampling.kept import lasting, plan_codec, slim
 from pymc_tempering.storage.plain_values import generator_from, state_of
 
 
 def there_and_back(value, job):
-    return read_plan(job, plan_part(job, value))
+    codec = plan_codec(job)
+    return codec.from_bytes(codec.to_bytes(value))
 
 
 def differences(a, b, place=""):

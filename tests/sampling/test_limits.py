@@ -17,22 +17,23 @@ import pytest
 from support.compiled_systems import prior as compiled
 from support.compiled_systems import system
 from support.counted_deadline import CountedDeadline
+from support.searches import job_of
 from support.small_models import mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import NEVER, PAST, Cut, Deadline, deadline_in
+from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import TimeLimitError
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.references import prior_checks
-from pymc_tempering.references.prior_checks import N_CHECK, check_reference
+from pymc_tempering.references import compile as compiling
+from pymc_tempering.references.compile import N_CHECK, check_reference
 from pymc_tempering.sampling import choose_plan as plans
-from pymc_tempering.sampling import finish, fit_reference, prior_constant, reference_draws, rounds
+from pymc_tempering.sampling import finish, fit_reference, precompile, reference_draws, rounds
 from pymc_tempering.sampling.call import Goal, Job, Options
 from pymc_tempering.sampling.choose_plan import warm_up_prior
 from pymc_tempering.sampling.finish import cuts_of, warn_of_run
-from pymc_tempering.sampling.fit_reference import run_beside
-from pymc_tempering.sampling.recorded import LeastEss, pace_of
+from pymc_tempering.sampling.recorded import LeastEss, cycles_of, pace_of
 from pymc_tempering.sampling.reference_draws import N_TRIAL, begin_beside, draw_beside
 from pymc_tempering.sampling.rounds import Outcome, cut_of
 
@@ -183,7 +184,7 @@ def test_a_run_of_which_nothing_comes_back_ends_all_the_same(job, monkeypatch):
     monkeypatch.setattr(rounds, "run_chains", nothing)
     chains = [SimpleNamespace(state=SimpleNamespace(n_draws=0))] * 2
     bar = nullcontext(SimpleNamespace(update=lambda: None))
-    chosen = SimpleNamespace(plan=None)
+    chosen = SimpleNamespace(plan=SimpleNamespace(ladder=None))
     for deadline in (CountedDeadline(most=200), PAST):
         asked.clear()
         monkeypatch.setattr(rounds, "LAST_SECONDS", 0.0)
@@ -199,11 +200,10 @@ def test_a_trial_run_without_a_draw_is_an_error(warmup, monkeypatch):
         return False
 
     monkeypatch.setattr(fit_reference, "run_chains", nothing)
+    monkeypatch.setattr(fit_reference, "N_TRIAL_CHAINS", 3)
+    late = job_of("gaussian", deadline=CountedDeadline())
     with pytest.raises(TimeLimitError, match=r"before one of 3 chains .* on \d+ rungs"):
-        run_beside(
-            warmup.plan, np.random.default_rng(1), n_chains=3, n_draws=10, cores=1,
-            deadline=CountedDeadline(),
-        )  # fmt: skip
+        fit_reference.trial_run(late, warmup.plan)
 
 
 def test_a_trial_run_has_the_chains_that_have_draws(warmup, monkeypatch):
@@ -213,9 +213,12 @@ def test_a_trial_run_has_the_chains_that_have_draws(warmup, monkeypatch):
         return original(plan, runs[1:], *args, **kwargs)
 
     monkeypatch.setattr(fit_reference, "run_chains", one_alone)
-    trial = run_beside(warmup.plan, np.random.default_rng(1), n_chains=2, n_draws=200, cores=1)
-    assert len(trial.runs) == 1
-    assert abs(trial.evidence.log_z - system("gaussian").log_evidence) < 1.0
+    monkeypatch.setattr(fit_reference, "N_TRIAL_CHAINS", 2)
+    monkeypatch.setattr(fit_reference, "TRIAL_DRAWS", 200)
+    runs = fit_reference.trial_run(job_of("gaussian"), warmup.plan)
+    assert len(runs) == 1
+    evidence = rts(cycles_of(warmup.plan, runs))
+    assert abs(evidence.log_z - system("gaussian").log_evidence) < 1.0
 
 
 @pytest.fixture
@@ -269,13 +272,13 @@ def test_draws_of_the_reference_stop_when_they_are_told(warmup):
 @pytest.fixture
 def checked(monkeypatch):
     """Draws that the check of a model has evaluated."""
-    out, original = [], prior_checks.evaluate_rows
+    out, original = [], compiling.evaluate_rows
 
     def counting(density, xs, *args):
         out.append(len(xs))
         return original(density, xs, *args)
 
-    monkeypatch.setattr(prior_checks, "evaluate_rows", counting)
+    monkeypatch.setattr(compiling, "evaluate_rows", counting)
     return out
 
 
@@ -293,7 +296,7 @@ def test_the_check_of_a_model_ends_with_its_time(smallest_pieces, checked):
 
 
 def test_few_draws_are_held_against_a_model_beyond_their_noise_alone():
-    exceeds = prior_checks._exceeds
+    exceeds = compiling._exceeds
     some = np.arange(20) < 2
     assert exceeds(some, 0.05, True)
     assert not exceeds(some, 0.05, False)
@@ -319,7 +322,7 @@ def test_the_terms_to_blame_are_looked_at_no_longer_than_the_time(most, share):
     from pymc_tempering.model.path import compile_path
 
     states = np.array([[1.0], [-1.0], [-1.0], [-1.0], [1.0], [1.0]])
-    words = prior_checks._blame(compile_path(model), states, CountedDeadline(most=most))
+    words = compiling._blame(compile_path(model), states, CountedDeadline(most=most))
     assert words == f"'lost' ({share} of them)"
 
 
@@ -329,7 +332,7 @@ def test_the_run_for_the_prior_alone_has_its_part_of_the_time(monkeypatch):
     model = mean_only()
     with model:
         pm.Potential("pull", -0.5 * (model["mu"] - 1.0) ** 2)
-    choose, go = prior_constant.choose_plan, prior_constant.run_rounds
+    choose, go = precompile.choose_plan, precompile.run_rounds
 
     def choosing(job):
         seen["plan"] = job.deadline
@@ -339,8 +342,8 @@ def test_the_run_for_the_prior_alone_has_its_part_of_the_time(monkeypatch):
         seen["run"] = job.deadline
         return replace(go(job, *args, **kwargs), cut=said)
 
-    monkeypatch.setattr(prior_constant, "choose_plan", choosing)
-    monkeypatch.setattr(prior_constant, "run_rounds", running)
+    monkeypatch.setattr(precompile, "choose_plan", choosing)
+    monkeypatch.setattr(precompile, "run_rounds", running)
     options = {"tempered": ["y"], "reference": "prior", "max_time": 600.0}
     with pytest.warns(pmt.TemperingWarning, match=r"Normalizing the prior: max_time ended the run"):
         pmt.sample(50, model=model, **QUIET | options)
@@ -354,7 +357,7 @@ def test_the_run_for_the_prior_alone_has_its_part_of_the_time(monkeypatch):
         none = [SimpleNamespace(state=SimpleNamespace(n_draws=0))] * 2
         return replace(found, runs=none, cut=said)
 
-    monkeypatch.setattr(prior_constant, "run_rounds", nothing)
+    monkeypatch.setattr(precompile, "run_rounds", nothing)
     with pytest.raises(TimeLimitError, match=r"Normalizing the prior: no chain .*at 3 of 50"):
         pmt.sample(50, model=model, **QUIET | options)
 
@@ -431,7 +434,7 @@ def test_draws_that_are_added_stop_with_the_time(monkeypatch):
         more = pmt.extend(idata, draws=10**6, model=model, max_time=0.3, cores=1, quiet=True)
     assert 200 < more.posterior.sizes["draw"] < 10**6
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["pymc_tempering.restart.extend"], "run_to", lambda *args: False)
+        patch.setattr(sys.modules["pymc_tempering.sampling.restart"], "run_to", lambda *args: False)
         with pytest.raises(TimeLimitError, match="before the first new draw"):
             pmt.extend(idata, draws=10**6, model=model, max_time=1e-9, cores=1, quiet=True)
     plain = pmt.extend(idata, draws=60, model=model, quiet=True)

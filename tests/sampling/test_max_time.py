@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.compiled_systems import prior, system
+from support.side_runs import run_beside
 
 import pymc_tempering as pmt
 from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
@@ -23,7 +24,6 @@ from pymc_tempering.sampling import finish, rounds
 from pymc_tempering.sampling import sample as front
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import warm_up_prior
-from pymc_tempering.sampling.fit_reference import run_beside
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 ENDED = r"max_time ended .*the run at .* of 1000000 draws; .*about .* would have been"
@@ -92,7 +92,7 @@ def test_chains_that_wait_for_a_core_take_turns_in_growing_parts(
     monkeypatch.setattr(
         rounds, "run_chains", lambda plan, runs, goal, **kwargs: bool(goals.append(goal))
     )
-    chosen = SimpleNamespace(plan=None)
+    chosen = SimpleNamespace(plan=SimpleNamespace(ladder=None))
     job = SimpleNamespace(deadline=deadline, cores=cores, crew=None)
     bar = nullcontext(SimpleNamespace(update=lambda: None))
     at = rounds.Outcome(chosen, [None] * 4, total=10_000)
@@ -224,12 +224,12 @@ def test_no_time_is_refused(value):
 FIRST_USES = """
 import json
 import pymc as pm, pymc_tempering as pmt
-from pymc_tempering.chain import carry, loop, particles
+from pymc_tempering.chain import loop, particles
 from pymc_tempering.sampling import finish
 from pymc_tempering.sampling import sample as front
 from pymc_tempering.warmup import log_z_rounds
 
-LOOPS = (loop.run, particles.sweep_states, carry.carry_states, log_z_rounds.adapt)
+LOOPS = (loop.run, particles.sweep_states, particles.carry_states, log_z_rounds.adapt)
 used = []
 
 def note():

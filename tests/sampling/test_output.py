@@ -8,9 +8,10 @@ from pymc.backends.base import MultiTrace
 from support.recorded_draws import recorded_draws
 
 import pymc_tempering as pmt
-from pymc_tempering.chain.record import SCALAR_STATS
+from pymc_tempering.chain.loop import SCALAR_STATS
 from pymc_tempering.core.cycles import LOOK_STATS, RUNG_STATS
 from pymc_tempering.evidence.datatree import convert
+from pymc_tempering.references.mixture import nearest_component
 from pymc_tempering.sampling import finish
 
 TUNE = 7
@@ -72,7 +73,8 @@ def one_by_one(outcome, model):
     traces = []
     for chain, run in enumerate(outcome.runs):
         record, n = run.record, run.state.n_draws
-        components = schema.components_of(record.x[:n])
+        own = schema.components
+        components = None if own is None else nearest_component(own, record.x[:n])
         stats = [
             statistics(schema, record.per_rung[i], record.scalars[i],
                        None if components is None else components[i])

@@ -13,7 +13,7 @@ import xarray as xr
 
 import pymc_tempering as pmt
 from pymc_tempering.core.deadline import deadline_in
-from pymc_tempering.kernels.compiled_model import compile_with_kernels
+from pymc_tempering.kernels.assign import compile_with_kernels
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling import reference_draws, rounds
 from pymc_tempering.sampling.call import Job, Options

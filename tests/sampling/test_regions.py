@@ -1,5 +1,7 @@
 """Regions where chains stay: their mass, and what is let go."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from support.compiled_systems import prior, system
@@ -43,9 +45,16 @@ def test_chains_tell_the_mass_of_the_mode_that_they_stay_in(name):
     assert all(peak.holds(x[None])[0] for peak, x in zip(found, starts, strict=True))
 
 
+def weigh_regions(job, *args):
+    before = job.tally.work["fit"]
+    heavy, light, explained = suspects.weigh_regions(job, *args)
+    cost = job.tally.work["fit"] - before
+    return SimpleNamespace(heavy=heavy, light=light, explained=explained, n_evaluations=cost)
+
+
 def test_each_region_is_weighed_once(stuck):
     job, annealed, xs = stuck
-    found = suspects.weigh_regions(job, annealed, xs, system("two_modes").log_evidence, MANY, 0.0)
+    found = weigh_regions(job, annealed, xs, system("two_modes").log_evidence, MANY, 0.0)
     assert (len(found.heavy), found.light, found.explained.any()) == (2, [], False)
     _, each = suspects.region_around(job, annealed, xs[0])
     assert found.n_evaluations == pytest.approx(2 * each, rel=0.2)
@@ -55,10 +64,10 @@ def test_light_ones_are_let_go_as_long_as_they_hold_little_together(stuck):
     """Beside e^9 times as much evidence the two modes hold .80e-4 and .43e-4 of all."""
     job, annealed, xs = stuck
     log_z = system("two_modes").log_evidence + 9.0
-    found = suspects.weigh_regions(job, annealed, xs, log_z, MANY, 0.0)
+    found = weigh_regions(job, annealed, xs, log_z, MANY, 0.0)
     assert (found.heavy, len(found.light), found.explained.all()) == ([], 2, True)
     assert sum(region.share(log_z) for region in found.light) == pytest.approx(np.exp(-9), rel=0.1)
-    found = suspects.weigh_regions(job, annealed, xs, log_z, MANY, 0.00995)
+    found = weigh_regions(job, annealed, xs, log_z, MANY, 0.00995)
     assert len(found.light) == 1
     assert 0 < found.explained.sum() < 10
 
@@ -71,6 +80,6 @@ def test_what_was_not_weighed_is_not_explained(stuck, monkeypatch, why):
     if why == "deadline":
         job = Job(job.prior, job.kernel, job.options, job.rng, deadline=PAST)
     bound = 0 if why == "bound" else MANY
-    found = suspects.weigh_regions(job, annealed, xs, 100.0, bound, 0.0)
+    found = weigh_regions(job, annealed, xs, 100.0, bound, 0.0)
     assert len(found.light) == (1 if why == "bound" else 0)
     assert not found.explained.all()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -15,10 +16,16 @@ from pymc_tempering.core.deadline import PAST
 from pymc_tempering.model.path import compile_path
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import evaluate_draws
-from pymc_tempering.sampling import evaluated, scouts
-from pymc_tempering.sampling.scouts import ascend, scouting_of, send_scouts
+from pymc_tempering.sampling import evaluated, suspects
+from pymc_tempering.sampling.suspects import scouting_of, send_scouts
 
 N_SCOUTS, SEEDS, NEEDLE_SD = 3000, range(10), 1 / 30
+
+
+def ascend(*args, **kwargs):
+    """Ends of ascents, and their evaluations."""
+    ends, n_evaluations = suspects.ascend(*args, **kwargs)
+    return SimpleNamespace(ends=ends, n_evaluations=n_evaluations)
 
 
 def near(center, radius):
@@ -67,7 +74,7 @@ def test_with_more_steps_they_end_at_the_top():
     assert (np.abs(found.ends.xs - mean) / np.sqrt(variance)).max() < 1e-3
 
 
-def scouts_at_the_needle(seed, max_steps=scouts.MAX_STEPS):
+def scouts_at_the_needle(seed, max_steps=suspects.SCOUT_STEPS):
     """Number of scouts that end within three standard deviations of the needle."""
     made, of = needle()
     broad, narrow = made.mode_centers
@@ -94,7 +101,7 @@ def beside_the_way(at=6.0, sd=0.3):
 def share_that_is_left(heading, monkeypatch):
     """Scouts at the needle where an ascent may end early, over those where none does."""
     of, center, sd = beside_the_way()
-    monkeypatch.setattr(scouts, "HEADING", heading)
+    monkeypatch.setattr(suspects, "HEADING", heading)
     squares = lambda states: (states.xs**2).sum(axis=1)  # noqa: E731
     counts = []
     for turns_back in (False, True):
@@ -110,7 +117,7 @@ def share_that_is_left(heading, monkeypatch):
 
 
 def test_ascents_to_a_needle_beside_the_way_are_not_ended(monkeypatch):
-    assert share_that_is_left(scouts.HEADING, monkeypatch) > 0.9
+    assert share_that_is_left(suspects.HEADING, monkeypatch) > 0.9
 
 
 def test_ascents_that_end_after_one_step_toward_the_known_are_seen(monkeypatch):
@@ -164,14 +171,14 @@ def test_ascents_never_go_down():
 
 def test_a_step_that_is_never_taken_back_is_seen(monkeypatch):
     def blind(path, climbers, at, scale):
-        new = scouts._place(path, climbers.xs[at] + 2.0 * climbers.grads[at] * scale, scale)
+        new = suspects._place(path, climbers.xs[at] + 2.0 * climbers.grads[at] * scale, scale)
         climbers.xs[at], climbers.values[at], climbers.grads[at] = new.xs, new.values, new.grads
         return np.ones(len(at), dtype=bool)
 
-    monkeypatch.setattr(scouts, "_step", blind)
+    monkeypatch.setattr(suspects, "_step", blind)
     _made, of = needle()
     starts = draws(of, 500, 3)
-    monkeypatch.setattr(scouts, "MAX_STEPS", 1)
+    monkeypatch.setattr(suspects, "SCOUT_STEPS", 1)
     found = ascend(of.path, starts, starts.std(axis=0), nowhere, 1)
     assert (found.ends.log_target < np.add(*evaluate_draws(of.path, starts))[: found.ends.n]).any()
 
@@ -208,27 +215,27 @@ def test_the_evaluations_are_counted(monkeypatch):
     found = ascend(of.path, starts, np.ones(2), region(near(made.mode_centers[0], 3.5)))
     assert found.n_evaluations == sum(rows)
     assert rows[0] == 300
-    assert 4 < len(rows) <= 1 + scouts.MAX_STEPS
+    assert 4 < len(rows) <= 1 + suspects.SCOUT_STEPS
     assert rows == sorted(rows, reverse=True)  # those that are home do not go on
     assert rows[-1] < rows[1]
 
 
 def batches(monkeypatch, most, deadline=None):
     """Evaluations of each batch of scouts, and how many scouts it had; `most` may be spent."""
-    rows, original = [], scouts.ascend
+    rows, original = [], suspects.ascend
 
     def spy(path, starts, *args, **kwargs):
         found = original(path, starts, *args, **kwargs)
-        rows.append((found.n_evaluations, len(starts)))
+        rows.append((found[1], len(starts)))
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(scouts, "ascend", spy)
-        patch.setattr(scouts, "scouting_of", lambda job: most)
+        patch.setattr(suspects, "ascend", spy)
+        patch.setattr(suspects, "scouting_of", lambda job: most)
         job = job_of("gaussian", **({} if deadline is None else {"deadline": deadline}))
-        ends, total = send_scouts(job, fit_of("gaussian"), np.ones(2))
+        ends = send_scouts(job, fit_of("gaussian"), np.ones(2))
     costs, sizes = np.array(rows).T
-    assert total == costs.sum()
+    assert job.tally.work["scouts"] == costs.sum()
     assert not fit_of("gaussian").home(ends).any()
     return costs, sizes
 
@@ -238,15 +245,15 @@ def test_scouts_stop_after_the_batch_that_has_met_their_bound(monkeypatch, most)
     """No batch begins once that is spent, and each is at most twice the one before."""
     costs, sizes = batches(monkeypatch, most)
     assert costs[:-1].sum() < most <= costs.sum()
-    assert costs.sum() < 2.5 * most + (1 + scouts.MAX_STEPS) * scouts.SCOUT_BATCH
-    doubled = scouts.SCOUT_BATCH * 2 ** np.arange(sizes.size)
-    np.testing.assert_array_equal(sizes, np.minimum(doubled, scouts.MAX_SCOUT_BATCH))
+    assert costs.sum() < 2.5 * most + (1 + suspects.SCOUT_STEPS) * suspects.SCOUT_BATCH
+    doubled = suspects.SCOUT_BATCH * 2 ** np.arange(sizes.size)
+    np.testing.assert_array_equal(sizes, np.minimum(doubled, suspects.MAX_SCOUT_BATCH))
 
 
 def test_batches_without_a_bound_would_cost_more(monkeypatch):
     """Planted bug: the bound is ten times as far off."""
     costs, _ = batches(monkeypatch, 50_000)
-    assert costs.sum() > 2.5 * 5000 + (1 + scouts.MAX_STEPS) * scouts.SCOUT_BATCH
+    assert costs.sum() > 2.5 * 5000 + (1 + suspects.SCOUT_STEPS) * suspects.SCOUT_BATCH
 
 
 def test_after_the_deadline_there_is_one_batch(monkeypatch):
@@ -262,9 +269,9 @@ def test_scouts_are_as_many_as_their_work_allows():
         path = replace(job.prior.path, work=work)
         return scouting_of(replace(job, prior=replace(job.prior, path=path)))
 
-    least, most = scouts.SCOUTING
+    least, most = suspects.SCOUTING
     assert bound(1) == most
     assert bound(10**9) == least
     between = [bound(work) for work in (500, 1000, 2000, 4000)]
-    np.testing.assert_allclose(np.array(between) * [500, 1000, 2000, 4000], scouts.SCOUT_WORK)
+    np.testing.assert_allclose(np.array(between) * [500, 1000, 2000, 4000], suspects.SCOUT_WORK)
     assert scouting_of(job) == bound(job.prior.path.work)

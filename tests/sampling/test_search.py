@@ -16,12 +16,13 @@ from pymc_tempering import testsystems
 from pymc_tempering.core.deadline import PAST
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.kernels.compiled_model import compile_with_kernels
+from pymc_tempering.kernels.assign import compile_with_kernels
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.mixture import Fitted, FullScales, Mixture
+from pymc_tempering.references.mixture import FullScales, Mixture
 from pymc_tempering.references.mixture_fit import fit_mixture
+from pymc_tempering.references.prior import Fitted
 from pymc_tempering.sampling import choose_plan as auto
-from pymc_tempering.sampling import evaluated, looks
+from pymc_tempering.sampling import evaluated
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
@@ -100,7 +101,7 @@ def test_a_component_that_is_too_narrow_for_its_mode_is_no_home():
         np.array([0.997, 0.003]), np.array([broad, narrow]), scales, np.array([16.0, 2.0]), 0.05
     )
     draws = evaluate_states(of, broad + rng.standard_normal((1000, 2)))
-    fit = ReferenceFit(Fitted(of, components), draws, needle().log_evidence - np.log(2), True, 0)
+    fit = ReferenceFit(Fitted(of, components), draws, needle().log_evidence - np.log(2), True)
     found = searching.search(Job(of, kernel, Options(), rng), Passes((annealed,)), fit)
     near = np.linalg.norm(found.fit.draws.xs - narrow, axis=1) < 0.3
     assert found.settled
@@ -183,7 +184,7 @@ def test_a_new_fit_that_forgets_is_not_taken(monkeypatch, near):
     both, one = (fit_mixture(some, rng) for some in (draws, draws[distance.argmin(axis=1) == 0]))
     states = evaluate_states(of, draws)
     fit, forgetful = (
-        ReferenceFit(Fitted(of, each), states, system.log_evidence, near, 0) for each in (both, one)
+        ReferenceFit(Fitted(of, each), states, system.log_evidence, near) for each in (both, one)
     )
     monkeypatch.setattr(refitting, "fit_reference", lambda *args: forgetful)
     new, _ = refitting.refit(job, fit, [])
@@ -216,7 +217,7 @@ def test_after_the_deadline_the_search_ends_with_its_first_round():
     rng = np.random.default_rng(1)
     path = anneal(of, kernel, rng, n_particles=256)
     job = Job(of, kernel, Options(), rng, deadline=PAST)
-    fit = first_fit(of, fit_mixture(path.particles, rng), path.particles)
+    fit = first_fit(job, fit_mixture(path.particles, rng), path.particles)
     found = searching.search(job, Passes((path,)), fit)
     assert found.rounds == 1
     assert found.last.looks.n == found.last.arrived.size == 0
@@ -252,17 +253,17 @@ def test_suspects_far_out_in_the_wide_end_of_a_hierarchy_come_home(monkeypatch):
     of, rng = compile_model(system.model), np.random.default_rng(1)
     job = Job(of, on_all(HMC(), of.path.dim), Options(), rng)
     path = anneal(of, job.kernel, rng, n_particles=256)
-    first, _ = fitting.fit_to(job, path.particles, rough=True)
+    first = fitting.fit_to(job, path.particles, rough=True)
     fit = fitting.fit_reference(job, first, path.particles)
     far = np.tile(fit.draws.xs.mean(axis=0), (6, 1))
     far[:, 0] += 45.0 * np.sign(rng.normal(size=6))  # mu
     far[:, 1] = 3.9  # log tau
     states = evaluate_states(of, far)
     monkeypatch.setattr(searching, "is_above", lambda states, draws: np.ones(states.n, dtype=bool))
-    assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
-    monkeypatch.setattr(looks, "HOME_STAGES", (1.0,))
-    monkeypatch.setattr(looks, "MAX_HOME_ROUNDS", 1)
-    assert searching.strangers(job, states, fit, Passes((path,)))[0].all()
+    assert not searching.strangers(job, states, fit, Passes((path,))).any()
+    monkeypatch.setattr(searching, "HOME_STAGES", (1.0,))
+    monkeypatch.setattr(searching, "MAX_HOME_ROUNDS", 1)
+    assert searching.strangers(job, states, fit, Passes((path,))).all()
 
 
 def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(monkeypatch):
@@ -273,12 +274,12 @@ def test_suspects_where_the_target_curves_strongly_come_home_by_shorter_steps(mo
     of, rng = compile_model(model), np.random.default_rng(1)
     job = Job(of, on_all(HMC(), 2), Options(), rng)
     path = anneal(of, job.kernel, rng, n_particles=256)
-    fit = fitting.fit_reference(job, fitting.fit_to(job, path.particles)[0], path.particles)
+    fit = fitting.fit_reference(job, fitting.fit_to(job, path.particles), path.particles)
     states = evaluate_states(of, np.full((6, 2), 8.0) + 0.1 * rng.normal(size=(6, 2)))
     monkeypatch.setattr(searching, "is_above", lambda states, draws: np.ones(states.n, dtype=bool))
-    assert not searching.strangers(job, states, fit, Passes((path,)))[0].any()
-    monkeypatch.setattr(looks, "HOME_STEPS", (1.0,))
-    assert searching.strangers(job, states, fit, Passes((path,)))[0].all()
+    assert not searching.strangers(job, states, fit, Passes((path,))).any()
+    monkeypatch.setattr(searching, "HOME_STEPS", (1.0,))
+    assert searching.strangers(job, states, fit, Passes((path,))).all()
 
 
 def test_a_trial_run_that_hangs_ends_in_an_answer_from_the_prior(monkeypatch):

@@ -1,6 +1,7 @@
 """Suspects: peaks, their mass by Laplace, and those without mass, which are let go."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,8 +20,8 @@ from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling import suspects as suspecting
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.evaluated import Evaluated, evaluate_states, home_radius, join
-from pymc_tempering.sampling.looks import Looks
-from pymc_tempering.sampling.suspects import FoundPeaks, Peak, find_peaks, seen, with_mass
+from pymc_tempering.sampling.search import Looks
+from pymc_tempering.sampling.suspects import Peak, find_peaks, seen, with_mass
 
 MOST = 10_000
 """Evaluations that climbs may take."""
@@ -28,7 +29,12 @@ MOST = 10_000
 
 def peaks_of(of, suspects, scale, let_go, home, most=MOST):
     job = Job(of, on_all(HMC(), of.path.dim), Options(), np.random.default_rng(1))
-    return find_peaks(job, suspects, scale, let_go, home, most)
+    return found_peaks(job, suspects, scale, let_go, home, most)
+
+
+def found_peaks(job, *args):
+    peaks, complete = find_peaks(job, *args)
+    return SimpleNamespace(peaks=peaks, complete=complete, n_evaluations=job.tally.work["scouts"])
 
 
 def states(of, n, seed=1):
@@ -93,7 +99,7 @@ def test_where_suspects_are_left_over_the_round_is_not_complete(monkeypatch, max
 def test_after_the_deadline_no_climb_begins():
     of, two = prior("two_modes"), system("two_modes")
     suspects = evaluate_states(of, two.mode_centers)
-    found = find_peaks(job_of("two_modes", deadline=PAST), suspects, spread(of), [], nowhere, MOST)
+    found = found_peaks(job_of("two_modes", deadline=PAST), suspects, spread(of), [], nowhere, MOST)
     assert (found.peaks, found.n_evaluations, found.complete) == ([], 0, False)
 
 
@@ -149,8 +155,8 @@ def test_peaks_with_a_two_thousandth_of_the_evidence_may_have_mass():
         return Peak(np.zeros(dim), np.eye(dim), -7.0 + np.log(share))
 
     peaks = [peak(share) for share in (2.0, 5.1e-4, 4.9e-4, 1e-9)]
-    assert with_mass(job, peaks, -7.0) == (peaks[:2], peaks[2:], 0)
-    assert with_mass(job, [], -7.0) == ([], [], 0)
+    assert with_mass(job, peaks, -7.0) == (peaks[:2], peaks[2:])
+    assert with_mass(job, [], -7.0) == ([], [])
 
 
 def test_in_few_dimensions_weighted_draws_tell_the_mass_of_a_peak(monkeypatch):
@@ -164,12 +170,15 @@ def test_in_few_dimensions_weighted_draws_tell_the_mass_of_a_peak(monkeypatch):
     assert np.abs(found - exact).max() < 0.2
     assert abs(found.mean() - exact) < 4 * found.std(ddof=1) / np.sqrt(10)
     proud = replace(peak, log_mass=peak.log_mass + 20.0)
-    assert with_mass(job, [proud], exact + 15.0) == ([], [proud], suspecting.N_WEIGHED)
-    assert with_mass(job, [proud], exact + 5.0) == ([proud], [], suspecting.N_WEIGHED)
-    assert with_mass(job, [peak], exact + 15.0) == ([], [peak], 0)
+    job.tally.work.clear()
+    assert with_mass(job, [proud], exact + 15.0) == ([], [proud])
+    assert with_mass(job, [proud], exact + 5.0) == ([proud], [])
+    assert with_mass(job, [peak], exact + 15.0) == ([], [peak])
+    assert job.tally.work["scouts"] == 2 * suspecting.N_WEIGHED
     # The planted fault: what Laplace's method says stands.
     monkeypatch.setattr(suspecting, "MAX_WEIGHED_DIM", 0)
-    assert with_mass(job, [proud], exact + 15.0) == ([proud], [], 0)
+    assert with_mass(job, [proud], exact + 15.0) == ([proud], [])
+    assert job.tally.work["scouts"] == 2 * suspecting.N_WEIGHED
 
 
 def test_a_ridge_has_the_mass_that_draws_see_along_it():
@@ -215,8 +224,7 @@ def show(monkeypatch, spike, n=1):
     send, look = searching.send_scouts, searching.take_looks
 
     def scouts(*args):
-        ends, cost = send(*args)
-        return join([ends, top]), cost
+        return join([send(*args), top])
 
     def looks(*args, **kwargs):
         found = look(*args, **kwargs)
@@ -253,7 +261,7 @@ def test_a_spike_without_mass_is_let_go(monkeypatch, spike, seed):
 def test_without_its_mass_the_spike_would_disagree(monkeypatch, spike):
     """Planted bug: no peak is found or weighed, so that nothing excuses the looks at the spike."""
     show(monkeypatch, spike, n=3)
-    monkeypatch.setattr(searching, "find_peaks", lambda *args: FoundPeaks([], True, 0))
+    monkeypatch.setattr(searching, "find_peaks", lambda *args: ([], True))
     monkeypatch.setattr(suspects, "MAX_WEIGHED_DIM", 0)
     idata = pmt.sample(500, model=spike.model, random_seed=0, cores=1, quiet=True)
     with pytest.warns(pmt.TemperingWarning, match="3 of 100 looks ended where the reference"):
@@ -263,7 +271,7 @@ def test_without_its_mass_the_spike_would_disagree(monkeypatch, spike):
 
 def test_chains_from_a_stuck_look_weigh_the_region_too(monkeypatch, spike):
     show(monkeypatch, spike, n=3)
-    monkeypatch.setattr(searching, "find_peaks", lambda *args: FoundPeaks([], True, 0))
+    monkeypatch.setattr(searching, "find_peaks", lambda *args: ([], True))
     idata = pmt.sample(500, model=spike.model, random_seed=0, cores=1, quiet=True)
     assert pmt.log_marginal_likelihood(idata).verdict == "ok"
 

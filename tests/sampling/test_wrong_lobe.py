@@ -12,12 +12,11 @@ from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.sampling import choose_plan as auto
 from pymc_tempering.sampling import fit_reference as fitting
 from pymc_tempering.sampling import fit_reference as passing
-from pymc_tempering.sampling import looks
 from pymc_tempering.sampling import search as refitting
 from pymc_tempering.sampling import search as searching
 from pymc_tempering.sampling.evaluated import evaluate_states
 from pymc_tempering.sampling.fit_reference import Passes
-from pymc_tempering.sampling.looks import Looks, WaysHome
+from pymc_tempering.sampling.search import Looks, has_arrived
 
 SHARES = np.array([0.65, 0.35])
 """Of the evidence, in the lobes of the system "two_modes"."""
@@ -157,12 +156,13 @@ def late_lobe(job, annealed, n, finer=1):
     return Looks(evaluate_states(job.prior, xs), np.full(n, -1e6), 100)
 
 
-def all_stay(job, passes, fit, xs, **how):
-    return WaysHome(np.arange(len(xs)), len(xs), False)
+def all_stay(job, passes, fit, looks):
+    """In the place of `bring_home`: no look is moved on."""
+    return has_arrived(looks, fit.draws)
 
 
 def test_what_further_looks_have_found_enters_the_reference_too(monkeypatch):
-    monkeypatch.setattr(looks, "way_home", all_stay)
+    monkeypatch.setattr(searching, "bring_home", all_stay)
     chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=late_lobe)
     assert (chosen.fits, chosen.settled) == (2, True)
     assert chosen.last.looks.n > 100
@@ -179,7 +179,7 @@ def test_further_looks_that_are_not_followed_up_miss_it(monkeypatch):
         return strange if scouting else np.zeros(states.n, dtype=bool), *found
 
     monkeypatch.setattr(searching, "_follow_up", first_alone)
-    monkeypatch.setattr(looks, "way_home", all_stay)
+    monkeypatch.setattr(searching, "bring_home", all_stay)
     chosen, evidence = wrong_lobe(monkeypatch, (0, 0, 0), take=late_lobe)
     assert chosen.fits == 1
     assert missing(evidence) > 10
@@ -197,14 +197,15 @@ def groups_moved(monkeypatch, comes_home, n_looks):
     def ways(job, passes, fit, xs):
         sizes.append(len(xs))
         away = [i for i, x in enumerate(xs) if number[x.tobytes()] not in comes_home]
-        return WaysHome(np.array(away, dtype=int), 3, False)
+        job.tally.work["looks"] += 3
+        return np.array(away, dtype=int), False
 
     everything = lambda fit, states: np.ones(states.n, dtype=bool)  # noqa: E731
     monkeypatch.setattr(searching, "way_home", ways)
     monkeypatch.setattr(fitting.ReferenceFit, "suspects", everything)
-    fit = auto.first_fit(job.prior, fit_mixture(confined(0).particles, job.rng), states.xs)
-    strange, cost = searching.strangers(job, states, fit, None, n_looks=n_looks)
-    assert cost == 3 * len(sizes)
+    fit = auto.first_fit(job, fit_mixture(confined(0).particles, job.rng), states.xs)
+    strange = searching.strangers(job, states, fit, None, n_looks=n_looks)
+    assert job.tally.work["looks"] == 3 * len(sizes)
     return sizes, strange
 
 

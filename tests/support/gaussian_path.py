@@ -8,8 +8,8 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
 
-from pymc_tempering.chain.plan import Plan
-from pymc_tempering.chain.state import start_chain
+from pymc_tempering.chain.chains import start_chain
+from pymc_tempering.chain.plan import Plan, Tuning
 from pymc_tempering.core.cycles import RUNG_STATS
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.kernels import HMC, Kernel, on_all
@@ -119,7 +119,9 @@ def make_plan(
     scales = np.array([law(beta)[1] for beta in betas])
     reference = ToyReference(ToyPath(density, 2, circular))
     compound = on_all(kernel or HMC(), 2)
-    return Plan(reference, compound, ladder, np.full((len(betas), 1), 0.8), scales, move)
+    lengths = np.tile(compound.options[0], (len(betas), 1))
+    tuning = Tuning(ladder.betas, np.full((len(betas), 1), 0.8), scales, None, lengths)
+    return Plan(reference, compound, ladder, tuning, move)
 
 
 def chain_on(plan, seed):

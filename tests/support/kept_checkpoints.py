@@ -9,7 +9,7 @@ import numpy as np
 import pymc_tempering as pmt
 from pymc_tempering.chain import chains
 from pymc_tempering.core import threads
-from pymc_tempering.sampling.checkpoint import CheckpointRecorder
+from pymc_tempering.sampling.kept import CheckpointRecorder
 
 DRAWS_BETWEEN = 300
 DRAWN = (

@@ -29,7 +29,7 @@ def annealed(name):
 def fit_of(name):
     """A reference fitted to the particles of that pass."""
     job, xs = job_of(name, 2), annealed(name).particles
-    return fitting.fit_reference(job, fitting.fit_to(job, xs, rough=True)[0], xs)
+    return fitting.fit_reference(job, fitting.fit_to(job, xs, rough=True), xs)
 
 
 def region(inside, distance=None):
@@ -45,4 +45,4 @@ def nowhere(states):
 
 def no_scouts(job, *rest):
     """In the place of `send_scouts`."""
-    return evaluate_states(job.prior, np.empty((0, job.prior.path.dim))), 0
+    return evaluate_states(job.prior, np.empty((0, job.prior.path.dim)))

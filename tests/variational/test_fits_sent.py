@@ -8,7 +8,7 @@ import pytest
 from support import variational_models as models
 
 import pymc_tempering as pmt
-from pymc_tempering.executors import crew
+from pymc_tempering.executors import chunks as crew
 from pymc_tempering.executors.chunks import Ended
 from pymc_tempering.variational import methods, several_fits
 

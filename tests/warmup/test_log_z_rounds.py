@@ -23,14 +23,14 @@ from support.gaussian_path import (
     make_plan,
     walled_density,
 )
+from support.side_runs import run_beside
 
 import pymc_tempering as pmt
-from pymc_tempering.chain.state import make_runner, new_record, start_chain
+from pymc_tempering.chain.chains import make_runner, new_record, start_chain
 from pymc_tempering.kernels import ACCEPTANCE, HMC, on_all
 from pymc_tempering.model.compiled import KERNEL_SIGNATURE
 from pymc_tempering.model.jit import njit
 from pymc_tempering.references.compiled_mixture import evaluate
-from pymc_tempering.sampling.fit_reference import run_beside
 from pymc_tempering.warmup.log_z_rounds import (
     BURN_IN,
     LOG_F,
@@ -40,7 +40,7 @@ from pymc_tempering.warmup.log_z_rounds import (
     WEIGHT_ADAPTATIONS,
     Adapting,
     T,
-    _make_adapter,
+    adapt_round,
     new_schedule,
 )
 from pymc_tempering.warmup.warm_up import settle, warm_up
@@ -103,16 +103,15 @@ def asymptotic_covariance(counts):
 def adapted(method, n, repeats, *, factor=1.0, plan=None, seed=1):
     """Errors of log Z-hat (repeats, K - 1) of one chain of n iterations, from exact weights."""
     plan = plan or exact_plan()
-    advance = _make_adapter(plan, METHODS[method])
     schedule = new_schedule(factor=factor)
     if method == "sams":  # after a burn-in of 200
         schedule[[T, BURN_IN, LOG_F]] = 200.0, 200.0, 0.0
     found = []
     for rng in np.random.default_rng(seed).spawn(repeats):
         record = new_record(n, BETAS.size, 2, n)
-        found.append(
-            advance(start_chain(plan, rng), record, schedule.copy(), np.zeros(BETAS.size))[0]
-        )
+        state = start_chain(plan, rng)
+        own = schedule.copy(), np.zeros(BETAS.size)
+        found.append(adapt_round(plan, METHODS[method], state, record, *own, [(0, n)])[0])
     return (np.array(found) - log_z(BETAS))[:, 1:]
 
 
@@ -187,7 +186,7 @@ def test_with_a_gain_of_zero_the_chain_is_the_ordinary_one(move):
     record, expected = (new_record(700, BETAS.size, 2, 700) for _ in range(2))
     schedule = new_schedule(factor=0.0)
     schedule[[T, BURN_IN, LOG_F]] = 9.0, 9.0, 0.0
-    found, sums = _make_adapter(plan, SAMS)(one, record, schedule, np.zeros(BETAS.size))
+    found, sums = adapt_round(plan, SAMS, one, record, schedule, np.zeros(BETAS.size), [(0, 700)])
     make_runner(plan)(other, expected, 701, 700)
     np.testing.assert_allclose(found, plan.ladder.log_z, rtol=1e-14)
     np.testing.assert_array_equal(record.trace_log_ratio, expected.trace_log_ratio)
@@ -231,7 +230,9 @@ def test_the_schedule_is_the_stated_one(method):
     plan = make_plan("gibbs", log_weights=SKEWED, log_zs=np.zeros(BETAS.size))
     record, schedule = new_record(3000, BETAS.size, 2, 3000), new_schedule()
     state = start_chain(plan, np.random.default_rng(6))
-    found, _ = _make_adapter(plan, METHODS[method])(state, record, schedule, np.zeros(BETAS.size))
+    found, _ = adapt_round(
+        plan, METHODS[method], state, record, schedule, np.zeros(BETAS.size), [(0, 3000)]
+    )
     expected, gain = replay(method, record.trace_log_ratio, record.trace_rung, SKEWED)
     np.testing.assert_allclose(found, expected, atol=1e-9)
     assert schedule[-2] == pytest.approx(gain)

@@ -9,8 +9,9 @@ import pytest
 from pymc_tempering.chain.particles import place, sweep
 from pymc_tempering.kernels import HMC, RandomWalkMetropolis, Slice, on_all
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.mixture import Fitted, FullScales, Mixture
-from pymc_tempering.warmup.stage_moves import kernel_for, metric_of
+from pymc_tempering.references.mixture import FullScales, Mixture
+from pymc_tempering.references.prior import Fitted
+from pymc_tempering.warmup.annealed_pass import kernel_for, metric_of
 
 DIM = 8
 

@@ -10,13 +10,14 @@ from support.compiled_systems import SYSTEMS, prior, system
 from support.gaussian_path import PLANTED
 
 from pymc_tempering import testsystems
-from pymc_tempering.chain.record import ACCEPT, UP_ACCEPT, VISITS
-from pymc_tempering.chain.state import make_runner, new_record, start_chain
+from pymc_tempering.chain.chains import make_runner, new_record, start_chain
+from pymc_tempering.chain.loop import ACCEPT, UP_ACCEPT, VISITS
 from pymc_tempering.kernels import HMC, Slice, on_all
 from pymc_tempering.kernels.hmc import LENGTHS, PATH_LENGTH
 from pymc_tempering.references.compile import compile_model
-from pymc_tempering.references.mixture import Fitted, FullScales, Mixture
-from pymc_tempering.warmup import stage_moves
+from pymc_tempering.references.mixture import FullScales, Mixture
+from pymc_tempering.references.prior import Fitted
+from pymc_tempering.warmup import annealed_pass
 from pymc_tempering.warmup.annealed_pass import anneal, choose_lengths
 from pymc_tempering.warmup.log_z_rounds import MAX_BLIND_STEP, updated
 from pymc_tempering.warmup.warm_up import warm_up
@@ -63,7 +64,7 @@ def test_a_kernel_without_an_accept_step_misses_it():
 
 
 def test_a_stage_stops_tuning_once_it_is_dear(monkeypatch):
-    monkeypatch.setattr(stage_moves, "ACCEPT_TOLERANCE", 0.0)  # so that none ends by itself
+    monkeypatch.setattr(annealed_pass, "ACCEPT_TOLERANCE", 0.0)  # so that none ends by itself
     whole, same, short = (
         anneal(
             prior("gaussian"), hmc("gaussian"), np.random.default_rng(1), n_particles=256,
@@ -150,9 +151,9 @@ def test_lengths_are_chosen_by_rung_and_reach_the_kernel():
     found = warm_up(prior("gaussian"), kernel, np.random.default_rng(1), ladder_move="gibbs")
     plan = found.plan
     assert found.converged
-    assert np.isin(plan.lengths, LENGTHS).mean() > 0.5  # the others lie between two stages
-    assert (plan.lengths[1:] < 0.9).mean() > 0.5
-    np.testing.assert_array_equal(plan.rungs.params[:, PATH_LENGTH], plan.lengths[:, 0])
+    assert np.isin(plan.tuning.lengths, LENGTHS).mean() > 0.5  # the others lie between two stages
+    assert (plan.tuning.lengths[1:] < 0.9).mean() > 0.5
+    np.testing.assert_array_equal(plan.rungs.params[:, PATH_LENGTH], plan.tuning.lengths[:, 0])
 
 
 @pytest.mark.parametrize("kernel", [HMC(path_length=0.9), Slice()])
@@ -205,7 +206,7 @@ def test_the_seed_decides_whatever_the_cores():
     )
     np.testing.assert_array_equal(one.plan.ladder.log_z, two.plan.ladder.log_z)
     np.testing.assert_array_equal(one.plan.ladder.betas, two.plan.ladder.betas)
-    np.testing.assert_array_equal(one.plan.step_sizes, two.plan.step_sizes)
+    np.testing.assert_array_equal(one.plan.tuning.step_sizes, two.plan.tuning.step_sizes)
 
 
 @pytest.mark.parametrize("move", ["gibbs", "nonreversible"])

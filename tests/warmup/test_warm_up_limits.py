@@ -11,15 +11,21 @@ from support.compiled_systems import prior
 from support.counted_deadline import CountedDeadline
 
 import pymc_tempering as pmt
-from pymc_tempering.chain.state import start_chain
+from pymc_tempering.chain.chains import start_chain
 from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import PAST, Deadline, deadline_in
 from pymc_tempering.core.threads import Pace
 from pymc_tempering.kernels import HMC, on_all
-from pymc_tempering.warmup import annealed_pass, stage_moves, warm_up
-from pymc_tempering.warmup.annealed_pass import LEAST_PARTICLES, anneal
+from pymc_tempering.warmup import annealed_pass, warm_up
+from pymc_tempering.warmup.annealed_pass import (
+    LEAST_PARTICLES,
+    MAX_SWEEPS,
+    Stage,
+    StageLimits,
+    anneal,
+    move_and_tune,
+)
 from pymc_tempering.warmup.log_z_rounds import WEIGHT_ADAPTATIONS
-from pymc_tempering.warmup.stage_moves import MAX_SWEEPS, Stage, StageLimits, move_and_tune
 from pymc_tempering.warmup.warm_up import settle
 
 N = 64
@@ -44,13 +50,13 @@ def smallest_pieces(monkeypatch):
 @pytest.fixture
 def moves(monkeypatch):
     """Particles that were moved by each call of a sweep."""
-    out, original = [], stage_moves.sweep
+    out, original = [], annealed_pass.sweep
 
     def counting(particles, beta, params, part):
         out.append(part.stop - part.start)
         return original(particles, beta, params, part=part)
 
-    monkeypatch.setattr(stage_moves, "sweep", counting)
+    monkeypatch.setattr(annealed_pass, "sweep", counting)
     return out
 
 
@@ -86,7 +92,7 @@ def test_the_draws_are_the_same_wherever_the_sweeps_are_cut(moves, monkeypatch):
 
 
 def test_a_late_stage_makes_the_sweeps_that_it_needs_and_no_more(monkeypatch):
-    monkeypatch.setattr(stage_moves, "ACCEPT_TOLERANCE", 0.0)  # so that none ends by itself
+    monkeypatch.setattr(annealed_pass, "ACCEPT_TOLERANCE", 0.0)  # so that none ends by itself
     reference, of = prior(PATH), kernel()
     rng = np.random.default_rng(2)
     none = np.zeros(len(of.options))
@@ -96,7 +102,7 @@ def test_a_late_stage_makes_the_sweeps_that_it_needs_and_no_more(monkeypatch):
         first = Stage(of.first_steps, np.ones(reference.path.dim), None, none, none)
         limits = StageLimits(soon=soon)
         sweeps.append(move_and_tune(reference, particles, 0.01, first, limits).sweeps)
-    assert sweeps == [MAX_SWEEPS, stage_moves.MIN_SWEEPS]
+    assert sweeps == [MAX_SWEEPS, annealed_pass.MIN_SWEEPS]
 
 
 def test_what_a_cut_sweep_has_not_measured_is_that_of_the_stage_before(smallest_pieces):
@@ -208,10 +214,10 @@ def test_a_warm_up_that_is_cut_short_says_where(smallest_pieces):
 def test_the_need_of_the_weights_is_that_of_the_round(monkeypatch):
     monkeypatch.setattr("pymc_tempering.core.deadline.perf_counter", lambda: 20.0)
     one = warm_up.WarmupRound(10, 1000, 0.5, 0.0, 1.0, 3.0)  # 4 chains of 500 are 2,000
-    part = warm_up._cut([one], 4, Deadline(10.0, 20.0))
+    part = warm_up._cut([one], Deadline(10.0, 20.0))
     assert part.place == "at 1000 of 2000 iterations of round 1"
     assert part.needed == pytest.approx(10.0 + 3.0)
-    whole = warm_up._cut([replace(one, n_iterations=2000)], 4, Deadline(10.0, 20.0))
+    whole = warm_up._cut([replace(one, n_iterations=2000)], Deadline(10.0, 20.0))
     assert whole.place == "after round 1"
     assert whole.needed == pytest.approx(10.0 + 6.0)
 

@@ -1,9 +1,13 @@
-"""`extend`: more draws of the chains of a run, from its DataTree alone."""
+"""Going on with runs: from a checkpoint after the process has died, or from a DataTree alone."""
 
 import json
+import logging
 import os
+from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -13,19 +17,259 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.chain.chains import extend_runs
+from pymc_tempering.chain.pieces import crew_of, written_by
 from pymc_tempering.core.deadline import deadline_in
-from pymc_tempering.core.installed import OWN
-from pymc_tempering.exceptions import NotTemperedError, warn_user
-from pymc_tempering.kernels.assign import KernelChoice
+from pymc_tempering.core.installed import OWN, versions_of
+from pymc_tempering.exceptions import CheckpointError, NotTemperedError, warn_user
+from pymc_tempering.executors.chunks import check_executor
+from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
+from pymc_tempering.model.check import find_model
+from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
-from pymc_tempering.restart.reopen import read_about, reopen
-from pymc_tempering.sampling.call import Goal
-from pymc_tempering.sampling.chain_progress import watch_of
-from pymc_tempering.sampling.finish import close, warn_of_run
-from pymc_tempering.sampling.kept import PLAN_GROUP, read_chains, read_plan_group, with_plan
-from pymc_tempering.sampling.output import build_datatree, padded
-from pymc_tempering.sampling.recorded import drawn_in_all, draws_of, pace_of
-from pymc_tempering.sampling.rounds import Outcome, Recorder, cut_of, run_to
+from pymc_tempering.model.identity import differences, identity_of
+from pymc_tempering.model.terms import find_terms
+from pymc_tempering.sampling.call import Goal, Job, Tally, choice_of, kernels_in_words
+from pymc_tempering.sampling.choose_plan import ChosenPlan
+from pymc_tempering.sampling.finish import build_datatree, close, finish_call, padded, warn_of_run
+from pymc_tempering.sampling.kept import (
+    CODEC,
+    PACKAGES,
+    PLAN_GROUP,
+    CheckpointRecorder,
+    ending_by_sigterm,
+    plan_codec,
+    probe,
+    read_chains,
+    read_standing,
+    with_plan,
+)
+from pymc_tempering.sampling.precompile import compile_loops
+from pymc_tempering.sampling.recorded import ChainProgress, drawn_in_all, draws_of, pace_of
+from pymc_tempering.sampling.rounds import Outcome, Recorder, cut_of, run_rounds, run_to
+from pymc_tempering.storage.checkpoint_folder import known_folder
+from pymc_tempering.storage.plain_values import unpack
+
+NEAR = 1e-6
+"""Relative difference of densities above which the model is another one. Less comes from another
+machine or library."""
+
+
+def read_about(part: bytes, packages: Iterable[str]) -> dict[str, Any]:
+    """Read what a run is known by, if these packages have the versions of the run.
+
+    Raises
+    ------
+    CheckpointError
+        Some differ; the message has both.
+    """
+    plain, _ = unpack(part)  # of another version even the classes may be others
+    check_versions(plain["dict"]["versions"]["dict"], packages)
+    about: dict[str, Any] = CODEC.from_bytes(part)
+    return about
+
+
+def check_versions(stored: dict[str, str], packages: Iterable[str]) -> None:
+    """Compare stored versions with those here.
+
+    Raises
+    ------
+    CheckpointError
+    """
+    now = versions_of(packages)
+    other = [
+        f"{name} {stored.get(name)} (here {version})"
+        for name, version in now.items()
+        if stored.get(name) != version
+    ]
+    if other:
+        raise CheckpointError(
+            f"The run was begun with {', '.join(other)}, and another version may give other "
+            "draws: go on with it where these versions are installed."
+        )
+
+
+def reopen(
+    about: dict[str, Any],
+    plan: bytes,
+    model: pm.Model | CompiledModel | None,
+    kernel: KernelChoice,
+    *,
+    cores: int | None,
+    show: bool,
+) -> tuple[Job, ChosenPlan]:
+    """Compile the model of a run, and read its plan.
+
+    Parameters
+    ----------
+    about : dict
+        See `read_about`.
+    plan : bytes
+    model : pymc.Model or CompiledModel, optional
+    kernel : str, Kernel or dict, optional
+        Where the run had one of the user's own.
+    cores : int, optional
+        Threads; by default as many as there are chains and cores.
+    show : bool
+        Whether to show a line of progress.
+
+    Raises
+    ------
+    CheckpointError
+        Model, data or kernels are not those of the run; the message names what differs.
+
+    Warns
+    -----
+    TemperingWarning
+        Densities differ from those of the run by rounding.
+    """
+    model, call = find_model(model), about["call"]
+    found = differences(about["seal"]["identity"], identity_of(model))
+    if found:  # before anything is compiled
+        raise CheckpointError(
+            f"The model here is not the one of the run: {found}. Pass the model and the data that "
+            "the run was begun with."
+        )
+    with compiling_status(show) as report:
+        terms, choice = find_terms(model, call.tempered), choice_of(call.kernel, kernel)
+        prior, compound = compile_with_kernels(
+            model, choice, call.target_accept, report, terms=terms
+        )
+        here, words = kernels_in_words(compound), about["kernels"]
+        if here != words:
+            raise CheckpointError(
+                f"The run has the kernels {'; '.join(words)}, and here they are "
+                f"{'; '.join(here)}: pass kernel= as at first."
+            )
+        report("Compiling the loops")
+        compile_loops(prior.path, compound, call.options)
+        prior = replace(prior, prior_constant=about["prior_constant"])
+        threads = min(call.chains, cores or os.cpu_count() or 1)
+        job = Job(prior, compound, call.options, np.random.default_rng(0), threads, report)
+    _check_density(job, about["seal"])
+    return job, plan_codec(job).from_bytes(plan)
+
+
+def _check_density(job: Job, seal: dict[str, Any]) -> None:
+    """Compare the compiled density with the stored one at some states."""
+    same, stored = True, (seal["probe_x"], seal["probe_density"])
+    for name, old, new in zip(("prior draws", "density"), stored, probe(job.prior), strict=True):
+        if not (
+            old.shape == new.shape and np.allclose(old, new, rtol=NEAR, atol=NEAR, equal_nan=True)
+        ):
+            raise CheckpointError(
+                f"The model here is not the one of the run: its {name} differ. Pass the model and "
+                "the data that the run was begun with."
+            )
+        same = same and bool(np.array_equal(old, new, equal_nan=True))
+    if not same:
+        warn_user(
+            "Densities differ from those of the run in their last digits: this is another machine, "
+            "or another library of linear algebra. The draws are of the same law, and not the very "
+            "ones that the run would have made."
+        )
+
+
+logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
+
+
+def resume(
+    path: str | os.PathLike[str],
+    *,
+    model: pm.Model | CompiledModel | None = None,
+    kernel: KernelChoice = None,
+    cores: int | None = None,
+    executor: Executor | None = None,
+    progressbar: bool | str = True,
+    progressbar_theme: Any = None,
+    quiet: bool = False,
+    checkpoint_every: float | None = None,
+) -> xr.DataTree:
+    """Go on with a run of :func:`sample` from its checkpoint, whatever has ended it.
+
+    The result has the very draws of a run that nothing had ended, on machines of one kind and with
+    the same versions. Only what the clock decided stays as it was: a run with `max_time` gets the
+    time that was left. The checkpoint goes on, too. Resuming a finished run returns its result.
+
+    Parameters
+    ----------
+    path : path
+        The `checkpoint` of the run.
+    model : pymc.Model or CompiledModel, optional
+        The model of the run, with its data; by default that on the context stack.
+    kernel : str, Kernel or dict, optional
+        As in the run, where that had a kernel of your own; such code is not stored.
+    cores : int, optional
+        Threads; by default as many as there are chains and cores. They change no draw.
+    executor : concurrent.futures.Executor, optional
+        Who runs the chains in place of threads, as in :func:`sample`, whatever the run had. It
+        changes no draw, either.
+    progressbar : bool or str, default True
+        As in `pm.sample`.
+    progressbar_theme : rich.theme.Theme, optional
+    quiet : bool, default False
+        Neither progress nor messages; warnings are given all the same.
+    checkpoint_every : float, optional
+        Seconds between checkpoints; by default as in the run.
+
+    Returns
+    -------
+    xarray.DataTree
+        As that of :func:`sample`.
+
+    Raises
+    ------
+    ArgumentError, WorkerError
+        The executor is none, or cannot do the work.
+    CheckpointError
+        Nothing was stored; the files are damaged; they are of another model, other data, other
+        kernels or other versions; or another process writes to them.
+
+    Warns
+    -----
+    TemperingWarning
+        The newest checkpoint was damaged, and the run goes on from the one before. And as
+        :func:`sample`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, pymc as pm, pymc_tempering as pmt
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "run")
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 10)
+    ...     y = pm.Normal("y", mu, 1, observed=[1.0, 2.0])
+    >>> idata = pmt.sample(500, model=model, random_seed=1, checkpoint=path, quiet=True)
+    >>> again = pmt.resume(path, model=model, quiet=True)  # here the run was over
+    >>> bool((again.posterior["mu"] == idata.posterior["mu"]).all())
+    True
+    """
+    check_whole(1, cores=cores)
+    check_executor(executor)
+    if checkpoint_every is not None and not checkpoint_every > 0:
+        raise ValueError(f"checkpoint_every must be positive, not {checkpoint_every!r}.")
+    show, tally = bool(progressbar) and not quiet, Tally()
+    with ending_by_sigterm(True), known_folder(path) as folder:
+        head, parts, fault = folder.newest()
+        about = read_about(parts["about"][-1], PACKAGES)
+        call = about["call"]
+        if fault:
+            warn_user(
+                f"{fault} The run goes on from the checkpoint before it, and ends with the same "
+                "draws."
+            )
+        job, chosen = reopen(about, parts["plan"][-1], model, kernel, cores=cores, show=show)
+        tally.end("compiling")
+        tally = replace(tally, work=Counter(chosen.work), seconds=chosen.seconds | tally.seconds)
+        at, rng, deadline = read_standing(folder, chosen, parts)
+        every, written = checkpoint_every or about["every"], [*map(written_by, at.runs)]
+        recorder = CheckpointRecorder(folder, call, every, head, at, written)
+        tell = (lambda line: None) if quiet else logger.info
+        tell(f"Going on at {draws_of(at.runs)} draws a chain")
+        crew = crew_of(executor, job.prior, job.kernel)
+        job = replace(job, crew=crew, rng=rng, deadline=deadline, report=tell, tally=tally)
+        watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
+        outcome = run_rounds(job, call, chosen, watch, recorder, at)
+        return finish_call(call, job, outcome, quiet=quiet)
+
 
 DRAWN = ("posterior", "sample_stats")
 """Groups that have a row for each draw."""
@@ -118,8 +362,7 @@ def extend(
     parts, about = _stored(idata)
     show = bool(progressbar) and not quiet
     call = replace(about["call"], tune=0, discard_tuned_samples=True)
-    threads = min(call.chains, cores or os.cpu_count() or 1)
-    job, chosen = reopen(about, parts["plan"], model, kernel, cores=threads, show=show)
+    job, chosen = reopen(about, parts["plan"], model, kernel, cores=cores, show=show)
     runs, _ = read_chains(chosen.plan, [parts["chains"]])
     extend_runs(runs, max(draws, *(run.state.n_draws for run in runs)))
     for run in runs:
@@ -129,7 +372,8 @@ def extend(
         elif run.hot is not None:
             run.hot.n_seen = 0  # places in the trace of the new draws
     job = replace(job, deadline=deadline_in(max_time))
-    watch, ahead = watch_of(show and progressbar, progressbar_theme), drawn_in_all(runs)
+    watch = partial(ChainProgress, progressbar=show and progressbar, theme=progressbar_theme)
+    ahead = drawn_in_all(runs)
     outcome = Outcome(chosen, runs, total=draws)
     outcome = replace(outcome, interrupted=run_to(job, outcome, watch, Recorder()))
     seconds = {"run": perf_counter() - job.deadline.began}
@@ -160,7 +404,8 @@ def _stored(idata: xr.DataTree) -> tuple[dict[str, bytes], dict[str, Any]]:
             "takes what pymc_tempering.sample returned. Runs of pm.sample, and of step methods as "
             "kernels, have none: sample anew."
         )
-    parts = read_plan_group(idata)
+    stored = idata[PLAN_GROUP].to_dataset().data_vars
+    parts = {str(name): array.values.astype(np.uint8).tobytes() for name, array in stored.items()}
     about = read_about(parts["about"], [OWN])
     sizes, n_chains = idata["posterior"].sizes, about["n_chains"]
     if (sizes["chain"], sizes["draw"]) != (n_chains, about["draws"]):

@@ -1,1 +1,0 @@
-"""Going on with runs: from a checkpoint after the process has died, or from a DataTree."""

@@ -9,10 +9,6 @@ from pymc_tempering.evidence.estimators import ESTIMATORS, Estimator
 from pymc_tempering.evidence.factor import BayesFactor, PosteriorOdds
 from pymc_tempering.evidence.mbar import mbar, mbar_log_z
 from pymc_tempering.evidence.pieces import Tours, tour_sums
-from pymc_tempering.evidence.rb_likelihood import (
-    maximize_likelihood,
-    rb_likelihood,
-)
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.reweight import expectation
 from pymc_tempering.evidence.rts import counts, pooled, rts, rts_log_z
@@ -37,12 +33,10 @@ __all__ = [
     "forward",
     "homogeneity_pvalue",
     "integrate",
-    "maximize_likelihood",
     "mbar",
     "mbar_log_z",
     "overlap",
     "pooled",
-    "rb_likelihood",
     "read_run",
     "rts",
     "rts_log_z",

@@ -23,7 +23,6 @@ from pymc_tempering.evidence.datatree import (
     read_run,
 )
 from pymc_tempering.evidence.mbar import mbar
-from pymc_tempering.evidence.rb_likelihood import rb_likelihood, read_parts
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import counts, pooled, rts
@@ -32,7 +31,6 @@ from pymc_tempering.exceptions import NotTemperedError
 
 READERS: dict[str, Callable[[xr.DataTree], Any]] = {
     "cycles": read_cycles,
-    "parts": read_parts,
     "trace": read_run,
     "reference": read_run,
 }
@@ -51,9 +49,8 @@ class Estimator:
 
     Attributes
     ----------
-    reads : {"cycles", "parts", "trace", "reference", "model"}
+    reads : {"cycles", "trace", "reference", "model"}
         What ``estimate`` takes. "cycles": the statistics of every draw, a ``CycleStats``.
-        "parts": a list of these, one for each log Z-hat. "trace": every iteration, a ``Run``.
         "reference": a ``Run`` with reference draws beside it.
         "model": ``(idata, model, rng, cores, executor)``, a DataTree, a PyMC model, a random
         generator, the number of threads or None for all cores, and an executor that does the
@@ -167,13 +164,6 @@ ESTIMATORS: dict[str, Estimator] = {
         "trace",
         mbar,
         "MBAR, all states for all rungs, Shirts & Chodera (2008).",
-    ),
-    "rb_likelihood": Estimator(
-        "parts",
-        rb_likelihood,
-        "Maximum of the Rao-Blackwellized likelihood, for chains with different log Z-hat, "
-        "equation (14) of Carlson et al. (2016).",
-        repeats="rts",
     ),
     "forward": Estimator(
         "trace",

@@ -3,9 +3,11 @@
 Shirts & Chodera (2008); equation (18) of Carlson, Stinson, Pakman & Paninski (2016), ICML.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from numpy.linalg import norm
 from scipy.special import logsumexp
 
 from pymc_tempering.core.cycles import BoolArray, FloatArray
@@ -15,9 +17,14 @@ from pymc_tempering.evidence.bar import bar_step
 from pymc_tempering.evidence.datatree import Run, chunks
 from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.pieces import sum_by
-from pymc_tempering.evidence.rb_likelihood import newton
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import SolverError
+
+MAX_STEPS, MAX_HALVINGS = 100, 30
+"""Newton steps at most, and how often a step is halved that makes the gradient no smaller."""
+
+FLAT = 1e-13
+"""Gradient of a log likelihood per state from which on no further step is made."""
 
 MAX_RESIDUAL = 1e-6
 """Largest error of the self-consistent equations, as a share of a rung's states, of a solution."""
@@ -96,6 +103,37 @@ def mbar_log_z(
             "that hardly overlap; sample with more rungs"
         )
     return np.append(0.0, free)
+
+
+def newton(
+    equations: Callable[[FloatArray], tuple[FloatArray, FloatArray]], start: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Climb a concave function by Newton steps, each halved until it makes the gradient smaller.
+
+    Parameters
+    ----------
+    equations : callable
+        Gives the gradient, shape (K,), and minus the Hessian, shape (K, K), at a point.
+    start : ndarray, shape (K,)
+
+    Returns
+    -------
+    point, gradient : ndarray, shape (K,)
+        Where the gradient is below ``FLAT``, or no step makes it smaller.
+    """
+    point, (slope, curvature) = start, equations(start)
+    for _ in range(MAX_STEPS):
+        if np.abs(slope).max(initial=0.0) < FLAT:
+            break
+        step = np.linalg.lstsq(curvature, slope)[0]
+        for share in 0.5 ** np.arange(MAX_HALVINGS):
+            found = equations(point + share * step)
+            if norm(found[0]) < norm(slope):
+                point, (slope, curvature) = point + share * step, found
+                break
+        else:
+            break
+    return point, slope
 
 
 def _fit(run: Run, part: BoolArray) -> PartFit:

@@ -20,7 +20,7 @@ from pymc_tempering.crosscheck.result import GROUP, CrossCheck, assemble, groupe
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import REFERENCE_GROUP
 from pymc_tempering.evidence.estimators import MODEL, lists_estimators
-from pymc_tempering.exceptions import TemperingError, TemperingWarning, WorkerError
+from pymc_tempering.exceptions import TemperingError, TemperingWarning, WorkerError, warn_user
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.model.check import find_model_if_any
 from pymc_tempering.model.compilations import compiling_status
@@ -159,7 +159,7 @@ def cross_check(
     if extend_inferencedata:
         idata[GROUP] = xr.DataTree(to_dataset(check))
     if check.verdict != "agree":
-        warnings.warn(check.words, TemperingWarning, stacklevel=2)
+        warn_user(check.words)
     return check
 
 

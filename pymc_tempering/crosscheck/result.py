@@ -28,7 +28,7 @@ from pymc_tempering.crosscheck.judge import (
     judge,
 )
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
-from pymc_tempering.evidence.result import plus_minus
+from pymc_tempering.evidence.result import as_html, plus_minus
 from pymc_tempering.exceptions import TemperingError
 
 GROUP = "cross_check"
@@ -101,7 +101,7 @@ class CrossCheck:
         """Error that an estimate has at least (nats): how far apart those are that disagree."""
         return _apart(self.table, self.draws) if self.verdict == "disagree" else 0.0
 
-    def _parts(self) -> tuple[pd.DataFrame, pd.DataFrame, list[str], list[str]]:
+    def _folded(self) -> tuple[pd.DataFrame, pd.DataFrame, list[str], list[str]]:
         """Rows that are shown and those that are folded, and the warnings of each.
 
         Shown is what is independent of the run, and what disagrees. Where nothing is independent
@@ -116,7 +116,7 @@ class CrossCheck:
         return shown, self.table[~kept], own, [text for text in self.warnings if text not in own]
 
     def __repr__(self) -> str:
-        shown, folded, own, others = self._parts()
+        shown, folded, own, others = self._folded()
         lines = [_folded_line(folded), self.words, *(f"! {sentence}" for sentence in own)]
         if others:
             lines.append(f"! {len(others)} more warnings of methods that are not shown (.warnings)")
@@ -128,13 +128,12 @@ class CrossCheck:
         return "\n".join([_as_shown(shown).to_string(), *wrapped])
 
     def _repr_html_(self) -> str:
-        shown, folded, own, others = self._parts()
-        page = f"{_as_shown(shown).to_html()}<p>{html.escape(self.words)}</p>{_listed(own)}"
-        if len(folded):
-            line = html.escape(_folded_line(folded))
-            rows = _as_shown(folded).to_html()
-            page += f"<details><summary>{line}</summary>{rows}{_listed(others)}</details>"
-        return f"<div>{page}</div>"
+        shown, folded, own, others = self._folded()
+        page = as_html([_as_shown(shown), self.words], own)
+        if not len(folded):
+            return page
+        line, rest = html.escape(_folded_line(folded)), as_html([_as_shown(folded)], others)
+        return f"<div>{page}<details><summary>{line}</summary>{rest}</details></div>"
 
 
 def assemble(
@@ -227,12 +226,6 @@ def _folded_line(table: pd.DataFrame) -> str:
             parts.append(f"{said}: {', '.join(names)}")
     whose = "draws of the posterior" if (table["draws"] == POSTERIOR).all() else "draws of the run"
     return f"{len(table)} more from the same {whose} (all rows: .table). {'; '.join(parts)}."
-
-
-def _listed(sentences: Sequence[str]) -> str:
-    """Sentences as a list of HTML; nothing if there are none."""
-    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
-    return f"<ul>{items}</ul>" if items else ""
 
 
 def _in_words(
@@ -359,17 +352,13 @@ def _bounds(entries: Sequence[Entry]) -> list[str]:
     gap, noise = upper.evidence.log_z - lower.evidence.log_z, joint_error(lower, upper)
     apart = f"{plus_minus(abs(gap), noise)} nats"
     low, high = (f"{_value(one)} ({one.method})" for one in (lower, upper))
-    both = f"{low} and {high}"
     if crossed:
-        return [
-            f"The bounds cross beyond their errors: the lower one, {_value(lower)} "
-            f"({lower.method}), lies {apart} above the upper one, {high}."
-        ]
+        start = "The bounds cross beyond their errors: the lower one"
+        return [f"{start}, {low}, lies {apart} above the upper one, {high}."]
     if gap < 0.0:
-        return [f"The bounds {both} cross by {apart}, which their errors allow."]
-    if gap < noise:
-        return [f"The bounds meet within their errors: {both}, a gap of {apart}."]
-    return [f"The bounds bracket log Z between {both}, a gap of {apart}."]
+        return [f"The bounds {low} and {high} cross by {apart}, which their errors allow."]
+    said = "meet within their errors:" if gap < noise else "bracket log Z between"
+    return [f"The bounds {said} {low} and {high}, a gap of {apart}."]
 
 
 def _value(entry: Entry) -> str:

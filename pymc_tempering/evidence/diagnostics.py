@@ -1,6 +1,5 @@
 """Diagnose a tempering run: a table by rung, and one line that says what is wrong."""
 
-import html
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from pymc_tempering.evidence import rungs
 from pymc_tempering.evidence.alarms import MAX_REJECTION
 from pymc_tempering.evidence.datatree import read_cycles
 from pymc_tempering.evidence.estimators import estimate_quietly
-from pymc_tempering.evidence.result import Evidence, in_few_words, plus_minus
+from pymc_tempering.evidence.result import Evidence, Part, Shown, in_few_words, plus_minus
 
 MAX_AUTOCORRELATION = 0.9
 """Largest autocorrelation of log_ratio across one exploration of a good kernel."""
@@ -25,7 +24,7 @@ ENOUGH_TOURS = 400
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Diagnosis:
+class Diagnosis(Shown):
     """What a tempering run says about its kernel, its ladder and its evidence.
 
     Attributes
@@ -64,20 +63,12 @@ class Diagnosis:
     divergent_draws: int
     verdict: str
 
-    def __repr__(self) -> str:
-        table = self.table.to_string(float_format=lambda value: f"{value:.3g}", na_rep="-")
-        return "\n".join([table, *self._lines()])
-
-    def _repr_html_(self) -> str:
-        table = self.table.to_html(float_format=lambda value: f"{value:.3g}", na_rep="-")
-        lines = "".join(f"<p>{html.escape(line)}</p>" for line in self._lines())
-        return f"<div>{table}{lines}</div>"
-
-    def _lines(self) -> list[str]:
+    def _parts(self) -> list[Part]:
         trips = in_few_words([str(n) for n in self.round_trips], self.round_trips)
         first, second = self.halves
         check = self.evidence.check
         return [
+            self.table,
             f"barrier {self.barrier:.2f} on {len(self.table)} rungs; round trips {trips}; "
             f"divergences {self.divergences}, {self.divergent_draws} at beta = 1",
             f"log Z {plus_minus(self.evidence.log_z, self.evidence.mcse)} nats; "

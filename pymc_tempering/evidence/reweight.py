@@ -1,6 +1,5 @@
 """Averages over the weighted draws of a run: expectations, and the evidence of a changed model."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +21,7 @@ from pymc_tempering.evidence.pieces import (
     sum_by,
 )
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.exceptions import warn_user
 
 ROUNDING = 1e-9
 """Nats by which densities that are the same may differ."""
@@ -373,7 +372,7 @@ def expectation(
             [rest.copy(data=row.reshape(rest.shape)) for row in (mean, sd, mcse, ess)], dim="metric"
         )
     for sentence in sentences:
-        warnings.warn(sentence, TemperingWarning, stacklevel=2)
+        warn_user(sentence)
     attrs = {
         "weight_ess": float(kish(draws.weight)),
         "n_states": len(draws.weight),

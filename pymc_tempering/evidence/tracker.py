@@ -4,7 +4,6 @@ Carlson, Stinson, Pakman & Paninski (2016), "Partition functions from Rao-Blackw
 sampling", ICML, Section 4.4; equation numbers are theirs.
 """
 
-import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_tempering.core.ladder import Ladder
-from pymc_tempering.exceptions import LadderError, TemperingWarning
+from pymc_tempering.exceptions import LadderError, warn_user
 
 MIN_CHAINS = 20
 """Fewest chains with which an error is stated; the same number as for tours in a run."""
@@ -316,11 +315,9 @@ class PartitionTracker:
                 "Give the same chains in every update, or start a new tracker."
             )
         if self._past is None and len(values) < MIN_CHAINS:
-            warnings.warn(
+            warn_user(
                 f"{len(values)} chains are too few for an error of log Z: mcse stays infinite. "
-                f"Run at least {MIN_CHAINS} chains.",
-                TemperingWarning,
-                stacklevel=2,
+                f"Run at least {MIN_CHAINS} chains."
             )
         q = self._ladder.probabilities(values).reshape(self.betas.size, len(values), -1)
         by_chain = q.mean(axis=2)

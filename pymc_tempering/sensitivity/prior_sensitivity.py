@@ -1,6 +1,5 @@
 """`prior_sensitivity`: log Z and Bayes factors along the values of a prior's number."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from pymc_tempering.comparison.compare import check_same_data
 from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
 from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.exceptions import warn_user
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -161,7 +160,7 @@ def prior_sensitivity(
             sentences += warnings_of(curve, short)
     if not quiet:
         for sentence in sentences:
-            warnings.warn(sentence, TemperingWarning, stacklevel=2)
+            warn_user(sentence)
     return PriorSensitivity(
         evidence.log_z, evidence.mcse, evidence.verdict, tuple(curves), other, tuple(sentences)
     )

@@ -289,7 +289,7 @@ def test_a_fit_without_an_evidence_is_refused_and_its_elbo_not_taken():
 
 
 BAMBI_LIKE = type("Model", (), {"backend": type("Backend", (), {"model": mean_only()})()})()
-BOUNDS = pmt.annealed.Sandwich(*[Evidence(-3.0, 0.1, "ais", "ok")] * 2, 0.0, 0.1, "ok", "")
+BOUNDS = pmt.annealed.Sandwich(*[Evidence(-3.0, 0.1, "ais", "ok")] * 2, 0.1, "ok", "")
 DATASET = posterior_tree(x=np.zeros((1, 4)))["posterior"].to_dataset()
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice, check_whole
-from pymc_tempering.arrays.array_annealing import Betas, anneal_arrays, check_rungs, rungs_on
+from pymc_tempering.arrays.array_annealing import anneal_arrays, rungs_on
 from pymc_tempering.arrays.array_density import ArrayDensity, States, check_density
+from pymc_tempering.arrays.carried import Betas, check_schedule
 from pymc_tempering.arrays.lockstep import (
     LADDER_MOVES,
     LockstepChains,
@@ -202,7 +203,7 @@ def initial_iterations(
     """
     check_whole(1, chains=chains, sweeps=sweeps, max_rounds=max_rounds)
     rng = np.random.default_rng(random_seed)
-    check_rungs(betas)
+    check_schedule(betas)
     if isinstance(betas, int | np.integer):
         betas = np.linspace(0.0, 1.0, int(betas))
     rungs = check_betas(betas)
@@ -431,7 +432,7 @@ def temper(
     if n_particles is not None:
         check_whole(chains, n_particles=n_particles)
     check_choice("ladder_move", ladder_move, LADDER_MOVES)
-    check_rungs(betas)
+    check_schedule(betas)
     rng = np.random.default_rng(random_seed)
     check_density(density, rng)
     found = anneal_arrays(density, n_particles or PARTICLES * chains, rng)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import CycleStats, FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, effective_size, khat_limit, kish, pareto_khat
-from pymc_tempering.evidence.datatree import read_states
+from pymc_tempering.evidence.datatree import KeptStates, read_states
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.pieces import (
     Pieces,
@@ -182,6 +182,13 @@ class Reweighted:
     khat: FloatArray
 
 
+def state_draws(states: KeptStates) -> WeightedDraws:
+    """Return the kept states of a run as weighted draws from the posterior."""
+    run = states.run
+    weight = states.weights([-1])[:, 0]
+    return WeightedDraws(run.stats, run.pieces, weight, run.piece[states.place])
+
+
 def posterior_draws(stats: CycleStats) -> tuple[WeightedDraws, NDArray[np.bool_]]:
     """Return the draws of a run as weighted ones, and a mask (chain, draw) of those that count.
 
@@ -346,7 +353,7 @@ def expectation(
     True
     """
     states = read_states(idata)
-    draws = WeightedDraws(states.run.stats, states.run.pieces, states.weight, states.piece)
+    draws = state_draws(states)
     values = _values(states.variables, functions, var_names)
 
     evidence = estimate_quietly(idata)

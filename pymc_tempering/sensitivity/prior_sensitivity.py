@@ -20,11 +20,12 @@ from pymc_tempering.sensitivity.curve import (
     Default,
     change_of_data,
     change_of_scale,
+    check_draws,
+    read_default,
     reweighted_curve,
     warnings_of,
     with_reruns,
 )
-from pymc_tempering.sensitivity.run_draws import check_draws, read_default
 
 
 def prior_sensitivity(

@@ -206,7 +206,7 @@ class Evidence(Shown):
 
     def to_json(self) -> str:
         """Return all fields as one JSON text."""
-        return json.dumps(_plain(asdict(self)), allow_nan=False)
+        return json.dumps(to_plain(asdict(self)), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -224,7 +224,7 @@ class Evidence(Shown):
                 "this is not the JSON text of an Evidence"
                 + (f": it lacks {lacking}" if lacking else f": {odd} are none of its fields")
             )
-        found = _numbers(found)
+        found = from_plain(found)
         for name in ARRAYS:
             found[name] = np.array(found.get(name, []), dtype=float)
         for name in ("round_trips", "halves", "warnings", "prior_term"):
@@ -322,12 +322,12 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.4g}"
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Put numbers, texts, lists and dicts in place of what JSON does not know."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
+        return {str(name): to_plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(entry) for entry in value]
+        return [to_plain(entry) for entry in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -335,12 +335,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _numbers(value: Any) -> Any:
+def from_plain(value: Any) -> Any:
     """Put numbers in place of the words for those that are not finite."""
     if isinstance(value, dict):
-        return {name: _numbers(entry) for name, entry in value.items()}
+        return {name: from_plain(entry) for name, entry in value.items()}
     if isinstance(value, list):
-        return [_numbers(entry) for entry in value]
+        return [from_plain(entry) for entry in value]
     return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else value
 
 

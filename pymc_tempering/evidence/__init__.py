@@ -2,12 +2,11 @@
 
 from pymc_tempering.core.cycles import CycleStats
 from pymc_tempering.evidence.alarms import homogeneity_pvalue
-from pymc_tempering.evidence.bar import bar, stepping_stone
+from pymc_tempering.evidence.bar import bar, mbar, mbar_log_z, stepping_stone
 from pymc_tempering.evidence.bracket import Bracket, backward, bracket, forward
 from pymc_tempering.evidence.datatree import Run, read_run
 from pymc_tempering.evidence.estimators import ESTIMATORS, Estimator
 from pymc_tempering.evidence.factor import BayesFactor, PosteriorOdds
-from pymc_tempering.evidence.mbar import mbar, mbar_log_z
 from pymc_tempering.evidence.pieces import Tours, tour_sums
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.reweight import expectation

@@ -12,7 +12,7 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.core.cycles import OVERFLOWS, SENTENCE
-from pymc_tempering.evidence.bar import bar, stepping_stone
+from pymc_tempering.evidence.bar import bar, mbar, stepping_stone
 from pymc_tempering.evidence.bracket import backward, forward
 from pymc_tempering.evidence.datatree import (
     REFERENCE_GROUP,
@@ -22,7 +22,6 @@ from pymc_tempering.evidence.datatree import (
     read_prior,
     read_run,
 )
-from pymc_tempering.evidence.mbar import mbar
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import counts, pooled, rts
@@ -90,6 +89,12 @@ class Estimator:
     looks: Callable[..., Any] | None = None
 
 
+def _by_ti(summary: str, **how: Any) -> Estimator:
+    """Return the row of a rule of thermodynamic integration; Rao-Blackwellized it is RTS."""
+    repeats = "rts" if how.get("rao_blackwell") else ""
+    return Estimator("cycles", partial(ti, **how), summary, repeats=repeats, averages=True)
+
+
 ESTIMATORS: dict[str, Estimator] = {
     "pooled": Estimator(
         "reference",
@@ -108,46 +113,32 @@ ESTIMATORS: dict[str, Estimator] = {
         "Counts of visits in place of Rao-Blackwell weights, equation (11) of Carlson et al. "
         "(2016).",
     ),
-    "ti": Estimator(
-        "cycles",
-        ti,
-        "Thermodynamic integration by the trapezoid rule, equation (20) of Carlson et al. (2016).",
-        averages=True,
+    "ti": _by_ti(
+        "Thermodynamic integration by the trapezoid rule, equation (20) of Carlson et al. (2016)."
     ),
-    "ti_riemann": Estimator(
-        "cycles",
-        partial(ti, rule="riemann"),
+    "ti_riemann": _by_ti(
         "Thermodynamic integration by the right Riemann sum, an upper bound on the integral, "
         "Figure 2 of Carlson et al. (2016).",
-        averages=True,
+        rule="riemann",
     ),
-    "ti_corrected": Estimator(
-        "cycles",
-        partial(ti, rule="corrected"),
+    "ti_corrected": _by_ti(
         "Thermodynamic integration by the trapezoid rule with second moments, Friel et al. (2014).",
-        averages=True,
+        rule="corrected",
     ),
-    "ti_simpson": Estimator(
-        "cycles",
-        partial(ti, rule="simpson"),
+    "ti_simpson": _by_ti(
         "Thermodynamic integration by Simpson's rule for uneven rungs, equation (20) of Carlson "
         "et al. (2016).",
-        averages=True,
+        rule="simpson",
     ),
-    "ti_rb": Estimator(
-        "cycles",
-        partial(ti, rao_blackwell=True),
+    "ti_rb": _by_ti(
         'As "ti", with Rao-Blackwellized means, equation (21) of Carlson et al. (2016).',
-        repeats="rts",
-        averages=True,
+        rao_blackwell=True,
     ),
-    "ti_corrected_rb": Estimator(
-        "cycles",
-        partial(ti, rule="corrected", rao_blackwell=True),
+    "ti_corrected_rb": _by_ti(
         'As "ti_corrected", with Rao-Blackwellized moments, Friel et al. (2014) and equation (21) '
         "of Carlson et al. (2016).",
-        repeats="rts",
-        averages=True,
+        rule="corrected",
+        rao_blackwell=True,
     ),
     "bar": Estimator(
         "trace",

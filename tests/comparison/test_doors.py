@@ -111,7 +111,7 @@ def test_the_error_of_a_run_of_smc_covers(n_chains, monkeypatch):
     # the share of 4000 intervals is known to 0.0034: 4 of these, false alarm 6e-5
     assert abs(coverage(n_chains, monkeypatch) - 0.95) < 0.014
     # the planted bug: a normal in place of Student's t
-    monkeypatch.setattr(smc_runs, "stdtrit", lambda df, p: smc_runs.NORMAL_QUANTILE)
+    monkeypatch.setattr(smc_runs, "stdtrit", lambda df, p: smc_runs.QUANTILE_95)
     assert coverage(n_chains, monkeypatch) < 0.936
 
 

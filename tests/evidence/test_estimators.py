@@ -224,7 +224,7 @@ def test_a_solver_failure_is_raised():
     with pytest.raises(SolverError, match="zero likelihood"):
         stone_step(np.full(3, -np.inf), np.zeros(2))
     counts, betas = np.array([20.0, 20.0]), np.array([0.0, 1.0])
-    module = "pymc_tempering.evidence.mbar.MAX_STEPS"
+    module = "pymc_tempering.evidence.bar.MAX_STEPS"
     with patch(module, 0), pytest.raises(SolverError, match="misses the MBAR"):
         ev.mbar_log_z(np.linspace(-3.0, 0.0, 40), counts, betas)
     with pytest.raises(SolverError, match="all states have zero likelihood"):

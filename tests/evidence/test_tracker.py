@@ -71,7 +71,7 @@ def repeats(n, n_updates, slope=0.0, n_chains=N_CHAINS, **kwargs):
     for seed in range(n):
         loop = Loop(start(**kwargs), np.random.default_rng(seed), slope, n_chains)
         error, end = run(loop, n_updates)
-        chains = variance_of_mean(end._past.fast.normalized().noise)
+        chains = variance_of_mean(end._past.noise[:, 0] / end._past.done[0])
         pairs.append((error, end.mcse, end.bias, np.sqrt(chains)))
     return np.array(pairs).T
 

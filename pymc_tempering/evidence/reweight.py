@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -388,6 +389,17 @@ def expectation(
     return xr.Dataset(result, {"metric": list(METRICS)}, attrs)
 
 
+def known_names(names: str | Sequence[Any], known: xr.Dataset, whose: str) -> list[str]:
+    """Return the names of variables, or raise an error if some are not there."""
+    names = [names] if isinstance(names, str) else [str(name) for name in names]
+    if unknown := [name for name in names if name not in known.data_vars]:
+        raise ValueError(
+            f"var_names {', '.join(map(repr, unknown))} are not among {whose}: "
+            f"{', '.join(map(str, known.data_vars))}"
+        )
+    return names
+
+
 def _values(
     draws: xr.Dataset,
     functions: Function | Mapping[str, Function] | None,
@@ -395,14 +407,8 @@ def _values(
 ) -> dict[str, xr.DataArray]:
     """Evaluate the functions, or pick the variables."""
     if functions is None:
-        names = [str(name) for name in draws.data_vars] if var_names is None else list(var_names)
-        unknown = [name for name in names if name not in draws.data_vars]
-        if unknown:
-            raise ValueError(
-                f"var_names {', '.join(map(repr, unknown))} are not among the states' variables: "
-                f"{', '.join(str(name) for name in draws.data_vars)}"
-            )
-        return {name: draws[name] for name in names}
+        names = list(draws.data_vars) if var_names is None else var_names
+        return {name: draws[name] for name in known_names(names, draws, "the states' variables")}
     if not isinstance(functions, Mapping):
         functions = {getattr(functions, "__name__", "expectation"): functions}
     values = {name: function(draws) for name, function in functions.items()}

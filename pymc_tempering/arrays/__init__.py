@@ -9,7 +9,7 @@ from pymc_tempering.arrays.array_density import (
 )
 from pymc_tempering.arrays.array_run import ArrayRun, LearnedRounds, initial_iterations, temper
 from pymc_tempering.arrays.rbm import RBM
-from pymc_tempering.evidence.tracker import PartitionTracker
+from pymc_tempering.arrays.tracker import PartitionTracker
 
 __all__ = [
     "RBM",

@@ -117,9 +117,7 @@ def draw_looks(panel: Panel, idata: xr.DataTree) -> tuple[FloatArray, Kinds]:
     ends = looks["log_ratio"].values.astype(float)
     weight = _weights(looks["log_weight"].values.astype(float))
     strange = ends > limit
-    arrived = np.ones(ends.size, dtype=bool)
-    if "arrived" in looks:  # not in runs that were stored before it was told
-        arrived = looks["arrived"].values.astype(bool)
+    arrived = looks["arrived"].values.astype(bool)
     kinds = {"ends": arrived & ~strange, "on_way": ~arrived & ~strange, "suspects": strange}
     n_strange, plural = strange.sum(), "" if strange.sum() == 1 else "s"
     told = {

@@ -8,9 +8,9 @@ import pytest
 from support.synthetic import GaussianToy
 
 from pymc_tempering import TemperingWarning
+from pymc_tempering.arrays import tracker as track
+from pymc_tempering.arrays.tracker import PartitionTracker, variance_of_mean
 from pymc_tempering.evidence import rts_log_z
-from pymc_tempering.evidence import tracker as track
-from pymc_tempering.evidence.tracker import PartitionTracker, variance_of_mean
 from pymc_tempering.exceptions import LadderError
 
 BETAS = np.array([0.0, 0.1, 0.35, 1.0])

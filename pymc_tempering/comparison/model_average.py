@@ -20,7 +20,7 @@ from pymc_tempering.comparison.compare import (
 )
 from pymc_tempering.comparison.marginal_likelihood import Extras
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.crosscheck import CrossCheck
+from pymc_tempering.crosscheck.result import CrossCheck
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.exceptions import ArgumentError, warn_user
 from pymc_tempering.model.check import find_model

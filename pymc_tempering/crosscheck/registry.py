@@ -14,7 +14,8 @@ from pymc_tempering import annealed
 from pymc_tempering.annealed.ais import ais_with_ends
 from pymc_tempering.annealed.schedule import compile_movers, prior_log_ratios
 from pymc_tempering.annealed.smc import smc_with_ends
-from pymc_tempering.bridge import bridge_sampling, importance_sampling
+from pymc_tempering.bridge.bridge_sampling import bridge_sampling
+from pymc_tempering.bridge.importance_sampling import importance_sampling
 from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS, FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MIN_TAIL, pareto_khat
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence

@@ -8,12 +8,11 @@ import pandas as pd
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.comparison import log_marginal_likelihood
 from pymc_tempering.comparison.compare import compare
+from pymc_tempering.comparison.marginal_likelihood import log_marginal_likelihood
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.crosscheck import CrossCheck, Entry, assemble, read_cross_check
-from pymc_tempering.crosscheck.judge import TOO_WIDE
-from pymc_tempering.crosscheck.result import GROUP
+from pymc_tempering.crosscheck.judge import TOO_WIDE, Entry
+from pymc_tempering.crosscheck.result import GROUP, CrossCheck, assemble, read_cross_check
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
 from pymc_tempering.evidence.result import plus_minus

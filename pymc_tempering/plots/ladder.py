@@ -8,8 +8,7 @@ import xarray as xr
 from scipy.ndimage import gaussian_filter1d
 
 from pymc_tempering.core.cycles import CycleStats, FloatArray
-from pymc_tempering.evidence import rungs
-from pymc_tempering.evidence.alarms import MAX_REJECTION
+from pymc_tempering.evidence.alarms import MAX_REJECTION, neighbor_rejection
 from pymc_tempering.evidence.datatree import (
     has_states,
     probabilities_of,
@@ -17,7 +16,7 @@ from pymc_tempering.evidence.datatree import (
     read_run,
     read_states,
 )
-from pymc_tempering.evidence.diagnostics import rung_table
+from pymc_tempering.evidence.diagnostics import cumulative_barrier, rung_table
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.axes import (
     Span,
@@ -181,7 +180,7 @@ def plot_barrier(
     stats = read_cycles(idata)
     panels = open_panels(("barrier",), (7.0, 3.2), BARRIER_VISUALS, options)
     draw_barrier(panels[0], idata, stats)
-    total = rungs.cumulative_barrier(rungs.neighbor_rejection(stats))[-1]
+    total = cumulative_barrier(neighbor_rejection(stats))[-1]
     return finished(panels, f"Λ = {total:.2f} on {stats.beta.size} rungs")
 
 
@@ -189,7 +188,7 @@ def draw_barrier(panel: Panel, idata: xr.DataTree, stats: CycleStats) -> None:
     """Draw rejection rates as areas between the rungs, and lambda at each."""
     first = stats.beta[1] if stats.beta[1] < LOG_BELOW else 1.0
     place = along_path(stats.beta, first)
-    rate = np.nan_to_num(rungs.neighbor_rejection(stats), nan=1.0)
+    rate = np.nan_to_num(neighbor_rejection(stats), nan=1.0)
     height = rate / np.diff(place)
     panel.bars("steps", height, place, alpha=0.35, label="rejection, as area")
     panel.line("outline", np.repeat(place, 2)[1:-1], np.repeat(height, 2), color=GRAY, width=1.0)

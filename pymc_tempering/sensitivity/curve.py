@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
 
-from pymc_tempering.bridge import bridge_draws
+from pymc_tempering.bridge.bridge_sampling import bridge_draws
 from pymc_tempering.bridge.target import check_same_model
 from pymc_tempering.comparison.marginal_likelihood import is_model_alone
 from pymc_tempering.comparison.smc_runs import is_smc_run

@@ -27,7 +27,7 @@ from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.comparison import smc_runs
-from pymc_tempering.crosscheck import Entry
+from pymc_tempering.crosscheck.judge import Entry
 from pymc_tempering.crosscheck.result import assemble, to_dataset
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import OWN

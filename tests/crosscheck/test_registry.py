@@ -11,8 +11,7 @@ import pytest
 from support.exact_posteriors import posterior_tree
 
 import pymc_tempering as pmt
-from pymc_tempering.crosscheck import ALL_ESTIMATORS, MODEL_ESTIMATORS
-from pymc_tempering.crosscheck.registry import run_estimator
+from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS, MODEL_ESTIMATORS, run_estimator
 from pymc_tempering.evidence import ESTIMATORS
 from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, Estimator, lists_estimators
 

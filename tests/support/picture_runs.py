@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import FreshLooks
-from pymc_tempering.crosscheck import Entry
+from pymc_tempering.crosscheck.judge import Entry
 from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import convert

@@ -82,8 +82,9 @@ def plot_looks(
     --------
     >>> import numpy as np, xarray as xr, pymc_tempering as pmt
     >>> run, ratio = idata.copy(), np.random.default_rng(0).normal(-1, 0.3, 50)
-    >>> ends = {"log_ratio": ("look", ratio), "log_weight": ("look", np.zeros(50))}
-    >>> run["tempering_check"] = xr.DataTree(xr.Dataset(ends))
+    >>> ends = {"log_ratio": ratio, "log_weight": np.zeros(50), "arrived": np.ones(50, bool)}
+    >>> looks = xr.Dataset({name: ("look", values) for name, values in ends.items()})
+    >>> run["tempering_check"] = xr.DataTree(looks)
     >>> pmt.plot_looks(run).viz["plot"].panel.values.tolist()
     ['looks']
     """

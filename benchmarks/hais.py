@@ -35,10 +35,10 @@ from pymc_tempering.annealed.schedule import (
     anneal_blocks,
     compile_movers,
     freeze,
-    given_betas,
     learn_path,
     prior_blocks,
 )
+from pymc_tempering.arrays.carried import given_betas
 from pymc_tempering.chain.plan import Tuning
 from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.kernels import HMC, RandomWalkMetropolis, on_all
@@ -101,7 +101,7 @@ def tuned_schedules(
     movers = compile_movers(model, "persistent", lambda line: None)
     movers = replace(movers, kernel=on_all(KERNELS[transition](renewal), DIM))
     path = learn_path(movers, np.random.default_rng(0), lambda line: None)
-    return movers.reference, lambda n: freeze(movers, path, given_betas(n, path))
+    return movers.reference, lambda n: freeze(movers, path, given_betas(n, path.alive))
 
 
 def run_once(

@@ -24,8 +24,8 @@ from nuts_bridge import autocorrelation_time
 from pymc_tempering.chain.chains import run_chains, start_runs
 from pymc_tempering.chain.loop import N_STEPS, Rungs
 from pymc_tempering.chain.plan import Plan
+from pymc_tempering.evidence.diagnostics import exploration_autocorrelation
 from pymc_tempering.evidence.rts import rts
-from pymc_tempering.evidence.rungs import exploration_autocorrelation
 from pymc_tempering.exceptions import StuckChainError
 from pymc_tempering.kernels import HMC, N_EVALUATIONS, N_INFO, NUTS
 from pymc_tempering.kernels.contract import on_all

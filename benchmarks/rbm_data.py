@@ -7,14 +7,17 @@ draws: the scripts run, and say so.
 
 import gzip
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from scipy.io import loadmat
 
-from pymc_tempering.arrays import RBM, BernoulliReference, data_marginals, train
-from pymc_tempering.arrays.rbm import first_machine
+from pymc_tempering.arrays import RBM, BernoulliReference, data_marginals
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+from rbm_training import first_machine, train
 
 DATA = Path(os.environ.get("PMT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TRUE_LOG_Z = 451.27

@@ -15,10 +15,10 @@ from time import process_time
 import numpy as np
 from common import RESULTS, Row, save
 from rbm_data import dna
+from rbm_training import TrainingStep, first_machine, train, train_tracked
 
 from pymc_tempering import TemperingWarning
-from pymc_tempering.arrays import TrainingStep, annealing, data_marginals, train, train_tracked
-from pymc_tempering.arrays.rbm import first_machine
+from pymc_tempering.arrays import annealing, data_marginals
 
 
 def checkpoint(step: TrainingStep, data: np.ndarray, held: np.ndarray, rungs: int) -> Row:

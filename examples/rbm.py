@@ -10,6 +10,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")  # small products are slower on many threads
 
 import numpy as np  # noqa: E402
+from rbm_training import train, train_tracked  # noqa: E402
 
 import pymc_tempering as pmt  # noqa: E402
 
@@ -40,13 +41,13 @@ def main() -> None:
         "CD-10": {"method": "cd", "sweeps": 10},
         "PCD": {"method": "pcd", "sweeps": 5},
     }.items():
-        rbm = pmt.arrays.train(start, data, 4000, rate=0.05, random_seed=1, **settings)
+        rbm = train(start, data, 4000, rate=0.05, random_seed=1, **settings)
         machines[name] = rbm
         print(f"  {name:<12} {rbm.log_likelihood(test, rbm.exact_log_z()):.2f} nats")
 
     # Tempered chains, whose log ratios follow log Z on the way; stop when validation gets worse.
     steps = list(
-        pmt.arrays.train_tracked(
+        train_tracked(
             machines["CD-1"], data, 1000, validation=test, n_rungs=20, chains=100, sweeps=5,
             rate=0.05, patience=300, random_seed=1,
         )

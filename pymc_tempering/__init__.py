@@ -22,31 +22,33 @@ if TYPE_CHECKING:
     from pymc_tempering.annealed import sandwich as sandwich
     from pymc_tempering.annealed import smc as smc
     from pymc_tempering.annealed import thermodynamic_integration as thermodynamic_integration
-    from pymc_tempering.bridge import bridge_sampling as bridge_sampling
-    from pymc_tempering.bridge import importance_sampling as importance_sampling
-    from pymc_tempering.comparison import average as average
-    from pymc_tempering.comparison import log_marginal_likelihood as log_marginal_likelihood
+    from pymc_tempering.bridge.bridge_sampling import bridge_sampling as bridge_sampling
+    from pymc_tempering.bridge.importance_sampling import importance_sampling as importance_sampling
     from pymc_tempering.comparison.compare import bayes_factor as bayes_factor
     from pymc_tempering.comparison.compare import compare as compare
+    from pymc_tempering.comparison.marginal_likelihood import (
+        log_marginal_likelihood as log_marginal_likelihood,
+    )
+    from pymc_tempering.comparison.model_average import average as average
     from pymc_tempering.crosscheck.cross_check import cross_check as cross_check
     from pymc_tempering.evidence import expectation as expectation
     from pymc_tempering.evidence.datatree import convert as convert
     from pymc_tempering.evidence.diagnostics import diagnose as diagnose
     from pymc_tempering.many.sample_many import sample_many as sample_many
     from pymc_tempering.nested import savage_dickey as savage_dickey
-    from pymc_tempering.plots import plot_barrier as plot_barrier
-    from pymc_tempering.plots import plot_bayes_factors as plot_bayes_factors
-    from pymc_tempering.plots import plot_evidence as plot_evidence
-    from pymc_tempering.plots import plot_ladder as plot_ladder
-    from pymc_tempering.plots import plot_log_z as plot_log_z
-    from pymc_tempering.plots import plot_looks as plot_looks
-    from pymc_tempering.plots import plot_path as plot_path
-    from pymc_tempering.plots import plot_prior_sensitivity as plot_prior_sensitivity
-    from pymc_tempering.plots import plot_round_trips as plot_round_trips
-    from pymc_tempering.plots import plot_running_log_z as plot_running_log_z
-    from pymc_tempering.plots import plot_summary as plot_summary
-    from pymc_tempering.plots import plot_temperature_trace as plot_temperature_trace
-    from pymc_tempering.plots import plot_tours as plot_tours
+    from pymc_tempering.plots.estimates import plot_bayes_factors as plot_bayes_factors
+    from pymc_tempering.plots.estimates import plot_evidence as plot_evidence
+    from pymc_tempering.plots.estimates import plot_prior_sensitivity as plot_prior_sensitivity
+    from pymc_tempering.plots.ladder import plot_barrier as plot_barrier
+    from pymc_tempering.plots.ladder import plot_ladder as plot_ladder
+    from pymc_tempering.plots.ladder import plot_path as plot_path
+    from pymc_tempering.plots.log_z import plot_log_z as plot_log_z
+    from pymc_tempering.plots.log_z import plot_running_log_z as plot_running_log_z
+    from pymc_tempering.plots.looks import plot_looks as plot_looks
+    from pymc_tempering.plots.movement import plot_round_trips as plot_round_trips
+    from pymc_tempering.plots.movement import plot_temperature_trace as plot_temperature_trace
+    from pymc_tempering.plots.movement import plot_tours as plot_tours
+    from pymc_tempering.plots.summary import plot_summary as plot_summary
     from pymc_tempering.sampling.precompile import compile as compile
     from pymc_tempering.sampling.restart import extend as extend
     from pymc_tempering.sampling.restart import resume as resume
@@ -62,20 +64,23 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "annealed": ("ais", "reverse_ais", "sandwich", "smc", "thermodynamic_integration"),
-    "bridge": ("bridge_sampling", "importance_sampling"),
-    "comparison": ("average", "log_marginal_likelihood"),
+    "bridge.bridge_sampling": ("bridge_sampling",),
+    "bridge.importance_sampling": ("importance_sampling",),
     "comparison.compare": ("bayes_factor", "compare"),
+    "comparison.marginal_likelihood": ("log_marginal_likelihood",),
+    "comparison.model_average": ("average",),
     "crosscheck.cross_check": ("cross_check",),
     "evidence": ("expectation",),
     "evidence.datatree": ("convert",),
     "evidence.diagnostics": ("diagnose",),
     "many.sample_many": ("sample_many",),
     "nested": ("savage_dickey",),
-    "plots": (
-        *("plot_barrier", "plot_bayes_factors", "plot_evidence", "plot_ladder", "plot_log_z"),
-        *("plot_looks", "plot_path", "plot_prior_sensitivity", "plot_round_trips"),
-        *("plot_running_log_z", "plot_summary", "plot_temperature_trace", "plot_tours"),
-    ),
+    "plots.estimates": ("plot_bayes_factors", "plot_evidence", "plot_prior_sensitivity"),
+    "plots.ladder": ("plot_barrier", "plot_ladder", "plot_path"),
+    "plots.log_z": ("plot_log_z", "plot_running_log_z"),
+    "plots.looks": ("plot_looks",),
+    "plots.movement": ("plot_round_trips", "plot_temperature_trace", "plot_tours"),
+    "plots.summary": ("plot_summary",),
     "sampling.precompile": ("compile",),
     "sampling.restart": ("extend", "resume"),
     "sampling.sample": ("sample",),

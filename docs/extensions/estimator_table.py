@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import pymc_tempering.evidence
-from pymc_tempering.crosscheck import ALL_ESTIMATORS
+from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS
 
 TABLE = ".. estimator-table"
 FUNCTIONS = ".. estimator-functions"

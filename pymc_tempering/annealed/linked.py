@@ -9,7 +9,6 @@ import numpy as np
 import pymc as pm
 from numba import int64, types
 
-from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.schedule import (
     Annealing,
     BetaSchedule,
@@ -19,7 +18,7 @@ from pymc_tempering.annealed.schedule import (
     run_blocks,
 )
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.arrays.carried import Carried, carried_evidence
+from pymc_tempering.arrays.carried import MIN_PARTICLES, Carried, carried_evidence
 from pymc_tempering.chain.particles import STATES, Particles, draw_particles, move_state
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings

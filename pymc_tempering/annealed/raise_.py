@@ -10,19 +10,23 @@ import pymc as pm
 import xarray as xr
 from pymc.model.transform.conditioning import observe
 
-from pymc_tempering.annealed.ais import MIN_PARTICLES
 from pymc_tempering.annealed.schedule import (
     Annealing,
-    Betas,
     annealing_of,
-    check_schedule,
     compile_movers,
     freeze,
     make_schedule,
     opened,
 )
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.arrays.carried import N_SHARE, Carried, carried_evidence
+from pymc_tempering.arrays.carried import (
+    MIN_PARTICLES,
+    N_SHARE,
+    Betas,
+    Carried,
+    carried_evidence,
+    check_schedule,
+)
 from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.result import emit_warnings

@@ -12,15 +12,22 @@ import numpy as np
 import pymc as pm
 
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.arrays.carried import N_SHARE, Carried, log_share
+from pymc_tempering.arrays.carried import (
+    N_SHARE,
+    Betas,
+    Carried,
+    check_schedule,
+    given_betas,
+    log_share,
+    merge_sums,
+)
 from pymc_tempering.chain.particles import Particles, carry, draw_particles, place
 from pymc_tempering.chain.pieces import crew_of
 from pymc_tempering.chain.plan import Tuning
 from pymc_tempering.core.cycles import OVERFLOW_SAID
-from pymc_tempering.core.ladder import barrier_of, check_betas, space_betas
+from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.weighting import effective_number
-from pymc_tempering.evidence.particle_weights import merge_sums
 from pymc_tempering.exceptions import LadderError, ModelError, PriorDrawsError
 from pymc_tempering.executors.chunks import Workers, check_executor, run_work
 from pymc_tempering.kernels import HMC, Compound, Kernel
@@ -56,7 +63,6 @@ MAX_RUNGS, MAX_CHEAP_RUNGS = 5_000, 50_000
 
 PILOT_PARTICLES = 256
 
-type Betas = int | Sequence[float] | np.ndarray | None
 type Report = Callable[[str], None]
 type Start = Callable[[Compound], Particles]
 
@@ -272,19 +278,6 @@ def opened(
         yield annealing_of(movers, rng, cores, executor, report)
 
 
-def check_schedule(betas: Betas) -> None:
-    """Refuse a schedule that does not run from 0 to 1, before any work."""
-    if betas is None:
-        return
-    if np.ndim(betas) > 0:
-        check_betas(betas)
-    elif not isinstance(betas, int | np.integer) or isinstance(betas, bool) or betas < 2:
-        raise LadderError(
-            f"betas must be None, the number of rungs (2 or more), or the inverse temperatures "
-            f"from 0 to 1, not {betas!r}."
-        )
-
-
 def prior_log_ratios(reference: Reference, n: int, rng: np.random.Generator) -> np.ndarray:
     """log_ratio at n exact, independent prior draws, shape (n,), in nats."""
     draws = reference.draw(n, reference.spawn(rng))
@@ -306,13 +299,6 @@ def freeze(movers: Movers, path: AnnealedPass, betas: np.ndarray) -> BetaSchedul
     """Schedule at given inverse temperatures, with the tuning that a path has there."""
     tuning = path.tuning if path.other is None else path.other
     return BetaSchedule(movers.kernel, tuning.at(betas), path.n_evaluations)
-
-
-def given_betas(betas: int | Sequence[float] | np.ndarray, path: AnnealedPass) -> np.ndarray:
-    """Inverse temperatures as given, or so many at equal distances along the path."""
-    if isinstance(betas, int | np.integer):
-        return space_betas(barrier_of(path.alive), int(betas))
-    return check_betas(betas)
 
 
 def block_sizes(n: int) -> list[int]:
@@ -469,7 +455,7 @@ def make_schedule(
     movers, run = call.movers, run or call.up
     path = learn_path(movers, call.rng, call.report)
     if betas is not None:
-        return freeze(movers, path, given_betas(betas, path)), path
+        return freeze(movers, path, given_betas(betas, path.alive)), path
     barrier, evaluations = barrier_of(path.alive), path.n_evaluations
     max_rungs = most or (MAX_CHEAP_RUNGS if movers.cheap else MAX_RUNGS)
     n_rungs = int(np.clip(density * barrier[1][-1] ** 2, MIN_RUNGS, max_rungs))

@@ -10,16 +10,15 @@ import pymc as pm
 
 from pymc_tempering.annealed.schedule import (
     Annealing,
-    Betas,
     BetaSchedule,
     Movers,
     WeightedEnds,
     freeze,
-    given_betas,
     learn_path,
     opened,
 )
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arrays.carried import Betas, given_betas
 from pymc_tempering.chain.particles import draw_particles, sweep
 from pymc_tempering.core.threads import Task
 from pymc_tempering.core.weighting import (
@@ -215,7 +214,7 @@ def run_islands(
         tasks = [_adaptive(movers, n, own) for own in call.rng.spawn(islands)]
     else:
         path = learn_path(movers, call.rng, call.report)
-        rungs = path.betas if betas is None else given_betas(betas, path)
+        rungs = path.betas if betas is None else given_betas(betas, path.alive)
         schedule, evaluations = freeze(movers, path, rungs), path.n_evaluations
         tasks = [
             _frozen(movers.reference, schedule, n, n_moves, resampling, own, keep)

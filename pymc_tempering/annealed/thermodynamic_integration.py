@@ -12,18 +12,18 @@ from pymc_tempering.annealed.schedule import (
     Annealing,
     BetaSchedule,
     freeze,
-    given_betas,
     learn_path,
     opened,
 )
 from pymc_tempering.arguments import check_choice, check_whole
+from pymc_tempering.arrays.carried import given_betas
 from pymc_tempering.chain.particles import draw_particles, place, sweep
 from pymc_tempering.core.ladder import barrier_of
 from pymc_tempering.core.threads import Task, paced
 from pymc_tempering.core.weighting import effective_size
 from pymc_tempering.evidence import Evidence, integrate
 from pymc_tempering.evidence.result import emit_warnings, with_undefined
-from pymc_tempering.evidence.ti import ORDERS, RULES
+from pymc_tempering.evidence.ti import ORDERS, rule_weights
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.executors.chunks import run_work
 from pymc_tempering.kernels import Compound
@@ -157,7 +157,7 @@ def thermodynamic_integration(
         if betas is None:
             length = RUNGS_PER_BARRIER * barrier_of(path.alive)[1][-1]
             betas = max(MIN_RUNGS, 2 * int(np.ceil(0.5 * length)) + 1)
-        schedule = freeze(call.movers, path, given_betas(betas, path))
+        schedule = freeze(call.movers, path, given_betas(betas, path.alive))
         rungs = chains_of_rungs(call, schedule, path, chains, tune, draws)
         evidence = evidence_of_chains(schedule.betas, rungs, rule, path.n_evaluations, call.seconds)
     return emit_warnings(evidence)
@@ -325,13 +325,13 @@ def _sampling_errors(
     At each rung the integral is, to first order, the mean over draws of a (x - m) + b (x - m)^2
     with x = log_ratio and a, b the rule's weights, which differ at the rung where it ends.
     """
-    of_means, of_variances = (weights[-1] for weights in RULES[rule](betas))
+    of_means, of_variances = (weights[-1] for weights in rule_weights(rule, betas))
     inside, at_end, least = np.zeros(betas.size), np.zeros(betas.size), np.inf
     for k, values in enumerate(chains):
         inside[k], ess = _variance_of_mean(values, of_means[k], of_variances[k])
         least = min(least, ess)
         if k > 0:
-            ends = [float(weights[1, 1]) for weights in RULES[rule](betas[k - 1 : k + 1])]
+            ends = [float(weights[1, 1]) for weights in rule_weights(rule, betas[k - 1 : k + 1])]
             at_end[k], _ = _variance_of_mean(values, *ends)
     before = np.concatenate([[0.0], np.cumsum(inside)[:-1]])
     return np.sqrt(before + at_end), least

@@ -8,8 +8,8 @@ from pymc_tempering.arrays.array_density import (
     uniform_bits,
 )
 from pymc_tempering.arrays.array_run import ArrayRun, LearnedRounds, initial_iterations, temper
-from pymc_tempering.arrays.rbm import RBM, TrainingStep, train, train_tracked
-from pymc_tempering.evidence.tracker import PartitionTracker
+from pymc_tempering.arrays.rbm import RBM
+from pymc_tempering.arrays.tracker import PartitionTracker
 
 __all__ = [
     "RBM",
@@ -20,12 +20,9 @@ __all__ = [
     "DataBounds",
     "LearnedRounds",
     "PartitionTracker",
-    "TrainingStep",
     "annealing",
     "data_marginals",
     "initial_iterations",
     "temper",
-    "train",
-    "train_tracked",
     "uniform_bits",
 ]

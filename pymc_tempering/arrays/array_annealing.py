@@ -16,18 +16,24 @@ from pymc_tempering.arrays.array_density import (
     checked_ratio,
     move_states,
 )
-from pymc_tempering.arrays.carried import Carried, carried_evidence, log_share
+from pymc_tempering.arrays.carried import (
+    MIN_PARTICLES,
+    Betas,
+    Carried,
+    carried_evidence,
+    check_schedule,
+    given_betas,
+    log_share,
+)
 from pymc_tempering.arrays.lockstep import LockstepChains, evaluated_draws
 from pymc_tempering.core.ladder import (
     Ladder,
     PathSample,
     Stages,
     alive_sample,
-    barrier_of,
     check_betas,
     place_rungs,
     resample_at,
-    space_betas,
 )
 from pymc_tempering.core.weighting import log_mean, log_mean_error, next_beta
 from pymc_tempering.evidence.bracket import Sandwich, join_bounds
@@ -40,9 +46,6 @@ MAX_STAGES = 5000
 MAX_SPACED = 30_000
 """Particles of all stages that rungs are spaced by, at most: spacing takes as many rows as there
 are stages of them, and more particles say no more."""
-
-type Betas = int | list[float] | np.ndarray | None
-"""A number of rungs, inverse temperatures from 0 to 1, or None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,30 +130,29 @@ def anneal_arrays(
     return ArrayPass(betas, log_zs, ratios, kept, n_moves * (len(path) - 1))
 
 
-def check_rungs(betas: Betas) -> None:
-    """Refuse less than two rungs, or inverse temperatures that do not run from 0 to 1."""
-    if isinstance(betas, int | np.integer):
-        check_whole(2, betas=int(betas))
-    elif betas is not None:
-        check_betas(betas)
-
-
 def rungs_on(found: PathSample, betas: Betas, per_barrier: float) -> np.ndarray:
     """Inverse temperatures (K,): those given, or as many as asked or enough, evenly apart."""
-    if betas is None:
-        return place_rungs(found, per_barrier)
-    if isinstance(betas, int | np.integer):
-        return space_betas(barrier_of(found), int(betas))
-    return check_betas(betas)
+    return place_rungs(found, per_barrier) if betas is None else given_betas(betas, found)
 
 
 SHARE_DRAWS = 10_000
 """Reference draws that tell the share on which the density is positive."""
 
 
-def carry_up(density: ArrayDensity, betas: np.ndarray, n: int, rng: np.random.Generator) -> Carried:
-    """Carry n reference draws to beta = 1: equation (23) of Carlson et al. (2016)."""
-    states, ratio = evaluated_draws(density, n, rng)
+def carry_arrays(
+    density: ArrayDensity,
+    move: Move,
+    betas: np.ndarray,
+    states: States,
+    ratio: np.ndarray,
+    rng: np.random.Generator,
+) -> Carried:
+    """Carry states, whose log_ratio is ``ratio``, along inverse temperatures.
+
+    Up from draws of the reference the mean of the weights is Z, equation (23) of Carlson et al.
+    (2016); down from draws of the density, by reversed moves, it is 1 / Z.
+    """
+    n = len(states)
     log_w, sums = np.zeros(n), np.tile([-np.inf, 0.0, 0.0], (betas.size, 1))
     sums[0] = 0.0, n, n
     for k in range(1, betas.size):
@@ -162,39 +164,14 @@ def carry_up(density: ArrayDensity, betas: np.ndarray, n: int, rng: np.random.Ge
         sums[k] = log_w.max(), w.sum(), w @ w
         if k < betas.size - 1:  # those of density zero stay, with weight zero
             states, ratio = states.copy(), ratio.copy()
-            states[alive], ratio[alive] = move_states(
-                density, density.move, states[alive], betas[k], rng
-            )
+            states[alive], ratio[alive] = move_states(density, move, states[alive], betas[k], rng)
     return Carried(log_w, states, sums, n_evaluations=n * (betas.size - 1))
-
-
-def carry_down(
-    density: ArrayDensity,
-    reverse: Move,
-    betas: np.ndarray,
-    states: States,
-    rng: np.random.Generator,
-) -> Carried:
-    """Carry states of the density to the reference by reversed moves.
-
-    The path of :func:`carry_up` in the other direction: the mean of the weights is 1 / Z.
-    """
-    n = len(states)
-    ratio, log_w = checked_ratio(density.log_ratio(states), n, "the states given"), np.zeros(n)
-    for k in range(betas.size - 1, 0, -1):
-        log_w += (betas[k - 1] - betas[k]) * ratio
-        if k > 1:
-            states, ratio = move_states(density, reverse, states, betas[k - 1], rng)
-    return Carried(log_w, states, n_evaluations=n * (betas.size - 1))
 
 
 def share_alive(density: ArrayDensity, rng: np.random.Generator) -> tuple[float, float]:
     """Log of the share of the reference on which the density is positive, and its error (nats)."""
     return log_share(evaluated_draws(density, SHARE_DRAWS, rng)[1])
 
-
-MIN_PARTICLES = 20
-"""Least number of particles."""
 
 BATCH = 2000
 """States that RAISE moves at a time."""
@@ -266,7 +243,8 @@ class ArrayAnnealing:
         check_whole(MIN_PARTICLES, n_particles=n_particles)
         rng, started = np.random.default_rng(random_seed), perf_counter()
         check_density(self.density, rng)
-        done = carry_up(self.density, self.betas, n_particles, rng)
+        states, ratio = evaluated_draws(self.density, n_particles, rng)
+        done = carry_arrays(self.density, self.density.move, self.betas, states, ratio, rng)
         return emit_warnings(
             carried_evidence(
                 done, rng, method="ais", asked=n_particles, betas=self.betas,
@@ -306,9 +284,9 @@ class ArrayAnnealing:
         rng, started = np.random.default_rng(random_seed), perf_counter()
         reverse = self.density.reverse_move or self.density.move
         check_density(self.density, rng, down=self.density.reverse_move is not None)
-        starts = check_starts(states, self.density, rng)
+        starts, ratio = check_starts(states, self.density, rng)
         check_whole(MIN_PARTICLES, states=len(starts))
-        done = carry_down(self.density, reverse, self.betas, starts, rng)
+        done = carry_arrays(self.density, reverse, self.betas[::-1], starts, ratio, rng)
         return emit_warnings(
             carried_evidence(
                 done, rng, method="reverse_ais", asked=len(starts), chain=chain, inverse=True,
@@ -382,10 +360,10 @@ class ArrayAnnealing:
         rows, log_w = np.repeat(np.asarray(data), n_particles, axis=0), []
         for part in np.array_split(rows, max(1, -(-len(rows) // BATCH))):
             states, weight = complete(part, rng)
-            starts = check_starts(states, self.density, rng)
+            starts, _ = check_starts(states, self.density, rng)
             # One move more than AIS makes: the annealing model ends with it.
-            starts = move_states(self.density, reverse, starts, 1.0, rng)[0]
-            own = carry_down(self.density, reverse, self.betas, starts, rng).log_w
+            starts, ratio = move_states(self.density, reverse, starts, 1.0, rng)
+            own = carry_arrays(self.density, reverse, self.betas[::-1], starts, ratio, rng).log_w
             log_w.append(
                 own + checked_ratio(weight, len(starts), "the weights of complete") - share
             )
@@ -441,7 +419,7 @@ def annealing(
     """
     check_whole(MIN_PARTICLES, n_pilot=n_pilot)
     rng = np.random.default_rng(random_seed)
-    check_rungs(betas)
+    check_schedule(betas)
     if betas is not None and not isinstance(betas, int | np.integer):
         return ArrayAnnealing(density, check_betas(betas))
     check_density(density, rng)

@@ -331,8 +331,10 @@ def check_density(density: ArrayDensity, rng: np.random.Generator, *, down: bool
             raise ModelError(fault)
 
 
-def check_starts(states: object, density: ArrayDensity, rng: np.random.Generator) -> States:
-    """Return a user's states as an array; an error where they are none of the density."""
+def check_starts(
+    states: object, density: ArrayDensity, rng: np.random.Generator
+) -> tuple[States, np.ndarray]:
+    """Return a user's states and their log_ratio; an error where they are none of the density."""
     probe, given = density.reference_draw(2, rng), np.asarray(states)
     if given.ndim == 0 or given.shape[1:] != probe.shape[1:]:
         raise ArgumentError(
@@ -346,7 +348,7 @@ def check_starts(states: object, density: ArrayDensity, rng: np.random.Generator
             f"{np.mean(ratio == -np.inf):.1%} of the states given have density zero: they are no "
             "draws from this density."
         )
-    return given
+    return given, ratio
 
 
 def checked_ratio(values: object, n: int, where: str) -> np.ndarray:

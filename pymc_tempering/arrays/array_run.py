@@ -1,6 +1,5 @@
 """Simulated tempering over arrays: rounds that learn log Z-hat, and a run that estimators read."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,8 +10,9 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice, check_whole
-from pymc_tempering.arrays.array_annealing import Betas, anneal_arrays, check_rungs, rungs_on
+from pymc_tempering.arrays.array_annealing import anneal_arrays, rungs_on
 from pymc_tempering.arrays.array_density import ArrayDensity, States, check_density
+from pymc_tempering.arrays.carried import Betas, check_schedule
 from pymc_tempering.arrays.lockstep import (
     LADDER_MOVES,
     LockstepChains,
@@ -35,7 +35,7 @@ from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.result import Evidence, emit_warnings
 from pymc_tempering.evidence.rts import PSEUDO_COUNT, rts_log_z
-from pymc_tempering.exceptions import LadderError, TemperingWarning
+from pymc_tempering.exceptions import LadderError, warn_user
 
 PAPER_TOLERANCE = 0.1
 """Largest |r_k - c_k| times K of the rule of section 2.4."""
@@ -203,7 +203,7 @@ def initial_iterations(
     """
     check_whole(1, chains=chains, sweeps=sweeps, max_rounds=max_rounds)
     rng = np.random.default_rng(random_seed)
-    check_rungs(betas)
+    check_schedule(betas)
     if isinstance(betas, int | np.integer):
         betas = np.linspace(0.0, 1.0, int(betas))
     rungs = check_betas(betas)
@@ -217,13 +217,11 @@ def initial_iterations(
         rao_blackwell=rao_blackwell,
     )  # fmt: skip
     if not learned.settled:
-        warnings.warn(
+        warn_user(
             f"After {max_rounds} rounds max |r_k - c_k| is still "
             f"{np.abs(learned.occupancy[-1] - np.exp(ladder.log_weights)).max() * rungs.size:.2g} "
             f"/ K, above {PAPER_TOLERANCE} / K: log Z-hat is rough, or the rule fails by noise; "
-            "use more sweeps a round, or temper().",
-            TemperingWarning,
-            stacklevel=2,
+            "use more sweeps a round, or temper()."
         )
     return learned
 
@@ -434,7 +432,7 @@ def temper(
     if n_particles is not None:
         check_whole(chains, n_particles=n_particles)
     check_choice("ladder_move", ladder_move, LADDER_MOVES)
-    check_rungs(betas)
+    check_schedule(betas)
     rng = np.random.default_rng(random_seed)
     check_density(density, rng)
     found = anneal_arrays(density, n_particles or PARTICLES * chains, rng)
@@ -446,11 +444,9 @@ def temper(
         ladder_move=ladder_move,
     )  # fmt: skip
     if not learned.settled:
-        warnings.warn(
+        warn_user(
             f"log Z-hat did not settle in {max_rounds} rounds of {round_sweeps} sweeps: "
-            "occupancies are still off by more than a factor 2; use more rounds, or longer ones.",
-            TemperingWarning,
-            stacklevel=2,
+            "occupancies are still off by more than a factor 2; use more rounds, or longer ones."
         )
     started = perf_counter()
     end, trace = run_sweeps(

@@ -1,18 +1,1 @@
 """Evidence from posterior draws of any sampler: bridge sampling and importance sampling."""
-
-from pymc_tempering.bridge.bridge_sampling import (
-    BridgedDraws,
-    bridge_draws,
-    bridge_sampling,
-    estimate_by_bridge,
-)
-from pymc_tempering.bridge.importance_sampling import estimate_by_importance, importance_sampling
-
-__all__ = [
-    "BridgedDraws",
-    "bridge_draws",
-    "bridge_sampling",
-    "estimate_by_bridge",
-    "estimate_by_importance",
-    "importance_sampling",
-]

@@ -160,28 +160,11 @@ def bridge_sampling(
     """
     with compiling_status(progressbar and not quiet) as report:
         report("Bridge sampling")
-        evidence = estimate_by_bridge(
-            idata,
-            find_model(model),
-            proposal=proposal,
-            draws=draws,
-            cores=cores,
-            rng=np.random.default_rng(random_seed),
+        rng = np.random.default_rng(random_seed)
+        found = bridge_draws(
+            idata, find_model(model), rng=rng, proposal=proposal, draws=draws, cores=cores
         )
-    return emit_warnings(evidence)
-
-
-def estimate_by_bridge(
-    idata: xr.DataTree,
-    model: pm.Model,
-    *,
-    rng: np.random.Generator,
-    proposal: str = "t",
-    draws: int | None = None,
-    cores: int | None = None,
-) -> Evidence:
-    """Do as :func:`bridge_sampling`, but give no warnings outside of the result."""
-    return bridge_draws(idata, model, rng=rng, proposal=proposal, draws=draws, cores=cores).evidence
+    return emit_warnings(found.evidence)
 
 
 def bridge_draws(
@@ -193,7 +176,7 @@ def bridge_draws(
     draws: int | None = None,
     cores: int | None = None,
 ) -> BridgedDraws:
-    """Do as :func:`estimate_by_bridge`, and say what each draw did to the estimate."""
+    """Do as :func:`bridge_sampling`, without warnings, and say what each draw did."""
     check_proposal(proposal, draws)
     target, states = find_target(idata, model, cores)
     return bridge_states(target, states, rng=rng, proposal=proposal, draws=draws, idata=idata)

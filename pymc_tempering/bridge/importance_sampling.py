@@ -9,11 +9,7 @@ import xarray as xr
 
 from pymc_tempering.bridge.bridge_sampling import check_proposal, lost_warnings
 from pymc_tempering.bridge.proposals import PROPOSALS, fit_t
-from pymc_tempering.bridge.target import (
-    Target,
-    check_states,
-    find_target,
-)
+from pymc_tempering.bridge.target import Target, check_states, find_target
 from pymc_tempering.core.weighting import (
     FINITE_VARIANCE_KHAT,
     MAX_KHAT,
@@ -117,31 +113,17 @@ def importance_sampling(
     """
     with compiling_status(progressbar and not quiet) as report:
         report("Importance sampling")
-        evidence = estimate_by_importance(
-            idata,
-            find_model(model),
+        check_proposal(proposal, draws)
+        target, states = find_target(idata, find_model(model), cores)
+        evidence = importance_states(
+            target,
+            states,
+            rng=np.random.default_rng(random_seed),
             proposal=proposal,
             draws=draws,
-            cores=cores,
-            rng=np.random.default_rng(random_seed),
+            alarms=check_states(idata, target, states),
         )
     return emit_warnings(evidence)
-
-
-def estimate_by_importance(
-    idata: xr.DataTree,
-    model: pm.Model,
-    *,
-    rng: np.random.Generator,
-    proposal: str = "mixture",
-    draws: int = 10_000,
-    cores: int | None = None,
-) -> Evidence:
-    """Do as :func:`importance_sampling`, but give no warnings outside of the result."""
-    check_proposal(proposal, draws)
-    target, states = find_target(idata, model, cores)
-    alarms = check_states(idata, target, states)
-    return importance_states(target, states, rng=rng, proposal=proposal, draws=draws, alarms=alarms)
 
 
 def importance_states(

@@ -218,13 +218,9 @@ def of_models[T](named: Mapping[str, T]) -> dict[str, T]:
 
 
 def all_evidence(
-    runs: Mapping[str, Any],
-    models: Mapping[str, ModelLike],
-    check_data: bool,
-    extras: Extras,
-    stacklevel: int = 4,
+    runs: Mapping[str, Any], models: Mapping[str, ModelLike], check_data: bool, extras: Extras
 ) -> list[Evidence]:
-    """Estimate each evidence, and warn with the name of the model at the caller's caller."""
+    """Estimate each evidence, and warn with the name of the model."""
     check_whole(1, cores=extras.cores)
     found = {name: None if m is None else find_model(m) for name, m in models.items()}
     if check_data:
@@ -238,7 +234,7 @@ def all_evidence(
             raise
         result.append(evidence)
         if evidence is not run:
-            emit_warnings(evidence, f"{name[0].upper()}{name[1:]}: ", stacklevel)
+            emit_warnings(evidence, f"{name[0].upper()}{name[1:]}: ")
     return result
 
 

@@ -24,7 +24,7 @@ from pymc_tempering.crosscheck.result import CrossCheck, read_cross_check
 from pymc_tempering.evidence import ESTIMATORS, Evidence
 from pymc_tempering.evidence.estimators import POSTERIOR, estimate_quietly, lists_estimators
 from pymc_tempering.evidence.result import GROUP as EVIDENCE_GROUP
-from pymc_tempering.evidence.result import emit_warnings
+from pymc_tempering.evidence.result import doubted, emit_warnings
 from pymc_tempering.exceptions import (
     ImproperPriorError,
     ModelError,
@@ -231,7 +231,7 @@ def _from_run(tree: xr.DataTree, extras: Extras) -> Evidence:
     if check is None or check.verdict != "disagree":
         return evidence
     verdict = "unchecked" if evidence.verdict == "unchecked" else "disagreed"
-    return _as_checked(replace(evidence, verdict=verdict), check)
+    return doubted(evidence, verdict, check.least_error, _said(check))
 
 
 def _from_check(check: CrossCheck) -> Evidence:
@@ -252,14 +252,13 @@ def _from_check(check: CrossCheck) -> Evidence:
         n_evaluations=int(count) if isinstance(count, int | np.integer) and count else None,
         seconds=float(row["seconds"]),
     )
-    return evidence if check.verdict == "agree" else _as_checked(evidence, check)
+    if check.verdict == "agree":
+        return evidence
+    return doubted(evidence, evidence.verdict, check.least_error, _said(check))
 
 
-def _as_checked(evidence: Evidence, check: CrossCheck) -> Evidence:
-    """Add what a cross-check that does not agree says, and the scatter to the error."""
-    warning = f"The cross-check says: {check.words}"
-    mcse = max(evidence.mcse, check.least_error)
-    return replace(evidence, mcse=mcse, warnings=(*evidence.warnings, warning))
+def _said(check: CrossCheck) -> str:
+    return f"The cross-check says: {check.words}"
 
 
 def _from_fit(thing: Any, extras: Extras) -> Evidence:

@@ -1,6 +1,5 @@
 """Bayesian model averaging: draws of several models in the shares of their probabilities."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,9 +20,9 @@ from pymc_tempering.comparison.compare import (
 )
 from pymc_tempering.comparison.marginal_likelihood import Extras
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.crosscheck import CrossCheck
+from pymc_tempering.crosscheck.result import CrossCheck
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.exceptions import ArgumentError, TemperingWarning
+from pymc_tempering.exceptions import ArgumentError, warn_user
 from pymc_tempering.model.check import find_model
 
 GROUPS = ("posterior", "posterior_predictive", "predictions", "log_likelihood")
@@ -190,7 +189,7 @@ def _shares(
         return probability, _told(mcse), "table"
     given: Any = named if weights is None else _by_name("weights", weights, names)
     if weights is None or all(isinstance(w, Evidence | CrossCheck) for w in given.values()):
-        evidence = all_evidence(of_models(given), of_models(models), False, extras, stacklevel=5)
+        evidence = all_evidence(of_models(given), of_models(models), False, extras)
         probability, mcse = probabilities(evidence, prior_of(names, prior))
         return probability, _told(mcse), "evidence"
     if prior is not None:
@@ -205,13 +204,11 @@ def _shares(
 
 
 def _told(mcse: FloatArray) -> FloatArray:
-    """Warn, at the line that called `average`, if the errors of shares are not known."""
+    """Warn if the errors of shares are not known."""
     if not np.isfinite(mcse).all():
-        warnings.warn(
+        warn_user(
             "The error of an evidence is not known, so neither is that of the models' shares: look "
-            "at the verdicts of compare.",
-            TemperingWarning,
-            stacklevel=4,
+            "at the verdicts of compare."
         )
     return mcse
 

@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import kish, log_mean, log_mean_error
 from pymc_tempering.evidence import Evidence
+from pymc_tempering.evidence.factor import QUANTILE_95
 from pymc_tempering.exceptions import TemperingError
 
 STATISTIC = "log_marginal_likelihood"
@@ -28,9 +29,6 @@ MAX_RHAT = 1.1
 
 Particles are resampled, so that equal ones are many. So it is not 1.01, which is for Markov chains.
 """
-
-NORMAL_QUANTILE = 1.959963984540054
-"""Standard errors in half of a 95 % interval."""
 
 
 def is_smc_run(thing: Any) -> bool:
@@ -78,7 +76,7 @@ def smc_evidence(tree: xr.DataTree) -> Evidence:
     """
     values = chain_log_z(tree)
     n = values.size
-    wider = float(stdtrit(n - 1, 0.975)) / NORMAL_QUANTILE if n > 1 else 1.0
+    wider = float(stdtrit(n - 1, 0.975)) / QUANTILE_95 if n > 1 else 1.0
     too_few, apart = _too_few(n), _apart(tree) if n > 1 else []
     return Evidence(
         log_z=log_mean(values),

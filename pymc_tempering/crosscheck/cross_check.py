@@ -20,7 +20,7 @@ from pymc_tempering.crosscheck.result import GROUP, CrossCheck, assemble, groupe
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import REFERENCE_GROUP
 from pymc_tempering.evidence.estimators import MODEL, lists_estimators
-from pymc_tempering.exceptions import TemperingError, TemperingWarning, WorkerError
+from pymc_tempering.exceptions import TemperingError, TemperingWarning, WorkerError, warn_user
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.model.check import find_model_if_any
 from pymc_tempering.model.compilations import compiling_status
@@ -159,7 +159,7 @@ def cross_check(
     if extend_inferencedata:
         idata[GROUP] = xr.DataTree(to_dataset(check))
     if check.verdict != "agree":
-        warnings.warn(check.words, TemperingWarning, stacklevel=2)
+        warn_user(check.words)
     return check
 
 
@@ -249,7 +249,7 @@ def _run_methods(
         task.report(line)
         row, started = ALL_ESTIMATORS[name], perf_counter()
         try:
-            found, ends = _run(name, replace(task, report=_after(line, task.report)), own_rng)
+            found, ends = _run(name, task, own_rng, line)
         except (TemperingError, ImportError) as error:
             if task.named or isinstance(error, WorkerError):
                 raise
@@ -271,23 +271,25 @@ def _run_methods(
     return entries, left_out, draws
 
 
-def _after(line: str, report: Any) -> Any:
-    """Return a report of what a method is doing, after a line that names it."""
-    return lambda text: report(f"{line}: {text}")
-
-
 def _run(
-    name: str, task: CheckTask, rng: np.random.Generator
+    name: str, task: CheckTask, rng: np.random.Generator, line: str
 ) -> tuple[Mapping[str, Evidence], WeightedEnds | None]:
-    """Run one method, and keep where its looks ended if it has any; it emits no warnings."""
+    """Run one method, and keep where its looks ended if it has any; it emits no warnings.
+
+    What it is doing is reported after a line that names it.
+    """
     row = ALL_ESTIMATORS[name]
+
+    def report(text: str) -> None:
+        task.report(f"{line}: {text}")
+
     if row.looks is None or task.model is None:
         found = run_estimator(name, task.idata, task.model, rng, task.cores, task.executor)
         return found, None
     most = None if task.named else MAX_RUNGS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemperingWarning)
-        movers = compile_movers(task.model, None, task.report)
-        call = annealing_of(movers, rng, task.cores, task.executor, task.report)
+        movers = compile_movers(task.model, None, report)
+        call = annealing_of(movers, rng, task.cores, task.executor, report)
         evidence, ends = row.looks(call, most)
     return {name: evidence}, ends

@@ -14,7 +14,8 @@ from pymc_tempering import annealed
 from pymc_tempering.annealed.ais import ais_with_ends
 from pymc_tempering.annealed.schedule import compile_movers, prior_log_ratios
 from pymc_tempering.annealed.smc import smc_with_ends
-from pymc_tempering.bridge import estimate_by_bridge, estimate_by_importance
+from pymc_tempering.bridge.bridge_sampling import bridge_sampling
+from pymc_tempering.bridge.importance_sampling import importance_sampling
 from pymc_tempering.core.cycles import LADDER_STATS, RUNG_STATS, SCALAR_STATS, FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT, MIN_TAIL, pareto_khat
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
@@ -28,21 +29,22 @@ NO_RUN = "they read a tempering run, which these draws are not"
 """Why methods are left out of the check of draws of another sampler."""
 
 
-def _own_runs(run: Callable[..., Any], summary: str, draws: str = OWN, **more: Any) -> Estimator:
-    """Return the row of an estimator that makes runs over the path, maybe from posterior draws."""
-    return Estimator(
-        MODEL,
-        lambda idata, model, rng, cores, executor: run(
-            *((model,) if draws == OWN else (idata, model)),
-            random_seed=rng,
-            cores=cores,
-            executor=executor,
-            progressbar=False,
-        ),
-        summary,
-        draws,
-        **more,
-    )
+def _row(
+    run: Callable[..., Any], summary: str, draws: str = OWN, *, sends: bool = True, **more: Any
+) -> Estimator:
+    """Return the row of a front door, which takes posterior draws or makes its own.
+
+    ``sends`` says whether it can send its work to an executor.
+    """
+
+    def estimate(
+        idata: xr.DataTree, model: pm.Model, rng: np.random.Generator, cores: Any, executor: Any
+    ) -> Any:
+        given = (model,) if draws == OWN else (idata, model)
+        workers = {"executor": executor} if sends else {}
+        return run(*given, random_seed=rng, cores=cores, progressbar=False, **workers)
+
+    return Estimator(MODEL, estimate, summary, draws, **more)
 
 
 def _both_bounds(*given: Any, **settings: Any) -> Mapping[str, Evidence]:
@@ -50,56 +52,48 @@ def _both_bounds(*given: Any, **settings: Any) -> Mapping[str, Evidence]:
     return {"sandwich lower": both.lower, "sandwich upper": both.upper}
 
 
-def _from_draws(estimate: Callable[..., Evidence], summary: str) -> Estimator:
-    """Return the row of an estimator that fits a density to the posterior draws."""
-    return Estimator(
-        MODEL,
-        lambda idata, model, rng, cores, _: estimate(idata, model, rng=rng, cores=cores),
-        summary,
-        POSTERIOR,
-    )
-
-
 MODEL_ESTIMATORS: dict[str, Estimator] = {
-    "bridge_sampling": _from_draws(
-        estimate_by_bridge,
+    "bridge_sampling": _row(
+        bridge_sampling,
         "Bridge between the posterior draws and a fitted density, Meng & Wong (1996).",
+        POSTERIOR,
+        sends=False,
     ),
-    "importance_sampling": _from_draws(
-        estimate_by_importance,
+    "importance_sampling": _row(
+        importance_sampling,
         "Draws from a density fitted to the posterior draws, equation (18.44) of Goodfellow et "
         "al. (2016).",
+        POSTERIOR,
+        sends=False,
     ),
-    "ais": _own_runs(
-        annealed.ais, "Annealed importance sampling, Neal (2001).", looks=ais_with_ends
-    ),
-    "hais": _own_runs(
+    "ais": _row(annealed.ais, "Annealed importance sampling, Neal (2001).", looks=ais_with_ends),
+    "hais": _row(
         annealed.hais,
         "Hamiltonian annealed importance sampling, Sohl-Dickstein & Culpepper (2011).",
         by_default=False,  # AIS again, and slower here
     ),
-    "linked_importance_sampling": _own_runs(
+    "linked_importance_sampling": _row(
         annealed.linked_importance_sampling,
         "Linked importance sampling, Neal (2005).",
         by_default=False,  # the way of AIS again, at a larger error for its work
     ),
-    "thermodynamic_integration": _own_runs(
+    "thermodynamic_integration": _row(
         annealed.thermodynamic_integration,
         "Thermodynamic integration with chains at each rung, Gelman & Meng (1998).",
         averages=True,
     ),
-    "smc": _own_runs(
+    "smc": _row(
         annealed.smc,
         "Sequential Monte Carlo samplers, Del Moral, Doucet & Jasra (2006).",
         looks=lambda call, most: smc_with_ends(call),  # its islands need no long schedule
     ),
-    "reverse_ais": _own_runs(
+    "reverse_ais": _row(
         annealed.reverse_ais,
         "Annealing from posterior draws to the prior, an upper bound, Grosse et al. (2015).",
         POSTERIOR,
         like="backward",
     ),
-    "sandwich": _own_runs(
+    "sandwich": _row(
         _both_bounds,
         "Both bounds of bidirectional Monte Carlo, Grosse et al. (2015).",
         POSTERIOR,

@@ -28,19 +28,26 @@ from pymc_tempering.crosscheck.judge import (
     judge,
 )
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
-from pymc_tempering.evidence.result import plus_minus
+from pymc_tempering.evidence.result import as_html, from_plain, plus_minus, to_plain
 from pymc_tempering.exceptions import TemperingError
 
 GROUP = "cross_check"
-COLUMNS = (
-    *("log_z", "mcse", "bias_direction", "n_evaluations"),
-    *("seconds", "agrees", "draws", "verdict", "agreement"),
-)
-"""Columns of the table, in order."""
-TEXT = ("bias_direction", "draws", "verdict", "agreement")
-"""Those that hold text."""
-NUMBERS = ("log_z", "mcse", "n_evaluations", "seconds")
-"""Those that hold numbers."""
+TEXT = "cross_check_json"
+"""Attribute of that group with the whole result."""
+
+COLUMNS = {
+    "log_z": float,
+    "mcse": float,
+    "bias_direction": object,
+    "n_evaluations": "Int64",
+    "seconds": float,
+    "agrees": "boolean",
+    "draws": object,
+    "verdict": object,
+    "agreement": object,
+}
+"""Columns of the table, in order, with their types."""
+
 ORDER = (OWN, POSTERIOR, RUN)
 """Estimates in the table by their draws: those first that are independent of the run."""
 MANY = 5
@@ -101,7 +108,7 @@ class CrossCheck:
         """Error that an estimate has at least (nats): how far apart those are that disagree."""
         return _apart(self.table, self.draws) if self.verdict == "disagree" else 0.0
 
-    def _parts(self) -> tuple[pd.DataFrame, pd.DataFrame, list[str], list[str]]:
+    def _folded(self) -> tuple[pd.DataFrame, pd.DataFrame, list[str], list[str]]:
         """Rows that are shown and those that are folded, and the warnings of each.
 
         Shown is what is independent of the run, and what disagrees. Where nothing is independent
@@ -116,7 +123,7 @@ class CrossCheck:
         return shown, self.table[~kept], own, [text for text in self.warnings if text not in own]
 
     def __repr__(self) -> str:
-        shown, folded, own, others = self._parts()
+        shown, folded, own, others = self._folded()
         lines = [_folded_line(folded), self.words, *(f"! {sentence}" for sentence in own)]
         if others:
             lines.append(f"! {len(others)} more warnings of methods that are not shown (.warnings)")
@@ -128,13 +135,12 @@ class CrossCheck:
         return "\n".join([_as_shown(shown).to_string(), *wrapped])
 
     def _repr_html_(self) -> str:
-        shown, folded, own, others = self._parts()
-        page = f"{_as_shown(shown).to_html()}<p>{html.escape(self.words)}</p>{_listed(own)}"
-        if len(folded):
-            line = html.escape(_folded_line(folded))
-            rows = _as_shown(folded).to_html()
-            page += f"<details><summary>{line}</summary>{rows}{_listed(others)}</details>"
-        return f"<div>{page}</div>"
+        shown, folded, own, others = self._folded()
+        page = as_html([_as_shown(shown), self.words], own)
+        if not len(folded):
+            return page
+        line, rest = html.escape(_folded_line(folded)), as_html([_as_shown(folded)], others)
+        return f"<div>{page}<details><summary>{line}</summary>{rest}</details></div>"
 
 
 def assemble(
@@ -153,16 +159,16 @@ def assemble(
         name: [getattr(e, name) for _, e in rows]
         for name in ("log_z", "mcse", "bias_direction", "seconds", "verdict")
     }
-    columns |= {
-        # Reading a run needs no new evaluations.
-        "n_evaluations": [
-            (0 if entry.draws == RUN else np.nan) if e.n_evaluations is None else e.n_evaluations
-            for entry, e in rows
-        ],
-        "draws": [entry.draws for entry in entries],
-        "agreement": [found.agreement[entry.method] for entry in entries],
-    }
-    table = make_table([entry.method for entry in entries], columns)
+    # Reading a run needs no new evaluations.
+    columns["n_evaluations"] = [
+        (0 if entry.draws == RUN else None) if e.n_evaluations is None else e.n_evaluations
+        for entry, e in rows
+    ]
+    columns["draws"] = [entry.draws for entry in entries]
+    columns["agreement"] = [found.agreement[entry.method] for entry in entries]
+    columns["agrees"] = [AGREES.get(text) for text in columns["agreement"]]
+    table = pd.DataFrame(columns, pd.Index([entry.method for entry in entries], name="method"))
+    table = table[list(COLUMNS)].astype(COLUMNS)
     return CrossCheck(
         table=table,
         verdict=found.verdict,
@@ -185,17 +191,6 @@ def _apart(table: pd.DataFrame, draws: DrawCheck | None) -> float:
     apart = float(values.max() - values.min()) if len(values) else 0.0
     lacking = draws is not None and draws.verdict == "disagree"
     return max(apart, draws.shortfall) if draws is not None and lacking else apart
-
-
-def make_table(methods: list[str], columns: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the table of a cross-check, with ordered columns of the right types."""
-    agrees = pd.array([AGREES.get(text) for text in columns["agreement"]], dtype="boolean")
-    whole = [pd.NA if np.isnan(n) else int(n) for n in columns["n_evaluations"]]
-    typed = {"agrees": agrees, "n_evaluations": pd.array(whole, "Int64")}
-    return pd.DataFrame(
-        {name: typed.get(name, columns.get(name)) for name in COLUMNS},
-        index=pd.Index(methods, name="method"),
-    )
 
 
 def _as_shown(table: pd.DataFrame) -> pd.DataFrame:
@@ -227,12 +222,6 @@ def _folded_line(table: pd.DataFrame) -> str:
             parts.append(f"{said}: {', '.join(names)}")
     whose = "draws of the posterior" if (table["draws"] == POSTERIOR).all() else "draws of the run"
     return f"{len(table)} more from the same {whose} (all rows: .table). {'; '.join(parts)}."
-
-
-def _listed(sentences: Sequence[str]) -> str:
-    """Sentences as a list of HTML; nothing if there are none."""
-    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
-    return f"<ul>{items}</ul>" if items else ""
 
 
 def _in_words(
@@ -359,17 +348,13 @@ def _bounds(entries: Sequence[Entry]) -> list[str]:
     gap, noise = upper.evidence.log_z - lower.evidence.log_z, joint_error(lower, upper)
     apart = f"{plus_minus(abs(gap), noise)} nats"
     low, high = (f"{_value(one)} ({one.method})" for one in (lower, upper))
-    both = f"{low} and {high}"
     if crossed:
-        return [
-            f"The bounds cross beyond their errors: the lower one, {_value(lower)} "
-            f"({lower.method}), lies {apart} above the upper one, {high}."
-        ]
+        start = "The bounds cross beyond their errors: the lower one"
+        return [f"{start}, {low}, lies {apart} above the upper one, {high}."]
     if gap < 0.0:
-        return [f"The bounds {both} cross by {apart}, which their errors allow."]
-    if gap < noise:
-        return [f"The bounds meet within their errors: {both}, a gap of {apart}."]
-    return [f"The bounds bracket log Z between {both}, a gap of {apart}."]
+        return [f"The bounds {low} and {high} cross by {apart}, which their errors allow."]
+    said = "meet within their errors:" if gap < noise else "bracket log Z between"
+    return [f"The bounds {said} {low} and {high}, a gap of {apart}."]
 
 
 def _value(entry: Entry) -> str:
@@ -391,30 +376,22 @@ def grouped(left_out: Mapping[str, str]) -> str:
 
 
 def to_dataset(check: CrossCheck) -> xr.Dataset:
-    """Return a cross-check as a Dataset with the dimension ``method_index``.
+    """Return a cross-check as a Dataset: numbers by ``method_index``, and all of it as JSON.
 
-    Text columns become one JSON string in the attributes, which every file format keeps.
+    JSON is what every file format keeps.
     """
     table = check.table
-    data: dict[str, tuple] = {
-        name: ("method_index", table[name].to_numpy(dtype=float, na_value=np.nan))
-        for name in NUMBERS
+    numbers = table[["log_z", "mcse", "n_evaluations", "seconds"]].astype(float)
+    numbers["agrees"] = table["agrees"].astype("Int64").fillna(-1).astype(int)
+    whole = vars(check) | {
+        "table": table.astype(object).where(table.notna(), None).to_dict("split"),
+        "draws": None if check.draws is None else asdict(check.draws),
     }
+    data = numbers.reset_index(drop=True).rename_axis("method_index").to_xarray()
+    attrs = {"verdict": check.verdict, "words": check.words, TEXT: json.dumps(to_plain(whole))}
     for name in ("log_z", "mcse"):
-        data[name] = (*data[name], {"units": "nats"})
-    data["agrees"] = ("method_index", table["agrees"].astype("Int64").fillna(-1).to_numpy(int))
-    attrs = {
-        "verdict": check.verdict,
-        "words": check.words,
-        "believe": check.believe or "",
-        "reference": check.reference or "",
-        "methods": json.dumps(list(table.index)),
-        "texts": json.dumps({name: list(table[name]) for name in TEXT}),
-        "left_out": json.dumps(check.left_out),
-        "warnings": json.dumps(check.warnings),
-        "looks": "" if check.draws is None else json.dumps(asdict(check.draws)),
-    }
-    return xr.Dataset(data, {"method_index": np.arange(len(table))}, attrs)
+        data[name].attrs["units"] = "nats"
+    return data.assign_attrs(attrs)
 
 
 def read_cross_check(idata: xr.DataTree) -> CrossCheck:
@@ -429,16 +406,8 @@ def read_cross_check(idata: xr.DataTree) -> CrossCheck:
         raise TemperingError(
             "this DataTree holds no cross-check: run pymc_tempering.cross_check(idata, model) first"
         )
-    data = idata[GROUP].to_dataset()
-    attrs = data.attrs
-    columns = {name: data[name].values for name in NUMBERS} | json.loads(attrs["texts"])
-    return CrossCheck(
-        table=make_table(json.loads(attrs["methods"]), columns),
-        verdict=attrs["verdict"],
-        words=attrs["words"],
-        believe=attrs["believe"] or None,
-        reference=attrs["reference"] or None,
-        left_out=json.loads(attrs["left_out"]),
-        warnings=tuple(json.loads(attrs["warnings"])),
-        draws=DrawCheck(**json.loads(attrs["looks"])) if attrs.get("looks") else None,
-    )
+    found = from_plain(json.loads(idata[GROUP].attrs[TEXT]))
+    found["table"] = pd.DataFrame(**found["table"]).rename_axis("method").astype(COLUMNS)
+    found["warnings"] = tuple(found["warnings"])
+    found["draws"] = None if found["draws"] is None else DrawCheck(**found["draws"])
+    return CrossCheck(**found)

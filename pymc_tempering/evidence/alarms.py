@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
 from pymc_tempering.core.weighting import MIN_ESS
 from pymc_tempering.evidence.pieces import Tours, tour_labels
-from pymc_tempering.evidence.rungs import neighbor_rejection
 
 ROUNDING = 1e-10
 """Error of any estimate by rounding, relative to its size and at least to one nat."""
@@ -232,6 +231,26 @@ def occupancy_warnings(stats: CycleStats, tours: Tours) -> list[str]:
         "log Z had not converged when sampling began, so sample again with another random seed, "
         "or with more draws."
     ]
+
+
+def neighbor_rejection(stats: CycleStats) -> FloatArray:
+    """Return the rejection rate of the move between rungs k and k + 1, shape (K - 1,).
+
+    A move up is accepted at the mean rate a_k of min(1, w_{k+1} / w_k) over the visits to rung k,
+    with w_k proportional to q(beta_k | x). The returned rate is that of the move out of the less
+    occupied of the two rungs, 1 - a_k max(1, c_k / c_{k+1}), which by detailed balance needs the
+    moves up alone. At equal occupancy it is 1 - a_k, the rate r(beta_k, beta_{k+1}) of Syed et
+    al. (2022). If r_k is not uniform, or log Z-hat is off, 1 - a_k is also large because of the
+    weights and not of the spacing. NaN where rung k was never visited.
+    """
+    visits = stats.visits.sum(axis=(0, 1))[:-1]
+    accepted = stats.up_accept_sum.sum(axis=(0, 1))[:-1]
+    share = np.nansum(stats.rb_weight, axis=(0, 1))
+    rate = np.full(visits.shape, np.nan)
+    np.divide(accepted, visits, out=rate, where=visits > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate *= np.maximum(1.0, share[:-1] / share[1:])
+    return np.asarray(np.clip(1.0 - rate, 0.0, 1.0))
 
 
 def ladder_warnings(stats: CycleStats) -> list[str]:

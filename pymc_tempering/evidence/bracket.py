@@ -6,20 +6,18 @@ from it. A pair of bounds from one run follows the idea of Grosse, Ghahramani & 
 "Sandwiching the marginal likelihood using bidirectional Monte Carlo".
 """
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import BoolArray, CycleStats, FloatArray
-from pymc_tempering.core.status import text_as_html
 from pymc_tempering.core.weighting import MIN_ESS, kish
 from pymc_tempering.evidence.datatree import Run, probabilities_of, read_run
 from pymc_tempering.evidence.fit_run import PartFit, fit_run
 from pymc_tempering.evidence.pieces import cycle_pieces, finite_chains
-from pymc_tempering.evidence.result import Evidence, plus_minus
-from pymc_tempering.exceptions import NotTemperedError, TemperingWarning
+from pymc_tempering.evidence.result import Evidence, Part, Shown, plus_minus
+from pymc_tempering.exceptions import NotTemperedError, warn_user
 
 SHARE_OF_OTHERS = 0.5
 """Visits of a chain to beta = 0 that are counted, as a share of the fewest of any other chain."""
@@ -38,7 +36,7 @@ MAX_GAP = 0.1
 
 
 @dataclass(frozen=True, repr=False)
-class Bracket:
+class Bracket(Shown):
     """A lower and an upper estimate of log Z from one run.
 
     Attributes
@@ -55,17 +53,14 @@ class Bracket:
         """Upper less lower estimate (nats)."""
         return self.upper.log_z - self.lower.log_z
 
-    def __repr__(self) -> str:
+    def _parts(self) -> list[Part]:
         low, high = (plus_minus(e.log_z, e.mcse) for e in (self.lower, self.upper))
         if self.gap < 0.0:  # "from -3.1 to -3.2" would be no interval
-            return (
+            return [
                 f"Bracket: lower bound {low}, upper bound {high} nats, crossed by {-self.gap:.3f} "
                 "(noise, if that is within their errors)"
-            )
-        return f"Bracket: log Z from {low} to {high} nats (gap {self.gap:.3f})"
-
-    def _repr_html_(self) -> str:
-        return text_as_html(self)
+            ]
+        return [f"Bracket: log Z from {low} to {high} nats (gap {self.gap:.3f})"]
 
 
 def forward(run: Run, *, reference_visits: int | None = None) -> Evidence:
@@ -273,7 +268,7 @@ def bracket(idata: xr.DataTree, *, reference_visits: int | None = None) -> Brack
     run = read_run(idata)
     found = Bracket(forward(run, reference_visits=reference_visits), backward(run.stats))
     for sentence in dict.fromkeys((*found.lower.warnings, *found.upper.warnings)):
-        warnings.warn(sentence, TemperingWarning, stacklevel=2)
+        warn_user(sentence)
     return found
 
 
@@ -308,17 +303,15 @@ def _wanted(available: np.ndarray, chain: int, asked: int | None) -> int:
 
 
 @dataclass(frozen=True, repr=False)
-class Sandwich:
+class Sandwich(Bracket):
     """Lower and upper stochastic bounds of log Z, and the gap between them.
 
     Attributes
     ----------
     lower, upper : Evidence
         From annealing up and from annealing down; in expectation below and above log Z (nats).
-    gap : float
-        ``upper.log_z - lower.log_z`` (nats).
     gap_mcse : float
-        Its standard error (nats).
+        Standard error of the ``gap``, ``upper.log_z - lower.log_z`` (nats).
     verdict : {"ok", "wide", "crossed", "unchecked"}
         "wide": the gap is more than 0.1 nats beyond noise; "crossed": the lower one lies above the
         upper one beyond noise; "unchecked": one of them has no error.
@@ -326,25 +319,18 @@ class Sandwich:
         What they say together, and on what the upper one rests.
     """
 
-    lower: Evidence
-    upper: Evidence
-    gap: float
     gap_mcse: float
     verdict: str
     words: str
 
-    def __repr__(self) -> str:
-        rows = [
-            ("lower bound", plus_minus(self.lower.log_z, self.lower.mcse)),
-            ("upper bound", plus_minus(self.upper.log_z, self.upper.mcse)),
-            ("gap", plus_minus(self.gap, self.gap_mcse)),
-            ("verdict", self.verdict),
-        ]
-        lines = [f"  {label:<12} {text}" for label, text in rows]
-        return "\n".join(["Sandwich (nats)", *lines, f"  {self.words}"])
-
-    def _repr_html_(self) -> str:
-        return text_as_html(self)
+    def _parts(self) -> list[Part]:
+        rows = {
+            "lower bound": plus_minus(self.lower.log_z, self.lower.mcse),
+            "upper bound": plus_minus(self.upper.log_z, self.upper.mcse),
+            "gap": plus_minus(self.gap, self.gap_mcse),
+            "verdict": self.verdict,
+        }
+        return ["Sandwich (nats)", rows, f"  {self.words}"]
 
 
 def join_bounds(lower: Evidence, upper: Evidence) -> Sandwich:
@@ -372,4 +358,4 @@ def join_bounds(lower: Evidence, upper: Evidence) -> Sandwich:
             f"The bounds are {gap:.3g} nats apart, more than noise explains: use more rungs "
             "(betas), or look for modes that one direction misses."
         )
-    return Sandwich(lower, upper, gap, error, verdict, f"{said} {RESTS_ON}")
+    return Sandwich(lower, upper, error, verdict, f"{said} {RESTS_ON}")

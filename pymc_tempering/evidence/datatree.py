@@ -412,17 +412,22 @@ class KeptStates:
         The variables of ``posterior`` by (chain, state, ...), padding included.
     keep : ndarray of bool, shape (chain, state)
         Which states count; n of them.
-    weight : ndarray, shape (n,)
-        q(beta_K | x) over the probability with which the state was kept.
-    piece : ndarray of int, shape (n,)
-        Piece of the run that each state belongs to.
+    probability : ndarray, shape (n,)
+        With which each of them was kept.
+    place : ndarray of int, shape (n,)
+        Where each stands in the trace of the run.
     """
 
     run: Run
     variables: xr.Dataset
     keep: BoolArray
-    weight: FloatArray
-    piece: NDArray[np.intp]
+    probability: FloatArray
+    place: NDArray[np.intp]
+
+    def weights(self, rungs: Sequence[int]) -> FloatArray:
+        """Return q(beta_k | x) at some rungs over the probability of keeping, shape (n, R)."""
+        q = probabilities_of(self.run.stats, self.run.trace.log_ratio[self.place])
+        return q[:, rungs] / self.probability[:, None]
 
 
 def has_states(idata: xr.DataTree) -> bool:
@@ -454,9 +459,8 @@ def read_states(idata: xr.DataTree) -> KeptStates:
     states = idata["tempering_states"].to_dataset()
     place, keep = _places(run, states["iteration"].transpose("chain", "state").values)
     probability = states["keep_probability"].transpose("chain", "state").values[keep]
-    weight = probabilities_of(run.stats, run.trace.log_ratio[place])[:, -1] / probability
     variables = states.drop_vars(["iteration", "keep_probability"])
-    return KeptStates(run, variables, keep, weight, run.piece[place])
+    return KeptStates(run, variables, keep, probability, place)
 
 
 def _places(run: Run, iteration: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

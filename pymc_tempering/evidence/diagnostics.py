@@ -1,18 +1,18 @@
-"""Diagnose a tempering run: a table by rung, and one line that says what is wrong."""
+"""Diagnose a tempering run: what its rungs say, as a table, and one line on what is wrong."""
 
-import html
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_tempering.core.cycles import CycleStats
-from pymc_tempering.evidence import rungs
-from pymc_tempering.evidence.alarms import MAX_REJECTION
-from pymc_tempering.evidence.datatree import read_cycles
+from pymc_tempering.core.cycles import CycleStats, FloatArray
+from pymc_tempering.core.weighting import kish
+from pymc_tempering.evidence.alarms import MAX_REJECTION, neighbor_rejection
+from pymc_tempering.evidence.datatree import chunks, probabilities_of, read_cycles, read_run
 from pymc_tempering.evidence.estimators import estimate_quietly
-from pymc_tempering.evidence.result import Evidence, in_few_words, plus_minus
+from pymc_tempering.evidence.pieces import finite_chains, sum_by
+from pymc_tempering.evidence.result import Evidence, Part, Shown, in_few_words, plus_minus
 
 MAX_AUTOCORRELATION = 0.9
 """Largest autocorrelation of log_ratio across one exploration of a good kernel."""
@@ -25,7 +25,7 @@ ENOUGH_TOURS = 400
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Diagnosis:
+class Diagnosis(Shown):
     """What a tempering run says about its kernel, its ladder and its evidence.
 
     Attributes
@@ -64,20 +64,12 @@ class Diagnosis:
     divergent_draws: int
     verdict: str
 
-    def __repr__(self) -> str:
-        table = self.table.to_string(float_format=lambda value: f"{value:.3g}", na_rep="-")
-        return "\n".join([table, *self._lines()])
-
-    def _repr_html_(self) -> str:
-        table = self.table.to_html(float_format=lambda value: f"{value:.3g}", na_rep="-")
-        lines = "".join(f"<p>{html.escape(line)}</p>" for line in self._lines())
-        return f"<div>{table}{lines}</div>"
-
-    def _lines(self) -> list[str]:
+    def _parts(self) -> list[Part]:
         trips = in_few_words([str(n) for n in self.round_trips], self.round_trips)
         first, second = self.halves
         check = self.evidence.check
         return [
+            self.table,
             f"barrier {self.barrier:.2f} on {len(self.table)} rungs; round trips {trips}; "
             f"divergences {self.divergences}, {self.divergent_draws} at beta = 1",
             f"log Z {plus_minus(self.evidence.log_z, self.evidence.mcse)} nats; "
@@ -149,18 +141,18 @@ def _divergent_draws(idata: xr.DataTree) -> int:
 
 def rung_table(stats: CycleStats) -> pd.DataFrame:
     """Return the table of :class:`Diagnosis` from the statistics of a run."""
-    rejection = rungs.neighbor_rejection(stats)
+    rejection = neighbor_rejection(stats)
     target = np.exp(stats.log_weight - np.logaddexp.reduce(stats.log_weight))
     return pd.DataFrame(
         {
             "beta": stats.beta,
-            "occupancy": rungs.occupancy(stats),
+            "occupancy": occupancy(stats),
             "target": target,
             "visits": stats.visits.sum(axis=(0, 1)).astype(int),
             "rejection": np.append(rejection, np.nan),
-            "acceptance": rungs.kernel_acceptance(stats),
-            "autocorrelation": rungs.exploration_autocorrelation(stats),
-            "barrier": rungs.cumulative_barrier(rejection),
+            "acceptance": kernel_acceptance(stats),
+            "autocorrelation": exploration_autocorrelation(stats),
+            "barrier": cumulative_barrier(rejection),
         },
         index=pd.RangeIndex(stats.beta.size, name="rung"),
     )
@@ -192,4 +184,124 @@ def _verdict(table: pd.DataFrame, evidence: Evidence) -> str:
     return (
         f"ok: {evidence.n_tours} tours, chains agree, log Z = "
         f"{plus_minus(evidence.log_z, evidence.mcse)} nats."
+    )
+
+
+def occupancy(stats: CycleStats) -> FloatArray:
+    """Return the Rao-Blackwellized occupancy c_k of every rung, shape (K,), summing to 1.
+
+    c_k is the mean of q(beta_k | x) over all iterations: equation (9) of Carlson et al. (2016).
+    """
+    total = np.nansum(stats.rb_weight, axis=(0, 1))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / total.sum())
+
+
+def cumulative_barrier(rejection: FloatArray) -> FloatArray:
+    """Return the communication barrier Lambda(beta_k) up to every rung, shape (K,).
+
+    The running sum of the ``rejection`` rates, shape (K - 1,), where an unknown one counts as 1;
+    its last entry is the barrier Lambda (Syed et al. 2022).
+    """
+    return np.concatenate([[0.0], np.cumsum(np.nan_to_num(rejection, nan=1.0))])
+
+
+def kernel_acceptance(stats: CycleStats) -> FloatArray:
+    """Return the mean acceptance probability of the kernel at every rung, shape (K,)."""
+    visits = stats.visits.sum(axis=(0, 1))
+    rate = np.full(visits.shape, np.nan)
+    np.divide(stats.accept_sum.sum(axis=(0, 1)), visits, out=rate, where=visits > 0)
+    return rate
+
+
+def exploration_autocorrelation(stats: CycleStats) -> FloatArray:
+    """Return the autocorrelation of log_ratio across one exploration at every rung, shape (K,).
+
+    1 - E[jump^2] / (2 var(log_ratio)), both over the visits to the rung. Near 1 the kernel hardly
+    moves, and more rungs do not help. 0 at rung 0, where every draw is fresh; NaN where a rung has
+    fewer than two visits, log_ratio does not vary, or its square is no finite number.
+    """
+    visits = stats.visits.sum(axis=(0, 1))
+    n = np.where(visits > 1, visits, np.nan)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = stats.log_ratio_sum.sum(axis=(0, 1)) / n
+        variance = stats.log_ratio_sqsum.sum(axis=(0, 1)) / n - mean**2
+        variance[~(variance > 0.0)] = np.nan
+        result = 1.0 - stats.jump_sqsum.sum(axis=(0, 1)) / n / (2.0 * variance)
+    result[0] = 0.0
+    return np.asarray(result)
+
+
+def overlap(idata: xr.DataTree) -> xr.Dataset:
+    """Return the overlap matrix of the ladder and the effective sample size of every rung.
+
+    Parameters
+    ----------
+    idata : DataTree
+        A run of :func:`pymc_tempering.sample` with ``keep="log_ratio"``, its default.
+
+    Returns
+    -------
+    Dataset
+        ``overlap`` by (rung, rung_to): sum_i q_k(x_i) q_j(x_i) / sum_i q_k(x_i), the probability
+        that a state at rung k is found at rung j after a Gibbs move; rows sum to 1.
+        ``ess`` by rung: Kish's effective number of iterations with weights q_k(x_i), as if they
+        were independent. ``ess_tours``: that of tours, which are independent. ``visits`` by rung,
+        and the coordinate ``beta``. The attribute ``spectral_gap`` is 1 minus the second
+        eigenvalue of the matrix: near 0 the ladder falls apart into two groups of rungs.
+
+    Raises
+    ------
+    NotTemperedError
+        If ``idata`` holds no trace, or one that is not of its draws.
+    LadderError
+        If its draws do not come from one ladder.
+
+    Notes
+    -----
+    The matrix is that of Klimovich, Shirts & Mobley (2015), "Guidelines for the analysis of free
+    energy calculations", at the RTS estimate of log Z and with expected visits in place of counts.
+    Its weights are then q(beta_k | x), equation (7) of Carlson et al. (2016).
+
+    Examples
+    --------
+    >>> import pymc_tempering as pmt
+    >>> table = pmt.evidence.overlap(idata)  # a run of pmt.sample
+    >>> table["overlap"].shape, bool(table.attrs["spectral_gap"] > 0.05)
+    ((5, 5), True)
+    """
+    run = read_run(idata)
+    stats, trace = run.stats, run.trace
+    n_rungs = stats.beta.size
+    keep = finite_chains(stats)[run.pieces.chain[run.piece]]
+    log_ratio, piece = trace.log_ratio[keep], run.piece[keep]
+    both, square = np.zeros((n_rungs, n_rungs)), np.zeros(n_rungs)
+    sums = np.zeros((run.pieces.chain.size, n_rungs))
+    for rows in chunks(log_ratio.size, n_rungs):
+        q = probabilities_of(stats, log_ratio[rows])
+        both += q.T @ q
+        square += np.sum(q**2, axis=0)
+        sums += run.sum_table(q, piece[rows])
+    total = sums.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        matrix = both / total[:, None]
+        root = np.sqrt(total)
+        symmetric = both / np.outer(root, root)
+        ess = total**2 / square
+    known = total > 0.0
+    values = np.linalg.eigvalsh(symmetric[np.ix_(known, known)])
+    gap = 1.0 - float(values[-2]) if known.all() and values.size > 1 else 0.0
+    return xr.Dataset(
+        {
+            "overlap": (("rung", "rung_to"), matrix),
+            "ess": ("rung", np.nan_to_num(ess)),
+            "ess_tours": ("rung", kish(sum_by(run.pieces.tour, sums))),
+            "visits": ("rung", stats.visits.sum(axis=(0, 1))),
+        },
+        {
+            "rung": np.arange(n_rungs),
+            "rung_to": np.arange(n_rungs),
+            "beta": ("rung", stats.beta),
+        },
+        {"spectral_gap": gap},
     )

@@ -12,7 +12,7 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.core.cycles import OVERFLOW_SAID, OVERFLOWS
-from pymc_tempering.evidence.bar import bar, stepping_stone
+from pymc_tempering.evidence.bar import bar, mbar, stepping_stone
 from pymc_tempering.evidence.bracket import backward, forward
 from pymc_tempering.evidence.datatree import (
     REFERENCE_GROUP,
@@ -22,8 +22,6 @@ from pymc_tempering.evidence.datatree import (
     read_prior,
     read_run,
 )
-from pymc_tempering.evidence.mbar import mbar
-from pymc_tempering.evidence.rb_likelihood import rb_likelihood, read_parts
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import counts, pooled, rts
@@ -32,7 +30,6 @@ from pymc_tempering.exceptions import NotTemperedError
 
 READERS: dict[str, Callable[[xr.DataTree], Any]] = {
     "cycles": read_cycles,
-    "parts": read_parts,
     "trace": read_run,
     "reference": read_run,
 }
@@ -51,9 +48,8 @@ class Estimator:
 
     Attributes
     ----------
-    reads : {"cycles", "parts", "trace", "reference", "model"}
+    reads : {"cycles", "trace", "reference", "model"}
         What ``estimate`` takes. "cycles": the statistics of every draw, a ``CycleStats``.
-        "parts": a list of these, one for each log Z-hat. "trace": every iteration, a ``Run``.
         "reference": a ``Run`` with reference draws beside it.
         "model": ``(idata, model, rng, cores, executor)``, a DataTree, a PyMC model, a random
         generator, the number of threads or None for all cores, and an executor that does the
@@ -93,6 +89,12 @@ class Estimator:
     looks: Callable[..., Any] | None = None
 
 
+def _by_ti(summary: str, **how: Any) -> Estimator:
+    """Return the row of a rule of thermodynamic integration; Rao-Blackwellized it is RTS."""
+    repeats = "rts" if how.get("rao_blackwell") else ""
+    return Estimator("cycles", partial(ti, **how), summary, repeats=repeats, averages=True)
+
+
 ESTIMATORS: dict[str, Estimator] = {
     "pooled": Estimator(
         "reference",
@@ -111,46 +113,32 @@ ESTIMATORS: dict[str, Estimator] = {
         "Counts of visits in place of Rao-Blackwell weights, equation (11) of Carlson et al. "
         "(2016).",
     ),
-    "ti": Estimator(
-        "cycles",
-        ti,
-        "Thermodynamic integration by the trapezoid rule, equation (20) of Carlson et al. (2016).",
-        averages=True,
+    "ti": _by_ti(
+        "Thermodynamic integration by the trapezoid rule, equation (20) of Carlson et al. (2016)."
     ),
-    "ti_riemann": Estimator(
-        "cycles",
-        partial(ti, rule="riemann"),
+    "ti_riemann": _by_ti(
         "Thermodynamic integration by the right Riemann sum, an upper bound on the integral, "
         "Figure 2 of Carlson et al. (2016).",
-        averages=True,
+        rule="riemann",
     ),
-    "ti_corrected": Estimator(
-        "cycles",
-        partial(ti, rule="corrected"),
+    "ti_corrected": _by_ti(
         "Thermodynamic integration by the trapezoid rule with second moments, Friel et al. (2014).",
-        averages=True,
+        rule="corrected",
     ),
-    "ti_simpson": Estimator(
-        "cycles",
-        partial(ti, rule="simpson"),
+    "ti_simpson": _by_ti(
         "Thermodynamic integration by Simpson's rule for uneven rungs, equation (20) of Carlson "
         "et al. (2016).",
-        averages=True,
+        rule="simpson",
     ),
-    "ti_rb": Estimator(
-        "cycles",
-        partial(ti, rao_blackwell=True),
+    "ti_rb": _by_ti(
         'As "ti", with Rao-Blackwellized means, equation (21) of Carlson et al. (2016).',
-        repeats="rts",
-        averages=True,
+        rao_blackwell=True,
     ),
-    "ti_corrected_rb": Estimator(
-        "cycles",
-        partial(ti, rule="corrected", rao_blackwell=True),
+    "ti_corrected_rb": _by_ti(
         'As "ti_corrected", with Rao-Blackwellized moments, Friel et al. (2014) and equation (21) '
         "of Carlson et al. (2016).",
-        repeats="rts",
-        averages=True,
+        rule="corrected",
+        rao_blackwell=True,
     ),
     "bar": Estimator(
         "trace",
@@ -167,13 +155,6 @@ ESTIMATORS: dict[str, Estimator] = {
         "trace",
         mbar,
         "MBAR, all states for all rungs, Shirts & Chodera (2008).",
-    ),
-    "rb_likelihood": Estimator(
-        "parts",
-        rb_likelihood,
-        "Maximum of the Rao-Blackwellized likelihood, for chains with different log Z-hat, "
-        "equation (14) of Carlson et al. (2016).",
-        repeats="rts",
     ),
     "forward": Estimator(
         "trace",

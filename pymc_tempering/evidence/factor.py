@@ -3,13 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from warnings import warn
 
 import numpy as np
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.evidence.result import as_html, as_text, plus_minus
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.evidence.result import Part, Shown, plus_minus
+from pymc_tempering.exceptions import warn_user
 
 BARE_MENTION = "not worth more than a bare mention"
 QUANTILE_95 = 1.959963984540054
@@ -33,16 +32,14 @@ SCALES: dict[str, Sequence[tuple[float, str]]] = {
 theirs for 2 log BF, Jeffreys (1961, appendix B) for log10 BF."""
 
 
-def exp_or_warn(log_value: float, name: str, instead: str, stacklevel: int = 3) -> float:
+def exp_or_warn(log_value: float, name: str, instead: str) -> float:
     """Return exp of a logarithm, and warn where a floating-point number cannot hold it."""
     with np.errstate(over="ignore", under="ignore"):
         value = float(np.exp(log_value))
     if np.isfinite(log_value) and (value == 0.0 or value == np.inf):
-        warn(
+        warn_user(
             f"{name} is exp({log_value:.6g}), which a floating-point number cannot hold, so it "
-            f"is given as {value:g}: report {instead}.",
-            TemperingWarning,
-            stacklevel=stacklevel,
+            f"is given as {value:g}: report {instead}."
         )
     return value
 
@@ -61,7 +58,7 @@ def _checked_odds(prior_odds: float) -> float:
 
 
 @dataclass(frozen=True, repr=False)
-class PosteriorOdds:
+class PosteriorOdds(Shown):
     """Posterior odds of one model over another: prior odds times Bayes factor.
 
     Attributes
@@ -108,24 +105,19 @@ class PosteriorOdds:
             return 0.0, 1.0
         return _logistic(self.log_odds - half), _logistic(self.log_odds + half)
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _parts(self) -> list[Part]:
         low, high = self.probability_interval
         probability = f"{self.probability:.6g} (95 % interval {low:.6g} to {high:.6g})"
-        return [
-            ("prior odds", f"{self.prior_odds:g}"),
-            ("log posterior odds", f"{plus_minus(self.log_odds, self.mcse)} nats"),
-            (f"probability of {self.sides[0]}", probability),
-        ]
-
-    def __repr__(self) -> str:
-        return as_text("PosteriorOdds", self._rows(), ())
-
-    def _repr_html_(self) -> str:
-        return as_html("PosteriorOdds", self._rows(), ())
+        rows = {
+            "prior odds": f"{self.prior_odds:g}",
+            "log posterior odds": f"{plus_minus(self.log_odds, self.mcse)} nats",
+            f"probability of {self.sides[0]}": probability,
+        }
+        return ["PosteriorOdds", rows]
 
 
 @dataclass(frozen=True, repr=False)
-class BayesFactor:
+class BayesFactor(Shown):
     """Log Bayes factor of one model over another, with its Monte Carlo standard error.
 
     Attributes
@@ -250,20 +242,17 @@ class BayesFactor:
         sides = (self.sides[1], self.sides[0])
         return BayesFactor(-self.log_bf, self.mcse, self.warnings, self.scale, sides)
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _rows(self) -> dict[str, str]:
         low, high = self.interval
-        return [
-            ("log Bayes factor", f"{plus_minus(self.log_bf, self.mcse)} nats"),
-            ("95 % interval", f"{low:.3f} to {high:.3f}"),
-            ("log10, factor", f"{self.log10_bf:.3f}, {_shown(self.log_bf)}"),
-            ("in words", self.words),
-        ]
+        return {
+            "log Bayes factor": f"{plus_minus(self.log_bf, self.mcse)} nats",
+            "95 % interval": f"{low:.3f} to {high:.3f}",
+            "log10, factor": f"{self.log10_bf:.3f}, {_shown(self.log_bf)}",
+            "in words": self.words,
+        }
 
-    def __repr__(self) -> str:
-        return as_text(type(self).__name__, self._rows(), self.warnings)
-
-    def _repr_html_(self) -> str:
-        return as_html(type(self).__name__, self._rows(), self.warnings)
+    def _parts(self) -> list[Part]:
+        return [type(self).__name__, self._rows()]
 
 
 def _category(log_bf: float, scale: str) -> int:

@@ -1,6 +1,6 @@
 """From an estimator to its ``Evidence``: the run, its chains and halves, errors and verdict."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,6 @@ from pymc_tempering.evidence.pieces import (
     errors,
     finite_chains,
     finite_tours,
-    join_tours,
 )
 from pymc_tempering.evidence.result import Evidence, with_undefined
 from pymc_tempering.exceptions import SolverError
@@ -66,13 +65,12 @@ class PartFit:
 
 def fit_run(
     method: str,
-    stats: CycleStats | Sequence[CycleStats],
+    stats: CycleStats,
     pieces: Pieces,
     fit: Callable[[BoolArray], PartFit],
     *,
     whole: PartFit | None = None,
     by_halves: bool = True,
-    check_occupancy: bool = True,
     bias_direction: Callable[[float, float], str] | None = None,
     beside: tuple[int, int] = (0, 0),
 ) -> Evidence:
@@ -86,10 +84,9 @@ def fit_run(
     ----------
     method : str
         Name of the estimator.
-    stats : CycleStats or sequence of CycleStats
-        The run, or its parts: runs on the same inverse temperatures, each with its own log Z-hat.
+    stats : CycleStats
     pieces : Pieces
-        Those of the run, or those of its parts put together by ``join_pieces``.
+        Those of the run.
     fit : callable
         ``fit(mask)`` fits the pieces where the mask, shape (P,), is true. It depends on the mask
         alone. Some masks hold too little for an estimate: then it returns NaN, or raises a
@@ -99,8 +96,6 @@ def fit_run(
         for chains and halves only.
     by_halves : bool, default True
         Whether a half of the draws can be estimated alone.
-    check_occupancy : bool, default True
-        Whether to warn where the time spent at a rung is far from r.
     bias_direction : callable, optional
         ``bias_direction(bias, mcse)`` gives the side on which log Z lies in expectation.
     beside : tuple of int, default (0, 0)
@@ -116,8 +111,7 @@ def fit_run(
     SolverError
         If the equations of the whole run cannot be solved.
     """
-    parts = [stats] if isinstance(stats, CycleStats) else list(stats)
-    betas, used = parts[0].beta, pieces.used
+    betas, used = stats.beta, pieces.used
     nothing = PartFit(np.full(betas.size, np.nan), error=np.full(betas.size, np.inf))
 
     def fit_part(mask: BoolArray) -> PartFit:
@@ -135,16 +129,14 @@ def fit_run(
     if by_halves:
         early, late = used & pieces.early, used & ~pieces.early
         halves = (float(fit_part(early).curve[-1]), float(fit_part(late).curve[-1]))
-    sound = np.concatenate([finite_chains(part) for part in parts])
-    tours = [finite_tours(part) for part in parts]
-    alarms, notes = _run_warnings(parts, tours, check_occupancy)
-    alarms += whole.alarms
-    all_tours = join_tours(tours, [int(finite_chains(part).sum()) for part in parts])
-    trips, ess = all_tours.round_trips(int(sound.sum())), effective_tours(all_tours.sums)
+    sound, tours = finite_chains(stats), finite_tours(stats)
+    alarms = [*_run_alarms(stats, tours, sound), *whole.alarms]
+    notes = [*whole.notes, *checks.occupancy_warnings(stats, tours), *checks.ladder_warnings(stats)]
+    trips, ess = tours.round_trips(int(sound.sum())), effective_tours(tours.sums)
     curves, chain_error = _fit_chains(fit_part, pieces, sound, trips, betas.size)
     messages = alarms + (checks.tour_warnings(sum(trips), ess, trips) if sound.any() else [])
     verdict = "ok"
-    if (pvalue := _agreement(all_tours, curves[:, -1], chain_error)) < MAX_PVALUE:
+    if (pvalue := _agreement(tours, curves[:, -1], chain_error)) < MAX_PVALUE:
         verdict = "disagreed"
         messages.append(checks.disagreement_warning(pvalue))
         mcse = np.fmax(mcse, _scatter(curves))
@@ -167,10 +159,10 @@ def fit_run(
         halves=halves,
         bias=whole.bias,
         bias_direction=direction,
-        warnings=(*messages, *whole.notes, *notes),
+        warnings=(*messages, *notes),
         details=whole.details,
     )
-    return with_undefined(found, *_undefined(parts, beside))
+    return with_undefined(found, *_undefined(stats, beside))
 
 
 def side_of_bias(share: float) -> Callable[[float, float], str]:
@@ -184,21 +176,13 @@ def side_of_bias(share: float) -> Callable[[float, float], str]:
     return side
 
 
-def _run_warnings(
-    parts: list[CycleStats], tours: list[Tours], check_occupancy: bool
-) -> tuple[list[str], list[str]]:
-    """Return the alarms and the notes about a run that do not depend on the estimator."""
-    alarms, notes = [], []
-    for stats, own in zip(parts, tours, strict=True):
-        finite = finite_chains(stats)
-        alarms += checks.chain_alarms(stats, finite)
-        if finite.any():
-            cold = cold_log_ratio(stats)[finite]
-            alarms += checks.lone_tour_warnings(own.sums[:, -1], cold, stats.tour_start[finite])
-        if check_occupancy:
-            notes += checks.occupancy_warnings(stats, own)
-        notes += checks.ladder_warnings(stats)
-    return alarms, notes
+def _run_alarms(stats: CycleStats, tours: Tours, sound: BoolArray) -> list[str]:
+    """Return the alarms about a run that do not depend on the estimator."""
+    alarms = checks.chain_alarms(stats, sound)
+    if sound.any():
+        cold, starts = cold_log_ratio(stats)[sound], stats.tour_start[sound]
+        alarms += checks.lone_tour_warnings(tours.sums[:, -1], cold, starts)
+    return alarms
 
 
 def _fit_chains(
@@ -241,11 +225,9 @@ def _among_all(values: FloatArray, sound: BoolArray, fill: float) -> FloatArray:
     return result
 
 
-def _undefined(parts: Sequence[CycleStats], beside: tuple[int, int]) -> tuple[float, float]:
+def _undefined(stats: CycleStats, beside: tuple[int, int]) -> tuple[float, float]:
     """Count reference draws without a density, and all: those of the chains and others."""
-    lost, total = float(beside[0]), float(beside[1])
-    for part in parts:
-        if part.n_undefined is not None:
-            lost += float(np.nansum(part.n_undefined))
-            total += float(part.visits[..., 0].sum())
-    return lost, total
+    if stats.n_undefined is None:
+        return beside
+    own = float(np.nansum(stats.n_undefined)), float(stats.visits[..., 0].sum())
+    return beside[0] + own[0], beside[1] + own[1]

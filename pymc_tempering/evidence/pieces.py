@@ -1,6 +1,5 @@
 """Cut the chains of a run into pieces and tours, sum over them, and state the errors of sums."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -106,27 +105,14 @@ def head_and_tail(weight: FloatArray, head: FloatArray, tour_start: BoolArray) -
     return np.stack([head, np.maximum(weight - head, 0.0)], axis=2)
 
 
-def join_tours(parts: Sequence[Tours], n_chains: Sequence[int]) -> Tours:
-    """Put the tours of several runs behind each other, with chains numbered through all."""
-    offset = np.cumsum([0, *n_chains[:-1]])
-    return Tours(
-        np.concatenate([own.sums for own in parts]),
-        np.concatenate([own.chain + start for own, start in zip(parts, offset, strict=True)]),
-        np.concatenate([own.complete for own in parts]),
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Pieces:
     """The smallest pieces that a run is cut into, in the order of time, one chain after another.
 
-    A run may have several parts, each with a ladder of its own. Chains, tours and batches are
-    numbered through all parts.
-
     Attributes
     ----------
-    part, chain, tour, batch : ndarray of int, shape (P,)
-        Part, chain, tour (or unfinished fragment) and batch of consecutive draws of each piece.
+    chain, tour, batch : ndarray of int, shape (P,)
+        Chain, tour (or unfinished fragment) and batch of consecutive draws of each piece.
     early : ndarray of bool, shape (P,)
         Whether the piece is in the first half of the draws.
     counted : ndarray of bool, shape (P,)
@@ -140,7 +126,6 @@ class Pieces:
         and a tour shares a cycle with its neighbor.
     """
 
-    part: NDArray[np.intp]
     chain: NDArray[np.intp]
     tour: NDArray[np.intp]
     batch: NDArray[np.intp]
@@ -163,7 +148,6 @@ def cycle_pieces(stats: CycleStats) -> Pieces:
     """Cut a run into its cycles: one piece a draw, in the order of ``reshape(-1)``."""
     chain, draw = (np.asarray(v, dtype=np.intp) for v in np.indices(stats.tour_start.shape))
     return Pieces(
-        part=np.zeros(chain.size, dtype=np.intp),
         chain=chain.ravel(),
         tour=tour_labels(stats.tour_start).ravel(),
         batch=batch_labels(stats.n_chains, stats.n_draws).ravel(),
@@ -190,16 +174,6 @@ def split_weights(stats: CycleStats) -> FloatArray:
     """Return the Rao-Blackwell weights of the pieces of :func:`split_pieces`, shape (P, K)."""
     cut = head_and_tail(stats.rb_weight, stats.rb_weight_head, stats.tour_start)
     return cut.reshape(-1, stats.beta.size)
-
-
-def join_pieces(parts: Sequence[Pieces]) -> Pieces:
-    """Put the pieces of several runs behind each other, as parts of one run."""
-    joined = {name: np.concatenate([getattr(own, name) for own in parts]) for name in ARRAYS}
-    for name in ("part", "chain", "tour", "batch"):
-        sizes = [int(getattr(own, name).max()) + 1 for own in parts]
-        offset = np.cumsum([0, *sizes[:-1]])
-        joined[name] = joined[name] + np.repeat(offset, [own.chain.size for own in parts])
-    return Pieces(**joined, independent=parts[0].independent)
 
 
 def _first_of_fresh_chain(stats: CycleStats) -> BoolArray:
@@ -295,8 +269,7 @@ def error_of_neighbors(effects: FloatArray, chain: NDArray[np.intp]) -> FloatArr
 def errors(influence: FloatArray, pieces: Pieces, mask: BoolArray) -> FloatArray:
     """Return the standard error of log Z_k from the influence of some pieces, shape (K,).
 
-    In each part of the run the larger of two: over tours, and over batches of about sqrt(draws)
-    consecutive draws. Parts are independent, so their errors add up in squares.
+    The larger of two: over tours, and over batches of about sqrt(draws) consecutive draws.
 
     Parameters
     ----------
@@ -306,18 +279,12 @@ def errors(influence: FloatArray, pieces: Pieces, mask: BoolArray) -> FloatArray
     mask : ndarray of bool, shape (P,)
         Which pieces these are.
     """
-    part = pieces.part[mask]
-    square = np.zeros(influence.shape[1])
-    for which in np.unique(part):
-        here = part == which
-        own, effects = np.flatnonzero(mask)[here], influence[here]
-        tour = pieces.tour[own]
-        by_tour = sum_by(tour, effects)
-        if pieces.independent:
-            over_tours = error_of_influence(by_tour)
-        else:
-            first = np.flatnonzero(np.diff(tour, prepend=-1))
-            over_tours = error_of_neighbors(by_tour, pieces.chain[own][first])
-        over_batches = error_of_influence(sum_by(pieces.batch[own], effects))
-        square += np.maximum(over_tours, over_batches) ** 2
-    return np.sqrt(square)
+    tour = pieces.tour[mask]
+    by_tour = sum_by(tour, influence)
+    if pieces.independent:
+        over_tours = error_of_influence(by_tour)
+    else:
+        first = np.flatnonzero(np.diff(tour, prepend=-1))
+        over_tours = error_of_neighbors(by_tour, pieces.chain[mask][first])
+    over_batches = error_of_influence(sum_by(pieces.batch[mask], influence))
+    return np.maximum(over_tours, over_batches)

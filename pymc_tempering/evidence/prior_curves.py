@@ -1,6 +1,5 @@
 """What a prior sensitivity returns: the evidence along the values of priors, as curves."""
 
-import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ import pandas as pd
 import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.evidence.result import plus_minus
+from pymc_tempering.evidence.result import Part, Shown, plus_minus
 
 SOURCES = ("reweighted", "rerun")
 NUMBERS = ("log_z", "mcse", "log_bf", "log_bf_mcse", "ess", "khat")
@@ -20,7 +19,7 @@ DEFAULT_FACTOR = "log BF to default"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class SensitivityCurve:
+class SensitivityCurve(Shown):
     """Evidence along the values of one number of a prior.
 
     Attributes
@@ -93,46 +92,30 @@ class SensitivityCurve:
             frame[name] = getattr(self, name)
         return frame.assign(source=list(self.source))
 
-    def _table(self, head: str, factors: FloatArray, errors: FloatArray) -> pd.DataFrame:
-        """Return rows of texts with log Bayes factors (nats) under a head; of many only some."""
+    def _parts(self) -> list[Part]:
+        return ["SensitivityCurve", *self._shown(DEFAULT_FACTOR, self.log_bf, self.log_bf_mcse)]
+
+    def _shown(self, head: str, factors: FloatArray, errors: FloatArray) -> list[Part]:
+        """Return titles and a table with log Bayes factors (nats) under a head; of many some."""
         n = len(self.values)
-        shown = np.unique(np.linspace(0, n - 1, min(n, MAX_ROWS)).round().astype(int))
+        some = np.unique(np.linspace(0, n - 1, min(n, MAX_ROWS)).round().astype(int))
         rows = [
             {
-                "value": f"{self.coordinate[i]:.4g}",
                 "log Z": plus_minus(self.log_z[i], self.mcse[i]),
                 head: plus_minus(factors[i], errors[i]) if errors[i] else "0",
                 "ESS": f"{self.ess[i]:.0f}",
                 "k-hat": "-" if np.isneginf(self.khat[i]) else f"{self.khat[i]:.2f}",
                 "source": self.source[i],
             }
-            for i in shown
+            for i in some
         ]
-        return pd.DataFrame(rows)
-
-    def _title(self) -> tuple[str, str]:
-        n = len(self.values)
         cut = "" if n <= MAX_ROWS else f"; {MAX_ROWS} of {n} rows"
-        return self.label, f"limit of k-hat {self.khat_limit:.2f}{cut}"
-
-    def _text(self, head: str, factors: FloatArray, errors: FloatArray) -> str:
-        table = self._table(head, factors, errors).to_string(index=False)
-        return "\n".join(f"  {line}" for line in (*self._title(), *table.splitlines()))
-
-    def _html(self, head: str, factors: FloatArray, errors: FloatArray) -> str:
-        table = self._table(head, factors, errors).to_html(index=False)
-        return f"<p>{html.escape(', '.join(self._title()))}</p>{table}"
-
-    def __repr__(self) -> str:
-        return f"SensitivityCurve\n{self._text(DEFAULT_FACTOR, self.log_bf, self.log_bf_mcse)}"
-
-    def _repr_html_(self) -> str:
-        table = self._html(DEFAULT_FACTOR, self.log_bf, self.log_bf_mcse)
-        return f"<div><b>SensitivityCurve</b>{table}</div>"
+        table = pd.DataFrame(rows, [f"{self.coordinate[i]:.4g}" for i in some])
+        return [self.label, f"limit of k-hat {self.khat_limit:.2f}{cut}", table]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PriorSensitivity:
+class PriorSensitivity(Shown):
     """Evidence of a model as its priors change.
 
     ``sensitivity["b"]`` is the curve of ``b``.
@@ -231,28 +214,14 @@ class PriorSensitivity:
                 groups[f"{curve.name}/posterior"] = curve.posterior
         return xr.DataTree.from_dict(groups)
 
-    def _factors(self, curve: SensitivityCurve) -> tuple[str, FloatArray, FloatArray]:
-        """Return the factors that are shown: over the other model, where there is one."""
-        if self.against is None:
-            return DEFAULT_FACTOR, curve.log_bf, curve.log_bf_mcse
-        return "log BF to the other", *self.against_of(curve)
-
-    def __repr__(self) -> str:
-        lines = ["PriorSensitivity"]
-        lines.append(f"  log Z of the default  {plus_minus(self.log_z, self.mcse)} nats")
+    def _parts(self) -> list[Part]:
+        rows = {"log Z of the default": f"{plus_minus(self.log_z, self.mcse)} nats"}
         if self.against is not None:
-            lines.append(f"  of the other model    {plus_minus(*self.against)} nats")
+            rows["of the other model"] = f"{plus_minus(*self.against)} nats"
+        parts: list[Part] = ["PriorSensitivity", rows]
         for curve in self.curves:
-            lines += ["", curve._text(*self._factors(curve))]
-        return "\n".join([*lines, *(f"  ! {sentence}" for sentence in self.warnings)])
-
-    def _repr_html_(self) -> str:
-        parts = [
-            "<div><b>PriorSensitivity</b><br>log Z of the default "
-            f"{plus_minus(self.log_z, self.mcse)} nats"
-        ]
-        if self.against is not None:
-            parts.append(f"<br>log Z of the other model {plus_minus(*self.against)} nats")
-        parts += [curve._html(*self._factors(curve)) for curve in self.curves]
-        notes = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.warnings)
-        return "".join([*parts, f"<ul>{notes}</ul>" if notes else "", "</div>"])
+            head, factors = DEFAULT_FACTOR, (curve.log_bf, curve.log_bf_mcse)
+            if self.against is not None:
+                head, factors = "log BF to the other", self.against_of(curve)
+            parts += curve._shown(head, *factors)
+        return parts

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
-from warnings import warn
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from pymc_tempering.core.cycles import FloatArray, FreshLooks
-from pymc_tempering.exceptions import TemperingError, TemperingWarning
+from pymc_tempering.exceptions import TemperingError, warn_user
 
 GROUP = "evidence"
 """Group of a DataTree that holds an ``Evidence``."""
@@ -34,6 +34,62 @@ MAX_UNDEFINED_SHARE = 1e-3
 
 MAX_LISTED = 12
 """Chains up to which each is shown."""
+
+SHORT = "{:.3g}".format
+"""How the numbers of a table are written."""
+
+
+type Part = str | Mapping[str, str] | pd.DataFrame
+"""What a result shows: a line, rows of a label and a text, or a table."""
+
+
+def as_text(parts: Sequence[Part], warnings: Sequence[str]) -> str:
+    """Lay out parts and warnings as text."""
+    return "\n".join([*map(_text_of, parts), *(f"  ! {sentence}" for sentence in warnings)])
+
+
+def _text_of(part: Part) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, pd.DataFrame):
+        return part.to_string(float_format=SHORT, na_rep="-")
+    width = max(map(len, part))
+    return "\n".join(f"  {label:<{width}}  {text}" for label, text in part.items())
+
+
+def as_html(parts: Sequence[Part], warnings: Sequence[str]) -> str:
+    """Lay out the same for notebooks."""
+    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in warnings)
+    notes = f"<ul>{items}</ul>" if items else ""
+    return f"<div>{''.join(map(_html_of, parts))}{notes}</div>"
+
+
+def _html_of(part: Part) -> str:
+    if isinstance(part, str):
+        return f"<p>{html.escape(part)}</p>"
+    if isinstance(part, pd.DataFrame):
+        return part.to_html(float_format=SHORT, na_rep="-")
+    cells = (
+        f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+        f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+        for label, text in part.items()
+    )
+    return f"<table>{''.join(cells)}</table>"
+
+
+class Shown:
+    """A result that shows its parts and its warnings: as text, and as HTML in notebooks."""
+
+    warnings: tuple[str, ...] = ()
+
+    def _parts(self) -> list[Part]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return as_text(self._parts(), self.warnings)
+
+    def _repr_html_(self) -> str:
+        return as_html(self._parts(), self.warnings)
 
 
 @dataclass(frozen=True)
@@ -76,7 +132,7 @@ class LookCheck(FreshLooks):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Evidence:
+class Evidence(Shown):
     """Log marginal likelihood of a model, with its Monte Carlo standard error.
 
     Fields that do not apply to an estimator (tours, chains, a ladder) keep their defaults and are
@@ -150,7 +206,7 @@ class Evidence:
 
     def to_json(self) -> str:
         """Return all fields as one JSON text."""
-        return json.dumps(_plain(asdict(self)), allow_nan=False)
+        return json.dumps(to_plain(asdict(self)), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -168,7 +224,7 @@ class Evidence:
                 "this is not the JSON text of an Evidence"
                 + (f": it lacks {lacking}" if lacking else f": {odd} are none of its fields")
             )
-        found = _numbers(found)
+        found = from_plain(found)
         for name in ARRAYS:
             found[name] = np.array(found.get(name, []), dtype=float)
         for name in ("round_trips", "halves", "warnings", "prior_term"):
@@ -205,43 +261,36 @@ class Evidence:
             )
         return cls.from_json(text)
 
-    def _rows(self) -> list[tuple[str, str]]:
-        rows = [
-            ("log marginal likelihood", f"{plus_minus(self.log_z, self.mcse)} nats"),
-            ("method, verdict", f"{self.method}, {self.verdict}"),
-        ]
+    def _parts(self) -> list[Part]:
+        rows = {
+            "log marginal likelihood": f"{plus_minus(self.log_z, self.mcse)} nats",
+            "method, verdict": f"{self.method}, {self.verdict}",
+        }
         if self.round_trips:
             trips = in_few_words([str(n) for n in self.round_trips], self.round_trips)
-            text = f"{self.n_tours} (effective {self.ess:.1f}; per chain {trips})"
-            rows.append(("tours", text))
+            rows["tours"] = f"{self.n_tours} (effective {self.ess:.1f}; per chain {trips})"
         elif not np.isnan(self.ess):
-            rows.append(("effective draws", f"{self.ess:.1f}"))
+            rows["effective draws"] = f"{self.ess:.1f}"
         if self.per_chain.size:
             pairs = zip(self.per_chain, self.per_chain_mcse, strict=True)
             texts = [plus_minus(v, error) for v, error in pairs]
-            rows.append(("per chain", in_few_words(texts, self.per_chain)))
+            rows["per chain"] = in_few_words(texts, self.per_chain)
         if not np.isnan(self.halves).all():
-            rows.append(("first, second half", ", ".join(f"{v:.3f}" for v in self.halves)))
+            rows["first, second half"] = ", ".join(f"{v:.3f}" for v in self.halves)
         if self.check is not None:
-            rows.append(("check by the prior", str(self.check)))
+            rows["check by the prior"] = str(self.check)
         if self.prior_term is not None:
-            rows.append(("normalizer of the prior", f"{plus_minus(*self.prior_term)} nats"))
+            rows["normalizer of the prior"] = f"{plus_minus(*self.prior_term)} nats"
         if self.bias_direction:
-            rows.append(("in expectation", f"{self.bias_direction} log Z"))
+            rows["in expectation"] = f"{self.bias_direction} log Z"
         if self.details:
             numbers = (f"{name} {_short(value)}" for name, value in self.details.items())
-            rows.append(("further numbers", ", ".join(numbers)))
+            rows["further numbers"] = ", ".join(numbers)
         if self.n_evaluations is not None:
-            rows.append(("density evaluations", f"{self.n_evaluations:,}"))
+            rows["density evaluations"] = f"{self.n_evaluations:,}"
         if not np.isnan(self.seconds):
-            rows.append(("seconds", f"{self.seconds:.2f}"))
-        return rows
-
-    def __repr__(self) -> str:
-        return as_text("Evidence", self._rows(), self.warnings)
-
-    def _repr_html_(self) -> str:
-        return as_html("Evidence", self._rows(), self.warnings)
+            rows["seconds"] = f"{self.seconds:.2f}"
+        return ["Evidence", rows]
 
 
 def plus_minus(value: float, error: float) -> str:
@@ -261,29 +310,10 @@ def in_few_words(texts: Sequence[str], values: Sequence[float] | FloatArray) -> 
     return f"{texts[low]} to {texts[high]} in {len(texts)} chains"
 
 
-def as_text(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...]) -> str:
-    """Lay out a result as text: title, rows of a label and a text, and one line a warning."""
-    width = max(len(label) for label, _ in rows)
-    lines = [title, *(f"  {label:<{width}}  {text}" for label, text in rows)]
-    return "\n".join([*lines, *(f"  ! {sentence}" for sentence in warnings)])
-
-
-def as_html(title: str, rows: list[tuple[str, str]], warnings: tuple[str, ...]) -> str:
-    """Lay out the same as a table for notebooks."""
-    cells = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-        f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-        for label, text in rows
-    )
-    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in warnings)
-    notes = f"<ul>{items}</ul>" if items else ""
-    return f"<div><b>{title}</b><table>{cells}</table>{notes}</div>"
-
-
-def emit_warnings(evidence: Evidence, prefix: str = "", stacklevel: int = 3) -> Evidence:
-    """Emit the warnings of an evidence, by default at the caller's caller, and return it."""
+def emit_warnings(evidence: Evidence, prefix: str = "") -> Evidence:
+    """Emit the warnings of an evidence at the user's line, and return it."""
     for sentence in evidence.warnings:
-        warn(prefix + sentence, TemperingWarning, stacklevel=stacklevel)
+        warn_user(prefix + sentence)
     return evidence
 
 
@@ -292,12 +322,12 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.4g}"
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Put numbers, texts, lists and dicts in place of what JSON does not know."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
+        return {str(name): to_plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(entry) for entry in value]
+        return [to_plain(entry) for entry in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -305,12 +335,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _numbers(value: Any) -> Any:
+def from_plain(value: Any) -> Any:
     """Put numbers in place of the words for those that are not finite."""
     if isinstance(value, dict):
-        return {name: _numbers(entry) for name, entry in value.items()}
+        return {name: from_plain(entry) for name, entry in value.items()}
     if isinstance(value, list):
-        return [_numbers(entry) for entry in value]
+        return [from_plain(entry) for entry in value]
     return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else value
 
 

@@ -1,8 +1,8 @@
 """Averages over the weighted draws of a run: expectations, and the evidence of a changed model."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pymc_tempering.core.cycles import CycleStats, FloatArray
 from pymc_tempering.core.weighting import MIN_ESS, effective_size, khat_limit, kish, pareto_khat
-from pymc_tempering.evidence.datatree import read_states
+from pymc_tempering.evidence.datatree import KeptStates, read_states
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.pieces import (
     Pieces,
@@ -22,7 +22,7 @@ from pymc_tempering.evidence.pieces import (
     sum_by,
 )
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.exceptions import warn_user
 
 ROUNDING = 1e-9
 """Nats by which densities that are the same may differ."""
@@ -181,6 +181,13 @@ class Reweighted:
     mcse: FloatArray
     ess: FloatArray
     khat: FloatArray
+
+
+def state_draws(states: KeptStates) -> WeightedDraws:
+    """Return the kept states of a run as weighted draws from the posterior."""
+    run = states.run
+    weight = states.weights([-1])[:, 0]
+    return WeightedDraws(run.stats, run.pieces, weight, run.piece[states.place])
 
 
 def posterior_draws(stats: CycleStats) -> tuple[WeightedDraws, NDArray[np.bool_]]:
@@ -347,7 +354,7 @@ def expectation(
     True
     """
     states = read_states(idata)
-    draws = WeightedDraws(states.run.stats, states.run.pieces, states.weight, states.piece)
+    draws = state_draws(states)
     values = _values(states.variables, functions, var_names)
 
     evidence = estimate_quietly(idata)
@@ -373,13 +380,24 @@ def expectation(
             [rest.copy(data=row.reshape(rest.shape)) for row in (mean, sd, mcse, ess)], dim="metric"
         )
     for sentence in sentences:
-        warnings.warn(sentence, TemperingWarning, stacklevel=2)
+        warn_user(sentence)
     attrs = {
         "weight_ess": float(kish(draws.weight)),
         "n_states": len(draws.weight),
         "n_tours": evidence.n_tours,
     }
     return xr.Dataset(result, {"metric": list(METRICS)}, attrs)
+
+
+def known_names(names: str | Sequence[Any], known: xr.Dataset, whose: str) -> list[str]:
+    """Return the names of variables, or raise an error if some are not there."""
+    names = [names] if isinstance(names, str) else [str(name) for name in names]
+    if unknown := [name for name in names if name not in known.data_vars]:
+        raise ValueError(
+            f"var_names {', '.join(map(repr, unknown))} are not among {whose}: "
+            f"{', '.join(map(str, known.data_vars))}"
+        )
+    return names
 
 
 def _values(
@@ -389,14 +407,8 @@ def _values(
 ) -> dict[str, xr.DataArray]:
     """Evaluate the functions, or pick the variables."""
     if functions is None:
-        names = [str(name) for name in draws.data_vars] if var_names is None else list(var_names)
-        unknown = [name for name in names if name not in draws.data_vars]
-        if unknown:
-            raise ValueError(
-                f"var_names {', '.join(map(repr, unknown))} are not among the states' variables: "
-                f"{', '.join(str(name) for name in draws.data_vars)}"
-            )
-        return {name: draws[name] for name in names}
+        names = list(draws.data_vars) if var_names is None else var_names
+        return {name: draws[name] for name in known_names(names, draws, "the states' variables")}
     if not isinstance(functions, Mapping):
         functions = {getattr(functions, "__name__", "expectation"): functions}
     values = {name: function(draws) for name, function in functions.items()}

@@ -20,40 +20,43 @@ ORDERS = {"riemann": 1, "left_riemann": 1, "trapezoid": 2, "corrected": 4, "simp
 """The error of a rule falls with this power of the spacing of the rungs."""
 
 
-def _riemann(betas: FloatArray) -> tuple[FloatArray, FloatArray]:
-    return np.tril(np.append(0.0, np.diff(betas))), np.zeros((betas.size, betas.size))
+def _right(heights: FloatArray) -> FloatArray:
+    """Weights (K, K) of sums up to each rung, with the height of each step at its upper rung."""
+    return np.tril(np.append(0.0, heights))
 
 
-def _left_riemann(betas: FloatArray) -> tuple[FloatArray, FloatArray]:
-    return np.tril(np.append(np.diff(betas), 0.0), -1), np.zeros((betas.size, betas.size))
+def _left(heights: FloatArray) -> FloatArray:
+    """Weights of the same sums with each height at the lower rung."""
+    return np.tril(np.append(heights, 0.0), -1)
 
 
-def _trapezoid(betas: FloatArray) -> tuple[FloatArray, FloatArray]:
-    return 0.5 * (_riemann(betas)[0] + _left_riemann(betas)[0]), np.zeros((betas.size, betas.size))
+def _trapezoid(betas: FloatArray) -> FloatArray:
+    return 0.5 * (_right(np.diff(betas)) + _left(np.diff(betas)))
 
 
-def _corrected(betas: FloatArray) -> tuple[FloatArray, FloatArray]:
-    square = np.diff(betas) ** 2 / 12.0
-    upper = np.tril(np.append(0.0, square))
-    lower = np.tril(np.append(square, 0.0), -1)
-    return _trapezoid(betas)[0], lower - upper
-
-
-def _simpson(betas: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _simpson(betas: FloatArray) -> FloatArray:
     if betas.size < 3:
         return _trapezoid(betas)
-    weights = cumulative_simpson(np.eye(betas.size), x=betas, axis=0, initial=0.0)
-    return np.asarray(weights), np.zeros((betas.size, betas.size))
+    return np.asarray(cumulative_simpson(np.eye(betas.size), x=betas, axis=0, initial=0.0))
 
 
-RULES: dict[str, Callable[[FloatArray], tuple[FloatArray, FloatArray]]] = {
-    "riemann": _riemann,
-    "left_riemann": _left_riemann,
+RULES: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "riemann": lambda betas: _right(np.diff(betas)),
+    "left_riemann": lambda betas: _left(np.diff(betas)),
     "trapezoid": _trapezoid,
-    "corrected": _corrected,
+    "corrected": _trapezoid,
     "simpson": _simpson,
 }
-"""Rules of integration, each giving weights (K, K) of the means and of the variances."""
+"""Rules of integration, each giving weights (K, K) of the means."""
+
+
+def rule_weights(rule: str, betas: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weights (K, K) of the means and of the variances at the rungs."""
+    of_mean = RULES[rule](betas)
+    if rule != "corrected":
+        return of_mean, np.zeros_like(of_mean)
+    square = np.diff(betas) ** 2 / 12.0
+    return of_mean, _left(square) - _right(square)
 
 
 def integrate(rule: str, betas: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
@@ -83,7 +86,7 @@ def integrate(rule: str, betas: FloatArray, mean: FloatArray, variance: FloatArr
     >>> integrate("corrected", betas, betas**3, 3 * betas**2)[-1].item()
     0.25
     """
-    of_mean, of_variance = RULES[rule](betas)
+    of_mean, of_variance = rule_weights(rule, betas)
     known = np.isfinite(mean) & np.isfinite(variance)
     if not (known[0] and known[-1]):
         return np.full(betas.size, np.nan)
@@ -165,7 +168,7 @@ def _fit_rule(
     likelihood.
     """
     weight, first, second = moments
-    of_mean, of_variance = RULES[rule](betas)
+    of_mean, of_variance = rule_weights(rule, betas)
     finite = weight.copy()
     finite[:, 0] -= lost
     total, n_finite = weight.sum(axis=0), finite.sum(axis=0)

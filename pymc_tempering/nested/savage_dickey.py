@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
-from warnings import warn
 
 import numpy as np
 import pymc as pm
@@ -31,7 +30,7 @@ from pymc_tempering.core.weighting import (
 )
 from pymc_tempering.evidence.factor import SCALES, BayesFactor
 from pymc_tempering.evidence.result import plus_minus
-from pymc_tempering.exceptions import NullError, TemperingWarning
+from pymc_tempering.exceptions import NullError, warn_user
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -99,20 +98,20 @@ class SavageDickey(BayesFactor):
     khat: float = float("nan")
     seconds: float = float("nan")
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _rows(self) -> dict[str, str]:
         held = ", ".join(
             f"{name} = {np.array2string(np.asarray(value), threshold=8)}"
             for name, value in self.null.items()
         )
         posterior = plus_minus(self.log_posterior, self.log_posterior_mcse)
-        return [
-            ("null", held),
-            *super()._rows(),
-            ("log posterior density at the null", f"{posterior} nats"),
-            ("log prior density at the null", f"{self.log_prior:.4f} nats"),
-            ("correction to log BF01", f"{self.log_correction:.4f} nats"),
-            ("terms", f"{self.n_terms}, worth {self.ess:.0f}; k-hat {self.khat:.2f}"),
-        ]
+        return {
+            "null": held,
+            **super()._rows(),
+            "log posterior density at the null": f"{posterior} nats",
+            "log prior density at the null": f"{self.log_prior:.4f} nats",
+            "correction to log BF01": f"{self.log_correction:.4f} nats",
+            "terms": f"{self.n_terms}, worth {self.ess:.0f}; k-hat {self.khat:.2f}",
+        }
 
 
 @dataclass(frozen=True)
@@ -318,7 +317,7 @@ def savage_dickey(
     posterior = average_terms(log_density.reshape(used.shape[:2]))
     correction = terms.log_mean - posterior.log_mean + prior.log_prior
     for sentence in messages:
-        warn(sentence, TemperingWarning, stacklevel=2)
+        warn_user(sentence)
     return SavageDickey(
         -terms.log_mean,
         mcse,

@@ -8,12 +8,11 @@ import pandas as pd
 import xarray as xr
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.comparison import log_marginal_likelihood
 from pymc_tempering.comparison.compare import compare
+from pymc_tempering.comparison.marginal_likelihood import log_marginal_likelihood
 from pymc_tempering.core.cycles import FloatArray
-from pymc_tempering.crosscheck import CrossCheck, Entry, assemble, read_cross_check
-from pymc_tempering.crosscheck.judge import TOO_WIDE
-from pymc_tempering.crosscheck.result import GROUP
+from pymc_tempering.crosscheck.judge import TOO_WIDE, Entry
+from pymc_tempering.crosscheck.result import GROUP, CrossCheck, assemble, read_cross_check
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
 from pymc_tempering.evidence.result import plus_minus
@@ -24,7 +23,6 @@ from pymc_tempering.plots.sheet import (
     GREEN,
     ORANGE,
     Panel,
-    Visuals,
     finished,
     open_panels,
 )
@@ -68,10 +66,7 @@ def plot_evidence(
     check: Any,
     *,
     exact: float | None = None,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw estimates of one evidence, or those of several models, as a forest.
 
@@ -92,16 +87,11 @@ def plot_evidence(
         stack is used for posterior draws.
     exact : float, optional
         The true log Z (nats) of the one model, drawn as a line.
-    plot_collection : PlotCollection, optional
-        With panels "forest" and "numbers" along the dimension ``panel``; new ones by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "believed", "exact", "interval",
-        "estimate", "no_error", "disagrees", "bound", "beyond", "no_value", "numbers", "xlabel",
-        "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with panels "forest",
+        "numbers"; ``backend``; ``visuals``, of "believed", "exact", "interval", "estimate",
+        "no_error", "disagrees", "bound", "beyond", "no_value", "numbers"; and arguments of
+        ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -140,7 +130,7 @@ def plot_evidence(
         ("forest", "numbers"),
         (9.0, 1.3 + 0.34 * len(table)),
         FOREST_VISUALS,
-        (plot_collection, backend, visuals, pc_kwargs),
+        options,
         columns=2,
         width_ratios=[5.0, 1.3],
     )
@@ -277,11 +267,7 @@ def _check_table(table: pd.DataFrame, columns: tuple[str, ...]) -> None:
 
 def plot_bayes_factors(
     runs: Any,
-    *,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw log Bayes factors against the best model, and the probabilities of all models.
 
@@ -293,15 +279,10 @@ def plot_bayes_factors(
     ----------
     runs : DataFrame or mapping
         The table of :func:`compare`, or what it takes: runs by the names of the models.
-    plot_collection : PlotCollection, optional
-        With panels "log_bf" and "probability" along the dimension ``panel``; new ones by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "interval", "estimate", "no_error",
-        "grades", "beyond", "probability", "prior", "xlabel", "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with panels "log_bf",
+        "probability"; ``backend``; ``visuals``, of "interval", "estimate", "no_error", "grades",
+        "beyond", "probability", "prior"; and arguments of ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -346,8 +327,7 @@ def plot_bayes_factors(
         raise ValueError("plot_bayes_factors needs at least one model")
     table = table.sort_values("log_z", ascending=False, kind="stable")
     names, size = ("log_bf", "probability"), (9.0, 1.5 + 0.36 * len(table))
-    asked = (plot_collection, backend, visuals, pc_kwargs)
-    panels = open_panels(names, size, FACTOR_VISUALS, asked, columns=2)
+    panels = open_panels(names, size, FACTOR_VISUALS, options, columns=2)
     _draw_factors(panels[0], table)
     _draw_probabilities(panels[1], table)
     return finished(panels)
@@ -389,10 +369,7 @@ def plot_prior_sensitivity(
     name: str | None = None,
     *,
     show: str | None = None,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw one curve of a prior sensitivity with its 95 % intervals, and mark the default.
 
@@ -411,15 +388,10 @@ def plot_prior_sensitivity(
     show : {"log_z", "default", "against"}, optional
         log Z; or the log Bayes factor over the default, or over the other model. By default the
         last that there is.
-    plot_collection : PlotCollection, optional
-        With a panel "sensitivity" along the dimension ``panel``; a new one by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "band", "curve", "bars",
-        "reweighted", "rerun", "default", "zero", "gap", "xlabel", "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with a panel
+        "sensitivity"; ``backend``; ``visuals``, of "band", "curve", "bars", "reweighted", "rerun",
+        "default", "zero", "gap"; and arguments of ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -458,8 +430,7 @@ def plot_prior_sensitivity(
         value, error = curve.log_bf, curve.log_bf_mcse
     else:
         value, error = curve.log_z, curve.mcse
-    asked = (plot_collection, backend, visuals, pc_kwargs)
-    panels = open_panels(("sensitivity",), (7.0, 4.0), CURVE_VISUALS, asked)
+    panels = open_panels(("sensitivity",), (7.0, 4.0), CURVE_VISUALS, options)
     _draw_sensitivity(panels[0], curve, value, error, zero=show != "log_z")
     panels[0].axes(curve.label, SHOWS[show])
     return finished(panels)

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from scipy.ndimage import gaussian_filter1d
 
 from pymc_tempering.core.cycles import CycleStats, FloatArray
-from pymc_tempering.evidence import rungs
-from pymc_tempering.evidence.alarms import MAX_REJECTION
+from pymc_tempering.evidence.alarms import MAX_REJECTION, neighbor_rejection
 from pymc_tempering.evidence.datatree import (
     has_states,
     probabilities_of,
@@ -16,7 +16,7 @@ from pymc_tempering.evidence.datatree import (
     read_run,
     read_states,
 )
-from pymc_tempering.evidence.diagnostics import rung_table
+from pymc_tempering.evidence.diagnostics import cumulative_barrier, rung_table
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.axes import (
     Span,
@@ -27,7 +27,7 @@ from pymc_tempering.plots.axes import (
     rung_ticks,
     spread_over,
 )
-from pymc_tempering.plots.sheet import BLUE, GRAY, ORANGE, Panel, Visuals, finished, open_panels
+from pymc_tempering.plots.sheet import BLUE, GRAY, ORANGE, Panel, finished, open_panels
 
 LADDER_VISUALS = ("stem", "rejection", "gap", "limit", "occupancy", "target")
 BARRIER_VISUALS = ("steps", "outline", "barrier", "dots", "beyond", "rungs")
@@ -40,11 +40,7 @@ LOG_BELOW = 0.1
 
 def plot_ladder(
     idata: xr.DataTree,
-    *,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw how often the chains pass from rung to rung, and where they stay.
 
@@ -56,17 +52,10 @@ def plot_ladder(
     ----------
     idata : DataTree
         A run of simulated tempering, converted or not.
-    plot_collection : PlotCollection, optional
-        Panels to draw into, by their names along the dimension ``panel``; new ones by default.
-        Here "rejection" and "occupancy".
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "stem", "rejection", "gap", "limit",
-        "occupancy", "target", and as everywhere "xlabel", "ylabel", "legend" and "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``, for instance ``figure_kwargs={"figsize": (900, 300)}``
-        in dots.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with panels "rejection",
+        "occupancy"; ``backend``; ``visuals``, of "stem", "rejection", "gap", "limit", "occupancy",
+        "target"; and arguments of ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -91,9 +80,8 @@ def plot_ladder(
     >>> pc.savefig("ladder.png")  # doctest: +SKIP
     """
     table = rung_table(read_cycles(idata))
-    asked = (plot_collection, backend, visuals, pc_kwargs)
     names = ("rejection", "occupancy")
-    panels = open_panels(names, (9.0, 2.9), LADDER_VISUALS, asked, columns=2)
+    panels = open_panels(names, (9.0, 2.9), LADDER_VISUALS, options, columns=2)
     draw_rejection(panels[0], table)
     _draw_occupancy(panels[1], table)
     return finished(panels)
@@ -141,11 +129,7 @@ def dot_size(n: int, usual: float = 7.0) -> float:
 
 def plot_barrier(
     idata: xr.DataTree,
-    *,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw the local barrier lambda(beta) along the path, with the rungs.
 
@@ -157,15 +141,10 @@ def plot_barrier(
     ----------
     idata : DataTree
         A run of simulated tempering, converted or not.
-    plot_collection : PlotCollection, optional
-        With a panel "barrier" along the dimension ``panel``; a new one by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "steps", "outline", "barrier", "dots",
-        "beyond", "rungs", "xlabel", "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with a panel "barrier";
+        ``backend``; ``visuals``, of "steps", "outline", "barrier", "dots", "beyond", "rungs"; and
+        arguments of ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -199,10 +178,9 @@ def plot_barrier(
     1
     """
     stats = read_cycles(idata)
-    asked = (plot_collection, backend, visuals, pc_kwargs)
-    panels = open_panels(("barrier",), (7.0, 3.2), BARRIER_VISUALS, asked)
+    panels = open_panels(("barrier",), (7.0, 3.2), BARRIER_VISUALS, options)
     draw_barrier(panels[0], idata, stats)
-    total = rungs.cumulative_barrier(rungs.neighbor_rejection(stats))[-1]
+    total = cumulative_barrier(neighbor_rejection(stats))[-1]
     return finished(panels, f"Λ = {total:.2f} on {stats.beta.size} rungs")
 
 
@@ -210,7 +188,7 @@ def draw_barrier(panel: Panel, idata: xr.DataTree, stats: CycleStats) -> None:
     """Draw rejection rates as areas between the rungs, and lambda at each."""
     first = stats.beta[1] if stats.beta[1] < LOG_BELOW else 1.0
     place = along_path(stats.beta, first)
-    rate = np.nan_to_num(rungs.neighbor_rejection(stats), nan=1.0)
+    rate = np.nan_to_num(neighbor_rejection(stats), nan=1.0)
     height = rate / np.diff(place)
     panel.bars("steps", height, place, alpha=0.35, label="rejection, as area")
     panel.line("outline", np.repeat(place, 2)[1:-1], np.repeat(height, 2), color=GRAY, width=1.0)
@@ -273,10 +251,7 @@ def plot_path(
     *,
     coords: dict[str, Any] | None = None,
     rungs: int = 8,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw the density of a variable at rungs from the reference to the posterior, as ridges.
 
@@ -296,15 +271,9 @@ def plot_path(
         Selects one element of a variable with dimensions; the first one by default.
     rungs : int, default 8
         Most rungs to draw.
-    plot_collection : PlotCollection, optional
-        With a panel "path" along the dimension ``panel``; a new one by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "ridge", "outline", "xlabel",
-        "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with a panel "path";
+        ``backend``; ``visuals``, of "ridge", "outline"; and arguments of ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -341,12 +310,13 @@ def plot_path(
         var_name = _first_variable(idata) if has_states(idata) else LOG_RATIO
     of_ratio = var_name == LOG_RATIO
     if of_ratio:
-        name, (values, weight) = f"{LOG_RATIO} (nats)", _log_ratios(idata, shown)
+        run = read_run(idata)
+        name, values = f"{LOG_RATIO} (nats)", run.trace.log_ratio[np.isfinite(run.trace.log_ratio)]
+        weight = probabilities_of(run.stats, values)[:, shown]
     else:
         name, values, weight = _states(idata, var_name, coords or {}, shown)
-    asked = (plot_collection, backend, visuals, pc_kwargs)
     size = (7.0, 1.4 + 0.42 * len(shown))
-    panels = open_panels(("path",), size, ("ridge", "outline"), asked)
+    panels = open_panels(("path",), size, ("ridge", "outline"), options)
     _draw_ridges(panels[0], beta[shown], values, weight, cut=of_ratio)
     panels[0].axes(name, "inverse temperature β")
     return finished(panels)
@@ -382,34 +352,20 @@ def _density(values: FloatArray, weight: FloatArray, edges: FloatArray) -> Float
     w = weight[inside] / weight[inside].sum()
     mean = np.sum(w * values[inside])
     spread = np.sqrt(np.sum(w * (values[inside] - mean) ** 2))
-    width = max(0.9 * spread * np.sum(w**2) ** 0.2, 1e-9) / np.diff(edges)[0]
-    reach = int(min(np.ceil(4.0 * width), edges.size))
-    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / max(width, 0.3)) ** 2)
-    padded = np.pad(mass, reach, mode="reflect" if reach < mass.size else "symmetric")
-    smooth = np.convolve(padded, kernel / kernel.sum(), mode="valid")
-    return np.asarray(smooth / np.diff(edges))
+    width = 0.9 * spread * np.sum(w**2) ** 0.2 / np.diff(edges)[0]
+    return np.asarray(gaussian_filter1d(mass, max(width, 0.3), mode="mirror") / np.diff(edges))
 
 
 def _ends(values: FloatArray, weight: FloatArray, first: int) -> tuple[float, float]:
     """Return the range that holds nearly all mass of the rungs from ``first`` on."""
-    order = np.argsort(values)
-    lows, highs = [], []
-    for w in weight.T[first:]:
-        total = np.cumsum(w[order])
-        at = np.searchsorted(total, total[-1] * np.array([0.003, 0.997]))
-        lows.append(values[order][min(at[0], values.size - 1)])
-        highs.append(values[order][min(at[1], values.size - 1)])
-    low, high = float(min(lows)), float(max(highs))
+    ends = [
+        np.quantile(values, [0.003, 0.997], weights=w, method="inverted_cdf")
+        for w in weight.T[first:]
+        if w.any()
+    ]
+    low, high = float(np.min(ends)), float(np.max(ends))
     pad = 0.05 * (high - low) or 1.0
     return low - pad, high + pad
-
-
-def _log_ratios(idata: xr.DataTree, shown: list[int]) -> tuple[FloatArray, FloatArray]:
-    run = read_run(idata)
-    stats, trace = run.stats, run.trace
-    finite = np.isfinite(trace.log_ratio)
-    values = trace.log_ratio[finite]
-    return values, probabilities_of(stats, values)[:, shown]
 
 
 def _first_variable(idata: xr.DataTree) -> str:
@@ -433,15 +389,4 @@ def _states(
     values = values.isel(rest).transpose("chain", "state")
     picked = {str(d): values.coords[d].item() for d in {*coords, *rest} if d in values.coords}
     label = f"{var_name}[{', '.join(str(v) for v in picked.values())}]" if picked else var_name
-    flat = np.asarray(values.values, dtype=float)[kept.keep]
-    probability = idata["tempering_states"]["keep_probability"].transpose("chain", "state").values
-    q = probabilities_of(kept.run.stats, _ratio_of_states(idata, kept.keep))
-    return label, flat, q[:, shown] / probability[kept.keep][:, None]
-
-
-def _ratio_of_states(idata: xr.DataTree, keep: np.ndarray) -> FloatArray:
-    """Return log_ratio of the states that count."""
-    iteration = idata["tempering_states"]["iteration"].transpose("chain", "state").values
-    trace = idata["tempering_trace"]["log_ratio"].transpose("chain", "iteration").values
-    chain = np.broadcast_to(np.arange(len(iteration))[:, None], iteration.shape)
-    return np.asarray(trace[chain[keep], iteration[keep]], dtype=float)
+    return label, np.asarray(values.values, dtype=float)[kept.keep], kept.weights(shown)

@@ -15,7 +15,7 @@ from pymc_tempering.evidence.pieces import cycle_pieces
 from pymc_tempering.evidence.result import emit_warnings, plus_minus
 from pymc_tempering.plots.axes import HALF_WIDTH, Span, draw_beyond, rung_ticks, span_of
 from pymc_tempering.plots.ladder import dot_size
-from pymc_tempering.plots.sheet import GRAY, GREEN, ORANGE, Panel, Visuals, finished, open_panels
+from pymc_tempering.plots.sheet import GRAY, GREEN, ORANGE, Panel, finished, open_panels
 
 CURVE_VISUALS = ("curve", "dots", "band", "chains", "exact", "zero", "nothing")
 RUNNING_VISUALS = (
@@ -37,10 +37,7 @@ def plot_log_z(
     *,
     method: str | None = None,
     exact: Exact = None,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw log Z along beta, and below it how far the chains and the exact value are from it.
 
@@ -56,15 +53,10 @@ def plot_log_z(
         Estimator, for a DataTree; by default that of :func:`log_marginal_likelihood`.
     exact : float or callable, optional
         The true log Z (nats), or that of an array of betas.
-    plot_collection : PlotCollection, optional
-        With panels "curve" and "residual" along the dimension ``panel``; new ones by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "curve", "dots", "band", "chains",
-        "exact", "zero", "nothing", "xlabel", "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with panels "curve",
+        "residual"; ``backend``; ``visuals``, of "curve", "dots", "band", "chains", "exact", "zero",
+        "nothing"; and arguments of ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -104,8 +96,7 @@ def plot_log_z(
             f"the estimate by {evidence.method!r} has no curve of log Z along a ladder: pass a "
             "tempering run, or an estimator that reads one"
         )
-    asked = (plot_collection, backend, visuals, pc_kwargs)
-    panels = open_panels(("curve", "residual"), (7.0, 4.8), CURVE_VISUALS, asked)
+    panels = open_panels(("curve", "residual"), (7.0, 4.8), CURVE_VISUALS, options)
     known = _exact_at(exact, evidence.betas)
     _draw_curve(panels[0], evidence, known)
     draw_residual(panels[1], evidence, chains, known)
@@ -180,10 +171,7 @@ def plot_running_log_z(
     idata: xr.DataTree,
     *,
     exact: float | None = None,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw log Z and its error as they would have been after fewer draws.
 
@@ -197,17 +185,11 @@ def plot_running_log_z(
         A run of simulated tempering, converted or not.
     exact : float, optional
         The true log Z (nats).
-    plot_collection : PlotCollection, optional
-        With panels "log_z" and, where an error can be stated, "error" along the dimension
-        ``panel``; new ones by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "running", "band", "looks",
-        "looks_value", "final", "rounds", "exact", "error", "square_root", "beyond",
-        "xlabel", "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with panels "log_z",
+        "error"; ``backend``; ``visuals``, of "running", "band", "looks", "looks_value", "final",
+        "rounds", "exact", "error", "square_root", "beyond"; and arguments of
+        ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -242,8 +224,7 @@ def plot_running_log_z(
     running, rounds = running_rts(idata, stats), rounds_of(idata, stats)
     stated = bool(np.isfinite(running[2]).any())
     names, size = (("log_z", "error"), (7.0, 5.0)) if stated else (("log_z",), (7.0, 3.2))
-    asked = (plot_collection, backend, visuals, pc_kwargs)
-    panels = open_panels(names, size, RUNNING_VISUALS, asked)
+    panels = open_panels(names, size, RUNNING_VISUALS, options)
     draw_running(panels[0], running, rounds, beside_of(idata, evidence), exact)
     if stated:
         _draw_errors(panels[1], running, rounds)

@@ -11,7 +11,7 @@ from pymc_tempering.evidence.datatree import LOOKS_GROUP, read_cycles
 from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.exceptions import NotTemperedError
 from pymc_tempering.plots.axes import Span, round_ticks
-from pymc_tempering.plots.sheet import ORANGE, Panel, Visuals, finished, open_panels
+from pymc_tempering.plots.sheet import ORANGE, Panel, finished, open_panels
 
 VISUALS = ("draws", "looks", "ends", "on_way", "suspects", "limit", "beyond")
 BINS = 60
@@ -30,10 +30,7 @@ def plot_looks(
     *,
     var_names: str | Sequence[str] | None = None,
     coords: dict[str, Any] | None = None,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw the run's draws beside the ends of the looks from the prior.
 
@@ -53,16 +50,10 @@ def plot_looks(
         Variables of ``posterior``; "all" stands for all free variables and deterministics.
     coords : dict, optional
         Selects elements of variables with dimensions.
-    plot_collection : PlotCollection, optional
-        With a panel "looks", and one named after each element, along the dimension ``panel``; a
-        new one by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "draws", "looks", "ends",
-        "on_way", "suspects", "limit", "beyond", "xlabel", "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with a panel "looks"
+        and one named after each element; ``backend``; ``visuals``, of "draws", "looks", "ends",
+        "on_way", "suspects", "limit", "beyond"; and arguments of ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -91,8 +82,9 @@ def plot_looks(
     --------
     >>> import numpy as np, xarray as xr, pymc_tempering as pmt
     >>> run, ratio = idata.copy(), np.random.default_rng(0).normal(-1, 0.3, 50)
-    >>> ends = {"log_ratio": ("look", ratio), "log_weight": ("look", np.zeros(50))}
-    >>> run["tempering_check"] = xr.DataTree(xr.Dataset(ends))
+    >>> ends = {"log_ratio": ratio, "log_weight": np.zeros(50), "arrived": np.ones(50, bool)}
+    >>> looks = xr.Dataset({name: ("look", values) for name, values in ends.items()})
+    >>> run["tempering_check"] = xr.DataTree(looks)
     >>> pmt.plot_looks(run).viz["plot"].panel.values.tolist()
     ['looks']
     """
@@ -105,8 +97,7 @@ def plot_looks(
     size, columns = (7.0, 3.4), 1
     if elements:
         size, columns = (9.0, 3.2 * (len(elements) // 2 + 1)), 2
-    asked = (plot_collection, backend, visuals, pc_kwargs)
-    panels = open_panels(("looks", *elements), size, VISUALS, asked, columns=columns)
+    panels = open_panels(("looks", *elements), size, VISUALS, options, columns=columns)
     weight, kinds = draw_looks(panels[0], idata)
     for panel, (draws, ends) in zip(panels[1:], elements.values(), strict=True):
         span = _common_range(draws, ends, weight, kinds["suspects"])
@@ -127,9 +118,7 @@ def draw_looks(panel: Panel, idata: xr.DataTree) -> tuple[FloatArray, Kinds]:
     ends = looks["log_ratio"].values.astype(float)
     weight = _weights(looks["log_weight"].values.astype(float))
     strange = ends > limit
-    arrived = np.ones(ends.size, dtype=bool)
-    if "arrived" in looks:  # not in runs that were stored before it was told
-        arrived = looks["arrived"].values.astype(bool)
+    arrived = looks["arrived"].values.astype(bool)
     kinds = {"ends": arrived & ~strange, "on_way": ~arrived & ~strange, "suspects": strange}
     n_strange, plural = strange.sum(), "" if strange.sum() == 1 else "s"
     told = {

@@ -11,9 +11,9 @@ from scipy.optimize import isotonic_regression
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.core.cycles import CycleStats, FloatArray
 from pymc_tempering.evidence.datatree import read_cycles
-from pymc_tempering.evidence.pieces import Tours, finite_tours
+from pymc_tempering.evidence.pieces import Tours, finite_tours, influence
 from pymc_tempering.plots.axes import round_ticks, rung_ticks
-from pymc_tempering.plots.sheet import BLUE, ORANGE, Panel, Visuals, finished, open_panels
+from pymc_tempering.plots.sheet import BLUE, ORANGE, Panel, finished, open_panels
 
 MOST_CHAINS = 16
 FEWEST, MOST, TOURS = 120, 3000, 5
@@ -32,10 +32,7 @@ def plot_temperature_trace(
     *,
     coords: Mapping[str, Any] | None = None,
     max_iterations: int | None = None,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw the rung of each chain against the iteration, one panel a chain.
 
@@ -53,16 +50,10 @@ def plot_temperature_trace(
     max_iterations : int, optional
         Iterations to show, from the first one on (draws, without ``tempering_trace``). By default
         about five tours, so that a short ladder is no solid block.
-    plot_collection : PlotCollection, optional
-        With one panel a chain, "chain 0" and so on, along the dimension ``panel``; new ones by
-        default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "path", "starts", "xlabel",
-        "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with a panel a
+        chain, "chain 0" and so on; ``backend``; ``visuals``, of "path", "starts"; and arguments of
+        ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -98,7 +89,7 @@ def plot_temperature_trace(
         [f"chain {name}" for name in shown],
         (9.0, 1.1 + height * len(shown)),
         ("path", "starts"),
-        (plot_collection, backend, visuals, pc_kwargs),
+        options,
         sharex=True,
     )
     n = max_iterations or usual_length(paths)
@@ -166,11 +157,7 @@ def draw_path(panel: Panel, path: RungPath, n: int, beta: np.ndarray, ticks: int
 
 def plot_round_trips(
     idata: xr.DataTree,
-    *,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw the number of complete round trips of each chain against its draws.
 
@@ -182,15 +169,10 @@ def plot_round_trips(
     ----------
     idata : DataTree
         A run of simulated tempering, converted or not.
-    plot_collection : PlotCollection, optional
-        With a panel "round_trips" along the dimension ``panel``; a new one by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "trips", "steady", "names",
-        "xlabel", "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``: ``aes={"color": ["chain"]}`` gives each chain a color.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with a panel
+        "round_trips"; ``backend``; ``visuals``, of "trips", "steady", "names"; and arguments of
+        ``PlotCollection.wrap``: ``aes={"color": ["chain"]}`` gives each chain a color.
 
     Returns
     -------
@@ -215,9 +197,8 @@ def plot_round_trips(
     """
     stats = read_cycles(idata)
     names = chain_names(idata, stats)
-    asked = (plot_collection, backend, visuals, pc_kwargs)
     known = ("trips", "steady", "names")
-    panels = open_panels(("round_trips",), (7.0, 3.4), known, asked, chains=names)
+    panels = open_panels(("round_trips",), (7.0, 3.4), known, options, chains=names)
     draw_round_trips(panels[0], stats, names)
     total = int(np.maximum(stats.tour_start.sum(axis=1) - 1, 0).sum())
     chains = f"{stats.n_chains} chain{'s' if stats.n_chains > 1 else ''}"
@@ -259,11 +240,7 @@ def spaced(n: int, most: int = 1000) -> np.ndarray:
 
 def plot_tours(
     idata: xr.DataTree,
-    *,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw length and weight of each tour, and how much of the variance the largest ones hold.
 
@@ -275,15 +252,10 @@ def plot_tours(
     ----------
     idata : DataTree
         A run of simulated tempering, converted or not.
-    plot_collection : PlotCollection, optional
-        With panels "weights" and "variance" along the dimension ``panel``; new ones by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "tours", "unfinished", "mean",
-        "share", "even", "half", "xlabel", "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with panels "weights",
+        "variance"; ``backend``; ``visuals``, of "tours", "unfinished", "mean", "share", "even",
+        "half"; and arguments of ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -313,9 +285,8 @@ def plot_tours(
     ['weights', 'variance']
     """
     names, known = ("weights", "variance"), ("tours", "unfinished", "mean", "share", "even", "half")
-    asked = (plot_collection, backend, visuals, pc_kwargs)
     tours = finite_tours(read_cycles(idata))
-    panels = open_panels(names, (9.0, 3.2), known, asked, columns=2)
+    panels = open_panels(names, (9.0, 3.2), known, options, columns=2)
     draw_weights(panels[0], tours)
     _draw_variance(panels[1], tours)
     return finished(panels)
@@ -371,6 +342,5 @@ def variance_shares(tours: Tours) -> FloatArray:
     sums = tours.sums[tours.complete][:, [0, -1]]
     if len(sums) < 2 or np.any(sums.sum(axis=0) <= 0.0):
         return np.zeros(0)
-    share = sums / sums.sum(axis=0)
-    pull = (share[:, 1] - share[:, 0]) ** 2
+    pull = influence(sums)[:, 1] ** 2
     return np.asarray(pull / pull.sum()) if pull.sum() > 0.0 else np.zeros(0)

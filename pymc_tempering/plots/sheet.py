@@ -24,9 +24,6 @@ LABEL = {"matplotlib": "label", "bokeh": "legend_label", "plotly": "name"}
 
 type Style = Mapping[str, Any] | bool
 """Properties of a visual; False leaves it out."""
-type Visuals = Mapping[str, Style] | None
-type Asked = tuple[Any, str | None, Visuals, dict[str, Any]]
-"""A collection to draw into, a backend, visuals, and what else the collection takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +192,7 @@ def open_panels(
     names: Sequence[str],
     size: tuple[float, float],
     known: Sequence[str],
-    asked: Asked,
+    options: Mapping[str, Any],
     *,
     columns: int = 1,
     chains: Sequence[Any] | None = None,
@@ -211,8 +208,13 @@ def open_panels(
         Inches of a new figure, unless ``figure_kwargs`` say another ``figsize``.
     known : sequence of str
         Names of the visuals.
-    asked : tuple
-        ``plot_collection``, ``backend``, ``visuals`` and ``pc_kwargs`` of the picture's call.
+    options : mapping
+        What a user may give to every picture. ``plot_collection`` : new panels by default, or one
+        with panels of these names along the dimension ``panel``. ``backend`` : "matplotlib",
+        "bokeh" or "plotly"; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
+        ``visuals`` : properties of the visuals by name, "xlabel", "ylabel", "legend" and "title"
+        among them, or False to leave one out. All else goes to ``PlotCollection.wrap``, for
+        instance ``figure_kwargs={"figsize": (900, 300)}`` in dots.
     columns : int, default 1
         Panels beside each other.
     chains : sequence, optional
@@ -227,9 +229,12 @@ def open_panels(
     ValueError
         If the backend or a visual is not known, or a panel is missing in ``plot_collection``.
     """
-    plot_collection, given_backend, given_visuals, pc_kwargs = asked
-    collection_class, backend = _arviz_plots(given_backend, plot_collection)
-    visuals = dict(given_visuals or {})
+    more = dict(options)
+    plot_collection, visuals = (
+        more.pop("plot_collection", None),
+        dict(more.pop("visuals", None) or {}),
+    )
+    collection_class, backend = _arviz_plots(more.pop("backend", None), plot_collection)
     unknown = sorted(set(visuals) - {*known, *COMMON})
     if unknown:
         raise ValueError(f"visuals has {unknown}, which this picture has not: {[*known, *COMMON]}")
@@ -244,7 +249,7 @@ def open_panels(
         figure.pop("width_ratios", None)  # arviz-plots gives them to the panels on the right
     elif backend == "matplotlib":
         figure["layout"] = "constrained"
-    figure |= pc_kwargs.get("figure_kwargs", {})
+    figure |= more.get("figure_kwargs", {})
     if backend == "matplotlib" and figure["figsize_units"] == "dots":
         figure["figsize"] = tuple(length / DOTS for length in figure["figsize"])
         figure["figsize_units"] = "inches"
@@ -252,7 +257,7 @@ def open_panels(
     data = xr.Dataset(
         {"picture": (list(coords), np.zeros([len(c) for c in coords.values()]))}, coords
     )
-    settings = {"cols": ["panel"], "col_wrap": columns, "backend": backend} | pc_kwargs
+    settings = {"cols": ["panel"], "col_wrap": columns, "backend": backend} | more
     collection = collection_class.wrap(data, **settings | {"figure_kwargs": figure})
     return [Panel(collection, visuals, name) for name in names]
 

@@ -27,7 +27,7 @@ from pymc_tempering.plots.movement import (
     rung_paths,
     usual_length,
 )
-from pymc_tempering.plots.sheet import Visuals, finished, open_panels
+from pymc_tempering.plots.sheet import finished, open_panels
 
 PANELS = (
     *("running", "residual", "rejection", "barrier"),
@@ -37,11 +37,7 @@ PANELS = (
 
 def plot_summary(
     idata: xr.DataTree,
-    *,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw one page of a run: the estimate, the ladder, the tours, and the looks from the prior.
 
@@ -53,15 +49,10 @@ def plot_summary(
     ----------
     idata : DataTree
         A run of simulated tempering, converted or not.
-    plot_collection : PlotCollection, optional
-        With panels "running", "residual", "rejection", "barrier", "path", "round_trips", "tours"
-        and, where there are looks from the prior, "looks"; new ones by default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        "xlabel", "ylabel", "legend" and "title" of all panels; the single pictures have more.
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with panels "running",
+        "residual", "rejection", "barrier", "path", "round_trips", "tours", "looks"; ``backend``;
+        ``visuals``; and arguments of ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -92,8 +83,7 @@ def plot_summary(
     stats, evidence = read_cycles(idata), estimate_quietly(idata)
     shown = PANELS if GROUP in idata.children else PANELS[:-1]
     names = chain_names(idata, stats)
-    asked = (plot_collection, backend, visuals, pc_kwargs)
-    panels = open_panels(shown, (11.0, 11.5), (), asked, columns=2, chains=names)
+    panels = open_panels(shown, (11.0, 11.5), (), options, columns=2, chains=names)
     running, residual, rejection, barrier, path, trips, tours, *looks = panels
     running_log_z, rounds = running_rts(idata, stats), rounds_of(idata, stats)
     draw_running(running, running_log_z, rounds, beside_of(idata, evidence))

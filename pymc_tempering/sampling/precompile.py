@@ -160,7 +160,7 @@ def with_prior_constant(job: Job, alone: Alone | None, *, draws: int, chains: in
     if cuts:
         warn_user(f"{said}{tell_cuts(cuts)}")
     evidence = estimate(outcome.chosen, drawn)
-    emit_warnings(evidence, said, stacklevel=4)
+    emit_warnings(evidence, said)
     sound = evidence.verdict == "ok" and job.prior.prior_constant != OVERFLOWS
     constant = (evidence.log_z, evidence.mcse if sound else np.inf)
     return replace(job, prior=replace(job.prior, prior_constant=constant))

@@ -26,11 +26,11 @@ from pymc_tempering.chain.chains import (
 from pymc_tempering.chain.pieces import send_chains
 from pymc_tempering.core.deadline import NEVER, Cut, Deadline
 from pymc_tempering.core.ladder import Ladder
-from pymc_tempering.evidence.alarms import MIN_TOURS
+from pymc_tempering.evidence.alarms import MIN_TOURS, neighbor_rejection
+from pymc_tempering.evidence.diagnostics import cumulative_barrier
 from pymc_tempering.evidence.reference_check import compare_looks, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import pooled, rts
-from pymc_tempering.evidence.rungs import cumulative_barrier, neighbor_rejection
 from pymc_tempering.sampling.call import DEFAULT_MCSE, MOST_GROWTH, PLAN_SHARE, Call, Goal, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.recorded import (

@@ -1,7 +1,7 @@
-"""One curve: what changes in a model, reweighted draws, and fresh runs where these fall short."""
+"""One curve: draws of the default run, reweighted, and fresh runs where these fall short."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,19 +11,189 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
 
+from pymc_tempering.bridge.bridge_sampling import bridge_draws
+from pymc_tempering.bridge.target import check_same_model
+from pymc_tempering.comparison.marginal_likelihood import is_model_alone
+from pymc_tempering.comparison.smc_runs import is_smc_run
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT
+from pymc_tempering.crosscheck.registry import is_tempered
+from pymc_tempering.evidence.datatree import has_states, read_cycles, read_states
 from pymc_tempering.evidence.estimators import estimate_quietly
 from pymc_tempering.evidence.prior_curves import SensitivityCurve
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.evidence.reweight import moments, reweight
-from pymc_tempering.exceptions import DataMismatchError, TemperingWarning
+from pymc_tempering.evidence.reweight import (
+    ChainDraws,
+    Draws,
+    moments,
+    posterior_draws,
+    reweight,
+    state_draws,
+)
+from pymc_tempering.exceptions import (
+    DataMismatchError,
+    ModelError,
+    NotTemperedError,
+    TemperingWarning,
+)
+from pymc_tempering.model.constrain import Point
 from pymc_tempering.model.density_change import DensityChange, density_change
 from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.new_data import checked_value
 from pymc_tempering.model.prior_scales import OpenModel, scaled_model
+from pymc_tempering.model.unconstrain import unconstrained_values
 from pymc_tempering.sampling.sample import sample
-from pymc_tempering.sensitivity.run_draws import RunDraws, change_at, read_draws
+
+HELP = "sample with pymc_tempering.sample(), or pass the draws of pm.sample and the model"
+
+
+@dataclass(frozen=True, eq=False)
+class RunDraws:
+    """Draws of a run: all weighted states where they were kept, else those of the posterior.
+
+    Attributes
+    ----------
+    draws : Draws
+    keep : ndarray of bool, shape (chain, draw or state)
+        Which of the stored draws these n are.
+    variables : Dataset
+        The stored draws, by (chain, draw, ...), in the constrained space.
+    idata : DataTree
+        What they come from, with the group ``posterior``.
+    """
+
+    draws: Draws
+    keep: np.ndarray
+    variables: xr.Dataset
+    idata: xr.DataTree
+
+    def point(self, model: pm.Model, names: Sequence[str]) -> Point:
+        """Unconstrained values of free variables, (n, ...) each, by name of the value variable."""
+        rvs = [model[name] for name in names]
+        found = unconstrained_values(self.idata, model, model_layout(model), rvs)
+        return {name: values[self.keep] for name, values in found.items()}
+
+    def table(self, name: str) -> tuple[xr.DataArray, FloatArray]:
+        """Return one draw of a variable, and all that count as a table (n, M)."""
+        ordered = self.variables[name].transpose("chain", "draw", ...)
+        table = np.asarray(ordered.values, dtype=float)[self.keep]
+        return ordered.isel(chain=0, draw=0, drop=True), table.reshape(len(table), -1)
+
+
+def read_draws(idata: xr.DataTree) -> RunDraws:
+    """Read the draws of a tempering run.
+
+    Raises
+    ------
+    NotTemperedError, LadderError
+        If ``idata`` holds no complete tempering run.
+    """
+    if has_states(idata):
+        states = read_states(idata)
+        variables = states.variables.rename(state="draw")
+        groups = {"posterior": variables}
+        if "observed_data" in idata.children:
+            groups["observed_data"] = idata["observed_data"].to_dataset()
+        return RunDraws(state_draws(states), states.keep, variables, xr.DataTree.from_dict(groups))
+    draws, keep = posterior_draws(read_cycles(idata))
+    return RunDraws(draws, keep, idata["posterior"].to_dataset(), idata)
+
+
+def change_at(
+    run: RunDraws, model: pm.Model, change: DensityChange, values: FloatArray, default: np.ndarray
+) -> FloatArray:
+    """Log ratio of the changed density to that of the run's model at its draws, (n, V) (nats).
+
+    Raises
+    ------
+    DataMismatchError
+        The density is not a number somewhere, or zero under the model of the run.
+    ModelError
+        The density is zero at all draws with some value.
+    """
+    point = run.point(model, change.needs)
+    now = change.evaluate(point, default)
+    columns = [change.evaluate(point, value) - now for value in values]
+    table = np.column_stack([np.broadcast_to(c, len(run.draws.weight)) for c in columns])
+    nowhere = np.all(table == -np.inf, axis=0)
+    if nowhere.any() and not change.moves_support:
+        raise ModelError(
+            f"At all draws of the run the density of {', '.join(change.terms)} is zero with the "
+            f"value {values[nowhere.argmax()]}: it is outside of the range of this number."
+        )
+    odd = np.isnan(table) | (table == np.inf)
+    if odd.any():
+        raise DataMismatchError(
+            f"The log density of {', '.join(change.terms)} is not a number at "
+            f"{odd.any(axis=1).sum()} draws, or has no density there under the model that was "
+            "passed: pass the model that the run was made with."
+        )
+    return table
+
+
+def check_draws(idata: object) -> None:
+    """Raise an error for what holds no draws that can be reweighted.
+
+    Raises
+    ------
+    NotTemperedError
+        The message says what to pass.
+    """
+    if is_tempered(idata):
+        return
+    why = ""
+    if is_model_alone(idata):
+        why = "a model alone has no draws to reweight"
+    elif not isinstance(idata, xr.DataTree):
+        why = f"draws are reweighted, and a {type(idata).__name__} holds none"
+    elif is_smc_run(idata):
+        why = (
+            "the particles of pm.sample_smc are copies of each other, so that nothing tells the "
+            "error of their average"
+        )
+    elif "variational" in idata.children:
+        why = "the draws of a fit are those of an approximation, not of the posterior"
+    elif "posterior" not in idata.children:
+        found = ", ".join(map(repr, idata.children)) or "nothing"
+        why = f"this DataTree has no 'posterior' (it has {found})"
+    if why:
+        raise NotTemperedError(f"{why}: {HELP}")
+
+
+def read_default(
+    idata: xr.DataTree, model: pm.Model, rng: np.random.Generator, cores: int | None
+) -> tuple[RunDraws, Evidence]:
+    """Read the draws of a run, and estimate its evidence.
+
+    That of draws without tempering statistics is estimated by bridge sampling.
+
+    Raises
+    ------
+    DataMismatchError
+        The run was made with another model.
+    ModelError
+        The evidence is over the constant of a prior that is not normalized, or cannot be estimated.
+    NotTemperedError, LadderError
+        There are no draws that can be used.
+    """
+    check_draws(idata)
+    if not is_tempered(idata):
+        check_same_model(idata, model)
+        bridged = bridge_draws(idata, model, rng=rng, cores=cores)
+        draws = ChainDraws(bridged.effects, bridged.proposal_variance, bridged.evidence.ess)
+        keep = np.ones(bridged.effects.shape, dtype=bool)
+        return RunDraws(draws, keep, idata["posterior"].to_dataset(), idata), bridged.evidence
+    evidence = estimate_quietly(idata)
+    if evidence.prior_term is not None:
+        raise ModelError(
+            "The evidence of this run is divided by the normalizing constant of its prior (because "
+            "of tempered=, or of a prior without random draws), which changes with the prior, too: "
+            "call pmt.sample for each value, with pmt.compile(model).with_data(...)."
+        )
+    check_same_model(idata, model)
+    return read_draws(idata), evidence
+
 
 METRICS = ("mean", "sd", "mcse")
 

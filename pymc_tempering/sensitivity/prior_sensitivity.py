@@ -1,6 +1,5 @@
 """`prior_sensitivity`: log Z and Bayes factors along the values of a prior's number."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,8 @@ from pymc_tempering.comparison.compare import check_same_data
 from pymc_tempering.comparison.marginal_likelihood import Extras, evidence_of
 from pymc_tempering.evidence.prior_curves import PriorSensitivity
 from pymc_tempering.evidence.result import Evidence
-from pymc_tempering.exceptions import TemperingWarning
+from pymc_tempering.evidence.reweight import known_names
+from pymc_tempering.exceptions import warn_user
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
@@ -21,11 +21,12 @@ from pymc_tempering.sensitivity.curve import (
     Default,
     change_of_data,
     change_of_scale,
+    check_draws,
+    read_default,
     reweighted_curve,
     warnings_of,
     with_reruns,
 )
-from pymc_tempering.sensitivity.run_draws import check_draws, read_default
 
 
 def prior_sensitivity(
@@ -137,14 +138,16 @@ def prior_sensitivity(
     changes = [change_of_scale(chosen, *item) for item in (scale or {}).items()]
     changes += [change_of_data(chosen, *item) for item in (data or {}).items()]
     _check_names([change.name for change in changes])
-    names = _summary_names(idata, var_names)
+    names = known_names(
+        var_names or (), idata["posterior"].to_dataset(), "the posterior's variables"
+    )
     settings = _settings(idata, cores, sample_kwargs or {})
     seed = np.random.default_rng(random_seed)
     seeds, own = seed.spawn(len(changes)), seed.spawn(1)[0]
     with compiling_status(progressbar and not quiet) as report:
         report("Reading the draws")
         run, evidence = read_default(idata, chosen, own, cores)
-        default = Default(chosen, run, evidence, names)
+        default = Default(chosen, run, evidence, tuple(names))
         sentences = [f"The default run: {sentence}" for sentence in evidence.warnings]
         other = None
         if against is not None:
@@ -161,7 +164,7 @@ def prior_sensitivity(
             sentences += warnings_of(curve, short)
     if not quiet:
         for sentence in sentences:
-            warnings.warn(sentence, TemperingWarning, stacklevel=2)
+            warn_user(sentence)
     return PriorSensitivity(
         evidence.log_z, evidence.mcse, evidence.verdict, tuple(curves), other, tuple(sentences)
     )
@@ -192,25 +195,6 @@ def _check_names(names: Sequence[str]) -> None:
         )
     if len(set(names)) < len(names):
         raise ValueError(f"scale and data name the same: {', '.join(sorted(names))}")
-
-
-def _summary_names(idata: xr.DataTree, var_names: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the variables that are summed up.
-
-    Raises
-    ------
-    ValueError
-        A name is unknown.
-    """
-    known = [str(name) for name in idata["posterior"].data_vars]
-    names = [] if var_names is None else [var_names] if isinstance(var_names, str) else var_names
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(
-            f"var_names {', '.join(map(repr, unknown))} are not among the posterior's variables: "
-            f"{', '.join(known)}"
-        )
-    return tuple(names)
 
 
 def _settings(idata: xr.DataTree, cores: int | None, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,41 @@ class Codec:
             Something in it cannot be stored; the message says where.
         """
         arrays: dict[str, np.ndarray] = {}
-        plain = _Writer(self, arrays, {}).plain(value, "")
-        return pack(plain, arrays)
+        seen: dict[int, str] = {}  # name of each array by its `id`, so that none is stored twice
+
+        def each(inside: Mapping[str, Any], place: str) -> dict[str, Any]:
+            before = f"{place}." if place else ""
+            return {name: plain(value, before + name) for name, value in inside.items()}
+
+        def plain(value: Any, place: str) -> Any:
+            if isinstance(value, np.generic):
+                value = value.item()
+            for kind, hook in self.hooks.items():
+                if isinstance(value, kind):
+                    return {"found": kind.__name__, "by": plain(hook.write(value), place)}
+            if type(value) in self.classes:
+                inside = {name: getattr(value, name) for name in field_names(type(value))}
+                return {"is": type(value).__name__, "fields": each(inside, place)}
+            match value:
+                case None | bool() | str() | int() | float():
+                    return value
+                case np.random.Generator():
+                    return {"generator": plain(state_of(value), place)}
+                case dict() if all(isinstance(key, str) for key in value):
+                    return {"dict": each(value, place)}
+                case list() | tuple() if type(value) in (list, tuple):
+                    items = [*each({str(i): v for i, v in enumerate(value)}, place).values()]
+                    return items if isinstance(value, list) else {"tuple": items}
+                case np.ndarray() if value.dtype.kind in "biufU":
+                    name = seen.setdefault(id(value), place or "value")
+                    arrays[name] = value
+                    return {"array": name}
+                case np.ndarray():
+                    raise TypeError(f"{place} is an array of {value.dtype}: it cannot be stored.")
+            name = type(value).__name__
+            raise TypeError(f"{place or 'the value'} is a {name}: it cannot be stored.")
+
+        return pack(plain(value, ""), arrays)
 
     def from_bytes(self, content: bytes) -> Any:
         """Read a value.
@@ -76,7 +110,47 @@ class Codec:
             It has what `to_bytes` does not write, names an unknown class, or lacks an array.
         """
         plain, arrays = unpack(content)
-        return _Reader(self, {c.__name__: c for c in self.classes}, arrays).value(plain)
+        return self._read(plain, arrays)
+
+    def _read(self, plain: Any, arrays: Arrays) -> Any:
+        read = partial(self._read, arrays=arrays)
+        match plain:
+            case None | bool() | str() | int() | float():
+                return plain
+            case list():
+                return [read(item) for item in plain]
+            case {"tuple": items}:
+                return tuple(read(item) for item in items)
+            case {"dict": inside}:
+                return {name: read(item) for name, item in inside.items()}
+            case {"generator": state}:
+                return generator_from(read(state))
+            case {"array": name}:
+                if name not in arrays:
+                    raise ValueError(f"The array {name!r} is missing.")
+                return arrays[name].copy(order="K")  # one of its own in each place
+            case {"found": name, "by": by}:
+                for kind, hook in self.hooks.items():
+                    if kind.__name__ == name:
+                        return hook.read(read(by))
+                raise ValueError(f"An entry of the unknown class {name!r}.")
+            case {"is": name, "fields": inside}:
+                return self._made(name, {field: read(item) for field, item in inside.items()})
+        raise ValueError(f"An entry that nothing here has written: {sorted(plain)}.")
+
+    def _made(self, name: str, inside: dict[str, Any]) -> Any:
+        """Make a value of a class that may be stored."""
+        cls: Any = next((c for c in self.classes if c.__name__ == name), None)
+        if cls is None:
+            raise ValueError(f"An entry of the unknown class {name!r}.")
+        if set(inside) != set(field_names(cls)):
+            raise ValueError(f"The fields of {name} are not those of this version.")
+        if issubclass(cls, tuple):
+            return cls(**inside)
+        made = object.__new__(cls)
+        for field_name, item in inside.items():
+            object.__setattr__(made, field_name, item)  # no check of the class may round it anew
+        return made
 
 
 def pack(plain: Any, arrays: Arrays) -> bytes:
@@ -92,104 +166,6 @@ def unpack(content: bytes) -> tuple[Any, Arrays]:
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         arrays = dict(archive)
     return json.loads(arrays.pop(WORDS).tobytes()), arrays
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """Arrays met so far; `seen` has the name of each by its `id`, so that none is stored twice."""
-
-    codec: Codec
-    arrays: dict[str, np.ndarray]
-    seen: dict[int, str]
-
-    def plain(self, value: Any, place: str) -> Any:
-        """JSON of a value at a place."""
-        if isinstance(value, np.generic):
-            value = value.item()
-        if value is None or isinstance(value, bool | str | int | float):
-            return value
-        if isinstance(value, np.ndarray):
-            return {"array": self._name(value, place)}
-        if isinstance(value, np.random.Generator):
-            return {"generator": self.plain(state_of(value), place)}
-        for kind, hook in self.codec.hooks.items():
-            if isinstance(value, kind):
-                return {"found": kind.__name__, "by": self.plain(hook.write(value), place)}
-        if type(value) in self.codec.classes:
-            inside = {name: getattr(value, name) for name in field_names(type(value))}
-            return {"is": type(value).__name__, "fields": self._each(inside, place)}
-        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            return {"dict": self._each(value, place)}
-        if type(value) in (list, tuple):
-            items = [*self._each({str(i): v for i, v in enumerate(value)}, place).values()]
-            return items if isinstance(value, list) else {"tuple": items}
-        raise TypeError(f"{place or 'the value'} is a {type(value).__name__}: it cannot be stored.")
-
-    def _each(self, inside: Mapping[str, Any], place: str) -> dict[str, Any]:
-        before = f"{place}." if place else ""
-        return {name: self.plain(value, before + name) for name, value in inside.items()}
-
-    def _name(self, value: np.ndarray, place: str) -> str:
-        if value.dtype.kind not in "biufU":
-            raise TypeError(f"{place} is an array of {value.dtype}: it cannot be stored.")
-        name = self.seen.setdefault(id(value), place or "value")
-        self.arrays[name] = value
-        return name
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Classes by their names, and the arrays that the JSON names."""
-
-    codec: Codec
-    classes: dict[str, type]
-    arrays: Arrays
-
-    def value(self, plain: Any) -> Any:
-        """Value of a piece of JSON."""
-        if plain is None or isinstance(plain, bool | str | int | float):
-            return plain
-        if isinstance(plain, list):
-            return [self.value(item) for item in plain]
-        kind = next((kind for kind in _READERS if kind in plain), None)
-        if kind is None:
-            raise ValueError(f"An entry that nothing here has written: {sorted(plain)}.")
-        return _READERS[kind](self, plain)
-
-    def _array(self, plain: dict[str, Any]) -> np.ndarray:
-        if plain["array"] not in self.arrays:
-            raise ValueError(f"The array {plain['array']!r} is missing.")
-        return self.arrays[plain["array"]].copy(order="K")  # one of its own in each place
-
-    def _found(self, plain: dict[str, Any]) -> Any:
-        for kind, hook in self.codec.hooks.items():
-            if kind.__name__ == plain["found"]:
-                return hook.read(self.value(plain["by"]))
-        raise ValueError(f"An entry of the unknown class {plain['found']!r}.")
-
-    def _made(self, plain: dict[str, Any]) -> Any:
-        cls = self.classes.get(plain["is"])
-        if cls is None:
-            raise ValueError(f"An entry of the unknown class {plain['is']!r}.")
-        inside = {name: self.value(item) for name, item in plain["fields"].items()}
-        if set(inside) != set(field_names(cls)):
-            raise ValueError(f"The fields of {plain['is']} are not those of this version.")
-        if not is_dataclass(cls):
-            return cls(**inside)
-        made = object.__new__(cls)
-        for name, item in inside.items():
-            object.__setattr__(made, name, item)  # no check of the class may round it anew
-        return made
-
-
-_READERS: dict[str, Callable[[_Reader, dict[str, Any]], Any]] = {
-    "array": _Reader._array,
-    "generator": lambda reader, plain: generator_from(reader.value(plain["generator"])),
-    "found": _Reader._found,
-    "is": _Reader._made,
-    "dict": lambda reader, plain: {k: reader.value(v) for k, v in plain["dict"].items()},
-    "tuple": lambda reader, plain: tuple(reader.value(item) for item in plain["tuple"]),
-}
 
 
 def field_names(cls: Any) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from pymc_tempering.plots.sheet import (
     GREEN,
     ORANGE,
     Panel,
-    Visuals,
     finished,
     open_panels,
 )
@@ -31,11 +30,7 @@ POINTS = 200
 
 def plot_annealing(
     fits: Approximation | Mapping[str, Approximation],
-    *,
-    plot_collection: Any = None,
-    backend: str | None = None,
-    visuals: Visuals = None,
-    **pc_kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Draw the untempered ELBO and E[1/T] of one or several fits against the iteration.
 
@@ -50,16 +45,10 @@ def plot_annealing(
     ----------
     fits : Approximation or dict of Approximation
         From :func:`pymc_tempering.fit`; a dict gives them names.
-    plot_collection : PlotCollection, optional
-        With panels "elbo" and "inverse_temperature" along the dimension ``panel``; new ones by
-        default.
-    backend : {"matplotlib", "bokeh", "plotly"}, optional
-        What draws; by default that of ``plot_collection`` or of ``arviz_base.rcParams``.
-    visuals : mapping of str to mapping or False, optional
-        Properties of the visuals, or False to leave one out: "elbo", "inverse_temperature",
-        "cold", "xlabel", "ylabel", "legend", "title".
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
+    **options
+        As every picture takes them (see the gallery): ``plot_collection`` with panels "elbo",
+        "inverse_temperature"; ``backend``; ``visuals``, of "elbo", "inverse_temperature", "cold";
+        and arguments of ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -92,8 +81,7 @@ def plot_annealing(
     if not named:
         raise ValueError("plot_annealing needs at least one fit")
     reports = {name: tempering_of(approx, "plot_annealing") for name, approx in named.items()}
-    asked = (plot_collection, backend, visuals, pc_kwargs)
-    panels = open_panels(("elbo", "inverse_temperature"), (7.0, 5.0), VISUALS, asked)
+    panels = open_panels(("elbo", "inverse_temperature"), (7.0, 5.0), VISUALS, options)
     draw_annealing(panels[0], panels[1], reports)
     return finished(panels)
 

@@ -14,7 +14,7 @@ from support.small_models import all_transforms, mean_only
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed import schedule as setup
-from pymc_tempering.annealed.bounds import (
+from pymc_tempering.annealed.ais import (
     PosteriorStates,
     annealed_down,
     checked_states,

@@ -18,7 +18,6 @@ from pymc_tempering.annealed.schedule import (
     Annealing,
     compile_movers,
     freeze,
-    given_betas,
     learn_path,
     make_schedule,
 )
@@ -28,8 +27,8 @@ from pymc_tempering.annealed.thermodynamic_integration import (
     _reference_task,
     evidence_of_chains,
 )
+from pymc_tempering.arrays.carried import carried_evidence, given_betas
 from pymc_tempering.core.ladder import barrier_of, space_betas
-from pymc_tempering.evidence.particle_weights import evidence_of_weights
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.warmup.annealed_pass import anneal
 
@@ -142,12 +141,9 @@ def test_errors_of_linked_sampling_are_the_real_ones():
     plan, _ = frozen("gaussian", 6, "hmc")
     work, exact = call("gaussian", 5, "hmc"), system("gaussian").log_evidence
     runs = [
-        evidence_of_weights(
-            link_blocks(work, plan, 100, 6).log_w, work.rng, method="lis",
-            n_evaluations=0, seconds=0.0,
-        )
+        carried_evidence(link_blocks(work, plan, 100, 6), work.rng, method="lis", seconds=0.0)
         for _ in range(200)
-    ]  # fmt: skip
+    ]
     assert not list(calibration_faults(z_scores(runs, exact)))
     assert abs(bias_in_errors(runs, exact)) < 4.0
 
@@ -157,7 +153,7 @@ def test_errors_of_integration_are_the_real_ones():
     name = "beta_binomial"
     rng = np.random.default_rng(1)
     path = learn_path(movers(name), rng, lambda line: None, keep_states=True)
-    plan = freeze(movers(name), path, given_betas(11, path))
+    plan = freeze(movers(name), path, given_betas(11, path.alive))
     rng, exact = np.random.default_rng(6), system(name).log_evidence
     runs = []
     for _ in range(60):

@@ -13,6 +13,14 @@ from pymc_tempering.annealed.thermodynamic_integration import (
     discretization,
     evidence_of_chains,
 )
+from pymc_tempering.arrays.carried import (
+    Carried,
+    batch_error,
+    bootstrap_error,
+    carried_evidence,
+    curve_from_sums,
+    merge_sums,
+)
 from pymc_tempering.core.weighting import (
     effective_number,
     log_mean,
@@ -20,20 +28,14 @@ from pymc_tempering.core.weighting import (
     systematic_resampling,
 )
 from pymc_tempering.evidence import integrate
-from pymc_tempering.evidence.particle_weights import (
-    batch_error,
-    bootstrap_error,
-    curve_from_sums,
-    evidence_of_weights,
-    merge_sums,
-)
-from pymc_tempering.evidence.ti import RULES
+from pymc_tempering.evidence.ti import rule_weights
 from pymc_tempering.exceptions import LikelihoodError
 
 
 def evidence(log_w, **kwargs):
+    done = Carried(np.asarray(log_w, float), np.empty((len(log_w), 0)))
     kwargs = {"method": "ais", "n_evaluations": 1, "seconds": 0.0} | kwargs
-    return evidence_of_weights(np.asarray(log_w, float), np.random.default_rng(0), **kwargs)
+    return carried_evidence(done, np.random.default_rng(0), **kwargs)
 
 
 def test_log_weight_is_the_riemann_sum():
@@ -92,7 +94,7 @@ def test_batch_error_knows_that_draws_of_a_chain_are_alike():
     # some of the variance out.
     assert 0.85 < z.std() < 1.3
     assert np.std(np.array(estimates) / np.array(plain)) > 2.0
-    assert evidence(log_w, group=chain).mcse == errors[-1] > 1.5 * evidence(log_w).mcse
+    assert evidence(log_w, chain=chain).mcse == errors[-1] > 1.5 * evidence(log_w).mcse
 
 
 def test_running_sums_of_blocks_add_up_to_the_curve():
@@ -257,7 +259,7 @@ def test_integration_states_the_real_error_of_autocorrelated_chains():
     assert 0.8 < middle.std() < 1.2
     # planted bug: an error that takes draws for independent
     n = 4 * 200
-    of_means = RULES["corrected"](betas)[0][-1]
+    of_means = rule_weights("corrected", betas)[0][-1]
     naive = np.sqrt(sum(
         np.var(of_means[k] * v) / n
         for k, (v, *_) in enumerate(rungs_of_path(betas, 200, rng, 0.6))

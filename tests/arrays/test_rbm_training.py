@@ -1,11 +1,15 @@
-"""Training of RBMs: gradients against enumeration, learning, and a log Z that is followed."""
+"""The example that trains RBMs: gradients against enumeration, learning, and its log Z."""
+
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-import pymc_tempering as pmt
-from pymc_tempering.arrays import RBM, train, train_tracked
-from pymc_tempering.arrays.rbm import first_machine, gradient_of
+from pymc_tempering.arrays import RBM
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from rbm_training import first_machine, gradient_of, train, train_tracked
 
 RNG = np.random.default_rng(1)
 DATA = np.repeat(RNG.integers(0, 2, size=(300, 2)), 4, axis=1).astype(np.float32)
@@ -67,12 +71,3 @@ def test_training_stops_by_the_validation_likelihood():
     best = int(np.argmax([step.validation for step in steps]))
     assert len(steps) < 400
     assert len(steps) - 1 - best == 15
-
-
-def test_data_that_do_not_fit_are_refused():
-    with pytest.raises(pmt.exceptions.ArgumentError, match="8 numbers from 0 to 1"):
-        train(START, DATA[:, :5], 10)
-    with pytest.raises(pmt.exceptions.ArgumentError, match="patience asks for validation"):
-        next(train_tracked(START, DATA, 10, patience=3))
-    with pytest.raises(ValueError, match="method must be"):
-        train(START, DATA, 10, method="ml")

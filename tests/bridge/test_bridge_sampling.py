@@ -24,7 +24,7 @@ from support.exact_posteriors import (
 
 import pymc_tempering as pmt
 from pymc_tempering.bridge import optimal_bridge
-from pymc_tempering.bridge.bridge_sampling import bridge_states, estimate_by_bridge
+from pymc_tempering.bridge.bridge_sampling import bridge_draws, bridge_states
 from pymc_tempering.bridge.proposals import fit_normal, fit_t
 from pymc_tempering.bridge.target import Target, find_target
 
@@ -330,7 +330,7 @@ def test_draws_of_another_model_are_an_alarm(mean_model):
     for stored, verdict in ((own, "ok"), (-own, "ok"), (own + 0.1 * x**2, "unchecked")):
         stats_group = xr.Dataset({"lp": (("chain", "draw"), stored)})
         idata["sample_stats"] = xr.DataTree(stats_group)
-        evidence = estimate_by_bridge(idata, model, rng=np.random.default_rng(1))
+        evidence = bridge_draws(idata, model, rng=np.random.default_rng(1)).evidence
         assert evidence.verdict == verdict
         assert np.isinf(evidence.mcse) == (verdict != "ok")
 

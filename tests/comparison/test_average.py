@@ -13,7 +13,7 @@ from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.comparison import model_average
-from pymc_tempering.crosscheck import Entry
+from pymc_tempering.crosscheck.judge import Entry
 from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.exceptions import DataMismatchError, NotTemperedError, TemperingWarning
 

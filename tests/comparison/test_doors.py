@@ -27,7 +27,7 @@ from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
 from pymc_tempering.comparison import smc_runs
-from pymc_tempering.crosscheck import Entry
+from pymc_tempering.crosscheck.judge import Entry
 from pymc_tempering.crosscheck.result import assemble, to_dataset
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import OWN
@@ -111,7 +111,7 @@ def test_the_error_of_a_run_of_smc_covers(n_chains, monkeypatch):
     # the share of 4000 intervals is known to 0.0034: 4 of these, false alarm 6e-5
     assert abs(coverage(n_chains, monkeypatch) - 0.95) < 0.014
     # the planted bug: a normal in place of Student's t
-    monkeypatch.setattr(smc_runs, "stdtrit", lambda df, p: smc_runs.NORMAL_QUANTILE)
+    monkeypatch.setattr(smc_runs, "stdtrit", lambda df, p: smc_runs.QUANTILE_95)
     assert coverage(n_chains, monkeypatch) < 0.936
 
 
@@ -289,7 +289,7 @@ def test_a_fit_without_an_evidence_is_refused_and_its_elbo_not_taken():
 
 
 BAMBI_LIKE = type("Model", (), {"backend": type("Backend", (), {"model": mean_only()})()})()
-BOUNDS = pmt.annealed.Sandwich(*[Evidence(-3.0, 0.1, "ais", "ok")] * 2, 0.0, 0.1, "ok", "")
+BOUNDS = pmt.annealed.Sandwich(*[Evidence(-3.0, 0.1, "ais", "ok")] * 2, 0.1, "ok", "")
 DATASET = posterior_tree(x=np.zeros((1, 4)))["posterior"].to_dataset()
 
 

@@ -13,10 +13,16 @@ from support.exact_posteriors import mode_draws, posterior_tree, two_modes
 from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
-from pymc_tempering.crosscheck import MODEL_ESTIMATORS, Entry, judge, read_cross_check
-from pymc_tempering.crosscheck.judge import ALPHA, ALPHA_HOMOGENEITY, ALPHA_PAIRS, pair_pvalue
-from pymc_tempering.crosscheck.registry import NO_RUN
-from pymc_tempering.crosscheck.result import assemble
+from pymc_tempering.crosscheck.judge import (
+    ALPHA,
+    ALPHA_HOMOGENEITY,
+    ALPHA_PAIRS,
+    Entry,
+    judge,
+    pair_pvalue,
+)
+from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS, NO_RUN
+from pymc_tempering.crosscheck.result import assemble, read_cross_check
 from pymc_tempering.evidence import ESTIMATORS, Estimator, Evidence
 from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, RUN
 

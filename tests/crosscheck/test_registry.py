@@ -11,8 +11,8 @@ import pytest
 from support.exact_posteriors import posterior_tree
 
 import pymc_tempering as pmt
-from pymc_tempering.crosscheck import ALL_ESTIMATORS, MODEL_ESTIMATORS
-from pymc_tempering.evidence import ESTIMATORS, Evidence
+from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS, MODEL_ESTIMATORS, run_estimator
+from pymc_tempering.evidence import ESTIMATORS
 from pymc_tempering.evidence.estimators import MODEL, OWN, POSTERIOR, Estimator, lists_estimators
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -45,10 +45,8 @@ def model():
 def estimates(name, seed):
     """What an estimator returns for exact posterior draws, its own seed being the same."""
     x = np.random.default_rng(seed).normal(0.5, 0.5**0.5, size=(4, 500))
-    found = MODEL_ESTIMATORS[name].estimate(
-        posterior_tree(x=x), model(), np.random.default_rng(1), 1, None
-    )
-    return [found] if isinstance(found, Evidence) else list(found.values())
+    found = run_estimator(name, posterior_tree(x=x), model(), np.random.default_rng(1), 1)
+    return list(found.values())
 
 
 def test_every_estimator_with_a_model_has_a_row_here():

@@ -55,7 +55,7 @@ def test_pymbars_own_error_does_not_hold_there():
     )
 
 
-@pytest.mark.parametrize("method", ["counts", "rb_likelihood", "forward", "backward"])
+@pytest.mark.parametrize("method", ["counts", "forward", "backward"])
 def test_a_ladder_off_by_a_rung_is_seen(method):
     runs = repeated_runs(200, "gauss")[:60]
     wrong = [replace(run, stats=shift_ladder(run.stats)) for run in runs]
@@ -224,7 +224,7 @@ def test_a_solver_failure_is_raised():
     with pytest.raises(SolverError, match="zero likelihood"):
         stone_step(np.full(3, -np.inf), np.zeros(2))
     counts, betas = np.array([20.0, 20.0]), np.array([0.0, 1.0])
-    module = "pymc_tempering.evidence.rb_likelihood.MAX_STEPS"
+    module = "pymc_tempering.evidence.bar.MAX_STEPS"
     with patch(module, 0), pytest.raises(SolverError, match="misses the MBAR"):
         ev.mbar_log_z(np.linspace(-3.0, 0.0, 40), counts, betas)
     with pytest.raises(SolverError, match="all states have zero likelihood"):

@@ -1,7 +1,6 @@
 """Identities between the estimators, exact on fixed arrays; and agreement with pymbar."""
 
 from dataclasses import replace
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,20 +9,14 @@ from scipy.special import logsumexp
 from support.pymbar_answers import pymbar_answers
 from support.repeated_runs import (
     BETAS,
-    GAUSSIAN_TOY,
     LOG_WEIGHT,
-    calibration_faults,
-    join_chains,
     repeated_runs,
 )
-from support.synthetic import gaussian_run
 
-import pymc_tempering as pmt
 from pymc_tempering import evidence as ev
-from pymc_tempering.evidence import maximize_likelihood, rts_log_z
+from pymc_tempering.evidence import rts_log_z
 from pymc_tempering.evidence.bar import bar_step
 from pymc_tempering.evidence.datatree import probabilities_of
-from pymc_tempering.exceptions import SolverError
 
 RNG = np.random.default_rng(7)
 LOG_RATIO = RNG.normal(-3.0, 2.0, 200)
@@ -47,40 +40,11 @@ def test_rts_is_the_maximum_of_the_rao_blackwellized_likelihood():
     c = weights_of(LOG_RATIO).sum(axis=0)
     offsets = (LOG_WEIGHT - LADDER)[None]
     rts = rts_log_z(c, LADDER, LOG_WEIGHT)
-    np.testing.assert_allclose(maximize_likelihood(c[None], offsets), rts, atol=1e-10)
     found = minimize(
         lambda free: -log_likelihood(np.append(0.0, free), c[None], offsets),
         np.zeros(4), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 8000},
     )  # fmt: skip
     np.testing.assert_allclose(found.x, rts[1:], atol=1e-5)
-
-
-def test_several_log_z_hat_have_one_maximum():
-    """The gradient sum_t (C_t - n_t pi_t) vanishes, and other points are lower."""
-    ladders = LADDER + np.array([[0.0, 0, 0, 0, 0], [0, 1.0, 2.0, 1.0, -3.0], [0, -2, 0, 3, 0.5]])
-    c = np.array([weights_of(LOG_RATIO[i::3], log_z=z).sum(axis=0) for i, z in enumerate(ladders)])
-    offsets = LOG_WEIGHT - ladders
-    best = maximize_likelihood(c, offsets)
-    pi = np.exp(offsets + best - logsumexp(offsets + best, axis=1, keepdims=True))
-    np.testing.assert_allclose(c.sum(axis=0), c.sum(axis=1) @ pi, atol=1e-8)
-    top = log_likelihood(best, c, offsets)
-    for _ in range(50):
-        away = best + np.append(0.0, RNG.normal(0.0, 0.3, 4))
-        assert log_likelihood(away, c, offsets) < top
-    # The planted bug: the parts as if they had one log Z-hat.
-    assert np.abs(rts_log_z(c.sum(axis=0), LADDER, LOG_WEIGHT) - best).max() > 0.05
-
-
-def test_a_rung_without_weight_and_a_maximum_that_is_not_found():
-    c = np.array([[4.0, 0.0, 2.0]])
-    found = maximize_likelihood(c, np.zeros((1, 3)))
-    np.testing.assert_allclose(found, [0.0, -np.inf, np.log(0.5)])
-    assert np.isnan(maximize_likelihood(c[:, ::-1] * [0, 1, 1], np.zeros((1, 3)))).all()
-    assert np.isnan(maximize_likelihood(np.array([[1.0, np.nan]]), np.zeros((1, 2)))).all()
-
-    module = "pymc_tempering.evidence.rb_likelihood.MAX_STEPS"
-    with patch(module, 0), pytest.raises(SolverError, match="was not found"):
-        maximize_likelihood(np.array([[1.0, 3.0], [2.0, 1.0]]), np.array([[0.0, 0.0], [0.0, -1.0]]))
 
 
 def test_rts_is_mbar_with_expected_counts():
@@ -178,39 +142,3 @@ def test_mbar_of_an_empty_rung_is_by_reweighting():
     zeta = np.log(counts[known]) - found.log_z_curve[known]
     mixture = logsumexp(zeta + np.multiply.outer(ratio, BETAS[known]), axis=1)
     assert found.log_z_curve[2] == pytest.approx(logsumexp(BETAS[2] * ratio - mixture), abs=1e-6)
-
-
-OFF = ((0.0, 1.2, -0.5, 0.8, -1.0), (0.0, -1.0, 0.6, -1.2, 1.0))
-
-
-def test_chains_with_different_log_z_hat_are_combined():
-    """150 pairs of runs, each pair with two log Z-hat, both bad."""
-    exact = float(GAUSSIAN_TOY.log_z(1.0))
-    runs = [
-        [run.stats for run in repeated_runs(150, draws=80, chains=2, seed=i, off=off)]
-        for i, off in enumerate(OFF)
-    ]
-    found = [ev.rb_likelihood(pair) for pair in zip(*runs, strict=True)]
-    assert not list(calibration_faults(found, exact, 150))
-    assert found[0].n_tours == sum(found[0].round_trips)
-    assert len(found[0].per_chain) == 4
-    assert found[0].details == {"parts": 2.0}
-
-
-def test_a_datatree_of_joined_chains_is_read_in_parts():
-    runs = [
-        gaussian_run(
-            100, 2, random_seed=i, log_z_ladder=GAUSSIAN_TOY.log_z(BETAS) + 0.2 * i, betas=BETAS
-        )
-        for i in range(2)
-    ]
-    joined = join_chains(*runs)
-    with pytest.raises(pmt.exceptions.LadderError):
-        pmt.log_marginal_likelihood(joined)
-    found = pmt.log_marginal_likelihood(joined, method="rb_likelihood")
-    alone = ev.rb_likelihood([ev.read_run(run).stats for run in runs])
-    assert found.log_z == pytest.approx(alone.log_z, abs=1e-12)
-    assert found.mcse == pytest.approx(alone.mcse)
-    other = gaussian_run(100, 2, betas=[0.0, 0.1, 0.2, 0.5, 1.0])
-    with pytest.raises(pmt.exceptions.LadderError, match="different inverse temperatures"):
-        pmt.log_marginal_likelihood(join_chains(runs[0], other), method="rb_likelihood")

@@ -52,7 +52,7 @@ def test_equations_that_are_not_solved(monkeypatch):
 
 
 def test_rungs_that_do_not_overlap(monkeypatch):
-    module = sys.modules["pymc_tempering.evidence.mbar"]
+    module = sys.modules["pymc_tempering.evidence.bar"]
     monkeypatch.setattr(module, "newton", lambda equations, start: (start, np.zeros(4)))
     monkeypatch.setattr(module, "moments", lambda *args: (None, np.zeros((5, 5))))
     with pytest.raises(pmt.exceptions.SolverError, match="MBAR: the rungs do not overlap"):

@@ -17,10 +17,10 @@ from pymc_tempering.core.weighting import khat_limit
 from pymc_tempering.evidence import reweight as module
 from pymc_tempering.evidence.datatree import read_cycles, read_states
 from pymc_tempering.evidence.reweight import (
-    WeightedDraws,
     moments,
     posterior_draws,
     reweight,
+    state_draws,
     unseen_tail,
 )
 from pymc_tempering.evidence.rts import rts
@@ -37,8 +37,8 @@ def weighted(tree, kind, cycles):
         draws, keep = posterior_draws(cycles)
         return draws, tree["posterior"]["x"].values[keep]
     states = read_states(tree)
-    draws = WeightedDraws(states.run.stats, states.run.pieces, states.weight, states.piece)
-    return draws, states.variables["x"].transpose("chain", "state").values[states.keep]
+    values = states.variables["x"].transpose("chain", "state").values[states.keep]
+    return state_draws(states), values
 
 
 def change_of(x, factors=FACTORS):

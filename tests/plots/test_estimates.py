@@ -8,7 +8,7 @@ from support.drawn import drawn, ends_of_segments, points
 from support.synthetic import GaussianToy, gaussian_run
 
 import pymc_tempering as pmt
-from pymc_tempering.crosscheck import Entry
+from pymc_tempering.crosscheck.judge import Entry
 from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN

@@ -6,8 +6,8 @@ from support.drawn import drawn, ends_of_segments, points
 from support.picture_runs import sensitivity
 
 import pymc_tempering as pmt
-from pymc_tempering.plots import BLUE, ORANGE
 from pymc_tempering.plots.axes import log_ticks
+from pymc_tempering.plots.sheet import BLUE, ORANGE
 
 N, PANEL = 9, "sensitivity"
 

@@ -39,7 +39,6 @@ CONTRACT = {
     "bar": Row(),
     "stepping_stone": Row(),
     "mbar": Row(repeats={"gauss": 200, "gamma": 40, "cut": 40}),
-    "rb_likelihood": Row(),
     "forward": Row(),
     "backward": Row(),
 }
@@ -48,7 +47,7 @@ CONTRACT = {
 def estimate_run(method, run):
     """Estimate by a method from a ``Run``."""
     row = ESTIMATORS[method]
-    data = {"cycles": run.stats, "parts": [run.stats], "trace": run, "reference": run}
+    data = {"cycles": run.stats, "trace": run, "reference": run}
     return row.estimate(data[row.reads])
 
 

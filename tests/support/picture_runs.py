@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_tempering.core.cycles import FreshLooks
-from pymc_tempering.crosscheck import Entry
+from pymc_tempering.crosscheck.judge import Entry
 from pymc_tempering.crosscheck.result import assemble
 from pymc_tempering.evidence import Evidence
 from pymc_tempering.evidence.datatree import convert
@@ -29,7 +29,7 @@ def prior_run(chains=4, draws=200, rungs=12):
     )
 
 
-def fitted_run(chains=4, draws=200, strange=2, arrived=None):
+def fitted_run(chains=4, draws=200, strange=2, arrived=60):
     """Three rungs, looks from the prior, and the report of three rounds."""
     idata = convert(gaussian_run(draws, chains, betas=[0.0, 0.3, 1.0], random_seed=5))
     rng = np.random.default_rng(7)
@@ -39,9 +39,11 @@ def fitted_run(chains=4, draws=200, strange=2, arrived=None):
     ends[:strange] = cold.max() + np.array([9.0, 12.0])[:strange]
     ends[-3:] = -np.inf
     weight = np.where(np.isfinite(ends), rng.normal(-2.6, 0.4, 60), -np.inf)
-    looks = {"log_ratio": ("look", ends), "log_weight": ("look", weight)}
-    if arrived is not None:
-        looks["arrived"] = "look", np.arange(60) < arrived
+    looks = {
+        "log_ratio": ("look", ends),
+        "log_weight": ("look", weight),
+        "arrived": ("look", np.arange(60) < arrived),
+    }
     idata["tempering_check"] = xr.DataTree(xr.Dataset(looks))
     draws_of_x = idata["posterior"]["x"].values.ravel()
     x = rng.choice(draws_of_x, 60)

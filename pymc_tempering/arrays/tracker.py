@@ -4,7 +4,6 @@ Carlson, Stinson, Pakman & Paninski (2016), "Partition functions from Rao-Blackw
 sampling", ICML, Section 4.4; equation numbers are theirs.
 """
 
-import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,30 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_tempering.core.ladder import Ladder
-from pymc_tempering.exceptions import LadderError, TemperingWarning
+from pymc_tempering.exceptions import LadderError, warn_user
 
 MIN_CHAINS = 20
 """Fewest chains with which an error is stated; the same number as for tours in a run."""
-
-
-def next_past(past: "Past", ends: np.ndarray, alpha: float, log_z: float) -> "Past":
-    """Add an update: its RTS estimate, and q of each chain at beta = 0 and 1, shape (2, n)."""
-    share = ends / ends.mean(axis=1, keepdims=True)
-    noise = share[1] - share[0]  # by how much each chain moves log(c_K / c_1), to first order
-    bias = 0.5 * (variance_of_mean(share[0] - 1.0) - variance_of_mean(share[1] - 1.0))
-    return Past(
-        past.n_updates + 1,
-        past.start,
-        past.fast.add(alpha, log_z, noise),
-        past.slow.add(0.5 * alpha, log_z, noise),
-        (1.0 - alpha) * past.bias + alpha * bias,
-    )
-
-
-def no_past(log_z: float, n_chains: int) -> "Past":
-    """Return the past before the first update."""
-    nothing = Mean(1.0, 0.0, 0.0, np.zeros(n_chains))
-    return Past(0, log_z, nothing, nothing, 0.0)
 
 
 def variance_of_mean(noise: np.ndarray) -> float:
@@ -43,50 +22,52 @@ def variance_of_mean(noise: np.ndarray) -> float:
     return float(np.sum(noise**2) / (noise.size * max(noise.size - 1, 1)))
 
 
-@dataclass(frozen=True)
-class Mean:
-    """Weighted sums over the updates; each update shrinks the earlier ones by its share.
-
-    `left` is the weight of the start, before any update. `value` sums the RTS estimates at
-    beta = 1, `age` the number of updates since each, and `noise`, shape (chains,), the effect of
-    each chain on them.
-    """
-
-    left: float
-    value: float
-    age: float
-    noise: np.ndarray
-
-    @property
-    def n_chains(self) -> int:
-        """Number of chains."""
-        return self.noise.size
-
-    def add(self, share: float, value: float, noise: np.ndarray) -> "Mean":
-        """Return the sums with one more update in them."""
-        keep = 1.0 - share
-        return Mean(
-            keep * self.left,
-            keep * self.value + share * value,
-            keep * (self.age + 1.0 - self.left),
-            keep * self.noise + share * noise,
-        )
-
-    def normalized(self) -> "Mean":
-        """Return means over the updates."""
-        done = 1.0 - self.left
-        return Mean(self.left, self.value / done, self.age / done, self.noise / done)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Past:
-    """Log Z at the start, the sums over updates with full and with half shares, and the bias."""
+    """Means over the updates of two kinds: with full shares, and with half of each share.
+
+    The last axis of arrays is that of the two. `left` is the weight of the start in a mean,
+    `value` that of the RTS estimates at beta = 1, `age` the number of updates since each, and
+    `noise`, shape (chains, 2), the effect of each chain on them; all three are still to be divided
+    by 1 - `left`. `start` is log Z before any update, and `bias` the weighted sum of biases.
+    """
 
     n_updates: int
     start: float
-    fast: Mean
-    slow: Mean
+    left: np.ndarray
+    value: np.ndarray
+    age: np.ndarray
+    noise: np.ndarray
     bias: float
+
+    @property
+    def done(self) -> np.ndarray:
+        """Weight of all updates in each mean, shape (2,)."""
+        return 1.0 - self.left
+
+
+def no_past(log_z: float, n_chains: int) -> Past:
+    """Return the past before the first update."""
+    nothing = np.zeros(2)
+    return Past(0, log_z, np.ones(2), nothing, nothing, np.zeros((n_chains, 2)), 0.0)
+
+
+def next_past(past: Past, ends: np.ndarray, alpha: float, log_z: float) -> Past:
+    """Add an update: its RTS estimate, and q of each chain at beta = 0 and 1, shape (2, n)."""
+    each = ends / ends.mean(axis=1, keepdims=True)
+    noise = each[1] - each[0]  # by how much each chain moves log(c_K / c_1), to first order
+    bias = 0.5 * (variance_of_mean(each[0] - 1.0) - variance_of_mean(each[1] - 1.0))
+    share = alpha * np.array([1.0, 0.5])
+    keep = 1.0 - share
+    return Past(
+        past.n_updates + 1,
+        past.start,
+        keep * past.left,
+        keep * past.value + share * log_z,
+        keep * (past.age + past.done),
+        keep * past.noise + share * noise[:, None],
+        keep[0] * past.bias + alpha * bias,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +168,7 @@ class PartitionTracker:
     @property
     def start_share(self) -> float:
         """Weight of the starting value in log Z; 1 before the first update."""
-        return 1.0 if self._past is None else self._past.fast.left
+        return 1.0 if self._past is None else float(self._past.left[0])
 
     @property
     def window(self) -> float:
@@ -197,7 +178,7 @@ class PartitionTracker:
     @property
     def lag(self) -> float:
         """Mean age of the estimates in log Z, in updates; (1 - alpha) / alpha after many."""
-        return float("nan") if self._past is None else self._past.fast.normalized().age
+        return float("nan") if self._past is None else float((self._past.age / self._past.done)[0])
 
     @property
     def drift(self) -> float:
@@ -207,8 +188,8 @@ class PartitionTracker:
         """
         if self._past is None or self._past.n_updates < 2:
             return float("nan")
-        fast, slow = self._past.fast.normalized(), self._past.slow.normalized()
-        return (fast.value - slow.value) / (slow.age - fast.age)
+        value, age = self._past.value / self._past.done, self._past.age / self._past.done
+        return float((value[0] - value[1]) / (age[1] - age[0]))
 
     @property
     def bias(self) -> float:
@@ -230,12 +211,11 @@ class PartitionTracker:
         chains.
         """
         past = self._past
-        if past is None or past.fast.n_chains < MIN_CHAINS:
+        if past is None or len(past.noise) < MIN_CHAINS:
             return float("inf")
-        fast = past.fast.normalized()
-        pull = fast.left * (past.start - fast.value)
+        pull = past.left[0] * (past.start - past.value[0] / past.done[0])
         behind = 0.0 if past.n_updates < 2 else self.lag * self.drift
-        variance = variance_of_mean(fast.noise)
+        variance = variance_of_mean(past.noise[:, 0] / past.done[0])
         return float(np.sqrt(variance + pull**2 + self.bias**2 + behind**2))
 
     def probabilities(self, log_ratio: ArrayLike) -> np.ndarray:
@@ -310,17 +290,15 @@ class PartitionTracker:
                 f"least, not {values.shape}."
             )
         past = self._past or no_past(float(self.log_z[-1]), len(values))
-        if len(values) != past.fast.n_chains:
+        if len(values) != len(past.noise):
             raise ValueError(
-                f"log_ratio has {len(values)} chains, the updates before had {past.fast.n_chains}. "
+                f"log_ratio has {len(values)} chains, the updates before had {len(past.noise)}. "
                 "Give the same chains in every update, or start a new tracker."
             )
         if self._past is None and len(values) < MIN_CHAINS:
-            warnings.warn(
+            warn_user(
                 f"{len(values)} chains are too few for an error of log Z: mcse stays infinite. "
-                f"Run at least {MIN_CHAINS} chains.",
-                TemperingWarning,
-                stacklevel=2,
+                f"Run at least {MIN_CHAINS} chains."
             )
         q = self._ladder.probabilities(values).reshape(self.betas.size, len(values), -1)
         by_chain = q.mean(axis=2)

@@ -8,9 +8,9 @@ import pytest
 from support.synthetic import GaussianToy
 
 from pymc_tempering import TemperingWarning
+from pymc_tempering.arrays import tracker as track
+from pymc_tempering.arrays.tracker import PartitionTracker, variance_of_mean
 from pymc_tempering.evidence import rts_log_z
-from pymc_tempering.evidence import tracker as track
-from pymc_tempering.evidence.tracker import PartitionTracker, variance_of_mean
 from pymc_tempering.exceptions import LadderError
 
 BETAS = np.array([0.0, 0.1, 0.35, 1.0])
@@ -71,7 +71,7 @@ def repeats(n, n_updates, slope=0.0, n_chains=N_CHAINS, **kwargs):
     for seed in range(n):
         loop = Loop(start(**kwargs), np.random.default_rng(seed), slope, n_chains)
         error, end = run(loop, n_updates)
-        chains = variance_of_mean(end._past.fast.normalized().noise)
+        chains = variance_of_mean(end._past.noise[:, 0] / end._past.done[0])
         pairs.append((error, end.mcse, end.bias, np.sqrt(chains)))
     return np.array(pairs).T
 

@@ -47,7 +47,7 @@ SCOUT_WORK, SCOUTING = 80_000_000, (10_000, 400_000)
 """Elements that the scouts of a round compute, and the bounds of the evaluations that these buy.
 Where a value takes a microsecond they are some tenths of a second, as the run itself is."""
 
-HEADING, NEARER = 3, 0.9
+HEADING, NEARER = 2, 0.9
 """Steps in a row that each bring a scout nearer to a known region, to this part of its squared
 distance at most, before it is taken to be on its way there."""
 

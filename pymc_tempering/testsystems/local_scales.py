@@ -120,15 +120,15 @@ def scale_mixture(
     axis = Axis(LOG_LAMBDA_EDGES + np.log(scale))
     log_half_t = np.log(2.0) + stats.t.logpdf(np.exp(axis.nodes), nu, scale=scale) + axis.nodes
 
-    grids = [
-        TemperedGrid(
+    def grid_of(own: FloatArray) -> TemperedGrid:
+        return TemperedGrid(
             axis,
             ONE_POINT,
             lambda *_: log_half_t[:, None],
-            lambda beta, s, _, own=own: _log_marginal(beta, np.exp(s), own),
+            lambda beta, s, _: _log_marginal(beta, np.exp(s), own),
         )
-        for own in data
-    ]
+
+    grids = [grid_of(own) for own in data]
 
     def moments(beta: float) -> Moments:
         lam, shares = np.exp(axis.nodes), [g.probabilities(beta)[:, 0] for g in grids]

@@ -166,13 +166,8 @@ def family_system(index: int) -> TestSystem:
     return TestSystem(
         name=f"hierarchy{index}",
         model=build(h),
-        dim=h.sizes.size + 2 + (h.sigma is None),
-        n_modes=1,
         exact_log_z=lambda beta: log_z,
         exact_moments=lambda beta: {},
-        exact_cdf=None,
-        statistic=None,
-        statistic_name=None,
     )
 
 

@@ -119,7 +119,6 @@ class Placed:
         return TestSystem(
             name="placed_needle",
             model=model,
-            dim=self.dim,
             n_modes=2,
             exact_log_z=self._log_z,
             exact_moments=_no_moments,

@@ -22,8 +22,8 @@ from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.assess import UntemperedModel, compile_target
 from pymc_tempering.variational.fit_step import Values, compile_step, global_likelihood
+from pymc_tempering.variational.fitting import first_approximation
 from pymc_tempering.variational.methods import TRIALS, FitOptions, FitPlan, plan_fit
-from pymc_tempering.variational.several_fits import first_approximation
 from pymc_tempering.variational.stages import FitRun, moved_to, run_fit, run_trials
 
 PLAIN, SEVERAL, ANNEALED, VT = "pm.fit", "pm.fit, 8 starts", "annealed", "VT"

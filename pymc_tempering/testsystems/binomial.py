@@ -62,15 +62,10 @@ def beta_binomial(n: int = 20, y: int = 14, a: float = 1.5, b: float = 4.0) -> T
     def cdf(beta: float) -> Distribution:
         return lambda value: np.asarray(stats.beta.cdf(value, *law(beta)))
 
-    return TestSystem(
-        name="beta_binomial",
-        model=model,
-        dim=1,
-        exact_log_z=lambda beta: float(beta * log_choose + betaln(*law(beta)) - betaln(a, b)),
-        exact_moments=moments,
-        exact_cdf=cdf,
-        **element("p"),
-    )
+    def log_z(beta: float) -> float:
+        return float(beta * log_choose + betaln(*law(beta)) - betaln(a, b))
+
+    return TestSystem("beta_binomial", model, log_z, moments, cdf, **element("p"))
 
 
 def unidentifiable_binomial(n: int = 100, y: int = 30) -> TestSystem:
@@ -132,7 +127,7 @@ def unidentifiable_binomial(n: int = 100, y: int = 30) -> TestSystem:
         axis = Axis(-np.linspace(0.0, 40.0, 801)[::-1])
         return of_log(axis.cdf(axis.weights * betainc(c, d, np.exp(axis.nodes))))
 
-    return TestSystem("unidentifiable_binomial", model, 2, log_z, moments, cdf, **element("p1"))
+    return TestSystem("unidentifiable_binomial", model, log_z, moments, cdf, **element("p1"))
 
 
 def _log_choose(n: int, y: int) -> float:
@@ -196,9 +191,10 @@ def logistic_regression(
         mean = p @ points
         return {"coef": (mean, p @ (points - mean) ** 2)}
 
-    return TestSystem(
-        "logistic_regression", model, dim, lambda beta: float(logsumexp(lattice(beta)[1])), moments
-    )
+    def log_z(beta: float) -> float:
+        return float(logsumexp(lattice(beta)[1]))
+
+    return TestSystem("logistic_regression", model, log_z, moments)
 
 
 def _lattice(signed: FloatArray, prior_sd: float, beta: float) -> tuple[FloatArray, FloatArray]:

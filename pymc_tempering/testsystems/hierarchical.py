@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pymc as pm
@@ -12,7 +13,6 @@ from pymc_tempering.testsystems.system import (
     LOG_2PI,
     ONE_POINT,
     Axis,
-    Distribution,
     FloatArray,
     Moments,
     TemperedGrid,
@@ -81,7 +81,7 @@ def hierarchical_normal(
         tau = pm.HalfNormal("tau", tau_scale)
         theta = pm.Normal("theta", mu, tau, shape=groups)
         pm.Normal("y", theta, sigma, observed=y)
-    path = _HierarchyPath.build(
+    path = _HierarchyPath(
         np.tile(np.arange(groups), n),
         np.ones((y.size, 1)),
         y.ravel(),
@@ -140,7 +140,7 @@ def eight_schools(
         tau = pm.HalfCauchy("tau", tau_scale)
         raw = pm.Normal("theta_raw", 0.0, 1.0, shape=center.size)
         pm.Normal("effect", mu + tau * raw, sd, observed=center)
-    path = _HierarchyPath.build(
+    path = _HierarchyPath(
         np.arange(center.size),
         np.ones((center.size, 1)),
         center,
@@ -223,7 +223,7 @@ def varying_intercepts(
         else:
             a = tau * pm.Normal("z", 0.0, 1.0, shape=groups)
         pm.Normal("y", intercept + slope * x + a[g], sigma, observed=y)
-    path = _HierarchyPath.build(
+    path = _HierarchyPath(
         g,
         np.column_stack([np.ones(rows), x]),
         y,
@@ -259,76 +259,62 @@ class _HierarchyPath:
 
     Attributes
     ----------
-    size : ndarray, shape (G,)
-        Sum of the weights of each group.
-    means : ndarray, shape (G, p + 1)
-        Means of regressors and, last, response, less what the prior mean explains.
-    within : ndarray, shape (p + 1, p + 1)
-        Sums of squares and products around them.
+    g : ndarray, shape (n,)
+        Group of each row.
+    X, y, noise : ndarray, shape (n, p), (n,), (n,)
+        Regressors, response, and its standard deviation at sigma = 1.
     prior : tuple of float
         Mean and standard deviation of each coefficient.
-    n_rows, log_constant : float
-        Rows, and the log likelihood's constant at sigma = 1.
     axes : tuple of Axis
         log tau and log sigma; at `ONE_POINT` sigma is 1.
     log_prior : callable
         Log density of log sigma, and of tau itself, which the grid over log tau adds to.
     """
 
-    size: FloatArray
-    means: FloatArray
-    within: FloatArray
+    g: np.ndarray
+    X: FloatArray
+    y: FloatArray
+    noise: FloatArray
     prior: tuple[float, float]
-    n_rows: int
-    log_constant: float
     axes: tuple[Axis, Axis]
     log_prior: Callable[[FloatArray, FloatArray], FloatArray]
 
-    @classmethod
-    def build(
-        cls,
-        g: np.ndarray,
-        X: FloatArray,
-        y: FloatArray,
-        noise: FloatArray,
-        prior: tuple[float, float],
-        axes: tuple[Axis, Axis],
-        log_prior: Callable[[FloatArray, FloatArray], FloatArray],
-    ) -> "_HierarchyPath":
-        weight, rows = noise**-2.0, np.column_stack([X, y - X.sum(axis=1) * prior[0]])
-        size = np.bincount(g, weights=weight)
-        sums = [np.bincount(g, weights=weight * column) for column in rows.T]
+    @cached_property
+    def sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Weight of each group (G,), its means (G, p + 1), squares around them (p + 1, p + 1).
+
+        The last column is the response, less what the prior mean explains.
+        """
+        weight = self.noise**-2.0
+        rows = np.column_stack([self.X, self.y - self.X.sum(axis=1) * self.prior[0]])
+        size = np.bincount(self.g, weights=weight)
+        sums = [np.bincount(self.g, weights=weight * column) for column in rows.T]
         means = np.transpose(sums) / size[:, None]
-        off = rows - means[g]
-        constant = -float(np.sum(0.5 * LOG_2PI + np.log(noise)))
-        within = (weight * off.T) @ off
-        return cls(size, means, within, prior, y.size, constant, axes, log_prior)
+        off = rows - means[self.g]
+        return size, means, (weight * off.T) @ off
 
-    def log_z(self, beta: float) -> float:
-        return self.grid(beta).log_z(1.0)
-
-    def cdf(self, beta: float) -> Distribution:
-        return of_log(self.grid(beta).cdf(1.0))
-
-    def grid(self, beta: float) -> TemperedGrid:
-        """Quadrature of the tempered density of log tau and log sigma, at its power 1."""
+    @cached_property
+    def grid(self) -> TemperedGrid:
+        """Quadrature of the tempered density of log tau and log sigma."""
 
         def log_prior(log_tau: FloatArray, log_sigma: FloatArray) -> FloatArray:
             return self.log_prior(np.exp(log_tau), np.exp(log_sigma)) + log_tau
 
-        def log_marginal(log_tau: FloatArray, log_sigma: FloatArray) -> FloatArray:
-            given = _given_scales(self, beta, np.exp(log_tau), np.exp(log_sigma))
-            return given.log_marginal + beta * (self.log_constant - self.n_rows * log_sigma)
+        constant = -float(np.sum(0.5 * LOG_2PI + np.log(self.noise)))
 
-        return TemperedGrid(*self.axes, log_prior, log_marginal)
+        def log_power(beta: float, log_tau: FloatArray, log_sigma: FloatArray) -> FloatArray:
+            given = _given_scales(self, beta, np.exp(log_tau), np.exp(log_sigma))
+            return given.log_marginal + beta * (constant - self.y.size * log_sigma)
+
+        return TemperedGrid(*self.axes, log_prior, log_power)
 
     def moments(self, beta: float, *, raw: bool = False, shift: float = 0.0) -> Moments:
         """Laws of the scales, the common coefficients and the effects.
 
         Effects are `raw` in units of tau; `shift` is the share of the regression that they hold.
         """
-        grid = self.grid(beta)
-        p = grid.probabilities(1.0)
+        grid = self.grid
+        p = grid.probabilities(beta)
         tau, sigma = np.broadcast_arrays(np.exp(grid.u), np.exp(grid.v))
         # The others do not show in the sums, and each takes an array of the size of all groups.
         used = p > 1e-24 * p.max()
@@ -338,7 +324,7 @@ class _HierarchyPath:
         unit = np.ones_like(tau) if raw else tau
         each = [
             total_moments(*given.effect(size, row, tau, unit, shift, self.prior[0]), weights)
-            for size, row in zip(self.size, self.means, strict=True)
+            for size, row in zip(*self.sums[:2], strict=True)
         ]
         mean, variance = np.transpose(each)
         spread = np.diagonal(given.covariance, axis1=-2, axis2=-1)
@@ -384,11 +370,12 @@ class _GivenScales:
 def _given_scales(
     path: _HierarchyPath, beta: float, tau: FloatArray, sigma: FloatArray
 ) -> _GivenScales:
+    size, means, within = path.sums
     k = beta / sigma**2 + np.zeros_like(tau)
-    worth = np.multiply.outer(path.size, k)
+    worth = np.multiply.outer(size, k)
     ratio = worth * tau**2
-    products = path.means[:, :, None] * path.means[:, None, :]
-    sums = k[..., None, None] * path.within
+    products = means[:, :, None] * means[:, None, :]
+    sums = k[..., None, None] * within
     sums += np.tensordot(worth / (1.0 + ratio), products, axes=(0, 0))
     log_det = np.log1p(ratio).sum(axis=0)
     precision, weighted = sums[..., :-1, :-1], sums[..., :-1, -1]
@@ -407,13 +394,7 @@ def _first(law: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
 def _system(
     name: str, model: pm.Model, path: _HierarchyPath, moments: Callable[[float], Moments]
 ) -> TestSystem:
-    n_scales = sum(axis is not ONE_POINT for axis in path.axes)
+    grid = path.grid
     return TestSystem(
-        name=name,
-        model=model,
-        dim=path.size.size + len(path.within) - 1 + n_scales,
-        exact_log_z=path.log_z,
-        exact_moments=moments,
-        exact_cdf=path.cdf,
-        **element("tau"),
+        name, model, grid.log_z, moments, lambda beta: of_log(grid.cdf(beta)), **element("tau")
     )

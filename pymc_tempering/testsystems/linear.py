@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pymc as pm
@@ -58,7 +59,7 @@ def gaussian(
     with pm.Model() as model:
         x = pm.Normal("x", mean, sd, shape=dim)
         pm.Normal("y", x, noise, observed=y)
-    path = _LinearPath.build(np.tile(np.eye(dim), (n, 1)), y.ravel(), np.tile(noise, n), mean, sd)
+    path = _LinearPath(np.tile(np.eye(dim), (n, 1)), y.ravel(), np.tile(noise, n), mean, sd)
     return _known_noise("gaussian", model, "x", path)
 
 
@@ -122,7 +123,7 @@ def conjugate_regression(
     with pm.Model() as model:
         coef = pm.Normal("coef", mean, sd, shape=dim)
         pm.Normal("y", X @ coef, sigma, observed=y)
-    path = _LinearPath.build(X, y, np.full(n, sigma), mean, sd)
+    path = _LinearPath(X, y, np.full(n, sigma), mean, sd)
     return _known_noise("conjugate_regression", model, "coef", path)
 
 
@@ -181,7 +182,7 @@ def normal_inverse_gamma_regression(
     mean, scale = _full(prior_mean, p), _full(prior_scale, p)
     if min(scale.min(), prior_shape, prior_rate) <= 0.0:
         raise ValueError("prior_scale, prior_shape and prior_rate must be positive.")
-    path = _LinearPath.build(X, y, np.ones(n), mean, scale)
+    path = _LinearPath(X, y, np.ones(n), mean, scale)
     with pm.Model() as model:
         sigma2 = pm.InverseGamma("sigma2", prior_shape, prior_rate)
         noise = pm.math.sqrt(sigma2)
@@ -189,8 +190,7 @@ def normal_inverse_gamma_regression(
         pm.Normal("y", X @ coef, noise, observed=y)
 
     def posterior(beta: float) -> tuple[float, float]:
-        rate = prior_rate + 0.5 * (beta * path.residual - path.explained(beta))
-        return prior_shape + 0.5 * beta * n, rate
+        return prior_shape + 0.5 * beta * n, prior_rate + 0.5 * path.square(beta)
 
     def log_z(beta: float) -> float:
         shape, rate = posterior(beta)
@@ -213,7 +213,7 @@ def normal_inverse_gamma_regression(
         return lambda value: np.asarray(stats.invgamma.cdf(value, shape, scale=rate))
 
     return TestSystem(
-        "normal_inverse_gamma_regression", model, p + 1, log_z, moments, cdf, **element("sigma2")
+        "normal_inverse_gamma_regression", model, log_z, moments, cdf, **element("sigma2")
     )
 
 
@@ -221,46 +221,43 @@ def normal_inverse_gamma_regression(
 class _LinearPath:
     """The tempered linear model in the eigenbasis of S X'X S, where every beta is diagonal."""
 
+    X: FloatArray
+    y: FloatArray
+    noise: FloatArray
     mean: FloatArray
     scale: FloatArray
-    basis: FloatArray
-    eigenvalues: FloatArray
-    gradient: FloatArray
-    residual: float
-    log_likelihood_constant: float
 
-    @classmethod
-    def build(
-        cls, X: FloatArray, y: FloatArray, noise: FloatArray, mean: FloatArray, scale: FloatArray
-    ) -> "_LinearPath":
-        standardized = X * scale / noise[:, None]
-        residuals = (y - X @ mean) / noise
+    @cached_property
+    def eigen(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Eigenvalues (p,), basis (p, p), and the gradient at the prior mean in it (p,)."""
+        standardized = self.X * self.scale / self.noise[:, None]
         eigenvalues, basis = np.linalg.eigh(standardized.T @ standardized)
-        return cls(
-            mean=mean,
-            scale=scale,
-            basis=basis,
-            # Rounding can leave the zero eigenvalues of a rank-deficient design negative.
-            eigenvalues=np.maximum(eigenvalues, 0.0),
-            gradient=basis.T @ (standardized.T @ residuals),
-            residual=float(residuals @ residuals),
-            log_likelihood_constant=float(-np.sum(np.log(noise)) - 0.5 * y.size * LOG_2PI),
-        )
+        # Rounding can leave the zero eigenvalues of a rank-deficient design negative.
+        return np.maximum(eigenvalues, 0.0), basis, basis.T @ (standardized.T @ self.residuals)
+
+    @property
+    def residuals(self) -> FloatArray:
+        """What the prior mean leaves, in units of the noise, shape (n,)."""
+        return (self.y - self.X @ self.mean) / self.noise
 
     def log_det(self, beta: float) -> float:
-        return float(np.sum(np.log1p(beta * self.eigenvalues)))
+        return float(np.sum(np.log1p(beta * self.eigen[0])))
 
-    def explained(self, beta: float) -> float:
-        return float(beta**2 * np.sum(self.gradient**2 / (1.0 + beta * self.eigenvalues)))
+    def square(self, beta: float) -> float:
+        """Sum of the squares of the response at beta, as far as the prior does not explain it."""
+        eigenvalues, _, gradient = self.eigen
+        explained = beta**2 * np.sum(gradient**2 / (1.0 + beta * eigenvalues))
+        return float(beta * self.residuals @ self.residuals - explained)
 
     def log_z(self, beta: float) -> float:
-        constant = beta * (self.log_likelihood_constant - 0.5 * self.residual)
-        return constant + 0.5 * self.explained(beta) - 0.5 * self.log_det(beta)
+        constant = float(-np.sum(np.log(self.noise)) - 0.5 * self.y.size * LOG_2PI)
+        return beta * constant - 0.5 * self.square(beta) - 0.5 * self.log_det(beta)
 
     def moments(self, beta: float) -> tuple[FloatArray, FloatArray]:
-        shrunk = 1.0 / (1.0 + beta * self.eigenvalues)
-        mean = self.mean + self.scale * (self.basis @ (beta * self.gradient * shrunk))
-        return mean, self.scale**2 * (self.basis**2 @ shrunk)
+        eigenvalues, basis, gradient = self.eigen
+        shrunk = 1.0 / (1.0 + beta * eigenvalues)
+        mean = self.mean + self.scale * (basis @ (beta * gradient * shrunk))
+        return mean, self.scale**2 * (basis**2 @ shrunk)
 
 
 def _known_noise(name: str, model: pm.Model, variable: str, path: _LinearPath) -> TestSystem:
@@ -270,15 +267,10 @@ def _known_noise(name: str, model: pm.Model, variable: str, path: _LinearPath) -
         mean, variance = path.moments(beta)
         return lambda value: np.asarray(stats.norm.cdf(value, mean[last], np.sqrt(variance[last])))
 
-    return TestSystem(
-        name=name,
-        model=model,
-        dim=path.mean.size,
-        exact_log_z=path.log_z,
-        exact_moments=lambda beta: {variable: path.moments(beta)},
-        exact_cdf=cdf,
-        **element(variable, last),
-    )
+    def moments(beta: float) -> Moments:
+        return {variable: path.moments(beta)}
+
+    return TestSystem(name, model, path.log_z, moments, cdf, **element(variable, last))
 
 
 def _full(value: ArrayLike, size: int) -> FloatArray:

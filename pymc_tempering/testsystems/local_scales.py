@@ -61,31 +61,21 @@ def funnel(dim: int = 10, v_sd: float = 3.0) -> TestSystem:
         x = pm.Normal("x", 0.0, pm.math.exp(0.5 * v), shape=dim - 1)
         pm.Normal("y", x, 1.0, observed=y)
 
-    def grid(beta: float) -> TemperedGrid:
-        return TemperedGrid(
-            Axis(v_sd * V_EDGES),
-            ONE_POINT,
-            lambda v, _: stats.norm.logpdf(v, 0.0, v_sd),
-            lambda v, _: _log_marginal(beta, np.exp(0.5 * v), y).sum(axis=1, keepdims=True),
-        )
+    grid = TemperedGrid(
+        Axis(v_sd * V_EDGES),
+        ONE_POINT,
+        lambda v, _: stats.norm.logpdf(v, 0.0, v_sd),
+        lambda beta, v, _: _log_marginal(beta, np.exp(0.5 * v), y).sum(axis=1, keepdims=True),
+    )
 
     def moments(beta: float) -> Moments:
-        own = grid(beta)
-        p, v = own.probabilities(1.0)[:, 0], own.u
+        p, v = grid.probabilities(beta)[:, 0], grid.u
         return {
             "v": total_moments(v[:, 0], np.zeros(p.size), p),
             "x": total_moments(*_conditional(beta, np.exp(0.5 * v), y), p),
         }
 
-    return TestSystem(
-        name="funnel",
-        model=model,
-        dim=dim,
-        exact_log_z=lambda beta: grid(beta).log_z(1.0),
-        exact_moments=moments,
-        exact_cdf=lambda beta: grid(beta).cdf(1.0),
-        **element("v"),
-    )
+    return TestSystem("funnel", model, grid.log_z, moments, grid.cdf, **element("v"))
 
 
 def scale_mixture(
@@ -130,37 +120,42 @@ def scale_mixture(
     axis = Axis(LOG_LAMBDA_EDGES + np.log(scale))
     log_half_t = np.log(2.0) + stats.t.logpdf(np.exp(axis.nodes), nu, scale=scale) + axis.nodes
 
-    def grid(beta: float, i: int) -> TemperedGrid:
+    def grid_of(own: FloatArray) -> TemperedGrid:
         return TemperedGrid(
             axis,
             ONE_POINT,
             lambda *_: log_half_t[:, None],
-            lambda s, _: _log_marginal(beta, np.exp(s), data[i]),
+            lambda beta, s, _: _log_marginal(beta, np.exp(s), own),
         )
 
+    grids = [grid_of(own) for own in data]
+
     def moments(beta: float) -> Moments:
-        lam = np.exp(axis.nodes)
-        laws: dict[str, list[tuple[FloatArray, FloatArray]]] = {"lam": [], "x": []}
-        for i in range(data.size):
-            p = grid(beta, i).probabilities(1.0)[:, 0]
-            laws["lam"].append(total_moments(lam, np.zeros(p.size), p))
-            laws["x"].append(total_moments(*_conditional(beta, lam, data[i]), p))
-        return {
-            name: (np.array([mean for mean, _ in law]), np.array([var for _, var in law]))
-            for name, law in laws.items()
-        }
+        lam, shares = np.exp(axis.nodes), [g.probabilities(beta)[:, 0] for g in grids]
+        scales = [total_moments(lam, np.zeros(lam.size), p) for p in shares]
+        means = [
+            total_moments(*_conditional(beta, lam, own), p)
+            for own, p in zip(data, shares, strict=True)
+        ]
+        return {"lam": _stacked(scales), "x": _stacked(means)}
+
+    def log_z(beta: float) -> float:
+        return sum(g.log_z(beta) for g in grids)
 
     largest = int(np.argmax(np.abs(data)))
-
     return TestSystem(
-        name="scale_mixture",
-        model=model,
-        dim=2 * data.size,
-        exact_log_z=lambda beta: float(sum(grid(beta, i).log_z(1.0) for i in range(data.size))),
-        exact_moments=moments,
-        exact_cdf=lambda beta: of_log(grid(beta, largest).cdf(1.0)),
+        "scale_mixture",
+        model,
+        log_z,
+        moments,
+        lambda beta: of_log(grids[largest].cdf(beta)),
         **element("lam", largest),
     )
+
+
+def _stacked(laws: list[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:
+    mean, variance = np.transpose(laws)
+    return mean, variance
 
 
 def _log_marginal(beta: float, sd: FloatArray, y: FloatArray) -> FloatArray:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -22,6 +23,7 @@ from pymc_tempering.testsystems.system import (
     element,
     graded_edges,
     mean_and_variance,
+    power_of,
 )
 
 # Kou, Zhou & Wong (2006), table 1.
@@ -109,18 +111,8 @@ def gaussian_shells(
         second = float(np.sum(grid.probabilities(1.0) / (1.0 + np.exp(np.minimum(excess, 700.0)))))
         return np.array([1.0 - second, second])
 
-    return TestSystem(
-        name="gaussian_shells",
-        model=model,
-        dim=dim,
-        exact_log_z=grid.log_z,
-        exact_moments=moments,
-        exact_cdf=grid.cdf,
-        n_modes=2,
-        mode_centers=centers,
-        exact_mode_weights=mode_weights,
-        **element("x", 0),
-    )
+    modes = {"n_modes": 2, "mode_centers": centers, "exact_mode_weights": mode_weights}
+    return _on_grid("gaussian_shells", model, grid, moments, **modes)
 
 
 def eggbox() -> TestSystem:
@@ -145,16 +137,25 @@ def eggbox() -> TestSystem:
         axis,
         axis,
         lambda u, v: np.full((u.size, v.size), -2.0 * np.log(side)),
-        lambda u, v: (2.0 + np.cos(0.5 * u) * np.cos(0.5 * v)) ** 5,
+        power_of(lambda u, v: (2.0 + np.cos(0.5 * u) * np.cos(0.5 * v)) ** 5),
     )
 
     def moments(beta: float) -> Moments:
         mean, variance = mean_and_variance(grid.u, grid.probabilities(beta))
         return {"x": (np.full(2, mean), np.full(2, variance))}
 
-    return TestSystem(
-        "eggbox", model, 2, grid.log_z, moments, grid.cdf, n_modes=18, **element("x", 0)
-    )
+    return _on_grid("eggbox", model, grid, moments, n_modes=18)
+
+
+def _on_grid(
+    name: str,
+    model: pm.Model,
+    grid: TemperedGrid,
+    moments: Callable[[float], Moments],
+    **more: Any,
+) -> TestSystem:
+    """System whose statistic, by default x[0], is the first coordinate of its grid."""
+    return TestSystem(name, model, grid.log_z, moments, grid.cdf, **element("x", 0) | more)
 
 
 def _cylinder_grid(
@@ -184,7 +185,7 @@ def _cylinder_grid(
         Axis(np.linspace(-half_width, half_width, 2 * int(np.ceil(half_width / panel)) + 1)),
         Axis(np.unique(np.append(np.concatenate(pieces), kinks[-1]))),
         log_prior,
-        log_likelihood,
+        power_of(log_likelihood),
     )
 
 
@@ -396,7 +397,7 @@ def twenty_modes(sigma: float = 0.1, weights: ArrayLike | None = None) -> TestSy
 
     axis = Axis(np.linspace(0.0, 10.0, max(int(np.ceil(10.0 / sigma)), 20) + 1))
     grid = TemperedGrid(
-        axis, axis, lambda u, v: np.full((u.size, v.size), -np.log(100.0)), log_likelihood
+        axis, axis, lambda u, v: np.full((u.size, v.size), -np.log(100.0)), power_of(log_likelihood)
     )
 
     def moments(beta: float) -> Moments:
@@ -409,18 +410,8 @@ def twenty_modes(sigma: float = 0.1, weights: ArrayLike | None = None) -> TestSy
         mass = mixture * inside.prod(axis=1)
         return mass / mass.sum()
 
-    return TestSystem(
-        name="twenty_modes",
-        model=model,
-        dim=2,
-        exact_log_z=grid.log_z,
-        exact_moments=moments,
-        exact_cdf=grid.cdf,
-        n_modes=20,
-        mode_centers=TWENTY_MEANS.copy(),
-        exact_mode_weights=mode_weights,
-        **element("x", 0),
-    )
+    modes = {"mode_centers": TWENTY_MEANS.copy(), "exact_mode_weights": mode_weights}
+    return _on_grid("twenty_modes", model, grid, moments, n_modes=20, **modes)
 
 
 def _collinear(
@@ -453,13 +444,11 @@ def _collinear(
         return {"x": (prior_mean + mean * direction, x_variance)}
 
     shrinkage = prior_sd**2 / variances
-    return TestSystem(
-        name=name,
-        model=model,
-        dim=dim,
-        exact_log_z=grid.log_z,
-        exact_moments=moments,
-        exact_cdf=grid.cdf,
+    return _on_grid(
+        name,
+        model,
+        grid,
+        moments,
         n_modes=shares.size,
         statistic=lambda draws: (np.asarray(draws["x"]) - prior_mean) @ direction,
         statistic_name="position along the line through the means",
@@ -485,12 +474,13 @@ def _line_grid(
         squares = ((t - position) ** 2 + r**2 for position in positions)
         return _log_sum(dim, log_mixture, scales, squares)
 
-    return TemperedGrid(
-        _line_axis(positions, scales, prior_sd),
-        ONE_POINT if dim == 1 else _distance_axis(dim, scales, prior_sd),
-        log_prior,
-        log_likelihood,
-    )
+    lower = min(-10.0 * prior_sd, float(np.min(positions - 12.0 * scales)))
+    upper = max(10.0 * prior_sd, float(np.max(positions + 12.0 * scales)))
+    line, distance = Axis(graded_edges(lower, upper, positions, scales)), ONE_POINT
+    if dim > 1:
+        distinct, far = np.unique(scales), prior_sd * (np.sqrt(dim) + 10.0)
+        distance = Axis(graded_edges(0.0, far, np.zeros(distinct.size), distinct))
+    return TemperedGrid(line, distance, log_prior, power_of(log_likelihood))
 
 
 def _log_sum(
@@ -503,18 +493,6 @@ def _log_sum(
         constant = log_weight - 0.5 * dim * (LOG_2PI + 2.0 * np.log(scale))
         total = np.logaddexp(total, constant - 0.5 * square / scale**2)
     return total
-
-
-def _line_axis(positions: FloatArray, scales: FloatArray, prior_sd: float) -> Axis:
-    lower = min(-10.0 * prior_sd, float(np.min(positions - 12.0 * scales)))
-    upper = max(10.0 * prior_sd, float(np.max(positions + 12.0 * scales)))
-    return Axis(graded_edges(lower, upper, positions, scales))
-
-
-def _distance_axis(dim: int, scales: FloatArray, prior_sd: float) -> Axis:
-    upper = prior_sd * (np.sqrt(dim) + 10.0)
-    distinct = np.unique(scales)
-    return Axis(graded_edges(0.0, upper, np.zeros(distinct.size), distinct))
 
 
 def _log_mixture(

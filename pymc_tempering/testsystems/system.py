@@ -41,8 +41,6 @@ class TestSystem:
         Name of the system.
     model : pymc.Model
         The model; all free variables are continuous.
-    dim : int
-        Number of unconstrained coordinates.
     n_modes : int
         Number of separate modes of the posterior.
     exact_log_z : callable
@@ -76,7 +74,6 @@ class TestSystem:
 
     name: str
     model: pm.Model
-    dim: int
     exact_log_z: Callable[[float], float]
     exact_moments: Callable[[float], Moments]
     exact_cdf: Callable[[float], Distribution] | None = None
@@ -85,6 +82,11 @@ class TestSystem:
     statistic_name: str | None = None
     mode_centers: FloatArray | None = None
     exact_mode_weights: Callable[[], FloatArray] | None = None
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained coordinates."""
+        return int(sum(np.prod(value.type.shape) for value in self.model.value_vars))
 
     @overload
     def log_z(self, beta: float) -> float: ...
@@ -273,14 +275,14 @@ class TemperedGrid:
         The coordinates u and v; `ONE_POINT` if there is no second one.
     log_prior : callable
         ``log_prior(u, v)``: normalized log density, broadcasting (n_u, 1) with (1, n_v).
-    log_likelihood : callable
-        ``log_likelihood(u, v)``, likewise.
+    log_power : callable
+        ``log_power(beta, u, v)``: log of the mean of likelihood^beta given u and v, likewise.
     """
 
     first: Axis
     second: Axis
     log_prior: Callable[[FloatArray, FloatArray], FloatArray]
-    log_likelihood: Callable[[FloatArray, FloatArray], FloatArray]
+    log_power: Callable[[float, FloatArray, FloatArray], FloatArray]
 
     @property
     def u(self) -> FloatArray:
@@ -307,16 +309,26 @@ class TemperedGrid:
         return self.first.cdf(self.probabilities(beta).sum(axis=1))
 
     def _log_terms(self, beta: float) -> FloatArray:
-        return self._log_prior_mass + beta * self._log_likelihoods
+        return self._log_prior_mass + self.log_power(beta, self.u, self.v)
 
     @cached_property
     def _log_prior_mass(self) -> FloatArray:
         log_weights = np.log(self.first.weights)[:, None] + np.log(self.second.weights)
         return log_weights + self.log_prior(self.u, self.v)
 
-    @cached_property
-    def _log_likelihoods(self) -> FloatArray:
-        return self.log_likelihood(self.u, self.v)
+
+def power_of(
+    log_likelihood: Callable[[FloatArray, FloatArray], FloatArray],
+) -> Callable[[float, FloatArray, FloatArray], FloatArray]:
+    """Return beta times the log likelihood of one grid, which is computed once."""
+    known: list[FloatArray] = []
+
+    def log_power(beta: float, u: FloatArray, v: FloatArray) -> FloatArray:
+        if not known:
+            known.append(log_likelihood(u, v))
+        return beta * known[0]
+
+    return log_power
 
 
 def mean_and_variance(values: FloatArray, probabilities: FloatArray) -> tuple[float, float]:

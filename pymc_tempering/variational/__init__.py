@@ -1,7 +1,6 @@
 """Variational tempering: fits on top of ``pm.variational``, and the normalizers that they need."""
 
 from pymc_tempering.variational import conjugate
-from pymc_tempering.variational.fit_plots import plot_annealing
 from pymc_tempering.variational.fitting import fit, refine
 from pymc_tempering.variational.normalizers.likelihood_terms import (
     local_log_normalizer,
@@ -9,18 +8,19 @@ from pymc_tempering.variational.normalizers.likelihood_terms import (
 )
 from pymc_tempering.variational.normalizers.log_partition import LogPartition, log_partition
 from pymc_tempering.variational.normalizers.tempered_normalizer import (
-    MonteCarloNormalizer,
     log_tempered_normalizer,
-    monte_carlo_normalizer,
-    normalizer_method,
     temperature_limit,
 )
 from pymc_tempering.variational.temperatures import check_temperatures
-from pymc_tempering.variational.tempered_fit import TemperedFit, TemperedOptimum, to_datatree
+from pymc_tempering.variational.tempered_fit import (
+    TemperedFit,
+    TemperedOptimum,
+    plot_annealing,
+    to_datatree,
+)
 
 __all__ = [
     "LogPartition",
-    "MonteCarloNormalizer",
     "TemperedFit",
     "TemperedOptimum",
     "check_temperatures",
@@ -30,8 +30,6 @@ __all__ = [
     "log_normalizers",
     "log_partition",
     "log_tempered_normalizer",
-    "monte_carlo_normalizer",
-    "normalizer_method",
     "plot_annealing",
     "refine",
     "temperature_limit",

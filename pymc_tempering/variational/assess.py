@@ -122,7 +122,7 @@ class UntemperedModel:
 
     Attributes
     ----------
-    function : callable
+    log_joint : callable
         x (d,) to log prior + log likelihood, Jacobians included (nats), in the order of the
         approximation.
     log_orderings : float
@@ -131,13 +131,9 @@ class UntemperedModel:
         Why the model has no evidence, or "".
     """
 
-    function: Callable[[FloatArray], FloatArray]
+    log_joint: Callable[[FloatArray], FloatArray]
     log_orderings: float
     no_evidence: str
-
-    def log_joint(self, x: FloatArray) -> float:
-        """Evaluate the function."""
-        return float(self.function(x))
 
 
 @dataclass(frozen=True)
@@ -225,7 +221,7 @@ def log_weights(
     log_q = -0.5 * square - 0.5 * d * np.log(2.0 * np.pi) - log_det
     log_t = gammaln(0.5 * (DF + d)) - gammaln(0.5 * DF) - 0.5 * d * np.log(DF * np.pi) - log_det
     log_t = log_t - 0.5 * (DF + d) * np.log1p(square / DF)
-    log_joint = np.array([target.log_joint(x) for x in mean + z @ root.T])
+    log_joint = np.array([float(target.log_joint(x)) for x in mean + z @ root.T])
     # Far out in the tail of the t a transform may overflow: such a draw gets weight zero.
     log_joint[draws:][np.isnan(log_joint[draws:])] = -np.inf
     own = (log_joint - log_q)[:draws]

@@ -15,9 +15,11 @@ from pymc_tempering.variational.fit_step import (
     FAMILIES,
     Likelihood,
     batches_per_pass,
+    datum_likelihood,
     global_likelihood,
+    one_hot,
+    shared_likelihood,
 )
-from pymc_tempering.variational.local_likelihood import datum_likelihood, one_hot, shared_likelihood
 from pymc_tempering.variational.normalizers.log_partition import log_partition
 from pymc_tempering.variational.temperatures import (
     LARGEST,
@@ -31,7 +33,6 @@ from pymc_tempering.variational.temperatures import (
     check_grid,
     exponential_grid,
     inverse_grid,
-    uniform_posterior,
 )
 
 PARTITION_SEED = 1
@@ -217,7 +218,8 @@ def plan_tempered(options: FitOptions, model: pm.Model, n_tempered: int) -> FitP
         n_floor = int(ANNEALED_SHARE * n_tempered)
         floor = annealing_schedule(options.schedule, float(temperatures[-1]), n_floor)
     first = LearnedTemperature(
-        uniform_posterior(temperatures),
+        temperatures,
+        np.zeros(temperatures.size),
         np.zeros(temperatures.size),
         options.damping,
         by_temperature=options.normalizer == "local",

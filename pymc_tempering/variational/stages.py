@@ -15,8 +15,7 @@ from pymc.variational.opvi import Approximation
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import LikelihoodError
 from pymc_tempering.variational.assess import UntemperedModel, assess, elbo_drift
-from pymc_tempering.variational.fit_step import FitStep, Values
-from pymc_tempering.variational.local_likelihood import inverse_temperatures
+from pymc_tempering.variational.fit_step import FitStep, Values, inverse_temperatures
 from pymc_tempering.variational.methods import FitPlan
 from pymc_tempering.variational.temperatures import Setting, StageTemperature
 from pymc_tempering.variational.tempered_fit import ColdTrials, TemperedFit, TemperedOptimum

@@ -183,58 +183,6 @@ def elbo_of_temperatures(q: FloatArray, log_norm: FloatArray, log_prior: Any) ->
 
 
 @dataclass(frozen=True)
-class TemperaturePosterior:
-    """q(y): the variational distribution over a grid of temperatures.
-
-    Attributes
-    ----------
-    temperatures : ndarray, shape (M,)
-    log_prior : ndarray, shape (M,)
-        log pi_m.
-    logits : ndarray, shape (M,)
-        log q(y_m) up to a constant.
-    """
-
-    temperatures: FloatArray
-    log_prior: FloatArray
-    logits: FloatArray
-
-    @property
-    def q(self) -> FloatArray:
-        """Probability of each temperature, shape (M,)."""
-        return np.asarray(softmax(self.logits))
-
-    @property
-    def inverse_temperature(self) -> float:
-        """E_q[1/T]."""
-        return float(self.q @ (1.0 / self.temperatures))
-
-    def update(self, energies: FloatArray, damping: float) -> "TemperaturePosterior":
-        """Take one damped step of equation (9) of Mandt et al. (2016).
-
-        ``energies`` (M,) holds E_q[log-likelihood] / T_m - log C(T_m). Its logarithms are mixed,
-        which is a step of 1 - damping along the natural gradient.
-        """
-        target = energies + self.log_prior
-        return replace(self, logits=damping * self.logits + (1.0 - damping) * target)
-
-    def at_least(self, temperature: float) -> "TemperaturePosterior":
-        """Return q(y) given that T is at least so high, or the largest of the grid."""
-        allowed = self.temperatures >= min(temperature, self.temperatures[-1]) * (1.0 - 1e-12)
-        return replace(self, logits=np.where(allowed, self.logits, -np.inf))
-
-    def offset(self, log_c: FloatArray) -> float:
-        """Terms of the tempered ELBO, equation (5), that depend on q(y) alone (nats)."""
-        return float(elbo_of_temperatures(self.q, log_c, self.log_prior))
-
-
-def uniform_posterior(temperatures: FloatArray) -> TemperaturePosterior:
-    """q(y) before the first update: uniform over the grid, as its prior is."""
-    n = temperatures.size
-    return TemperaturePosterior(temperatures, np.full(n, -np.log(n)), np.zeros(n))
-
-
-@dataclass(frozen=True)
 class Setting:
     """What a stage sets before a block of iterations.
 
@@ -288,7 +236,10 @@ class LearnedTemperature:
 
     Attributes
     ----------
-    posterior : TemperaturePosterior
+    temperatures : ndarray, shape (M,)
+        The prior is uniform over them.
+    logits : ndarray, shape (M,)
+        log q(y_m) up to a constant.
     log_c : ndarray, shape (M,)
         log C(T_m) (nats); zero where the energies are normalized already.
     damping : float
@@ -308,7 +259,8 @@ class LearnedTemperature:
         Iterations so far.
     """
 
-    posterior: TemperaturePosterior
+    temperatures: FloatArray
+    logits: FloatArray
     log_c: FloatArray
     damping: float
     by_temperature: bool = False
@@ -323,20 +275,16 @@ class LearnedTemperature:
         return 1.0 if self.floor is None else 1.0 / self.floor.inverse_temperature(self.done)
 
     @property
-    def in_force(self) -> TemperaturePosterior:
-        """q(y) above the floor."""
-        return self.posterior.at_least(self.lowest)
-
-    @property
     def inverse_temperature(self) -> float:
         """E[1/T] in force; that of the floor where it lies above the grid, which needs no C(T)."""
-        inverse = self.in_force.inverse_temperature
+        inverse = float(self.q @ (1.0 / self.temperatures))
         return inverse if self.by_temperature else min(inverse, 1.0 / self.lowest)
 
     @property
     def q(self) -> FloatArray:
-        """q(T) in force, shape (M,)."""
-        return self.in_force.q
+        """q(T) in force, shape (M,): given that T is not below the floor, or is the largest."""
+        least = min(self.lowest, self.temperatures[-1]) * (1.0 - 1e-12)
+        return np.asarray(softmax(np.where(self.temperatures >= least, self.logits, -np.inf)))
 
     @property
     def at_rest_from(self) -> int | None:
@@ -347,17 +295,21 @@ class LearnedTemperature:
 
     def setting(self, iteration: int) -> Setting:
         """E[1/T], or q(y), with the terms of equation (5) that depend on q(y) alone."""
-        now, inverse = self.in_force, self.inverse_temperature
-        offset = now.offset(self.log_c) / self.scale
-        return Setting(now.q if self.by_temperature else inverse, inverse, offset)
+        q, inverse = self.q, self.inverse_temperature
+        offset = float(elbo_of_temperatures(q, self.log_c, -np.log(q.size))) / self.scale
+        return Setting(q if self.by_temperature else inverse, inverse, offset)
 
     def after(self, energies: FloatArray) -> "LearnedTemperature":
-        """Update q(y) with the mean over a block of iterations."""
+        """Take one damped step of equation (9), with the mean over a block of iterations.
+
+        Its target is E_q[log-likelihood] / T_m - log C(T_m). Logarithms are mixed, which is a step
+        of 1 - damping along the natural gradient.
+        """
         mean = energies.mean(axis=0)
         if not self.by_temperature:
-            mean = mean[0] / self.posterior.temperatures - self.log_c
-        posterior = self.posterior.update(mean, self.damping)
-        after = replace(self, posterior=posterior, done=self.done + len(energies))
+            mean = mean[0] / self.temperatures - self.log_c
+        logits = self.damping * self.logits + (1.0 - self.damping) * mean
+        after = replace(self, logits=logits, done=self.done + len(energies))
         recent = (*self.recent, after.inverse_temperature)[-N_SETTLED:]
         return replace(after, recent=recent)
 

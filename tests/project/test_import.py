@@ -51,7 +51,7 @@ def test_nothing_is_compiled_or_cached(touch, tmp_path):
 
 def test_one_use_compiles_what_it_calls(tmp_path):
     # The check above can fail: the recorder sees our functions, and only those that are used.
-    touch = "from pymc_tempering.variational.conjugate.special import psi; psi(1.0)"
+    touch = "from pymc_tempering.variational.conjugate.lda_kernels import psi; psi(1.0)"
     compiled = in_a_fresh_process(WATCHED, touch, tmp_path)
     assert [name for name in compiled if name != "impl"] == ["psi", "log"]  # impl: Numba's own
 

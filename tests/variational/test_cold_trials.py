@@ -9,7 +9,7 @@ from support import variational_models as models
 
 import pymc_tempering as pmt
 from pymc_tempering.variational import stages
-from pymc_tempering.variational.several_fits import first_approximation, prior_locations
+from pymc_tempering.variational.fitting import first_approximation, prior_locations
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The fit is not at rest"),

@@ -10,7 +10,7 @@ from support import variational_models as models
 import pymc_tempering as pmt
 from pymc_tempering.executors import chunks as crew
 from pymc_tempering.executors.chunks import Ended
-from pymc_tempering.variational import methods, several_fits
+from pymc_tempering.variational import fitting, methods
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The fit is not at rest"),
@@ -66,7 +66,7 @@ def test_the_partition_function_is_computed_once(monkeypatch):
 
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_start_that_fails_in_a_worker_ends_the_call_only_where_all_fail(monkeypatch, failing):
-    calls, right = [], several_fits.finish
+    calls, right = [], fitting.finish
 
     def fragile(session):
         calls.append(1)
@@ -74,7 +74,7 @@ def test_a_start_that_fails_in_a_worker_ends_the_call_only_where_all_fail(monkey
             raise pmt.exceptions.LikelihoodError(f"start {len(calls)} is not finite")
         return right(session)
 
-    monkeypatch.setattr(several_fits, "finish", fragile)
+    monkeypatch.setattr(fitting, "finish", fragile)
     with ThreadPoolExecutor(1) as pool:
         arguments = {"model": models.gaussian(), "executor": pool, **SHORT}
         if failing == 2:

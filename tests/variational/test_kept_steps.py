@@ -12,7 +12,7 @@ from support import variational_models as models
 import pymc_tempering as pmt
 from pymc_tempering.borrowed.private import install_listener
 from pymc_tempering.model.compilations import CompilationWatch
-from pymc_tempering.variational import fit_step, several_fits
+from pymc_tempering.variational import fit_step, fitting
 from pymc_tempering.variational.fitting import RUN
 
 pytestmark = [
@@ -49,10 +49,8 @@ def fit(model, seed, **options):
 @pytest.fixture
 def compiled(monkeypatch):
     """One entry for each step that was compiled."""
-    seen, right = [], several_fits.compile_step
-    monkeypatch.setattr(
-        several_fits, "compile_step", lambda *a, **k: seen.append(a) or right(*a, **k)
-    )
+    seen, right = [], fitting.compile_step
+    monkeypatch.setattr(fitting, "compile_step", lambda *a, **k: seen.append(a) or right(*a, **k))
     return seen
 
 

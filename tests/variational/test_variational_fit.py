@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from support import variational_models as models
 
 import pymc_tempering as pmt
-from pymc_tempering.variational import fit_step, methods, several_fits
+from pymc_tempering.variational import fit_step, fitting, methods
 
 pytestmark = [
     # Short fits may well not be at rest; what they should warn about has tests of its own.
@@ -323,7 +323,7 @@ def test_an_annealed_start_leaves_the_mode_that_the_papers_form_stays_in():
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_start_that_fails_ends_the_call_only_where_all_fail(monkeypatch, failing):
     """The first start, which is the user's, is the one that fails; and then both."""
-    finish, calls = several_fits.finish, []
+    finish, calls = fitting.finish, []
 
     def fragile(session):
         calls.append(session)
@@ -331,7 +331,7 @@ def test_a_start_that_fails_ends_the_call_only_where_all_fail(monkeypatch, faili
             raise pmt.exceptions.LikelihoodError(f"start {len(calls)} is not finite")
         return finish(session)
 
-    monkeypatch.setattr(several_fits, "finish", fragile)
+    monkeypatch.setattr(fitting, "finish", fragile)
     if failing == 2:
         with pytest.raises(pmt.exceptions.LikelihoodError, match="start 1"):
             far_start(20, restarts=2)

@@ -8,7 +8,7 @@ from support import variational_models as models
 from support.drawn import drawn, points
 
 import pymc_tempering as pmt
-from pymc_tempering.variational import several_fits
+from pymc_tempering.variational import fitting
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The fit is not at rest"),
@@ -41,9 +41,9 @@ def test_a_fit_that_goes_on_is_the_long_fit():
 def test_the_last_stage_goes_on_until_the_elbo_is_at_rest(monkeypatch):
     slow = {"obj_optimizer": pm.adam(learning_rate=0.002), **FAST}
     compiled = []
-    right = several_fits.compile_step
+    right = fitting.compile_step
     monkeypatch.setattr(
-        several_fits, "compile_step", lambda *a, **k: compiled.append(1) or right(*a, **k)
+        fitting, "compile_step", lambda *a, **k: compiled.append(1) or right(*a, **k)
     )
     start = {"mu": 6.0}
     approx = pmt.fit(1000, model=models.gaussian(), start=start, max_n=8000, **slow)

@@ -1,5 +1,7 @@
 """Grids, schedules, q(T), the test of convergence, and the evidence from weights: plain numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import beta as beta_law
@@ -9,13 +11,11 @@ from pymc_tempering.variational.assess import elbo_drift, psis
 from pymc_tempering.variational.temperatures import (
     GivenTemperature,
     LearnedTemperature,
-    TemperaturePosterior,
     annealing_schedule,
     beta_grid,
     check_grid,
     exponential_grid,
     inverse_grid,
-    uniform_posterior,
 )
 
 
@@ -76,22 +76,21 @@ def test_beta_grid_has_the_moments_of_the_beta_distribution(a, b):
         beta_grid(0.0, b)
 
 
-def bayes_by_enumeration(loglik, temperatures, log_c, prior):
-    weight = np.exp(loglik / temperatures - log_c) * prior
+def bayes_by_enumeration(loglik, temperatures, log_c):
+    weight = np.exp(loglik / temperatures - log_c)
     return weight / weight.sum()
 
 
 def test_q_is_equation_nine_and_damping_comes_to_it_slowly():
     temperatures = np.array([1.0, 2.0, 4.0])
-    log_c, prior, loglik = np.array([0.0, 1.0, 2.5]), np.array([0.2, 0.3, 0.5]), -3.0
-    exact = bayes_by_enumeration(loglik, temperatures, log_c, prior)
-    start = TemperaturePosterior(temperatures, np.log(prior), np.zeros(3))
-    np.testing.assert_allclose(start.q, 1 / 3)
+    log_c, loglik, start = np.array([0.0, 1.0, 2.5]), -3.0, np.zeros(3)
+    exact = bayes_by_enumeration(loglik, temperatures, log_c)
+    np.testing.assert_allclose(LearnedTemperature(temperatures, start, log_c, 0.0).q, 1 / 3)
     energies = np.full((5, 1), loglik)
-    now = LearnedTemperature(start, log_c, damping=0.0).after(energies)
+    now = LearnedTemperature(temperatures, start, log_c, damping=0.0).after(energies)
     np.testing.assert_allclose(now.q, exact)
-    np.testing.assert_allclose(now.posterior.inverse_temperature, exact @ (1 / temperatures))
-    damped = LearnedTemperature(start, log_c, damping=0.9)
+    np.testing.assert_allclose(now.inverse_temperature, exact @ (1 / temperatures))
+    damped = LearnedTemperature(temperatures, start, log_c, damping=0.9)
     off = []
     for _ in range(200):
         damped = damped.after(energies)
@@ -100,25 +99,19 @@ def test_q_is_equation_nine_and_damping_comes_to_it_slowly():
     assert off[-1] < 1e-6
     assert damped.at_rest_from == 0
     # the sign of log C, planted wrongly, is seen
-    assert (
-        np.abs(LearnedTemperature(start, -log_c, damping=0.0).after(energies).q - exact).max() > 0.2
-    )
+    wrong = LearnedTemperature(temperatures, start, -log_c, damping=0.0).after(energies)
+    assert np.abs(wrong.q - exact).max() > 0.2
 
 
 def test_offset_makes_the_loss_the_tempered_elbo():
     rng = np.random.default_rng(2)
     log_c = rng.normal(size=5)
-    posterior = TemperaturePosterior(
-        np.arange(1.0, 6.0), np.log(np.full(5, 0.2)), rng.normal(size=5)
-    )
-    q = posterior.q
-    by_hand = (q * (np.log(0.2) - log_c - np.log(q))).sum()  # equation (5)
-    np.testing.assert_allclose(posterior.offset(log_c), by_hand)
-    alone = uniform_posterior(np.ones(1))
-    assert alone.offset(np.zeros(1)) == 0.0
-    np.testing.assert_allclose(
-        LearnedTemperature(posterior, log_c, 0.9, scale=4.0).setting(0).offset, by_hand / 4
-    )
+    now = LearnedTemperature(np.arange(1.0, 6.0), rng.normal(size=5), log_c, 0.9)
+    by_hand = (now.q * (np.log(0.2) - log_c - np.log(now.q))).sum()  # equation (5)
+    np.testing.assert_allclose(now.setting(0).offset, by_hand)
+    alone = LearnedTemperature(np.ones(1), np.zeros(1), np.zeros(1), 0.9)
+    assert alone.setting(0).offset == 0.0
+    np.testing.assert_allclose(replace(now, scale=4.0).setting(0).offset, by_hand / 4)
 
 
 def drifts(slope, seeds=200, n=4000, tails=None):

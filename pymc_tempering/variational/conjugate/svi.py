@@ -3,7 +3,8 @@
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -185,75 +186,94 @@ COLD = 1.0 - 1e-6
 
 
 @dataclass
-class _State:
-    """What changes while a fit runs."""
+class SviRun:
+    """One fit: model, data and options, which stay, and what changes while it runs.
 
-    lam: Globals  # its own arrays, updated in place
+    `lam` is updated in place. `history` holds the tempered ELBO, that at T = 1 and E[1/T] of each
+    iteration, `weight_history` q(T), `log_joint` what the next update of q(T) sees. `table` is what
+    LVT's normalizers need of lambda.
+    """
+
+    model: ConjugateModel
+    data: Any
+    options: SviOptions
+    rng: np.random.Generator
+    lam: Globals
+    log_partition: np.ndarray = field(default_factory=lambda: np.zeros(1))
     iteration: int = 0
     inv_temp: float = 1.0
     weights: np.ndarray = field(default_factory=lambda: np.ones(1))
-    log_joint: list[float] = field(default_factory=list)  # since the last update of q(T)
+    log_joint: list[float] = field(default_factory=list)
     history: list[tuple[float, float, float]] = field(default_factory=list)
     weight_history: list[np.ndarray] = field(default_factory=list)
     local_inv_temp: np.ndarray | None = None
     local_state: np.ndarray | None = None
     table: np.ndarray | None = None
 
+    @property
+    def n_data(self) -> int:
+        """Number of data points."""
+        return self.options.n_data
 
-@dataclass(frozen=True)
-class _Tempered:
-    """Where the tempered iterations ended."""
+    @property
+    def batch(self) -> bool:
+        """Whether each iteration takes all data."""
+        return self.options.batch_size is None
 
-    lam: Globals
-    local_inv_temp: np.ndarray | None
-    n_iterations: int
+    @cached_property
+    def inv_temps(self) -> np.ndarray:
+        """Inverse temperatures of the grid, shape (M,)."""
+        return np.asarray(1.0 / self.options.grid)
 
+    @property
+    def log_prior(self) -> float:
+        """Log prior probability of each temperature."""
+        return float(-np.log(self.inv_temps.size))
 
-class SviRun:
-    """One fit: the model, its data and the options, which stay; the state is passed along."""
-
-    def __init__(
-        self, model: ConjugateModel, data: Any, options: SviOptions, rng: np.random.Generator
-    ) -> None:
-        self.model, self.data, self.options, self.rng = model, data, options, rng
-        self.n_data = options.n_data
-        self.prior = model.prior(data)
-        self.batch = options.batch_size is None
-        self.inv_temps = 1.0 / options.grid
-        self.log_prior = -np.log(options.grid.size)
-        self.schedule = annealing_schedule(options.schedule, options.hottest, options.n_annealed)
-        self.log_partition = np.zeros(1)
-
-    def fit(self, lam: Globals) -> Fit:
-        """Run all stages from `lam`, which is updated in place."""
-        options = self.options
-        state = _State(lam)
-        batches = self._batches()
-        self._start_temperatures(state)
-        converged = self._stage(state, batches, options.iterations, options.method)
-        tempered = _Tempered(
-            tuple(map(np.array, state.lam)),
-            state.local_inv_temp,
-            state.iteration if options.method in TEMPERED else 0,
-        )
-        if options.method in TEMPERED and options.n_untempered:
-            self._part(state)
-            state = replace(state, inv_temp=1.0, weights=np.eye(1, self.inv_temps.size)[0])
-            converged = self._stage(state, batches, options.n_untempered, "vi")
+    def fit(self) -> Fit:
+        """Run all stages."""
+        options, batches = self.options, self._batches()
+        self._start_temperatures()
+        converged = self._stage(batches, options.iterations, options.method)
+        tempered_lam, local = tuple(map(np.array, self.lam)), self.local_inv_temp
+        n_tempered = self.iteration if options.method in TEMPERED else 0
+        if n_tempered and options.n_untempered:
+            self._part()
+            self.inv_temp, self.weights = 1.0, np.eye(1, self.inv_temps.size)[0]
+            converged = self._stage(batches, options.n_untempered, "vi")
         if self.batch and not converged:
             warnings.warn(
-                f"the ELBO of {self.model.name} had not converged after {state.iteration} "
+                f"the ELBO of {self.model.name} had not converged after {self.iteration} "
                 "iterations: raise iterations or untempered, or tol",
                 TemperingWarning,
                 stacklevel=3,
             )
-        return self._result(state, tempered, converged)
+        final = np.nan
+        if options.elbo_every != 0:
+            cores, local_state = options.n_cores, self.local_state
+            final = elbo(self.model, self.lam, self.data, cores=cores, state=local_state)
+        history = np.array(self.history)
+        return Fit(
+            model=self.model,
+            method=options.method,
+            lam=self.lam,
+            tempered_lam=tempered_lam,
+            elbo=final,
+            elbo_history=history[:, 0],
+            untempered_elbo_history=history[:, 1],
+            inverse_temperature=history[:, 2],
+            temperatures=options.grid,
+            temperature_weights=np.array(self.weight_history),
+            local_inverse_temperature=local,
+            n_tempered=n_tempered,
+            converged=converged,
+        )
 
-    def _start_temperatures(self, state: _State) -> None:
+    def _start_temperatures(self) -> None:
         """Set the first q(T) of VT, with its log C(T), or the first E[1/T_i] of LVT."""
         options = self.options
         if options.method == "local_variational_tempering":
-            state.local_inv_temp = np.full(self.n_data, self.inv_temps.mean())
+            self.local_inv_temp = np.full(self.n_data, self.inv_temps.mean())
         if options.method != "variational_tempering":
             return
         self.log_partition = (
@@ -267,31 +287,8 @@ class SviRun:
                 f"log C(T) of {self.model.name} is not finite at T = {at:g}: take lower "
                 'temperatures, or method="annealed", which needs no C(T)'
             )
-        state.weights = options.first_weights
-        state.inv_temp = float(state.weights @ self.inv_temps)
-
-    def _result(self, state: _State, tempered: _Tempered, converged: bool) -> Fit:
-        """Compute the final ELBO, and gather what the fit leaves."""
-        final = np.nan
-        if self.options.elbo_every != 0:
-            cores, local_state = self.options.n_cores, state.local_state
-            final = elbo(self.model, state.lam, self.data, cores=cores, state=local_state)
-        history = np.array(state.history)
-        return Fit(
-            model=self.model,
-            method=self.options.method,
-            lam=state.lam,
-            tempered_lam=tempered.lam,
-            elbo=final,
-            elbo_history=history[:, 0],
-            untempered_elbo_history=history[:, 1],
-            inverse_temperature=history[:, 2],
-            temperatures=self.options.grid,
-            temperature_weights=np.array(state.weight_history),
-            local_inverse_temperature=tempered.local_inv_temp,
-            n_tempered=tempered.n_iterations,
-            converged=converged,
-        )
+        self.weights = options.first_weights
+        self.inv_temp = float(self.weights @ self.inv_temps)
 
     def _batches(self) -> Iterator[np.ndarray]:
         if self.batch:
@@ -303,38 +300,36 @@ class SviRun:
             for first in range(0, self.n_data, size):
                 yield order[first : first + size]
 
-    def _stage(
-        self, state: _State, batches: Iterator[np.ndarray], n_iterations: int, method: str
-    ) -> bool:
+    def _stage(self, batches: Iterator[np.ndarray], n_iterations: int, method: str) -> bool:
         """Iterate until the ELBO converges or the iterations are used up."""
-        before, parted = (-np.inf, 0.0, -np.inf), False
-        options = self.options
+        before, parted, options = (-np.inf, 0.0, -np.inf), False, self.options
+        schedule = annealing_schedule(options.schedule, options.hottest, options.n_annealed)
         period = options.update_every if method in TEMPERED else 1
         for i in range(n_iterations):
             if method == "annealed":
-                state.inv_temp = self.schedule.inverse_temperature(i)
+                self.inv_temp = schedule.inverse_temperature(i)
                 if i % -(-self.n_data // options.size) == 0:
-                    self._part(state)
-            self._iterate(state, next(batches), method)
+                    self._part()
+            self._iterate(next(batches), method)
             if not self.batch or (i + 1) % period:
                 continue
-            now = state.history[-1]
+            now = self.history[-1]
             if self._settled(before, now, method):
-                if parted or method not in TEMPERED or not self._part(state):
+                if parted or method not in TEMPERED or not self._part():
                     return True
                 parted = True
             before = now
         return False
 
-    def _part(self, state: _State) -> bool:
+    def _part(self) -> bool:
         """Perturb lambda if it is tempered now; return whether it was perturbed.
 
         At high temperatures all components become the same: a saddle point that no step leaves.
         """
         share = self.options.jitter
-        hot = state.history[-1][2] < COLD if state.history else state.inv_temp < COLD
+        hot = self.history[-1][2] < COLD if self.history else self.inv_temp < COLD
         if hot and share:
-            self.model.perturb(state.lam, self.data, share, self.rng)
+            self.model.perturb(self.lam, self.data, share, self.rng)
         return bool(hot and share)
 
     def _settled(self, before: tuple[float, ...], now: tuple[float, ...], method: str) -> bool:
@@ -347,78 +342,76 @@ class SviRun:
         still = abs(now[2] - before[2]) <= 10.0 * tol
         return still and abs(now[0] - before[0]) <= tol * abs(now[0])
 
-    def _iterate(self, state: _State, rows: np.ndarray, method: str) -> None:
+    def _iterate(self, rows: np.ndarray, method: str) -> None:
         """Do the local step, the update of q(T), and the global step: equations (8) to (11)."""
         options, scale = self.options, self.n_data / len(rows)
         data = self.data if self.batch else self.model.take(self.data, rows)
-        if state.local_state is None or not self.batch:
+        if self.local_state is None or not self.batch:
             first = self.model.start_local(data)
         else:
-            first = state.local_state
-        inv_temp = np.full(len(rows), state.inv_temp)
-        if method == "local_variational_tempering" and state.local_inv_temp is not None:
-            inv_temp = state.local_inv_temp[rows]
-        local = self.model.local_step(state.lam, data, inv_temp, first, options.n_cores)
+            first = self.local_state
+        inv_temp = np.full(len(rows), self.inv_temp)
+        if method == "local_variational_tempering" and self.local_inv_temp is not None:
+            inv_temp = self.local_inv_temp[rows]
+        local = self.model.local_step(self.lam, data, inv_temp, first, options.n_cores)
         if self.batch:
-            state.local_state = local.state
+            self.local_state = local.state
         joint = scale * float(local.log_joint.sum())
         if not np.isfinite(joint):
             raise DataError(
-                f"E[log p(x, z)] of {self.model.name} is {joint} in iteration {state.iteration}: "
+                f"E[log p(x, z)] of {self.model.name} is {joint} in iteration {self.iteration}: "
                 "the data are too far from the prior for floating-point numbers; rescale them, or "
                 "give initial parameters near them"
             )
-        fixed = scale * float(local.rest.sum()) + self._global_elbo(state)
+        fixed = scale * float(local.rest.sum()) + self._global_elbo()
         terms = 0.0
         if method == "variational_tempering":
-            self._update_weights(state, joint)
-            inv_temp = np.full(len(rows), state.inv_temp)
-            terms = float(elbo_of_temperatures(state.weights, self.log_partition, self.log_prior))
-        elif method == "local_variational_tempering" and state.local_inv_temp is not None:
-            inv_temp, terms = self._update_local(state, rows, data, local)
+            self._update_weights(joint)
+            inv_temp = np.full(len(rows), self.inv_temp)
+            terms = float(elbo_of_temperatures(self.weights, self.log_partition, self.log_prior))
+        elif method == "local_variational_tempering" and self.local_inv_temp is not None:
+            inv_temp, terms = self._update_local(rows, data, local)
             terms *= scale
         tempered = scale * float(inv_temp @ local.log_joint)
-        state.history.append((tempered + fixed + terms, joint + fixed, float(inv_temp.mean())))
-        state.weight_history.append(state.weights)
-        state.iteration += 1
-        rho = 1.0 if self.batch else (options.tau + state.iteration) ** -options.kappa
-        for lam, alpha in zip(state.lam, self.prior, strict=True):
+        self.history.append((tempered + fixed + terms, joint + fixed, float(inv_temp.mean())))
+        self.weight_history.append(self.weights)
+        self.iteration += 1
+        rho = 1.0 if self.batch else (options.tau + self.iteration) ** -options.kappa
+        for lam, alpha in zip(self.lam, self.model.prior(self.data), strict=True):
             lam *= 1.0 - rho
             lam += rho * alpha
-        local.add_statistics(rho * scale * inv_temp, state.lam)
+        local.add_statistics(rho * scale * inv_temp, self.lam)
         if options.callback is not None:
-            options.callback(state.iteration, state.lam)
+            options.callback(self.iteration, self.lam)
 
-    def _global_elbo(self, state: _State) -> float:
+    def _global_elbo(self) -> float:
         """Return the global terms of the ELBO, or NaN where they are not asked for."""
         every = self.options.n_elbo_every
-        if not every or state.iteration % every:
+        if not every or self.iteration % every:
             return np.nan
-        return self.model.global_elbo(state.lam, self.data)
+        return self.model.global_elbo(self.lam, self.data)
 
-    def _update_weights(self, state: _State, joint: float) -> None:
+    def _update_weights(self, joint: float) -> None:
         """Move q(T) toward equation (9), given the joint's mean since the last update."""
-        state.log_joint.append(joint)
-        if len(state.log_joint) < self.options.update_every:
+        self.log_joint.append(joint)
+        if len(self.log_joint) < self.options.update_every:
             return
-        best = softmax(np.mean(state.log_joint) * self.inv_temps - self.log_partition)
-        state.log_joint.clear()
+        best = softmax(np.mean(self.log_joint) * self.inv_temps - self.log_partition)
+        self.log_joint.clear()
         step = self.options.temperature_step
-        state.weights = (1.0 - step) * state.weights + step * best
-        state.inv_temp = float(state.weights @ self.inv_temps)
+        self.weights = (1.0 - step) * self.weights + step * best
+        self.inv_temp = float(self.weights @ self.inv_temps)
 
-    def _update_local(
-        self, state: _State, rows: np.ndarray, data: Any, local: Local
-    ) -> tuple[np.ndarray, float]:
+    def _update_local(self, rows: np.ndarray, data: Any, local: Local) -> tuple[np.ndarray, float]:
         """Update q(T_i) of the batch by equation (10); return E[1/T_i] and its ELBO terms."""
-        assert state.local_inv_temp is not None
-        if state.table is None or state.iteration % self.options.update_every == 0:
-            state.table = self.model.normalizer_table(state.lam, self.data, self.inv_temps)
-        norm = self.model.log_normalizers(state.table, data, local.state, self.inv_temps)
+        assert self.local_inv_temp is not None
+        if self.table is None or self.iteration % self.options.update_every == 0:
+            self.table = self.model.normalizer_table(self.lam, self.data, self.inv_temps)
+        norm = self.model.log_normalizers(self.table, data, local.state, self.inv_temps)
         weights = softmax(local.log_joint[:, None] * self.inv_temps - norm, axis=-1)
-        state.weights = weights.mean(axis=0)
-        state.local_inv_temp[rows] = weights @ self.inv_temps
-        return state.local_inv_temp[rows], float(
+        self.weights = weights.mean(axis=0)
+        self.local_inv_temp[rows] = weights @ self.inv_temps
+        return self.local_inv_temp[rows], float(
             elbo_of_temperatures(weights, norm, self.log_prior).sum()
         )
 
@@ -557,7 +550,7 @@ def svi(
         lam = model.initialize(data, rng)
     else:
         lam = _given(initial, model.initialize(data, np.random.default_rng(0)), model.name)
-    return SviRun(model, data, options, rng).fit(lam)
+    return SviRun(model, data, options, rng, lam).fit()
 
 
 def _given(initial: Globals, like: Globals, name: str) -> Globals:

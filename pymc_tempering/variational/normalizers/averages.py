@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+from numpy.polynomial.legendre import leggauss
 
 from pymc_tempering.chain.particles import Particles, place_under, sweep
 from pymc_tempering.core.weighting import conditional_ess, log_mean, systematic_resampling
@@ -162,11 +163,6 @@ SPACING = np.sinh(np.linspace(-30.0, 30.0, 301)) * 1e-6
 """Distances around a point on all scales from 1e-7 to 5e6, in standard deviations."""
 
 
-def gauss(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on [-1, 1]."""
-    return np.polynomial.legendre.leggauss(n)
-
-
 def log_integrand(group: NormalizerGroup, y: np.ndarray, temperature: float) -> np.ndarray:
     """Log of prior times normalizers, minus infinity outside of the support."""
     log_prior, log_c, _, _ = group.evaluate(y.reshape(-1, 1), temperature)
@@ -216,7 +212,7 @@ def line_average(
     around = np.concatenate([center + scale * SPACING, peak + scale * SPACING])
     cuts = np.unique(around)
     low, high = cuts[:-1], cuts[1:]
-    (fine, fine_rule), (coarse, coarse_rule) = gauss(10), gauss(7)
+    (fine, fine_rule), (coarse, coarse_rule) = leggauss(10), leggauss(7)
     total, total_error = 0.0, 0.0
 
     def panels(nodes: np.ndarray, rule: np.ndarray) -> np.ndarray:

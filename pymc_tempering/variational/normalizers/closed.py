@@ -32,12 +32,10 @@ from pytensor.graph.op import Op
 from pytensor.tensor.random import basic as rvs
 
 from pymc_tempering.variational.normalizers.dispatch import (
-    finite_below,
     is_unbounded,
     log_normalizer,
     no_normalizer,
     register_closed,
-    register_limit,
 )
 
 LOG_2 = float(np.log(2.0))
@@ -90,8 +88,14 @@ def log_normal(T: Variable, mu: Variable, sigma: Variable) -> Variable:
     return normal(T, mu, sigma) + p * mu + 0.5 * p**2 * sigma**2 * T
 
 
-def power_of_t(T: Variable, nu: Variable, sigma: Variable) -> Variable:
-    """Integral of a t density to the power 1 / T, for T < nu + 1: a t of m degrees of freedom."""
+@register_closed(
+    rvs.StudentTRV,
+    lambda nu, mu, sigma: (sigma > 0, nu > 0),
+    "sigma > 0, nu > 0",
+    lambda nu, mu, sigma: nu + 1,
+)
+def student_t(T: Variable, nu: Variable, mu: Variable, sigma: Variable) -> Variable:
+    """Return a t of (nu + 1) / T - 1 degrees of freedom: infinite from T = nu + 1 on."""
     log_constant = (
         pt.gammaln((nu + 1) / 2) - pt.gammaln(nu / 2) - 0.5 * (pt.log(nu) + LOG_PI) - pt.log(sigma)
     )
@@ -100,25 +104,26 @@ def power_of_t(T: Variable, nu: Variable, sigma: Variable) -> Variable:
     return log_constant / T + log_integral + pt.gammaln(m / 2) - pt.gammaln((m + 1) / 2)
 
 
-@register_closed(rvs.StudentTRV, lambda nu, mu, sigma: (sigma > 0, nu > 0), "sigma > 0, nu > 0")
-def student_t(T: Variable, nu: Variable, mu: Variable, sigma: Variable) -> Variable:
-    """Infinite from T = nu + 1 on."""
-    return finite_below(nu + 1, T, lambda t: power_of_t(t, nu, sigma))
-
-
-@register_closed(HalfStudentTRV, lambda nu, sigma: (sigma > 0, nu > 0), "sigma > 0, nu > 0")
+@register_closed(
+    HalfStudentTRV,
+    lambda nu, sigma: (sigma > 0, nu > 0),
+    "sigma > 0, nu > 0",
+    lambda nu, sigma: nu + 1,
+)
 def half_student_t(T: Variable, nu: Variable, sigma: Variable) -> Variable:
     """Half of the integral, with twice the density."""
     return student_t(T, nu, sigma, sigma) + (1 / T - 1) * LOG_2
 
 
-@register_closed(rvs.CauchyRV, lambda alpha, beta: (beta > 0,), "beta > 0")
+@register_closed(
+    rvs.CauchyRV, lambda alpha, beta: (beta > 0,), "beta > 0", lambda *_: pt.constant(2.0)
+)
 def cauchy(T: Variable, alpha: Variable, beta: Variable) -> Variable:
     """Return a t with one degree of freedom: infinite from T = 2 on."""
     return student_t(T, pt.constant(1.0), alpha, beta)
 
 
-@register_closed(HalfCauchyRV, lambda beta: (beta > 0,), "beta > 0")
+@register_closed(HalfCauchyRV, lambda beta: (beta > 0,), "beta > 0", lambda *_: pt.constant(2.0))
 def half_cauchy(T: Variable, beta: Variable) -> Variable:
     """Half of the integral, with twice the density."""
     return half_student_t(T, pt.constant(1.0), beta)
@@ -128,24 +133,16 @@ def half_cauchy(T: Variable, beta: Variable) -> Variable:
     SkewStudentTRV,
     lambda a, b, mu, sigma: (a > 0, b > 0, sigma > 0),
     "a > 0, b > 0, sigma > 0",
+    lambda a, b, mu, sigma: 2 * pt.minimum(a, b) + 1,
 )
 def skew_student_t(
     T: Variable, a: Variable, b: Variable, mu: Variable, sigma: Variable
 ) -> Variable:
     """With x / sqrt(a + b + x^2) as variable a beta integral; infinite at T >= 2 min(a, b) + 1."""
-
-    def formula(t: Variable) -> Variable:
-        new_a, new_b = (a + 0.5) / t - 0.5, (b + 0.5) / t - 0.5
-        log_constant = (a + b - 1) * LOG_2 + betaln(a, b) + 0.5 * pt.log(a + b)
-        return (
-            (1 - 1 / t) * pt.log(sigma)
-            - log_constant / t
-            + 0.5 * pt.log(a + b)
-            + (new_a + new_b - 1) * LOG_2
-            + betaln(new_a, new_b)
-        )
-
-    return finite_below(2 * pt.minimum(a, b) + 1, T, formula)
+    new_a, new_b = (a + 0.5) / T - 0.5, (b + 0.5) / T - 0.5
+    log_constant = (a + b - 1) * LOG_2 + betaln(a, b) + 0.5 * pt.log(a + b)
+    log_integral = 0.5 * pt.log(a + b) + (new_a + new_b - 1) * LOG_2 + betaln(new_a, new_b)
+    return (1 - 1 / T) * pt.log(sigma) - log_constant / T + log_integral
 
 
 @register_closed(rvs.LaplaceRV, lambda mu, b: (b > 0,), "b > 0")
@@ -180,7 +177,12 @@ def gamma(T: Variable, alpha: Variable, scale: Variable) -> Variable:
     return log_constant / T + gamma_integral((alpha - 1) / T + 1, 1 / (scale * T))
 
 
-@register_closed(rvs.InvGammaRV, lambda alpha, beta: (alpha > 0, beta > 0), "alpha > 0, beta > 0")
+@register_closed(
+    rvs.InvGammaRV,
+    lambda alpha, beta: (alpha > 0, beta > 0),
+    "alpha > 0, beta > 0",
+    lambda alpha, beta: alpha + 1,
+)
 def inverse_gamma(T: Variable, alpha: Variable, beta: Variable) -> Variable:
     """Return an inverse gamma of shape (alpha + 1) / T - 1: infinite from T = alpha + 1 on."""
     log_constant = -pt.gammaln(alpha) + alpha * pt.log(beta)
@@ -194,14 +196,15 @@ def weibull(T: Variable, alpha: Variable, beta: Variable) -> Variable:
     return (1 - 1 / T) * pt.log(beta / alpha) + gamma_integral(shape, 1 / T)
 
 
-@register_closed(rvs.ParetoRV, lambda alpha, m: (alpha > 0, m > 0), "alpha > 0, m > 0")
+@register_closed(
+    rvs.ParetoRV,
+    lambda alpha, m: (alpha > 0, m > 0),
+    "alpha > 0, m > 0",
+    lambda alpha, m: alpha + 1,
+)
 def pareto(T: Variable, alpha: Variable, m: Variable) -> Variable:
     """Return a Pareto of index (alpha + 1) / T - 1: infinite from T = alpha + 1 on."""
-    return finite_below(
-        alpha + 1,
-        T,
-        lambda t: pt.log(alpha) / t + (1 - 1 / t) * pt.log(m) - pt.log((alpha + 1) / t - 1),
-    )
+    return pt.log(alpha) / T + (1 - 1 / T) * pt.log(m) - pt.log((alpha + 1) / T - 1)
 
 
 def beta_integral(a: Variable, b: Variable) -> Variable:
@@ -259,15 +262,6 @@ def moyal(T: Variable, mu: Variable, sigma: Variable) -> Variable:
 def von_mises(T: Variable, mu: Variable, kappa: Variable) -> Variable:
     """Return a von Mises of concentration kappa / T."""
     return (1 - 1 / T) * LOG_2PI + pt.log(i0e(kappa / T)) - pt.log(i0e(kappa)) / T
-
-
-register_limit(rvs.StudentTRV)(lambda nu, mu, sigma: nu + 1)
-register_limit(HalfStudentTRV)(lambda nu, sigma: nu + 1)
-register_limit(rvs.CauchyRV)(lambda alpha, beta: pt.constant(2.0))
-register_limit(HalfCauchyRV)(lambda beta: pt.constant(2.0))
-register_limit(SkewStudentTRV)(lambda a, b, mu, sigma: 2 * pt.minimum(a, b) + 1)
-register_limit(rvs.InvGammaRV)(lambda alpha, beta: alpha + 1)
-register_limit(rvs.ParetoRV)(lambda alpha, m: alpha + 1)
 
 
 def no_density(op: Op, rv: Variable, temperature: Variable) -> Variable:
@@ -337,19 +331,16 @@ def precision_mv_normal(T: Variable, mu: Variable, tau: Variable) -> Variable:
     return power_of_normal(T, tau.shape[-1], -log_det(tau))
 
 
-@register_closed(MvStudentTRV, lambda nu, mu, scale: (nu > 0,), "nu > 0")
+@register_closed(
+    MvStudentTRV,
+    lambda nu, mu, scale: (nu > 0,),
+    "nu > 0",
+    lambda nu, mu, scale: 1 + nu / scale.shape[-1],
+)
 def mv_student_t(T: Variable, nu: Variable, mu: Variable, scale: Variable) -> Variable:
     """Return a t of (nu + d) / T - d degrees of freedom: infinite from T = 1 + nu / d on."""
     dim = scale.shape[-1]
     log_volume = 0.5 * (dim * (pt.log(nu) + np.log(np.pi)) + log_det(scale))
-
-    def formula(t: Variable) -> Variable:
-        log_constant = pt.gammaln((nu + dim) / 2) - pt.gammaln(nu / 2) - log_volume
-        new = (nu + dim) / t - dim
-        log_integral = log_volume + pt.gammaln(new / 2) - pt.gammaln((new + dim) / 2)
-        return log_constant / t + log_integral
-
-    return finite_below(1 + nu / dim, T, formula)
-
-
-register_limit(MvStudentTRV)(lambda nu, mu, scale: 1 + nu / scale.shape[-1])
+    log_constant = pt.gammaln((nu + dim) / 2) - pt.gammaln(nu / 2) - log_volume
+    new = (nu + dim) / T - dim
+    return log_constant / T + log_volume + pt.gammaln(new / 2) - pt.gammaln((new + dim) / 2)

@@ -31,12 +31,13 @@ from pymc_tempering.model.layout import unconstrained_shapes
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
-from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER, largest_temperature
+from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.tempered_normalizer import (
     as_temperature,
     check_random,
     compact_normalizer,
     log_tempered_normalizer,
+    temperature_limit,
 )
 
 
@@ -169,8 +170,6 @@ class NormalizerGroup:
         sum of log normalizers, with gradients.
     sample : callable
         `sample(n, seed)`: unconstrained prior draws, shape (n, d).
-    limit : callable
-        `limit(n, seed)`: temperature from which on a term is infinite, at n prior draws.
     """
 
     terms: tuple[str, ...]
@@ -178,7 +177,6 @@ class NormalizerGroup:
     sizes: tuple[int, ...]
     density: Density
     sample: Callable[[int, int], np.ndarray]
-    limit: Callable[[int, int], np.ndarray]
 
     @property
     def dim(self) -> int:
@@ -263,20 +261,14 @@ def build_groups(model: pm.Model) -> tuple[list[FixedNormalizer], list[Normalize
     return constants, [_compile_group(model, temperature, *piece) for piece in pieces]
 
 
-def _smallest_limit(rvs: list[Variable]) -> Variable:
-    """Smallest temperature at which the normalizer of one of some terms is infinite."""
-    limit = pt.constant(np.inf)
-    for rv in map(check_random, rvs):
-        limit = pt.minimum(limit, pt.min(largest_temperature(rv.owner.op, rv)))
-    return freeze_shared([whole_data(limit)])[0]
-
-
 def _compile_constant(rv: Variable, total: Variable, temperature: Variable) -> FixedNormalizer:
     """Compile the normalizer of a term without free variables."""
-    graph = freeze_shared([whole_data(total)])[0]
-    value = compile_alone([temperature], graph, mode=python_mode(), on_unused_input="ignore")
-    limit = compile_alone([], _smallest_limit([rv]), mode=python_mode())
-    return FixedNormalizer(rv.name, one_thread_at_a_time(lambda T: float(value(T))), float(limit()))
+    graphs = [whole_data(total), whole_data(pt.min(temperature_limit(rv)))]
+    both = compile_alone(
+        [temperature], freeze_shared(graphs), mode=python_mode(), on_unused_input="ignore"
+    )
+    value = one_thread_at_a_time(lambda T: float(both(T)[0]))
+    return FixedNormalizer(rv.name, value, float(both(1.0)[1]))
 
 
 def _compile_group(
@@ -296,16 +288,11 @@ def _compile_group(
     shapes = {name: by_name[name] for name in names}
     drawn = dict(zip(model.free_RVs, forward_graph(model), strict=True))
     unconstrained = freeze_shared([drawn[rv] for rv in free])
-    limit = _smallest_limit(terms)
 
     def sample(n: int, seed: int) -> np.ndarray:
         with ALONE:
             draws = pm.draw(unconstrained, draws=n, random_seed=seed, mode=python_mode())
         return np.column_stack([np.reshape(draw, (n, -1)) for draw in draws]).astype(float)
-
-    def limit_at(n: int, seed: int) -> np.ndarray:
-        with ALONE:
-            return np.asarray(pm.draw(limit, draws=n, random_seed=seed, mode=python_mode()))
 
     return NormalizerGroup(
         terms=tuple(rv.name for rv in terms),
@@ -313,7 +300,6 @@ def _compile_group(
         sizes=tuple(int(np.prod(shape)) for shape in shapes.values()),
         density=_compile_density(model, temperature, free, shapes, totals),
         sample=sample,
-        limit=limit_at,
     )
 
 

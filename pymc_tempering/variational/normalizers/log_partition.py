@@ -352,14 +352,9 @@ def _search(group: NormalizerGroup, hot: np.ndarray, seed: int) -> np.ndarray:
     for place, T in enumerate(hot):
         log_prior, log_c, _, _ = group.evaluate(draws, T)
         if np.isposinf(log_c).any():
-            limit = float(np.min(group.limit(SEARCH_DRAWS, seed)))
-            raise NormalizerError(
-                f"The tempered normalizer of {group.label()} is infinite at T = {T:g} for "
-                f"{np.isposinf(log_c).mean():.1%} of the prior draws, so C(T) is infinite: the "
-                f"tails of the likelihood are too heavy there. At these draws only temperatures "
-                f"below {limit:g} work; bound the prior of the parameter behind the tails, or use "
-                f'normalizer="local"; of the fits, {WITHOUT_NORMALIZER}.'
-            )
+            share = f"{np.isposinf(log_c).mean():.1%} of the prior draws"
+            why = f": the tails of the likelihood are too heavy at {share}, so C(T) is infinite"
+            raise infinite_error(group, T, why, hot[:place])
         if (bad := np.isnan(log_c) | np.isnan(log_prior)).any():
             raise NormalizerError(
                 f"The tempered normalizer of {group.label()} is not a number at T = {T:g} for "

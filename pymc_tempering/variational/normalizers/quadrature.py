@@ -23,17 +23,16 @@ from pytensor.tensor.random import basic as rvs
 
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
-    is_unbounded,
-    label_of,
-    largest_temperature,
-    params_of,
-    require,
-)
-from pymc_tempering.variational.normalizers.support import (
     Line,
     center_of,
+    is_unbounded,
+    known_shape,
+    label_of,
+    largest_temperature,
     line_onto,
     log_density,
+    params_of,
+    require,
     support_of,
 )
 
@@ -195,15 +194,6 @@ def log_density_on_line(rv: Variable, line: Line, y: Variable) -> Variable:
             value = value + pt.switch(known, slope, 0.0) * beyond
     value = value + line.log_jacobian(y)
     return pt.switch(pt.and_(inside, pt.invert(pt.isnan(value))), value, -np.inf)
-
-
-def known_shape(value: Variable, shape: Sequence[int | None]) -> Variable:
-    """Value of a shape that is known (None where it is not).
-
-    PyTensor forgets it in some operations, and then carries the computation of a shape through all
-    that follow: a mixture took minutes to compile.
-    """
-    return value if value.type.shape == tuple(shape) else pt.specify_shape(value, shape)
 
 
 def stacked(values: Variable, n_axes: int) -> Variable:

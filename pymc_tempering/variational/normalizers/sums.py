@@ -1,8 +1,8 @@
 """Tempered normalizers of counts: sums over a window that follows the parameters.
 
-The window of a family holds all values but a tail of p^(1 / T) that is below 1e-10 of the sum. With
-the family's rate function I (minus log of p over its maximum, up to a power) its ends are where I
-reaches T * LOG_TAIL.
+The window holds all values but a tail of p^(1 / T) that is below 1e-10 of the sum. Its ends are
+looked for on a grid of values ever further from the center. Every evaluation is checked: at T = 1
+the same values must have the mass 1. Else a NormalizerError is raised.
 
 A window can be long: that of a negative binomial of a small shape n reaches as far as mu / n. There
 p^(1 / T) is smooth at k on the scale of sqrt(k + k^2 / n), the standard deviation of a negative
@@ -13,14 +13,13 @@ over every value near the first. A sum with a step h of what is smooth on a scal
 of order exp(-2 pi^2 / h^2) (Poisson's summation formula).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import reduce, singledispatch
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.discrete import DiscreteWeibullRV
 from pymc.distributions.distribution import DiracDeltaRV
 from pymc.distributions.mixture import MixtureRV
 from pymc.distributions.truncated import TruncatedRV
@@ -31,14 +30,16 @@ from pytensor.tensor.random import basic as rvs
 
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
+    base_of,
+    center_of,
     is_unbounded,
+    known_shape,
     label_of,
     log_normalizer,
-    no_normalizer,
     params_of,
     require,
+    support_of,
 )
-from pymc_tempering.variational.normalizers.support import base_of
 
 FAR = 1e6
 """Values from which on a negative binomial's log mass comes from Stirling's formula."""
@@ -63,12 +64,17 @@ def is_all(value: Variable, number: int) -> bool:
     return isinstance(value, Constant) and bool(np.all(value.data == number))
 
 
+def is_negative_binomial(rv: Variable) -> bool:
+    """Whether a variable is a negative binomial, or one without zero."""
+    own = base_of(rv) if is_above_zero(rv) else rv
+    return isinstance(own.owner.op, rvs.NegBinomialRV)
+
+
 def has_far_masses(rv: Variable) -> bool:
-    """Whether a variable is a negative binomial, or has one below it."""
-    op = rv.owner.op
-    if isinstance(op, MixtureRV):
+    """Whether a variable is a negative binomial, or a mixture with one."""
+    if isinstance(rv.owner.op, MixtureRV):
         return any(has_far_masses(component) for component in rv.owner.inputs[2:])
-    return isinstance(op, rvs.NegBinomialRV)
+    return is_negative_binomial(rv)
 
 
 def log_mass(rv: Variable, k: Variable) -> Variable:
@@ -120,221 +126,88 @@ def _far_out(rv: Variable, k: Variable) -> Variable:
     return ratio - pt.gammaln(n) + n * pt.log(p) + k * pt.log1p(-p)
 
 
-ZERO, INFINITE = pt.constant(0.0), pt.constant(np.inf)
-
 POISSON_SHAPE = 1e30
 """Shape of a Poisson, as a negative binomial's."""
 
+SMALLEST = 1e-30
+"""Stands for zero where it would be divided by."""
+
 LOG_TAIL = 28.0
-"""The rate function reaches this, and a little more, times T at the ends of the window."""
+"""How far p^(1 / T), times the distance from the center, has fallen at the ends of the window."""
+
+NEAR_OFFSETS = np.unique(np.round(1.5 ** np.arange(50)))
+FAR_OFFSETS = np.concatenate([NEAR_OFFSETS, 64.0 ** np.arange(5, 157)])
+"""Distances from the center at which its ends are looked for; far ones of negative binomials.
+
+The last ones are beyond the largest value that is summed, so that a window is never cut short.
+"""
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """Where to sum, all of it symbolic and without gradient.
 
-    Attributes
-    ----------
-    first, last : Variable
-        Ends of the window, whole numbers.
-    center : Variable
-        Near the largest mass.
-    lowest, highest : Variable
-        Ends of the support, may be infinite.
-    shape : Variable or None
-        Away from its first value p^(1 / T) is smooth at k on the scale of sqrt(k + k^2 / shape);
-        0 or None where it may not be.
+    `first` and `last` are whole numbers. Away from its first value p^(1 / T) is smooth at k on the
+    scale of sqrt(k + k^2 / shape); the shape is 0 or None where it may not be.
     """
 
     first: Variable
     last: Variable
-    center: Variable
-    lowest: Variable
-    highest: Variable
     shape: Variable | None = None
 
 
-@singledispatch
-def window_of(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Window of a discrete distribution at a temperature."""
-    raise no_normalizer(
-        rv,
-        "which of its values matter at a temperature is not known, so they cannot be summed",
-    )
+def shape_of(rv: Variable) -> Variable | None:
+    """Shape of a negative binomial, or of a Poisson as one; None of others."""
+    if is_above_zero(rv):
+        return shape_of(base_of(rv))
+    if isinstance(rv.owner.op, rvs.PoissonRV):
+        return pt.constant(POISSON_SHAPE)
+    return params_of(rv)[0] if is_negative_binomial(rv) else None
 
 
-def _level(temperature: Variable) -> Variable:
-    """Return the value that the rate function has to reach; below T = 1 that of T = 1."""
-    hot = pt.maximum(temperature, 1.0)
-    return hot * (LOG_TAIL + pt.log1p(hot))
+def log_height(rv: Variable, k: Variable) -> Variable:
+    """Log mass; minus the rate function of Poissons and negative binomials, at any parameters.
 
-
-def _bernstein(variance: Variable, level: Variable) -> Variable:
-    """Distance at which a^2 / (2 (variance + a / 3)) = level: a bound of the rate function."""
-    return level / 3 + pt.sqrt((level / 3) ** 2 + 2 * variance * level)
-
-
-def _bounded(lowest: Variable, highest: Variable) -> Window:
-    """Window of all values between two bounds."""
-    center = pt.floor((lowest + highest) / 2)
-    return Window(lowest, highest, center, lowest, highest)
-
-
-def _right_root(
-    rate: Callable, slope: Callable, start: Variable, level: Variable, steps: int = 6
-) -> Variable:
-    """Newton's method for a convex rate: from any start it stays beyond the root."""
-    k = start
-    for _ in range(steps):
-        k = k + (level - rate(k)) / slope(k)
-    return k
-
-
-@window_of.register(rvs.PoissonRV)
-def poisson_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """I(k) = k log(k / mu) - k + mu; to the left it is above (k - mu)^2 / (2 mu)."""
-    (mu,) = params_of(rv)
-    mu = pt.maximum(mu, 1e-30)
-    level = _level(temperature)
-    last = _right_root(
-        lambda k: k * pt.log(k / mu) - k + mu,
-        lambda k: pt.log(k / mu),
-        mu + _bernstein(mu, level),
-        level,
-    )
-    first = mu - pt.sqrt(2 * mu * level)
-    return Window(first, last, mu, ZERO, INFINITE, pt.constant(POISSON_SHAPE))
-
-
-@window_of.register(rvs.NegBinomialRV)
-def negative_binomial_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """I(k) = k log(k / mu) - (k + n) log((k + n) / (mu + n)); decay at least q^k if n < 1.
-
-    Its slope is the difference of log(1 + n / mu) and log(1 + n / k), which may be tiny.
+    That is the log mass over its largest value but for a power of k, by which it lies higher.
     """
-    n, p = params_of(rv)
-    log_q = pt.log1p(-p)
-    mu = pt.maximum(n * (1 - p) / p, 1e-30)
-    variance = mu + mu**2 / n
-    level = _level(temperature)
-
-    def slope(k: Variable) -> Variable:
-        return pt.log1p(n / mu) - pt.log1p(n / k)
-
-    last = _right_root(
-        lambda k: k * slope(k) - n * pt.log((k + n) / (mu + n)),
-        slope,
-        mu + pt.sqrt(2 * variance * level),
-        level,
-    )
-    last = pt.maximum(last, mu - level / log_q)
-    first = mu - pt.sqrt(2 * variance * level)
-    return Window(first, last, mu, ZERO, INFINITE, n)
+    if is_above_zero(rv):
+        return log_height(base_of(rv), k)
+    if shape_of(rv) is None:
+        return log_mass(rv, k.astype("int64"))
+    first, *p = params_of(rv)
+    mean = pt.maximum(first * (1.0 - p[0]) / p[0] if p else first, SMALLEST)
+    positive = pt.maximum(k, SMALLEST)
+    if not p:
+        return k * pt.log(mean / positive) + k - mean
+    slope = pt.log1p(first / mean) - pt.log1p(first / positive)
+    return first * pt.log1p((k - mean) / (mean + first)) - k * slope
 
 
-@window_of.register(rvs.BinomialRV)
-def binomial_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Bernstein's inequality bounds the rate on both sides."""
-    n, p = params_of(rv)
-    mean, variance = n * p, n * p * (1 - p)
-    distance = _bernstein(variance, _level(temperature))
-    return Window(mean - distance, mean + distance, mean, ZERO, n)
+def window_of(rv: Variable, temperature: Variable, bounds: tuple[Any, Any] | None = None) -> Window:
+    """Window of a variable at a temperature, and at T = 1, inside of its support.
 
-
-@window_of.register(rvs.BetaBinomialRV)
-def beta_binomial_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """All n + 1 values."""
-    n = params_of(rv)[0]
-    return _bounded(pt.zeros_like(n), n)
-
-
-@window_of.register(rvs.HyperGeometricRV)
-def hypergeometric_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """All values that are possible."""
-    good, bad, n = params_of(rv)
-    return _bounded(pt.maximum(n - bad, 0.0), pt.minimum(good, n))
-
-
-@window_of.register(DiscreteWeibullRV)
-def discrete_weibull_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Cut where the mass beyond k, q^(k^beta), is small."""
-    q, beta = params_of(rv)
-    level = 1.3 * _level(temperature)  # a tail heavier than a geometric one holds more terms
-    last = (level / -pt.log(q)) ** (1 / beta)
-    zero = pt.zeros_like(last)
-    return Window(zero, last, zero, ZERO, INFINITE)
-
-
-@window_of.register(rvs.GeometricRV)
-def geometric_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """For geometric components of mixtures."""
-    (p,) = params_of(rv)
-    rate = -pt.log(1 - p)
-    last = 1 + (_level(temperature) + pt.maximum(-temperature * pt.log(rate), 0.0)) / rate
-    one = pt.ones_like(last)
-    return Window(one, last, one, pt.constant(1.0), INFINITE)
-
-
-@window_of.register(rvs.BernoulliRV)
-def bernoulli_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Both values."""
-    return _bounded(ZERO, pt.constant(1.0))
-
-
-@window_of.register(DiracDeltaRV)
-def dirac_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Return the one value."""
-    (c,) = params_of(rv)
-    return _bounded(c, c)
-
-
-@window_of.register(TruncatedRV)
-def truncated_window(op: Op, rv: Variable, temperature: Variable) -> Window:
-    """Return the window of the base, moved to where the bounds let its center be.
-
-    Beyond its mode a log-concave mass falls at least as fast from a later start, and a geometric
-    one equally fast, so the lengths to the left and right of the center stay long enough.
+    `bounds` may be narrower than that.
     """
-    *rv_inputs, lower, upper = rv.owner.inputs
-    base = op.base_rv_op.make_node(*rv_inputs).default_output()
-    w = closed_window(base, temperature)
-    moved = between(
-        w,
-        None if is_unbounded(lower) else pt.ceil(lower),
-        None if is_unbounded(upper) else pt.floor(upper),
-    )
-    return replace(moved, shape=w.shape) if is_above_zero(rv) else moved
-
-
-def between(w: Window, lowest: Variable | None, highest: Variable | None) -> Window:
-    """Move a window to where bounds of its support let its center be."""
-    low = w.lowest if lowest is None else pt.maximum(w.lowest, disconnected_grad(lowest))
-    high = w.highest if highest is None else pt.minimum(w.highest, disconnected_grad(highest))
-    center = pt.clip(w.center, low, high)
-    moved = replace(
-        w,
-        first=center - (w.center - w.first),
-        last=center + (w.last - w.center),
-        center=center,
-        lowest=low,
-        highest=high,
-        shape=None,
-    )
-    return clipped(moved)
-
-
-def clipped(w: Window) -> Window:
-    """Cut a window at the ends of the support."""
-    first = pt.maximum(pt.floor(w.first), w.lowest)
-    return replace(w, first=first, last=pt.maximum(pt.minimum(pt.ceil(w.last), w.highest), first))
-
-
-def closed_window(rv: Variable, temperature: Variable) -> Window:
-    """Window of a variable with whole ends inside of the support, and no gradient."""
-    w = window_of(rv.owner.op, rv, temperature)
-    ends = {name: x for name, x in vars(w).items() if x is not None}
-    fixed = {name: disconnected_grad(pt.as_tensor(x)) for name, x in ends.items()}
-    return clipped(replace(w, **fixed))
+    ends = support_of(rv.owner.op, rv) if bounds is None else bounds
+    low = -np.inf if is_unbounded(ends[0]) else disconnected_grad(pt.ceil(ends[0]))
+    high = np.inf if is_unbounded(ends[1]) else disconnected_grad(pt.floor(ends[1]))
+    center = disconnected_grad(center_of(rv.owner.op, rv).astype("float64"))
+    center = pt.clip(pt.round(center), low, high)
+    shape = shape_of(rv)
+    offsets = FAR_OFFSETS if is_negative_binomial(rv) else NEAR_OFFSETS
+    steps = np.concatenate([-offsets[::-1], [0.0], offsets])
+    column = pt.shape_padright(pt.constant(steps), max(rv.type.ndim, temperature.type.ndim))
+    grid = pt.clip(center + column, low, high)
+    log_p, hot = log_height(rv, grid), pt.maximum(temperature, 1.0)
+    distance = 0.0 if shape is not None else pt.log1p(pt.abs(grid - center))
+    heights = [log_p + distance, log_p / hot + distance]
+    level = LOG_TAIL + pt.log1p(hot)
+    matters = pt.or_(*(pt.gt(height, pt.max(height, axis=0) - level) for height in heights))
+    before = pt.maximum(pt.argmax(matters, axis=0) - 1, 0)
+    after = pt.minimum(steps.size - pt.argmax(matters[::-1], axis=0), steps.size - 1)
+    grid = grid + pt.zeros_like(heights[1])
+    found = (pt.take_along_axis(grid, place[None], axis=0)[0] for place in (before, after))
+    first, last = (disconnected_grad(known_shape(end, grid.type.shape[1:])) for end in found)
+    return Window(first, last, None if shape is None else disconnected_grad(shape))
 
 
 MAX_POINTS = 200_000
@@ -358,6 +231,10 @@ STEP, JOINT = 1.0 / 8.0, 0.3
 
 REACH = 6.0
 """Widths of this weight from its middle to where it is nothing, or all."""
+
+TOLERANCE = 0.05
+"""Largest log of all masses, in nats, that the check lets pass: PyMC has constants in single
+precision, by which the masses of a Poisson of rate 3000.0 add up to 1.0002."""
 
 LARGEST_RATE = 1e7
 """Above it a Poisson's log normalizer changes as a normal's does, up to 1e-8."""
@@ -396,22 +273,29 @@ def _values_and_weights(
 
 
 def log_sum(
-    rv: Variable, temperature: Variable, w: Window, excluded: Variable | None = None
+    rv: Variable,
+    temperature: Variable,
+    w: Window,
+    log_atoms: Sequence[Variable] = (),
+    excluded: Variable | None = None,
 ) -> Variable:
-    """Log of the sum of p^(1 / T) over a window, without one excluded value."""
+    """Log of the sum of p^(1 / T) over a window, plus the powers of the masses of atoms.
+
+    One value, which is among the atoms, may be excluded from the window.
+    """
     long = pt.gt(w.last - w.first, LONG)
     if w.shape is not None:
         long = pt.and_(long, pt.gt(w.shape, 0.0))
     if excluded is not None:  # it has to be near the beginning of a window that is thinned out
         long = pt.and_(long, pt.lt(excluded, w.first + HEAD / 4))
-    n_points = pt.max(_values_and_weights(w, long, ZERO)[2])
+    n_points = pt.max(_values_and_weights(w, long, pt.constant(0.0))[2])
     largest = pt.constant(LARGEST_VALUE)
-    if w.shape is not None and (has_far_masses(rv) or is_above_zero(rv)):
+    if w.shape is not None and has_far_masses(rv):
         far = pt.and_(long, pt.lt(w.shape, LARGEST_SHAPE))
         largest = pt.switch(far, pt.constant(LARGEST_FAR), LARGEST_VALUE)
     n_points = require(
         n_points,
-        pt.and_(pt.and_(n_points >= 1, n_points <= MAX_POINTS), pt.all(pt.le(w.last, largest))),
+        pt.and_(pt.le(n_points, MAX_POINTS), pt.all(pt.le(w.last, largest))),
         f"The tempered normalizer of {label_of(rv)} would be a sum over more than {MAX_POINTS} "
         f"values, or over values above {LARGEST_VALUE:g}, where its mass is lost in rounding (or "
         "its parameters are not numbers). Use lower temperatures, or a prior without such "
@@ -425,26 +309,24 @@ def log_sum(
     if excluded is not None:
         used = pt.and_(used, pt.neq(values, excluded))
     log_p = log_mass(rv, values if w.shape is not None else values.astype("int64"))
-    terms = pt.switch(used, log_p / temperature + log_weight, -np.inf)
-    return pt.logsumexp(terms, axis=0)
+
+    def total(inverse: Any) -> Variable:
+        inside = pt.switch(used, log_p * inverse + log_weight, -np.inf)
+        return reduce(pt.logaddexp, [a * inverse for a in log_atoms], pt.logsumexp(inside, axis=0))
+
+    return require(
+        total(1 / temperature),
+        pt.lt(pt.abs(disconnected_grad(total(1.0))), TOLERANCE),
+        f"The tempered normalizer of {label_of(rv)} by a sum is not reliable: its masses at the "
+        f"same values do not add up to 1. Of the fits, {WITHOUT_NORMALIZER}.",
+    )
 
 
-def union_of_windows(components: list[Variable], temperature: Variable, along: bool) -> Window:
-    """Window from the first to the last value that matters for any component of counts."""
-    inner = pt.shape_padright(temperature) if along and temperature.type.ndim else temperature
-    windows = [closed_window(c, inner) for c in components]
-
-    def extreme(ends: list[Variable], pick: Callable, over: Callable) -> Variable:
-        if along:
-            return over(ends[0], axis=-1) if ends[0].type.ndim else ends[0]
-        return reduce(pick, ends)
-
-    first = extreme([w.first for w in windows], pt.minimum, pt.min)
-    last = extreme([w.last for w in windows], pt.maximum, pt.max)
-    shapes = [w.shape for w in windows if w.shape is not None]
-    smooth = len(shapes) == len(windows)
-    shape = extreme(shapes, pt.maximum, pt.max) if smooth else None
-    return Window(first, last, first, first, last, shape)
+def _largest(ends: Sequence[Variable], along: bool) -> Variable:
+    """Largest value over the components, which may lie along the last axis of one."""
+    if along:
+        return pt.max(ends[0], axis=-1) if ends[0].type.ndim else ends[0]
+    return reduce(pt.maximum, ends)
 
 
 def mixture_of_counts(rv: Variable, temperature: Variable) -> Variable:
@@ -454,19 +336,26 @@ def mixture_of_counts(rv: Variable, temperature: Variable) -> Variable:
     is at most the sum of the components' own.
     """
     every = rv.owner.inputs[2:]
+    along = len(every) == 1
     components = [c for c in every if not isinstance(c.owner.op, DiracDeltaRV)]
-    window = union_of_windows(components, temperature, len(every) == 1)
+    inner = pt.shape_padright(temperature) if along and temperature.type.ndim else temperature
+    firsts, lasts, shapes = zip(*(window_of(c, inner) for c in components), strict=True)
+    smooth = None not in shapes
+    window = Window(
+        -_largest([-first for first in firsts], along),
+        _largest(lasts, along),
+        _largest(shapes, along) if smooth else None,
+    )
     atoms = [c for c in every if c not in components]
     if not atoms:
         return log_sum(rv, temperature, window)
     (place,) = atoms[0].owner.op.dist_params(atoms[0].owner)
-    at_atom = pm.logp(rv, place, warn_rvs=False) / temperature
-    return pt.logaddexp(at_atom, log_sum(rv, temperature, window, excluded=place))
+    return log_sum(rv, temperature, window, [pm.logp(rv, place, warn_rvs=False)], place)
 
 
 def log_normalizer_by_sum(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Sum over the window of a discrete variable."""
-    return log_sum(rv, temperature, closed_window(rv, temperature))
+    return log_sum(rv, temperature, window_of(rv, temperature))
 
 
 @log_normalizer.register(rvs.PoissonRV)
@@ -485,15 +374,6 @@ def binomial(op: Op, rv: Variable, temperature: Variable) -> Variable:
     """Sum over successes, or over failures where those are fewer; smooth but near n."""
     rng, size, n, p = rv.owner.inputs
     twin = op.make_node(rng, size, n, pt.minimum(p, 1 - p)).outputs[1]
-    w = closed_window(twin, temperature)
+    w = window_of(twin, temperature)
     shape = pt.switch(pt.lt(w.last, 0.75 * n), POISSON_SHAPE, 0.0)
-    return log_sum(twin, temperature, replace(w, shape=shape))
-
-
-for _op_type in (
-    rvs.NegBinomialRV,
-    rvs.BetaBinomialRV,
-    rvs.HyperGeometricRV,
-    DiscreteWeibullRV,
-):
-    log_normalizer.register(_op_type, log_normalizer_by_sum)
+    return log_sum(twin, temperature, w._replace(shape=disconnected_grad(shape)))

@@ -5,7 +5,6 @@ variable has parts it is put together of these. What is none of them is refused 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,23 +28,21 @@ from pytensor.tensor.shape import Shape
 from pytensor.tensor.type_other import NoneTypeT
 
 from pymc_tempering.borrowed.private import AnyMixtureRV, HurdleRV, infer_shape
-from pymc_tempering.core.weighting import (
-    FINITE_VARIANCE_KHAT,
-    log_mean,
-    log_mean_error,
-    pareto_khat,
-)
 from pymc_tempering.exceptions import NormalizerError
-from pymc_tempering.model.exactly import ALONE, compile_alone
-from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.variational.normalizers import closed
 from pymc_tempering.variational.normalizers.dispatch import (
     WITHOUT_NORMALIZER,
+    base_of,
+    center_of,
+    intersect,
     is_unbounded,
     label_of,
     largest_temperature,
     log_normalizer,
+    moved_inside,
     no_normalizer,
+    one_for_all_data,
+    support_of,
 )
 from pymc_tempering.variational.normalizers.quadrature import (
     integrate_power,
@@ -54,20 +51,10 @@ from pymc_tempering.variational.normalizers.quadrature import (
     one_on_line,
 )
 from pymc_tempering.variational.normalizers.sums import (
-    between,
-    closed_window,
     log_normalizer_by_sum,
     log_sum,
     mixture_of_counts,
-    poisson,
-)
-from pymc_tempering.variational.normalizers.support import (
-    base_of,
-    center_of,
-    intersect,
-    moved_inside,
-    one_for_all_data,
-    support_of,
+    window_of,
 )
 
 REGISTERED = (closed,)
@@ -188,7 +175,7 @@ def compact_normalizer(rv: Variable, temperature: Variable) -> Variable:
     """Log normalizer with as few elements as the parameters have; broadcasts to the batch shape."""
     back: dict[Variable, Variable] = {}
     twin = detached(rv, back)
-    if isinstance(twin.owner.op, TruncatedRV):
+    if is_of_counts(twin) or isinstance(twin.owner.op, TruncatedRV):
         twin = one_for_all_data(twin)
     result = branch_of(twin)(twin.owner.op, twin, temperature)
     return graph_replace([result], back, strict=False)[0] if back else result
@@ -252,19 +239,13 @@ def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
     log_atoms = []
     if not is_unbounded(lower):
         log_atoms.append(pm.logcdf(base, lower, warn_rvs=False))
+        lower = pt.floor(lower) + 1 if discrete else lower
     if not is_unbounded(upper):
         log_atoms.append(logccdf(base, upper - 1 if discrete else upper, warn_rvs=False))
-    if discrete:
-        inner = between(
-            closed_window(base, temperature),
-            None if is_unbounded(lower) else pt.floor(lower) + 1,
-            None if is_unbounded(upper) else pt.ceil(upper) - 1,
-        )
-        total = log_sum(base, temperature, inner)
-        for log_atom in log_atoms:
-            total = pt.logaddexp(total, log_atom / temperature)
-        return total
+        upper = pt.ceil(upper) - 1 if discrete else upper
     ends = intersect(support_of(base.owner.op, base), lower, upper)
+    if discrete:
+        return log_sum(base, temperature, window_of(base, temperature, ends), log_atoms)
     center = moved_inside(center_of(base.owner.op, base), *ends)
     line = one_on_line(base, temperature, ends)
     return integrate_power(rv, line, temperature, center, log_atoms)
@@ -322,19 +303,6 @@ def as_temperature(T: Any) -> Variable:
             raise ValueError(f"The temperature T must be positive and finite, not {T!r}.")
         T = values
     return pt.as_tensor_variable(T).astype("float64")
-
-
-def normalizer_method(rv: Variable) -> str:
-    """Return "closed form", "sum" or "quadrature": how the normalizer of a variable is found.
-
-    Parameters
-    ----------
-    rv : TensorVariable
-    """
-    branch = branch_of(check_random(rv))
-    if branch in (log_normalizer_by_sum, poisson):
-        return "sum"
-    return "quadrature" if branch is log_normalizer_by_quadrature else "closed form"
 
 
 def is_slow_to_compile(rv: Variable) -> bool:
@@ -421,66 +389,3 @@ def temperature_limit(rv: Variable) -> Variable:
     """
     rv = check_random(rv)
     return pt.as_tensor_variable(largest_temperature(rv.owner.op, rv))
-
-
-@dataclass(frozen=True)
-class MonteCarloNormalizer:
-    """A tempered normalizer from draws.
-
-    Attributes
-    ----------
-    log_c, mcse : float
-        Value and standard error (nats).
-    khat : float
-        Pareto tail index of the weights.
-    """
-
-    log_c: float
-    mcse: float
-    khat: float
-
-
-def monte_carlo_normalizer(
-    rv: Variable, T: float, *, draws: int = 10_000, random_seed: int | None = None
-) -> MonteCarloNormalizer:
-    """Average p(x)^(1 / T - 1) over draws from p, for one variable with fixed parameters.
-
-    The tail is where a temperature above 1 puts mass and draws from p are rare: the weights of a
-    d-dimensional normal have infinite variance from T = 2 on. Where their Pareto index says so the
-    number is refused.
-
-    Parameters
-    ----------
-    rv : TensorVariable
-        A scalar or multivariate random variable without batch dimensions.
-    T : float
-        Temperature, at least 1.
-    draws : int, default 10000
-    random_seed : int, optional
-
-    Returns
-    -------
-    MonteCarloNormalizer
-
-    Raises
-    ------
-    NormalizerError
-        Batch dimensions, or weights without finite variance.
-    """
-    rv = check_random(rv)
-    as_temperature(T)
-    if rv.type.ndim != rv.owner.op.ndim_supp:
-        raise NormalizerError(f"{label_of(rv)} has batch dimensions: give one element of it.")
-    log_p = pm.logp(rv, value := rv.type(), warn_rvs=False)
-    density = compile_alone([value], log_p, mode=python_mode())
-    with ALONE:
-        x = pm.draw(rv, draws=draws, random_seed=random_seed, mode=python_mode())
-    log_weight = np.array([float(density(one)) for one in x]) * (1.0 / T - 1.0)
-    khat = pareto_khat(log_weight)
-    if not khat < FINITE_VARIANCE_KHAT:
-        raise NormalizerError(
-            f"The tempered normalizer of {label_of(rv)} at T = {T:g} cannot be had from draws: the "
-            f"Pareto index of the weights is {khat:.2f}, above {FINITE_VARIANCE_KHAT}, so they "
-            f"have no finite variance. Use a lower temperature; of the fits, {WITHOUT_NORMALIZER}."
-        )
-    return MonteCarloNormalizer(log_mean(log_weight), log_mean_error(log_weight), khat)

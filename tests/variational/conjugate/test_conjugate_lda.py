@@ -18,7 +18,7 @@ from pymc_tempering.variational.conjugate import (
     svi,
 )
 from pymc_tempering.variational.conjugate.lda import log_moment, split_documents
-from pymc_tempering.variational.conjugate.special import exp, log, log_gamma, psi
+from pymc_tempering.variational.conjugate.lda_kernels import exp, log, log_gamma, psi
 
 
 def plain_document(model, lam, counts, s, *, paper=False):

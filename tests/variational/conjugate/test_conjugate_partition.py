@@ -17,7 +17,7 @@ from pymc_tempering.variational.conjugate import (
     lda_log_partition,
     moments,
 )
-from pymc_tempering.variational.conjugate.lda_partition import draw_log_sums
+from pymc_tempering.variational.conjugate.lda import draw_log_sums
 from pymc_tempering.variational.conjugate.moments import log_tempered_moment
 
 TEMPERATURES = np.array([1.0, 1.3, 2.0, 5.0])

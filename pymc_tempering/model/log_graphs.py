@@ -62,7 +62,7 @@ def _log_of_parts(variable: Variable, log_of) -> Variable | None:  # type: ignor
         case ps.Sign():
             log = log_of(inputs[0])
             return None if log is None else pt.zeros_like(log)
-        case ps.Sub() if _is_zero(inputs[1]):
+        case ps.Sub() if _is_all(inputs[1], 0.0):
             log, factor = log_of(inputs[0]), 1.0
         case ps.Reciprocal() | ps.Sqrt() | ps.Sqr() | ps.Cast() | ps.Abs() | ps.Identity():
             log, factor = log_of(inputs[0]), _FACTORS.get(type(op.scalar_op), 1.0)
@@ -75,11 +75,11 @@ _FACTORS: dict[type, float] = {ps.Reciprocal: -1.0, ps.Sqrt: 0.5, ps.Sqr: 2.0}
 """What these operations multiply a log by."""
 
 
-def _is_zero(variable: Variable) -> bool:
-    """Whether a variable is the constant 0, of any shape."""
+def _is_all(variable: Variable, number: float) -> bool:
+    """Whether a variable is a constant with this number everywhere, of any shape."""
     while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
         variable = variable.owner.inputs[0]
-    return isinstance(variable, Constant) and not np.any(variable.data)
+    return isinstance(variable, Constant) and bool(np.all(variable.data == number))
 
 
 def _is(variable: Variable, *kinds: type) -> bool:
@@ -97,7 +97,7 @@ def _follow(fgraph, node):  # type: ignore[no-untyped-def]
     if _is_constant(inputs):
         return None
     new = None
-    if _is(out, ps.GT) and _is_zero(inputs[1]):
+    if _is(out, ps.GT) and _is_all(inputs[1], 0.0):
         log = log_without_exp(inputs[0])
         new = None if log is None else pt.gt(log, -np.inf)
     elif _is(out, ps.Log):
@@ -186,15 +186,9 @@ def _summed(tree: Variable) -> Sequence[int]:
     if _is(tree, ps.Add):
         return range(len(inputs))
     if _is(tree, ps.Switch):
-        branches = [i for i in (1, 2) if not _is_minus_inf(inputs[i])]
+        branches = [i for i in (1, 2) if not _is_all(inputs[i], -np.inf)]
         return branches if len(branches) == 1 else []
     return [0]
-
-
-def _is_minus_inf(variable: Variable) -> bool:
-    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
-        variable = variable.owner.inputs[0]
-    return isinstance(variable, Constant) and bool(np.all(np.isneginf(variable.data)))
 
 
 follow_exponentials = in2out(_follow, _cancel, name="follow_exponentials")

@@ -37,6 +37,7 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.references.prior import Prior, Reference, evaluate_draws
+from pymc_tempering.summed.sum_out import without_sums
 from pymc_tempering.warmup.annealed_pass import AnnealedPass, anneal
 
 SINGLE_STEPS: dict[str, Callable[[], Kernel]] = {
@@ -121,9 +122,9 @@ def compile_movers(
     ModelError, DiscreteVariableError, ImproperPriorError, LikelihoodError, PriorDrawsError
         The model has no such path; see their messages.
     """
-    model = find_model(model)
     single = isinstance(transition, str) and transition in SINGLE_STEPS
     choice = SINGLE_STEPS[str(transition)]() if single else transition
+    model = without_sums(find_model(model), choice)
     reference, kernel = compile_with_kernels(
         model, choice, TARGET_ACCEPT, report, carried=carried, reversal=reversal
     )

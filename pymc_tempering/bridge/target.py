@@ -21,6 +21,7 @@ from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.unconstrain import unconstrained_draws, unconstrained_values
 from pymc_tempering.references.prior import evaluate_draws
+from pymc_tempering.summed.sum_out import without_sums
 
 STORED_LOG_DENSITY = ("lp", "logp")
 """Statistics in which samplers keep the log density of a draw."""
@@ -108,6 +109,7 @@ def find_target(
             f"The prior of {', '.join(map(repr, unknown))} is ordered, and its probability of that "
             "order, which normalizes it, takes a run of its own: pymc_tempering.sample makes one."
         )
+    model = without_sums(model)
     path = compile_path(model)
     draws = unconstrained_draws(idata, model, path.layout)
     middle = np.angle(np.exp(1j * draws).mean(axis=(0, 1)))

@@ -6,18 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pymc as pm
 from pymc.distributions.multivariate import DirichletMultinomialRV
-from pymc.pytensorf import constant_fold
 from pymc.step_methods.compound import BlockedStep
 from pytensor.graph.basic import Variable as GraphVariable
-from pytensor.tensor.random.basic import (
-    BernoulliRV,
-    BetaBinomialRV,
-    BinomialRV,
-    CategoricalRV,
-    HyperGeometricRV,
-    MultinomialRV,
-)
-from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.basic import BernoulliRV, MultinomialRV
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import (
@@ -33,9 +24,9 @@ from pymc_tempering.kernels.gradient_free import RandomWalkMetropolis, Slice
 from pymc_tempering.kernels.hmc import HMC
 from pymc_tempering.kernels.nuts import NUTS
 from pymc_tempering.model.check import check_model
-from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import no_search_for_garbage
 from pymc_tempering.model.layout import Layout, is_discrete, model_layout
+from pymc_tempering.model.ranges import known_range
 from pymc_tempering.model.terms import Terms, find_terms
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Prior
@@ -149,28 +140,10 @@ def _kind_and_bounds(
         return "joint", -np.inf, np.inf
     if isinstance(op, BernoulliRV):
         return "binary", 0.0, 1.0
-    lower: np.ndarray | float | None = 0.0
-    upper = None
-    params: Sequence[GraphVariable] = ()
-    if isinstance(op, RandomVariable):
-        params = op.dist_params(rv.owner)
-    if isinstance(op, CategoricalRV):
-        upper = _constant(params[0].shape[-1] - 1)
-    elif isinstance(op, BinomialRV | BetaBinomialRV):
-        upper = _constant(params[0])
-    elif isinstance(op, HyperGeometricRV):
-        upper = _constant(params[-1])
-    elif getattr(op, "name", "") == "discrete_uniform":
-        lower, upper = _constant(params[0]), _constant(params[1])
-    if lower is None or upper is None or np.max(upper - lower) >= MAX_VALUES:
+    known = known_range(rv)
+    if known is None or np.max(known[1] - known[0]) >= MAX_VALUES:
         return "integer", -np.inf, np.inf
-    return "bounded", lower, upper
-
-
-def _constant(graph: GraphVariable) -> np.ndarray | None:
-    """Value of a graph that depends on no random variable; None if it does."""
-    [folded] = constant_fold(freeze_shared([graph]), raise_not_constant=False)
-    return np.asarray(folded, dtype=float) if isinstance(folded, np.ndarray | int) else None
+    return "bounded", *known
 
 
 OneKernel = str | Kernel | type[BlockedStep]

@@ -18,8 +18,9 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time, with_data_apart
-from pymc_tempering.model.layout import Layout
+from pymc_tempering.model.layout import Layout, model_layout
 from pymc_tempering.model.memory import remembered
+from pymc_tempering.model.origin import origin_of
 
 BLOCK = 1000
 """Draws in one call of a compiled function, so that its intermediate arrays stay small."""
@@ -49,6 +50,9 @@ def compile_constrain(
         The same bits come out however the draws are divided between calls. Where no variable
         is transformed or deterministic, nothing is compiled.
     """
+    if (origin := origin_of(model)) is not None:
+        whole = compile_constrain(origin.model, model_layout(origin.model), var_names)
+        return lambda draws: whole(origin.whole(draws))
     key = ("constrain", None if var_names is None else tuple(var_names))
     return remembered(model, key, lambda: _constrain(model, layout, var_names))
 

@@ -27,6 +27,7 @@ from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import StuckChainError, TimeLimitError, warn_user
 from pymc_tempering.model.constrain import compile_constrain
+from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.ordered_priors import said_of_orders
 from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan
@@ -117,7 +118,7 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
     took = sum(seconds.values()) - seconds.get("compiling", 0.0)
     set_report(trace, tune=n_tune, draws=max(0, length - n_tune), seconds=took)
     options = {"save_warmup": not discard, **call.idata_kwargs}
-    idata = convert(pm.to_inference_data(trace, model=path.model, **options))
+    idata = convert(pm.to_inference_data(trace, model=whole_model(path.model), **options))
     idata["tempering"].dataset = idata["tempering"].to_dataset().assign(_history(outcome))
     idata["tempering"].attrs = {
         "reference": plan.reference.name,
@@ -325,7 +326,7 @@ def finish_call(call: Call, job: Job, outcome: Outcome, *, quiet: bool) -> xr.Da
         with_plan(idata, call, job, outcome)
     checked = call.convergence_checks and not job.deadline.part(LAST_SHARE).late
     close(
-        idata, job.prior.path.model, seconds, quiet=quiet, convergence_checks=checked,
+        idata, whole_model(job.prior.path.model), seconds, quiet=quiet, convergence_checks=checked,
         least=outcome.least,
     )  # fmt: skip
     return idata

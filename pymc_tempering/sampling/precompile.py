@@ -32,6 +32,7 @@ from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.finish import cuts_of
 from pymc_tempering.sampling.recorded import ChainProgress
 from pymc_tempering.sampling.rounds import estimate, run_rounds
+from pymc_tempering.summed.sum_out import without_sums
 from pymc_tempering.warmup.log_z_rounds import adapt
 
 
@@ -95,8 +96,9 @@ def compile(
     array([3., 4.])
     """
     model = find_model(model)
+    inner = without_sums(model, kernel, tempered)
     with compiling_status(progressbar) as report:
-        compile_with_kernels(model, kernel, 0.8, report, terms=find_terms(model, tempered))
+        compile_with_kernels(inner, kernel, 0.8, report, terms=find_terms(inner, tempered))
     return CompiledModel(model)
 
 

@@ -48,6 +48,7 @@ from pymc_tempering.sampling.recorded import ChainProgress, drawn_in_all, draws_
 from pymc_tempering.sampling.rounds import Outcome, Recorder, cut_of, run_rounds, run_to
 from pymc_tempering.storage.checkpoint_folder import known_folder
 from pymc_tempering.storage.plain_values import unpack
+from pymc_tempering.summed.sum_out import without_sums
 
 NEAR = 1e-6
 """Relative difference of densities above which the model is another one. Less comes from another
@@ -129,8 +130,10 @@ def reopen(
             f"The model here is not the one of the run: {found}. Pass the model and the data that "
             "the run was begun with."
         )
+    choice = choice_of(call.kernel, kernel)
+    model = without_sums(model, choice, call.tempered)
     with compiling_status(show) as report:
-        terms, choice = find_terms(model, call.tempered), choice_of(call.kernel, kernel)
+        terms = find_terms(model, call.tempered)
         prior, compound = compile_with_kernels(
             model, choice, call.target_accept, report, terms=terms
         )

@@ -49,6 +49,7 @@ from pymc_tempering.sampling.precompile import (
 )
 from pymc_tempering.sampling.recorded import ChainProgress
 from pymc_tempering.sampling.rounds import run_rounds
+from pymc_tempering.summed.sum_out import without_sums
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -277,6 +278,7 @@ def sample(
     check_executor(executor)
     model = find_model(model)
     check_kept_names(model, call.var_names)
+    model = without_sums(model, kernel, tempered)
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
     show, tally = bool(progressbar) and not quiet, Tally()

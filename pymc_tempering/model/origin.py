@@ -1,0 +1,37 @@
+"""The model that a user gave, where a run has one from which some variables are summed out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What a model without some variables was made of.
+
+    Attributes
+    ----------
+    model : pymc.Model
+        A copy of the whole model.
+    whole : callable
+        Of raveled draws of the model without them, shape (n, d), it returns those of the whole
+        model, shape (n, D): the variables that were summed out are drawn given the others. A row
+        has the same draws whenever it is asked for.
+    """
+
+    model: pm.Model
+    whole: Callable[[np.ndarray], np.ndarray]
+
+
+def origin_of(model: pm.Model) -> Origin | None:
+    """Return what a model was made of by summing out; None if it was not."""
+    origin: Origin | None = getattr(model, "summed_from", None)
+    return origin
+
+
+def whole_model(model: pm.Model) -> pm.Model:
+    """Return the model with all variables that the user named."""
+    origin = origin_of(model)
+    return model if origin is None else origin.model

@@ -1,0 +1,356 @@
+"""Discrete variables of a model that hang together, and their sum as a graph."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type import TensorType
+
+from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.model.ranges import known_range
+from pymc_tempering.summed.checks import open_checks
+from pymc_tempering.summed.compress import N_CHECK, N_LEARN, WORTH, compress
+from pymc_tempering.summed.elimination import LOWEST, Step, Tables, TooTiedError, eliminate
+from pymc_tempering.summed.scopes import TooManyScopesError, element_scopes, split_sums
+
+MOST_CELLS = 400_000
+"""Elements of terms, at all values that they are summed over, in one density."""
+
+MOST_VALUES = 2_000
+"""Values of an element."""
+
+N_PILOT, BEYOND = 1_000, 2.5
+"""Draws of the prior of a count, and how many times their largest it is summed to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """A discrete variable that is summed out, and its values.
+
+    Attributes
+    ----------
+    rv : Variable
+    first : array of int
+        Least value of each element, of the shape of the variable.
+    n_values : array of int
+        How many each of them has.
+    is_open : bool
+        Whether the variable has larger ones, which the sum leaves out.
+    """
+
+    rv: Variable
+    first: np.ndarray
+    n_values: np.ndarray
+    is_open: bool
+
+    @property
+    def most(self) -> int:
+        """Largest number of values of an element."""
+        return int(self.n_values.max(initial=1))
+
+    def at(self, places: np.ndarray) -> np.ndarray:
+        """Values at places from 0, of shape (..., *shape); the last one for places behind it."""
+        return self.first + np.minimum(places, self.n_values - 1)
+
+
+class CannotSumError(Exception):
+    """The variables at hand cannot be summed out."""
+
+
+def related(variables: Iterable[Variable], among: Collection[Variable]) -> set[Variable]:
+    """Return the random variables among some that graphs depend on directly, and not by others."""
+    inputs = [v for each in variables for v in (each.owner.inputs if each.owner else ())]
+    return set(ancestors(inputs, blockers=among)) & set(among)
+
+
+def range_of(model: pm.Model, rv: Variable, shape: tuple[int, ...], draws: np.ndarray) -> Range:
+    """Find the values of a discrete variable; those of a count end far beyond its prior draws.
+
+    Raises
+    ------
+    CannotSumError
+    """
+    known = known_range(rv)
+    if known is None:
+        lowest = float(draws.min(initial=0.0))
+        known = np.zeros(()), np.asarray(np.ceil(BEYOND * draws.max(initial=5.0)))
+        if lowest < 0.0:
+            raise CannotSumError
+    first, last = (np.broadcast_to(np.asarray(end), shape) for end in known)
+    if np.max(last - first, initial=0.0) >= MOST_VALUES:
+        raise CannotSumError
+    whole = first.astype(np.int64), (last - first).astype(np.int64) + 1
+    return Range(rv, *whole, known_range(rv) is None)
+
+
+def log_terms(
+    model: pm.Model, group: Collection[Variable], basic: Collection[Variable]
+) -> list[Variable]:
+    """Terms that depend on some discrete variables, as graphs of the model's random variables.
+
+    Raises
+    ------
+    CannotSumError
+        One of them is the prior of another variable.
+    """
+    terms = []
+    for rv in model.basic_RVs:
+        if rv not in group and not related([rv], basic) & set(group):
+            continue
+        if rv not in group and rv not in model.observed_RVs:
+            raise CannotSumError
+        if not isinstance(rv.type, TensorType) or getattr(rv.owner.op, "total_size", None):
+            raise CannotSumError
+        stand_in = rv.type(name=f"{rv.name}_value")
+        try:
+            [term] = [pm.logp(rv, stand_in)]
+        except NotImplementedError as error:
+            raise CannotSumError from error
+        value = rv if rv in group else model.rvs_to_values[rv]
+        terms += graph_replace([term], {stand_in: value}, strict=False)
+    for potential in model.potentials:
+        if related([potential], basic) & set(group):
+            terms.append(potential)
+    return [part for term in open_checks(terms, group) for part in split_sums(term)]
+
+
+def build_tables(
+    terms: Sequence[Variable],
+    ranges: Sequence[Range],
+    points: Mapping[Variable, np.ndarray],
+) -> tuple[Tables, Tables, Variable]:
+    """Tables of all elements, the same by way of fewer cells, and what does not depend on them.
+
+    Parameters
+    ----------
+    terms : sequence of Variable
+    ranges : sequence of Range
+    points : mapping of Variable to array
+        Draws of all random variables in the terms.
+
+    Raises
+    ------
+    CannotSumError, TooManyScopesError
+    """
+    first = {rv: values[0] for rv, values in points.items()}
+    scopes = element_scopes(terms, [r.rv for r in ranges], first)
+    n, m = sum(r.first.size for r in ranges), max(r.most for r in ranges)
+    scopes = [scope.reshape(-1, n) for scope in scopes]
+    degrees = [scope.sum(axis=1) for scope in scopes]
+    if max(degree.max(initial=0) for degree in degrees) > 2:
+        raise CannotSumError
+    every = zip(terms, scopes, degrees, strict=True)
+    parts = [Term(term, scope, degree) for term, scope, degree in every]
+    pairs = sorted({pair for part in parts for pair in part.pairs})
+    cells = sum(part.n_cells(m) for part in parts) + (m**3 if pairs else m) * n
+    if cells > MOST_CELLS:
+        raise CannotSumError
+    constant = pt.add(pt.constant(0.0), *(part.constant(ranges) for part in parts))
+    every_place = np.tile(np.arange(m)[:, None], n)
+    single = single_table(parts, ranges, every_place)
+    if pairs:
+        exact = Tables(single, pairs, pair_tables(parts, ranges, pairs, m))
+        return exact, exact, constant
+    exact = Tables(single, [], None)
+    short = compress(_numbers(single, points)) if m >= WORTH else None
+    if short is None:
+        return exact, exact, constant
+    cells = single_table(parts, ranges, short.pivots)
+    few = (short.weights * cells[:, :, None]).sum(axis=0)
+    return exact, Tables(pt.switch(short.never, LOWEST, few).T, [], None), constant
+
+
+class Term(NamedTuple):
+    """A term, and on which unknown elements its own depend.
+
+    Attributes
+    ----------
+    graph : Variable
+    scope : array of bool, shape (r, n)
+    degree : array of int, shape (r,)
+        On how many.
+    """
+
+    graph: Variable
+    scope: np.ndarray
+    degree: np.ndarray
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Pair of elements of each row that depends on two."""
+        ends = np.nonzero(self.scope[self.degree == 2])[1].reshape(-1, 2)
+        return [(int(i), int(j)) for i, j in ends]
+
+    def n_cells(self, m: int) -> int:
+        """Count the elements that are computed at all values."""
+        single, double = (self.degree == 1).any(), (self.degree == 2).any()
+        return int((m * single + m * m * double) * len(self.degree))
+
+    def constant(self, ranges: Sequence[Range]) -> Variable:
+        """Sum of its elements that depend on no unknown."""
+        rows = np.flatnonzero(self.degree == 0)
+        if rows.size == 0:
+            return pt.constant(0.0)
+        if rows.size == len(self.degree):
+            return self.graph.sum()
+        n = self.scope.shape[1]
+        return at_places(self.graph, ranges, np.zeros((1, n), np.int64))[0, rows].sum()
+
+
+def single_table(parts: Sequence[Term], ranges: Sequence[Range], places: np.ndarray) -> Variable:
+    """Log factor of elements at places of their values, both of shape (M, n)."""
+    counts = np.concatenate([r.n_values.ravel() for r in ranges])
+    single = pt.constant(np.where(places < counts, 0.0, LOWEST))
+    for part in parts:
+        rows = np.flatnonzero(part.degree == 1)
+        if rows.size:
+            values = at_places(part.graph, ranges, places)[:, rows]
+            single = _added(single, part.scope[rows].argmax(axis=1), pt.maximum(values, LOWEST))
+    return pt.specify_shape(single, places.shape)
+
+
+def pair_tables(
+    parts: Sequence[Term], ranges: Sequence[Range], pairs: list[tuple[int, int]], m: int
+) -> Variable:
+    """Log factor of pairs of elements, shape (number of pairs, m, m).
+
+    Elements that are tied have different colors. Those of one color take a value, and all others
+    another: so a term is computed at m^2 places for each color, and not for each element.
+    """
+    colors = colored(parts[0].scope.shape[1], pairs)
+    joint = pt.zeros((len(pairs), m, m))
+    one, other = np.divmod(np.arange(m * m)[:, None], m)
+    for part in parts:
+        tied, ends = np.flatnonzero(part.degree == 2), np.array(part.pairs).reshape(-1, 2)
+        least = colors[ends].min(axis=1)
+        for color in np.unique(least):
+            mine = least == color
+            places = np.where(colors == color, one, other)
+            values = at_places(part.graph, ranges, places)[:, tied[mine]]
+            table = values.T.reshape((int(mine.sum()), m, m))
+            turned = colors[ends[mine, 0]] != color
+            table = pt.switch(turned[:, None, None], table.transpose(0, 2, 1), table)
+            where = np.array([pairs.index((int(i), int(j))) for i, j in ends[mine]])
+            joint = joint[where].inc(pt.maximum(table, LOWEST))
+    return joint
+
+
+def _numbers(table: Variable, points: Mapping[Variable, np.ndarray]) -> np.ndarray:
+    """Values of a table at some draws of the random variables, shape (N, m, n)."""
+    used = [v for v in points if v in set(ancestors([table]))]
+    inputs = {v: v.type() for v in used}
+    [graph] = graph_replace([table], inputs, strict=False)
+    function = pytensor.function(list(inputs.values()), graph, mode=python_mode())
+    n = min(len(values) for values in points.values())
+    with np.errstate(all="ignore"):
+        rows = [function(*(points[v][i] for v in used)) for i in range(min(n, N_LEARN + N_CHECK))]
+    return np.array(rows)
+
+
+def at_places(term: Variable, ranges: Sequence[Range], places: np.ndarray) -> Variable:
+    """Elements of a term at values of the unknowns, shape (M, size), at places (M, n) of these."""
+    replacements, start = {}, 0
+    for r in ranges:
+        own = places[:, start : start + r.first.size].reshape(-1, *r.first.shape)
+        replacements[r.rv] = pt.constant(r.at(own).astype(r.rv.dtype))
+        start += r.first.size
+    values = vectorize_graph(term, replacements)
+    if values.type.ndim == term.type.ndim:  # it depends on none of them
+        values = values[None]
+    return values.reshape((values.shape[0], -1))
+
+
+def _added(single: Variable, owners: np.ndarray, values: Variable) -> Variable:
+    """Add columns to those of their owners: in order, where each owner has as many."""
+    n, own = int(single.type.shape[1]), np.argsort(owners, kind="stable")
+    each = np.bincount(owners, minlength=n)
+    if (each == each[0]).all():
+        if (own != np.arange(own.size)).any():
+            values = values[:, own]
+        return single + values.reshape((-1, n, int(each[0]))).sum(axis=2)
+    return single.T[owners].inc(values.T).T
+
+
+def colored(n: int, pairs: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Give elements numbers, small ones, that differ in each pair, shape (n,)."""
+    near: list[list[int]] = [[] for _ in range(n)]
+    for i, j in pairs:
+        near[i].append(j)
+        near[j].append(i)
+    colors = np.full(n, -1)
+    for first in range(n):
+        waiting = [first] if colors[first] < 0 else []
+        while waiting:
+            j = waiting.pop()
+            if colors[j] < 0:
+                used = {int(colors[i]) for i in near[j]}
+                colors[j] = next(c for c in range(n) if c not in used)
+                waiting += near[j]
+    return colors
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """A group of variables that hang together, and their sum.
+
+    Attributes
+    ----------
+    ranges : list of Range
+    total, exact : Variable
+        Log of the sum, of the model's random variables, and the same without short ways.
+    steps : list of Step
+        What the variables are drawn from.
+    replaced : list of Variable
+        Observed variables and potentials whose terms are in the sum.
+    """
+
+    ranges: list[Range]
+    total: Variable
+    exact: Variable
+    steps: list[Step]
+    replaced: list[Variable]
+
+
+def children_of(model: pm.Model, rv: Variable) -> list[Variable]:
+    """Variables and potentials that depend on a random variable directly."""
+    every = [*model.basic_RVs, *model.potentials]
+    return [v for v in every if v is not rv and rv in related([v], model.basic_RVs)]
+
+
+def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed | None:
+    """Sum out a group of variables; None if that cannot be done, or is too dear."""
+    try:
+        terms = log_terms(model, group, model.basic_RVs)
+        points = _points(model, group, terms)
+        ranges = [range_of(model, rv, points[rv].shape[1:], points[rv]) for rv in group]
+        exact, short, constant = build_tables(terms, ranges, points)
+        total, steps = eliminate(short)
+        slowly = total if short is exact else eliminate(exact)[0]
+    except (CannotSumError, TooManyScopesError, TooTiedError):
+        return None
+    sums = [v for rv in group for v in children_of(model, rv) if v not in group]
+    return Summed(ranges, total + constant, slowly + constant, steps, list(dict.fromkeys(sums)))
+
+
+def _points(
+    model: pm.Model, group: Sequence[Variable], terms: Sequence[Variable]
+) -> dict[Variable, np.ndarray]:
+    """Draws of the random variables in some terms: many where counts are open, else one."""
+    needed = [
+        v for v in model.basic_RVs if v in group or v in set(ancestors(terms, model.basic_RVs))
+    ]
+    known = [known_range(rv) for rv in group]
+    wide = any(each is not None and np.max(each[1] - each[0]) >= WORTH for each in known)
+    n = N_PILOT if None in known else N_LEARN + N_CHECK if wide else 1
+    try:
+        drawn = pm.draw(needed, n, mode=python_mode(), random_seed=1)
+    except Exception as error:  # of a prior that cannot be drawn from, for whatever reason
+        raise CannotSumError from error
+    return {v: np.asarray(x)[None] if n == 1 else np.asarray(x) for v, x in zip(needed, drawn)}

@@ -1,0 +1,131 @@
+"""A model without the discrete variables that can be summed out, and draws of them afterwards.
+
+A label that one datum sees, a switch point, a latent count, a hidden state: given all else, their
+sum is cheap and exact. What is left is a model of real numbers, with a potential in the place of
+the terms that were summed over. A variable that nothing observed depends on sums to one.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pymc as pm
+from pymc.model.fgraph import clone_model
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+
+from pymc_tempering.kernels.assign import find_kernel
+from pymc_tempering.model.layout import is_discrete
+from pymc_tempering.model.memory import remembered
+from pymc_tempering.model.new_data import order_like, without_initial_values
+from pymc_tempering.model.origin import Origin
+from pymc_tempering.summed.groups import children_of, related, sum_of
+from pymc_tempering.summed.recover import Recovery
+
+
+def without_sums(
+    model: pm.Model, choice: Any = None, tempered: Sequence[str] | None = None
+) -> pm.Model:
+    """Do as :func:`sum_out` for a call with such arguments.
+
+    A variable stays that the user gave a kernel, by name or by one kernel that can move it. All
+    stay where only some terms are tempered.
+    """
+    discrete = {rv.name for rv in model.free_RVs if is_discrete(rv)}
+    if not discrete or tempered is not None:
+        return model
+    if choice is None:
+        return sum_out(model)
+    if isinstance(choice, Mapping):
+        return sum_out(model, discrete & set(choice))
+    moves = find_kernel(choice, 0.8).kinds - {"continuous"}
+    return model if moves else sum_out(model)
+
+
+def sum_out(model: pm.Model, keep: Collection[str] = ()) -> pm.Model:
+    """Return a model without the discrete variables that can be summed out.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        It stays as it is.
+    keep : collection of str
+        Discrete variables that stay unknowns.
+
+    Returns
+    -------
+    pymc.Model
+        The model itself, if there are none. Otherwise one whose draws become those of the whole
+        model by :func:`~pymc_tempering.model.origin.origin_of`.
+    """
+    if not any(is_discrete(rv) and rv.name not in keep for rv in model.free_RVs):
+        return model
+    found = remembered(model, ("summed", tuple(sorted(keep))), lambda: _without(model, keep))
+    return model if found is None else found
+
+
+def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
+    """Make such a model; None if no variable can go, or none would be left."""
+    copy = _copy(model)
+    chosen = [rv for rv in copy.free_RVs if is_discrete(rv) and rv.name not in keep]
+    leaves = _leaves(copy, chosen)
+    groups = [
+        sum_of(copy, group) for group in _groups(copy, [v for v in chosen if v not in leaves])
+    ]
+    summed = [group for group in groups if group is not None]
+    gone = [*leaves, *(r.rv for group in summed for r in group.ranges)]
+    if not gone or len(gone) == len(copy.free_RVs):
+        return None
+    values = {rv: copy.rvs_to_values[rv] for rv in gone}
+    for group in summed:
+        name = ", ".join(v.name for v in group.replaced)
+        _remove(copy, group.replaced)
+        with copy:
+            pm.Potential(name, group.total)
+    _remove(copy, gone)
+    whole = _copy(model)
+    copy.summed_from = Origin(whole, Recovery(whole, copy, summed, leaves, values))
+    return copy
+
+
+def _copy(model: pm.Model) -> pm.Model:
+    """Copy a model, with its variables in their order."""
+    copy = clone_model(without_initial_values(model))
+    copy.check_bounds = model.check_bounds
+    order_like(copy, model)
+    return copy
+
+
+def _leaves(model: pm.Model, chosen: Collection[Variable]) -> list[Variable]:
+    """Variables that no term depends on but those of other such variables; the last ones first."""
+    leaves: list[Variable] = []
+    while True:
+        more = [v for v in chosen if v not in leaves and set(children_of(model, v)) <= set(leaves)]
+        if not more:
+            return leaves
+        leaves += more
+
+
+def _groups(model: pm.Model, chosen: Sequence[Variable]) -> list[list[Variable]]:
+    """Sort variables into groups that no term joins."""
+    groups: list[set[Variable]] = []
+    for term in [*model.basic_RVs, *model.potentials]:
+        joined = (related([term], model.basic_RVs) | {term}) & set(chosen)
+        if joined:
+            near = [group for group in groups if group & joined]
+            groups = [group for group in groups if group not in near] + [joined.union(*near)]
+    return [[v for v in chosen if v in group] for group in groups]
+
+
+def _remove(model: pm.Model, variables: Sequence[Variable]) -> None:
+    """Take variables out of a model, with the deterministic ones that depend on them."""
+    derived = [v for v in model.deterministics if set(ancestors([v])) & set(variables)]
+    for v in [*derived, *variables]:
+        for kind in (model.free_RVs, model.observed_RVs, model.potentials, model.deterministics):
+            if v in kind:
+                kind.remove(v)
+        model.named_vars.pop(v.name)
+        model.named_vars_to_dims.pop(v.name, None)
+        if v in model.rvs_to_values:
+            model.values_to_rvs.pop(model.rvs_to_values.pop(v))
+            model.rvs_to_transforms.pop(v, None)
+            model.rvs_to_initial_values.pop(v, None)

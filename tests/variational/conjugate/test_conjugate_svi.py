@@ -421,7 +421,7 @@ def test_a_fit_does_not_settle_between_updates_of_the_temperature(method):
     model, data = CASES["gaussian"]
     rare, often = (
         svi(model, data, method, update_every=n, damping=0.0, random_seed=0, iterations=2000)
-        for n in (40)
+        for n in (40, 1)
     )
     assert rare.n_tempered % 40 == 0
     last = [fit.inverse_temperature[fit.n_tempered - 1] for fit in (rare, often)]

@@ -1,6 +1,7 @@
 """Latent Dirichlet allocation on sparse counts, and its held-out likelihood."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -70,15 +71,13 @@ def split_documents(
     out.
     """
     hidden = np.zeros(counts.nnz, dtype=bool)
-    for d in range(counts.shape[0]):
-        begin, end = counts.indptr[d], counts.indptr[d + 1]
+    for begin, end in pairwise(counts.indptr):
         order = rng.permutation(end - begin)
         hidden[begin + order[: (end - begin) // 2]] = True
     observed, held_out = counts.copy(), counts.copy()
-    observed.data = np.where(hidden, 0.0, counts.data)
-    held_out.data = np.where(hidden, counts.data, 0.0)
-    observed.eliminate_zeros()
-    held_out.eliminate_zeros()
+    for half, words in ((observed, ~hidden), (held_out, hidden)):
+        half.data *= words
+        half.eliminate_zeros()
     return observed, held_out
 
 
@@ -224,14 +223,6 @@ class LDA:
                 f"vocabulary has {len(self.vocabulary)} words and the counts {counts.shape[1]}"
             )
         return counts
-
-    def n_data(self, data: sp.csr_array) -> int:
-        """Return the number of documents."""
-        return int(data.shape[0])
-
-    def take(self, data: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
-        """Return some documents."""
-        return data[rows]
 
     def prior(self, data: sp.csr_array) -> Globals:
         """Return eta, for every word and topic, shape (1, 1)."""

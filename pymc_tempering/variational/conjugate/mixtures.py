@@ -55,14 +55,6 @@ class RealRows(ABC):
             raise DataError(f"{self.name}: data[{row}, {column}] is {array[row, column]}")
         return array
 
-    def n_data(self, data: np.ndarray) -> int:
-        """Return N."""
-        return len(data)
-
-    def take(self, data: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return some rows."""
-        return data[rows]
-
     def perturb(
         self, lam: Globals, data: np.ndarray, share: float, rng: np.random.Generator
     ) -> None:

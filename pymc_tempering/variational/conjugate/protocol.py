@@ -40,8 +40,8 @@ class Local:
 class ConjugateModel(Protocol):
     """A model p(beta) prod_i p(x_i, z_i | beta) of a conditionally conjugate family.
 
-    Equations (2), (7) and (8) of Mandt et al. (2016). `data` is whatever `check` returns; `rows`
-    are positions of data points in it.
+    Equations (2), (7) and (8) of Mandt et al. (2016). `data` is what `check` returns: an array or a
+    sparse array with a data point a row.
     """
 
     @property
@@ -50,12 +50,6 @@ class ConjugateModel(Protocol):
 
     def check(self, data: Any) -> Any:
         """Return data in the form that the other methods take, or raise DataError."""
-
-    def n_data(self, data: Any) -> int:
-        """Return the number N of data points."""
-
-    def take(self, data: Any, rows: np.ndarray) -> Any:
-        """Return some data points."""
 
     def prior(self, data: Any) -> Globals:
         """Return the natural parameters alpha of p(beta), or what broadcasts to them."""

@@ -319,7 +319,7 @@ class SviRun:
     def _iterate(self, rows: np.ndarray, method: str) -> None:
         """Do the local step, the update of q(T), and the global step: equations (8) to (11)."""
         options, scale = self.options, self.options.n_data / len(rows)
-        data = self.data if self.batch else self.model.take(self.data, rows)
+        data = self.data if self.batch else self.data[rows]
         first = self.model.start_local(data) if self.local_state is None else self.local_state
         local = self.model.local_step(self.lam, data, self.inv_temp[rows], first)
         if self.batch:
@@ -503,7 +503,7 @@ def svi(
     """
     given = locals()
     data = model.check(data)
-    given["n_data"] = model.n_data(data)
+    given["n_data"] = data.shape[0]
     options = SviOptions(**{field.name: given[field.name] for field in fields(SviOptions)})
     rng = np.random.default_rng(random_seed)
     if initial is None:

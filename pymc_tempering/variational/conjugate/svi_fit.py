@@ -27,11 +27,11 @@ def elbo(
     The local steps start from `state`, local parameters of all data, or afresh.
     """
     total = model.global_elbo(lam, data)
-    for first in range(0, model.n_data(data), ROWS):
-        rows = np.arange(first, min(first + ROWS, model.n_data(data)))
-        part = model.take(data, rows)
+    for first in range(0, data.shape[0], ROWS):
+        rows = slice(first, first + ROWS)
+        part = data[rows]
         current = model.start_local(part) if state is None else state[rows]
-        inv_temps, old, new = np.full(len(rows), inv_temp), -np.inf, 0.0
+        inv_temps, old, new = np.full(part.shape[0], inv_temp), -np.inf, 0.0
         for _ in range(MAX_STEPS):
             local = model.local_step(lam, part, inv_temps, current)
             current, new = local.state, float((inv_temp * local.log_joint + local.rest).sum())

@@ -173,7 +173,7 @@ def test_minibatch_steps_are_those_of_hoffman(name):
     lam = model.initialize(checked, rng)
     order = rng.permutation(60)
     for t, rows in enumerate((order[:20], order[20:40]), 1):
-        batch = model.take(checked, rows)
+        batch = checked[rows]
         local = model.local_step(lam, batch, np.ones(20), model.start_local(batch))
         total = tuple(np.zeros_like(a) for a in lam)
         local.add_statistics(np.ones(20), total)

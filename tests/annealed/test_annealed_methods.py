@@ -1,4 +1,4 @@
-"""AIS, HAIS, SMC, linked sampling and integration on exact systems: values and stated errors."""
+"""AIS, HAIS, SMC and integration on exact systems: values and stated errors."""
 
 import threading
 from dataclasses import replace
@@ -13,7 +13,6 @@ from support.compiled_systems import prior, system
 
 import pymc_tempering as pmt
 from pymc_tempering.annealed.ais import annealed_up
-from pymc_tempering.annealed.linked import link_blocks
 from pymc_tempering.annealed.schedule import (
     Annealing,
     compile_movers,
@@ -27,7 +26,7 @@ from pymc_tempering.annealed.thermodynamic_integration import (
     _reference_task,
     evidence_of_chains,
 )
-from pymc_tempering.arrays.carried import carried_evidence, given_betas
+from pymc_tempering.arrays.carried import given_betas
 from pymc_tempering.core.ladder import barrier_of, space_betas
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.warmup.annealed_pass import anneal
@@ -137,17 +136,6 @@ def test_errors_of_smc_are_the_real_ones(resampling):
         assert stated.std() / stated.mean() < 0.8 * other.std() / other.mean()
 
 
-def test_errors_of_linked_sampling_are_the_real_ones():
-    plan, _ = frozen("gaussian", 6, "hmc")
-    work, exact = call("gaussian", 5, "hmc"), system("gaussian").log_evidence
-    runs = [
-        carried_evidence(link_blocks(work, plan, 100, 6), work.rng, method="lis", seconds=0.0)
-        for _ in range(200)
-    ]
-    assert not list(calibration_faults(z_scores(runs, exact)))
-    assert abs(bias_in_errors(runs, exact)) < 4.0
-
-
 def test_errors_of_integration_are_the_real_ones():
     """60 repeats: standard error of the sd 0.09."""
     name = "beta_binomial"
@@ -175,7 +163,6 @@ FRONT = {
     "smc": pmt.smc,
     "smc_multinomial": lambda *a, **k: pmt.smc(*a, resampling="multinomial", **k),
     "smc_adaptive": lambda *a, **k: pmt.smc(*a, adaptive=True, **k),
-    "linked": pmt.annealed.linked_importance_sampling,
     "thermodynamic": pmt.thermodynamic_integration,
     "trapezoid": lambda *a, **k: pmt.thermodynamic_integration(*a, rule="trapezoid", betas=33, **k),
 }
@@ -224,7 +211,7 @@ def half_line():
 
 
 @pytest.mark.parametrize("build", [circle, half_line])
-@pytest.mark.parametrize("method", ["hais", "linked", "thermodynamic"])
+@pytest.mark.parametrize("method", ["hais", "thermodynamic"])
 def test_circular_variables_and_zero_likelihood(method, build):
     model, exact = build()
     evidence = FRONT[method](model, random_seed=8, progressbar=False)
@@ -234,7 +221,7 @@ def test_circular_variables_and_zero_likelihood(method, build):
         assert evidence.betas.size < 200  # the dead share does not call for more rungs
 
 
-@pytest.mark.parametrize("method", ["ais", "hais", "smc", "linked", "thermodynamic"])
+@pytest.mark.parametrize("method", ["ais", "hais", "smc", "thermodynamic"])
 def test_same_seeds_give_the_same_value_whatever_cores_is(method):
     one, two = (
         FRONT[method](

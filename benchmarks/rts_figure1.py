@@ -14,9 +14,10 @@ from time import process_time
 import numpy as np
 from common import RESULTS, Row, save
 from rbm_data import digits, trained_machine
+from rbm_density import RBM
 
 from pymc_tempering import TemperingWarning
-from pymc_tempering.arrays import RBM, BernoulliReference, initial_iterations
+from pymc_tempering.arrays import BernoulliReference, initial_iterations
 from pymc_tempering.arrays.array_run import LearnedRounds
 
 SHOWN = (1, 2, 4, 6, 8)

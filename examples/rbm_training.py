@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from rbm_density import RBM
 
 import pymc_tempering as pmt
-from pymc_tempering.arrays import RBM, BernoulliReference, PartitionTracker
+from pymc_tempering.arrays import BernoulliReference, PartitionTracker
 
 type Rate = float | Callable[[int], float]
 """Step of the gradient ascent, or a function of the number of the update."""

@@ -8,11 +8,9 @@ from pymc_tempering.arrays.array_density import (
     uniform_bits,
 )
 from pymc_tempering.arrays.array_run import ArrayRun, LearnedRounds, initial_iterations, temper
-from pymc_tempering.arrays.rbm import RBM
 from pymc_tempering.arrays.tracker import PartitionTracker
 
 __all__ = [
-    "RBM",
     "ArrayAnnealing",
     "ArrayDensity",
     "ArrayRun",

@@ -196,9 +196,15 @@ def initial_iterations(
 
     Examples
     --------
-    >>> rbm = pmt.arrays.RBM(np.full((4, 3), 0.5), np.zeros(4), np.zeros(3))
-    >>> learned = pmt.arrays.initial_iterations(rbm.density(), 5, sweeps=200, random_seed=1)
-    >>> learned.settled, bool(abs(learned.ladder.log_z[-1] - rbm.exact_log_z()) < 0.1)
+    >>> def draw(n, rng):
+    ...     return rng.standard_normal((n, 1))
+    >>> def log_ratio(x):
+    ...     return -4 * x[:, 0] ** 2
+    >>> def move(x, beta, rng):
+    ...     return rng.standard_normal(x.shape) / np.sqrt(1 + 8 * beta[:, None])
+    >>> density = pmt.arrays.ArrayDensity(draw, log_ratio, move, reversible=True)
+    >>> learned = pmt.arrays.initial_iterations(density, 5, sweeps=200, random_seed=1)
+    >>> learned.settled, bool(abs(learned.ladder.log_z[-1] + np.log(3)) < 0.1)
     (True, True)
     """
     check_whole(1, chains=chains, sweeps=sweeps, max_rounds=max_rounds)
@@ -420,8 +426,14 @@ def temper(
 
     Examples
     --------
-    >>> rbm = pmt.arrays.RBM(np.full((4, 3), 0.5), np.zeros(4), np.zeros(3))
-    >>> run = pmt.arrays.temper(rbm.density(), 300, chains=50, random_seed=1)
+    >>> def draw(n, rng):
+    ...     return rng.standard_normal((n, 1))
+    >>> def log_ratio(x):
+    ...     return -4 * x[:, 0] ** 2
+    >>> def move(x, beta, rng):
+    ...     return rng.standard_normal(x.shape) / np.sqrt(1 + 8 * beta[:, None])
+    >>> density = pmt.arrays.ArrayDensity(draw, log_ratio, move, reversible=True)
+    >>> run = pmt.arrays.temper(density, 300, chains=50, random_seed=1)
     >>> run.evidence().verdict, run.diagnose().verdict[:2]
     ('ok', 'ok')
     """

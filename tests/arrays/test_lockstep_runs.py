@@ -1,12 +1,14 @@
 """Runs of chains over arrays against exact answers, with their errors, and planted bugs."""
 
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pymc_tempering as pmt
-from pymc_tempering.arrays import RBM, BernoulliReference, annealing, initial_iterations, temper
+from pymc_tempering.arrays import BernoulliReference, annealing, initial_iterations, temper
 from pymc_tempering.arrays.lockstep import (
     LockstepChains,
     SweepTrace,
@@ -19,6 +21,9 @@ from pymc_tempering.arrays.lockstep import (
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.datatree import read_run
 from pymc_tempering.evidence.estimators import ESTIMATORS
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from rbm_density import RBM
 
 # A |z| above 5 comes by chance in one of two million tests of a right estimate.
 MAX_Z = 5.0

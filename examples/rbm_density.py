@@ -1,4 +1,8 @@
-"""Restricted Boltzmann machines of bits: energies, block Gibbs, exact log Z."""
+"""A restricted Boltzmann machine as a density over arrays: energies, block Gibbs, exact log Z.
+
+`rbm.py`, `rbm_training.py` and the page "An RBM's log Z while it trains" import it; copy it into a
+project of yours.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,8 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.arrays.array_density import ArrayDensity, BernoulliReference
-from pymc_tempering.exceptions import ArgumentError
+from pymc_tempering.arrays import ArrayDensity, BernoulliReference
 
 MAX_ENUMERATED = 20
 """Units of the smaller layer up to which log Z is summed over all of its states."""
@@ -52,21 +55,12 @@ class RBM:
 
     Raises
     ------
-    ArgumentError
+    ValueError
         The shapes do not fit together, or numbers are not finite.
 
     Notes
     -----
     All is kept and computed in float32, as training does. Carlson et al. (2016), section 4.2.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> rbm = pmt.arrays.RBM(rng.normal(size=(6, 3)), np.zeros(6), np.zeros(3))
-    >>> run = pmt.arrays.temper(rbm.density(), 300, chains=100, random_seed=1)
-    >>> evidence = run.evidence()
-    >>> bool(abs(evidence.log_z - rbm.exact_log_z()) < 4 * evidence.mcse)
-    True
     """
 
     weights: np.ndarray
@@ -77,11 +71,11 @@ class RBM:
         for name in ("weights", "visible_bias", "hidden_bias"):
             value = np.ascontiguousarray(getattr(self, name), dtype=np.float32)
             if not np.isfinite(value).all():
-                raise ArgumentError(f"{name} of an RBM must be finite numbers.")
+                raise ValueError(f"{name} of an RBM must be finite numbers.")
             object.__setattr__(self, name, value)
         shapes = self.visible_bias.shape, self.hidden_bias.shape
         if self.weights.ndim != 2 or shapes != tuple((n,) for n in self.weights.shape):
-            raise ArgumentError(
+            raise ValueError(
                 f"weights have shape {self.weights.shape}, which needs visible_bias "
                 f"and hidden_bias of its two lengths, not {shapes[0]} and {shapes[1]}."
             )
@@ -136,14 +130,14 @@ class RBM:
 
         Raises
         ------
-        ArgumentError
+        ValueError
             Both layers have more than 20 units.
         """
         weights, own, other = self.weights.T.astype(float), self.hidden_bias, self.visible_bias
         if self.n_visible < self.n_hidden:
             weights, own, other = weights.T, other, own
         if own.size > MAX_ENUMERATED:
-            raise ArgumentError(
+            raise ValueError(
                 f"log Z by enumeration needs a layer of at most {MAX_ENUMERATED} units, and the "
                 f"smaller one has {own.size}: temper the machine's density instead."
             )
@@ -169,12 +163,12 @@ class RBM:
 
         Raises
         ------
-        ArgumentError
+        ValueError
             The reference has another number of bits.
         """
         law = reference or BernoulliReference(np.full(self.n_visible, 0.5))
         if law.probabilities.size != self.n_visible:
-            raise ArgumentError(
+            raise ValueError(
                 f"the reference has {law.probabilities.size} bits, the machine {self.n_visible}."
             )
         path = RBMPath(self, law)

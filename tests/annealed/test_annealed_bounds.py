@@ -233,8 +233,6 @@ def test_draws_of_zero_density_are_refused():
         ("hais", {"betas": 2.5}, pmt.exceptions.LadderError, "number of rungs"),
         ("ais", {"cores": 0}, ValueError, "cores must be"),
         ("smc", {"islands": 3}, ValueError, "islands must be"),
-        ("smc", {"resampling": "stratified"}, ValueError, "resampling must be one of"),
-        ("smc", {"adaptive": True, "betas": 5}, ValueError, "finds its own betas"),
         ("thermodynamic_integration", {"chains": 1}, ValueError, "chains must be"),
         ("thermodynamic_integration", {"rule": "simpson"}, ValueError, "rule must be one of"),
     ],

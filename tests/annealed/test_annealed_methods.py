@@ -20,7 +20,7 @@ from pymc_tempering.annealed.schedule import (
     learn_path,
     make_schedule,
 )
-from pymc_tempering.annealed.smc import _frozen, combine
+from pymc_tempering.annealed.smc import combine, island_task
 from pymc_tempering.annealed.thermodynamic_integration import (
     _chain_task,
     _reference_task,
@@ -115,25 +115,16 @@ def test_calibration_sees_planted_bugs():
     )
 
 
-@pytest.mark.parametrize("resampling", ["systematic", "multinomial"])
-def test_errors_of_smc_are_the_real_ones(resampling):
+def test_errors_of_smc_are_the_real_ones():
     """70 repeats of 20 islands: a t of 19 degrees of freedom has sd 1.06; limits at 3 errors."""
     plan, _ = frozen("gaussian", 6, "hmc")
     rng, exact = np.random.default_rng(4), system("gaussian").log_evidence
     runs = []
     for _ in range(70):
-        islands = [
-            _frozen(prior("gaussian"), plan, 80, 1, resampling, own)(NEVER) for own in rng.spawn(20)
-        ]
-        runs.append(combine(islands, plan.betas, 0, 0.0, unbiased=True, n_particles=80))
+        islands = [island_task(prior("gaussian"), plan, 80, 1, own)(NEVER) for own in rng.spawn(20)]
+        runs.append(combine(islands, plan.betas, 0, 0.0, 80))
     assert not list(calibration_faults(z_scores(runs, exact), 0.8, 1.32, 0.08))
     assert abs(bias_in_errors(runs, exact)) < 4.0
-    if resampling == "multinomial":
-        # the genealogy gave these errors, and knows them better than 20 islands do
-        stated = np.array([run.mcse for run in runs])
-        of_islands = [np.exp(r.per_chain - r.per_chain.max()) for r in runs]
-        other = np.array([z.std(ddof=1) / z.mean() / np.sqrt(20) for z in of_islands])
-        assert stated.std() / stated.mean() < 0.8 * other.std() / other.mean()
 
 
 def test_errors_of_integration_are_the_real_ones():
@@ -161,8 +152,6 @@ FRONT = {
     "ais_metropolis": lambda *a, **k: pmt.ais(*a, transition="metropolis", **k),
     "hais": pmt.annealed.hais,
     "smc": pmt.smc,
-    "smc_multinomial": lambda *a, **k: pmt.smc(*a, resampling="multinomial", **k),
-    "smc_adaptive": lambda *a, **k: pmt.smc(*a, adaptive=True, **k),
     "thermodynamic": pmt.thermodynamic_integration,
     "trapezoid": lambda *a, **k: pmt.thermodynamic_integration(*a, rule="trapezoid", betas=33, **k),
 }

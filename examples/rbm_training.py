@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from rbm_density import RBM
+from rts_initial_iterations import initial_iterations
 
 import pymc_tempering as pmt
 from pymc_tempering.arrays import BernoulliReference, PartitionTracker
@@ -121,7 +122,7 @@ def train_tracked(
     betas = np.linspace(0.0, 1.0, n_rungs)
     with warnings.catch_warnings():  # a rough log Z will do: the tracker follows it from there
         warnings.simplefilter("ignore", pmt.TemperingWarning)
-        learned = pmt.arrays.initial_iterations(
+        learned = initial_iterations(
             rbm.density(law), betas, chains=chains, max_rounds=50, log_weights=2.0 * betas,
             random_seed=rng,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from pymc_tempering.arrays.array_density import (
     data_marginals,
     uniform_bits,
 )
-from pymc_tempering.arrays.array_run import ArrayRun, LearnedRounds, initial_iterations, temper
+from pymc_tempering.arrays.array_run import ArrayRun, LearnedRounds, temper
 from pymc_tempering.arrays.tracker import PartitionTracker
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "PartitionTracker",
     "annealing",
     "data_marginals",
-    "initial_iterations",
     "temper",
     "uniform_bits",
 ]

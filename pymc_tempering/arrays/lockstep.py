@@ -5,7 +5,7 @@ are pieces of the trace, cut where tours start, and further, so that all chains 
 """
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -83,28 +83,6 @@ class SweepTrace:
             for own in self.log_ratio.T
         ]
         return np.array(rows)
-
-
-def start_chains(
-    density: ArrayDensity, chains: int, rung: np.ndarray, rng: np.random.Generator
-) -> LockstepChains:
-    """Start chains at draws of the reference, to explore the given rungs (C,)."""
-    states, ratio = evaluated_draws(density, chains, rng)
-    # A state of zero density is legal at beta = 0 alone.
-    return LockstepChains(states, ratio, np.where(ratio > -np.inf, rung, 0), np.zeros(chains, bool))
-
-
-def redraw_rungs(
-    chains: LockstepChains, ladder: Ladder, rng: np.random.Generator
-) -> LockstepChains:
-    """Draw the rung of each chain anew from r, whatever its state (RTS section 2.4).
-
-    This leaves the law of the chains: sweeps afterwards lead back to it. It is for rounds that
-    learn log Z-hat and count nothing.
-    """
-    rung = rng.choice(ladder.n_rungs, size=chains.n_chains, p=np.exp(ladder.log_weights))
-    rung = np.where(chains.log_ratio > -np.inf, rung, 0)
-    return replace(chains, rung=rung, awaits_tour=np.zeros(chains.n_chains, bool))
 
 
 def run_sweeps(

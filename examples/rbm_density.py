@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.arrays import ArrayDensity, BernoulliReference
+from pymc_tempering.arrays import ArrayDensity
 
 MAX_ENUMERATED = 20
 """Units of the smaller layer up to which log Z is summed over all of its states."""
@@ -39,6 +39,67 @@ def draw_bits(
         logits *= uniform
     bits = np.empty(logits.shape, np.float32) if out is None else out
     return np.less(logits, 1, out=bits)
+
+
+@dataclass(frozen=True, eq=False)
+class BernoulliReference:
+    """Independent bits: a normalized law that can be drawn from exactly.
+
+    `probabilities`, shape (d,), are the chances of a one at each place, above 0 and below 1.
+    """
+
+    probabilities: np.ndarray
+
+    def __post_init__(self) -> None:
+        p = np.array(self.probabilities, dtype=float)
+        if p.ndim != 1 or p.size == 0 or not np.all((p > 0.0) & (p < 1.0)):
+            raise ValueError(
+                "probabilities of a product of bits must be a vector of numbers above 0 and below "
+                "1, so that the law is normalized and leaves no state out; marginals of data need "
+                "some smoothing (data_marginals does it)."
+            )
+        object.__setattr__(self, "probabilities", p)
+
+    @property
+    def log_odds(self) -> np.ndarray:
+        """Log p / (1 - p), shape (d,)."""
+        return np.log(self.probabilities) - np.log1p(-self.probabilities)
+
+    @property
+    def log_none(self) -> float:
+        """Log probability of all zeros, in nats."""
+        return float(np.log1p(-self.probabilities).sum())
+
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return n draws of zeros and ones, float32 of shape (n, d)."""
+        shape = (n, self.probabilities.size)
+        p = self.probabilities.astype(np.float32)
+        return (rng.random(shape, dtype=np.float32) < p).astype(np.float32)
+
+    def log_density(self, states: np.ndarray) -> np.ndarray:
+        """Return the log probability of states (n, d), shape (n,), in nats."""
+        return np.asarray(states @ self.log_odds + self.log_none)
+
+
+def data_marginals(data: np.ndarray, *, smoothing: float = 0.5) -> BernoulliReference:
+    """Return the product of the marginals of binary data.
+
+    The choice of Salakhutdinov & Murray (2008) for RBMs: at beta = 0 the visible units have the
+    means of the data.
+
+    `data`, shape (n, d), are zeros and ones, or numbers between; `smoothing` ones and zeros are
+    added to the counts of each place.
+    """
+    data = np.asarray(data)
+    if data.ndim != 2 or len(data) == 0 or not np.all((data >= 0) & (data <= 1)):
+        raise ValueError(
+            f"data must be a matrix of numbers from 0 to 1, one row a state; its shape is "
+            f"{data.shape}."
+        )
+    if not smoothing > 0.0:
+        raise ValueError(f"smoothing must be above 0, not {smoothing!r}.")
+    total = data.sum(axis=0, dtype=float) + smoothing
+    return BernoulliReference(total / (len(data) + 2.0 * smoothing))
 
 
 @dataclass(frozen=True, eq=False)

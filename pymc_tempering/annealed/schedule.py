@@ -240,14 +240,18 @@ class Annealing:
         return log_share(prior_log_ratios(self.reference, N_SHARE, self.rng))
 
 
-def annealing_of(
-    movers: Movers,
+def compile_annealing(
+    model: pm.Model | CompiledModel | None,
+    transition: KernelChoice,
     rng: np.random.Generator,
     cores: int | None,
     executor: Executor | None,
     report: Report,
+    *,
+    reversal: bool = False,
 ) -> Annealing:
-    """Put together what a call works with."""
+    """Compile a model, see `compile_movers`, and put together what a call works with."""
+    movers = compile_movers(model, transition, report, reversal=reversal)
     workers = crew_of(executor, movers.reference, movers.kernel) or cores
     return Annealing(movers, rng, workers, report)
 
@@ -273,8 +277,7 @@ def opened(
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
     with compiling_status(progressbar) as report:
-        movers = compile_movers(model, transition, report, reversal=reversal)
-        yield annealing_of(movers, rng, cores, executor, report)
+        yield compile_annealing(model, transition, rng, cores, executor, report, reversal=reversal)
 
 
 def prior_log_ratios(reference: Reference, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -3,9 +3,6 @@
 from pymc_tempering.arrays.array_annealing import ArrayAnnealing, DataBounds, annealing
 from pymc_tempering.arrays.array_density import (
     ArrayDensity,
-    BernoulliReference,
-    data_marginals,
-    uniform_bits,
 )
 from pymc_tempering.arrays.array_run import ArrayRun, LearnedRounds, temper
 from pymc_tempering.arrays.tracker import PartitionTracker
@@ -14,12 +11,9 @@ __all__ = [
     "ArrayAnnealing",
     "ArrayDensity",
     "ArrayRun",
-    "BernoulliReference",
     "DataBounds",
     "LearnedRounds",
     "PartitionTracker",
     "annealing",
-    "data_marginals",
     "temper",
-    "uniform_bits",
 ]

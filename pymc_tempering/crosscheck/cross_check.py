@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.annealed.schedule import WeightedEnds, annealing_of, compile_movers
+from pymc_tempering.annealed.schedule import WeightedEnds, compile_annealing
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.bridge.proposals import PROPOSALS
 from pymc_tempering.bridge.target import check_log_density, find_target
@@ -293,8 +293,7 @@ def _run(
     most = None if task.named else MAX_RUNGS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemperingWarning)
-        movers = compile_movers(task.model, None, report)
-        call = annealing_of(movers, rng, task.cores, task.executor, report)
+        call = compile_annealing(task.model, None, rng, task.cores, task.executor, report)
         evidence, ends = row.looks(call, most)
     return {name: evidence}, ends
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pymc_tempering as pmt
-from pymc_tempering.arrays import BernoulliReference, annealing, temper
+from pymc_tempering.arrays import annealing, temper
 from pymc_tempering.arrays.lockstep import (
     LockstepChains,
     SweepTrace,
@@ -22,7 +22,7 @@ from pymc_tempering.evidence.datatree import read_run
 from pymc_tempering.evidence.estimators import ESTIMATORS
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
-from rbm_density import RBM
+from rbm_density import RBM, BernoulliReference
 from rts_initial_iterations import initial_iterations, redraw_rungs, start_chains
 
 # A |z| above 5 comes by chance in one of two million tests of a right estimate.

@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pymc_tempering.arrays import BernoulliReference
-
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
-from rbm_density import RBM, RBMPath, draw_bits
+from rbm_density import RBM, BernoulliReference, RBMPath, data_marginals, draw_bits
 
 RNG = np.random.default_rng(1)
 MACHINE = RBM(RNG.normal(size=(4, 3)), RNG.normal(size=4), RNG.normal(size=3))
@@ -115,3 +113,18 @@ def test_machines_that_are_none_are_refused():
     with pytest.raises(ValueError, match="4 bits, the machine 2"):
         RBM(np.zeros((2, 2)), np.zeros(2), np.zeros(2)).density(LAW)
     assert RBMPath(MACHINE, LAW).log_reference(STATES[:1]).shape == (1,)
+
+
+@pytest.mark.parametrize("p", [[0.0, 0.5], [0.5, 1.0], [np.nan], [[0.5]]])
+def test_bits_that_are_no_law_are_refused(p):
+    with pytest.raises(ValueError, match="above 0 and below"):
+        BernoulliReference(np.array(p))
+
+
+def test_marginals_of_data_leave_nothing_out():
+    law = data_marginals(np.array([[1.0, 0.0], [1.0, 0.5]]))
+    assert np.allclose(law.probabilities, [2.5 / 3, 1.0 / 3])
+    with pytest.raises(ValueError, match="numbers from 0 to 1"):
+        data_marginals(np.array([[2.0]]))
+    with pytest.raises(ValueError, match="smoothing"):
+        data_marginals(np.zeros((2, 2)), smoothing=0.0)

@@ -4,7 +4,6 @@ Chains that stop after a number of sweeps do not end at beta = 1, so their rows 
 are pieces of the trace, cut where tours start, and further, so that all chains have as many.
 """
 
-import heapq
 from dataclasses import dataclass
 
 import numpy as np
@@ -217,15 +216,12 @@ def tour_starts(rung: np.ndarray, awaits_tour: np.ndarray, top: int) -> list[np.
 
 def cut_rows(starts: np.ndarray, n_sweeps: int, n_rows: int) -> np.ndarray:
     """First sweeps of ``n_rows`` rows of a chain: 0, starts of tours, halves of long rows."""
-    cuts = sorted({0, *starts.tolist()})
-    rows = [(a - b, a, b) for a, b in zip(cuts, [*cuts[1:], n_sweeps], strict=True)]
-    heapq.heapify(rows)
-    while len(rows) < n_rows:
-        _, begin, end = heapq.heappop(rows)
-        middle = (begin + end) // 2
-        for a, b in ((begin, middle), (middle, end)):
-            heapq.heappush(rows, (a - b, a, b))
-    return np.sort([begin for _, begin, _ in rows])
+    cuts = np.union1d(0, starts)
+    while cuts.size < n_rows:
+        length = np.diff(cuts, append=n_sweeps)
+        longest = int(length.argmax())
+        cuts = np.insert(cuts, longest + 1, cuts[longest] + length[longest] // 2)
+    return cuts
 
 
 def rows_of_trace(trace: SweepTrace) -> tuple[CycleStats, FlatTrace]:

@@ -178,7 +178,6 @@ def tasks() -> dict[str, Callable[[], Any]]:
             (pmt.ais, {"n_particles": 200}),
             (pmt.annealed.hais, {"n_particles": 200}),
             (pmt.smc, {"n_particles": 50, "islands": 10}),
-            (pmt.annealed.linked_importance_sampling, {}),
             (pmt.thermodynamic_integration, {}),
         ):
             options = small | more

@@ -32,7 +32,6 @@ from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.discrete import DiscreteUniformRV, DiscreteWeibullRV
 from pymc.distributions.dist_math import check_parameters, normal_lcdf
 from pymc.distributions.distribution import DiracDelta, DiracDeltaRV, support_point
-from pymc.distributions.shape_utils import change_dist_size, implicit_size_from_params
 from pymc.distributions.truncated import TruncatedRV
 from pymc.logprob.transforms import (
     CircularTransform,
@@ -278,21 +277,8 @@ def truncated_support(op: Op, rv: Variable) -> tuple[Any, Any]:
     return intersect(support_of(base.owner.op, base), lower, upper)
 
 
-def smallest(rv: Variable) -> Variable:
-    """Return the variable in the shape of its parameters, without a size of its own."""
-    op = rv.owner.op
-    params = op.dist_params(rv.owner)
-    ndims = getattr(op, "ndims_params", None)
-    if isinstance(op, TruncatedRV) or ndims is None:
-        return rv
-    try:
-        return change_dist_size(rv, implicit_size_from_params(*params, ndims_params=ndims))
-    except (NotImplementedError, TypeError):
-        return rv
-
-
 def one_for_all_data(rv: Variable, alone: bool = False) -> Variable:
-    """Return a component or base in the shape of its parameters, with as many axes as it had.
+    """Return a variable in the shape of its parameters, with as many axes as it had.
 
     With `alone` its last axis is that of the components, which has to stay as long as it is.
     """
@@ -322,7 +308,7 @@ def one_for_all_data(rv: Variable, alone: bool = False) -> Variable:
 @singledispatch
 def center_of(op: Op, rv: Variable) -> Variable:
     """Return a point of the support not far from the bulk: PyMC's support point."""
-    return support_point(smallest(rv))
+    return support_point(rv)
 
 
 @center_of.register(TruncatedRV)

@@ -158,9 +158,7 @@ def compact_normalizer(rv: Variable, temperature: Variable) -> Variable:
     """Log normalizer with as few elements as the parameters have; broadcasts to the batch shape."""
     back: dict[Variable, Variable] = {}
     standard, scale = standardized(rv)
-    twin = detached(standard, back)
-    if is_of_counts(twin) or isinstance(twin.owner.op, TruncatedRV):
-        twin = one_for_all_data(twin)
+    twin = one_for_all_data(detached(standard, back))
     result = branch_of(twin)(twin.owner.op, twin, temperature)
     result = graph_replace([result], back, strict=False)[0] if back else result
     return result if scale is None else result + (1 - 1 / temperature) * pt.log(scale)

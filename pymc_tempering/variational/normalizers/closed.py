@@ -77,9 +77,7 @@ def zero(*params: Variable) -> float:
 
 FAMILIES = {
     rvs.NormalRV: Family(zero, lambda T, mu, sigma: (mu, sigma * pt.sqrt(T))),
-    rvs.HalfNormalRV: Family(
-        lambda loc, sigma: loc, lambda T, loc, sigma: (loc, sigma * pt.sqrt(T))
-    ),
+    rvs.HalfNormalRV: Family(zero, lambda T, loc, sigma: (loc, sigma * pt.sqrt(T))),
     TruncatedNormalRV: Family(
         lambda mu, sigma, lower, upper: pt.clip(mu, lower, upper),
         lambda T, mu, sigma, lower, upper: (mu, sigma * pt.sqrt(T), lower, upper),
@@ -169,6 +167,12 @@ def weibull(op: Op, rv: Variable, T: Variable) -> Variable:
     shape = ((alpha - 1) / T + 1) / alpha
     log_integral = pt.switch(shape > 0, pt.gammaln(pt.abs(shape)) + shape * pt.log(T), np.inf)
     return (1 / T - 1) * pt.log(alpha) + log_integral
+
+
+@log_normalizer.register(rvs.LogisticRV)
+def logistic(op: Op, rv: Variable, T: Variable) -> Variable:
+    """With the distribution function as variable the beta function B(q, q)."""
+    return 2 * pt.gammaln(1 / T) - pt.gammaln(2 / T)
 
 
 @log_normalizer.register(rvs.TriangularRV)

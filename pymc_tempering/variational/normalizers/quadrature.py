@@ -1,6 +1,6 @@
 """Tempered normalizers of univariate densities without a closed form, and of mixtures of normals.
 
-The support is mapped onto the real line and cut into panels that double in length away from the
+The support is mapped onto the real line and cut into panels that grow in length away from the
 mode, with a Clenshaw-Curtis rule on each. The logarithm of a mixture bends sharply where another
 component becomes the largest, far out in the tails, but a power 1 / T brings the bends back into
 sight: there are panels around each of them, too.
@@ -35,8 +35,8 @@ from pymc_tempering.variational.normalizers.dispatch import (
     support_of,
 )
 
-OUTWARD = np.r_[np.arange(1, 17) * 0.25, 2.0 ** np.arange(3, 25)]
-"""Ends of panels beside a mode, in widths: near it even, then each twice as far as the last."""
+OUTWARD = np.r_[np.arange(1, 17) * 0.25, 2.0 ** np.arange(2.5, 24.5, 0.5)]
+"""Ends of panels beside a mode, in widths: even near it, then each 1.4 times as far as the last."""
 
 COLD, HOT = np.array([1.0, 2.5]), np.array([1.0, 2.5, 6.0, 16.0, 48.0])
 """Ends beside the mode of a normal, in widths of the density and of its power."""

@@ -145,7 +145,7 @@ class Window(NamedTuple):
     """Where to sum, all of it symbolic and without gradient.
 
     `first` and `last` are whole numbers. Away from its first value p^(1 / T) is smooth at k on the
-    scale of sqrt(k + k^2 / shape); the shape is 0 or None where it may not be.
+    scale of sqrt(k + k^2 / shape); the shape is None where it may not be.
     """
 
     first: Variable
@@ -256,8 +256,6 @@ def log_sum(
     One value, which is among the atoms, may be excluded from the window.
     """
     long = pt.gt(w.last - w.first, LONG)
-    if w.shape is not None:
-        long = pt.and_(long, pt.gt(w.shape, 0.0))
     if excluded is not None:  # it has to be near the beginning of a window that is thinned out
         long = pt.and_(long, pt.lt(excluded, w.first + HEAD / 4))
     n_points = pt.max(_values_and_weights(w, long, pt.constant(0.0))[2])

@@ -64,9 +64,6 @@ METHODS = {
     "ais": lambda model, idata, **kwargs: pmt.ais(model, **kwargs),
     "hais": lambda model, idata, **kwargs: pmt.annealed.hais(model, **kwargs),
     "reverse_ais": lambda model, idata, **kwargs: pmt.reverse_ais(idata, model, **kwargs),
-    "linked_importance_sampling": lambda model, idata, **kwargs: (
-        pmt.annealed.linked_importance_sampling(model, **kwargs)
-    ),
     "smc": lambda model, idata, **kwargs: pmt.smc(model, **kwargs),
     "thermodynamic_integration": lambda model, idata, **kwargs: pmt.thermodynamic_integration(
         model, **kwargs

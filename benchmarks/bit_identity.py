@@ -162,7 +162,7 @@ def svi(name: str, method: str) -> Any:
     else:
         model = conjugate.GaussianMixture(2, sd=1.0, prior_sd=4.0)
         data = rng.normal(size=(50, 2)) + rng.choice([-2.0, 2.0], size=(50, 1))
-    return conjugate.svi(model, data, method, iterations=60, batch_size=10, random_seed=3, cores=1)
+    return conjugate.svi(model, data, method, iterations=60, batch_size=10, random_seed=3)
 
 
 def tasks() -> dict[str, Callable[[], Any]]:
@@ -178,7 +178,6 @@ def tasks() -> dict[str, Callable[[], Any]]:
             (pmt.ais, {"n_particles": 200}),
             (pmt.annealed.hais, {"n_particles": 200}),
             (pmt.smc, {"n_particles": 50, "islands": 10}),
-            (pmt.annealed.linked_importance_sampling, {}),
             (pmt.thermodynamic_integration, {}),
         ):
             options = small | more

@@ -57,7 +57,6 @@ MODELS: dict[str, Callable[[], TestSystem]] = {
     "mixture": testsystems.gaussian_mixture,
     "shells": testsystems.gaussian_shells,
     "twenty_modes": testsystems.twenty_modes,
-    "eggbox": testsystems.eggbox,
     "gaussian100": testsystems.gaussian_posterior,
     **{
         f"intercepts{groups}{suffix}": partial(

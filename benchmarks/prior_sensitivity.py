@@ -8,8 +8,10 @@ intervals of log Z and of the log Bayes factor over the default. A scale whose c
 of [0.91, 0.985] gets as many further runs, and is judged by all of them.
 """
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -18,15 +20,17 @@ from common import Row, parser, save
 from scipy import stats
 
 import pymc_tempering as pmt
-from pymc_tempering import testsystems
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.scaled_priors import ScaledSystem, jzs_t_test, scaled_regression
 
 FACTORS = {
     "scaled_regression": (0.4, 0.7, 2.0, 5.0, 10.0),
     "jzs_t_test": (0.15, 0.5, 2.0, 5.0, 10.0),
 }
 SYSTEMS = {
-    "scaled_regression": testsystems.scaled_regression,
-    "jzs_t_test": testsystems.jzs_t_test,
+    "scaled_regression": scaled_regression,
+    "jzs_t_test": jzs_t_test,
 }
 LOW, HIGH = 0.91, 0.985
 HALF = 1.959963984540054
@@ -40,7 +44,7 @@ type Results = dict[tuple[str, float], list[tuple[float, ...]]]
 
 
 def curves(
-    idata: xr.DataTree, system: testsystems.ScaledSystem, seed: int
+    idata: xr.DataTree, system: ScaledSystem, seed: int
 ) -> Iterator[tuple[str, pmt.sensitivity.SensitivityCurve]]:
     """Return the curve from all states, and that from the draws."""
     bare = idata.copy()
@@ -57,7 +61,7 @@ def curves(
         yield kind, found[system.variable]
 
 
-def posterior_of(system: testsystems.ScaledSystem) -> Callable[[np.random.Generator, int], Draws]:
+def posterior_of(system: ScaledSystem) -> Callable[[np.random.Generator, int], Draws]:
     """Exact independent draws of a system's posterior, by name of the variable."""
     y = np.asarray(system.model.rvs_to_values[system.model["y"]].data)
     if system.name == "scaled_regression":  # its arguments are those of the default
@@ -83,9 +87,7 @@ def posterior_of(system: testsystems.ScaledSystem) -> Callable[[np.random.Genera
     return draw
 
 
-def chain_run(
-    system: testsystems.ScaledSystem, seed: int, draw: Callable[..., Draws]
-) -> xr.DataTree:
+def chain_run(system: ScaledSystem, seed: int, draw: Callable[..., Draws]) -> xr.DataTree:
     """Four chains whose stationary law is the posterior, from which they start."""
     rng = np.random.default_rng([9, seed])
     fresh = draw(rng, 4 * CHAIN_DRAWS)
@@ -101,7 +103,7 @@ def chain_run(
 
 
 def runs_of(
-    system: testsystems.ScaledSystem, kind: str, seeds: range
+    system: ScaledSystem, kind: str, seeds: range
 ) -> Iterator[tuple[int, float, str, pmt.sensitivity.SensitivityCurve]]:
     """Seed, seconds of the run, kind and curve."""
     draw = posterior_of(system)
@@ -123,7 +125,7 @@ def runs_of(
             yield seed, seconds, name, curve
 
 
-def run(system: testsystems.ScaledSystem, kind: str, seeds: range) -> Results:
+def run(system: ScaledSystem, kind: str, seeds: range) -> Results:
     """Make runs, and hold each value of their curves against the exact one."""
     exact = {factor: system.log_z(factor) for factor in (1.0, *FACTORS[system.name])}
     results: Results = {}

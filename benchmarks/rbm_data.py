@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from scipy.io import loadmat
 
-from pymc_tempering.arrays import RBM, BernoulliReference, data_marginals
-
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
+from rbm_density import RBM, BernoulliReference, data_marginals
 from rbm_training import first_machine, train
 
 DATA = Path(os.environ.get("PMT_DATA", Path(__file__).parents[2] / "shared" / "data"))

@@ -14,10 +14,11 @@ from time import process_time
 import numpy as np
 from common import RESULTS, Row, save
 from rbm_data import digits, trained_machine
+from rbm_density import RBM, BernoulliReference
+from rts_initial_iterations import initial_iterations
 
 from pymc_tempering import TemperingWarning
-from pymc_tempering.arrays import RBM, BernoulliReference, initial_iterations
-from pymc_tempering.arrays.array_run import LearnedRounds
+from pymc_tempering.arrays import LearnedRounds
 
 SHOWN = (1, 2, 4, 6, 8)
 """Rounds of the figure."""

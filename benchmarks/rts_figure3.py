@@ -23,11 +23,12 @@ from time import process_time
 import numpy as np
 from common import RESULTS, Row, save
 from rbm_data import digits, large_machine, trained_machine
+from rbm_density import RBM, BernoulliReference
 from rbm_training import drawn_bits
 from scipy.special import logsumexp
 
 from pymc_tempering import TemperingWarning
-from pymc_tempering.arrays import RBM, ArrayDensity, BernoulliReference, annealing, temper
+from pymc_tempering.arrays import ArrayDensity, annealing, temper
 from pymc_tempering.core.weighting import rung_probabilities
 from pymc_tempering.evidence.rts import rts_log_z
 

@@ -15,10 +15,11 @@ from time import process_time
 import numpy as np
 from common import RESULTS, Row, save
 from rbm_data import dna
+from rbm_density import data_marginals
 from rbm_training import TrainingStep, first_machine, train, train_tracked
 
 from pymc_tempering import TemperingWarning
-from pymc_tempering.arrays import annealing, data_marginals
+from pymc_tempering.arrays import annealing
 
 
 def checkpoint(step: TrainingStep, data: np.ndarray, held: np.ndarray, rungs: int) -> Row:

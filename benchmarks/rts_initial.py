@@ -17,11 +17,11 @@ import numpy as np
 from common import RESULTS, Row, save
 from rbm_data import large_machine, trained_machine
 from rts_figure1 import exact_curve
+from rts_initial_iterations import initial_iterations, rule_passes, start_chains
 
 from pymc_tempering import TemperingWarning
-from pymc_tempering.arrays import initial_iterations, temper
-from pymc_tempering.arrays.array_run import learn_rounds, paper_rule
-from pymc_tempering.arrays.lockstep import start_chains
+from pymc_tempering.arrays import temper
+from pymc_tempering.arrays.lockstep import run_sweeps
 from pymc_tempering.core.ladder import Ladder
 
 
@@ -33,11 +33,8 @@ def passes_of_the_rule(rounds: int, sweeps: int, seed: int, updates: int) -> tup
     density, passed = rbm.density(reference), 0
     chains = start_chains(density, 100, rng.integers(100, size=100), rng)
     for i in range(rounds + 2):  # the first two lead to equilibrium
-        learned = learn_rounds(
-            density, ladder, chains, rng, paper_rule, sweeps=sweeps, max_rounds=1, redraw=False
-        )
-        chains = learned.chains
-        passed += i >= 2 and learned.settled
+        chains, trace = run_sweeps(density, ladder, chains, sweeps, rng)
+        passed += i >= 2 and rule_passes(trace.probabilities().mean(axis=0), ladder)
     return passed, rounds - passed
 
 

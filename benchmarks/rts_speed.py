@@ -14,10 +14,10 @@ from time import process_time
 import numpy as np
 from common import RESULTS, Row, save
 from rbm_data import large_machine
+from rbm_density import RBM, draw_bits
 
 from pymc_tempering.arrays import temper
 from pymc_tempering.arrays.lockstep import rows_of_trace, run_sweeps
-from pymc_tempering.arrays.rbm import RBM, draw_bits
 
 
 def bare_sweeps(rbm: RBM, v: np.ndarray, sweeps: int, rng: np.random.Generator) -> None:

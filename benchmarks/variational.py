@@ -3,8 +3,7 @@
 Parts: `figure1`, the ELBO of a mixture of two Gaussians over their means; `factorial`, eight
 images of 4 x 4 pixels switched on and off in 10,000 data; `patches`, a factorial mixture on patches
 of photographs; `lda`, topics of the Associated Press corpus; `paper`, the same with the paper's
-settings; `partition`, its log C(T); `speed`, LDA beside scikit-learn. All seconds are CPU time of
-one core.
+settings; `speed`, LDA beside scikit-learn. All seconds are CPU time of one core.
 """
 
 import argparse
@@ -34,7 +33,7 @@ from variational_runs import (
     run_all,
     summary,
 )
-from variational_speed import partition, speed
+from variational_speed import speed
 from variational_text import lda, paper
 
 from pymc_tempering.variational.conjugate import FactorialMixture, Fit, GaussianMixture, svi
@@ -62,7 +61,7 @@ def figure1(args: argparse.Namespace) -> None:
                 mean = np.array([[first], [second]])
                 # weights known but for little, so that the two modes differ in height
                 lam = (1e6 * weights, precision, mean * precision[:, None])
-                local = model.local_step(lam, x, inv_temp, model.start_local(x), 1)
+                local = model.local_step(lam, x, inv_temp, model.start_local(x))
                 values[i, j] = (inv_temp * local.log_joint + local.rest).sum()
                 values[i, j] -= 0.5 * (mean**2).sum() / model.prior_sd**2
         levels = values.max() - np.geomspace(1e-3, 1.0, 20)[::-1] * np.ptp(values)
@@ -84,7 +83,7 @@ def figure1(args: argparse.Namespace) -> None:
     held = np.concatenate([rng.normal(-4.0, 1.0, 700), rng.normal(4.0, 1.0, 300)])[:, None]
 
     def fit(options: dict[str, Any], seed: int) -> Fit:
-        return svi(model, x, random_seed=seed, cores=1, **options)
+        return svi(model, x, random_seed=seed, **options)
 
     def judge(fit: Fit) -> tuple[float, int]:
         mean = np.sort(fit.posterior["mean"].values.ravel())
@@ -138,7 +137,7 @@ def factorial(args: argparse.Namespace) -> None:
     }
 
     def fit(options: dict[str, Any], seed: int) -> Fit:
-        return svi(model, x, random_seed=seed, cores=1, **options)
+        return svi(model, x, random_seed=seed, **options)
 
     def judge(fit: Fit) -> tuple[float, int]:
         return float(fit.log_predictive(held).mean()), n_found(fit.posterior["mean"].values, parts)
@@ -210,7 +209,7 @@ def patches(args: argparse.Namespace) -> None:
     }
 
     def fit(options: dict[str, Any], seed: int) -> Fit:
-        return svi(model, x, random_seed=seed, cores=1, **options)
+        return svi(model, x, random_seed=seed, **options)
 
     def judge(fit: Fit) -> tuple[float, int]:
         return float(fit.log_predictive(held).mean()), 0
@@ -228,7 +227,7 @@ def patches(args: argparse.Namespace) -> None:
 
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "figure1": figure1, "factorial": factorial, "patches": patches, "lda": lda,
-    "paper": paper, "partition": partition, "speed": speed,
+    "paper": paper, "speed": speed,
 }  # fmt: skip
 
 

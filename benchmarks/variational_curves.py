@@ -80,7 +80,7 @@ def curve(
         warnings.simplefilter("ignore", TemperingWarning)
         svi(
             model, text.train, iterations=steps - at_one, untempered=at_one, batch_size=BATCH,
-            random_seed=seed, elbo_every=0, cores=1, callback=look, **RATE, **options,
+            random_seed=seed, elbo_every=0, callback=look, **RATE, **options,
         )  # fmt: skip
     x, y = np.array(found).T
     return x, y, process_time() - started - spent

@@ -103,7 +103,7 @@ def one_corpus(
                 warnings.simplefilter("ignore", TemperingWarning)
                 fit = svi(
                     model, counts, iterations=steps - at_one, untempered=at_one, batch_size=BATCH,
-                    random_seed=seed, elbo_every=0, cores=1, **RATE, **options,
+                    random_seed=seed, elbo_every=0, **RATE, **options,
                 )  # fmt: skip
             seconds.append(process_time() - before)
             values.append(document_completion(model, fit.lam, test))

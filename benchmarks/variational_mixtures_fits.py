@@ -6,7 +6,7 @@ averaged over the last tenth of the iterations, by the same quasi-random draws f
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from time import process_time
 
@@ -150,11 +150,11 @@ class Fits:
             generators=[np.random.Generator(np.random.PCG64(own)) for own in seeds],
             rng=np.random.default_rng(seed),
             others=starts[1:],
+            callbacks=[self.slow_down],
         )
-        steps: list[Callable[..., None]] = [self.slow_down]
         if method == SEVERAL:
-            run_trials(run, [self.start(x) for x in starts], self.n // 2, steps, lambda run: None)
-        run_fit(run, steps)
+            run_trials(run, [self.start(x) for x in starts], self.n // 2)
+        run_fit(run)
         return run
 
     def slow_down(self, approx: Approximation, losses: np.ndarray, i: int) -> None:

@@ -1,10 +1,9 @@
-"""LDA at T = 1 beside scikit-learn, and estimates of its log C(T).
+"""LDA at T = 1 beside scikit-learn.
 
 Imported by `variational.py`, which has the command line.
 """
 
 import argparse
-import warnings
 from time import process_time
 
 import numpy as np
@@ -13,33 +12,7 @@ from common import Row, save
 from corpus import split_corpus
 from scipy.special import digamma
 
-from pymc_tempering.variational.conjugate import LDA, document_completion, lda_log_partition, svi
-
-
-def partition(args: argparse.Namespace) -> None:
-    """Tabulate bounds and estimates of log C(T) of the corpus, in nats per word."""
-    train, _, name = split_corpus()
-    rows: list[Row] = []
-    temperatures = [1.0, 1.1, 1.5, 2.0, 5.0]
-    for size in args.topics:
-        for estimate in ("jensen_log", "jensen_mean", "monte_carlo", "one_topic", "upper"):
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                values = lda_log_partition(
-                    LDA(size), train, temperatures, estimate=estimate, topic_draws=10,
-                    document_draws=100, random_seed=args.seed,
-                )  # fmt: skip
-            per_word = values / train.sum()
-            row: Row = {"K": size, "estimate": estimate}
-            row |= {f"T = {t:g}": f"{v:.3f}" for t, v in zip(temperatures, per_word, strict=True)}
-            rows.append(row | {"warned": "yes" if caught else "no"})
-    settings = {
-        "corpus": f"{name}, {train.shape[0]} documents, {train.sum():.0f} words",
-        "settings": "alpha = eta = 1/K; 10 draws of the topics, 100 of theta for each",
-        "which": "all but monte_carlo and upper are lower bounds (jensen_log up to its Monte Carlo "
-        "error); upper is an upper bound",
-    }
-    save("variational_partition", rows, args.out, "log C(T) of LDA, nats per word", settings)
+from pymc_tempering.variational.conjugate import LDA, document_completion, svi
 
 
 def scikit_learn(
@@ -75,14 +48,12 @@ def speed(args: argparse.Namespace) -> None:
     rows: list[Row] = []
     for size in args.topics:
         model = LDA(size)
-        compiling = {"iterations": 1, "batch_size": 100, "elbo_every": 0, "cores": 1}
-        svi(model, train[:100], "vi", **compiling)
         for seed in range(args.seed, args.seed + args.repeats):
             first = model.initialize(train, np.random.default_rng(seed))
             started = process_time()
             mine = svi(
                 model, train, "vi", iterations=20 * args.passes, batch_size=100, tau=10.0,
-                kappa=0.7, initial=first, random_seed=seed, elbo_every=0, cores=1,
+                kappa=0.7, initial=first, random_seed=seed, elbo_every=0,
             )  # fmt: skip
             ours = process_time() - started
             theirs, seconds = scikit_learn(train, first[0], seed, seed, args.passes)

@@ -36,7 +36,7 @@ from pymc_tempering.variational.conjugate import (
 
 BATCH, TUNING_SEEDS = 100, (101, 102)
 RATES = ((4.0, 0.6), (16.0, 0.6), (16.0, 0.7))
-CONVERGE = {"iterations": 50, "tol": 2e-6, "cores": 1}
+CONVERGE = {"iterations": 50, "tol": 2e-6}
 """Batch iterations at T = 1 that end every method."""
 
 
@@ -46,7 +46,7 @@ def fit_text(model: LDA, text: Text, options: dict[str, Any], seed: int, passes:
     at_one = steps // 4 if options["method"] in (VT, LVT) else 0
     stages = {"iterations": steps - at_one} | ({"untempered": at_one} if at_one else {})
     return svi(
-        model, text.train, random_seed=seed, batch_size=BATCH, elbo_every=0, cores=1,
+        model, text.train, random_seed=seed, batch_size=BATCH, elbo_every=0,
         **stages, **options,
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ def converge(model: LDA, text: Text, fit: Fit) -> Fit:
 def elbo_at_one(model: LDA, text: Text, fit: Fit) -> float:
     """Return the ELBO at T = 1 after one local step."""
     start = model.start_local(text.train)
-    local = model.local_step(fit.lam, text.train, np.ones(len(start)), start, 1)
+    local = model.local_step(fit.lam, text.train, np.ones(len(start)), start)
     return float((local.log_joint + local.rest).sum()) + model.global_elbo(fit.lam, text.train)
 
 

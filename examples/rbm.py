@@ -10,6 +10,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")  # small products are slower on many threads
 
 import numpy as np  # noqa: E402
+from rbm_density import RBM, data_marginals  # noqa: E402
 from rbm_training import train, train_tracked  # noqa: E402
 
 import pymc_tempering as pmt  # noqa: E402
@@ -29,10 +30,8 @@ def bars_and_stripes(n: int, rng: np.random.Generator) -> np.ndarray:
 def main() -> None:
     rng = np.random.default_rng(1)
     data, test = bars_and_stripes(1000, rng), bars_and_stripes(500, rng)
-    reference = pmt.arrays.data_marginals(data)
-    start = pmt.arrays.RBM(
-        0.05 * rng.normal(size=(SIDE**2, HIDDEN)), reference.log_odds, np.zeros(HIDDEN)
-    )
+    reference = data_marginals(data)
+    start = RBM(0.05 * rng.normal(size=(SIDE**2, HIDDEN)), reference.log_odds, np.zeros(HIDDEN))
 
     print("Mean log likelihood of test data, after training by")
     machines = {}

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from rbm_density import RBM, BernoulliReference, data_marginals
+from rts_initial_iterations import initial_iterations
 
 import pymc_tempering as pmt
-from pymc_tempering.arrays import RBM, BernoulliReference, PartitionTracker
+from pymc_tempering.arrays import PartitionTracker
 
 type Rate = float | Callable[[int], float]
 """Step of the gradient ascent, or a function of the number of the update."""
@@ -19,7 +21,7 @@ type Rate = float | Callable[[int], float]
 def first_machine(data: np.ndarray, n_hidden: int, rng: np.random.Generator) -> RBM:
     """Return small random weights, visible biases of the data's marginals, and no hidden ones."""
     weights = 0.01 * rng.standard_normal((data.shape[1], n_hidden))
-    return RBM(weights, pmt.arrays.data_marginals(data).log_odds, np.zeros(n_hidden))
+    return RBM(weights, data_marginals(data).log_odds, np.zeros(n_hidden))
 
 
 def drawn_bits(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -116,11 +118,11 @@ def train_tracked(
     Training ends after `patience` updates in which the validation likelihood did not improve.
     """
     rng = np.random.default_rng(random_seed)
-    law = pmt.arrays.data_marginals(data) if reference is None else reference
+    law = data_marginals(data) if reference is None else reference
     betas = np.linspace(0.0, 1.0, n_rungs)
     with warnings.catch_warnings():  # a rough log Z will do: the tracker follows it from there
         warnings.simplefilter("ignore", pmt.TemperingWarning)
-        learned = pmt.arrays.initial_iterations(
+        learned = initial_iterations(
             rbm.density(law), betas, chains=chains, max_rounds=50, log_weights=2.0 * betas,
             random_seed=rng,
         )  # fmt: skip

@@ -1,7 +1,6 @@
 """Evidence from independent runs over the path of a model: annealed and related estimators."""
 
 from pymc_tempering.annealed.ais import ais, hais, reverse_ais, sandwich
-from pymc_tempering.annealed.linked import linked_importance_sampling
 from pymc_tempering.annealed.raise_ import raise_
 from pymc_tempering.annealed.smc import smc
 from pymc_tempering.annealed.thermodynamic_integration import thermodynamic_integration
@@ -11,7 +10,6 @@ __all__ = [
     "Sandwich",
     "ais",
     "hais",
-    "linked_importance_sampling",
     "raise_",
     "reverse_ais",
     "sandwich",

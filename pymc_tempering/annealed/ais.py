@@ -217,18 +217,16 @@ def hais(
             "hais keeps the momentum of real variables, and this model has none: all its free "
             "variables are discrete. Use pmt.ais, whose kernels move them."
         )
-    show = progressbar and not quiet
-    with opened(model, "persistent", betas, cores, executor, random_seed, show) as call:
-        schedule, _ = make_schedule(call, betas)
-        evidence, _ = annealed_up(call, schedule, n_particles, "hais")
-    return emit_warnings(evidence)
+    return ais(
+        model, n_particles=n_particles, betas=betas, transition="persistent", cores=cores,
+        executor=executor, random_seed=random_seed, progressbar=progressbar, quiet=quiet,
+    )  # fmt: skip
 
 
-def annealed_up(
-    call: Annealing, schedule: BetaSchedule, n: int, method: str = "ais"
-) -> tuple[Evidence, Carried]:
+def annealed_up(call: Annealing, schedule: BetaSchedule, n: int) -> tuple[Evidence, Carried]:
     """Carry n particles from the reference to the target along a frozen schedule."""
     done = call.up(schedule, n)
+    method = "hais" if schedule.kernel.carries else "ais"
     evidence = carried_evidence(
         done, call.rng, method=method, asked=n, betas=schedule.betas,
         n_evaluations=schedule.n_evaluations, seconds=call.seconds,
@@ -534,8 +532,7 @@ def sandwich(
             )
 
         schedule, _ = make_schedule(call, betas, run=harder)
-        method = "hais" if transition == "persistent" else "ais"
-        lower, done = annealed_up(call, schedule, n_particles, method)
+        lower, done = annealed_up(call, schedule, n_particles)
         if done.interrupted:
             raise KeyboardInterrupt("Interrupted before the upper bound.")
         shared = replace(schedule, n_evaluations=0)  # the pilot counts once

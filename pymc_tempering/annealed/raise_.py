@@ -12,8 +12,7 @@ from pymc.model.transform.conditioning import observe
 
 from pymc_tempering.annealed.schedule import (
     Annealing,
-    annealing_of,
-    compile_movers,
+    compile_annealing,
     freeze,
     make_schedule,
     opened,
@@ -151,8 +150,7 @@ def raise_(
         layout = call.reference.path.layout
         inner = None
         if clamped.free_RVs:
-            movers = compile_movers(clamped, transition, call.report)
-            inner = annealing_of(movers, call.rng, cores, executor, call.report)
+            inner = compile_annealing(clamped, transition, call.rng, cores, executor, call.report)
         call = call.from_now()
         schedule, path = make_schedule(call, betas)
         if betas is None:

@@ -62,6 +62,9 @@ MIN_RUNGS, MAX_GROWTH, MAX_TRIALS = 8, 8.0, 6
 MAX_RUNGS, MAX_CHEAP_RUNGS = 5_000, 50_000
 """Rungs of an automatic schedule at most; a trajectory costs several evaluations a rung."""
 
+FIRST_RUNGS = 4.0
+"""Rungs of the first trial, over the square of the path's length."""
+
 PILOT_PARTICLES = 256
 
 type Report = Callable[[str], None]
@@ -98,7 +101,6 @@ def compile_movers(
     report: Callable[[str], None],
     *,
     reversal: bool = False,
-    carried: bool = True,
 ) -> Movers:
     """Compile a model with the kernels of an annealing method, and check it at prior draws.
 
@@ -112,8 +114,6 @@ def compile_movers(
         Called with a line of progress.
     reversal : bool, default False
         Whether the method needs the kernels' reversal in time.
-    carried : bool, default True
-        Whether a kernel may keep a momentum from one transition to the next.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def compile_movers(
     choice = SINGLE_STEPS[str(transition)]() if single else transition
     model = without_sums(find_model(model), choice)
     reference, kernel = compile_with_kernels(
-        model, choice, TARGET_ACCEPT, report, carried=carried, reversal=reversal
+        model, choice, TARGET_ACCEPT, report, carried=True, reversal=reversal
     )
     if not reference.path.terms.normalized_prior:
         raise ModelError(
@@ -241,14 +241,18 @@ class Annealing:
         return log_share(prior_log_ratios(self.reference, N_SHARE, self.rng))
 
 
-def annealing_of(
-    movers: Movers,
+def compile_annealing(
+    model: pm.Model | CompiledModel | None,
+    transition: KernelChoice,
     rng: np.random.Generator,
     cores: int | None,
     executor: Executor | None,
     report: Report,
+    *,
+    reversal: bool = False,
 ) -> Annealing:
-    """Put together what a call works with."""
+    """Compile a model, see `compile_movers`, and put together what a call works with."""
+    movers = compile_movers(model, transition, report, reversal=reversal)
     workers = crew_of(executor, movers.reference, movers.kernel) or cores
     return Annealing(movers, rng, workers, report)
 
@@ -264,19 +268,17 @@ def opened(
     progressbar: bool,
     *,
     reversal: bool = False,
-    carried: bool = True,
 ) -> Iterator[Annealing]:
     """Check the arguments that all front doors take, and compile the model.
 
-    See :func:`pymc_tempering.ais` for these, and `compile_movers` for the others.
+    See :func:`pymc_tempering.ais` for these, and `compile_movers` for `reversal`.
     """
     check_whole(1, cores=cores)
     check_executor(executor)
     check_schedule(betas)
     rng = np.random.default_rng(random_seed)
     with compiling_status(progressbar) as report:
-        movers = compile_movers(model, transition, report, reversal=reversal, carried=carried)
-        yield annealing_of(movers, rng, cores, executor, report)
+        yield compile_annealing(model, transition, rng, cores, executor, report, reversal=reversal)
 
 
 def prior_log_ratios(reference: Reference, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -302,14 +304,9 @@ def freeze(movers: Movers, path: AnnealedPass, betas: np.ndarray) -> BetaSchedul
     return BetaSchedule(movers.kernel, tuning.at(betas), path.n_evaluations)
 
 
-def block_sizes(n: int) -> list[int]:
-    """Numbers of particles in the blocks that n particles make."""
-    return [min(BLOCK, n - at) for at in range(0, n, BLOCK)]
-
-
 def prior_blocks(reference: Reference, n: int, rng: np.random.Generator) -> list[Start]:
     """Blocks of exact, independent reference draws, n particles in all."""
-    sizes = block_sizes(n)
+    sizes = [min(BLOCK, n - at) for at in range(0, n, BLOCK)]
     owns = rng.spawn(len(sizes))
     return [
         partial(draw_particles, reference, n=size, rng=own)
@@ -352,68 +349,28 @@ def anneal_blocks(
         No block was finished.
     """
     schedule = schedule.reversed() if down else schedule
-    betas, params = schedule.betas, schedule.params
+    betas, params, n_steps = schedule.betas, schedule.params, schedule.betas.size - 1
 
-    def begin(start: Start) -> tuple[Particles, np.ndarray, np.ndarray]:
-        particles = start(schedule.kernel)
-        sums = np.tile([-np.inf, 0.0, 0.0], (betas.size, 1))
-        sums[0] = 0.0, particles.n, particles.n
-        return particles, np.zeros(particles.n), sums
-
-    def advance(
-        particles: Particles, log_w: np.ndarray, sums: np.ndarray, first: int, last: int
-    ) -> None:
-        carry(particles, betas, params, first, last, log_w, sums, down=down)
-
-    begins = [partial(begin, start) for start in starts]
-    return run_blocks(begins, advance, betas.size - 1, workers, report, "Annealing")
-
-
-def run_blocks(
-    begins: Sequence[Callable[[], tuple[Particles, np.ndarray, np.ndarray]]],
-    advance: Callable[[Particles, np.ndarray, np.ndarray, int, int], None],
-    n_steps: int,
-    workers: Workers,
-    report: Report,
-    what: str,
-    *,
-    first_evaluations: int = 1,
-) -> Carried:
-    """Take blocks of particles over all steps of a path, each block on a thread.
-
-    Parameters
-    ----------
-    begins : sequence of callables
-        Make the particles of each block, their log weights and running sums of these.
-    advance : callable
-        Takes these over the steps from one number to another, in place.
-    n_steps : int
-    workers : int or Crew, optional
-    report : callable
-    what : str
-        What is done, for a line of progress.
-    first_evaluations : int, default 1
-        Evaluations for each particle before its first step.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        No block was finished.
-    """
-
-    def task(begin: Callable[[], tuple[Particles, np.ndarray, np.ndarray]], which: int) -> Task:
+    def task(start: Start, which: int) -> Task:
         def run(stop: threading.Event) -> tuple[Particles, np.ndarray, np.ndarray, int] | None:
-            particles, log_w, sums = begin()
-            done = 0
+            particles = start(schedule.kernel)
+            log_w, sums, done = (
+                np.zeros(particles.n),
+                np.tile([-np.inf, 0.0, 0.0], (betas.size, 1)),
+                0,
+            )
+            sums[0] = 0.0, particles.n, particles.n
             for first, done in paced(n_steps, stop):
-                advance(particles, log_w, sums, first, done)
+                carry(particles, betas, params, first, done, log_w, sums, down=down)
             return (particles, log_w, sums, which) if done == n_steps else None
 
         return run
 
-    tasks = [task(begin, which) for which, begin in enumerate(begins)]
+    tasks = [task(start, which) for which, start in enumerate(starts)]
     results, interrupted = run_work(
-        tasks, workers, lambda done: report(f"{what}: {done} of {len(tasks)} blocks of particles")
+        tasks,
+        workers,
+        lambda done: report(f"Annealing: {done} of {len(tasks)} blocks of particles"),
     )
     if not results:
         raise KeyboardInterrupt("Interrupted before the first block of particles was finished.")
@@ -423,7 +380,7 @@ def run_blocks(
         np.concatenate([block.xs for block in blocks]),
         merge_sums(list(sums)),
         np.concatenate([i * BLOCK + np.arange(b.n) for b, i in zip(blocks, which, strict=True)]),
-        int(sum(first_evaluations * block.n + block.n_evaluations for block in blocks)),
+        int(sum(block.n + block.n_evaluations for block in blocks)),
         sum(block.n_nan for block in blocks),
         interrupted,
     )
@@ -434,7 +391,6 @@ def make_schedule(
     betas: Betas,
     *,
     run: Callable[[BetaSchedule, int], Carried] | None = None,
-    density: float = 4.0,
     most: int | None = None,
 ) -> tuple[BetaSchedule, AnnealedPass]:
     """Find a schedule by a pilot, and freeze it.
@@ -448,8 +404,6 @@ def make_schedule(
     betas : None, int or sequence of float
     run : callable, optional
         Runs n particles along a schedule; by default they are annealed upward.
-    density : float, default 4.0
-        Rungs of the first trial, over the square of the path's length.
     most : int, optional
         Rungs at most, else a LadderError.
     """
@@ -459,7 +413,7 @@ def make_schedule(
         return freeze(movers, path, given_betas(betas, path.alive)), path
     barrier, evaluations = barrier_of(path.alive), path.n_evaluations
     max_rungs = most or (MAX_CHEAP_RUNGS if movers.cheap else MAX_RUNGS)
-    n_rungs = int(np.clip(density * barrier[1][-1] ** 2, MIN_RUNGS, max_rungs))
+    n_rungs = int(np.clip(FIRST_RUNGS * barrier[1][-1] ** 2, MIN_RUNGS, max_rungs))
     for _ in range(MAX_TRIALS):
         schedule = freeze(movers, path, space_betas(barrier, n_rungs))
         trial = run(schedule, TRIAL_PARTICLES)

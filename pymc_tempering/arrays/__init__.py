@@ -3,26 +3,17 @@
 from pymc_tempering.arrays.array_annealing import ArrayAnnealing, DataBounds, annealing
 from pymc_tempering.arrays.array_density import (
     ArrayDensity,
-    BernoulliReference,
-    data_marginals,
-    uniform_bits,
 )
-from pymc_tempering.arrays.array_run import ArrayRun, LearnedRounds, initial_iterations, temper
-from pymc_tempering.arrays.rbm import RBM
+from pymc_tempering.arrays.array_run import ArrayRun, LearnedRounds, temper
 from pymc_tempering.arrays.tracker import PartitionTracker
 
 __all__ = [
-    "RBM",
     "ArrayAnnealing",
     "ArrayDensity",
     "ArrayRun",
-    "BernoulliReference",
     "DataBounds",
     "LearnedRounds",
     "PartitionTracker",
     "annealing",
-    "data_marginals",
-    "initial_iterations",
     "temper",
-    "uniform_bits",
 ]

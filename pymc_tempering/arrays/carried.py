@@ -172,17 +172,12 @@ def collapse_warning(log_w: np.ndarray, noun: str, advice: str) -> str:
         return f"All {log_w.size} {noun} have weight zero, so there is no estimate: {advice}."
     share = float(np.exp(log_w.max() - logsumexp(log_w)))
     ess = effective_number(log_w)
+    if share <= MAX_SHARE and ess >= MIN_ESS:
+        return ""
+    who = f"A few of {log_w.size} {noun} hold nearly all the weight"
     if share > MAX_SHARE:
-        return (
-            f"One of {log_w.size} {noun} holds {share:.0%} of all weight (effective number "
-            f"{ess:.1f}), so the mcse is infinite: {advice}."
-        )
-    if ess < MIN_ESS:
-        return (
-            f"A few of {log_w.size} {noun} hold nearly all the weight (effective number "
-            f"{ess:.1f}), so the mcse is infinite: {advice}."
-        )
-    return ""
+        who = f"One of {log_w.size} {noun} holds {share:.0%} of all weight"
+    return f"{who} (effective number {ess:.1f}), so the mcse is infinite: {advice}."
 
 
 def carried_evidence(

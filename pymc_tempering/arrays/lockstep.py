@@ -4,8 +4,7 @@ Chains that stop after a number of sweeps do not end at beta = 1, so their rows 
 are pieces of the trace, cut where tours start, and further, so that all chains have as many.
 """
 
-import heapq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -83,28 +82,6 @@ class SweepTrace:
             for own in self.log_ratio.T
         ]
         return np.array(rows)
-
-
-def start_chains(
-    density: ArrayDensity, chains: int, rung: np.ndarray, rng: np.random.Generator
-) -> LockstepChains:
-    """Start chains at draws of the reference, to explore the given rungs (C,)."""
-    states, ratio = evaluated_draws(density, chains, rng)
-    # A state of zero density is legal at beta = 0 alone.
-    return LockstepChains(states, ratio, np.where(ratio > -np.inf, rung, 0), np.zeros(chains, bool))
-
-
-def redraw_rungs(
-    chains: LockstepChains, ladder: Ladder, rng: np.random.Generator
-) -> LockstepChains:
-    """Draw the rung of each chain anew from r, whatever its state (RTS section 2.4).
-
-    This leaves the law of the chains: sweeps afterwards lead back to it. It is for rounds that
-    learn log Z-hat and count nothing.
-    """
-    rung = rng.choice(ladder.n_rungs, size=chains.n_chains, p=np.exp(ladder.log_weights))
-    rung = np.where(chains.log_ratio > -np.inf, rung, 0)
-    return replace(chains, rung=rung, awaits_tour=np.zeros(chains.n_chains, bool))
 
 
 def run_sweeps(
@@ -239,15 +216,12 @@ def tour_starts(rung: np.ndarray, awaits_tour: np.ndarray, top: int) -> list[np.
 
 def cut_rows(starts: np.ndarray, n_sweeps: int, n_rows: int) -> np.ndarray:
     """First sweeps of ``n_rows`` rows of a chain: 0, starts of tours, halves of long rows."""
-    cuts = sorted({0, *starts.tolist()})
-    rows = [(a - b, a, b) for a, b in zip(cuts, [*cuts[1:], n_sweeps], strict=True)]
-    heapq.heapify(rows)
-    while len(rows) < n_rows:
-        _, begin, end = heapq.heappop(rows)
-        middle = (begin + end) // 2
-        for a, b in ((begin, middle), (middle, end)):
-            heapq.heappush(rows, (a - b, a, b))
-    return np.sort([begin for _, begin, _ in rows])
+    cuts = np.union1d(0, starts)
+    while cuts.size < n_rows:
+        length = np.diff(cuts, append=n_sweeps)
+        longest = int(length.argmax())
+        cuts = np.insert(cuts, longest + 1, cuts[longest] + length[longest] // 2)
+    return cuts
 
 
 def rows_of_trace(trace: SweepTrace) -> tuple[CycleStats, FlatTrace]:

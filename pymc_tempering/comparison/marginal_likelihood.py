@@ -15,14 +15,17 @@ import pymc as pm
 import xarray as xr
 from pymc.backends.base import MultiTrace
 from pymc.variational.opvi import Approximation
+from scipy.special import stdtrit
 
 from pymc_tempering.arguments import check_choice, check_whole
-from pymc_tempering.comparison.smc_runs import is_smc_run, smc_evidence
+from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.core.weighting import kish, log_mean, log_mean_error
 from pymc_tempering.crosscheck.registry import MODEL_ESTIMATORS, is_tempered, run_estimator
 from pymc_tempering.crosscheck.result import GROUP as CHECK_GROUP
 from pymc_tempering.crosscheck.result import CrossCheck, read_cross_check
 from pymc_tempering.evidence import ESTIMATORS, Evidence
 from pymc_tempering.evidence.estimators import POSTERIOR, estimate_quietly, lists_estimators
+from pymc_tempering.evidence.factor import QUANTILE_95
 from pymc_tempering.evidence.result import GROUP as EVIDENCE_GROUP
 from pymc_tempering.evidence.result import doubted, emit_warnings
 from pymc_tempering.exceptions import (
@@ -274,6 +277,113 @@ def _from_fit(thing: Any, extras: Extras) -> Evidence:
     if report.evidence.bias_direction:
         note = "Without an error log Z is a lower bound in expectation, not an estimate. " + note
     return replace(report.evidence, warnings=(*report.evidence.warnings, note))
+
+
+SMC_STATISTIC = "log_marginal_likelihood"
+"""Statistic where ``pm.sample_smc`` stores the running log Z of every stage, NaN before the last.
+
+Its shape depends on the run: a list a chain where chains took unequal numbers of stages, a table of
+objects where they took the same number, and for one chain its stages along a dimension that is
+called ``chain``.
+"""
+
+MIN_SMC_CHAINS = 4
+"""Chains of ``pm.sample_smc`` below which their scatter says too little."""
+
+MAX_SMC_RHAT = 1.1
+"""R-hat above which the posteriors of its chains are different ones.
+
+Particles are resampled, so that equal ones are many. So it is not 1.01, which is for Markov chains.
+"""
+
+
+def is_smc_run(thing: Any) -> bool:
+    """Whether something is a DataTree with the statistic that ``pm.sample_smc`` stores."""
+    if not isinstance(thing, xr.DataTree) or "sample_stats" not in thing.children:
+        return False
+    return SMC_STATISTIC in thing["sample_stats"].data_vars
+
+
+def chain_log_z(tree: xr.DataTree) -> FloatArray:
+    """Return log Z of each chain of ``pm.sample_smc``, shape (chain,), in nats.
+
+    Raises
+    ------
+    TemperingError
+        If a chain has none: it did not come to beta = 1.
+    """
+    stored = tree["sample_stats"].to_dataset()[SMC_STATISTIC].values
+    n_chains = tree["posterior"].sizes["chain"] if "posterior" in tree.children else len(stored)
+    # One chain: its stages lie along a dimension that is called chain.
+    rows = [stored] if n_chains == 1 else list(stored)
+    if len(rows) != n_chains:
+        raise TemperingError(
+            f"sample_stats['{SMC_STATISTIC}'] has {len(rows)} chains and the posterior {n_chains}: "
+            "pass the DataTree as pm.sample_smc returned it"
+        )
+    last = [np.asarray(row, dtype=float).reshape(-1)[-1:] for row in rows]
+    values = np.array([row[0] if row.size else np.nan for row in last])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        raise TemperingError(
+            f"chains {bad.tolist()} of pm.sample_smc have no finite log Z: they did not come to "
+            "beta = 1; run it again"
+        )
+    return values
+
+
+def smc_evidence(tree: xr.DataTree) -> Evidence:
+    """Estimate log Z from the chains of ``pm.sample_smc``.
+
+    The log of the mean of the chains' Z, which each estimates nearly without bias (Del Moral,
+    Doucet & Jasra 2006). Its error is the standard error of that mean, by the delta method, and
+    wider by the ratio of the 97.5 % quantiles of Student's t with C - 1 degrees of freedom and of
+    a normal, so that 1.96 errors are half of a 95 % interval: 1.6 times at four chains.
+    """
+    values = chain_log_z(tree)
+    n = values.size
+    wider = float(stdtrit(n - 1, 0.975)) / QUANTILE_95 if n > 1 else 1.0
+    too_few, apart = _too_few_chains(n), _chains_apart(tree) if n > 1 else []
+    return Evidence(
+        log_z=log_mean(values),
+        mcse=log_mean_error(values) * wider,
+        method="pm.sample_smc",
+        verdict="disagreed" if apart else "unchecked" if too_few else "ok",
+        ess=float(kish(np.exp(values - values.max()))),
+        per_chain=values,
+        per_chain_mcse=np.full(n, np.inf),
+        warnings=(*too_few, *apart),
+        seconds=float(tree["sample_stats"].attrs.get("_t_sampling", np.nan)),
+    )
+
+
+def _too_few_chains(n: int) -> list[str]:
+    if n >= MIN_SMC_CHAINS:
+        return []
+    count = "one chain" if n == 1 else f"{n} chains"
+    error = "there is no error" if n == 1 else "the mcse is a guess"
+    return [
+        f"pm.sample_smc ran {count}, and its error is the scatter of chains, so {error}: run "
+        f"chains={MIN_SMC_CHAINS} or more."
+    ]
+
+
+def _chains_apart(tree: xr.DataTree) -> list[str]:
+    """Warn if the posteriors of the chains are different ones."""
+    from arviz_stats import rhat  # slow to import
+
+    if "posterior" not in tree.children:
+        return []
+    found = rhat(tree["posterior"].to_dataset())
+    worst = {str(name): float(values.max()) for name, values in found.data_vars.items()}
+    name = max(worst, key=lambda name: np.nan_to_num(worst[name]), default="")
+    if not name or not worst[name] > MAX_SMC_RHAT:
+        return []
+    return [
+        f"R-hat of the chains of pm.sample_smc is {worst[name]:.2f} for {name!r} (at most "
+        f"{MAX_SMC_RHAT} is wanted): they ended in different parts of the posterior; run it with "
+        "more draws, or sample with pymc_tempering.sample."
+    ]
 
 
 def _from_stored_fit(tree: xr.DataTree, extras: Extras) -> Evidence:

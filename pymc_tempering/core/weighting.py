@@ -207,19 +207,7 @@ def _stuck(beta: float) -> LikelihoodError:
 
 def systematic_resampling(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Resample systematically by log weights; returns indices, shape (n,)."""
-    return _at_shares(log_w, (rng.random() + np.arange(log_w.size)) / log_w.size)
-
-
-def multinomial_resampling(log_w: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Resample independently by log weights; returns indices, shape (n,)."""
-    return _at_shares(log_w, rng.random(log_w.size))
-
-
-def _at_shares(log_w: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return the indices of the weights at shares of their sum."""
     cumulative = np.cumsum(np.exp(log_w - log_w.max()))
+    shares = (rng.random() + np.arange(log_w.size)) / log_w.size
     found = np.searchsorted(cumulative, shares * cumulative[-1], side="right")
     return np.minimum(found, log_w.size - 1)
-
-
-RESAMPLING = {"systematic": systematic_resampling, "multinomial": multinomial_resampling}

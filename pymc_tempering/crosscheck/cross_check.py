@@ -11,10 +11,11 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_tempering.annealed.schedule import WeightedEnds, annealing_of, compile_movers
+from pymc_tempering.annealed.schedule import WeightedEnds, compile_annealing
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.crosscheck.draw_check import DrawCheck, check_from_prior
-from pymc_tempering.crosscheck.judge import Entry
+from pymc_tempering.bridge.proposals import PROPOSALS
+from pymc_tempering.bridge.target import check_log_density, find_target
+from pymc_tempering.crosscheck.judge import DrawCheck, Entry, compare_draws
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS, run_estimator, unfit_methods
 from pymc_tempering.crosscheck.result import GROUP, CrossCheck, assemble, grouped, to_dataset
 from pymc_tempering.evidence import Evidence
@@ -31,6 +32,9 @@ MAX_RUNGS = 400
 
 DRAWS = "draws"
 """Name of the comparison of draws among what is left out."""
+
+MIN_DRAWS = 50
+"""Draws of a chain below which draws are not compared."""
 
 
 @lists_estimators(ALL_ESTIMATORS)
@@ -289,7 +293,39 @@ def _run(
     most = None if task.named else MAX_RUNGS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemperingWarning)
-        movers = compile_movers(task.model, None, report)
-        call = annealing_of(movers, rng, task.cores, task.executor, report)
+        call = compile_annealing(task.model, None, rng, task.cores, task.executor, report)
         evidence, ends = row.looks(call, most)
     return {name: evidence}, ends
+
+
+def check_from_prior(
+    idata: xr.DataTree,
+    model: pm.Model,
+    ends: WeightedEnds,
+    method: str,
+    rng: np.random.Generator,
+    cores: int | None,
+) -> DrawCheck:
+    """Compare posterior draws with looks from the prior.
+
+    A mixture of t's with 5 % prior is fitted to the first half of each chain. The second half
+    tells the quantiles of the log ratio of the posterior to it.
+
+    Raises
+    ------
+    ModelError, DataMismatchError, TemperingError
+        The draws cannot be seen in the unconstrained space, or are too few.
+    """
+    target, states = find_target(idata, model, cores)
+    chains, draws, dim = states.shape
+    if draws < MIN_DRAWS:
+        raise TemperingError(f"{draws} draws a chain are too few, {MIN_DRAWS} are needed")
+    first, second = states[:, : draws // 2], states[:, draws // 2 :].reshape(-1, dim)
+    check_log_density(target.log_density(second), target.path, second)
+    density = PROPOSALS["mixture"](target)(first.reshape(-1, dim), rng)
+    own, _ = density.log_ratio(target, second)
+    looks, _ = density.log_ratio(target, target.wrap(ends.states))
+    if not np.isfinite(ends.log_w).any():
+        raise TemperingError(f"all looks by {method} have weight zero")
+    log_w = np.where(np.isfinite(ends.states).all(axis=1), ends.log_w, -np.inf)
+    return compare_draws(own.reshape(chains, -1), looks, log_w, ends.group, method=method)

@@ -1,13 +1,21 @@
-"""Whether several estimates of one log Z agree within their errors."""
+"""Whether estimates of one log Z agree within their errors, and draws with looks from the prior.
+
+Posterior draws are compared with weighted draws from the prior through one number, the log ratio of
+the posterior to a density that was fitted to other draws of the same run. Where the run has hardly
+been this density is small and the ratio large, so that a region that the run lacks lies beyond the
+quantiles of its own ratios.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
-from scipy.special import stdtr
+from numpy.typing import NDArray
+from scipy.special import fdtrc, stdtr
 
-from pymc_tempering.crosscheck.draw_check import ALPHA_DRAWS, DrawCheck
+from pymc_tempering.core.cycles import FloatArray
+from pymc_tempering.core.weighting import MIN_ESS, effective_size, error_of_influence, kish
 from pymc_tempering.evidence import ESTIMATORS, Evidence, homogeneity_pvalue
 from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 
@@ -21,6 +29,9 @@ ALPHA_PAIRS, ALPHA_HOMOGENEITY, ALPHA_BOUNDS = 0.004, 0.003, 0.001
 """Levels of the tests of all pairs, of the independent estimates together, and of bounds that
 cross."""
 
+ALPHA_DRAWS = 0.002
+"""Chance that draws are said to leave something out though they do not."""
+
 ALPHA = ALPHA_PAIRS + ALPHA_HOMOGENEITY + ALPHA_BOUNDS + ALPHA_DRAWS
 """Largest chance that a cross-check finds a disagreement though all stated errors are right."""
 
@@ -29,6 +40,49 @@ YES, NO, TOO_WIDE, NO_ERROR, AS = "yes", "NO", "too wide", "no error", "as "
 
 AGREES = {YES: True, NO: False}
 """Whether an estimate agrees, by what its row says; of all else nothing can be said."""
+
+
+@dataclass(frozen=True)
+class DrawCheck:
+    """Shares of looks from the prior beyond quantiles of a run.
+
+    Attributes
+    ----------
+    n_looks : int
+        Particles that went from the prior to the posterior.
+    ess : float
+        Effective number of their weights.
+    level : float
+        Quantile of the run at which the difference is the clearest.
+    share, mcse : float
+        Share of the weight of the looks beyond it, and the error of its difference to
+        ``1 - level``.
+    pvalue : float
+        Of the whole comparison: the smallest one-sided p-value, times the number of quantiles.
+    verdict : {"agree", "disagree", "unchecked"}
+        "unchecked": the weights of the looks are too uneven.
+    method : str
+        Whose particles the looks are.
+    """
+
+    n_looks: int
+    ess: float
+    level: float
+    share: float
+    mcse: float
+    pvalue: float
+    verdict: str
+    method: str = ""
+
+    @property
+    def missing(self) -> float:
+        """Share of the posterior that the run seems to lack: that of the looks, less its own."""
+        return max(self.share - (1.0 - self.level), 0.0)
+
+    @property
+    def shortfall(self) -> float:
+        """Nats by which log Z falls short if the run lacks that share."""
+        return float(-np.log1p(-min(self.missing, 0.99)))
 
 
 @dataclass(frozen=True)
@@ -283,3 +337,74 @@ def crossed_bounds(entries: Sequence[Entry]) -> tuple[Entry, Entry] | None:
     if not found or min(found) >= ALPHA_BOUNDS / len(found):
         return None
     return pairs[int(np.argmin(found))]
+
+
+LEVELS = (0.95, 0.99, 0.995)
+"""Quantiles of the run's ratios beyond which the looks are counted."""
+
+MANY = 1e6
+"""Looks that are as good as any number of them."""
+
+MIN_BEYOND = 4.0
+"""Looks that have to lie beyond a quantile, as an effective number: fewer may be one that came
+several times."""
+
+
+def compare_draws(
+    own: FloatArray,
+    looks: FloatArray,
+    log_w: FloatArray,
+    group: NDArray[np.intp],
+    *,
+    alpha: float = ALPHA_DRAWS,
+    method: str = "",
+) -> DrawCheck:
+    """Test whether more of the looks lies beyond quantiles of a run than beyond the run itself.
+
+    For each quantile the share of the looks' weight beyond it is held against 1 - level. The error
+    of the share is that over independent groups (the delta method for a ratio of sums), and both
+    are taken for counts: the looks for as many as give that error, the draws for those beyond the
+    quantile, times effective over actual number. Under one law the ratio of the shares is then
+    about that of two independent gamma variables over their means, which has an F distribution. A
+    normal law would not do: few draws lie beyond the quantile, and it is the lower tail of their
+    number that makes false alarms. The p-values are multiplied by the number of quantiles.
+
+    Parameters
+    ----------
+    own : ndarray, shape (chain, draw)
+        Log ratio at draws of the run that the density was not fitted to (nats).
+    looks, log_w : ndarray, shape (n,)
+        Log ratio at the looks, and their log weights (nats).
+    group : ndarray of int, shape (n,)
+        Looks of one group may depend on each other.
+    alpha : float, default 0.002
+        Chance of a false alarm.
+    method : str, default ""
+        Whose particles the looks are.
+    """
+    weight = np.exp(log_w - log_w.max())
+    weight /= weight.sum()
+    totals = np.bincount(group, weights=weight)
+    ess, groups = float(kish(weight)), float(kish(totals))
+
+    def beyond(level: float) -> tuple[float, float, float, float]:
+        """One-sided p-value at a quantile, the share, its error, and the level."""
+        cut, mean = np.quantile(own, level), 1.0 - level
+        there = looks > cut
+        share = float(weight[there].sum())
+        effects = np.bincount(group, weights=weight * (there - share))
+        error = float(error_of_influence(effects[np.bincount(group) > 0].reshape(-1, 1))[0])
+        drawn = mean * min(effective_size((own > cut).astype(float)), own.size)
+        total = float(np.hypot(error, mean / np.sqrt(drawn)))
+        if share <= mean or float(kish(weight[there])) < MIN_BEYOND:
+            return 1.0, share, total, level
+        looked = (share / error) ** 2 * (groups - 1.0) / (groups + 1.0) if error > 0.0 else np.inf
+        pvalue = float(fdtrc(2.0 * min(looked, MANY), 2.0 * drawn, share / mean))
+        return pvalue, share, total, level
+
+    pvalue, share, mcse, level = min(map(beyond, LEVELS))
+    pvalue = min(1.0, pvalue * len(LEVELS))
+    verdict = "disagree" if pvalue < alpha else "agree"
+    if groups < MIN_ESS:
+        verdict = "unchecked"
+    return DrawCheck(looks.size, ess, level, share, mcse, pvalue, verdict, method)

@@ -72,11 +72,6 @@ MODEL_ESTIMATORS: dict[str, Estimator] = {
         "Hamiltonian annealed importance sampling, Sohl-Dickstein & Culpepper (2011).",
         by_default=False,  # AIS again, and slower here
     ),
-    "linked_importance_sampling": _row(
-        annealed.linked_importance_sampling,
-        "Linked importance sampling, Neal (2005).",
-        by_default=False,  # the way of AIS again, at a larger error for its work
-    ),
     "thermodynamic_integration": _row(
         annealed.thermodynamic_integration,
         "Thermodynamic integration with chains at each rung, Gelman & Meng (1998).",

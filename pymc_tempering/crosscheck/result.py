@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_tempering.crosscheck.draw_check import DrawCheck
 from pymc_tempering.crosscheck.judge import (
     AGREES,
     AS,
@@ -20,6 +19,7 @@ from pymc_tempering.crosscheck.judge import (
     NO_ERROR,
     TOO_WIDE,
     YES,
+    DrawCheck,
     Entry,
     Judgment,
     best_bounds,

@@ -104,8 +104,8 @@ def CustomKernel(
         The move that runs backward in time, with the same arguments, or "self" if `move` is
         reversible: under the tempered density, from x to y as often as from y to x. Reverse
         annealing (:func:`pymc_tempering.reverse_ais`, :func:`pymc_tempering.sandwich`,
-        :func:`pymc_tempering.annealed.raise_`) and linked importance sampling need it; sampling
-        does not. A sweep over coordinates is undone by the sweep in reverse order.
+        :func:`pymc_tempering.annealed.raise_`) needs it; sampling does not. A sweep over
+        coordinates is undone by the sweep in reverse order.
 
     Returns
     -------
@@ -237,7 +237,7 @@ def StepKernel(
         A step method class, as `pm.BinaryGibbsMetropolis`.
     reversal : "self", optional
         States that the step method is reversible, as one Metropolis step for all variables is.
-        Reverse annealing and linked importance sampling need that; sampling does not.
+        Reverse annealing needs that; sampling does not.
     **kwargs
         Further arguments of its constructor.
 

@@ -13,8 +13,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_tempering.bridge.bridge_sampling import bridge_draws
 from pymc_tempering.bridge.target import check_same_model
-from pymc_tempering.comparison.marginal_likelihood import is_model_alone
-from pymc_tempering.comparison.smc_runs import is_smc_run
+from pymc_tempering.comparison.marginal_likelihood import is_model_alone, is_smc_run
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.core.weighting import FINITE_VARIANCE_KHAT
 from pymc_tempering.crosscheck.registry import is_tempered

@@ -11,17 +11,13 @@ from pymc_tempering.testsystems.hierarchical import (
     varying_intercepts,
 )
 from pymc_tempering.testsystems.linear import (
-    ScaledSystem,
     conjugate_regression,
     gaussian,
     gaussian_posterior,
-    jzs_t_test,
     normal_inverse_gamma_regression,
-    scaled_regression,
 )
 from pymc_tempering.testsystems.local_scales import funnel, scale_mixture
 from pymc_tempering.testsystems.modes import (
-    eggbox,
     gaussian_mixture,
     gaussian_shells,
     spike,
@@ -30,11 +26,9 @@ from pymc_tempering.testsystems.modes import (
 from pymc_tempering.testsystems.system import TestSystem
 
 __all__ = [
-    "ScaledSystem",
     "TestSystem",
     "beta_binomial",
     "conjugate_regression",
-    "eggbox",
     "eight_schools",
     "funnel",
     "gaussian",
@@ -42,11 +36,9 @@ __all__ = [
     "gaussian_posterior",
     "gaussian_shells",
     "hierarchical_normal",
-    "jzs_t_test",
     "logistic_regression",
     "normal_inverse_gamma_regression",
     "scale_mixture",
-    "scaled_regression",
     "spike",
     "twenty_modes",
     "unidentifiable_binomial",

@@ -1,4 +1,4 @@
-"""Likelihoods with several modes: shells, an eggbox, mixtures of Gaussians, a narrow spike."""
+"""Likelihoods with several modes: shells, mixtures of Gaussians, a narrow spike."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -113,38 +113,6 @@ def gaussian_shells(
 
     modes = {"n_modes": 2, "mode_centers": centers, "exact_mode_weights": mode_weights}
     return _on_grid("gaussian_shells", model, grid, moments, **modes)
-
-
-def eggbox() -> TestSystem:
-    """Lay out the eggbox: a grid of equal peaks, some cut by the border of the box.
-
-    ``x ~ Uniform(0, 10 pi)`` in both coordinates and the potential
-    (2 + cos(x[0] / 2) cos(x[1] / 2))^5 (Feroz, Hobson & Bridges 2009, MNRAS 398, 1601, section
-    6.1; their grid gives log Z = 235.88, a converged quadrature 235.856). Exact by quadrature on
-    a grid.
-
-    Returns
-    -------
-    TestSystem
-        Variable ``x`` of shape (2,); the cdf is that of ``x[0]``. log Z in nats.
-    """
-    side = 10.0 * np.pi
-    with pm.Model() as model:
-        x = pm.Uniform("x", 0.0, side, shape=2)
-        pm.Potential("eggbox", (2.0 + pt.cos(0.5 * x[0]) * pt.cos(0.5 * x[1])) ** 5)
-    axis = Axis(np.linspace(0.0, side, 201))
-    grid = TemperedGrid(
-        axis,
-        axis,
-        lambda u, v: np.full((u.size, v.size), -2.0 * np.log(side)),
-        power_of(lambda u, v: (2.0 + np.cos(0.5 * u) * np.cos(0.5 * v)) ** 5),
-    )
-
-    def moments(beta: float) -> Moments:
-        mean, variance = mean_and_variance(grid.u, grid.probabilities(beta))
-        return {"x": (np.full(2, mean), np.full(2, variance))}
-
-    return _on_grid("eggbox", model, grid, moments, n_modes=18)
 
 
 def _on_grid(

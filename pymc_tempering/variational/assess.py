@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
 from pymc.pytensorf import join_nonshared_inputs
 from pymc.variational.opvi import Approximation
@@ -20,6 +19,7 @@ from pymc_tempering.model.check import improper_priors
 from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.ordered_priors import log_orderings_of
+from pymc_tempering.variational.fit_step import sees_minibatch
 
 N_BATCHES = 10
 """Batches in each half of the window."""
@@ -150,10 +150,7 @@ class Assessment:
 def has_minibatch(model: pm.Model) -> bool:
     """Whether some term of the model sees a ``pm.Minibatch``."""
     terms = [*model.basic_RVs, *(model.rvs_to_values[rv] for rv in model.basic_RVs)]
-    return any(
-        node.owner is not None and isinstance(node.owner.op, MinibatchOp)
-        for node in ancestors([*terms, *model.potentials])
-    )
+    return sees_minibatch([*terms, *model.potentials])
 
 
 def target_of(approx: Approximation) -> UntemperedModel:

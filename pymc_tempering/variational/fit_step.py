@@ -8,7 +8,7 @@ nothing.
 """
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from threading import RLock
@@ -315,6 +315,12 @@ class TemperedTerm:
     changes: bool
 
 
+def sees_minibatch(graphs: Iterable[Variable]) -> bool:
+    """Whether a graph takes data from a ``pm.Minibatch``."""
+    nodes = (node.owner for node in ancestors(graphs))
+    return any(node is not None and isinstance(node.op, MinibatchOp) for node in nodes)
+
+
 def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[TemperedTerm]:
     """Build the normalized tempered likelihood of each observed variable, of the value variables.
 
@@ -336,10 +342,7 @@ def tempered_terms(model: pm.Model, temperatures: FloatArray) -> list[TemperedTe
         grid = pt.constant(temperatures)
         log_c = vectorize_graph(log_tempered_normalizer(rv, one), {one: grid})
         [log_c] = model.replace_rvs_by_values([log_c])
-        changes = isinstance(rv.owner.op, MinibatchRandomVariable) or any(
-            node.owner is not None and isinstance(node.owner.op, MinibatchOp)
-            for node in ancestors([value, rv])
-        )
+        changes = isinstance(rv.owner.op, MinibatchRandomVariable) or sees_minibatch([value, rv])
         terms.append(TemperedTerm(rv.name, (log_p / scale)[None] / column - log_c, scale, changes))
     return terms
 
@@ -453,19 +456,11 @@ def inverse_temperatures(
 
 def _shapes(model: pm.Model, terms: list[TemperedTerm]) -> dict[str, Any]:
     """Shape of the data of each observed variable, minibatches left out."""
-    stay = [term for term in terms if not term.changes]
-    if not stay:
-        return {}
     with ALONE:
-        point = model.initial_point()
-    shapes_at = compile_alone(
-        model.value_vars,
-        [term.log_p.shape for term in stay],
-        mode=python_mode(),
-        on_unused_input="ignore",
-    )
-    shapes = shapes_at(*(point[value.name] for value in model.value_vars))
-    return {
-        term.name: tuple(int(size) for size in shape[1:])
-        for term, shape in zip(stay, shapes, strict=True)
-    }
+        at = model.initial_point()
+        point = {value: at[value.name] for value in model.value_vars}
+        return {
+            term.name: tuple(term.log_p.shape[1:].eval(point, mode=python_mode()))
+            for term in terms
+            if not term.changes
+        }

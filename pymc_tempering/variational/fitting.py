@@ -35,7 +35,7 @@ from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.assess import has_minibatch, target_of
 from pymc_tempering.variational.fit_step import FAMILIES, compile_step, step_of
 from pymc_tempering.variational.methods import FitOptions, plan_fit
-from pymc_tempering.variational.stages import Callbacks, FitRun, Show, finish, run_cold, run_fit
+from pymc_tempering.variational.stages import FitRun, finish, run_cold, run_fit
 from pymc_tempering.variational.tempered_fit import TemperedFit
 
 type Start = tuple[dict[str, Any] | None, int | None]
@@ -125,7 +125,7 @@ def best_of(fits: list[Approximation], asked: int) -> Approximation:
     return best
 
 
-FIXED = {"approx", "step", "plan", "target", "others"}
+FIXED = {"approx", "step", "plan", "target", "others", "callbacks", "show"}
 """Attributes of a `FitRun` that stay as they are; all others change while it runs."""
 
 
@@ -161,7 +161,7 @@ SHOW_EVERY = 100
 
 
 @contextmanager
-def show_progress(total: int, progressbar: bool) -> Iterator[Show]:
+def show_progress(total: int, progressbar: bool) -> Iterator[Callable[[FitRun], None]]:
     """Yield a function that shows the iterations, loss and E[1/T] of a run."""
     with status_line(progressbar) as report:
         shown = -SHOW_EVERY
@@ -190,14 +190,15 @@ def fits_here(
     model: pm.Model,
     options: FitOptions,
     starts: Sequence[Start],
-    callbacks: Callbacks,
+    callbacks: Sequence[Callable[..., None]],
     progressbar: bool,
 ) -> Iterator[tuple[FitRun, Judged]]:
     """Fit from each start, and say how it ended; one that was interrupted is the last."""
     for start in starts:
         run = begin_fit(model, options, start)
-        with show_progress(options.n, progressbar) as show:
-            run_fit(run, callbacks, show)
+        run.callbacks = callbacks
+        with show_progress(options.n, progressbar) as run.show:
+            run_fit(run)
         yield run, _judge(run)
         if run.stopped == "interrupted":
             return
@@ -515,10 +516,10 @@ def refine(
     if not isinstance(run, FitRun):
         raise ValueError("approx does not come from pmt.fit, so there is no fit to continue")
     check_whole(1, n=n)
-    run.stopped = ""
+    run.stopped, run.callbacks = "", callbacks or ()
     goal = run.n + n
-    with show_progress(goal, progressbar) as show:
-        run_cold(run, goal, goal, callbacks or (), show)
+    with show_progress(goal, progressbar) as run.show:
+        run_cold(run, goal, goal)
     _warn(_attach(run, finish(run)))
     return approx
 

@@ -29,8 +29,6 @@ COLD_BLOCK = 100
 COMPARED = 100
 """Last iterations of a trial, over which the median of its ELBO is taken."""
 
-Callbacks = Sequence[Callable[..., None]]
-
 
 @dataclass(frozen=True)
 class KeptValues:
@@ -72,6 +70,10 @@ class FitRun:
         For the draws of the assessment.
     others : sequence of ndarray
         Means where further trials start (unconstrained space).
+    callbacks : sequence of callable
+        As PyMC's: (approx, losses, i); StopIteration ends the stage.
+    show : callable
+        Called with the run after each block of iterations.
     losses, elbo, inverse_temperature : ndarray
         History, filled up to ``n``.
     q, q_iteration : list
@@ -97,6 +99,8 @@ class FitRun:
     generators: Sequence[np.random.Generator]
     rng: np.random.Generator
     others: Sequence[FloatArray] = ()
+    callbacks: Sequence[Callable[..., None]] = ()
+    show: Callable[["FitRun"], None] = lambda run: None
     losses: FloatArray = field(default_factory=lambda: np.empty(0))
     elbo: FloatArray = field(default_factory=lambda: np.empty(0))
     inverse_temperature: FloatArray = field(default_factory=lambda: np.empty(0))
@@ -128,18 +132,10 @@ class FitRun:
         return self.n_tempered + (self.trials.n if self.trials else 0)
 
 
-Show = Callable[[FitRun], None]
-
-
 def advance(
     run: FitRun,
     temperature: StageTemperature,
     n: int,
-    *,
-    cold: bool,
-    block: int,
-    callbacks: Callbacks = (),
-    show: Show = lambda run: None,
     finished: Callable[[StageTemperature], bool] = lambda temperature: False,
 ) -> StageTemperature:
     """Run one stage of up to ``n`` iterations and return its temperatures.
@@ -149,22 +145,15 @@ def advance(
     run : FitRun
         Changed in place.
     temperature : StageTemperature
-        Temperatures of the stage, updated after every ``block`` iterations.
+        Temperatures of the stage. At T = 1 the best parameters are kept; of a tempered stage, whose
+        objective changes, the last ones.
     n : int
         Iterations.
-    cold : bool
-        Whether this is the stage at T = 1. Its best parameters are kept; of a tempered stage, whose
-        objective changes, the last ones.
-    block : int
-        Iterations between two updates of the temperatures.
-    callbacks : sequence of callable
-        As PyMC's: (approx, losses, i); StopIteration ends the stage.
-    show : callable
-        Called after each block.
     finished : callable
         Whether the stage may end early, from its temperatures.
     """
-    run.stopped = ""
+    run.stopped, cold = "", temperature is run.plan.cold
+    block = COLD_BLOCK if cold else run.plan.options.update_every
     begin, end = run.n, run.n + n
     for name in ("losses", "elbo", "inverse_temperature"):
         history = getattr(run, name)[: run.n]
@@ -176,11 +165,11 @@ def advance(
                 run.q.append(q)
                 run.q_iteration.append(run.n)
             setting = temperature.setting(run.n - begin)
-            energies = _run_block(run, setting, min(block, end - run.n), callbacks)
+            energies = _run_block(run, setting, min(block, end - run.n))
             if run.stopped:
                 break
             temperature = temperature.after(np.array(energies))
-            show(run)
+            run.show(run)
             if finished(temperature):
                 break
     except StopIteration:
@@ -193,7 +182,7 @@ def advance(
     return temperature
 
 
-def _run_block(run: FitRun, setting: Setting, n: int, callbacks: Callbacks) -> list[FloatArray]:
+def _run_block(run: FitRun, setting: Setting, n: int) -> list[FloatArray]:
     """Do some iterations at one setting; return their energies."""
     weights = np.asarray(setting.weights, dtype=run.step.dtype)
     energies = []
@@ -209,9 +198,9 @@ def _run_block(run: FitRun, setting: Setting, n: int, callbacks: Callbacks) -> l
             break
         run.losses[run.n], run.elbo[run.n], run.inverse_temperature[run.n] = value, elbo, run.at
         run.n += 1
-        if callbacks:
+        if run.callbacks:
             run.publish()
-        for callback in callbacks:
+        for callback in run.callbacks:
             callback(run.approx, run.losses[: run.n], run.n)
     return energies
 
@@ -220,26 +209,25 @@ def _finite(values: Values) -> bool:
     return all(np.isfinite(value).all() for value in values)
 
 
-def _judged(run: FitRun, kept: KeptValues) -> KeptValues:
-    since = run.losses[kept.iteration : run.n]
-    loss = float(np.median(since)) if since.size else float("inf")
-    return replace(kept, loss=loss)
-
-
-def _better(new: KeptValues, old: KeptValues | None) -> bool:
-    """Losses can be compared only at T = 1; before that, later values count as better."""
-    return old is None or not (new.cold and old.cold) or new.loss < old.loss
-
-
 def _keep(run: FitRun, cold: bool) -> None:
     """Keep the values every 100 iterations; judge the last ones by the losses since then."""
     last = run.last
-    if last is not None:
-        if last.cold == cold and run.n - last.iteration < KEEP_EVERY:
-            return
-        if _better(judged := _judged(run, last), run.best):
-            run.best = judged
-    run.last = KeptValues(cold, run.n, run.values)
+    if last is None or last.cold != cold or run.n - last.iteration >= KEEP_EVERY:
+        _judge_last(run)
+        run.last = KeptValues(cold, run.n, run.values)
+
+
+def _judge_last(run: FitRun) -> None:
+    """Compare the values that were kept last with the best, by the losses since then.
+
+    Losses can be compared only at T = 1; before that, later values count as better.
+    """
+    last, best = run.last, run.best
+    if last is None or run.n == last.iteration or not _finite(last.values):
+        return
+    loss = float(np.median(run.losses[last.iteration : run.n]))
+    if best is None or not (last.cold and best.cold) or loss < best.loss:
+        run.best = replace(last, loss=loss)
 
 
 def restore_best(run: FitRun) -> KeptValues:
@@ -250,12 +238,8 @@ def restore_best(run: FitRun) -> KeptValues:
     LikelihoodError
         If the very first loss was not finite, so there are none.
     """
-    best = run.best
-    if run.last is not None:
-        last = _judged(run, run.last)
-        if np.isfinite(last.loss) and _finite(last.values) and _better(last, best):
-            best = last
-    if best is None:
+    _judge_last(run)
+    if (best := run.best) is None:
         raise LikelihoodError(
             "The ELBO is not finite at the first iteration, so there are no parameters to keep. "
             "Look at the model's terms with model.debug(), or pass start= with values inside "
@@ -266,13 +250,13 @@ def restore_best(run: FitRun) -> KeptValues:
     return best
 
 
-def run_fit(run: FitRun, callbacks: Callbacks = (), show: Show = lambda run: None) -> None:
+def run_fit(run: FitRun) -> None:
     """Run all stages of a fit."""
-    run_tempered(run, callbacks, show)
-    run_cold(run, run.plan.options.n, run.plan.options.most, callbacks, show)
+    run_tempered(run)
+    run_cold(run, run.plan.options.n, run.plan.options.most)
 
 
-def run_tempered(run: FitRun, callbacks: Callbacks, show: Show) -> None:
+def run_tempered(run: FitRun) -> None:
     """Run the tempered stage, if there is one, and the trials beside it; keep where it ended."""
     plan, start = run.plan, run.values
     if plan.temperature is None or plan.n_tempered == 0:
@@ -282,16 +266,7 @@ def run_tempered(run: FitRun, callbacks: Callbacks, show: Show) -> None:
         since = temperature.at_rest_from
         return since is not None and elbo_drift(-run.losses[since : run.n]).converged
 
-    temperature = advance(
-        run,
-        plan.temperature,
-        plan.n_tempered,
-        cold=False,
-        block=plan.options.update_every,
-        callbacks=callbacks,
-        show=show,
-        finished=finished,
-    )
+    temperature = advance(run, plan.temperature, plan.n_tempered, finished)
     run.n_tempered = run.n
     if plan.settles and run.n and run.stopped != "not finite":
         run.tempered = TemperedOptimum(
@@ -304,7 +279,7 @@ def run_tempered(run: FitRun, callbacks: Callbacks, show: Show) -> None:
         run.local = inverse_temperatures(plan.temperatures, run.step.log_q, run.values)
     if plan.n_trials and run.stopped not in ("interrupted", "not finite"):
         starts = [start, *(moved_to(place, start, run.step) for place in run.others)]
-        run.trials = run_trials(run, starts, plan.n_trials, callbacks, show)
+        run.trials = run_trials(run, starts, plan.n_trials)
 
 
 def moved_to(location: FloatArray, start: Values, step: FitStep) -> Values:
@@ -326,11 +301,9 @@ def halvings(starts: int, n: int) -> Iterator[tuple[int, int]]:
     yield 1, n
 
 
-def run_trials(
-    run: FitRun, starts: Sequence[Values], n: int, callbacks: Callbacks, show: Show
-) -> ColdTrials:
+def run_trials(run: FitRun, starts: Sequence[Values], n: int) -> ColdTrials:
     """Run ``n`` iterations at T = 1 from all starts; keep the best of all ends, the present too."""
-    hot, begin, how = (_median(run.elbo[: run.n]), run.values), run.n, (callbacks, show)
+    hot, begin = (_median(run.elbo[: run.n]), run.values), run.n
     pool = [(0.0, start) for start in starts]
     for count, n_each in halvings(len(starts), n):
         ended: list[tuple[float, Values]] = []
@@ -338,7 +311,7 @@ def run_trials(
             run.values = values
             run.last = None  # the values before this are not on the way to what follows
             first = run.n
-            _run_cold_stage(run, n_each, *how)
+            advance(run, run.plan.cold, n_each)
             lost = run.stopped == "not finite"
             elbo = -np.inf if lost else _median(run.elbo[first : run.n])
             ended.append((elbo, run.values))
@@ -361,19 +334,14 @@ def _median(elbo: FloatArray) -> float:
     return float(np.median(elbo[-COMPARED:])) if elbo.size else -np.inf
 
 
-def _run_cold_stage(run: FitRun, n: int, callbacks: Callbacks, show: Show) -> None:
-    cold, block = run.plan.cold, COLD_BLOCK
-    advance(run, cold, n, cold=True, block=block, callbacks=callbacks, show=show)
-
-
-def run_cold(run: FitRun, n: int, most: int, callbacks: Callbacks, show: Show) -> None:
+def run_cold(run: FitRun, n: int, most: int) -> None:
     """Run at T = 1 up to ``n`` iterations in all, and on to ``most`` while the ELBO moves."""
     if run.stopped in ("interrupted", "not finite"):
         return
     goal = max(n, run.n)
     while True:
         if goal > run.n:
-            _run_cold_stage(run, goal - run.n, callbacks, show)
+            advance(run, run.plan.cold, goal - run.n)
         drift = elbo_drift(run.elbo[run.n_before : run.n])
         if run.stopped or drift.converged or run.n >= most:
             return

@@ -233,11 +233,8 @@ def test_draws_of_zero_density_are_refused():
         ("hais", {"betas": 2.5}, pmt.exceptions.LadderError, "number of rungs"),
         ("ais", {"cores": 0}, ValueError, "cores must be"),
         ("smc", {"islands": 3}, ValueError, "islands must be"),
-        ("smc", {"resampling": "stratified"}, ValueError, "resampling must be one of"),
-        ("smc", {"adaptive": True, "betas": 5}, ValueError, "finds its own betas"),
         ("thermodynamic_integration", {"chains": 1}, ValueError, "chains must be"),
         ("thermodynamic_integration", {"rule": "simpson"}, ValueError, "rule must be one of"),
-        ("linked_importance_sampling", {"chain_length": 0}, ValueError, "chain_length must be"),
     ],
 )
 def test_bad_arguments_are_refused_before_any_work(method, kwargs, error, sentence):
@@ -251,9 +248,7 @@ def test_no_model(method):
         getattr(pmt.annealed, method)()
 
 
-@pytest.mark.parametrize(
-    "method", [pmt.ais, pmt.annealed.hais, pmt.smc, pmt.annealed.linked_importance_sampling]
-)
+@pytest.mark.parametrize("method", [pmt.ais, pmt.annealed.hais, pmt.smc])
 def test_a_prior_whose_constant_is_not_known_is_refused(method):
     """Annealing from another prior would lack its constant without a word."""
     with pm.Model() as model:

@@ -64,7 +64,6 @@ MODELS = {"rbm": rbm, "labels": labels}
 UPWARD = {
     "ais": pmt.ais,
     "smc": pmt.smc,
-    "linked": pmt.annealed.linked_importance_sampling,
     "integration": pmt.thermodynamic_integration,
 }
 
@@ -132,9 +131,6 @@ def test_a_kernel_of_ones_own_must_state_its_reversal():
     model, _, idata = rbm()
     mapping = {"v": pmt.kernels.CustomKernel(flip_one)}
     for refused in (
-        lambda: pmt.annealed.linked_importance_sampling(
-            model, transition=mapping, progressbar=False
-        ),
         lambda: pmt.reverse_ais(idata, model, transition=mapping, progressbar=False),
         lambda: pmt.annealed.raise_(
             {"v": np.ones(8)}, model, transition=mapping, progressbar=False
@@ -177,7 +173,7 @@ def test_several_step_methods_in_turn_are_not_their_own_reversal():
         pm.Normal("y", a + b, 1.0, observed=0.5)
     kernel = pmt.kernels.StepKernel(pm.Metropolis, reversal="self")
     with pytest.raises(pmt.exceptions.KernelError, match="one after the other"):
-        pmt.annealed.linked_importance_sampling(model, transition=kernel, progressbar=False)
+        pmt.annealed.raise_({"a": 0.0}, model, transition=kernel, progressbar=False)
 
 
 # The reversal of a compound on a small law by enumeration: how often x leads to y.

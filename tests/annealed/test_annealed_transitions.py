@@ -11,7 +11,6 @@ from scipy import stats as sps
 from support.compiled_systems import prior, system
 from support.riemann_sums import riemann_log_weights
 
-from pymc_tempering.annealed import linked
 from pymc_tempering.annealed.schedule import BetaSchedule
 from pymc_tempering.chain.particles import carry, draw_particles, place, sweep
 from pymc_tempering.chain.plan import Tuning
@@ -244,14 +243,6 @@ def test_where_the_path_is_cut_does_not_change_the_draws(down):
             carry(group, plan.betas, plan.params, first, last, log_w, sums, down=down)
         results.append(log_w)
     np.testing.assert_array_equal(*results)
-    plan, links = schedule("hmc", LADDER), []
-    for cuts in ([1, 9], [1, 2, 5, 9]):
-        rng = np.random.default_rng(9)
-        group, log_r = linked.start_links(prior("gaussian"), plan, 10, 4, rng)
-        for first, last in pairwise(cuts):
-            linked.link_rungs(group, plan, plan.reversed(), first, last, 4, log_r)
-        links.append(log_r)
-    np.testing.assert_array_equal(*links)
 
 
 def test_unbiasedness_sees_planted_bugs():
@@ -268,33 +259,6 @@ def test_unbiasedness_sees_planted_bugs():
     for bug in ("no Metropolis", "another beta"):
         wrong = tuned(compound("persistent", planted(bug)), LADDER, 1.5, plan.tuning.scales)
         assert abs(bias_in_errors(log_weights("persistent", n, rungs=wrong)[0], exact)) > 4.0
-
-
-def test_linked_estimates_are_unbiased():
-    rng = np.random.default_rng(4)
-    plan = schedule("hmc", np.array([0.0, 0.1, 0.4, 1.0]), wrong=0.8)
-    exact = system("gaussian").log_evidence
-
-    def log_r(length, n):
-        group, log_r = linked.start_links(prior("gaussian"), plan, n, length, rng)
-        for first in range(1, 4):
-            linked.link_rungs(group, plan, plan.reversed(), first, first + 1, length, log_r)
-        return log_r
-
-    for length in (1, 2, 5):
-        assert abs(bias_in_errors(log_r(length, 8_000), exact)) < 4.0
-    # one state a rung with its geometric bridge is annealed importance sampling
-    assert np.std(log_r(10, 2_000)) < 0.6 * np.std(log_r(1, 2_000))
-
-
-def test_links_that_ignore_their_weights_are_seen():
-    rng = np.random.default_rng(5)
-    plan = schedule("hmc", np.array([0.0, 0.5, 1.0]))
-    _, log_r = linked.start_links(prior("gaussian"), plan, 8_000, 5, rng)
-    group = draw_particles(prior("gaussian"), plan.kernel, 8_000, rng)  # planted bug
-    for first in (1, 2):
-        linked.link_rungs(group, plan, plan.reversed(), first, first + 1, 5, log_r)
-    assert abs(bias_in_errors(log_r, system("gaussian").log_evidence)) > 4.0
 
 
 def test_a_kernel_without_a_known_reversal_is_named():

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp
 from support.riemann_sums import riemann_log_weights
 
-from pymc_tempering.annealed.smc import Island, combine, genealogy_variance
+from pymc_tempering.annealed.smc import Island, combine
 from pymc_tempering.annealed.thermodynamic_integration import (
     Rung,
     discretization,
@@ -21,12 +21,7 @@ from pymc_tempering.arrays.carried import (
     curve_from_sums,
     merge_sums,
 )
-from pymc_tempering.core.weighting import (
-    effective_number,
-    log_mean,
-    multinomial_resampling,
-    systematic_resampling,
-)
+from pymc_tempering.core.weighting import effective_number, log_mean
 from pymc_tempering.evidence import integrate
 from pymc_tempering.evidence.ti import rule_weights
 from pymc_tempering.exceptions import LikelihoodError
@@ -151,55 +146,21 @@ def test_inverse_weights_turn_the_sign():
     assert up.halves == pytest.approx((log_mean(log_w[:50]), log_mean(log_w[50:])))
 
 
-def test_genealogy_variance_of_weights_alone_is_that_of_their_mean():
-    log_w = np.random.default_rng(8).normal(size=40)
-    w = np.exp(log_w)
-    expected = w.var(ddof=1) / 40 / w.mean() ** 2
-    assert genealogy_variance(log_w, np.arange(40), 0) == pytest.approx(expected)
-
-
-def population(rng, n, steps, resample=multinomial_resampling):
-    """Log Z-hat and genealogy variance of a population of independent moves: Z = 1 a step."""
-    root, log_z = np.arange(n), 0.0
-    state = rng.normal(size=n)
-    for step in range(steps):
-        log_w = state - 0.5
-        log_z += log_mean(log_w)
-        if step + 1 < steps:
-            index = resample(log_w, rng)
-            root = root[index]
-            # what the move remembers makes the variance depend on the resampling
-            state = 0.6 * (state[index] - 1.0) + 0.8 * rng.normal(size=n)
-    return log_z, genealogy_variance(log_w, root, steps - 1)
-
-
-def test_genealogy_variance_is_unbiased():
-    """Mean over 600 populations against the variance of Z-hat; Lee & Whiteley (2018)."""
-    rng = np.random.default_rng(9)
-    pairs = np.array([population(rng, 200, 5) for _ in range(600)])
-    z, stated = np.exp(pairs[:, 0]), pairs[:, 1]
-    true, mean = z.var(ddof=1), np.mean(stated * z**2)
-    # the variance of 600 values has a relative error of 0.06, the mean of `stated` one of 0.03
-    assert mean == pytest.approx(true, rel=0.27)
-    # planted bug: without the factor for resampling the terms of earlier steps are lost
-    plain = np.mean([population(rng, 200, 1)[1] for _ in range(200)])
-    assert plain < 0.5 * true
-    # and it is not the variance under systematic resampling, which is smaller
-    other = np.array([population(rng, 200, 5, systematic_resampling) for _ in range(600)])
-    assert np.exp(other[:, 0]).var(ddof=1) < 0.8 * true
-
-
 def test_islands_average_z_and_not_its_logarithm():
     betas = np.array([0.0, 1.0])
     log_z = np.random.default_rng(10).normal(scale=0.5, size=20)
-    results = [Island(np.array([0.0, v]), 10, 0) for v in log_z]
-    both = combine(results, betas, 5, 0.0, unbiased=True, n_particles=50)
+
+    def island(value):
+        return Island(np.array([0.0, value]), 10, 0, np.empty((50, 1)), np.full(50, value))
+
+    results = [island(v) for v in log_z]
+    both = combine(results, betas, 5, 0.0, 50)
     assert both.log_z == pytest.approx(log_mean(log_z))
     assert both.n_evaluations == 205
     z = np.exp(log_z)
     assert both.mcse == pytest.approx(z.std(ddof=1) / z.mean() / np.sqrt(20))
-    results[0] = Island(np.array([0.0, 30.0]), 10, 0)
-    alone = combine(results, betas, 5, 0.0, unbiased=True, n_particles=50)
+    results[0] = island(30.0)
+    alone = combine(results, betas, 5, 0.0, 50)
     assert (alone.verdict, alone.mcse) == ("unchecked", np.inf)
     assert "A few of 20 islands" in alone.warnings[0]
 

@@ -1,12 +1,17 @@
 """AIS, reverse AIS, the sandwich and RAISE over arrays against exact answers, and planted bugs."""
 
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pymc_tempering as pmt
-from pymc_tempering.arrays import RBM, ArrayDensity, annealing, temper
+from pymc_tempering.arrays import ArrayDensity, annealing, temper
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from rbm_density import RBM
 
 # A |z| above 5 comes by chance in one of two million tests of a right estimate.
 MAX_Z = 5.0
@@ -101,7 +106,7 @@ def test_raise_comes_to_the_likelihood_with_more_rungs():
     )
     exact = MACHINE.log_marginal(DATA) - LOG_Z
     assert np.all(np.abs(found.log_likelihood - exact) < 0.1)
-    assert found.mean_mcse < 0.05
+    assert np.sqrt(np.mean(found.mcse**2) / found.mcse.size) < 0.05
 
 
 def test_errors_of_draws_that_depend_on_each_other_are_larger():

@@ -1,17 +1,17 @@
 """What a density over arrays is refused for, each in words that name the fault."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import pymc_tempering as pmt
-from pymc_tempering.arrays import (
-    ArrayDensity,
-    BernoulliReference,
-    array_annealing,
-    data_marginals,
-    temper,
-)
+from pymc_tempering.arrays import ArrayDensity, array_annealing, temper
 from pymc_tempering.arrays.array_density import check_density, normalization_fault
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from rbm_density import BernoulliReference
 
 
 def draw(n, rng):
@@ -148,21 +148,6 @@ def test_the_check_of_a_normalization_has_few_false_alarms():
     assert normalization_fault(law.draw, lambda x: law.log_density(x) + 0.1, rng)
     other = BernoulliReference(np.linspace(0.15, 0.85, 30))
     assert normalization_fault(law.draw, other.log_density, rng)
-
-
-@pytest.mark.parametrize("p", [[0.0, 0.5], [0.5, 1.0], [np.nan], [[0.5]]])
-def test_bits_that_are_no_law_are_refused(p):
-    with pytest.raises(pmt.exceptions.ArgumentError, match="above 0 and below"):
-        BernoulliReference(np.array(p))
-
-
-def test_marginals_of_data_leave_nothing_out():
-    law = data_marginals(np.array([[1.0, 0.0], [1.0, 0.5]]))
-    assert np.allclose(law.probabilities, [2.5 / 3, 1.0 / 3])
-    with pytest.raises(pmt.exceptions.ArgumentError, match="numbers from 0 to 1"):
-        data_marginals(np.array([[2.0]]))
-    with pytest.raises(pmt.exceptions.ArgumentError, match="smoothing"):
-        data_marginals(np.zeros((2, 2)), smoothing=0.0)
 
 
 def test_states_of_density_zero_and_what_is_no_density_are_refused():

@@ -1,24 +1,29 @@
 """Runs of chains over arrays against exact answers, with their errors, and planted bugs."""
 
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pymc_tempering as pmt
-from pymc_tempering.arrays import RBM, BernoulliReference, annealing, initial_iterations, temper
+from pymc_tempering.arrays import annealing, temper
 from pymc_tempering.arrays.lockstep import (
     LockstepChains,
     SweepTrace,
     cut_rows,
     rows_of_trace,
     run_sweeps,
-    start_chains,
     tour_starts,
 )
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.datatree import read_run
 from pymc_tempering.evidence.estimators import ESTIMATORS
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from rbm_density import RBM, BernoulliReference
+from rts_initial_iterations import initial_iterations, redraw_rungs, start_chains
 
 # A |z| above 5 comes by chance in one of two million tests of a right estimate.
 MAX_Z = 5.0
@@ -252,7 +257,7 @@ def test_rungs_that_are_drawn_anew_have_the_law_r():
     ladder = Ladder(np.array([0.0, 0.5, 1.0]), np.zeros(3), np.log([0.2, 0.3, 0.5]))
     rng = np.random.default_rng(1)
     chains = start_chains(MACHINE.density(), 5000, np.zeros(5000, int), rng)
-    drawn = pmt.arrays.lockstep.redraw_rungs(chains, ladder, rng)
+    drawn = redraw_rungs(chains, ladder, rng)
     off = np.bincount(drawn.rung) / 5000 - [0.2, 0.3, 0.5]
     assert np.abs(off).max() < 0.035  # five standard errors
     end, trace = run_sweeps(MACHINE.density(), ladder, drawn, 1, rng)

@@ -1,13 +1,14 @@
 """Energies of RBMs against slow NumPy, log Z against all states, and draws against their laws."""
 
+import sys
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-import pymc_tempering as pmt
-from pymc_tempering.arrays.array_density import BernoulliReference
-from pymc_tempering.arrays.rbm import RBM, RBMPath, draw_bits
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from rbm_density import RBM, BernoulliReference, RBMPath, data_marginals, draw_bits
 
 RNG = np.random.default_rng(1)
 MACHINE = RBM(RNG.normal(size=(4, 3)), RNG.normal(size=4), RNG.normal(size=3))
@@ -50,7 +51,7 @@ def test_exact_log_z_is_the_sum_over_all_states():
 
 
 def test_enumeration_of_a_large_machine_is_refused():
-    with pytest.raises(pmt.exceptions.ArgumentError, match="at most 20 units"):
+    with pytest.raises(ValueError, match="at most 20 units"):
         RBM(np.zeros((21, 21)), np.zeros(21), np.zeros(21)).exact_log_z()
 
 
@@ -105,10 +106,25 @@ def test_bits_have_their_probabilities():
 
 
 def test_machines_that_are_none_are_refused():
-    with pytest.raises(pmt.exceptions.ArgumentError, match="two lengths"):
+    with pytest.raises(ValueError, match="two lengths"):
         RBM(np.zeros((3, 2)), np.zeros(2), np.zeros(3))
-    with pytest.raises(pmt.exceptions.ArgumentError, match="finite"):
+    with pytest.raises(ValueError, match="finite"):
         RBM(np.full((1, 1), np.nan), np.zeros(1), np.zeros(1))
-    with pytest.raises(pmt.exceptions.ArgumentError, match="4 bits, the machine 2"):
+    with pytest.raises(ValueError, match="4 bits, the machine 2"):
         RBM(np.zeros((2, 2)), np.zeros(2), np.zeros(2)).density(LAW)
     assert RBMPath(MACHINE, LAW).log_reference(STATES[:1]).shape == (1,)
+
+
+@pytest.mark.parametrize("p", [[0.0, 0.5], [0.5, 1.0], [np.nan], [[0.5]]])
+def test_bits_that_are_no_law_are_refused(p):
+    with pytest.raises(ValueError, match="above 0 and below"):
+        BernoulliReference(np.array(p))
+
+
+def test_marginals_of_data_leave_nothing_out():
+    law = data_marginals(np.array([[1.0, 0.0], [1.0, 0.5]]))
+    assert np.allclose(law.probabilities, [2.5 / 3, 1.0 / 3])
+    with pytest.raises(ValueError, match="numbers from 0 to 1"):
+        data_marginals(np.array([[2.0]]))
+    with pytest.raises(ValueError, match="smoothing"):
+        data_marginals(np.zeros((2, 2)), smoothing=0.0)

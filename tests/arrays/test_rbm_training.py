@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pymc_tempering.arrays import RBM
-
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from rbm_density import RBM
 from rbm_training import first_machine, gradient_of, train, train_tracked
 
 RNG = np.random.default_rng(1)

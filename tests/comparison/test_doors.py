@@ -26,7 +26,7 @@ from support.small_models import mean_only
 from support.synthetic import gaussian_run
 
 import pymc_tempering as pmt
-from pymc_tempering.comparison import smc_runs
+from pymc_tempering.comparison import marginal_likelihood as doors
 from pymc_tempering.crosscheck.judge import Entry
 from pymc_tempering.crosscheck.result import assemble, to_dataset
 from pymc_tempering.evidence import Evidence
@@ -100,9 +100,9 @@ def test_chains_of_smc_in_different_places_disagree():
 def coverage(n_chains, monkeypatch, repeats=4000):
     """Share of 95 % intervals that hold log Z, where log Z of each chain has an sd of 0.2."""
     runs = iter(np.random.default_rng(3).normal(-0.02, 0.2, size=(repeats, n_chains)))  # E[Z] = 1
-    monkeypatch.setattr(smc_runs, "chain_log_z", lambda tree: next(runs))  # a tree takes 2 ms
+    monkeypatch.setattr(doors, "chain_log_z", lambda tree: next(runs))  # a tree takes 2 ms
     tree = xr.DataTree.from_dict({"sample_stats": xr.Dataset()})
-    found = [smc_runs.smc_evidence(tree) for _ in range(repeats)]
+    found = [doors.smc_evidence(tree) for _ in range(repeats)]
     return np.mean([abs(run.log_z) < 1.959964 * run.mcse for run in found])
 
 
@@ -111,7 +111,7 @@ def test_the_error_of_a_run_of_smc_covers(n_chains, monkeypatch):
     # the share of 4000 intervals is known to 0.0034: 4 of these, false alarm 6e-5
     assert abs(coverage(n_chains, monkeypatch) - 0.95) < 0.014
     # the planted bug: a normal in place of Student's t
-    monkeypatch.setattr(smc_runs, "stdtrit", lambda df, p: smc_runs.QUANTILE_95)
+    monkeypatch.setattr(doors, "stdtrit", lambda df, p: doors.QUANTILE_95)
     assert coverage(n_chains, monkeypatch) < 0.936
 
 

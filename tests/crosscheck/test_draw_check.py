@@ -8,8 +8,8 @@ from support.compiled_systems import system
 from support.exact_posteriors import mode_draws, posterior_tree, two_modes
 
 import pymc_tempering as pmt
-from pymc_tempering.crosscheck import draw_check
-from pymc_tempering.crosscheck.draw_check import ALPHA_DRAWS, compare_draws
+from pymc_tempering.crosscheck import judge as draw_check
+from pymc_tempering.crosscheck.judge import ALPHA_DRAWS, compare_draws
 
 REPEATS = 250
 ALPHA = 0.05

@@ -16,8 +16,7 @@ import pymc_tempering as pmt
 from pymc_tempering.annealed.schedule import Annealing, compile_movers
 from pymc_tempering.annealed.smc import smc_with_ends
 from pymc_tempering.core import status
-from pymc_tempering.crosscheck.draw_check import DrawCheck
-from pymc_tempering.crosscheck.judge import Entry, judge
+from pymc_tempering.crosscheck.judge import DrawCheck, Entry, judge
 from pymc_tempering.crosscheck.registry import unfit_methods
 from pymc_tempering.crosscheck.result import assemble, read_cross_check, to_dataset
 from pymc_tempering.evidence import ESTIMATORS, Evidence

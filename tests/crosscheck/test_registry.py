@@ -23,7 +23,6 @@ CONTRACT = {
     "importance_sampling": 1,
     "ais": 1,
     "hais": 1,
-    "linked_importance_sampling": 1,
     "thermodynamic_integration": 1,
     "smc": 1,
     "reverse_ais": 1,

@@ -174,7 +174,6 @@ ON_A_MODEL = {
     "ais": lambda m, run: pmt.ais(m, n_particles=50, **QUIET),
     "hais": lambda m, run: pmt.annealed.hais(m, n_particles=50, **QUIET),
     "smc": lambda m, run: pmt.smc(m, n_particles=50, islands=10, **QUIET),
-    "linked": lambda m, run: pmt.annealed.linked_importance_sampling(m, **QUIET),
     "ti": lambda m, run: pmt.thermodynamic_integration(m, **QUIET),
     "reverse": lambda m, run: pmt.reverse_ais(run, m, n_particles=50, **QUIET),
     "sandwich": lambda m, run: pmt.sandwich(run, m, n_particles=50, **QUIET).lower,

@@ -19,7 +19,7 @@ FUNCTIONS = {name: getattr(pmt, name) for name in pmt.__all__}
 FUNCTIONS |= {name: getattr(pmt.annealed, name) for name in pmt.annealed.__all__}
 LONG = (
     *("sample", "SimulatedTempering", "ais", "hais", "reverse_ais", "sandwich", "smc", "raise_"),
-    *("linked_importance_sampling", "thermodynamic_integration", "bridge_sampling"),
+    *("thermodynamic_integration", "bridge_sampling"),
     *("importance_sampling", "cross_check", "log_marginal_likelihood", "bayes_factor", "compare"),
     *("average", "savage_dickey", "prior_sensitivity", "resume", "extend"),
 )

@@ -56,7 +56,7 @@ IMPORTS = {
     "variational.normalizers": {
         *("core", "model", "references", "kernels", "chain", "variational.temperatures"),
     },
-    "variational.conjugate": {"core", "model", "variational.temperatures"},
+    "variational.conjugate": {"core", "variational.temperatures"},
 }
 
 ARRAY_LAYER = {"core", "evidence", "arrays"}

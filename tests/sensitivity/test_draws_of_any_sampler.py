@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import xarray as xr
 from support.exact_posteriors import autoregressive, posterior_tree
+from support.scaled_priors import scaled_regression
 
 import pymc_tempering as pmt
-from pymc_tempering import testsystems
 
 FACTORS = np.array([0.1, 0.5, 1.0, 3.0, 10.0])
 QUIET = {"quiet": True, "progressbar": False}
@@ -19,7 +19,7 @@ MAX_Z = 4.5
 
 @pytest.fixture(scope="module")
 def regression():
-    return testsystems.scaled_regression(dim=2, n=20)
+    return scaled_regression(dim=2, n=20)
 
 
 def exact_draws(system, draws=500, rho=0.5, seed=1):

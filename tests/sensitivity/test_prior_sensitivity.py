@@ -11,9 +11,9 @@ import numpy as np
 import pymc as pm
 import pytest
 from scipy import stats
+from support.scaled_priors import jzs_t_test, scaled_regression
 
 import pymc_tempering as pmt
-from pymc_tempering import testsystems
 from pymc_tempering.sensitivity import curve as curve_module
 
 FACTORS = np.array([0.1, 0.5, 1.0, 3.0, 10.0])
@@ -23,7 +23,7 @@ MAX_Z = 4.5
 
 @pytest.fixture(scope="module")
 def regression():
-    return testsystems.scaled_regression(dim=2, n=20)
+    return scaled_regression(dim=2, n=20)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_without_fresh_runs_a_far_value_has_no_error_and_a_warning(regression, r
 
 
 def test_a_khat_without_finite_variance_is_a_warning():
-    system = testsystems.jzs_t_test()
+    system = jzs_t_test()
     idata = pmt.sample(300, model=system.model, random_seed=5, quiet=True)
     found = pmt.prior_sensitivity(idata, system.model, {"delta": np.geomspace(0.1, 1, 9)}, **QUIET)
     curve = found["delta"]
@@ -109,7 +109,7 @@ def test_a_khat_that_is_ignored_is_found(regression, run, monkeypatch):
 
 
 def test_jzs_t_test_is_that_of_quadrature():
-    system = testsystems.jzs_t_test()
+    system = jzs_t_test()
     idata = pmt.sample(500, model=system.model, random_seed=2, quiet=True)
     factors = np.array([0.5, 1.0, 2.0])
     # the other model: delta = 0, by quadrature over log sigma
@@ -213,7 +213,7 @@ def test_shapes_of_data_are_those_of_the_model():
 
 def test_another_model_than_the_one_of_the_run_is_refused(run):
     """Same variables and data, another prior: the run's log density says so."""
-    other = testsystems.scaled_regression(dim=2, n=20, prior_sd=3.0)
+    other = scaled_regression(dim=2, n=20, prior_sd=3.0)
     with pytest.raises(pmt.exceptions.DataMismatchError, match=r"observed data|differ by"):
         pmt.prior_sensitivity(run, other.model, {"coef": [2.0]}, **QUIET)
     model, _ = conditional()

@@ -86,9 +86,6 @@ def front_doors(model, idata):
         "thermodynamic_integration": lambda executor: pmt.thermodynamic_integration(
             model, draws=50, chains=2, betas=4, random_seed=3, progressbar=False, executor=executor
         ),
-        "linked_importance_sampling": lambda executor: pmt.annealed.linked_importance_sampling(
-            model, executor=executor, **few
-        ),
         "raise_": lambda executor: pmt.annealed.raise_(
             {"mu": 0.5}, model, executor=executor, **few
         ),

@@ -3,49 +3,24 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from numba import float64, int64, types, void
-from scipy.special import digamma, gammaln, logsumexp
+from scipy.spatial.distance import cdist
+from scipy.special import digamma, entr, expit, logsumexp
 
 from pymc_tempering.arguments import check_whole
 from pymc_tempering.exceptions import DataError
-from pymc_tempering.model.jit import njit
 from pymc_tempering.variational.conjugate.moments import log_tempered_moment
 from pymc_tempering.variational.conjugate.protocol import (
-    LOCAL_ROWS,
     Globals,
     Local,
     check_positive,
     check_width,
     dirichlet_kl,
-    over_rows,
-    rows_from,
+    log_moment,
 )
-
-VECTOR, MATRIX = float64[::1], float64[:, ::1]
-
-
-def check_real(data: Any, name: str) -> np.ndarray:
-    """Return data points in rows as a float array of shape (N, D).
-
-    Raises
-    ------
-    DataError
-        If there are none, or they are not two-dimensional, or not finite.
-    """
-    array = np.asarray(data, dtype=float)
-    if array.ndim != 2 or 0 in array.shape:
-        raise DataError(
-            f"{name} takes data of shape (N, D), a data point a row; got shape {array.shape}. "
-            "One-dimensional data need x[:, None]"
-        )
-    if not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        raise DataError(f"{name}: data[{row}, {column}] is {array[row, column]}")
-    return np.ascontiguousarray(array)
 
 
 class RealRows(ABC):
@@ -62,16 +37,23 @@ class RealRows(ABC):
         """Draw global parameters to start from."""
 
     def check(self, data: Any) -> np.ndarray:
-        """Return the data as a float array of shape (N, D)."""
-        return check_real(data, self.name)
+        """Return data points in rows as a float array of shape (N, D).
 
-    def n_data(self, data: np.ndarray) -> int:
-        """Return N."""
-        return len(data)
-
-    def take(self, data: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return some rows."""
-        return data[rows]
+        Raises
+        ------
+        DataError
+            If there are none, or they are not two-dimensional, or not finite.
+        """
+        array = np.array(data, dtype=float, order="C")
+        if array.ndim != 2 or 0 in array.shape:
+            raise DataError(
+                f"{self.name} takes data of shape (N, D), a data point a row; got shape "
+                f"{array.shape}. One-dimensional data need x[:, None]"
+            )
+        if not np.isfinite(array).all():
+            row, column = np.argwhere(~np.isfinite(array))[0]
+            raise DataError(f"{self.name}: data[{row}, {column}] is {array[row, column]}")
+        return array
 
     def perturb(
         self, lam: Globals, data: np.ndarray, share: float, rng: np.random.Generator
@@ -165,19 +147,19 @@ class GaussianMixture(RealRows):
         return np.full((len(data), self.n_components), 1.0 / self.n_components)
 
     def local_step(
-        self, lam: Globals, data: np.ndarray, inv_temp: np.ndarray, state: np.ndarray, cores: int
+        self, lam: Globals, data: np.ndarray, inv_temp: np.ndarray, state: np.ndarray
     ) -> Local:
         """Set q(z_n) to its optimum, proportional to exp(E[log p(x_n, z_n | beta)] / T_n)."""
         concentration, precision, linear = lam
         mean = linear / precision[:, None]
-        log_p = digamma(concentration) - digamma(concentration.sum())
-        log_p = log_p - 0.5 * data.shape[1] * (1.0 / precision / self.sd**2)
-        log_p += self.log_constant(data)
-        rows = rows_from(state)
-        assign = partial(_assign, data, mean, log_p, self.sd**-2, inv_temp, rows)
-        over_rows(assign, len(data), cores)
-        add_statistics = partial(self._add_statistics, data, rows.state)
-        return Local(add_statistics, rows.log_joint, rows.rest, rows.state)
+        log_p = digamma(concentration) - digamma(concentration.sum()) + self.log_constant(data)
+        score = log_p - 0.5 * data.shape[1] / precision / self.sd**2
+        score = score - 0.5 * cdist(data, mean, "sqeuclidean") / self.sd**2
+        log_norm = logsumexp(inv_temp[:, None] * score, axis=1)
+        share = np.exp(inv_temp[:, None] * score - log_norm[:, None])
+        log_joint = (share * score).sum(axis=1)
+        add_statistics = partial(self._add_statistics, data, share)
+        return Local(add_statistics, log_joint, log_norm - inv_temp * log_joint, share)
 
     def _add_statistics(
         self, data: np.ndarray, share: np.ndarray, weights: np.ndarray, out: Globals
@@ -208,8 +190,8 @@ class GaussianMixture(RealRows):
     def normalizer_table(self, lam: Globals, data: np.ndarray, inv_temps: np.ndarray) -> np.ndarray:
         """Return log sum_k E[p_k^(1/T)], a bound by Jensen, with the noise's part."""
         a, s = lam[0], np.asarray(inv_temps)[:, None]
-        log_moments = gammaln(a + s) - gammaln(a) + gammaln(a.sum()) - gammaln(a.sum() + s)
-        return np.asarray(logsumexp(log_moments, axis=1) + self.log_noise(data, inv_temps))
+        moments = logsumexp(log_moment(a, a.sum(), s), axis=1)
+        return np.asarray(moments + self.log_noise(data, inv_temps))
 
     def describe(self, lam: Globals) -> xr.Dataset:
         """Return the weights' concentration and mean, the means' mean and standard deviation."""
@@ -227,64 +209,21 @@ class GaussianMixture(RealRows):
             },
         )
 
-    def log_predictive(self, lam: Globals, data: np.ndarray, cores: int) -> np.ndarray:
+    def log_predictive(self, lam: Globals, data: np.ndarray) -> np.ndarray:
         """Return the log density of each datum under q, shape (n,), in nats."""
         concentration, precision, linear = lam
         check_width(linear.shape[1], data, self.name)
         variance = self.sd**2 + 1.0 / precision
         mean = linear / precision[:, None]
-        square = ((data[:, None, :] - mean) ** 2).sum(axis=2)
+        square = cdist(data, mean, "sqeuclidean")
         log_density = -0.5 * (square / variance + data.shape[1] * np.log(2 * np.pi * variance))
         return np.asarray(
             logsumexp(log_density + np.log(concentration / concentration.sum()), axis=1)
         )
 
 
-@njit(void(MATRIX, MATRIX, VECTOR, float64, VECTOR, LOCAL_ROWS, int64, int64))
-def _assign(data, mean, log_p, precision, inv_temp, rows, first, last):  # type: ignore[no-untyped-def]
-    """Write q(z), E[log p(x, z)] and the entropy of q(z) into rows `first` to `last`."""
-    share, log_joint, rest = rows.state, rows.log_joint, rows.rest
-    size, dim = mean.shape
-    score = np.empty(size)
-    for n in range(first, last):
-        top = -np.inf
-        for k in range(size):
-            square = 0.0
-            for d in range(dim):
-                square += (data[n, d] - mean[k, d]) ** 2
-            score[k] = log_p[k] - 0.5 * precision * square
-            top = max(top, score[k])
-        total, joint = 0.0, 0.0
-        for k in range(size):
-            share[n, k] = np.exp(inv_temp[n] * (score[k] - top))
-            total += share[n, k]
-        for k in range(size):
-            share[n, k] /= total
-            joint += share[n, k] * score[k]
-        log_joint[n] = joint
-        rest[n] = inv_temp[n] * (top - joint) + np.log(total)
-
-
 MAX_STEPS, TOL = 1000, 1e-6
 """Local steps of held-out data, and the gain in nats of any datum below which they end."""
-
-
-class SwitchMoments(NamedTuple):
-    """What q(z_nk) depends on, for its compiled update.
-
-    `overlap` (n, K) holds x_n . E[mu_k], `gram` (K, K) E[mu_k . mu_l], `log_odds` the prior log
-    odds that a component is switched on, `precision` that of the noise.
-    """
-
-    overlap: np.ndarray
-    gram: np.ndarray
-    log_odds: float
-    precision: float
-
-
-SWITCH_MOMENTS = types.NamedTuple(
-    (float64[:, ::1], float64[:, ::1], float64, float64), SwitchMoments
-)
 
 
 @dataclass(frozen=True)
@@ -369,20 +308,23 @@ class FactorialMixture(RealRows):
         return np.full((len(data), self.n_components), self.probability)
 
     def local_step(
-        self, lam: Globals, data: np.ndarray, inv_temp: np.ndarray, state: np.ndarray, cores: int
+        self, lam: Globals, data: np.ndarray, inv_temp: np.ndarray, state: np.ndarray
     ) -> Local:
         """Update q(z_nk) component by component: Doshi et al. (2009), equation by equation."""
         mean, covariance = self.moments(lam)
         gram = mean @ mean.T + data.shape[1] * covariance  # E[mu_k . mu_l]
-        overlap = data @ mean.T
-        moments = SwitchMoments(overlap, gram, self._log_odds, float(self.sd**-2))
-        rows = rows_from(state)
-        over_rows(partial(_sweep, moments, inv_temp, self.sweeps, rows), len(data), cores)
-        log_joint = rows.log_joint
+        overlap, own, on = data @ mean.T, np.diag(gram), state.copy()
+        log_odds = np.log(self.probability) - np.log1p(-self.probability)
+        for k in np.tile(np.arange(self.n_components), self.sweeps):
+            others = on @ gram[k] - on[:, k] * own[k]
+            field = overlap[:, k] - 0.5 * own[k] - others
+            on[:, k] = expit(inv_temp * (log_odds + field / self.sd**2))
+        square = on * (on @ gram) + on * (1.0 - on) * own  # z^2 = z
+        log_joint = (on * log_odds + (on * overlap - 0.5 * square) / self.sd**2).sum(axis=1)
         log_joint += self.n_components * np.log1p(-self.probability) + self.log_constant(data)
         log_joint -= 0.5 * np.einsum("nd,nd->n", data, data) / self.sd**2
-        add_statistics = partial(self._add_statistics, data, rows.state)
-        return Local(add_statistics, log_joint, rows.rest, rows.state)
+        entropy = (entr(on) + entr(1.0 - on)).sum(axis=1)
+        return Local(partial(self._add_statistics, data, on), log_joint, entropy, on)
 
     def _add_statistics(
         self, data: np.ndarray, on: np.ndarray, weights: np.ndarray, out: Globals
@@ -392,10 +334,6 @@ class FactorialMixture(RealRows):
         np.fill_diagonal(pairs, weighted.sum(axis=0))  # z^2 = z
         out[0][...] += pairs
         out[1][...] += weighted.T @ data
-
-    @property
-    def _log_odds(self) -> float:
-        return float(np.log(self.probability) - np.log1p(-self.probability))
 
     def global_elbo(self, lam: Globals, data: np.ndarray) -> float:
         """Return minus the divergence of q(mu) from its prior."""
@@ -435,45 +373,14 @@ class FactorialMixture(RealRows):
             },
         )
 
-    def log_predictive(self, lam: Globals, data: np.ndarray, cores: int) -> np.ndarray:
+    def log_predictive(self, lam: Globals, data: np.ndarray) -> np.ndarray:
         """Return the ELBO of each datum under q(mu): a lower bound, shape (n,), in nats."""
         check_width(lam[1].shape[1], data, self.name)
         state, inv_temp = self.start_local(data), np.ones(len(data))
         value = np.full(len(data), -np.inf)
         for _ in range(MAX_STEPS):
-            local = self.local_step(lam, data, inv_temp, state, cores)
+            local = self.local_step(lam, data, inv_temp, state)
             state, old, value = local.state, value, local.log_joint + local.rest
             if (value - old).max() <= TOL:
                 break
         return value
-
-
-@njit(void(SWITCH_MOMENTS, float64[::1], int64, LOCAL_ROWS, int64, int64))
-def _sweep(moments, inv_temp, sweeps, rows, first, last):  # type: ignore[no-untyped-def]
-    """Update rows `first` to `last` of q(z) in place.
-
-    Also writes its entropy, and E[log p(x, z)] without the terms that do not depend on z.
-    """
-    on, log_joint, rest = rows.state, rows.log_joint, rows.rest
-    overlap, gram = moments.overlap, moments.gram
-    log_odds, precision = moments.log_odds, moments.precision
-    size = on.shape[1]
-    for n in range(first, last):
-        for _ in range(sweeps):
-            for k in range(size):
-                field = overlap[n, k] - 0.5 * gram[k, k] + on[n, k] * gram[k, k]
-                for j in range(size):
-                    field -= on[n, j] * gram[k, j]
-                logit = inv_temp[n] * (log_odds + precision * field)
-                on[n, k] = 1.0 / (1.0 + np.exp(-logit))
-        joint, entropy = 0.0, 0.0
-        for k in range(size):
-            p = on[n, k]
-            inner = 0.0
-            for j in range(size):
-                inner += on[n, j] * gram[k, j]
-            square = p * inner + p * (1.0 - p) * gram[k, k]  # z^2 = z
-            joint += p * log_odds + precision * (p * overlap[n, k] - 0.5 * square)
-            if 0.0 < p < 1.0:
-                entropy -= p * np.log(p) + (1.0 - p) * np.log1p(-p)
-        log_joint[n], rest[n] = joint, entropy

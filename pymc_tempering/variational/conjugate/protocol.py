@@ -1,14 +1,11 @@
 """What a conditionally conjugate model implements for `svi`, and what these models share."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
-from numba import float64, types
 from scipy.special import digamma, gammaln
 
 from pymc_tempering.exceptions import DataError
@@ -43,8 +40,8 @@ class Local:
 class ConjugateModel(Protocol):
     """A model p(beta) prod_i p(x_i, z_i | beta) of a conditionally conjugate family.
 
-    Equations (2), (7) and (8) of Mandt et al. (2016). `data` is whatever `check` returns; `rows`
-    are positions of data points in it.
+    Equations (2), (7) and (8) of Mandt et al. (2016). `data` is what `check` returns: an array or a
+    sparse array with a data point a row.
     """
 
     @property
@@ -53,12 +50,6 @@ class ConjugateModel(Protocol):
 
     def check(self, data: Any) -> Any:
         """Return data in the form that the other methods take, or raise DataError."""
-
-    def n_data(self, data: Any) -> int:
-        """Return the number N of data points."""
-
-    def take(self, data: Any, rows: np.ndarray) -> Any:
-        """Return some data points, read from disk where the data stay there."""
 
     def prior(self, data: Any) -> Globals:
         """Return the natural parameters alpha of p(beta), or what broadcasts to them."""
@@ -72,9 +63,7 @@ class ConjugateModel(Protocol):
     def start_local(self, data: Any) -> np.ndarray:
         """Return local parameters from which the local step of fresh data starts."""
 
-    def local_step(
-        self, lam: Globals, data: Any, inv_temp: np.ndarray, state: np.ndarray, cores: int
-    ) -> Local:
+    def local_step(self, lam: Globals, data: Any, inv_temp: np.ndarray, state: np.ndarray) -> Local:
         """Improve q(z_i) at inverse temperatures `inv_temp`, shape (n,); the ELBO never falls."""
 
     def global_elbo(self, lam: Globals, data: Any) -> float:
@@ -97,7 +86,7 @@ class ConjugateModel(Protocol):
     def describe(self, lam: Globals) -> xr.Dataset:
         """Return parameters and moments of q(beta) with named dimensions."""
 
-    def log_predictive(self, lam: Globals, data: Any, cores: int) -> np.ndarray:
+    def log_predictive(self, lam: Globals, data: Any) -> np.ndarray:
         """Return the held-out log-likelihood of each datum at T = 1 in nats, or a bound on it."""
 
 
@@ -121,41 +110,6 @@ def dirichlet_kl(a: np.ndarray, b: float) -> float:
     return float(value + columns * (size * gammaln(b) - gammaln(size * b)))
 
 
-MIN_ROWS = 16
-CHUNKS_PER_CORE = 4
-
-
-class LocalRows(NamedTuple):
-    """Results of a local step, a row a datum: the arrays of `Local`, written in place.
-
-    `state` (n, K) holds the local variational parameters, `log_joint` (n,) and `rest` (n,) the two
-    parts of the local ELBO (nats).
-    """
-
-    state: np.ndarray
-    log_joint: np.ndarray
-    rest: np.ndarray
-
-
-LOCAL_ROWS = types.NamedTuple((float64[:, ::1], float64[::1], float64[::1]), LocalRows)
-
-
-def rows_from(state: np.ndarray) -> LocalRows:
-    """Return space for the results of a local step that starts from `state`, which is copied."""
-    return LocalRows(state.copy(), np.empty(len(state)), np.empty(len(state)))
-
-
-def over_rows(function: Callable[[int, int], None], n_rows: int, cores: int) -> None:
-    """Call ``function(first, last)`` on ranges that make up `n_rows`, on so many threads.
-
-    The function must release the interpreter's lock and write to its own rows only, so that the
-    result does not depend on `cores`.
-    """
-    n_chunks = min(CHUNKS_PER_CORE * cores, n_rows // MIN_ROWS)
-    if cores == 1 or n_chunks <= 1:
-        function(0, n_rows)
-        return
-    cuts = [i * n_rows // n_chunks for i in range(n_chunks + 1)]
-    with ThreadPoolExecutor(cores) as pool:
-        for done in [pool.submit(function, a, b) for a, b in pairwise(cuts)]:
-            done.result()
+def log_moment(a: Any, total: Any, power: Any) -> np.ndarray:
+    """Return log E[p^power] for p ~ Beta(a, total - a), an element of a Dirichlet."""
+    return np.asarray(gammaln(a + power) - gammaln(a) + gammaln(total) - gammaln(total + power))

@@ -1,6 +1,5 @@
 """Annealed or tempered stochastic variational inference: options, the run, and the front door."""
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
@@ -33,14 +32,7 @@ LOCAL_GRID = inverse_grid(100, 100.0)
 """Temperatures of LVT, as in Section 4 of Mandt et al. (2016)."""
 
 
-LEAST = {
-    "iterations": 1,
-    "untempered": 0,
-    "batch_size": 1,
-    "update_every": 1,
-    "cores": 1,
-    "elbo_every": 0,
-}
+LEAST = {"iterations": 1, "untempered": 0, "batch_size": 1, "update_every": 1, "elbo_every": 0}
 """Smallest value of options that are whole numbers, or None."""
 
 
@@ -66,7 +58,6 @@ class SviOptions:
     jitter: float
     tol: float
     elbo_every: int | None
-    cores: int | None
     callback: Callable[[int, Globals], None] | None
 
     def __post_init__(self) -> None:
@@ -82,12 +73,14 @@ class SviOptions:
         check_choice("method", self.method, METHODS)
         check_choice("start", self.start, STARTS)
         for name, least in LEAST.items():
-            value = getattr(self, name)
-            if value is not None:
+            if (value := getattr(self, name)) is not None:
                 check_whole(least, **{name: value})
+        for name in ("tau", "tol"):
+            if not (value := getattr(self, name)) >= 0.0:
+                raise ValueError(f"{name} must not be negative, got {value!r}.")
         if not (self.callback is None or callable(self.callback)):
             raise ValueError(f"callback must be callable, not {self.callback!r}.")
-        if self.batch_size is not None and self.batch_size > self.n_data:
+        if self.size > self.n_data:
             raise ValueError(
                 f"batch_size is {self.batch_size} and there are {self.n_data} data points: leave "
                 "it out to use all of them in every iteration."
@@ -98,23 +91,19 @@ class SviOptions:
                 f"kappa must be above 0.5 and at most 1 for the steps to converge "
                 f"(Robbins and Monro), not {self.kappa!r}."
             )
-        if not self.tau >= 0.0:
-            raise ValueError(f"tau must not be negative, got {self.tau!r}.")
         if not 0.0 <= self.jitter < 1.0:
             raise ValueError(f"jitter must be at least 0 and below 1, not {self.jitter!r}.")
-        if not self.tol >= 0.0:
-            raise ValueError(f"tol must not be negative, got {self.tol!r}.")
         self._check_temperatures()
 
     def _check_temperatures(self) -> None:
         annealing_schedule(self.schedule, self.hottest, 1)
         if self.temperatures is not None:
             check_grid(self.temperatures)
-        if self.temperatures is not None and self.method not in TEMPERED:
-            raise ValueError(
-                f'temperatures are for the methods {TEMPERED}, not for "{self.method}"'
-                + ("; give hottest or schedule." if self.method == "annealed" else ".")
-            )
+            if self.method not in TEMPERED:
+                raise ValueError(
+                    f'temperatures are for the methods {TEMPERED}, not for "{self.method}"'
+                    + ("; give hottest or schedule." if self.method == "annealed" else ".")
+                )
         shape = np.shape(self.log_partition)
         if self.log_partition is not None and shape != self.grid.shape:
             raise ValueError(
@@ -147,6 +136,11 @@ class SviOptions:
         return self.batch_size or self.n_data
 
     @property
+    def a_pass(self) -> int:
+        """Iterations of a pass over the data."""
+        return -(-self.n_data // self.size)
+
+    @property
     def n_untempered(self) -> int:
         """Largest number of iterations at T = 1 after tempered ones."""
         return self.iterations // 4 if self.untempered is None else self.untempered
@@ -158,27 +152,10 @@ class SviOptions:
         return self.iterations / 2.0 if passes is None else passes * self.n_data / self.size
 
     @property
-    def n_cores(self) -> int:
-        """Threads of the local step."""
-        return self.cores or os.cpu_count() or 1
-
-    @property
-    def temperature_step(self) -> float:
-        """Share of the new q(T) in an update of VT."""
-        return round(1.0 - self.damping, 15)  # 1 - 0.95 is 0.05 up to its last bits
-
-    @property
     def n_elbo_every(self) -> int:
         """Iterations between entries of the ELBO's history; 0 for none."""
-        if self.batch_size is None:
-            return 1
-        return -(-self.n_data // self.batch_size) if self.elbo_every is None else self.elbo_every
-
-    @property
-    def first_weights(self) -> np.ndarray:
-        """First q(T) of VT, shape (M,)."""
-        n_temps = self.grid.size
-        return np.eye(n_temps)[-1] if self.start == "hot" else np.full(n_temps, 1.0 / n_temps)
+        given = self.batch_size is not None and self.elbo_every is not None
+        return int(self.elbo_every or 0) if given else self.a_pass
 
 
 COLD = 1.0 - 1e-6
@@ -189,9 +166,10 @@ COLD = 1.0 - 1e-6
 class SviRun:
     """One fit: model, data and options, which stay, and what changes while it runs.
 
-    `lam` is updated in place. `history` holds the tempered ELBO, that at T = 1 and E[1/T] of each
-    iteration, `weight_history` q(T), `log_joint` what the next update of q(T) sees. `table` is what
-    LVT's normalizers need of lambda.
+    `lam` is updated in place. `inv_temp` (N,) holds 1/T or E[1/T] of each datum, `weights` (M,)
+    q(T), and `history` the tempered ELBO, that at T = 1, and the mean of E[1/T] over the batch of
+    each iteration. `log_joint` is what the next update of q(T) sees, `table` what LVT's
+    normalizers need of lambda, and `local_state` where the next local step of a batch starts.
     """
 
     model: ConjugateModel
@@ -199,21 +177,19 @@ class SviRun:
     options: SviOptions
     rng: np.random.Generator
     lam: Globals
-    log_partition: np.ndarray = field(default_factory=lambda: np.zeros(1))
-    iteration: int = 0
-    inv_temp: float = 1.0
+    inv_temp: np.ndarray
     weights: np.ndarray = field(default_factory=lambda: np.ones(1))
+    log_partition: np.ndarray = field(default_factory=lambda: np.zeros(1))
     log_joint: list[float] = field(default_factory=list)
     history: list[tuple[float, float, float]] = field(default_factory=list)
     weight_history: list[np.ndarray] = field(default_factory=list)
-    local_inv_temp: np.ndarray | None = None
     local_state: np.ndarray | None = None
     table: np.ndarray | None = None
 
     @property
-    def n_data(self) -> int:
-        """Number of data points."""
-        return self.options.n_data
+    def iteration(self) -> int:
+        """Iterations so far."""
+        return len(self.history)
 
     @property
     def batch(self) -> bool:
@@ -235,11 +211,11 @@ class SviRun:
         options, batches = self.options, self._batches()
         self._start_temperatures()
         converged = self._stage(batches, options.iterations, options.method)
-        tempered_lam, local = tuple(map(np.array, self.lam)), self.local_inv_temp
+        tempered_lam, tempered_inv = tuple(map(np.array, self.lam)), self.inv_temp.copy()
         n_tempered = self.iteration if options.method in TEMPERED else 0
         if n_tempered and options.n_untempered:
             self._part()
-            self.inv_temp, self.weights = 1.0, np.eye(1, self.inv_temps.size)[0]
+            self._set_weights(np.eye(1, self.inv_temps.size)[0])
             converged = self._stage(batches, options.n_untempered, "vi")
         if self.batch and not converged:
             warnings.warn(
@@ -250,9 +226,9 @@ class SviRun:
             )
         final = np.nan
         if options.elbo_every != 0:
-            cores, local_state = options.n_cores, self.local_state
-            final = elbo(self.model, self.lam, self.data, cores=cores, state=local_state)
+            final = elbo(self.model, self.lam, self.data, state=self.local_state)
         history = np.array(self.history)
+        local = options.method == "local_variational_tempering"
         return Fit(
             model=self.model,
             method=options.method,
@@ -264,40 +240,38 @@ class SviRun:
             inverse_temperature=history[:, 2],
             temperatures=options.grid,
             temperature_weights=np.array(self.weight_history),
-            local_inverse_temperature=local,
+            local_inverse_temperature=tempered_inv if local else None,
             n_tempered=n_tempered,
             converged=converged,
         )
 
+    def _set_weights(self, weights: np.ndarray) -> None:
+        """Set q(T), the same for all data."""
+        self.weights = weights
+        self.inv_temp[:] = weights @ self.inv_temps
+
     def _start_temperatures(self) -> None:
-        """Set the first q(T) of VT, with its log C(T), or the first E[1/T_i] of LVT."""
-        options = self.options
-        if options.method == "local_variational_tempering":
-            self.local_inv_temp = np.full(self.n_data, self.inv_temps.mean())
+        """Set the first q(T), and log C(T) of VT."""
+        options, n_temps = self.options, self.inv_temps.size
+        hot = options.method == "variational_tempering" and options.start == "hot"
+        self._set_weights(np.eye(n_temps)[-1] if hot else np.full(n_temps, 1.0 / n_temps))
         if options.method != "variational_tempering":
             return
-        self.log_partition = (
-            self.model.log_partition(self.data, options.grid)
-            if options.log_partition is None
-            else np.asarray(options.log_partition, dtype=float)
-        )
+        given = options.log_partition
+        log_c = self.model.log_partition(self.data, options.grid) if given is None else given
+        self.log_partition = np.asarray(log_c, dtype=float)
         if not np.isfinite(self.log_partition).all():
             at = options.grid[~np.isfinite(self.log_partition)][0]
             raise TemperatureError(
                 f"log C(T) of {self.model.name} is not finite at T = {at:g}: take lower "
                 'temperatures, or method="annealed", which needs no C(T)'
             )
-        self.weights = options.first_weights
-        self.inv_temp = float(self.weights @ self.inv_temps)
 
     def _batches(self) -> Iterator[np.ndarray]:
-        if self.batch:
-            while True:
-                yield np.arange(self.n_data)
-        size = int(self.options.batch_size or 0)
+        n_data, size = self.options.n_data, self.options.size
         while True:
-            order = self.rng.permutation(self.n_data)
-            for first in range(0, self.n_data, size):
+            order = np.arange(n_data) if self.batch else self.rng.permutation(n_data)
+            for first in range(0, n_data, size):
                 yield order[first : first + size]
 
     def _stage(self, batches: Iterator[np.ndarray], n_iterations: int, method: str) -> bool:
@@ -307,8 +281,8 @@ class SviRun:
         period = options.update_every if method in TEMPERED else 1
         for i in range(n_iterations):
             if method == "annealed":
-                self.inv_temp = schedule.inverse_temperature(i)
-                if i % -(-self.n_data // options.size) == 0:
+                self.inv_temp[:] = schedule.inverse_temperature(i)
+                if i % options.a_pass == 0:
                     self._part()
             self._iterate(next(batches), method)
             if not self.batch or (i + 1) % period:
@@ -327,7 +301,7 @@ class SviRun:
         At high temperatures all components become the same: a saddle point that no step leaves.
         """
         share = self.options.jitter
-        hot = self.history[-1][2] < COLD if self.history else self.inv_temp < COLD
+        hot = (self.history[-1][2] if self.history else self.inv_temp[0]) < COLD
         if hot and share:
             self.model.perturb(self.lam, self.data, share, self.rng)
         return bool(hot and share)
@@ -338,22 +312,16 @@ class SviRun:
             return False
         tol = self.options.tol
         if method == "variational_tempering":
-            tol *= self.options.temperature_step
+            tol *= 1.0 - self.options.damping
         still = abs(now[2] - before[2]) <= 10.0 * tol
         return still and abs(now[0] - before[0]) <= tol * abs(now[0])
 
     def _iterate(self, rows: np.ndarray, method: str) -> None:
         """Do the local step, the update of q(T), and the global step: equations (8) to (11)."""
-        options, scale = self.options, self.n_data / len(rows)
-        data = self.data if self.batch else self.model.take(self.data, rows)
-        if self.local_state is None or not self.batch:
-            first = self.model.start_local(data)
-        else:
-            first = self.local_state
-        inv_temp = np.full(len(rows), self.inv_temp)
-        if method == "local_variational_tempering" and self.local_inv_temp is not None:
-            inv_temp = self.local_inv_temp[rows]
-        local = self.model.local_step(self.lam, data, inv_temp, first, options.n_cores)
+        options, scale = self.options, self.options.n_data / len(rows)
+        data = self.data if self.batch else self.data[rows]
+        first = self.model.start_local(data) if self.local_state is None else self.local_state
+        local = self.model.local_step(self.lam, data, self.inv_temp[rows], first)
         if self.batch:
             self.local_state = local.state
         joint = scale * float(local.log_joint.sum())
@@ -363,19 +331,15 @@ class SviRun:
                 "the data are too far from the prior for floating-point numbers; rescale them, or "
                 "give initial parameters near them"
             )
-        fixed = scale * float(local.rest.sum()) + self._global_elbo()
-        terms = 0.0
+        fixed, terms = scale * float(local.rest.sum()) + self._global_elbo(), 0.0
         if method == "variational_tempering":
-            self._update_weights(joint)
-            inv_temp = np.full(len(rows), self.inv_temp)
-            terms = float(elbo_of_temperatures(self.weights, self.log_partition, self.log_prior))
-        elif method == "local_variational_tempering" and self.local_inv_temp is not None:
-            inv_temp, terms = self._update_local(rows, data, local)
-            terms *= scale
-        tempered = scale * float(inv_temp @ local.log_joint)
-        self.history.append((tempered + fixed + terms, joint + fixed, float(inv_temp.mean())))
+            terms = self._update_weights(joint)
+        elif method == "local_variational_tempering":
+            terms = scale * self._update_local(rows, data, local)
+        inv_temp = self.inv_temp[rows]
+        tempered = scale * float(inv_temp @ local.log_joint) + fixed + terms
+        self.history.append((tempered, joint + fixed, float(inv_temp.mean())))
         self.weight_history.append(self.weights)
-        self.iteration += 1
         rho = 1.0 if self.batch else (options.tau + self.iteration) ** -options.kappa
         for lam, alpha in zip(self.lam, self.model.prior(self.data), strict=True):
             lam *= 1.0 - rho
@@ -391,29 +355,28 @@ class SviRun:
             return np.nan
         return self.model.global_elbo(self.lam, self.data)
 
-    def _update_weights(self, joint: float) -> None:
-        """Move q(T) toward equation (9), given the joint's mean since the last update."""
-        self.log_joint.append(joint)
-        if len(self.log_joint) < self.options.update_every:
-            return
-        best = softmax(np.mean(self.log_joint) * self.inv_temps - self.log_partition)
-        self.log_joint.clear()
-        step = self.options.temperature_step
-        self.weights = (1.0 - step) * self.weights + step * best
-        self.inv_temp = float(self.weights @ self.inv_temps)
+    def _update_weights(self, joint: float) -> float:
+        """Move q(T) toward equation (9), given the joint; return the ELBO's terms of q(T).
 
-    def _update_local(self, rows: np.ndarray, data: Any, local: Local) -> tuple[np.ndarray, float]:
-        """Update q(T_i) of the batch by equation (10); return E[1/T_i] and its ELBO terms."""
-        assert self.local_inv_temp is not None
+        The update takes the joint's mean since the last one.
+        """
+        damping = self.options.damping
+        self.log_joint.append(joint)
+        if len(self.log_joint) == self.options.update_every:
+            best = softmax(np.mean(self.log_joint) * self.inv_temps - self.log_partition)
+            self.log_joint.clear()
+            self._set_weights(damping * self.weights + (1.0 - damping) * best)
+        return float(elbo_of_temperatures(self.weights, self.log_partition, self.log_prior))
+
+    def _update_local(self, rows: np.ndarray, data: Any, local: Local) -> float:
+        """Update q(T_i) of the batch by equation (10); return its ELBO terms."""
         if self.table is None or self.iteration % self.options.update_every == 0:
             self.table = self.model.normalizer_table(self.lam, self.data, self.inv_temps)
         norm = self.model.log_normalizers(self.table, data, local.state, self.inv_temps)
         weights = softmax(local.log_joint[:, None] * self.inv_temps - norm, axis=-1)
         self.weights = weights.mean(axis=0)
-        self.local_inv_temp[rows] = weights @ self.inv_temps
-        return self.local_inv_temp[rows], float(
-            elbo_of_temperatures(weights, norm, self.log_prior).sum()
-        )
+        self.inv_temp[rows] = weights @ self.inv_temps
+        return float(elbo_of_temperatures(weights, norm, self.log_prior).sum())
 
 
 def svi(
@@ -438,7 +401,6 @@ def svi(
     tol: float = 1e-7,
     elbo_every: int | None = None,
     initial: Globals | None = None,
-    cores: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     callback: Callable[[int, Globals], None] | None = None,
 ) -> Fit:
@@ -503,8 +465,6 @@ def svi(
         and one pass with minibatches. 0: no history with minibatches, and no final ELBO.
     initial : tuple of ndarray, optional
         First global parameters; random by default.
-    cores : int, optional
-        Threads of the local step; all cores by default. It does not change the result.
     random_seed : int or numpy.random.Generator, optional
         Seed of the first parameters and of the minibatches.
     callback : callable, optional
@@ -543,14 +503,14 @@ def svi(
     """
     given = locals()
     data = model.check(data)
-    given["n_data"] = model.n_data(data)
+    given["n_data"] = data.shape[0]
     options = SviOptions(**{field.name: given[field.name] for field in fields(SviOptions)})
     rng = np.random.default_rng(random_seed)
     if initial is None:
         lam = model.initialize(data, rng)
     else:
         lam = _given(initial, model.initialize(data, np.random.default_rng(0)), model.name)
-    return SviRun(model, data, options, rng, lam).fit()
+    return SviRun(model, data, options, rng, lam, np.ones(options.n_data)).fit()
 
 
 def _given(initial: Globals, like: Globals, name: str) -> Globals:

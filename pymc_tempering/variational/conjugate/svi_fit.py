@@ -20,7 +20,6 @@ def elbo(
     data: Any,
     *,
     inv_temp: float = 1.0,
-    cores: int = 1,
     state: np.ndarray | None = None,
 ) -> float:
     """Return the ELBO of checked data at one temperature, local steps converged, in nats.
@@ -28,13 +27,13 @@ def elbo(
     The local steps start from `state`, local parameters of all data, or afresh.
     """
     total = model.global_elbo(lam, data)
-    for first in range(0, model.n_data(data), ROWS):
-        rows = np.arange(first, min(first + ROWS, model.n_data(data)))
-        part = model.take(data, rows)
+    for first in range(0, data.shape[0], ROWS):
+        rows = slice(first, first + ROWS)
+        part = data[rows]
         current = model.start_local(part) if state is None else state[rows]
-        inv_temps, old, new = np.full(len(rows), inv_temp), -np.inf, 0.0
+        inv_temps, old, new = np.full(part.shape[0], inv_temp), -np.inf, 0.0
         for _ in range(MAX_STEPS):
-            local = model.local_step(lam, part, inv_temps, current, cores)
+            local = model.local_step(lam, part, inv_temps, current)
             current, new = local.state, float((inv_temp * local.log_joint + local.rest).sum())
             if abs(new - old) <= TOL * abs(new):
                 break
@@ -100,7 +99,7 @@ class Fit:
         """Parameters and moments of q(beta) at T = 1 with named dimensions."""
         return self.model.describe(self.lam)
 
-    def log_predictive(self, data: Any, *, tempered: bool = False, cores: int = 1) -> np.ndarray:
+    def log_predictive(self, data: Any, *, tempered: bool = False) -> np.ndarray:
         """Return the log predictive likelihood of held-out data at T = 1.
 
         Parameters
@@ -109,8 +108,6 @@ class Fit:
             Data points that the fit has not seen.
         tempered : bool, default False
             Predict with `tempered_lam` in place of `lam`.
-        cores : int, default 1
-            Threads.
 
         Returns
         -------
@@ -118,7 +115,7 @@ class Fit:
             Nats, for each datum. What exactly, the model's ``log_predictive`` says.
         """
         lam = self.tempered_lam if tempered else self.lam
-        return self.model.log_predictive(lam, self.model.check(data), cores)
+        return self.model.log_predictive(lam, self.model.check(data))
 
     def to_datatree(self) -> xr.DataTree:
         """Return groups ``variational``, ``tempered`` (VT, LVT) and ``history``.

@@ -18,9 +18,6 @@ DOUBLINGS = 12
 MIN_KNOWN = 6
 """Distances at which the integrand has to be known: up to 2^5 standard deviations."""
 
-N_CLIMBERS, CLIMBS = 20, 30
-"""Directions that climb on each sphere, and their turns."""
-
 MAX_COMBINED, MAX_ELEMENTS, RANDOM_RAYS = 5, 100, 200
 """All combinations of signs for so many variables; single elements; else so many random rays."""
 
@@ -62,66 +59,19 @@ def diverges(group: NormalizerGroup, draws: np.ndarray, temperature: float, seed
     directions = rays(group, rng)
     for unit in (scale, np.full_like(scale, np.median(scale))):
         x = center + distances[None, :, None] * (directions * unit)[:, None]
-        heights = _heights(group, x.reshape(-1, group.dim), temperature)[0]
+        heights = log_integrand(group, x.reshape(-1, group.dim), temperature)
         heights = heights.reshape(len(directions), DOUBLINGS)
         for direction, height in zip(directions, heights, strict=True):
             if grows(height, distances, int(np.abs(direction).sum())):
                 return _along(group, direction)
-    if group.dim == 1:
-        return ""
-    direction, ridge = follow_ridge(group, center, float(np.median(scale)), temperature, rng)
-    return _along(group, direction) if grows(ridge, distances, 1) else ""
+    return ""
 
 
-def _heights(
-    group: NormalizerGroup, x: np.ndarray, temperature: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Log of prior times normalizers and its gradient; NaN where a normalizer is not known."""
-    log_prior, log_c, grad_prior, grad_c = group.evaluate(x, temperature)
+def log_integrand(group: NormalizerGroup, x: np.ndarray, temperature: float) -> np.ndarray:
+    """Log of prior times normalizers at points (n, d); NaN where a normalizer is not known."""
+    log_prior, log_c = group.evaluate(x, temperature)
     with np.errstate(invalid="ignore"):
-        heights = np.where(log_prior == -np.inf, -np.inf, log_prior + log_c)
-    return heights, np.nan_to_num(grad_prior + grad_c, posinf=0.0, neginf=0.0)
-
-
-def follow_ridge(
-    group: NormalizerGroup,
-    center: np.ndarray,
-    unit: float,
-    temperature: float,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Largest value on spheres of doubling radius, and the direction of the last one.
-
-    The integrand may be largest where several scales rise together, each at its own rate, which no
-    fixed ray follows. So some directions on each sphere are turned along the gradient, beginning
-    with those of the last sphere.
-    """
-    u = rng.standard_normal((N_CLIMBERS, group.dim))
-    u = np.vstack([u / np.linalg.norm(u, axis=1, keepdims=True), np.eye(group.dim)[:N_CLIMBERS]])
-    ridge, best = np.full(DOUBLINGS, np.nan), u[0]
-    for place, radius in enumerate(unit * 2.0 ** np.arange(DOUBLINGS)):
-        angle = np.full(len(u), 0.3)
-        height, grad = _heights(group, center + radius * u, temperature)
-        for _ in range(CLIMBS):
-            steepest = np.abs(grad).max(axis=1, keepdims=True)
-            grad = grad / np.where(steepest > 0.0, steepest, 1.0)
-            tangent = grad - (grad * u).sum(axis=1, keepdims=True) * u
-            size = np.linalg.norm(tangent, axis=1, keepdims=True)
-            tangent = tangent / np.where(size > 0.0, size, 1.0)
-            turned = np.cos(angle)[:, None] * u + np.sin(angle)[:, None] * tangent
-            turned /= np.linalg.norm(turned, axis=1, keepdims=True)
-            new_height, new_grad = _heights(group, center + radius * turned, temperature)
-            better = new_height > np.where(np.isnan(height), -np.inf, height)
-            u, grad = (np.where(better[:, None], a, b) for a, b in ((turned, u), (new_grad, grad)))
-            height = np.where(better, new_height, height)
-            angle = np.where(better, 1.3 * angle, 0.5 * angle)
-        known = np.isfinite(height)
-        if not known.any():
-            break
-        top = int(np.argmax(np.where(known, height, -np.inf)))
-        ridge[place], best = height[top], u[top]
-    threshold = 0.1 * np.abs(best).max()
-    return np.where(np.abs(best) > threshold, best, 0.0), ridge
+        return np.where(log_prior == -np.inf, -np.inf, log_prior + log_c)
 
 
 def _along(group: NormalizerGroup, direction: np.ndarray) -> str:
@@ -163,79 +113,53 @@ SPACING = np.sinh(np.linspace(-30.0, 30.0, 301)) * 1e-6
 """Distances around a point on all scales from 1e-7 to 5e6, in standard deviations."""
 
 
-def log_integrand(group: NormalizerGroup, y: np.ndarray, temperature: float) -> np.ndarray:
-    """Log of prior times normalizers, minus infinity outside of the support."""
-    log_prior, log_c, _, _ = group.evaluate(y.reshape(-1, 1), temperature)
-    heights = np.where(log_prior == -np.inf, -np.inf, log_prior + log_c)
-    return np.where(np.isnan(heights), -np.inf, heights).reshape(y.shape)
+def line_average(group: NormalizerGroup, draws: np.ndarray, temperature: float) -> float:
+    """Log of the average over the one unconstrained dimension of a group, in nats.
 
-
-def find_peak(
-    group: NormalizerGroup, start: float, scale: float, temperature: float
-) -> tuple[float, float]:
-    """Place and height of the largest value, on grids on all scales around the last best point."""
-    for _ in range(8):
-        grid = start + scale * SPACING
-        heights = log_integrand(group, grid, temperature)
-        best = int(np.argmax(heights))
-        moved, start = abs(grid[best] - start), float(grid[best])
-        if moved <= 1e-12 * (1.0 + abs(start)):
-            break
-    return start, float(heights[best])
-
-
-def line_average(
-    group: NormalizerGroup, draws: np.ndarray, temperature: float
-) -> tuple[float, float]:
-    """Log of the average and its numerical error, in nats.
-
-    Parameters
-    ----------
-    group : NormalizerGroup
-        Of one unconstrained dimension.
-    draws : array, shape (n, 1)
-        Prior draws: where to look.
-    temperature : float
+    `draws`, shape (n, 1), are prior draws: where to look.
 
     Raises
     ------
     NormalizerError
         The integral did not settle.
     """
+
+    def log_f(y: np.ndarray) -> np.ndarray:
+        heights = log_integrand(group, y.reshape(-1, 1), temperature).reshape(y.shape)
+        return np.where(np.isnan(heights), -np.inf, heights)
+
     center, scale = float(np.median(draws)), float(draws.std())
-    peak, top = find_peak(group, center, scale, temperature)
+    peak = center
+    for _ in range(8):  # on grids on all scales around the last best point
+        grid = peak + scale * SPACING
+        heights = log_f(grid)
+        peak, top = float(grid[np.argmax(heights)]), float(heights.max())
     if not np.isfinite(top):
         raise NormalizerError(
             f"The prior average of the normalizer of {group.label()} at T = {temperature:g} "
             "has no finite integrand. Restrict the prior to where the likelihood is defined."
         )
-    around = np.concatenate([center + scale * SPACING, peak + scale * SPACING])
-    cuts = np.unique(around)
-    low, high = cuts[:-1], cuts[1:]
-    (fine, fine_rule), (coarse, coarse_rule) = leggauss(10), leggauss(7)
-    total, total_error = 0.0, 0.0
+    cuts = np.unique(np.concatenate([center + scale * SPACING, peak + scale * SPACING]))
+    low, high, total = cuts[:-1], cuts[1:], 0.0
 
-    def panels(nodes: np.ndarray, rule: np.ndarray) -> np.ndarray:
+    def panels(n_nodes: int) -> np.ndarray:
+        nodes, rule = leggauss(n_nodes)
         y = 0.5 * (low + high)[:, None] + 0.5 * (high - low)[:, None] * nodes
-        return 0.5 * (high - low) * (np.exp(log_integrand(group, y, temperature) - top) @ rule)
+        return 0.5 * (high - low) * (np.exp(log_f(y) - top) @ rule)
 
     for _ in range(MAX_ROUNDS):
-        values = panels(fine, fine_rule)
-        errors = np.abs(values - panels(coarse, coarse_rule))
-        whole = total + values.sum()
-        done = errors <= TOLERANCE * whole * np.maximum(1e-3, 1.0 / len(errors))
+        values, others = panels(10), panels(7)
+        allowed = TOLERANCE * (total + values.sum()) * max(1e-3, 1.0 / len(values))
+        done = np.abs(values - others) <= allowed
         total += values[done].sum()
-        total_error += errors[done].sum()
         if done.all():
-            break
+            return float(top + np.log(total))
         middle = 0.5 * (low + high)[~done]
         low, high = np.r_[low[~done], middle], np.r_[middle, high[~done]]
-    else:
-        raise NormalizerError(
-            f"The prior average of the normalizer of {group.label()} at T = {temperature:g} "
-            "did not settle: its integrand is not smooth."
-        )
-    return float(top + np.log(total)), float(total_error / total)
+    raise NormalizerError(
+        f"The prior average of the normalizer of {group.label()} at T = {temperature:g} "
+        "did not settle: its integrand is not smooth."
+    )
 
 
 N_POPULATIONS = 16

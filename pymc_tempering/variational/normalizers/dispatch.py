@@ -17,12 +17,21 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.continuous import RiceRV, SkewNormalRV, WaldRV
+from pymc.distributions.continuous import (
+    AsymmetricLaplaceRV,
+    ExGaussianRV,
+    HalfCauchyRV,
+    HalfStudentTRV,
+    MoyalRV,
+    SkewNormalRV,
+    SkewStudentTRV,
+    WaldRV,
+    WeibullBetaRV,
+)
 from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.discrete import DiscreteUniformRV, DiscreteWeibullRV
-from pymc.distributions.dist_math import check_parameters, i0e, normal_lcdf
+from pymc.distributions.dist_math import check_parameters, normal_lcdf
 from pymc.distributions.distribution import DiracDelta, DiracDeltaRV, support_point
-from pymc.distributions.shape_utils import change_dist_size, implicit_size_from_params
 from pymc.distributions.truncated import TruncatedRV
 from pymc.logprob.transforms import (
     CircularTransform,
@@ -80,38 +89,6 @@ def params_of(rv: Variable) -> tuple[Variable, ...]:
     return tuple(p.astype("float64") for p in params)
 
 
-def finite_below(limit: Variable, temperature: Variable, formula: Callable) -> Variable:
-    """`formula(T)` below `limit`, +inf from there on, with a gradient that is never NaN."""
-    below = pt.lt(temperature, limit)
-    return pt.switch(below, formula(pt.switch(below, temperature, 1.0)), np.inf)
-
-
-def register_closed(
-    op_type: type[Op], conditions: Callable, message: str, limit: Callable | None = None
-) -> Callable:
-    """Register a closed form, a function of (T, *parameters), for a type of op.
-
-    `conditions(*parameters)` are those that PyMC's own density checks; `message` says them. From
-    the temperature `limit(*parameters)` on the normalizer is infinite.
-    """
-
-    def decorate(formula: Callable) -> Callable:
-        def branch(op: Op, rv: Variable, temperature: Variable) -> Variable:
-            params = params_of(rv)
-            if limit is None:
-                value = formula(temperature, *params)
-            else:
-                value = finite_below(limit(*params), temperature, lambda T: formula(T, *params))
-            return check_parameters(value, *conditions(*params), msg=message)
-
-        log_normalizer.register(op_type, branch)
-        if limit is not None:
-            largest_temperature.register(op_type, lambda op, rv: limit(*params_of(rv)))
-        return formula
-
-    return decorate
-
-
 def known_shape(value: Variable, shape: Sequence[int | None]) -> Variable:
     """Value of a shape that is known (None where it is not).
 
@@ -142,24 +119,25 @@ class Line:
         The map and its inverse.
     log_jacobian : callable
         log |dx / dy| as a function of y.
-    limit : float
-        Largest |y| that leaves x different from the ends of the interval in floating point.
+    widest : float
+        Largest width of a mode on the line: where y is a logarithm of x, the density of x may fall
+        as exp(-exp(y)), however wide it is in y.
     """
 
     to_x: Callable[[Variable], Variable]
     to_y: Callable[[Variable], Variable]
     log_jacobian: Callable[[Variable], Variable]
-    limit: float
+    widest: float = 2.0
 
 
 def line_onto(lower: Any, upper: Any) -> Line:
     """Map onto (lower, upper); an end that is None or an infinite constant is open."""
     if is_unbounded(lower) and is_unbounded(upper):
-        return Line(lambda y: y, lambda x: x, pt.zeros_like, 1e30)
+        return Line(lambda y: y, lambda x: x, pt.zeros_like, np.inf)
     if is_unbounded(upper):
-        return Line(lambda y: lower + pt.exp(y), lambda x: pt.log(x - lower), lambda y: y, 300.0)
+        return Line(lambda y: lower + pt.exp(y), lambda x: pt.log(x - lower), lambda y: y)
     if is_unbounded(lower):
-        return Line(lambda y: upper - pt.exp(-y), lambda x: -pt.log(upper - x), lambda y: -y, 300.0)
+        return Line(lambda y: upper - pt.exp(-y), lambda x: -pt.log(upper - x), lambda y: -y)
 
     def to_x(y: Variable) -> Variable:
         return lower + (upper - lower) * pt.sigmoid(y)
@@ -167,7 +145,59 @@ def line_onto(lower: Any, upper: Any) -> Line:
     def log_jacobian(y: Variable) -> Variable:
         return pt.log(upper - lower) - pt.softplus(y) - pt.softplus(-y)
 
-    return Line(to_x, lambda x: pt.log(x - lower) - pt.log(upper - x), log_jacobian, 36.0)
+    return Line(to_x, lambda x: pt.log(x - lower) - pt.log(upper - x), log_jacobian)
+
+
+_LOCATION_AND_SCALE = (
+    *(rvs.NormalRV, rvs.HalfNormalRV, rvs.LaplaceRV, rvs.LogisticRV, rvs.GumbelRV, rvs.CauchyRV),
+    *(MoyalRV, SkewNormalRV),
+)
+LOCATIONS: dict[type[Op], int] = {
+    **dict.fromkeys((*_LOCATION_AND_SCALE, ExGaussianRV, rvs.VonMisesRV), 0),
+    rvs.StudentTRV: 1,
+    **dict.fromkeys((SkewStudentTRV, AsymmetricLaplaceRV), 2),
+}
+"""Which parameter moves a density along the line, or around the circle."""
+
+SCALES: dict[type[Op], int] = {
+    **dict.fromkeys((rvs.ExponentialRV, HalfCauchyRV), 0),
+    **dict.fromkeys((*_LOCATION_AND_SCALE, HalfStudentTRV, WeibullBetaRV), 1),
+    **dict.fromkeys((rvs.GammaRV, rvs.InvGammaRV, rvs.ParetoRV), 1),
+    rvs.StudentTRV: 2,
+    SkewStudentTRV: 3,
+}
+"""Which parameter stretches a density."""
+
+
+def remade(rv: Variable, params: Sequence[Variable]) -> Variable:
+    """Return the variable with other parameters."""
+    op = rv.owner.op
+    if isinstance(op, RandomVariable):
+        return op.make_node(*rv.owner.inputs[:2], *params).default_output()
+    return op.rv_op(*params)
+
+
+def with_number(rv: Variable, places: dict[type[Op], int], number: float) -> Variable:
+    """Variable with a number for one of its parameters, as its type says."""
+    params, place = list(rv.owner.op.dist_params(rv.owner)), places[type(rv.owner.op)]
+    params[place] = pt.constant(np.full((1,) * params[place].type.ndim, number))
+    return remade(rv, params)
+
+
+def standardized(rv: Variable) -> tuple[Variable, Variable | None]:
+    """Return the variable with a location of 0 and a scale of 1 if it has these, and the scale.
+
+    No integral depends on a location: a regression has another one for each datum, but the same
+    normalizer.
+    """
+    kind, standard, scale = type(rv.owner.op), rv, None
+    if kind in LOCATIONS:
+        standard = with_number(standard, LOCATIONS, 0.0)
+    if kind in SCALES:
+        scale = params_of(rv)[SCALES[kind]]
+        standard = with_number(standard, SCALES, 1.0)
+    standard.name = rv.name
+    return standard, scale
 
 
 COUNTS: dict[type[Op], Callable[..., tuple[Any, Any]]] = {
@@ -247,21 +277,8 @@ def truncated_support(op: Op, rv: Variable) -> tuple[Any, Any]:
     return intersect(support_of(base.owner.op, base), lower, upper)
 
 
-def smallest(rv: Variable) -> Variable:
-    """Return the variable in the shape of its parameters, without a size of its own."""
-    op = rv.owner.op
-    params = op.dist_params(rv.owner)
-    ndims = getattr(op, "ndims_params", None)
-    if isinstance(op, TruncatedRV) or ndims is None:
-        return rv
-    try:
-        return change_dist_size(rv, implicit_size_from_params(*params, ndims_params=ndims))
-    except (NotImplementedError, TypeError):
-        return rv
-
-
 def one_for_all_data(rv: Variable, alone: bool = False) -> Variable:
-    """Return a component or base in the shape of its parameters, with as many axes as it had.
+    """Return a variable in the shape of its parameters, with as many axes as it had.
 
     With `alone` its last axis is that of the components, which has to stay as long as it is.
     """
@@ -291,7 +308,7 @@ def one_for_all_data(rv: Variable, alone: bool = False) -> Variable:
 @singledispatch
 def center_of(op: Op, rv: Variable) -> Variable:
     """Return a point of the support not far from the bulk: PyMC's support point."""
-    return support_point(smallest(rv))
+    return support_point(rv)
 
 
 @center_of.register(TruncatedRV)
@@ -321,26 +338,6 @@ def log_density(op: Op, rv: Variable, x: Variable) -> Variable:
     except (NotImplementedError, ValueError, TypeError):
         value = rv.type()
         return vectorize_graph(pm.logp(rv, value, warn_rvs=False), {value: x})
-
-
-@log_density.register(TruncatedRV)
-def truncated_log_density(op: Op, rv: Variable, x: Variable) -> Variable:
-    """PyMC's, with the base's own density where it is replaced below."""
-    base = base_of(rv)
-    if log_density.dispatch(type(base.owner.op)) is log_density.dispatch(object):
-        return pm.logp(rv, x, warn_rvs=False)
-    inside = center_of(op, rv)
-    log_mass = pm.logp(base, inside) - pm.logp(rv, inside)
-    return log_density(base.owner.op, base, x) - log_mass
-
-
-@log_density.register(RiceRV)
-def rice_log_density(op: Op, rv: Variable, x: Variable) -> Variable:
-    """PyMC's takes the logarithm of a product that underflows in the tail."""
-    b, sigma = params_of(rv)
-    z = x / sigma
-    res = pt.log(z) - 0.5 * (z - b) ** 2 + pt.log(i0e(z * b)) - pt.log(sigma)
-    return check_parameters(res, sigma > 0, b >= 0, msg="sigma > 0, b >= 0")
 
 
 @log_density.register(SkewNormalRV)

@@ -8,6 +8,7 @@ from time import process_time
 
 import numpy as np
 import pymc as pm
+from scipy.interpolate import BarycentricInterpolator
 
 from pymc_tempering.arguments import as_seed
 from pymc_tempering.core.status import text_as_html
@@ -77,24 +78,16 @@ def nodes_of_temperature(hot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     nodes : array, shape (m,)
         The temperatures themselves if they are few, else 21.
     matrix : array, shape (M, m)
-        Barycentric interpolation through the nodes and through 0 at T = 1.
+        Polynomial interpolation through the nodes and through 0 at T = 1.
     """
     if hot.size <= N_NODES:
         return hot, np.eye(hot.size)
     place = 0.5 * (1.0 - np.cos(np.pi * np.arange(N_NODES + 1) / N_NODES))
-    unit = np.log(hot[-1]) / NEAREST
-    top = np.log1p(NEAREST)
-    weight = (-1.0) ** np.arange(N_NODES + 1)
-    weight[[0, -1]] *= 0.5
-    gap = np.log1p(np.log(hot) / unit)[:, None] / top - place
-    exact = np.abs(gap) < 1e-14
-    terms = weight / np.where(exact, 1.0, gap)
-    matrix = np.where(
-        exact.any(axis=1, keepdims=True), exact, terms / terms.sum(axis=1, keepdims=True)
-    )
+    unit, top = np.log(hot[-1]) / NEAREST, np.log1p(NEAREST)
+    through = BarycentricInterpolator(place, np.eye(N_NODES + 1))
     nodes = np.exp(unit * np.expm1(top * place[1:]))
     nodes[-1] = hot[-1]
-    return nodes, matrix[:, 1:]
+    return nodes, through(np.log1p(np.log(hot) / unit) / top)[:, 1:]
 
 
 def count_of_draws(
@@ -306,7 +299,7 @@ def _compute(
     for group, found, count in zip(groups, searched, counts, strict=True):
         if group.dim == 1:
             kind = "quadrature" if kind == "exact" else kind
-            log_c += matrix @ [line_average(group, found, T)[0] for T in nodes]
+            log_c += matrix @ [line_average(group, found, T) for T in nodes]
             continue
         kind = "annealed"
         fewest = min(fewest, count)
@@ -350,7 +343,7 @@ def _search(group: NormalizerGroup, hot: np.ndarray, seed: int) -> np.ndarray:
     ):
         return draws
     for place, T in enumerate(hot):
-        log_prior, log_c, _, _ = group.evaluate(draws, T)
+        log_prior, log_c = group.evaluate(draws, T)
         if np.isposinf(log_c).any():
             share = f"{np.isposinf(log_c).mean():.1%} of the prior draws"
             why = f": the tails of the likelihood are too heavy at {share}, so C(T) is infinite"

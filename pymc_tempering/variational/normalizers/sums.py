@@ -1,8 +1,8 @@
 """Tempered normalizers of counts: sums over a window that follows the parameters.
 
-The window holds all values but a tail of p^(1 / T) that is below 1e-10 of the sum. Its ends are
-looked for on a grid of values ever further from the center. Every evaluation is checked: at T = 1
-the same values must have the mass 1. Else a NormalizerError is raised.
+The window holds all values but a tail of p^(1 / T) that is below 1e-10 of the sum: its ends come
+from bounds on tails. Every evaluation is checked: at T = 1 the same values must have the mass 1.
+Else a NormalizerError is raised.
 
 A window can be long: that of a negative binomial of a small shape n reaches as far as mu / n. There
 p^(1 / T) is smooth at k on the scale of sqrt(k + k^2 / n), the standard deviation of a negative
@@ -13,13 +13,14 @@ over every value near the first. A sum with a step h of what is smooth on a scal
 of order exp(-2 pi^2 / h^2) (Poisson's summation formula).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.distributions.discrete import DiscreteWeibullRV
 from pymc.distributions.distribution import DiracDeltaRV
 from pymc.distributions.mixture import MixtureRV
 from pymc.distributions.truncated import TruncatedRV
@@ -33,7 +34,6 @@ from pymc_tempering.variational.normalizers.dispatch import (
     base_of,
     center_of,
     is_unbounded,
-    known_shape,
     label_of,
     log_normalizer,
     params_of,
@@ -64,19 +64,6 @@ def is_all(value: Variable, number: int) -> bool:
     return isinstance(value, Constant) and bool(np.all(value.data == number))
 
 
-def is_negative_binomial(rv: Variable) -> bool:
-    """Whether a variable is a negative binomial, or one without zero."""
-    own = base_of(rv) if is_above_zero(rv) else rv
-    return isinstance(own.owner.op, rvs.NegBinomialRV)
-
-
-def has_far_masses(rv: Variable) -> bool:
-    """Whether a variable is a negative binomial, or a mixture with one."""
-    if isinstance(rv.owner.op, MixtureRV):
-        return any(has_far_masses(component) for component in rv.owner.inputs[2:])
-    return is_negative_binomial(rv)
-
-
 def log_mass(rv: Variable, k: Variable) -> Variable:
     """PyMC's log mass; of counts without zero by that of zero, of negative binomials also far out.
 
@@ -85,10 +72,10 @@ def log_mass(rv: Variable, k: Variable) -> Variable:
     """
     if is_above_zero(rv):
         return _without_zero(base_of(rv), k)
-    if not has_far_masses(rv):
-        return pm.logp(rv, k, warn_rvs=False)
     if isinstance(rv.owner.op, MixtureRV):
         return _of_mixture(rv, k)
+    if not isinstance(rv.owner.op, rvs.NegBinomialRV):
+        return pm.logp(rv, k, warn_rvs=False)
     near = pm.logp(rv, pt.minimum(k, FAR).astype(k.dtype), warn_rvs=False)
     return pt.switch(pt.gt(k, FAR), _far_out(rv, pt.maximum(k, FAR)), near)
 
@@ -129,25 +116,36 @@ def _far_out(rv: Variable, k: Variable) -> Variable:
 POISSON_SHAPE = 1e30
 """Shape of a Poisson, as a negative binomial's."""
 
-SMALLEST = 1e-30
-"""Stands for zero where it would be divided by."""
-
 LOG_TAIL = 28.0
-"""How far p^(1 / T), times the distance from the center, has fallen at the ends of the window."""
+"""How far p^(1 / T) has fallen at the ends of the window, besides log(1 + T)."""
 
-NEAR_OFFSETS = np.unique(np.round(1.5 ** np.arange(50)))
-FAR_OFFSETS = np.concatenate([NEAR_OFFSETS, 64.0 ** np.arange(5, 157)])
-"""Distances from the center at which its ends are looked for; far ones of negative binomials.
 
-The last ones are beyond the largest value that is summed, so that a window is never cut short.
-"""
+def bernstein(fall: Variable, variance: Variable, scale: Variable) -> Variable:
+    """Distance from the mean at which log p is at most -fall, by Bernstein's inequality.
+
+    It is d with d^2 = 2 fall (variance + scale d). Sums of independent counts have such tails.
+    """
+    unit = fall * scale
+    return unit + pt.sqrt(unit) * pt.sqrt(unit + 2 * variance / scale)
+
+
+TAILS: dict[type[Op], Callable[..., Variable]] = {
+    rvs.PoissonRV: lambda fall, center, mu: bernstein(fall, mu, 1 / 3),
+    rvs.BinomialRV: lambda fall, center, n, p: bernstein(fall, n * p * (1 - p), 1 / 3),
+    rvs.NegBinomialRV: lambda fall, center, n, p: bernstein(fall, n * (1 - p) / p / p, 1 / p),
+    rvs.GeometricRV: lambda fall, center, p: bernstein(fall, (1 - p) / p / p, 1 / p),
+    DiscreteWeibullRV: lambda fall, center, q, beta: (
+        (center**beta - fall / pt.log(q)) ** (1 / beta) - center
+    ),
+}
+"""How far from the center log p has fallen by a number; of other counts all values are summed."""
 
 
 class Window(NamedTuple):
     """Where to sum, all of it symbolic and without gradient.
 
     `first` and `last` are whole numbers. Away from its first value p^(1 / T) is smooth at k on the
-    scale of sqrt(k + k^2 / shape); the shape is 0 or None where it may not be.
+    scale of sqrt(k + k^2 / shape); the shape is None where it may not be.
     """
 
     first: Variable
@@ -161,52 +159,26 @@ def shape_of(rv: Variable) -> Variable | None:
         return shape_of(base_of(rv))
     if isinstance(rv.owner.op, rvs.PoissonRV):
         return pt.constant(POISSON_SHAPE)
-    return params_of(rv)[0] if is_negative_binomial(rv) else None
-
-
-def log_height(rv: Variable, k: Variable) -> Variable:
-    """Log mass; minus the rate function of Poissons and negative binomials, at any parameters.
-
-    That is the log mass over its largest value but for a power of k, by which it lies higher.
-    """
-    if is_above_zero(rv):
-        return log_height(base_of(rv), k)
-    if shape_of(rv) is None:
-        return log_mass(rv, k.astype("int64"))
-    first, *p = params_of(rv)
-    mean = pt.maximum(first * (1.0 - p[0]) / p[0] if p else first, SMALLEST)
-    positive = pt.maximum(k, SMALLEST)
-    if not p:
-        return k * pt.log(mean / positive) + k - mean
-    slope = pt.log1p(first / mean) - pt.log1p(first / positive)
-    return first * pt.log1p((k - mean) / (mean + first)) - k * slope
+    return params_of(rv)[0] if isinstance(rv.owner.op, rvs.NegBinomialRV) else None
 
 
 def window_of(rv: Variable, temperature: Variable, bounds: tuple[Any, Any] | None = None) -> Window:
     """Window of a variable at a temperature, and at T = 1, inside of its support.
 
-    `bounds` may be narrower than that.
+    `bounds` may be narrower than that. Where they leave out the center, the mass falls from them
+    on at least as fast as from the center.
     """
     ends = support_of(rv.owner.op, rv) if bounds is None else bounds
-    low = -np.inf if is_unbounded(ends[0]) else disconnected_grad(pt.ceil(ends[0]))
-    high = np.inf if is_unbounded(ends[1]) else disconnected_grad(pt.floor(ends[1]))
-    center = disconnected_grad(center_of(rv.owner.op, rv).astype("float64"))
-    center = pt.clip(pt.round(center), low, high)
-    shape = shape_of(rv)
-    offsets = FAR_OFFSETS if is_negative_binomial(rv) else NEAR_OFFSETS
-    steps = np.concatenate([-offsets[::-1], [0.0], offsets])
-    column = pt.shape_padright(pt.constant(steps), max(rv.type.ndim, temperature.type.ndim))
-    grid = pt.clip(center + column, low, high)
-    log_p, hot = log_height(rv, grid), pt.maximum(temperature, 1.0)
-    distance = 0.0 if shape is not None else pt.log1p(pt.abs(grid - center))
-    heights = [log_p + distance, log_p / hot + distance]
-    level = LOG_TAIL + pt.log1p(hot)
-    matters = pt.or_(*(pt.gt(height, pt.max(height, axis=0) - level) for height in heights))
-    before = pt.maximum(pt.argmax(matters, axis=0) - 1, 0)
-    after = pt.minimum(steps.size - pt.argmax(matters[::-1], axis=0), steps.size - 1)
-    grid = grid + pt.zeros_like(heights[1])
-    found = (pt.take_along_axis(grid, place[None], axis=0)[0] for place in (before, after))
-    first, last = (disconnected_grad(known_shape(end, grid.type.shape[1:])) for end in found)
+    own = base_of(rv) if isinstance(rv.owner.op, TruncatedRV) else rv
+    low, high = pt.ceil(ends[0]), np.inf if is_unbounded(ends[1]) else pt.floor(ends[1])
+    center = pt.clip(pt.round(center_of(own.owner.op, own).astype("float64")), low, high)
+    first, last, shape = low, high, shape_of(rv)
+    hot = pt.maximum(temperature, 1.0)
+    if type(own.owner.op) in TAILS:
+        fall = hot * (LOG_TAIL + pt.log1p(hot))
+        reach = pt.ceil(TAILS[type(own.owner.op)](fall, center, *params_of(own))) + 1.0
+        first, last = pt.maximum(center - reach, low), pt.minimum(center + reach, high)
+    first, last = (disconnected_grad(end + pt.zeros_like(center * hot)) for end in (first, last))
     return Window(first, last, None if shape is None else disconnected_grad(shape))
 
 
@@ -284,13 +256,11 @@ def log_sum(
     One value, which is among the atoms, may be excluded from the window.
     """
     long = pt.gt(w.last - w.first, LONG)
-    if w.shape is not None:
-        long = pt.and_(long, pt.gt(w.shape, 0.0))
     if excluded is not None:  # it has to be near the beginning of a window that is thinned out
         long = pt.and_(long, pt.lt(excluded, w.first + HEAD / 4))
     n_points = pt.max(_values_and_weights(w, long, pt.constant(0.0))[2])
     largest = pt.constant(LARGEST_VALUE)
-    if w.shape is not None and has_far_masses(rv):
+    if w.shape is not None:
         far = pt.and_(long, pt.lt(w.shape, LARGEST_SHAPE))
         largest = pt.switch(far, pt.constant(LARGEST_FAR), LARGEST_VALUE)
     n_points = require(
@@ -367,13 +337,3 @@ def poisson(op: Op, rv: Variable, temperature: Variable) -> Variable:
     twin = op.make_node(rng, size, summed).outputs[1]
     beyond = 0.5 * (1 - 1 / temperature) * pt.log(pt.maximum(mu / LARGEST_RATE, 1.0))
     return log_normalizer_by_sum(op, twin, temperature) + beyond
-
-
-@log_normalizer.register(rvs.BinomialRV)
-def binomial(op: Op, rv: Variable, temperature: Variable) -> Variable:
-    """Sum over successes, or over failures where those are fewer; smooth but near n."""
-    rng, size, n, p = rv.owner.inputs
-    twin = op.make_node(rng, size, n, pt.minimum(p, 1 - p)).outputs[1]
-    w = window_of(twin, temperature)
-    shape = pt.switch(pt.lt(w.last, 0.75 * n), POISSON_SHAPE, 0.0)
-    return log_sum(twin, temperature, w._replace(shape=disconnected_grad(shape)))

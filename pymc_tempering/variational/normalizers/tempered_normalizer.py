@@ -21,7 +21,6 @@ from pytensor.graph.basic import Constant, Variable, equal_computations
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random import basic as rvs
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
@@ -31,6 +30,7 @@ from pymc_tempering.borrowed.private import AnyMixtureRV, HurdleRV, infer_shape
 from pymc_tempering.exceptions import NormalizerError
 from pymc_tempering.variational.normalizers import closed
 from pymc_tempering.variational.normalizers.dispatch import (
+    LOCATIONS,
     WITHOUT_NORMALIZER,
     base_of,
     center_of,
@@ -42,13 +42,14 @@ from pymc_tempering.variational.normalizers.dispatch import (
     moved_inside,
     no_normalizer,
     one_for_all_data,
+    standardized,
     support_of,
+    with_number,
 )
 from pymc_tempering.variational.normalizers.quadrature import (
     integrate_power,
     log_normalizer_by_quadrature,
-    mixture_on_line,
-    one_on_line,
+    mixture_of_normals,
 )
 from pymc_tempering.variational.normalizers.sums import (
     log_normalizer_by_sum,
@@ -92,38 +93,20 @@ def without_draws(graph: Variable) -> Variable:
     return clone_replace([graph], replaced, rebuild_strict=False)[0] if replaced else graph
 
 
-LOCATIONS = {
-    rvs.NormalRV: 0,
-    rvs.LaplaceRV: 0,
-    rvs.LogisticRV: 0,
-    rvs.GumbelRV: 0,
-    rvs.CauchyRV: 0,
-    rvs.StudentTRV: 1,
-}
-"""Which parameter moves a density along the line."""
-
-
-def at_zero(components: Sequence[Variable]) -> list[Variable]:
-    """Return components moved to 0 where they share one location, which no integral depends on.
+def share_location(components: Sequence[Variable]) -> bool:
+    """Whether components have one location in common.
 
     A regression with outliers has another line for each datum, but the same normalizer.
     """
     if not all(type(component.owner.op) in LOCATIONS for component in components):
-        return list(components)
-    places = [LOCATIONS[type(component.owner.op)] for component in components]
-    params = [list(c.owner.op.dist_params(c.owner)) for c in components]
-    first, *others = (own[place] for own, place in zip(params, places, strict=True))
-    shared = all(equal_computations([first], [other]) for other in others)
+        return False
+    first, *others = (
+        component.owner.op.dist_params(component.owner)[LOCATIONS[type(component.owner.op)]]
+        for component in components
+    )
     if not others:
-        shared = first.type.ndim == 0 or first.type.shape[-1] == 1
-    if not shared:
-        return list(components)
-    moved = []
-    for component, own, place in zip(components, params, places, strict=True):
-        own[place] = pt.zeros((1,) * own[place].type.ndim, dtype=own[place].type.dtype)
-        rng, size = component.owner.inputs[:2]
-        moved.append(component.owner.op.make_node(rng, size, *own).default_output())
-    return moved
+        return first.type.ndim == 0 or first.type.shape[-1] == 1
+    return all(equal_computations([first], [other]) for other in others)
 
 
 def _nested_inputs(op: Op) -> slice:
@@ -143,8 +126,8 @@ def detached(rv: Variable, back: dict[Variable, Variable]) -> Variable:
     node = rv.owner
     nested = range(len(node.inputs))[_nested_inputs(node.op)]
     outer = list(node.inputs)
-    if isinstance(node.op, MixtureRV) and node.op.ndim_supp == 0:
-        outer[2:] = at_zero(outer[2:])
+    if isinstance(node.op, MixtureRV) and share_location(outer[2:]):
+        outer[2:] = [with_number(component, LOCATIONS, 0.0) for component in outer[2:]]
     inputs = []
     for place, value in enumerate(outer):
         if place in nested:
@@ -174,11 +157,11 @@ def detached(rv: Variable, back: dict[Variable, Variable]) -> Variable:
 def compact_normalizer(rv: Variable, temperature: Variable) -> Variable:
     """Log normalizer with as few elements as the parameters have; broadcasts to the batch shape."""
     back: dict[Variable, Variable] = {}
-    twin = detached(rv, back)
-    if is_of_counts(twin) or isinstance(twin.owner.op, TruncatedRV):
-        twin = one_for_all_data(twin)
+    standard, scale = standardized(rv)
+    twin = one_for_all_data(detached(standard, back))
     result = branch_of(twin)(twin.owner.op, twin, temperature)
-    return graph_replace([result], back, strict=False)[0] if back else result
+    result = graph_replace([result], back, strict=False)[0] if back else result
+    return result if scale is None else result + (1 - 1 / temperature) * pt.log(scale)
 
 
 @log_normalizer.register(MixtureRV)
@@ -200,19 +183,7 @@ def mixture(op: Op, rv: Variable, temperature: Variable) -> Variable:
         raise no_normalizer(rv, fault)
     if is_of_counts(rv):
         return mixture_of_counts(rv, temperature)
-    return integrate_power(rv, mixture_on_line(rv, temperature), temperature)
-
-
-@largest_temperature.register(MixtureRV)
-def mixture_limit(op: Op, rv: Variable) -> Variable:
-    """Return the smallest limit of a component."""
-    components = rv.owner.inputs[2:]
-    first, *others = (pt.as_tensor(largest_temperature(c.owner.op, c)) for c in components)
-    if not others:
-        return pt.min(first, axis=-1) if first.type.ndim else first
-    for other in others:
-        first = pt.minimum(first, other)
-    return first
+    return mixture_of_normals(rv, temperature)
 
 
 @log_normalizer.register(HurdleRV)
@@ -221,13 +192,6 @@ def hurdle(op: Op, rv: Variable, temperature: Variable) -> Variable:
     _, weights, _, other = rv.owner.inputs
     at_zero, elsewhere = (pt.log(weights[..., i]) / temperature for i in (0, 1))
     return pt.logaddexp(at_zero, elsewhere + compact_normalizer(other, temperature))
-
-
-@largest_temperature.register(HurdleRV)
-def hurdle_limit(op: Op, rv: Variable) -> Variable:
-    """Return the limit of the part that is not zero."""
-    other = rv.owner.inputs[3]
-    return largest_temperature(other.owner.op, other)
 
 
 @log_normalizer.register(CensoredRV)
@@ -247,8 +211,7 @@ def censored(op: Op, rv: Variable, temperature: Variable) -> Variable:
     if discrete:
         return log_sum(base, temperature, window_of(base, temperature, ends), log_atoms)
     center = moved_inside(center_of(base.owner.op, base), *ends)
-    line = one_on_line(base, temperature, ends)
-    return integrate_power(rv, line, temperature, center, log_atoms)
+    return integrate_power(base, temperature, ends, center, log_atoms)
 
 
 @largest_temperature.register(CensoredRV)

@@ -45,7 +45,6 @@ def fitted(documents):
         kappa=1.0,
         iterations=200,
         untempered=0,
-        cores=1,
     )
     return fit.local_inverse_temperature
 

@@ -20,7 +20,7 @@ from pymc_tempering.variational.conjugate import LDA, FactorialMixture, Gaussian
 from pymc_tempering.variational.conjugate.svi_fit import elbo
 
 QUIET = pytest.mark.filterwarnings("ignore:the ELBO of:pymc_tempering.exceptions.TemperingWarning")
-EXACT = {"tol": 0.0, "jitter": 0.0, "cores": 1}
+EXACT = {"tol": 0.0, "jitter": 0.0}
 TEMPERED = ("variational_tempering", "local_variational_tempering")
 
 
@@ -36,7 +36,7 @@ def test_elbo_is_the_mean_of_log_p_less_log_q(name, temperature):
     data, rng = model.check(data[:12]), np.random.default_rng(1)
     lam = model.initialize(data, rng)
     inv_temp = np.full(12, 1.0 / temperature)
-    local = model.local_step(lam, data, inv_temp, model.start_local(data), 1)
+    local = model.local_step(lam, data, inv_temp, model.start_local(data))
     stated = model.global_elbo(lam, data) + (inv_temp * local.log_joint + local.rest).sum()
     plain = data.toarray() if name == "lda" else data
     draws = log_ratio_draws(model, lam, plain, local.state, inv_temp, 800, rng)
@@ -61,7 +61,6 @@ def at_fixed_temperature(model, data, schedule):
         random_seed=3,
         tol=0.0,
         jitter=0.0,
-        cores=1,
     )
     return fit.elbo_history[:30]
 
@@ -80,7 +79,7 @@ def gain_beside_the_fit(model, data, factor):
     lam, state = model.initialize(data, np.random.default_rng(3)), model.start_local(data)
     inv_temp, prior = np.full(60, s), model.prior(data)
     for _ in range(150):
-        local = model.local_step(lam, data, inv_temp, state, 1)
+        local = model.local_step(lam, data, inv_temp, state)
         state, lam = local.state, tuple(0.0 * a + b for a, b in zip(lam, prior, strict=True))
         local.add_statistics(factor * inv_temp, lam)
     values = [
@@ -109,9 +108,7 @@ def test_a_converged_annealed_fit_is_an_optimum_and_a_wrong_global_step_is_not(n
 @pytest.mark.parametrize("damping", [0.0, 0.9])
 def test_tempered_elbo_never_falls(name, damping):
     model, data = CASES[name]
-    fit = svi(
-        model, data, iterations=40, damping=damping, random_seed=3, tol=0.0, jitter=0.0, cores=1
-    )
+    fit = svi(model, data, iterations=40, damping=damping, random_seed=3, tol=0.0, jitter=0.0)
     assert largest_fall(fit.elbo_history[: fit.n_tempered]) < 1e-9
     assert largest_fall(fit.elbo_history[fit.n_tempered :]) < 1e-9
 
@@ -120,8 +117,7 @@ def test_tempered_elbo_never_falls(name, damping):
 def test_damping_is_the_share_of_the_old_q_of_t():
     model, data = CASES["gaussian"]
     new, mixed = (
-        svi(model, data, damping=d, iterations=1, untempered=0, random_seed=3, cores=1)
-        for d in (0.0, 0.7)
+        svi(model, data, damping=d, iterations=1, untempered=0, random_seed=3) for d in (0.0, 0.7)
     )
     old, new = np.eye(100)[-1], new.temperature_weights[0]  # hot: all mass on the last temperature
     assert new[-1] < 0.5
@@ -138,14 +134,14 @@ def test_hyperparameters_may_be_python_integers():
         ),
     ]
     for whole, real, data in pairs:
-        a, b = (svi(m, data, "vi", iterations=3, random_seed=0, cores=1) for m in (whole, real))
+        a, b = (svi(m, data, "vi", iterations=3, random_seed=0) for m in (whole, real))
         assert all((x == y).all() for x, y in zip(a.lam, b.lam, strict=True))
 
 
 @QUIET
 def test_locally_tempered_elbo_never_falls_where_the_normalizer_is_free_of_the_globals():
     model, data = CASES["factorial"]
-    fit = svi(model, data, TEMPERED[1], iterations=40, random_seed=3, tol=0.0, jitter=0.0, cores=1)
+    fit = svi(model, data, TEMPERED[1], iterations=40, random_seed=3, tol=0.0, jitter=0.0)
     assert largest_fall(fit.elbo_history[: fit.n_tempered]) < 1e-9
 
 
@@ -177,8 +173,8 @@ def test_minibatch_steps_are_those_of_hoffman(name):
     lam = model.initialize(checked, rng)
     order = rng.permutation(60)
     for t, rows in enumerate((order[:20], order[20:40]), 1):
-        batch = model.take(checked, rows)
-        local = model.local_step(lam, batch, np.ones(20), model.start_local(batch), 1)
+        batch = checked[rows]
+        local = model.local_step(lam, batch, np.ones(20), model.start_local(batch))
         total = tuple(np.zeros_like(a) for a in lam)
         local.add_statistics(np.ones(20), total)
         rho = (2.0 + t) ** -0.8
@@ -188,16 +184,6 @@ def test_minibatch_steps_are_those_of_hoffman(name):
         )
     for mine, plain in zip(fit.lam, lam, strict=True):
         np.testing.assert_allclose(mine, plain, rtol=1e-12)
-
-
-@QUIET
-@pytest.mark.parametrize("name", CASES)
-def test_cores_do_not_change_the_result(name):
-    model, data = CASES[name]
-    one, two = (
-        svi(model, data, iterations=5, random_seed=5, cores=cores, tol=0.0) for cores in (1, 2)
-    )
-    assert all((a == b).all() for a, b in zip(one.lam, two.lam, strict=True))
 
 
 def exact_temperature_posterior(x, sd, temperatures):
@@ -255,9 +241,7 @@ def test_planted_outliers_get_the_high_temperatures(name):
         )
     else:
         strange = rng.uniform(6.0, 8.0, size=(4, data.shape[1])) * [[1], [-1], [1], [-1]]
-    fit = svi(
-        model, np.concatenate([data, strange]), TEMPERED[1], iterations=60, random_seed=4, cores=1
-    )
+    fit = svi(model, np.concatenate([data, strange]), TEMPERED[1], iterations=60, random_seed=4)
     inv_temp = fit.local_inverse_temperature
     assert inv_temp[-4:].max() < inv_temp[:-4].min()
     assert fit.inverse_temperature[-1] == 1.0
@@ -271,7 +255,7 @@ def test_tempering_finds_the_parts_where_plain_vi_does_not():
     def share_right(method):
         right = 0
         for seed in range(5):
-            fit = svi(model, data, method, iterations=200, tol=1e-5, random_seed=seed, cores=1)
+            fit = svi(model, data, method, iterations=200, tol=1e-5, random_seed=seed)
             mean = fit.posterior["mean"].values
             distance = np.linalg.norm(mean[:, None] - PARTS, axis=2)
             right += bool((distance.min(axis=0) < 0.2).all())
@@ -321,7 +305,6 @@ NOT_FINITE = tuple(
         ({"tol": -1.0}, "tol must not be negative, got -1.0"),
         ({"damping": 1.0}, "share of the old q.*not 1.0"),
         ({"damping": -0.1}, "share of the old q.*not -0.1"),
-        ({"cores": 0}, "cores"),
         ({"callback": 3}, "callback must be callable, not 3"),
         ({"initial": (np.ones((2, 3)),)}, "needs"),
         ({"initial": NOT_FINITE}, "holds a value that is not finite"),
@@ -403,7 +386,7 @@ def test_initial_parameters_are_not_changed():
 
 def test_a_callback_sees_every_iteration_and_changes_nothing():
     model, data = CASES["lda"]
-    options = {"iterations": 6, "untempered": 2, "batch_size": 8, "random_seed": 1, "cores": 1}
+    options = {"iterations": 6, "untempered": 2, "batch_size": 8, "random_seed": 1}
     seen = []
     fit = svi(model, data, **options, callback=lambda n, lam: seen.append((n, lam[0].copy())))
     assert [n for n, _ in seen] == list(range(1, 9))

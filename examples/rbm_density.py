@@ -1,4 +1,8 @@
-"""Restricted Boltzmann machines of bits: energies, block Gibbs, exact log Z."""
+"""A restricted Boltzmann machine as a density over arrays: energies, block Gibbs, exact log Z.
+
+`rbm.py`, `rbm_training.py` and the page "An RBM's log Z while it trains" import it; copy it into a
+project of yours.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,8 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_tempering.arrays.array_density import ArrayDensity, BernoulliReference
-from pymc_tempering.exceptions import ArgumentError
+from pymc_tempering.arrays import ArrayDensity
 
 MAX_ENUMERATED = 20
 """Units of the smaller layer up to which log Z is summed over all of its states."""
@@ -39,6 +42,67 @@ def draw_bits(
 
 
 @dataclass(frozen=True, eq=False)
+class BernoulliReference:
+    """Independent bits: a normalized law that can be drawn from exactly.
+
+    `probabilities`, shape (d,), are the chances of a one at each place, above 0 and below 1.
+    """
+
+    probabilities: np.ndarray
+
+    def __post_init__(self) -> None:
+        p = np.array(self.probabilities, dtype=float)
+        if p.ndim != 1 or p.size == 0 or not np.all((p > 0.0) & (p < 1.0)):
+            raise ValueError(
+                "probabilities of a product of bits must be a vector of numbers above 0 and below "
+                "1, so that the law is normalized and leaves no state out; marginals of data need "
+                "some smoothing (data_marginals does it)."
+            )
+        object.__setattr__(self, "probabilities", p)
+
+    @property
+    def log_odds(self) -> np.ndarray:
+        """Log p / (1 - p), shape (d,)."""
+        return np.log(self.probabilities) - np.log1p(-self.probabilities)
+
+    @property
+    def log_none(self) -> float:
+        """Log probability of all zeros, in nats."""
+        return float(np.log1p(-self.probabilities).sum())
+
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return n draws of zeros and ones, float32 of shape (n, d)."""
+        shape = (n, self.probabilities.size)
+        p = self.probabilities.astype(np.float32)
+        return (rng.random(shape, dtype=np.float32) < p).astype(np.float32)
+
+    def log_density(self, states: np.ndarray) -> np.ndarray:
+        """Return the log probability of states (n, d), shape (n,), in nats."""
+        return np.asarray(states @ self.log_odds + self.log_none)
+
+
+def data_marginals(data: np.ndarray, *, smoothing: float = 0.5) -> BernoulliReference:
+    """Return the product of the marginals of binary data.
+
+    The choice of Salakhutdinov & Murray (2008) for RBMs: at beta = 0 the visible units have the
+    means of the data.
+
+    `data`, shape (n, d), are zeros and ones, or numbers between; `smoothing` ones and zeros are
+    added to the counts of each place.
+    """
+    data = np.asarray(data)
+    if data.ndim != 2 or len(data) == 0 or not np.all((data >= 0) & (data <= 1)):
+        raise ValueError(
+            f"data must be a matrix of numbers from 0 to 1, one row a state; its shape is "
+            f"{data.shape}."
+        )
+    if not smoothing > 0.0:
+        raise ValueError(f"smoothing must be above 0, not {smoothing!r}.")
+    total = data.sum(axis=0, dtype=float) + smoothing
+    return BernoulliReference(total / (len(data) + 2.0 * smoothing))
+
+
+@dataclass(frozen=True, eq=False)
 class RBM:
     """A restricted Boltzmann machine of bits v (M) and h (J).
 
@@ -52,21 +116,12 @@ class RBM:
 
     Raises
     ------
-    ArgumentError
+    ValueError
         The shapes do not fit together, or numbers are not finite.
 
     Notes
     -----
     All is kept and computed in float32, as training does. Carlson et al. (2016), section 4.2.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> rbm = pmt.arrays.RBM(rng.normal(size=(6, 3)), np.zeros(6), np.zeros(3))
-    >>> run = pmt.arrays.temper(rbm.density(), 300, chains=100, random_seed=1)
-    >>> evidence = run.evidence()
-    >>> bool(abs(evidence.log_z - rbm.exact_log_z()) < 4 * evidence.mcse)
-    True
     """
 
     weights: np.ndarray
@@ -77,11 +132,11 @@ class RBM:
         for name in ("weights", "visible_bias", "hidden_bias"):
             value = np.ascontiguousarray(getattr(self, name), dtype=np.float32)
             if not np.isfinite(value).all():
-                raise ArgumentError(f"{name} of an RBM must be finite numbers.")
+                raise ValueError(f"{name} of an RBM must be finite numbers.")
             object.__setattr__(self, name, value)
         shapes = self.visible_bias.shape, self.hidden_bias.shape
         if self.weights.ndim != 2 or shapes != tuple((n,) for n in self.weights.shape):
-            raise ArgumentError(
+            raise ValueError(
                 f"weights have shape {self.weights.shape}, which needs visible_bias "
                 f"and hidden_bias of its two lengths, not {shapes[0]} and {shapes[1]}."
             )
@@ -136,14 +191,14 @@ class RBM:
 
         Raises
         ------
-        ArgumentError
+        ValueError
             Both layers have more than 20 units.
         """
         weights, own, other = self.weights.T.astype(float), self.hidden_bias, self.visible_bias
         if self.n_visible < self.n_hidden:
             weights, own, other = weights.T, other, own
         if own.size > MAX_ENUMERATED:
-            raise ArgumentError(
+            raise ValueError(
                 f"log Z by enumeration needs a layer of at most {MAX_ENUMERATED} units, and the "
                 f"smaller one has {own.size}: temper the machine's density instead."
             )
@@ -169,12 +224,12 @@ class RBM:
 
         Raises
         ------
-        ArgumentError
+        ValueError
             The reference has another number of bits.
         """
         law = reference or BernoulliReference(np.full(self.n_visible, 0.5))
         if law.probabilities.size != self.n_visible:
-            raise ArgumentError(
+            raise ValueError(
                 f"the reference has {law.probabilities.size} bits, the machine {self.n_visible}."
             )
         path = RBMPath(self, law)

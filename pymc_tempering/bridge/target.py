@@ -17,6 +17,7 @@ from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.layout import model_layout, unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.ordered_priors import log_orderings_of, unknown_orders
+from pymc_tempering.model.origin import check_sums
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.unconstrain import unconstrained_draws, unconstrained_values
@@ -112,6 +113,7 @@ def find_target(
     model = without_sums(model)
     path = compile_path(model)
     draws = unconstrained_draws(idata, model, path.layout)
+    check_sums(model, draws.reshape(-1, path.dim)[:200])
     middle = np.angle(np.exp(1j * draws).mean(axis=(0, 1)))
     target = Target(path, middle, cores or os.cpu_count() or 1)
     return target, target.wrap(draws)

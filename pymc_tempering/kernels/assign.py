@@ -1,6 +1,6 @@
 """Which kernel moves which variable, by choice or by default; and a model compiled for them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np

@@ -19,16 +19,26 @@ class Origin:
         Of raveled draws of the model without them, shape (n, d), it returns those of the whole
         model, shape (n, D): the variables that were summed out are drawn given the others. A row
         has the same draws whenever it is asked for.
+    check : callable
+        Raises an error, or warns, where sums are not exact at raveled draws, shape (n, d).
     """
 
     model: pm.Model
     whole: Callable[[np.ndarray], np.ndarray]
+    check: Callable[[np.ndarray], None]
 
 
 def origin_of(model: pm.Model) -> Origin | None:
     """Return what a model was made of by summing out; None if it was not."""
     origin: Origin | None = getattr(model, "summed_from", None)
     return origin
+
+
+def check_sums(model: pm.Model, xs: np.ndarray) -> None:
+    """Check at some states, shape (n, d), what was summed out of a model, if anything was."""
+    origin = origin_of(model)
+    if origin is not None:
+        origin.check(xs)
 
 
 def whole_model(model: pm.Model) -> pm.Model:

@@ -15,6 +15,7 @@ from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import Layout, known_shapes
+from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.python_mode import python_mode
 
 SAVED_IN = ("unconstrained_posterior", "posterior")
@@ -79,7 +80,7 @@ def unconstrained_values(
         As :func:`unconstrained_draws`, for variables that are needed.
     """
     posterior = _posterior(idata)
-    check_observed(idata, model)
+    check_observed(idata, whole_model(model))
     shapes = dict(zip(layout.names, layout.shapes, strict=True))
     draws: dict[str, np.ndarray] = {}
     rebuilt = []

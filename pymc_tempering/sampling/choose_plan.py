@@ -17,6 +17,7 @@ from pymc_tempering.core.ladder import check_betas
 from pymc_tempering.evidence.reference_check import no_looks, summarize_looks
 from pymc_tempering.exceptions import StuckChainError, warn_user
 from pymc_tempering.kernels import Compound
+from pymc_tempering.model.origin import check_sums
 from pymc_tempering.references.mixture import Mixture
 from pymc_tempering.references.prior import Fitted, Prior
 from pymc_tempering.sampling.call import Job
@@ -37,6 +38,10 @@ from pymc_tempering.warmup.warm_up import Warmup
 LATE_CESS = 0.1
 """Conditional effective sample size of the steps of an annealed pass that is late; usually 0.5.
 The pass then takes about half as many evaluations, and its ladder still serves."""
+
+
+N_CHECKED = 200
+"""Draws of the reference at which sums over discrete variables are checked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +132,16 @@ def _finished(job: Job, chosen: ChosenPlan) -> ChosenPlan:
     The constants of the ladder were learned with even weights.
     """
     plan, weights = chosen.plan, job.options.rung_weights
+    check_sums(job.prior.path.model, _some_draws(plan))
     if weights is not None:
         plan = plan.with_ladder(plan.ladder.with_weights(weights))
     return replace(chosen, plan=plan, work=dict(job.tally.work), seconds=dict(job.tally.seconds))
+
+
+def _some_draws(plan: Plan) -> np.ndarray:
+    """Few draws of the reference, of no stream of a run, shape (n, d)."""
+    xs = plan.reference.draw(N_CHECKED, plan.reference.spawn(np.random.default_rng(N_CHECKED)))
+    return xs[np.isfinite(xs).all(axis=1)]
 
 
 def _choose(job: Job) -> ChosenPlan:

@@ -27,8 +27,8 @@ from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import StuckChainError, TimeLimitError, warn_user
 from pymc_tempering.model.constrain import compile_constrain
-from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.ordered_priors import said_of_orders
+from pymc_tempering.model.origin import whole_model
 from pymc_tempering.sampling.call import PLAN_SHARE, Call, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.kept import storable, with_plan

@@ -33,12 +33,15 @@ from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
+from pymc_tempering.model.layout import model_layout
+from pymc_tempering.model.origin import origin_of, whole_model
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.prior import Fitted, Prior, Reference
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.precompile import compile_prior_alone, with_prior_constant
+from pymc_tempering.summed.sum_out import without_sums
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -187,16 +190,17 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
     ) -> None:
         self.model = find_model(model)
         self.vars = check_vars(self.model, vars)
+        self.inner = without_sums(self.model, kernel, tempered)
         options = Options(
             ladder_move, reference, betas, rungs_per_barrier, check_looks, weight_adaptation,
             rung_weights,
         )  # fmt: skip
         warmup_rng = np.random.default_rng(random_seed)
-        terms = find_terms(self.model, tempered)
+        terms = find_terms(self.inner, tempered)
         show = progressbar and not quiet and logger.isEnabledFor(logging.INFO)
         with compiling_status(show) as report:
             prior, compound = compile_with_kernels(
-                self.model, kernel, target_accept, report, terms=terms
+                self.inner, kernel, target_accept, report, terms=terms
             )
             job = Job(prior, compound, options, warmup_rng, cores, report)
             alone = compile_prior_alone(prior, kernel, target_accept, report)
@@ -241,9 +245,11 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
                 warn_user(message)
                 warned = True
         state.n_draws_ever += 1
-        layout = self.plan.reference.path.layout
         x, per_rung, scalars = (rows[0] for rows in self._record[:3])
-        return layout.unravel(x), [self.schema.statistics(per_rung.copy(), scalars, x)]
+        origin = origin_of(self.inner)
+        whole = x if origin is None else origin.whole(x[None])[0]
+        point = model_layout(whole_model(self.inner)).unravel(whole)
+        return point, [self.schema.statistics(per_rung.copy(), scalars, x)]
 
     def __getstate__(self) -> dict[str, Any]:
         """State without compiled functions, which do not travel between processes."""
@@ -251,6 +257,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         plan = self.plan
         return {name: getattr(self, name) for name in kept} | {
             "model": self.model,
+            "inner": self.inner,
             "terms": plan.reference.path.terms,
             "frozen": {
                 f.name: getattr(plan, f.name) for f in fields(plan) if f.name != "reference"
@@ -262,7 +269,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         frozen, terms = values.pop("frozen"), values.pop("terms")
         self.__dict__.update(values)
         reference: Reference = compile_model(
-            self.model, check=False, terms=terms, **frozen["kernel"].needs
+            self.inner, check=False, terms=terms, **frozen["kernel"].needs
         )
         if self.schema.components is not None:
             assert isinstance(reference, Prior)

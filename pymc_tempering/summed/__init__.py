@@ -1,0 +1,1 @@
+"""Discrete variables that are summed out of a model, and drawn afterwards."""

@@ -12,7 +12,6 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import applys_between
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import All
 
 THROUGH = (All, MakeVector, Join, ScalarFromTensor, TensorFromScalar)
@@ -41,6 +40,6 @@ def _conditions(check: Variable) -> list[Variable]:
     """Elementwise conditions that a check asks all of."""
     node = check.owner
     if node is None or not isinstance(node.op, THROUGH):
-        return [check if not hasattr(check.type, "dtype") or check.type.ndim else check]
+        return [check]
     inputs = node.inputs[1:] if isinstance(node.op, Join) else node.inputs
     return [part for v in inputs for part in _conditions(v)]

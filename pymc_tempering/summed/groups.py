@@ -106,7 +106,7 @@ def log_terms(
             continue
         if rv not in group and rv not in model.observed_RVs:
             raise CannotSumError
-        if not isinstance(rv.type, TensorType) or getattr(rv.owner.op, "total_size", None):
+        if not isinstance(rv.type, TensorType):
             raise CannotSumError
         stand_in = rv.type(name=f"{rv.name}_value")
         try:
@@ -228,7 +228,8 @@ def pair_tables(
     joint = pt.zeros((len(pairs), m, m))
     one, other = np.divmod(np.arange(m * m)[:, None], m)
     for part in parts:
-        tied, ends = np.flatnonzero(part.degree == 2), np.array(part.pairs).reshape(-1, 2)
+        tied = np.flatnonzero(part.degree == 2)
+        ends = np.array(part.pairs, dtype=np.int64).reshape(-1, 2)
         least = colors[ends].min(axis=1)
         for color in np.unique(least):
             mine = least == color
@@ -332,11 +333,12 @@ def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed | None:
         ranges = [range_of(model, rv, points[rv].shape[1:], points[rv]) for rv in group]
         exact, short, constant = build_tables(terms, ranges, points)
         total, steps = eliminate(short)
-        slowly = total if short is exact else eliminate(exact)[0]
+        total = total + constant
+        slowly = total if short is exact else eliminate(exact)[0] + constant
     except (CannotSumError, TooManyScopesError, TooTiedError):
         return None
     sums = [v for rv in group for v in children_of(model, rv) if v not in group]
-    return Summed(ranges, total + constant, slowly + constant, steps, list(dict.fromkeys(sums)))
+    return Summed(ranges, total, slowly, steps, list(dict.fromkeys(sums)))
 
 
 def _points(
@@ -353,4 +355,5 @@ def _points(
         drawn = pm.draw(needed, n, mode=python_mode(), random_seed=1)
     except Exception as error:  # of a prior that cannot be drawn from, for whatever reason
         raise CannotSumError from error
-    return {v: np.asarray(x)[None] if n == 1 else np.asarray(x) for v, x in zip(needed, drawn)}
+    rows = [np.asarray(x)[None] if n == 1 else np.asarray(x) for x in drawn]
+    return dict(zip(needed, rows, strict=True))

@@ -19,13 +19,12 @@ from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.summed.elimination import draw_elements
 from pymc_tempering.summed.groups import Summed
 
-NEAR_END, CUT_OFF = 0.8, 1e-4
+NEAR_END, CUT_OFF = 0.8, 0.001
 """Share of what was summed over behind which counts are near its end, and the share of draws there
 from which a warning comes."""
 
-
-N_CHECKED, LARGEST_OFF = 50, 1e-5
-"""Draws at which short ways are checked, and the largest error there (nats)."""
+LARGEST_OFF, ROUNDED = 1e-5, 1e-9
+"""Largest error of a sum by short ways: nats, and a share of its size."""
 
 
 class Recovery:
@@ -66,10 +65,9 @@ class Recovery:
 
     @cached_property
     def off(self) -> Callable[..., list[np.ndarray]]:
-        """Compiled function of the same values: by how much sums by short ways are off."""
-        graphs = [
-            group.total - group.exact for group in self.groups if group.total is not group.exact
-        ]
+        """Compiled function of the same values: sums, and by how much short ways are off."""
+        short = [group for group in self.groups if group.total is not group.exact]
+        graphs = [g for group in short for g in (group.exact, group.total - group.exact)]
         graphs = self.without.replace_rvs_by_values(graphs)
         return compile_over_draws(
             self.without, self.without.value_vars, graphs, together=False, mode=python_mode()
@@ -97,7 +95,6 @@ class Recovery:
         here, there = model_layout(self.without), model_layout(self.whole)
         columns = here.unravel(xs)
         rngs = [np.random.default_rng(row.view(np.uint32)) for row in np.ascontiguousarray(xs)]
-        self._check([column[:N_CHECKED] for column in columns.values()])
         steps = iter(self.tables(list(columns.values())) if self.groups else [])
         for group in self.groups:
             columns |= self._of_group(group, [next(steps) for _ in group.steps], rngs)
@@ -111,16 +108,40 @@ class Recovery:
         flat = [columns[name].reshape(len(xs), -1) for name in there.names]
         return np.concatenate(flat, axis=1, dtype=float)
 
-    def _check(self, columns: list[np.ndarray]) -> None:
-        """Compare sums by short ways with those without, at some draws."""
-        worst = max((float(np.abs(row).max(initial=0.0)) for row in self.off(columns)), default=0.0)
-        if worst > LARGEST_OFF:
-            names = ", ".join(repr(r.rv.name) for group in self.groups for r in group.ranges)
-            raise ModelError(
-                f"The sums over {names} are off by {worst:.2g} nats at draws of this run: their terms "
-                "depend on the parameters in another way here than at draws of the prior. Give them "
-                f"a kernel, so that they are not summed out, as kernel={{{names}: 'slice'}}."
-            )
+    def check(self, xs: np.ndarray) -> None:
+        """Check at some draws that short ways are right, and that counts are summed far enough.
+
+        Raises
+        ------
+        ModelError
+        """
+        columns = list(model_layout(self.without).unravel(xs).values())
+        found = self.off(columns)
+        for exact, off in zip(found[::2], found[1::2], strict=True):
+            worst = np.nanmax(np.abs(off) - ROUNDED * np.abs(exact), initial=0.0)
+            if worst > LARGEST_OFF:
+                raise ModelError(self._not_summed(f"is off by {worst:.2g} nats"))
+        drawn = self(xs)
+        parts = dict(zip(*self._places(), strict=True))
+        for group in self.groups:
+            for r in group.ranges:
+                values = drawn[:, parts[self.values[r.rv].name]]
+                if r.is_open and (values > NEAR_END * r.most).mean() > CUT_OFF:
+                    warn_user(self._not_summed(f"ends at {r.most - 1}, and draws are near that"))
+
+    def _places(self) -> tuple[tuple[str, ...], tuple[slice, ...]]:
+        """Names and places of the variables of the whole model."""
+        layout = model_layout(self.whole)
+        return layout.names, layout.slices
+
+    def _not_summed(self, why: str) -> str:
+        """Sentences about a sum that is not exact."""
+        names = [r.rv.name for group in self.groups for r in group.ranges]
+        kernels = ", ".join(f"{name!r}: 'slice'" for name in names)
+        return (
+            f"The sum over {', '.join(map(repr, names))} {why}, so log Z may be wrong. Give the "
+            f"variables kernels, with which they are not summed out: kernel={{{kernels}}}."
+        )
 
     def _of_group(
         self, group: Summed, log_p: list[np.ndarray], rngs: Sequence[np.random.Generator]
@@ -132,12 +153,6 @@ class Recovery:
         columns, start = {}, 0
         for r in group.ranges:
             own = places[:, start : start + r.first.size].reshape(-1, *r.first.shape)
-            if r.is_open and (share := float((own > NEAR_END * r.most).mean())) > CUT_OFF:
-                warn_user(
-                    f"{r.rv.name!r} was summed up to {r.most - 1}, and {share:.2%} of its draws are "
-                    "near that end: the sum may lack larger values. Give it a prior with lighter "
-                    "tails, or a kernel, so that it is not summed out."
-                )
             columns[self.values[r.rv].name] = r.at(own)
             start += r.first.size
         return columns

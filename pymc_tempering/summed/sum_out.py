@@ -66,24 +66,27 @@ def sum_out(model: pm.Model, keep: Collection[str] = ()) -> pm.Model:
 def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
     """Make such a model; None if no variable can go, or none would be left."""
     copy = _copy(model)
-    chosen = [rv for rv in copy.free_RVs if is_discrete(rv) and rv.name not in keep]
+    plain = [rv for rv in copy.free_RVs if copy.rvs_to_transforms[rv] is None]
+    chosen = [rv for rv in plain if is_discrete(rv) and rv.name not in keep]
+    values = {rv: copy.rvs_to_values[rv] for rv in chosen}
     leaves = _leaves(copy, chosen)
-    groups = [
-        sum_of(copy, group) for group in _groups(copy, [v for v in chosen if v not in leaves])
-    ]
-    summed = [group for group in groups if group is not None]
-    gone = [*leaves, *(r.rv for group in summed for r in group.ranges)]
-    if not gone or len(gone) == len(copy.free_RVs):
+    rest = [rv for rv in chosen if rv not in leaves]
+    if len(chosen) == len(copy.free_RVs):
         return None
-    values = {rv: copy.rvs_to_values[rv] for rv in gone}
+    _remove(copy, leaves)
+    groups = [sum_of(copy, group) for group in _groups(copy, rest)]
+    summed = [group for group in groups if group is not None]
+    if not leaves and not summed:
+        return None
     for group in summed:
         name = ", ".join(v.name for v in group.replaced)
         _remove(copy, group.replaced)
         with copy:
             pm.Potential(name, group.total)
-    _remove(copy, gone)
+        _remove(copy, [r.rv for r in group.ranges])
     whole = _copy(model)
-    copy.summed_from = Origin(whole, Recovery(whole, copy, summed, leaves, values))
+    recovery = Recovery(whole, copy, summed, leaves, values)
+    copy.summed_from = Origin(whole, recovery, recovery.check)
     return copy
 
 

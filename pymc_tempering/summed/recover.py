@@ -16,6 +16,7 @@ from pymc_tempering.model.constrain import compile_over_draws
 from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.layout import model_layout
 from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.summed.angles import angle_of
 from pymc_tempering.summed.elimination import draw_elements
 from pymc_tempering.summed.groups import Summed
 
@@ -36,8 +37,10 @@ class Recovery:
     groups : sequence of Summed
     leaves : sequence of Variable
         Random variables of `without` that were taken out and nothing depends on.
-    names : dict of Variable to str
+    values : dict of Variable to Variable
         Value variables of all that was taken out.
+    cuts : dict of str to array
+        Where circles were cut, by the names of the variables.
     """
 
     def __init__(
@@ -47,9 +50,10 @@ class Recovery:
         groups: Sequence[Summed],
         leaves: Sequence[Variable],
         values: dict[Variable, Variable],
+        cuts: dict[str, np.ndarray],
     ) -> None:
         self.whole, self.without = whole, without
-        self.groups, self.leaves, self.values = groups, leaves, values
+        self.groups, self.leaves, self.values, self.cuts = groups, leaves, values, cuts
 
     def __getstate__(self) -> dict[str, Any]:
         """State without compiled functions."""
@@ -105,6 +109,10 @@ class Recovery:
                 rows.append(draw(*rng.spawn(self.n_sources), *(column[i] for column in known)))
             for rv, column in zip(self.leaves, zip(*rows, strict=True), strict=True):
                 columns[self.values[rv].name] = np.array(column)
+        for name, place in self.cuts.items():
+            there_name = self.whole.rvs_to_values[self.whole[name]].name
+            here_name = self.without.rvs_to_values[self.without[name]].name
+            columns[there_name] = angle_of(columns[here_name], place)
         flat = [columns[name].reshape(len(xs), -1) for name in there.names]
         return np.concatenate(flat, axis=1, dtype=float)
 

@@ -18,6 +18,7 @@ from pymc_tempering.model.layout import is_discrete
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.new_data import order_like, without_initial_values
 from pymc_tempering.model.origin import Origin
+from pymc_tempering.summed.angles import circular, cut_angles
 from pymc_tempering.summed.groups import children_of, related, sum_of
 from pymc_tempering.summed.recover import Recovery
 
@@ -31,14 +32,14 @@ def without_sums(
     stay where only some terms are tempered.
     """
     discrete = {rv.name for rv in model.free_RVs if is_discrete(rv)}
-    if not discrete or tempered is not None:
+    if tempered is not None:
         return model
     if choice is None:
         return sum_out(model)
     if isinstance(choice, Mapping):
         return sum_out(model, discrete & set(choice))
     moves = find_kernel(choice, 0.8).kinds - {"continuous"}
-    return model if moves else sum_out(model)
+    return sum_out(model, discrete if moves else ())
 
 
 def sum_out(model: pm.Model, keep: Collection[str] = ()) -> pm.Model:
@@ -57,7 +58,8 @@ def sum_out(model: pm.Model, keep: Collection[str] = ()) -> pm.Model:
         The model itself, if there are none. Otherwise one whose draws become those of the whole
         model by :func:`~pymc_tempering.model.origin.origin_of`.
     """
-    if not any(is_discrete(rv) and rv.name not in keep for rv in model.free_RVs):
+    left = [rv for rv in model.free_RVs if is_discrete(rv) and rv.name not in keep]
+    if not left and not circular(model):
         return model
     found = remembered(model, ("summed", tuple(sorted(keep))), lambda: _without(model, keep))
     return model if found is None else found
@@ -72,11 +74,11 @@ def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
     leaves = _leaves(copy, chosen)
     rest = [rv for rv in chosen if rv not in leaves]
     if len(chosen) == len(copy.free_RVs):
-        return None
+        chosen, leaves, rest = [], [], []
     _remove(copy, leaves)
     groups = [sum_of(copy, group) for group in _groups(copy, rest)]
     summed = [group for group in groups if group is not None]
-    if not leaves and not summed:
+    if not leaves and not summed and not circular(copy):
         return None
     for group in summed:
         name = ", ".join(v.name for v in group.replaced)
@@ -84,8 +86,8 @@ def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
         with copy:
             pm.Potential(name, group.total)
         _remove(copy, [r.rv for r in group.ranges])
-    whole = _copy(model)
-    recovery = Recovery(whole, copy, summed, leaves, values)
+    whole, (copy, cuts) = _copy(model), cut_angles(copy)
+    recovery = Recovery(whole, copy, summed, leaves, values, cuts)
     copy.summed_from = Origin(whole, recovery, recovery.check)
     return copy
 

@@ -28,7 +28,7 @@ N_PLACES = 64
 """Places at which a circle may be cut."""
 
 
-class Cut(Transform):
+class CutTransform(Transform):
     """From angles in [-pi, pi) to real numbers, by the logit of the way from a cut.
 
     Parameters
@@ -60,7 +60,7 @@ class Cut(Transform):
 
 
 def angle_of(value: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Angles in [-pi, pi) of real numbers, as :class:`Cut` has them."""
+    """Angles in [-pi, pi) of real numbers, as :class:`CutTransform` has them."""
     angle = place + 2 * np.pi * expit(value)
     return angle - 2 * np.pi * np.floor((angle + np.pi) / (2 * np.pi))
 
@@ -71,13 +71,15 @@ def circular(model: pm.Model) -> list[Variable]:
 
 
 def cut_angles(model: pm.Model) -> tuple[pm.Model, dict[str, np.ndarray]]:
-    """Cut the circles of a model, and return the cuts by the names of its variables."""
+    """CutTransform the circles of a model, and return the cuts by the names of its variables."""
     angles = circular(model)
     if not angles:
         return model, {}
     modes = find_modes(model)
     cuts = {rv.name: emptiest(modes[model.rvs_to_values[rv].name]) for rv in angles}
-    return change_value_transforms(model, {name: Cut(at) for name, at in cuts.items()}), cuts
+    return change_value_transforms(
+        model, {name: CutTransform(at) for name, at in cuts.items()}
+    ), cuts
 
 
 def find_modes(model: pm.Model) -> dict[str, np.ndarray]:

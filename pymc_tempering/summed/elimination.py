@@ -36,7 +36,7 @@ class Tables(NamedTuple):
     tables: Variable | None
 
 
-class Step(NamedTuple):
+class SumStep(NamedTuple):
     """Elements that are summed out at once, and what to draw them from.
 
     Attributes
@@ -57,20 +57,20 @@ class TooTiedError(Exception):
     """What is left of the elements is tied to more than two others each."""
 
 
-def log_sum(terms: Variable, axis: int) -> Variable:
+def log_sum_exp(terms: Variable, axis: int) -> Variable:
     """Log of a sum of exponentials along an axis; its gradient is finite at `LOWEST`."""
     largest = pytensor.gradient.disconnected_grad(terms.max(axis=axis, keepdims=True))
     return pt.log(pt.exp(terms - largest).sum(axis=axis)) + largest.squeeze(axis)
 
 
-def eliminate(tables: Tables) -> tuple[Variable, list[Step]]:
+def eliminate(tables: Tables) -> tuple[Variable, list[SumStep]]:
     """Sum out all elements.
 
     Returns
     -------
     Variable
         Log of the sum over all values of all elements, a scalar.
-    list of Step
+    list of SumStep
         In the order of summing; draws go backward.
 
     Raises
@@ -95,8 +95,8 @@ def eliminate(tables: Tables) -> tuple[Variable, list[Step]]:
                 given.append(_others(some, edges, pairs))
                 table = _first_axis(some, edges, pairs, joint)
                 log_p = log_p[..., None] + (table[:, :, None, :] if place else table)
-            steps.append(Step(some, given, log_p))
-            message = log_sum(log_p, axis=1)
+            steps.append(SumStep(some, given, log_p))
+            message = log_sum_exp(log_p, axis=1)
             if degree == 0:
                 total = total + message.sum()
             elif degree == 1:
@@ -164,13 +164,13 @@ def _with_pairs(
 
 
 def draw_elements(
-    steps: Sequence[Step], log_p: Sequence[np.ndarray], uniform: np.ndarray
+    steps: Sequence[SumStep], log_p: Sequence[np.ndarray], uniform: np.ndarray
 ) -> np.ndarray:
     """Draw the elements, for many draws of all else at once.
 
     Parameters
     ----------
-    steps : sequence of Step
+    steps : sequence of SumStep
     log_p : sequence of array, shape (N, k, m, ...)
         Their numbers, for N draws.
     uniform : array, shape (N, n)

@@ -17,7 +17,7 @@ from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.ranges import known_range
 from pymc_tempering.summed.checks import open_checks
 from pymc_tempering.summed.compress import N_CHECK, N_LEARN, WORTH, compress
-from pymc_tempering.summed.elimination import LOWEST, Step, Tables, TooTiedError, eliminate
+from pymc_tempering.summed.elimination import LOWEST, SumStep, Tables, TooTiedError, eliminate
 from pymc_tempering.summed.scopes import TooManyScopesError, element_scopes, split_sums
 
 MOST_CELLS = 400_000
@@ -306,7 +306,7 @@ class Summed:
     ranges : list of Range
     total, exact : Variable
         Log of the sum, of the model's random variables, and the same without short ways.
-    steps : list of Step
+    steps : list of SumStep
         What the variables are drawn from.
     replaced : list of Variable
         Observed variables and potentials whose terms are in the sum.
@@ -315,7 +315,7 @@ class Summed:
     ranges: list[Range]
     total: Variable
     exact: Variable
-    steps: list[Step]
+    steps: list[SumStep]
     replaced: list[Variable]
 
 

@@ -169,10 +169,10 @@ def _draw_both(
         ("right", "{} ►", span.high + 0.9 * right, out[1].sum()),
     ):
         if n:
-            style = {"part": side, "horizontal_align": side}
-            panel.texts("beyond", place, -0.1 * top, words.format(n), **style)
-    limits = {"x": (span.low - left, span.high + right), "y": (-0.18 * top, 1.05 * top)}
-    panel.axes(**limits, yticks=round_ticks(1.05 * top, 5))
+            at = place, -0.1 * top
+            panel.texts("beyond", *at, words.format(n), part=side, horizontal_align=side)
+    x, y = (span.low - left, span.high + right), (-0.18 * top, 1.05 * top)
+    panel.axes(x=x, y=y, yticks=round_ticks(1.05 * top, 5))
     return float(top)
 
 

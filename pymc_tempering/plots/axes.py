@@ -1,7 +1,6 @@
 """Axes: ticks of rungs and betas, round ticks, where an axis ends, and arrows beyond its ends."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,7 @@ def spread_over(n: int, most: int = MOST_TICKS) -> list[int]:
     The last step may be longer than the others, never shorter.
     """
     step = max(1, -(-(n - 1) // max(most - 1, 1)))
-    inner = [k for k in range(0, n - 1, step) if n - 1 - k >= step]
-    return [*inner, n - 1] if n > 1 else [0]
+    return [*range(0, n - step, step), n - 1]
 
 
 def beta_text(beta: float) -> str:
@@ -67,8 +65,8 @@ def round_ticks(high: float, most: int = 6, least: float = 0.0) -> Ticks:
     power = 10.0 ** np.floor(np.log10(high / most))
     steps = [max(power * m, least) for m in (1.0, 2.0, 5.0, 10.0)]
     step = next(step for step in steps if high / step <= most)
-    places = [step * k for k in range(int(high / step + 1e-9) + 1)]
-    return places, [f"{place:.6g}" for place in places]
+    places = np.arange(int(high / step + 1e-9) + 1) * step
+    return places.tolist(), [f"{place:.6g}" for place in places]
 
 
 def log_ticks(low: float, high: float) -> Ticks:
@@ -81,14 +79,8 @@ def log_ticks(low: float, high: float) -> Ticks:
     return np.log10(kept).tolist(), [f"{value:g}" for value in kept]
 
 
-@dataclass(frozen=True, eq=False)
-class Span:
-    """Ends of an axis.
-
-    Attributes
-    ----------
-    low, high : float
-    """
+class Span(NamedTuple):
+    """Ends of an axis."""
 
     low: float
     high: float
@@ -97,11 +89,6 @@ class Span:
     def width(self) -> float:
         """Length of the axis."""
         return self.high - self.low
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Both ends."""
-        return self.low, self.high
 
     def holds(self, value: FloatArray) -> np.ndarray:
         """Whether each value is on the axis."""
@@ -118,16 +105,13 @@ def span_of(ends: FloatArray, others: FloatArray, far: float = 0.5) -> Span:
     others : ndarray, shape (m,)
         Are, if they lie within ``far`` ranges of ``ends``.
     """
-    ends = ends[np.isfinite(ends)]
-    others = others[np.isfinite(others)]
-    if not ends.size:
-        ends = others if others.size else np.zeros(1)
-    low, high = float(ends.min()), float(ends.max())
-    reach = far * ((high - low) or max(abs(low), 1.0) * 0.1)
-    near = others[(others >= low - reach) & (others <= high + reach)]
-    low, high = min(low, *near, low), max(high, *near, high)
-    pad = ROOM * ((high - low) or max(abs(low), 1.0) * 0.1)
-    return Span(low - pad, high + pad)
+    ends, others = ends[np.isfinite(ends)], others[np.isfinite(others)]
+    ends = ends if ends.size else others if others.size else np.zeros(1)
+    unit = np.ptp(ends) or 0.1 * max(abs(ends[0]), 1.0)
+    near = np.abs(others - np.clip(others, ends.min(), ends.max())) <= far * unit
+    held = np.append(ends, others[near])
+    pad = ROOM * (np.ptp(held) or 0.1 * max(abs(held[0]), 1.0))
+    return Span(float(held.min() - pad), float(held.max() + pad))
 
 
 def with_room(span: Span, values: FloatArray, lines: FloatArray) -> Span:
@@ -140,12 +124,11 @@ def with_room(span: Span, values: FloatArray, lines: FloatArray) -> Span:
     lines : ndarray, shape (m,)
         Places of lines over all rows.
     """
-    low, high = span.ends
-    lines = lines[span.holds(lines)]
-    room = LABEL * span.width
-    if np.any(np.isfinite(values) & (values < low)):
+    low, high = span
+    lines, room = lines[span.holds(lines)], LABEL * span.width
+    if np.any(values < low):
         low = min([low, *(lines[lines < low + room] - room / (1.0 - LABEL))])
-    if np.any(np.isfinite(values) & (values > high)):
+    if np.any(values > high):
         high = max([high, *(lines[lines > high - room] + room / (1.0 - LABEL))])
     return Span(low, high)
 
@@ -168,13 +151,10 @@ def draw_beyond(
         inset, sides = 0.05 * span.width, (("below", "▼ {}{:.3g}"), ("above", "▲ {}{:.3g}"))
     else:
         inset, sides = 0.01 * span.width, (("left", "◄ {}{:.4g}"), ("right", "{}{:.4g} ►"))
-    known = np.isfinite(values)
-    beyond = known & (values < span.low), known & (values > span.high)
-    edges = span.low + inset, span.high - inset
-    for (side, words), here, edge in zip(sides, beyond, edges, strict=True):
-        x, y = np.full(here.sum(), edge), places[here]
-        if upright:
-            x, y = y, x
+    beyond = (values < span.low, span.low + inset), (values > span.high, span.high - inset)
+    for (side, words), (here, edge) in zip(sides, beyond, strict=True):
+        here &= np.isfinite(values)
         texts = [words.format(name, value) for value in values[here]]
+        x, y = (places[here], edge) if upright else (edge, places[here])
         align = "left" if upright else side
         panel.texts("beyond", x, y, texts, part=side, horizontal_align=align, **style)

@@ -17,15 +17,7 @@ from pymc_tempering.evidence.estimators import OWN, POSTERIOR, RUN
 from pymc_tempering.evidence.prior_curves import PriorSensitivity, SensitivityCurve
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.plots.axes import HALF_WIDTH, Span, draw_beyond, log_ticks, span_of, with_room
-from pymc_tempering.plots.sheet import (
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    Panel,
-    finished,
-    open_panels,
-)
+from pymc_tempering.plots.sheet import BLUE, GRAY, GREEN, ORANGE, Panel, finished, open_panels
 
 type Points = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Values, their errors, and the heights that they stand at."""
@@ -126,25 +118,19 @@ def plot_evidence(
         raise ValueError("plot_evidence needs at least one estimate")
     order = [*KINDS]
     table = table.sort_values("draws", key=lambda d: d.map(order.index), kind="stable")
-    panels = open_panels(
-        ("forest", "numbers"),
-        (9.0, 1.3 + 0.34 * len(table)),
-        FOREST_VISUALS,
-        options,
-        columns=2,
-        width_ratios=[5.0, 1.3],
-    )
-    places = _draw_rows(panels[0], table)
-    _draw_forest(panels[0], table.assign(place=places), believe, exact)
+    names, size = ("forest", "numbers"), (9.0, 1.3 + 0.34 * len(table))
+    ratios = {"width_ratios": [5.0, 1.3]}
+    forest, numbers = open_panels(names, size, FOREST_VISUALS, options, columns=2, **ratios)
+    table["place"] = places = _draw_rows(forest, table)
+    _draw_forest(forest, table, believe, exact)
     pairs = zip(table["log_z"], table["mcse"], strict=True)
     texts = [plus_minus(z, e) if np.isfinite(z) else "–" for z, e in pairs]
-    numbers = panels[1]
-    numbers.texts("numbers", [0.0] * len(texts), places, texts, horizontal_align="left")
+    numbers.texts("numbers", 0.0, places, texts, horizontal_align="left")
     numbers.axes(x=(-0.05, 1.0), y=_height(table))
     numbers.drawer.remove_axis(numbers.target, axis="both")
     if numbers.backend == "matplotlib":
         numbers.target.set_axis_off()
-    return finished(panels)
+    return finished([forest, numbers])
 
 
 def _draw_rows(panel: Panel, table: pd.DataFrame) -> np.ndarray:
@@ -165,21 +151,19 @@ def _draw_forest(
     span, height = _span(table, exact), _height(table)
     if believe is not None and np.isfinite(table.loc[believe, "mcse"]):
         value, half = table.loc[believe, "log_z"], HALF_WIDTH * table.loc[believe, "mcse"]
-        low, high = ([end] * 2 for end in height)
-        panel.band("believed", [value - half, value + half], low, high, color=GRAY)
+        panel.band("believed", [value - half, value + half], *height, color=GRAY)
     if exact is not None:
-        panel.guide("exact", [exact, exact], height, label=f"exact: {exact:.3f}")
+        panel.guide("exact", exact, height, label=f"exact: {exact:.3f}")
     for kind in KINDS:
         _draw_kind(panel, table[table["draws"] == kind], span, kind)
     value, places = table["log_z"].to_numpy(dtype=float), table["place"].to_numpy()
     told = ~table["agrees"].astype("boolean").fillna(True).to_numpy(dtype=bool) & span.holds(value)
-    panel.dots("disagrees", value[told], places[told], color="B1", marker="C3", size=13.0,
-               width=1.6, label="disagrees")  # fmt: skip
+    cross: dict[str, Any] = {"color": "B1", "marker": "C3", "size": 13.0, "width": 1.6}
+    panel.dots("disagrees", value[told], places[told], label="disagrees", **cross)
     draw_beyond(panel, span, value, places)
-    at = places[~np.isfinite(value)]
-    edge, words = np.full(at.size, span.low + 0.01 * span.width), ["no value"] * at.size
-    panel.texts("no_value", edge, at, words, color=GRAY, horizontal_align="left")
-    panel.axes("log Z (nats)", x=span.ends)
+    edge, style = span.low + 0.01 * span.width, {"color": GRAY, "horizontal_align": "left"}
+    panel.texts("no_value", edge, places[~np.isfinite(value)], "no value", **style)
+    panel.axes("log Z (nats)", x=span)
 
 
 def _draw_kind(panel: Panel, table: pd.DataFrame, span: Span, kind: str) -> None:
@@ -188,16 +172,15 @@ def _draw_kind(panel: Panel, table: pd.DataFrame, span: Span, kind: str) -> None
     value, error, places = table[["log_z", "mcse", "place"]].to_numpy(dtype=float).T
     style, names = {"color": color, "part": kind}, (name, f"{name}, no error")
     _draw_points(panel, span, (value, error, places), names, marker=marker, **style)
-    half = np.where(np.isfinite(error), HALF_WIDTH * error, 0.0)
     side = table["bias_direction"].map({"below": 1.0, "above": -1.0}).to_numpy(dtype=float)
-    for sign, align, head in ((1.0, "left", "►"), (-1.0, "right", "◄")):
-        bound = span.holds(value) & (side == sign)
-        start = np.clip(value + sign * half, *span.ends)[bound]
-        tip, at = start + sign * ARROW * span.width, places[bound]
-        style["part"] = f"{kind}_{align}"
-        panel.segments("bound", (start, tip), (at, at), **style)
-        style["part"] = f"{kind}_{align}_head"
-        panel.texts("bound", tip, at, [head] * at.size, **style)
+    bound = span.holds(value) & np.isfinite(side)
+    side, at = side[bound], places[bound]
+    half = HALF_WIDTH * np.where(np.isfinite(error), error, 0.0)[bound]
+    start = np.clip(value[bound] + side * half, *span)
+    tip = start + side * ARROW * span.width
+    panel.segments("bound", (start, tip), (at, at), **style)
+    style["part"] = f"{kind}_head"
+    panel.texts("bound", tip, at, np.where(side > 0.0, "►", "◄"), **style)
 
 
 def _draw_points(
@@ -208,7 +191,7 @@ def _draw_points(
     known, shown = np.isfinite(error), span.holds(value)
     here, bare = known & shown, shown & ~known  # an interval beyond the edge would cross its label
     half, at = HALF_WIDTH * error[here], places[here]
-    ends = np.clip([value[here] - half, value[here] + half], *span.ends)
+    ends = np.clip([value[here] - half, value[here] + half], *span)
     line = {name: of for name, of in style.items() if name != "marker"}
     panel.segments("interval", ends, (at, at), width=2.2, **line)
     panel.dots("estimate", value[here], at, size=8.0, label=names[0], **style)
@@ -227,7 +210,7 @@ def _span(table: pd.DataFrame, exact: float | None) -> Span:
     lines = np.array([] if exact is None else [exact])
     ends = np.concatenate([(value - half)[plain], (value + half)[plain], lines])
     others = np.concatenate([value, (value - half)[near], (value + half)[near]])
-    labels = np.where(finite, value, -np.finfo(float).max)  # "no value" stands at the left, too
+    labels = np.where(finite, value, -np.inf)  # "no value" stands at the left, too
     return with_room(span_of(ends, others), labels, lines)
 
 
@@ -342,21 +325,21 @@ def _draw_factors(panel: Panel, table: pd.DataFrame) -> None:
     ends = np.concatenate([(factor - half)[near], (factor + half)[near], [0.0, -1.2]])
     span = span_of(np.maximum(ends, 1.5 * FAR), np.zeros(0))
     span = with_room(span, factor, np.array([*GRADES, 0.0]))
-    for k, grade in enumerate(GRADES):
+    for grade in GRADES:
         if span.low < grade:
-            panel.guide("grades", [grade, grade], _height(table), color=GRAY, width=1.0,
-                        linestyle="C2", part=str(k))  # fmt: skip
-    panel.line("grades", [0.0, 0.0], _height(table), color="B1", width=1.0)
+            style = {"color": GRAY, "linestyle": "C2", "part": f"{-grade:g}"}
+            panel.line("grades", grade, _height(table), width=1.0, **style)
+    panel.line("grades", 0.0, _height(table), color="B1", width=1.0)
     places = _draw_rows(panel, table)
     _draw_points(panel, span, (factor, error, places), ("", NO_ERROR))
     draw_beyond(panel, span, factor, places)
-    panel.axes(f"log Bayes factor over {table.index[0]!r} (nats)", x=span.ends)
+    panel.axes(f"log Bayes factor over {table.index[0]!r} (nats)", x=span)
 
 
 def _draw_probabilities(panel: Panel, table: pd.DataFrame) -> None:
     p, error = (table[name].to_numpy(dtype=float) for name in ("probability", "p_mcse"))
     places = _draw_rows(panel, table)
-    panel.segments("probability", (0.0 * p, p), (places, places), color=GRAY, width=1.2)
+    panel.segments("probability", (0.0, p), (places, places), color=GRAY, width=1.2)
     if "prior" in table:
         prior, ends = table["prior"].to_numpy(dtype=float), (places - 0.3, places + 0.3)
         panel.segments("prior", (prior, prior), ends, color=ORANGE, width=2.0, label="prior")
@@ -449,7 +432,7 @@ def _draw_sensitivity(
     y = np.where(np.isfinite(half), value[order], np.nan)
     low, high = y - half, y + half
     known, source = np.isfinite(y), np.array(curve.source)[order]
-    for k, part in enumerate(_stretches(known)):
+    for k, part in enumerate(np.ma.clump_unmasked(np.ma.masked_invalid(y))):
         label = "" if k else "95 % interval"
         panel.band("band", x[part], low[part], high[part], part=str(k), label=label)
     panel.line("curve", x, y)
@@ -463,19 +446,13 @@ def _draw_sensitivity(
     if zero:
         panel.level("zero", 0.0, color=GRAY, width=1.0)
     if not known.all():
-        panel.line("gap", [x[0]], [np.nan], alpha=0.0, label="gap: no error can be stated")
+        panel.line("gap", x[0], np.nan, alpha=0.0, label=f"gap: {NO_ERROR}")
     if curve.default.ndim == 0 and not (logarithmic and curve.default <= 0.0):
         place = np.log10(curve.default) if logarithmic else float(curve.default)
         least, most = (low[known].min(), high[known].max()) if known.any() else (0.0, 1.0)
         pad = 0.08 * ((most - least) or 1.0)
-        y_ends = (least - pad, most + pad)
-        panel.guide("default", [place, place], y_ends, color=ORANGE, width=1.6, label="default")
-        panel.axes(y=y_ends)
+        ends = least - pad, most + pad
+        panel.guide("default", place, ends, color=ORANGE, width=1.6, label="default")
+        panel.axes(y=ends)
     if logarithmic:
         panel.axes(xticks=log_ticks(curve.coordinate.min(), curve.coordinate.max()))
-
-
-def _stretches(known: np.ndarray) -> list[slice]:
-    """Return the stretches of places without a gap."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]])))
-    return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]

@@ -93,33 +93,28 @@ def draw_rejection(panel: Panel, table: pd.DataFrame) -> None:
     middle = np.arange(rate.size) + 0.5
     gap = ~(rate <= MAX_REJECTION)  # a rate that is not known is one too
     shown = np.nan_to_num(rate, nan=1.0)
-    edge = [-0.5, rate.size + 0.5]
-    panel.guide("limit", edge, [MAX_REJECTION] * 2, color=GRAY, width=1.0,
-                label=f"{MAX_REJECTION:g}: a gap")  # fmt: skip
-    panel.segments("stem", (middle, middle), (0.0 * shown, shown), color=GRAY, width=1.2)
-    for visual, here, style in (
-        ("rejection", ~gap, {"color": BLUE, "marker": "C0"}),
-        ("gap", gap, {"color": ORANGE, "marker": "C5"}),
-    ):
-        size = dot_size(rate.size)
-        panel.dots(visual, middle[here], shown[here], size=size, label=visual, **style)
+    edge, limit = [-0.5, rate.size + 0.5], f"{MAX_REJECTION:g}: a gap"
+    panel.guide("limit", edge, MAX_REJECTION, color=GRAY, width=1.0, label=limit)
+    panel.segments("stem", (middle, middle), (0.0, shown), color=GRAY, width=1.2)
+    for name, here, color, marker in (("rejection", ~gap, BLUE, "C0"), ("gap", gap, ORANGE, "C5")):
+        style: dict[str, Any] = {"color": color, "marker": marker, "size": dot_size(rate.size)}
+        panel.dots(name, middle[here], shown[here], label=name, **style)
     _rung_axes(panel, table, "rejection to next rung", 1.05)
 
 
 def _draw_occupancy(panel: Panel, table: pd.DataFrame) -> None:
     rung, share = np.arange(len(table)), table["occupancy"].to_numpy()
-    target = table["target"].to_numpy()
-    panel.segments("stem", (rung, rung), (0.0 * share, share), color=GRAY, width=1.2)
-    panel.segments("target", (rung - 0.35, rung + 0.35), (target, target), color=ORANGE, width=2.2,
-                   label="target r")  # fmt: skip
+    target, bar = table["target"].to_numpy(), (rung - 0.35, rung + 0.35)
+    panel.segments("stem", (rung, rung), (0.0, share), color=GRAY, width=1.2)
+    panel.segments("target", bar, (target, target), color=ORANGE, width=2.2, label="target r")
     panel.dots("occupancy", rung, share, size=dot_size(rung.size), label="occupancy c")
     _rung_axes(panel, table, "share of iterations", 1.15 * max(share.max(), target.max()))
 
 
 def _rung_axes(panel: Panel, table: pd.DataFrame, name: str, top: float) -> None:
     ticks = rung_ticks(table["beta"].to_numpy(), 7)
-    panel.axes("inverse temperature β, evenly by rung", name, xticks=ticks)
-    panel.axes(x=(-0.5, len(table) - 0.5), y=(0.0, top))
+    ends = -0.5, len(table) - 0.5
+    panel.axes("inverse temperature β, evenly by rung", name, x=ends, y=(0.0, top), xticks=ticks)
 
 
 def dot_size(n: int, usual: float = 7.0) -> float:
@@ -190,7 +185,8 @@ def draw_barrier(panel: Panel, idata: xr.DataTree, stats: CycleStats) -> None:
     place = along_path(stats.beta, first)
     rate = np.nan_to_num(neighbor_rejection(stats), nan=1.0)
     height = rate / np.diff(place)
-    panel.bars("steps", height, place, alpha=0.35, label="rejection, as area")
+    sides = place[:-1], place[1:]
+    panel.bars("steps", height, *sides, alpha=0.35, label="rejection, as area")
     panel.line("outline", np.repeat(place, 2)[1:-1], np.repeat(height, 2), color=GRAY, width=1.0)
     # d beta / d place: the first beta below it, and beta itself on the log part.
     local = _local_barrier(idata, stats) * np.maximum(stats.beta, first)
@@ -201,26 +197,23 @@ def draw_barrier(panel: Panel, idata: xr.DataTree, stats: CycleStats) -> None:
     draw_beyond(panel, Span(low, top), local, place, upright=True, name="λ = ", color=BLUE)
     known &= ~(local > top)
     panel.line("barrier", place[known], local[known])
-    panel.dots("dots", place[known], local[known], marker="C0", size=dot_size(place.size, 6.0),
-               label="λ at the rungs")  # fmt: skip
-    panel.segments("rungs", (place, place), (0.0 * place + low, 0.0 * place), color=ORANGE,
-                   label="rungs")  # fmt: skip
-    pad, scale, per = 0.02 * place[-1], "", "λ(β)"
+    dots: dict[str, Any] = {"marker": "C0", "size": dot_size(place.size, 6.0)}
+    panel.dots("dots", place[known], local[known], label="λ at the rungs", **dots)
+    panel.segments("rungs", (place, place), (low, 0.0), color=ORANGE, label="rungs")
+    names = "inverse temperature β", "λ(β)"
     if first < 1.0:
-        scale, per = ", log above the first rung", "λ per unit of the axis"
-    panel.axes(f"inverse temperature β{scale}", per, xticks=path_ticks(first))
-    panel.axes(x=(-pad, place[-1] + pad), y=(low, top))
+        names = f"{names[0]}, log above the first rung", "λ per unit of the axis"
+    ends = -0.02 * place[-1], 1.02 * place[-1]
+    panel.axes(*names, x=ends, y=(low, top), xticks=path_ticks(first))
 
 
 def _normal_barrier(stats: CycleStats) -> FloatArray:
     """Return lambda at every rung as if log_ratio were normal there; NaN where that is unknown."""
     weight = np.nansum(stats.rb_weight, axis=(0, 1))
+    sums = stats.rb_log_ratio_sum, stats.rb_log_ratio_sqsum
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        mean = np.nansum(stats.rb_log_ratio_sum, axis=(0, 1)) / weight
-        square = np.nansum(stats.rb_log_ratio_sqsum, axis=(0, 1)) / weight
-        variance = square - mean**2
-    variance[~(variance >= 0.0)] = np.nan
-    return np.asarray(np.sqrt(variance / (2.0 * np.pi)))
+        mean, square = (np.nansum(each, axis=(0, 1)) / weight for each in sums)
+        return np.asarray(np.sqrt((square - mean**2) / (2.0 * np.pi)))
 
 
 def _local_barrier(idata: xr.DataTree, stats: CycleStats) -> FloatArray:
@@ -230,12 +223,11 @@ def _local_barrier(idata: xr.DataTree, stats: CycleStats) -> FloatArray:
     trace = idata["tempering_trace"].to_dataset().transpose("chain", "iteration")
     rung, ratio = trace["rung"].values.ravel(), trace["log_ratio"].values.ravel()
     kept = (rung >= 0) & np.isfinite(ratio)
-    rung, ratio = rung[kept].astype(np.intp), ratio[kept]
-    count = np.bincount(rung, minlength=stats.beta.size).astype(float)
-    count[count < 2.0] = np.nan
-    mean = np.bincount(rung, ratio, stats.beta.size) / count
-    apart = np.bincount(rung, np.abs(ratio - mean[rung]), stats.beta.size) / count
-    return np.asarray(0.5 * apart)
+    rung, ratio, n = rung[kept].astype(np.intp), ratio[kept], stats.beta.size
+    count = np.bincount(rung, minlength=n)
+    count = np.where(count < 2, np.nan, count)
+    mean = np.bincount(rung, ratio, n) / count
+    return np.asarray(0.5 * np.bincount(rung, np.abs(ratio - mean[rung]), n) / count)
 
 
 def _top(height: FloatArray, local: FloatArray) -> float:
@@ -327,20 +319,18 @@ def _draw_ridges(
 ) -> None:
     """Draw one density a rung, the coldest at the top; ``cut`` leaves out a long hot tail."""
     n = len(beta)
-    low, high = _ends(values, weight, n // 3 if cut else 0)
-    edges = np.linspace(low, high, GRID + 1)
+    span = _ends(values, weight, n // 3 if cut else 0)
+    edges = np.linspace(*span, GRID + 1)
     middle = 0.5 * (edges[1:] + edges[:-1])
     heights = np.array([_density(values, w, edges) for w in weight.T])
     most = heights.max(axis=1, keepdims=True)
     heights *= OVERLAP / np.where(most > 0.0, most, 1.0)
     heights += np.arange(n)[:, None]
     for k in reversed(range(n)):
-        panel.band("ridge", middle, np.full(GRID, float(k)), heights[k], part=str(k))
-    gap = np.full((n, 1), np.nan)
-    x, y = np.tile(np.append(middle, np.nan), n), np.hstack([heights, gap])[::-1]
-    panel.line("outline", x, y.ravel(), width=1.2)
-    ticks = (np.arange(n), [beta_text(b) for b in beta])
-    panel.axes(x=(low, high), y=(-0.1, n - 1 + OVERLAP + 0.1), yticks=ticks)
+        panel.band("ridge", middle, float(k), heights[k], part=str(k))
+    panel.curves("outline", middle, heights[::-1], width=1.2)
+    ticks = (range(n), [beta_text(b) for b in beta])
+    panel.axes(x=span, y=(-0.1, n - 1 + OVERLAP + 0.1), yticks=ticks)
 
 
 def _density(values: FloatArray, weight: FloatArray, edges: FloatArray) -> FloatArray:

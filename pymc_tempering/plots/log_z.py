@@ -1,13 +1,13 @@
 """log Z of one run: along the ladder, and while draws come in."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
-from pymc_tempering.core.cycles import RUNG_STATS, SCALAR_STATS, CycleStats, FloatArray
+from pymc_tempering.core.cycles import CycleStats, FloatArray
 from pymc_tempering.evidence import Evidence, rts, rts_log_z
 from pymc_tempering.evidence.datatree import read_check, read_cycles, read_prior
 from pymc_tempering.evidence.estimators import estimate_quietly
@@ -27,9 +27,9 @@ POINTS = 24
 
 type Exact = float | Callable[[np.ndarray], Any] | None
 """The true log Z (nats), or that of an array of betas."""
-type Known = tuple[FloatArray, FloatArray]
+type Known = tuple[NDArray[np.intp], FloatArray]
 """Rungs where log Z is known, and its values there."""
-NOWHERE = np.zeros(0), np.zeros(0)
+NOWHERE = np.zeros(0, dtype=np.intp), np.zeros(0)
 
 
 def plot_log_z(
@@ -113,11 +113,10 @@ def _draw_curve(panel: Panel, evidence: Evidence, exact: Known) -> None:
     panel.axes("", "log Z (nats)", xticks=rung_ticks(evidence.betas))
 
 
-def _draw_exact(panel: Panel, at: FloatArray, values: FloatArray) -> None:
+def _draw_exact(panel: Panel, at: NDArray[np.intp], values: FloatArray) -> None:
     """Draw crosses at the rungs where log Z is known, larger than the dots below them."""
-    size = 11.0 if at.size <= 30 else 6.0
-    style: dict[str, Any] = {"color": ORANGE, "marker": "C3", "width": 1.6}
-    panel.dots("exact", at, values, size=size, label="exact", **style)
+    style: dict[str, Any] = {"marker": "C3", "width": 1.6, "size": 11.0 if at.size <= 30 else 6.0}
+    panel.dots("exact", at, values, color=ORANGE, label="exact", **style)
 
 
 def draw_residual(
@@ -131,19 +130,17 @@ def draw_residual(
     if known[1:].any():
         panel.band("band", rung[known], -half[known], half[known], label="95 % band")
     else:
-        panel.line("band", [0.0], [np.nan], alpha=0.25, label="no error can be stated")
+        panel.line("band", 0.0, np.nan, alpha=0.25, label="no error can be stated")
         if not exact[0].size and not compared:
             panel.axes(y=(-1.0, 1.0))
             words = "no error can be stated, and no second chain compared"
-            panel.texts("nothing", [0.5 * rung[-1]], [0.4], [words])
-    panel.line("zero", rung, 0.0 * rung)
+            panel.texts("nothing", 0.5 * rung[-1], 0.4, words)
+    panel.line("zero", rung, 0.0)
     if chains is not None and compared:
         rest = np.where(np.isfinite(chains), chains - curve, np.nan)
-        gap = np.full((len(rest), 1), np.nan)
-        x = np.tile(np.append(rung, np.nan), len(rest))
-        panel.line("chains", x, np.hstack([rest, gap]).ravel(), color=GRAY, width=0.8,
-                   label=f"each of {len(rest)} chains")  # fmt: skip
-    _draw_exact(panel, exact[0], exact[1] - curve[exact[0].astype(int)])
+        label = f"each of {len(rest)} chains"
+        panel.curves("chains", rung, rest, color=GRAY, width=0.8, label=label)
+    _draw_exact(panel, exact[0], exact[1] - curve[exact[0]])
     name = "Δ log Z(β) (nats)"
     panel.axes("inverse temperature β, evenly by rung", name, xticks=rung_ticks(evidence.betas))
 
@@ -163,8 +160,8 @@ def _exact_at(exact: Exact, betas: FloatArray) -> Known:
     if exact is None:
         return NOWHERE
     if callable(exact):
-        return np.arange(betas.size, dtype=float), np.asarray(exact(betas), dtype=float)
-    return np.array([betas.size - 1.0]), np.array([float(exact)])
+        return np.arange(betas.size), np.asarray(exact(betas), dtype=float)
+    return np.array([betas.size - 1]), np.array([float(exact)])
 
 
 def plot_running_log_z(
@@ -233,24 +230,18 @@ def plot_running_log_z(
 
 type Running = tuple[FloatArray, FloatArray, FloatArray]
 """Numbers of draws of each chain, and log Z with its error after each (nats)."""
-type Beside = dict[str, tuple[float, float]]
+type Beside = dict[str, FloatArray]
+"""Lower end of the 95 % interval, value and upper end of what stands beside them (nats)."""
 
 
 def running_rts(idata: xr.DataTree, stats: CycleStats) -> Running:
     """Estimate from the first draws of all chains, again and again."""
     n = stats.n_draws
-    low = min(n, max(5, n // 50))
-    draws = np.unique(np.linspace(low, n, min(POINTS, n)).round().astype(int))
-    found = [_first_draws(stats, int(k)) for k in draws]
-    values = np.array([e.log_z for e in found]) - _shift(idata)
-    return draws, values, np.array([e.mcse for e in found])
-
-
-def _first_draws(stats: CycleStats, n: int) -> Evidence:
-    """Estimate from the first ``n`` draws of all chains."""
-    names = {f.name for f in fields(stats)} & {*RUNG_STATS, *SCALAR_STATS}
-    first = {name: getattr(stats, name)[:, :n] for name in names}
-    return rts(replace(stats, **first, n_zero_likelihood=None, n_undefined=None))
+    draws = np.unique(np.linspace(min(n, max(5, n // 50)), n, min(POINTS, n)).round().astype(int))
+    part = xr.DataTree.from_dict({"sample_stats": idata["sample_stats"].to_dataset().load()})
+    found = [rts(read_cycles(part.isel(draw=slice(k)))) for k in draws]
+    log_z, mcse = np.array([(one.log_z, one.mcse) for one in found]).T
+    return draws, log_z - _shift(idata), mcse
 
 
 def _shift(idata: xr.DataTree) -> float:
@@ -262,7 +253,7 @@ def _shift(idata: xr.DataTree) -> float:
 def rounds_of(idata: xr.DataTree, stats: CycleStats) -> Running:
     """Return what the rounds of the run in hand reported; of other runs nothing."""
     if "tempering" not in idata.children or "round_draws" not in idata["tempering"].data_vars:
-        return np.zeros(0), np.zeros(0), np.zeros(0)
+        return (np.zeros(0),) * 3
     told = idata["tempering"].to_dataset()
     draws, log_z, mcse = (told[f"round_{name}"].values for name in ("draws", "log_z", "mcse"))
     if "warmup_sample_stats" in idata.children:
@@ -276,14 +267,14 @@ def rounds_of(idata: xr.DataTree, stats: CycleStats) -> Running:
 
 
 def beside_of(idata: xr.DataTree, evidence: Evidence) -> Beside:
-    """Return value and half of the interval of what stands beside the running estimate."""
-    found = {}
+    """Return the values with their intervals that stand beside the running estimate."""
+    found, sides = {}, HALF_WIDTH * np.array([-1.0, 0.0, 1.0])
     if evidence.method != "rts" and np.isfinite(evidence.mcse):
-        found["final"] = (evidence.log_z, HALF_WIDTH * evidence.mcse)
+        found["final"] = evidence.log_z + sides * evidence.mcse
     fresh = read_check(idata)
     if fresh is not None and np.isfinite(fresh.log_z):
-        wide = HALF_WIDTH * fresh.mcse if np.isfinite(fresh.mcse) else 0.0
-        found["looks"] = (fresh.log_z - _shift(idata), wide)
+        wide = fresh.mcse if np.isfinite(fresh.mcse) else 0.0
+        found["looks"] = fresh.log_z - _shift(idata) + sides * wide
     return found
 
 
@@ -295,33 +286,28 @@ def draw_running(
     last, half = draws[-1], HALF_WIDTH * errors
     band = np.array([values, values - half, values + half])
     band[~np.isfinite(band)] = np.nan
-    others = [v + sign * w for v, w in beside.values() for sign in (-1.0, 1.0)]
-    others += [] if exact is None else [exact]
-    ends = np.concatenate([band[:, draws.size // 4 :].ravel(), others])
-    span = span_of(ends, rounds[1])
+    others = [*beside.values(), [] if exact is None else [exact]]
+    span = span_of(np.concatenate([band[:, draws.size // 4 :].ravel(), *others]), rounds[1])
     # The first few draws may be far off: they would hide all others, and are left out.
     first = _settled(np.any((band < span.low) | (band > span.high), axis=0))
     draws, band = draws[first:], band[:, first:]
     known, finite = np.isfinite(band[1:]).all(axis=0), np.isfinite(band[0])
-    name = "running log Z, no error can be stated"
-    if known.any():
-        name = "running log Z"
-        panel.band("band", draws[known], *band[1:, known], label="95 % band")
+    panel.band("band", draws[known], *band[1:, known], label="95 % band")
+    name = "running log Z" if known.any() else "running log Z, no error can be stated"
     panel.line("running", draws[finite], band[0][finite], width=1.6, label=name)
     _draw_rounds(panel, span, rounds[0], rounds[1])
-    for kind, dot, place, marker, color, label in (
-        ("final", "final", 1.02 * last, "C2", "B1", "with reference draws"),
-        ("looks", "looks_value", 1.04 * last, "C5", ORANGE, "looks from the prior"),
+    for kind, dot, part, place, color, marker, label in (
+        ("final", "final", "interval", 1.02 * last, "B1", "C2", "with reference draws"),
+        ("looks", "looks_value", "", 1.04 * last, ORANGE, "C5", "looks from the prior"),
     ):
         if kind in beside:
-            middle, wide = beside[kind]
-            part = "interval" if kind == dot else ""
-            interval = [middle - wide, middle + wide]
-            panel.line(kind, [place, place], interval, part=part, color=color, width=2.0)
-            panel.dots(dot, [place], [middle], color=color, marker=marker, size=8.0, label=label)
+            low, middle, high = beside[kind]
+            panel.line(kind, place, [low, high], part=part, color=color, width=2.0)
+            style: dict[str, Any] = {"color": color, "marker": marker, "size": 8.0}
+            panel.dots(dot, place, middle, label=label, **style)
     if exact is not None:
-        panel.guide("exact", [0.0, 1.04 * last], [exact, exact], label="exact")
-    panel.axes("draws of each chain", "log Z (nats)", x=(0.0, 1.08 * last), y=span.ends)
+        panel.guide("exact", [0.0, 1.04 * last], exact, label="exact")
+    panel.axes("draws of each chain", "log Z (nats)", x=(0.0, 1.08 * last), y=span)
 
 
 def _settled(off: np.ndarray) -> int:
@@ -331,8 +317,8 @@ def _settled(off: np.ndarray) -> int:
 
 def _draw_rounds(panel: Panel, span: Span, at: FloatArray, values: FloatArray) -> None:
     """Draw what rounds have reported, with an arrow for what is beyond the axis."""
-    here, style = span.holds(values), {"color": GREEN, "marker": "C4"}
-    panel.dots("rounds", at[here], values[here], size=9.0, label="after a round", **style)
+    here, style = span.holds(values), {"color": GREEN, "marker": "C4", "label": "after a round"}
+    panel.dots("rounds", at[here], values[here], size=9.0, **style)
     draw_beyond(panel, span, values, at, upright=True, color=GREEN)
 
 
@@ -345,8 +331,8 @@ def _draw_errors(panel: Panel, running: Running, rounds: Running) -> None:
     top = max([top, *(1.05 * of_round[of_round < 1.5 * top])])
     guide = error[-1] * np.sqrt(at[-1] / at)
     fits, first = guide <= top, _settled(error > top)
-    panel.guide("square_root", at[fits], guide[fits], color=GRAY,
-                label="one over the root of the draws")  # fmt: skip
+    label = "one over the root of the draws"
+    panel.guide("square_root", at[fits], guide[fits], color=GRAY, label=label)
     panel.line("error", at[first:], error[first:], width=1.6, label="error (mcse)")
     _draw_rounds(panel, Span(0.0, top), at_round, of_round)
     panel.axes("draws of each chain", "mcse (nats)", x=(0.0, 1.08 * draws[-1]), y=(0.0, top))

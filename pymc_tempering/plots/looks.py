@@ -116,20 +116,21 @@ def draw_looks(panel: Panel, idata: xr.DataTree) -> tuple[FloatArray, Kinds]:
     limit = suspect_above(draws)
     looks = idata[GROUP].to_dataset()
     ends = looks["log_ratio"].values.astype(float)
-    weight = _weights(looks["log_weight"].values.astype(float))
-    strange = ends > limit
-    arrived = looks["arrived"].values.astype(bool)
-    kinds = {"ends": arrived & ~strange, "on_way": ~arrived & ~strange, "suspects": strange}
-    n_strange, plural = strange.sum(), "" if strange.sum() == 1 else "s"
+    log_weight = looks["log_weight"].values.astype(float)
+    known = np.isfinite(log_weight)
+    weight = np.where(known, np.exp(log_weight - max(log_weight[known], default=0.0)), 0.0)
+    weight /= max(weight.sum(), 1.0)  # it is at least 1 but where no weight is known
+    suspect, arrived = ends > limit, looks["arrived"].values.astype(bool)
+    kinds = {"ends": arrived & ~suspect, "on_way": ~(arrived | suspect), "suspects": suspect}
     told = {
         "draws": f"{draws.size} draws of the run",
         "looks": "looks, by weight",
         "ends": "looks that arrived" if kinds["on_way"].any() else "ends of looks",
         "on_way": "looks on their way",
-        "suspects": f"{n_strange} suspect{plural}",
+        "suspects": f"{suspect.sum()} suspect{'' if suspect.sum() == 1 else 's'}",
     }
     top = _draw_both(panel, draws, (ends, weight, kinds), _range(draws, ends, limit), told)
-    panel.guide("limit", [limit, limit], [-0.17 * top, top], label="suspect beyond")
+    panel.guide("limit", limit, [-0.17 * top, top], label="suspect beyond")
     panel.axes("log_ratio: target over reference (nats)", "density")
     return weight, kinds
 
@@ -142,16 +143,15 @@ def _draw_both(
     ``names`` are those of the visuals in the legend.
     """
     ends, weight, kinds = looks
-    edges = np.linspace(*span.ends, BINS + 1)
+    edges = np.linspace(*span, BINS + 1)
     density = np.histogram(draws, edges, density=True)[0]
-    top = 1.1 * density.max()
-    panel.bars("draws", density, edges, alpha=0.5, label=names.get("draws", ""))
+    top, label = 1.1 * density.max(), names.get("draws", "")
+    panel.bars("draws", density, edges[:-1], edges[1:], alpha=0.5, label=label)
     inside = span.holds(ends)
     if weight[inside].sum() > 0.0:
-        rough = np.linspace(*span.ends, BINS // 3 + 1)
-        outline = np.histogram(ends[inside], rough, weights=weight[inside])[0] / np.diff(rough)
+        rough, label = edges[::3], names.get("looks", "")
+        outline = np.histogram(ends, rough, weights=weight)[0] / np.diff(rough)
         heights = np.pad(np.repeat(np.minimum(outline, 2.0 * top), 2), 1)
-        label = names.get("looks", "")
         panel.line("looks", np.repeat(rough, 2), heights, width=1.6, label=label)
         top = max(top, min(1.1 * outline.max(), 2.0 * top))
     rows = -top * (0.05 + 0.1 * np.modf(0.618034 * np.arange(ends.size))[0])
@@ -162,19 +162,17 @@ def _draw_both(
     ):
         shown, label = kinds[visual] & inside, names.get(visual, "")
         draw(visual, ends[shown], rows[shown], label=label, **style)
-    room = []
-    for side, sign, end, beyond in (
-        ("left", -1.0, span.low, ~(ends >= span.low)),
-        ("right", 1.0, span.high, ends > span.high),
+    out = ~(ends >= span.low), ends > span.high
+    left, right = (span.width * (0.08 if side.any() else 0.02) for side in out)
+    for side, words, place, n in (
+        ("left", "◄ {}", span.low - 0.9 * left, out[0].sum()),
+        ("right", "{} ►", span.high + 0.9 * right, out[1].sum()),
     ):
-        n = beyond.sum()
-        room.append(sign * (0.08 if n else 0.02) * span.width)
         if n:
-            text = f"◄ {n}" if side == "left" else f"{n} ►"
-            panel.texts("beyond", [end + 0.9 * room[-1]], [-0.1 * top], [text], part=side,
-                        horizontal_align=side)  # fmt: skip
-    x = (span.low + room[0], span.high + room[1])
-    panel.axes(x=x, y=(-0.18 * top, 1.05 * top), yticks=round_ticks(1.05 * top, 5))
+            at = place, -0.1 * top
+            panel.texts("beyond", *at, words.format(n), part=side, horizontal_align=side)
+    x, y = (span.low - left, span.high + right), (-0.18 * top, 1.05 * top)
+    panel.axes(x=x, y=y, yticks=round_ticks(1.05 * top, 5))
     return float(top)
 
 
@@ -218,16 +216,6 @@ def _elements(
         )
         found[labeller.make_label_flat(name, at, i_at)] = values[np.isfinite(values)], end
     return found
-
-
-def _weights(log_weight: FloatArray) -> FloatArray:
-    """Return normalized weights; zero where the log weight is minus infinity or unknown."""
-    known = np.isfinite(log_weight)
-    weight = np.zeros(log_weight.size)
-    if known.any():
-        weight[known] = np.exp(log_weight[known] - log_weight[known].max())
-        weight /= weight.sum()
-    return weight
 
 
 def _range(draws: FloatArray, ends: FloatArray, limit: float) -> Span:

@@ -20,7 +20,6 @@ FEWEST, MOST, TOURS = 120, 3000, 5
 """Iterations that are shown by default: so many tours of usual length, between these bounds."""
 FAR = 4.0
 """Poisson errors from the mean of all chains beyond which a chain is drawn in another color."""
-MOST_DOTS = 3000
 
 type RungPath = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Rung of each iteration of a chain (the hottest of each draw where iterations were not kept),
@@ -80,21 +79,16 @@ def plot_temperature_trace(
     if max_iterations is not None:
         check_whole(1, max_iterations=max_iterations)
     stats = read_cycles(idata)
-    names = chain_names(idata, stats)
+    names = chain_names(idata)
     shown = _chosen(names, coords)
     paths, step = rung_paths(idata, stats)
     paths = [paths[names.index(name)] for name in shown]
-    height = 1.1 if len(shown) <= 4 else 0.75
-    panels = open_panels(
-        [f"chain {name}" for name in shown],
-        (9.0, 1.1 + height * len(shown)),
-        ("path", "starts"),
-        options,
-        sharex=True,
-    )
+    height, ticks = (1.1, 3) if len(shown) <= 4 else (0.75, 2)
+    size, titles = (9.0, 1.1 + height * len(shown)), [f"chain {name}" for name in shown]
+    panels = open_panels(titles, size, ("path", "starts"), options, sharex=True)
     n = max_iterations or usual_length(paths)
     for panel, path in zip(panels, paths, strict=True):
-        draw_path(panel, path, n, stats.beta, 2 if len(shown) > 4 else 3)
+        draw_path(panel, path, n, stats.beta, ticks)
         panel.axes("", panel.name)
         if panel is not panels[-1]:
             panel.drawer.set_ticklabel_visibility(panel.target, axis="x", visible=False)
@@ -103,12 +97,9 @@ def plot_temperature_trace(
     return finished(panels, f"{what}; triangles: a tour starts")
 
 
-def chain_names(idata: xr.DataTree, stats: CycleStats) -> list[Any]:
-    """Names of all chains, in their order."""
-    group = idata["sample_stats"].to_dataset()
-    return list(
-        group["chain"].values.tolist() if "chain" in group.coords else range(stats.n_chains)
-    )
+def chain_names(idata: xr.DataTree) -> list[Any]:
+    """Names of all chains, in their order; their numbers where they have none."""
+    return list(idata["sample_stats"].to_dataset()["chain"].values.tolist())
 
 
 def _chosen(names: list[Any], coords: Mapping[str, Any] | None) -> list[Any]:
@@ -150,7 +141,7 @@ def draw_path(panel: Panel, path: RungPath, n: int, beta: np.ndarray, ticks: int
     low, top = -0.16 * (beta.size - 1), beta.size - 1
     at = np.repeat(np.arange(rung.size + 1), 2)[1:-1] - 0.5
     panel.line("path", at, np.repeat(rung, 2), width=1.0)
-    panel.dots("starts", starts, np.full(starts.size, low), color=ORANGE, marker="C2", size=6.0)
+    panel.dots("starts", starts, low, color=ORANGE, marker="C2", size=6.0)
     right = 1.01 * min(n, max(rung.size, 2))
     panel.axes(x=(-0.01 * n, right), y=(2.0 * low, 1.08 * top), yticks=rung_ticks(beta, ticks))
 
@@ -196,7 +187,7 @@ def plot_round_trips(
     {'panel': 1, 'chain': 4}
     """
     stats = read_cycles(idata)
-    names = chain_names(idata, stats)
+    names = chain_names(idata)
     known = ("trips", "steady", "names")
     panels = open_panels(("round_trips",), (7.0, 3.4), known, options, chains=names)
     draw_round_trips(panels[0], stats, names)
@@ -215,16 +206,16 @@ def draw_round_trips(panel: Panel, stats: CycleStats, names: list[Any]) -> None:
     for k, name in enumerate(names):
         color, width = (ORANGE, 2.0) if odd[k] else (BLUE, 1.1)
         panel.line("trips", draws[thin], trips[k][thin], color=color, width=width, chain=name)
-    panel.guide("steady", [0, stats.n_draws], [0.0, last.mean()], label="mean pace of all chains")
+    panel.guide("steady", [0, stats.n_draws], [0, last.mean()], label="mean pace of all chains")
     high = 1.05 * max(float(trips.max()), 1.0)
     order = np.argsort(last, kind="stable")
     ends = sorted({order[0], order[-1], *np.flatnonzero(odd)}, key=lambda k: last[k])
     if len(names) > 1:
-        heights = apart(last[ends].astype(float), 0.06 * high)
-        at = [1.01 * stats.n_draws] * len(ends)
-        panel.texts("names", at, heights, [str(names[k]) for k in ends], horizontal_align="left")
-    panel.axes("draws of each chain", "complete round trips")
-    panel.axes(x=(0.0, 1.06 * stats.n_draws), y=(0.0, high), yticks=round_ticks(high, least=1.0))
+        heights, told = apart(last[ends].astype(float), 0.06 * high), [str(names[k]) for k in ends]
+        panel.texts("names", 1.01 * stats.n_draws, heights, told, horizontal_align="left")
+    limits = {"x": (0.0, 1.06 * stats.n_draws), "y": (0.0, high)}
+    ticks = round_ticks(high, least=1.0)
+    panel.axes("draws of each chain", "complete round trips", yticks=ticks, **limits)
 
 
 def apart(heights: np.ndarray, gap: float) -> np.ndarray:
@@ -298,41 +289,31 @@ def draw_weights(panel: Panel, tours: Tours) -> None:
     whole = tours.complete
     unit = weight[whole].mean() if whole.any() and weight[whole].any() else 1.0
     relative = weight / unit
-    for visual, here, draw, style in (
+    for name, here, draw, style in (
         ("tours", whole, panel.dots, {"alpha": 0.6}),
         ("unfinished", ~whole, panel.rings, {"color": ORANGE, "width": 1.0}),
     ):
-        kept = _most_telling(relative, here)
-        label = f"{here.sum()} {visual}"
-        draw(visual, length[kept], relative[kept], size=5.0, label=label, **style)
+        label = f"{here.sum()} {name}"
+        draw(name, length[here], relative[here], size=5.0, label=label, **style)
     right = 1.05 * max(float(length.max()), 1.0)
-    panel.guide("mean", [0.0, right], [1.0, 1.0], width=1.0, label="mean")
+    panel.guide("mean", [0.0, right], 1.0, width=1.0, label="mean")
     most = relative.max()
-    panel.axes("length of the tour (iterations)", "weight, in mean tours")
-    panel.axes(x=(0.0, right), y=(-0.05 * most, 1.08 * max(most, 1.0)))
-
-
-def _most_telling(relative: FloatArray, here: np.ndarray) -> np.ndarray:
-    """Return the tours to draw: the largest ones, and of the others as many as there is room."""
-    places = np.flatnonzero(here)
-    if places.size <= MOST_DOTS:
-        return places
-    order = places[np.argsort(relative[places])]
-    return np.concatenate([order[:-500][spaced(order.size - 500, MOST_DOTS - 500)], order[-500:]])
+    limits = {"x": (0.0, right), "y": (-0.05 * most, 1.08 * max(most, 1.0))}
+    panel.axes("length of the tour (iterations)", "weight, in mean tours", **limits)
 
 
 def _draw_variance(panel: Panel, tours: Tours) -> None:
     share = np.sort(variance_shares(tours))[::-1]
     n = share.size
     if n < 2:
-        panel.line("share", [1.0], [np.nan], label="too few tours")
+        panel.line("share", 1.0, np.nan, label="too few tours")
         return
     curve = np.append(0.0, np.cumsum(share))
-    thin = np.unique(np.concatenate([spaced(n + 1, 500), np.arange(min(n, 50))]))
+    thin = np.union1d(spaced(n + 1), np.arange(min(n, 50)))
     panel.guide("even", [0, n], [0.0, 1.0], width=1.0, label="if all had the same")
     panel.line("share", thin, curve[thin], width=1.6, label="share of the variance")
     half = int(np.searchsorted(curve, 0.5))
-    panel.texts("half", [0.5 * n], [0.08], [f"{half} of {n} tours hold half of it"])
+    panel.texts("half", 0.5 * n, 0.08, f"{half} of {n} tours hold half of it")
     name = "share of the variance of log Z"
     panel.axes("tours, the largest first", name, x=(0.0, n), y=(0.0, 1.02))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partialmethod
 from importlib import import_module
 from typing import Any
 
@@ -68,55 +69,21 @@ class Panel:
         style = self.visuals.get(visual, True)
         return dict(style) if isinstance(style, Mapping) else {} if style else None
 
-    def line(
-        self, visual: str, x: Any, y: Any, *, color: str = BLUE, width: float = 1.4, **more: Any
-    ) -> None:
-        """Draw a line."""
-        self._draw(visual, "line", x, y, color=color, width=width, **more)
-
-    def guide(self, visual: str, x: Any, y: Any, *, color: str = "B1", **more: Any) -> None:
-        """Draw a thin dashed line to hold others against."""
-        style: dict[str, Any] = {"color": color, "width": 1.2, "linestyle": "C1"}
-        self._draw(visual, "line", x, y, **(style | more))
-
-    def level(self, visual: str, y: float, **more: Any) -> None:
-        """Draw a line at one height, from end to end of the panel."""
-        self._draw(visual, "hline", y, **more)
+    def curves(self, visual: str, x: Any, rows: Any, **more: Any) -> None:
+        """Draw each of ``rows`` as a line of its own, but all as one visual."""
+        pairs = np.array(np.broadcast_arrays(x, rows), dtype=float)
+        gaps = np.pad(pairs, [(0, 0), (0, 0), (0, 1)], constant_values=np.nan)
+        self.line(visual, *gaps.reshape(2, -1), **more)
 
     def segments(self, visual: str, x: Sequence[Any], y: Sequence[Any], **more: Any) -> None:
-        """Draw separate lines as one visual: ``x`` and ``y`` are their two ends, shape (2, n)."""
-        ends = [np.asarray(np.broadcast_arrays(*pair), dtype=float) for pair in (x, y)]
-        gap = np.full((1, ends[0].shape[1]), np.nan)
-        self.line(visual, *(np.concatenate([pair, gap]).T.ravel() for pair in ends), **more)
-
-    def dots(self, visual: str, x: Any, y: Any, *, color: str = BLUE, **more: Any) -> None:
-        """Draw filled marks."""
-        self._draw(visual, "scatter", x, y, color=color, **more)
-
-    def rings(self, visual: str, x: Any, y: Any, *, color: str = BLUE, **more: Any) -> None:
-        """Draw hollow marks."""
-        style: dict[str, Any] = {"edgecolor": color, "facecolor": "B0", "width": 1.4}
-        self._draw(visual, "scatter", x, y, **(style | more))
-
-    def band(
-        self, visual: str, x: Any, low: Any, high: Any, *, color: str = BLUE, **more: Any
-    ) -> None:
-        """Fill what is between two curves."""
-        self._draw(visual, "fill_between_y", x, low, high, color=color, alpha=0.25, **more)
-
-    def bars(self, visual: str, heights: Any, edges: Any, **more: Any) -> None:
-        """Draw bars between edges."""
-        self._draw(visual, "hist", heights, edges[:-1], edges[1:], color=GRAY, **more)
-
-    def texts(self, visual: str, x: Any, y: Any, strings: Sequence[str], **more: Any) -> None:
-        """Write several texts as one visual."""
-        places = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-        self._draw(visual, "text", *places, list(strings), **more)
+        """Draw separate lines as one visual, from the first of ``x`` and ``y`` to the second."""
+        ends = np.array(np.broadcast_arrays(*x, *y)).reshape(4, -1)
+        self.curves(visual, ends[:2].T, ends[2:].T, **more)
 
     def _draw(
         self,
-        visual: str,
         kind: str,
+        visual: str,
         *values: Any,
         chain: Any = None,
         part: str = "",
@@ -125,9 +92,11 @@ class Panel:
     ) -> None:
         """Draw by the backend's function `kind`, with the user's properties over ours.
 
-        Where there are no values nothing is drawn.
+        Numbers stand for all places. Where there are no values nothing is drawn.
         """
-        own = self.own(visual)
+        own, backend = self.own(visual), self.backend
+        if kind != "hline":  # which takes a number
+            values = tuple(np.array(each, ndmin=1) for each in np.broadcast_arrays(*values))
         if own is None or not np.size(values[0]):
             return
         if chain is not None and "chain" not in self.collection.data.dims:
@@ -137,55 +106,59 @@ class Panel:
             properties |= self.collection.get_aes_kwargs(aes, None, at)
         settings = properties | own
         if kind == "scatter":
-            settings["size"] = _marker_size(settings.get("size", 7.0), self.backend)
-        if self.backend == "matplotlib":
+            settings["size"] = _marker_size(settings.get("size", 7.0), backend)
+        if backend == "matplotlib":
             # Edges hide narrow bars.
             small: dict[str, Any] = {"hist": {"edgecolor": "none"}, "text": {"size": 9}}
             settings = small.get(kind, {}) | settings
-        if label and self.backend in LABEL and self.own("legend") is not None:
-            settings[LABEL[self.backend]] = label
-            settings |= {"showlegend": True} if self.backend == "plotly" else {}
+        if label and backend in LABEL and self.own("legend") is not None:
+            settings[LABEL[backend]] = label
+            settings |= {"showlegend": True} if backend == "plotly" else {}
         function = getattr(self.drawer, kind)
-        if kind == "text" and self.backend == "matplotlib":
+        if kind == "text" and backend == "matplotlib":
             artist = [function(*one, self.target, **settings) for one in zip(*values, strict=True)]
         else:
             artist = function(*values, self.target, **settings)
         self._keep(f"{visual}_{part}" if part else visual, artist, chain)
 
+    # Each takes the visual and its values: x and y, then what is between two curves or a text.
+    line = partialmethod(_draw, "line", color=BLUE, width=1.4)
+    guide = partialmethod(_draw, "line", color="B1", width=1.2, linestyle="C1")
+    level = partialmethod(_draw, "hline")
+    dots = partialmethod(_draw, "scatter", color=BLUE)
+    rings = partialmethod(_draw, "scatter", color=BLUE, facecolor="B0", width=1.4)
+    band = partialmethod(_draw, "fill_between_y", color=BLUE, alpha=0.25)
+    bars = partialmethod(_draw, "hist", color=GRAY)
+    texts = partialmethod(_draw, "text")
+
     def _keep(self, visual: str, artist: Any, chain: Any) -> None:
         """Store what was drawn in the ``viz`` of the collection, by panel and chain."""
-        tree = self.collection.viz
-        place = {"panel": self.name} | ({} if chain is None else {"chain": chain})
-        if visual not in tree.children:
-            data = self.collection.data
-            coords = {name: data[name].values for name in place}
-            cells = np.full([c.size for c in coords.values()], None, dtype=object)
-            tree[visual] = xr.DataTree(xr.Dataset({"picture": (list(place), cells)}, coords))
+        collection, place = self.collection, {"panel": self.name}
+        if chain is not None:
+            place["chain"] = chain
+        if visual not in collection.viz.children:
+            cells = xr.broadcast(*(collection.data[name] for name in place))[0]
+            collection.allocate_artist(visual, {"picture": cells}, list(place))
         cell = np.empty((), dtype=object)
         cell[()] = artist
-        tree[visual]["picture"].loc[place] = cell
+        collection.viz[visual]["picture"].loc[place] = cell
 
-    def axes(
-        self,
-        xlabel: str = "",
-        ylabel: str = "",
-        *,
-        x: tuple[float, float] | None = None,
-        y: tuple[float, float] | None = None,
-        xticks: tuple[Any, Any] | None = None,
-        yticks: tuple[Any, Any] | None = None,
-    ) -> None:
-        """Name axes, set their ends, and put texts at places of them (two sequences)."""
-        drawer, target = self.drawer, self.target
-        for axis, name, ends, ticks in (("x", xlabel, x, xticks), ("y", ylabel, y, yticks)):
+    def axes(self, xlabel: str = "", ylabel: str = "", **places: Any) -> None:
+        """Name axes; set their ends, ``x`` and ``y``; put texts at ``xticks`` and ``yticks``.
+
+        Ends are two numbers, ticks are two sequences: places and texts there.
+        """
+        for axis, name in (("x", xlabel), ("y", ylabel)):
             own = self.own(f"{axis}label")
             if name and own is not None:
-                getattr(drawer, f"{axis}label")(name, target, **own)
-            if ends is not None:
-                getattr(drawer, f"{axis}lim")((float(ends[0]), float(ends[1])), target)
-            if ticks is not None:
-                places, texts = [float(place) for place in ticks[0]], [str(t) for t in ticks[1]]
-                getattr(drawer, f"{axis}ticks")(places, texts, target)
+                getattr(self.drawer, f"{axis}label")(name, self.target, **own)
+            if axis in places:
+                low, high = map(float, places[axis])
+                getattr(self.drawer, f"{axis}lim")((low, high), self.target)
+            if f"{axis}ticks" in places:
+                at, texts = places[f"{axis}ticks"]
+                ticks = [float(place) for place in at], [str(text) for text in texts]
+                getattr(self.drawer, f"{axis}ticks")(*ticks, self.target)
 
 
 def open_panels(
@@ -230,20 +203,17 @@ def open_panels(
         If the backend or a visual is not known, or a panel is missing in ``plot_collection``.
     """
     more = dict(options)
-    plot_collection, visuals = (
-        more.pop("plot_collection", None),
-        dict(more.pop("visuals", None) or {}),
-    )
-    collection_class, backend = _arviz_plots(more.pop("backend", None), plot_collection)
+    given, visuals = more.pop("plot_collection", None), dict(more.pop("visuals", None) or {})
+    collection_class, backend = _arviz_plots(more.pop("backend", None), given)
     unknown = sorted(set(visuals) - {*known, *COMMON})
     if unknown:
         raise ValueError(f"visuals has {unknown}, which this picture has not: {[*known, *COMMON]}")
-    if plot_collection is not None:
-        have = plot_collection.viz["plot"].coords.get("panel")
-        missing = sorted(set(names) - set([] if have is None else have.values.tolist()))
+    if given is not None:
+        have = np.asarray(given.viz["plot"].coords.get("panel", []))
+        missing = sorted(set(names) - set(have.tolist()))
         if missing:
             raise ValueError(f"plot_collection needs panels {list(names)}; it lacks {missing}")
-        return [Panel(plot_collection, visuals, name) for name in names]
+        return [Panel(given, visuals, name) for name in names]
     figure |= {"figsize": (size[0] * DOTS, size[1] * DOTS), "figsize_units": "dots"}
     if backend == "bokeh":
         figure.pop("width_ratios", None)  # arviz-plots gives them to the panels on the right
@@ -254,9 +224,8 @@ def open_panels(
         figure["figsize"] = tuple(length / DOTS for length in figure["figsize"])
         figure["figsize_units"] = "inches"
     coords = {"panel": list(names)} | ({} if chains is None else {"chain": list(chains)})
-    data = xr.Dataset(
-        {"picture": (list(coords), np.zeros([len(c) for c in coords.values()]))}, coords
-    )
+    cells = np.zeros([len(cells) for cells in coords.values()])
+    data = xr.Dataset({"picture": (list(coords), cells)}, coords)
     settings = {"cols": ["panel"], "col_wrap": columns, "backend": backend} | more
     collection = collection_class.wrap(data, **settings | {"figure_kwargs": figure})
     return [Panel(collection, visuals, name) for name in names]

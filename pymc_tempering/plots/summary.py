@@ -82,7 +82,7 @@ def plot_summary(
     """
     stats, evidence = read_cycles(idata), estimate_quietly(idata)
     shown = PANELS if GROUP in idata.children else PANELS[:-1]
-    names = chain_names(idata, stats)
+    names = chain_names(idata)
     panels = open_panels(shown, (11.0, 11.5), (), options, columns=2, chains=names)
     running, residual, rejection, barrier, path, trips, tours, *looks = panels
     running_log_z, rounds = running_rts(idata, stats), rounds_of(idata, stats)

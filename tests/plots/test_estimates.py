@@ -90,7 +90,7 @@ def test_the_interval_of_a_bound_nearby_is_on_the_axis():
 
 def test_bounds_point_to_where_log_z_lies():
     pc = pmt.plot_evidence(picture_runs.estimates(), backend="none")
-    for part, sign, head in ((f"{OWN}_left", 1.0, "►"), (f"{RUN}_right", -1.0, "◄")):
+    for part, sign, head in ((OWN, 1.0, "►"), (RUN, -1.0, "◄")):
         words = drawn(pc, "bound", "forest", part=f"{part}_head")
         assert set(words["string"]) == {head}
         value = {1.0: -5.05, -1.0: -4.8}[sign]

@@ -18,6 +18,9 @@ DOUBLINGS = 12
 MIN_KNOWN = 6
 """Distances at which the integrand has to be known: up to 2^5 standard deviations."""
 
+N_CLIMBERS, CLIMBS = 20, 30
+"""Directions that climb on each sphere, and their turns."""
+
 MAX_COMBINED, MAX_ELEMENTS, RANDOM_RAYS = 5, 100, 200
 """All combinations of signs for so many variables; single elements; else so many random rays."""
 
@@ -59,19 +62,65 @@ def diverges(group: NormalizerGroup, draws: np.ndarray, temperature: float, seed
     directions = rays(group, rng)
     for unit in (scale, np.full_like(scale, np.median(scale))):
         x = center + distances[None, :, None] * (directions * unit)[:, None]
-        heights = log_integrand(group, x.reshape(-1, group.dim), temperature)
+        heights = log_integrand(group, x.reshape(-1, group.dim), temperature)[0]
         heights = heights.reshape(len(directions), DOUBLINGS)
         for direction, height in zip(directions, heights, strict=True):
             if grows(height, distances, int(np.abs(direction).sum())):
                 return _along(group, direction)
-    return ""
+    if group.dim == 1:
+        return ""
+    direction, ridge = follow_ridge(group, center, float(np.median(scale)), temperature, rng)
+    return _along(group, direction) if grows(ridge, distances, 1) else ""
 
 
-def log_integrand(group: NormalizerGroup, x: np.ndarray, temperature: float) -> np.ndarray:
-    """Log of prior times normalizers at points (n, d); NaN where a normalizer is not known."""
-    log_prior, log_c = group.evaluate(x, temperature)
+def follow_ridge(
+    group: NormalizerGroup,
+    center: np.ndarray,
+    unit: float,
+    temperature: float,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Direction of the largest value on the last of spheres of doubling radius, and all values.
+
+    The integrand may be largest where several scales rise together, each at its own rate, which no
+    fixed ray follows. So some directions on each sphere are turned along the gradient, beginning
+    with those of the last sphere.
+    """
+    u = np.vstack([rng.standard_normal((N_CLIMBERS, group.dim)), np.eye(group.dim)[:N_CLIMBERS]])
+    u, best, ridge = _unit(u), u[0], np.full(DOUBLINGS, np.nan)
+    leading = np.arange(len(u))
+    for place, radius in enumerate(unit * 2.0 ** np.arange(DOUBLINGS)):
+        height, angle = np.full((len(u), 1), -np.inf), np.full((len(u), 1), 0.3)
+        slope = np.zeros_like(u)
+        for _ in range(1 + CLIMBS):  # the first turn is none
+            turned = _unit(u + angle * _unit(slope - (slope * u).sum(axis=1, keepdims=True) * u))
+            found, gradient = log_integrand(group, center + radius * turned, temperature)
+            better = (np.isfinite(found) & (found > height[:, 0]))[:, None]
+            height = np.where(better, found[:, None], height)
+            u, slope = np.where(better, turned, u), np.where(better, _unit(gradient), slope)
+            angle = angle * np.where(better, 1.3, 0.5)
+        if np.isneginf(height[leading]).all():
+            break  # the ridge is lost beyond floating point; what else there is says nothing of it
+        leading = np.argmax(height, axis=0)
+        ridge[place], best = height.max(), u[leading[0]]
+    return np.where(np.abs(best) > 0.1 * np.abs(best).max(), best, 0.0), ridge
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Rows of length one; a row of zeros stays."""
+    largest = np.abs(rows).max(axis=1, keepdims=True)  # the squares of large ones overflow
+    rows = rows / np.where(largest > 0.0, largest, 1.0)
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+
+
+def log_integrand(
+    group: NormalizerGroup, x: np.ndarray, temperature: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log of prior times normalizers at points (n, d) and its gradient; NaN where not known."""
+    log_prior, log_c, gradient = group.evaluate(x, temperature)
     with np.errstate(invalid="ignore"):
-        return np.where(log_prior == -np.inf, -np.inf, log_prior + log_c)
+        heights = np.where(log_prior == -np.inf, -np.inf, log_prior + log_c)
+    return heights, np.nan_to_num(gradient, posinf=0.0, neginf=0.0)
 
 
 def _along(group: NormalizerGroup, direction: np.ndarray) -> str:
@@ -125,7 +174,7 @@ def line_average(group: NormalizerGroup, draws: np.ndarray, temperature: float) 
     """
 
     def log_f(y: np.ndarray) -> np.ndarray:
-        heights = log_integrand(group, y.reshape(-1, 1), temperature).reshape(y.shape)
+        heights = log_integrand(group, y.reshape(-1, 1), temperature)[0].reshape(y.shape)
         return np.where(np.isnan(heights), -np.inf, heights)
 
     center, scale = float(np.median(draws)), float(draws.std())

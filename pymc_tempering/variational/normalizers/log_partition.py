@@ -343,7 +343,7 @@ def _search(group: NormalizerGroup, hot: np.ndarray, seed: int) -> np.ndarray:
     ):
         return draws
     for place, T in enumerate(hot):
-        log_prior, log_c = group.evaluate(draws, T)
+        log_prior, log_c, _ = group.evaluate(draws, T)
         if np.isposinf(log_c).any():
             share = f"{np.isposinf(log_c).mean():.1%} of the prior draws"
             why = f": the tails of the likelihood are too heavy at {share}, so C(T) is infinite"

@@ -156,6 +156,17 @@ def test_an_infinite_average_along_several_variables_is_refused():
         pmt.variational.log_partition(model, [2.0])
 
 
+@pytest.mark.parametrize("power", [2, 3])
+def test_an_infinite_average_where_scales_grow_at_different_rates_is_refused(power):
+    """At T = 2, C has E sigma ~ E tau^power: infinite, though along sigma = tau it falls."""
+    with pm.Model() as model:
+        tau = pm.HalfCauchy("tau", 1.0)
+        sigma = pm.HalfNormal("sigma", tau**power)
+        pm.Normal("y", 0.0, sigma, observed=np.zeros(2))
+    with pytest.raises(pmt.exceptions.NormalizerError, match="large 'tau' and large 'sigma'"):
+        pmt.variational.log_partition(model, [2.0])
+
+
 def test_falls_of_the_integrand():
     r = 2.0 ** np.arange(12)
     assert not grows(-1.1 * np.log(r), r, 1)

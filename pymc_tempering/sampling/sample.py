@@ -140,6 +140,9 @@ def sample(
         - "transfer": Transfer of units between two cells, by Metropolis. Moves vectors of
           counts with a fixed sum.
 
+        A discrete variable that gets a kernel is not summed out; others are where that is exact
+        and cheap (`docs/explanation/kernels.md`).
+
         What is left open gets a default: "hmc" for real variables ("slice" where the density has no
         gradient), "slice" for integers without known bounds, "gibbs" for binary variables and
         integers in known bounds, "transfer" for vectors of counts with a fixed sum.

@@ -1,4 +1,4 @@
-"""Evidence of models with discrete or circular unknowns beside exact values: default runs, one core.
+"""Models with discrete or circular unknowns beside exact evidences: default runs on one core.
 
 Each model is compiled before, so that the CPU seconds are those of a run. The exact values come
 from sums in closed form and from quadrature.

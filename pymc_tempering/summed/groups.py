@@ -20,8 +20,14 @@ from pymc_tempering.summed.compress import N_CHECK, N_LEARN, WORTH, compress
 from pymc_tempering.summed.elimination import LOWEST, SumStep, Tables, TooTiedError, eliminate
 from pymc_tempering.summed.scopes import TooManyScopesError, element_scopes, split_sums
 
-MOST_CELLS = 400_000
-"""Elements of terms, at all values that they are summed over, in one density."""
+MOST_CELLS, MOST_SLOW = 400_000, 100_000
+"""Elements of terms, at all values that they are summed over; and where no short way is found."""
+
+MOST_LEARNED = 50_000
+"""Cells of a table from which a short way is learned."""
+
+MOST_TERMS = 20
+"""Terms that are summed over: the code of each is compiled."""
 
 MOST_VALUES = 2_000
 """Values of an element."""
@@ -150,7 +156,7 @@ def build_tables(
     parts = [Term(term, scope, degree) for term, scope, degree in every]
     pairs = sorted({pair for part in parts for pair in part.pairs})
     cells = sum(part.n_cells(m) for part in parts) + (m**3 if pairs else m) * n
-    if cells > MOST_CELLS:
+    if cells > MOST_CELLS or len(terms) > MOST_TERMS:
         raise CannotSumError
     constant = pt.add(pt.constant(0.0), *(part.constant(ranges) for part in parts))
     every_place = np.tile(np.arange(m)[:, None], n)
@@ -159,7 +165,10 @@ def build_tables(
         exact = Tables(single, pairs, pair_tables(parts, ranges, pairs, m))
         return exact, exact, constant
     exact = Tables(single, [], None)
-    short = compress(_numbers(single, points)) if m >= WORTH else None
+    worth = WORTH <= m and m * n <= MOST_LEARNED
+    short = compress(_numbers(single, points)) if worth else None
+    if short is None and cells > MOST_SLOW:
+        raise CannotSumError
     if short is None:
         return exact, exact, constant
     cells = single_table(parts, ranges, short.pivots)

@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.transforms import Ordered
+from pymc.logprob.transforms import CircularTransform
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 
@@ -17,7 +18,13 @@ from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.density_graphs import freeze_shared
 from pymc_tempering.model.exactly import compile_alone, compile_exactly, one_thread_at_a_time
-from pymc_tempering.model.layout import Layout, is_discrete, transform_parts, unconstrained_shapes
+from pymc_tempering.model.layout import (
+    Layout,
+    has_transform,
+    is_discrete,
+    transform_parts,
+    unconstrained_shapes,
+)
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.ordered_priors import log_orderings_of
 from pymc_tempering.model.path import Path, compile_path
@@ -134,6 +141,11 @@ def _find_variable(model: pm.Model, key: str) -> tuple[Variable, str | None]:
         raise NullError(
             f"{name!r} is discrete: a point null has a probability there, not a density. Count the "
             "draws at the null, or compare evidences with bayes_factor."
+        )
+    if has_transform(model, free[name], CircularTransform):
+        raise NullError(
+            f"{name!r} is an angle, whose density has no tails to integrate: compare evidences "
+            "with bayes_factor."
         )
     return free[name], where
 

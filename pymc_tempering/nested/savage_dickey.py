@@ -36,6 +36,7 @@ from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.nested.conditional_density import conditional_density
 from pymc_tempering.nested.null import NullPoint, find_null, given_prior, implied_prior
+from pymc_tempering.summed.sum_out import without_sums
 
 SIDES = ("the model", "the null")
 
@@ -303,7 +304,7 @@ def savage_dickey(
         if null_model is None:
             prior = implied_prior(target.path, point, held, np.random.default_rng(random_seed))
         else:
-            prior = given_prior(target.path, point, held, find_model(null_model))
+            prior = given_prior(target.path, point, held, without_sums(find_model(null_model)))
     zero = log_density == -np.inf  # also where the prior is zero given the other draws
     log_terms = np.where(zero, -np.inf, log_density + prior.log_weight)
     log_terms = log_terms.reshape(used.shape[:2])
@@ -369,14 +370,7 @@ def _outside(point: NullPoint, x: FloatArray) -> str:
 
 
 def _check_coordinates(target: Target, point: NullPoint) -> None:
-    """Refuse angles, and priors whose density is known only up to a constant."""
-    circular = set(target.path.circular.tolist())
-    odd = [name for name, i in zip(point.labels, point.index, strict=True) if int(i) in circular]
-    if odd:
-        raise NullError(
-            f"{', '.join(odd)} is an angle, whose density has no tails to integrate: compare "
-            "evidences with bayes_factor."
-        )
+    """Refuse priors whose density is known only up to a constant."""
     if wide := [name for name in point.elements if name in target.path.terms.wide]:
         raise NullError(
             f"The prior of {', '.join(map(repr, wide))} is known only up to a constant, so its "

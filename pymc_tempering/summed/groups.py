@@ -165,7 +165,7 @@ def build_tables(
         exact = Tables(single, pairs, pair_tables(parts, ranges, pairs, m))
         return exact, exact, constant
     exact = Tables(single, [], None)
-    worth = WORTH <= m and m * n <= MOST_LEARNED
+    worth = m >= WORTH and m * n <= MOST_LEARNED
     short = compress(_numbers(single, points)) if worth else None
     if short is None and cells > MOST_SLOW:
         raise CannotSumError

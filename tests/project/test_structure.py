@@ -41,7 +41,7 @@ IMPORTS = {
         *("kernels", "summed", "chain", "warmup"),
     },
     "bridge": {"core", "model", "references", "evidence", "summed"},
-    "nested": {"core", "model", "references", "evidence", "bridge"},
+    "nested": {"core", "model", "references", "evidence", "summed", "bridge"},
     "crosscheck": {"core", "executors", "model", "evidence", "annealed", "bridge"},
     "comparison": {"core", "model", "evidence", "bridge", "crosscheck"},
     "many": {"core", "executors", "model", "evidence", "sampling"},

@@ -10,7 +10,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.initial_point import make_initial_point_fn
 from pymc.logprob.transforms import CircularTransform, Transform
-from pymc.model.transform.conditioning import change_value_transforms
 from pytensor.graph.basic import Variable
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -70,16 +69,20 @@ def circular(model: pm.Model) -> list[Variable]:
     return [rv for rv in model.free_RVs if has_transform(model, rv, CircularTransform)]
 
 
-def cut_angles(model: pm.Model) -> tuple[pm.Model, dict[str, np.ndarray]]:
-    """CutTransform the circles of a model, and return the cuts by the names of its variables."""
+def cut_angles(model: pm.Model) -> dict[str, np.ndarray]:
+    """Cut the circles of a model, which is changed, and return the cuts by variable."""
     angles = circular(model)
     if not angles:
-        return model, {}
+        return {}
     modes = find_modes(model)
     cuts = {rv.name: emptiest(modes[model.rvs_to_values[rv].name]) for rv in angles}
-    return change_value_transforms(
-        model, {name: CutTransform(at) for name, at in cuts.items()}
-    ), cuts
+    for rv in angles:
+        transform = CutTransform(cuts[rv.name])
+        model.values_to_rvs.pop(model.rvs_to_values[rv])
+        value = rv.type(name=f"{rv.name}_{transform.name}__")
+        model.rvs_to_values[rv], model.values_to_rvs[value] = value, rv
+        model.rvs_to_transforms[rv] = transform
+    return cuts
 
 
 def find_modes(model: pm.Model) -> dict[str, np.ndarray]:

@@ -76,19 +76,19 @@ def related(variables: Iterable[Variable], among: Collection[Variable]) -> set[V
     return set(ancestors(inputs, blockers=among)) & set(among)
 
 
-def range_of(model: pm.Model, rv: Variable, shape: tuple[int, ...], draws: np.ndarray) -> Range:
+def range_of(rv: Variable, points: Mapping[Variable, np.ndarray]) -> Range:
     """Find the values of a discrete variable; those of a count end far beyond its prior draws.
 
     Raises
     ------
     CannotSumError
     """
-    known = known_range(rv)
+    known, shape = known_range(rv), points[rv].shape[1:]
     if known is None:
-        lowest = float(draws.min(initial=0.0))
-        known = np.zeros(()), np.asarray(np.ceil(BEYOND * draws.max(initial=5.0)))
-        if lowest < 0.0:
+        below = pm.logp(rv, -pt.ones_like(rv))
+        if (_numbers(below, points) > -np.inf).any() or points[rv].min(initial=0) < 0:
             raise CannotSumError
+        known = np.zeros(()), np.asarray(np.ceil(BEYOND * points[rv].max(initial=5)))
     first, last = (np.broadcast_to(np.asarray(end), shape) for end in known)
     if np.max(last - first, initial=0.0) >= MOST_VALUES:
         raise CannotSumError
@@ -171,8 +171,8 @@ def build_tables(
         raise CannotSumError
     if short is None:
         return exact, exact, constant
-    cells = single_table(parts, ranges, short.pivots)
-    few = (short.weights * cells[:, :, None]).sum(axis=0)
+    pivots = single_table(parts, ranges, short.pivots)
+    few = (short.weights * pivots[:, :, None]).sum(axis=0)
     return exact, Tables(pt.switch(short.never, LOWEST, few).T, [], None), constant
 
 
@@ -339,7 +339,7 @@ def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed | None:
     try:
         terms = log_terms(model, group, model.basic_RVs)
         points = _points(model, group, terms)
-        ranges = [range_of(model, rv, points[rv].shape[1:], points[rv]) for rv in group]
+        ranges = [range_of(rv, points) for rv in group]
         exact, short, constant = build_tables(terms, ranges, points)
         total, steps = eliminate(short)
         total = total + constant

@@ -86,8 +86,8 @@ def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
         with copy:
             pm.Potential(name, group.total)
         _remove(copy, [r.rv for r in group.ranges])
-    whole, (copy, cuts) = _copy(model), cut_angles(copy)
-    recovery = Recovery(whole, copy, summed, leaves, values, cuts)
+    whole = _copy(model)
+    recovery = Recovery(whole, copy, summed, leaves, values, cut_angles(copy))
     copy.summed_from = Origin(whole, recovery, recovery.check)
     return copy
 

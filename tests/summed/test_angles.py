@@ -99,3 +99,17 @@ def test_angles_and_labels_together():
     assert rows.shape == (2, 2 + Y.size)
     assert (np.abs(rows[:, :2]) <= np.pi).all()
     assert set(np.unique(rows[:, 2:])) <= {0.0, 1.0}
+
+
+def test_labels_have_their_law_given_the_angles():
+    """Where a circle is cut, the tables of labels must still be those of the angles of a draw."""
+    with pm.Model() as model:
+        mu = pm.VonMises("mu", np.array([0.0, 3.0]), 1.0, shape=2)
+        z = pm.Bernoulli("z", 0.3, shape=Y.size)
+        pm.VonMises("y", mu[z], 2.0, observed=Y)
+    u = np.array([0.3, -0.4]) + np.random.default_rng(1).uniform(-1e-9, 1e-9, (3000, 2))
+    rows = origin_of(sum_out(model)).whole(u)
+    density = np.exp(2.0 * np.cos(Y[:, None] - rows[0, :2])) * [0.7, 0.3]
+    p = density[:, 1] / density.sum(axis=1)
+    error = np.sqrt(p * (1 - p) / 3000)
+    assert (np.abs(rows[:, 2:].mean(axis=0) - p) < 4.5 * error).all()

@@ -42,33 +42,17 @@ MAX_SCATTER = 1e-3
 
 @dataclass(frozen=True)
 class Target:
-    """A model's log prior plus log likelihood, with each circle cut open where draws are few.
+    """A model's log prior plus log likelihood, without what is summed out, and with circles cut.
 
     Attributes
     ----------
     path : Path
-    middle : ndarray, shape (d,)
-        Circular mean of the draws of each circular variable; unused for others. The density is
-        periodic there, and its integral is taken over one period around the middle.
     cores : int
         Number of threads that evaluate it.
     """
 
     path: Path
-    middle: np.ndarray
     cores: int
-
-    def wrap(self, x: np.ndarray) -> np.ndarray:
-        """Bring circular variables, along the last axis, into the period around the middle."""
-        x = x.copy()
-        at = self.path.circular
-        x[..., at] = self.middle[at] + (x[..., at] - self.middle[at] + np.pi) % (2 * np.pi) - np.pi
-        return x
-
-    def outside(self, x: np.ndarray) -> np.ndarray:
-        """Whether states, shape (n, d), lie outside of the period of a circular variable."""
-        at = self.path.circular
-        return np.asarray((np.abs(x[:, at] - self.middle[at]) > np.pi).any(axis=1))
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """Log of prior times likelihood, shape (n,), at states of shape (n, d); may be NaN."""
@@ -77,7 +61,7 @@ class Target:
             return np.where(reference == -np.inf, -np.inf, reference + ratio)
 
     def parts(self, x: np.ndarray, mixture: Mixing) -> tuple[np.ndarray, np.ndarray]:
-        """Log reference and log ratio at states, shape (n, d); -inf outside of the period."""
+        """Log reference and log ratio at states, shape (n, d)."""
         blocks = [b for b in np.array_split(x, max(1, min(self.cores, len(x) // 100))) if len(b)]
         if len(blocks) < 2:
             values = [evaluate_draws(self.path, x, mixture)]
@@ -87,8 +71,6 @@ class Target:
                     pool.map(lambda block: evaluate_draws(self.path, block, mixture), blocks)
                 )
         reference, ratio = (np.concatenate(part) for part in zip(*values, strict=True))
-        if self.path.circular.size:
-            ratio[self.outside(x)] = -np.inf
         return reference, ratio
 
 
@@ -113,10 +95,8 @@ def find_target(
     model = without_sums(model)
     path = compile_path(model)
     draws = unconstrained_draws(idata, model, path.layout)
-    check_sums(model, draws.reshape(-1, path.dim)[:200])
-    middle = np.angle(np.exp(1j * draws).mean(axis=(0, 1)))
-    target = Target(path, middle, cores or os.cpu_count() or 1)
-    return target, target.wrap(draws)
+    check_sums(model, draws.reshape(-1, path.dim)[:N_FIRST])
+    return Target(path, cores or os.cpu_count() or 1), draws
 
 
 def check_log_density(log_density: np.ndarray, path: Path, draws: np.ndarray) -> None:

@@ -324,7 +324,7 @@ def check_from_prior(
     check_log_density(target.log_density(second), target.path, second)
     density = PROPOSALS["mixture"](target)(first.reshape(-1, dim), rng)
     own, _ = density.log_ratio(target, second)
-    looks, _ = density.log_ratio(target, target.wrap(ends.states))
+    looks, _ = density.log_ratio(target, ends.states)
     if not np.isfinite(ends.log_w).any():
         raise TemperingError(f"all looks by {method} have weight zero")
     log_w = np.where(np.isfinite(ends.states).all(axis=1), ends.log_w, -np.inf)

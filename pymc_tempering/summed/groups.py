@@ -216,13 +216,16 @@ class Term(NamedTuple):
 def single_table(parts: Sequence[Term], ranges: Sequence[Range], places: np.ndarray) -> Variable:
     """Log factor of elements at places of their values, both of shape (M, n)."""
     counts = np.concatenate([r.n_values.ravel() for r in ranges])
-    single = pt.constant(np.where(places < counts, 0.0, LOWEST))
+    values, owners = [pt.constant(np.where(places < counts, 0.0, LOWEST))], [np.arange(counts.size)]
     for part in parts:
         rows = np.flatnonzero(part.degree == 1)
         if rows.size:
-            values = at_places(part.graph, ranges, places)[:, rows]
-            single = _added(single, part.scope[rows].argmax(axis=1), pt.maximum(values, LOWEST))
-    return pt.specify_shape(single, places.shape)
+            own = at_places(part.graph, ranges, places)
+            own = own if rows.size == len(part.degree) else own[:, rows]
+            values.append(pt.maximum(own, LOWEST))
+            owners.append(part.scope[rows].argmax(axis=1))
+    table = summed_by_owner(pt.concatenate(values, axis=1).T, np.concatenate(owners), counts.size)
+    return pt.specify_shape(table.T, places.shape)
 
 
 def pair_tables(
@@ -234,7 +237,7 @@ def pair_tables(
     another: so a term is computed at m^2 places for each color, and not for each element.
     """
     colors = colored(parts[0].scope.shape[1], pairs)
-    joint = pt.zeros((len(pairs), m, m))
+    tables, owners = [], []
     one, other = np.divmod(np.arange(m * m)[:, None], m)
     for part in parts:
         tied = np.flatnonzero(part.degree == 2)
@@ -247,9 +250,10 @@ def pair_tables(
             table = values.T.reshape((int(mine.sum()), m, m))
             turned = colors[ends[mine, 0]] != color
             table = pt.switch(turned[:, None, None], table.transpose(0, 2, 1), table)
-            where = np.array([pairs.index((int(i), int(j))) for i, j in ends[mine]])
-            joint = joint[where].inc(pt.maximum(table, LOWEST))
-    return joint
+            tables.append(pt.maximum(table, LOWEST))
+            owners += [pairs.index((int(i), int(j))) for i, j in ends[mine]]
+    joint = summed_by_owner(pt.concatenate(tables), np.array(owners), len(pairs))
+    return pt.specify_shape(joint, (len(pairs), m, m))
 
 
 def _numbers(table: Variable, points: Mapping[Variable, np.ndarray]) -> np.ndarray:
@@ -277,15 +281,14 @@ def at_places(term: Variable, ranges: Sequence[Range], places: np.ndarray) -> Va
     return values.reshape((values.shape[0], -1))
 
 
-def _added(single: Variable, owners: np.ndarray, values: Variable) -> Variable:
-    """Add columns to those of their owners: in order, where each owner has as many."""
-    n, own = int(single.type.shape[1]), np.argsort(owners, kind="stable")
-    each = np.bincount(owners, minlength=n)
-    if (each == each[0]).all():
-        if (own != np.arange(own.size)).any():
-            values = values[:, own]
-        return single + values.reshape((-1, n, int(each[0]))).sum(axis=2)
-    return single.T[owners].inc(values.T).T
+def summed_by_owner(rows: Variable, owners: np.ndarray, n: int) -> Variable:
+    """Sum rows of one owner, of which there are n, along the first axis."""
+    each, order = np.bincount(owners, minlength=n), np.argsort(owners, kind="stable")
+    if (each == each[0]).all():  # as many rows for each: no need to add one by one
+        if (order != np.arange(order.size)).any():
+            rows = rows[order]
+        return rows.reshape((n, int(each[0]), *rows.shape[1:])).sum(axis=1)
+    return pt.zeros((n, *rows.shape[1:]))[owners].inc(rows)
 
 
 def colored(n: int, pairs: Sequence[tuple[int, int]]) -> np.ndarray:

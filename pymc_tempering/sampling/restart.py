@@ -27,6 +27,7 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.identity import differences, identity_of
+from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.sampling.call import Goal, Job, Tally, choice_of, kernels_in_words
 from pymc_tempering.sampling.choose_plan import ChosenPlan
@@ -388,7 +389,7 @@ def extend(
     with_plan(new, call, job, outcome, before=about["draws"])
     whole = join_draws(idata, new)
     close(
-        whole, job.prior.path.model, {"run": whole["tempering"].attrs["sampling_seconds"]},
+        whole, whole_model(job.prior.path.model), {"run": whole["tempering"].attrs["sampling_seconds"]},
         quiet=quiet, convergence_checks=call.convergence_checks,
     )  # fmt: skip
     return whole

@@ -152,9 +152,9 @@ def hais(
     of the rung). Many rungs of one evaluation each then move the particles far, not by a random
     walk.
 
-    The unconstrained space of PyMC has no boundaries, so that nothing is reflected; circular
-    variables go round. Discrete variables have no momentum: they move by Gibbs or slice sampling
-    at each rung. A model without real variables is refused.
+    The unconstrained space of PyMC has no boundaries, so that nothing is reflected. Discrete
+    variables that are not summed out have no momentum: they move by Gibbs or slice sampling at
+    each rung. A model without real variables is refused.
 
     Parameters
     ----------

@@ -35,7 +35,8 @@ from pymc_tempering.model.check import find_model
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.handle import CompiledModel
-from pymc_tempering.model.layout import Layout, is_discrete, model_layout
+from pymc_tempering.model.layout import is_discrete, model_layout
+from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.unconstrain import unconstrained_values
 
@@ -163,7 +164,8 @@ def raise_(
         alive = up.log_w > -np.inf
         log_w, states = up.log_w[alive], np.empty((0, layout.dim))
         if alive.any():
-            states = whole_states(model, layout, clamped, values, up.states[alive])
+            latent = clamped if inner is None else inner.reference.path.model
+            states = whole_states(call.reference.path.model, latent, values, up.states[alive])
         if not (len(states) and np.isfinite(states).all() and np.isfinite(log_w).all()):
             raise DataMismatchError(
                 f"data {', '.join(map(repr, values))} have zero density in this model: they lie "
@@ -240,7 +242,6 @@ def _known(model: pm.Model, n: int) -> Carried:
 
 def whole_states(
     model: pm.Model,
-    layout: Layout,
     clamped: pm.Model,
     values: Mapping[str, np.ndarray],
     latent: np.ndarray,
@@ -249,12 +250,13 @@ def whole_states(
     n = len(latent)
     given = {name: np.broadcast_to(value, (n, *value.shape)) for name, value in values.items()}
     if clamped.free_RVs:
-        names = [rv.name for rv in clamped.free_RVs]
+        names = [rv.name for rv in whole_model(clamped).free_RVs]
         given |= compile_constrain(clamped, model_layout(clamped), names)(latent)
     constrained = {
         name: (("chain", "draw", *(f"{name}_{i}" for i in range(value.ndim - 1))), value[None])
         for name, value in given.items()
     }
     idata = xr.DataTree.from_dict({"posterior": xr.Dataset(constrained)})
+    layout = model_layout(model)
     found = unconstrained_values(idata, model, layout, model.free_RVs)
     return np.concatenate([found[name].reshape(n, -1) for name in layout.names], axis=1)

@@ -388,9 +388,10 @@ def extend(
     new = build_datatree(call, outcome, seconds)
     with_plan(new, call, job, outcome, before=about["draws"])
     whole = join_draws(idata, new)
+    seconds = {"run": whole["tempering"].attrs["sampling_seconds"]}
     close(
-        whole, whole_model(job.prior.path.model), {"run": whole["tempering"].attrs["sampling_seconds"]},
-        quiet=quiet, convergence_checks=call.convergence_checks,
+        whole, whole_model(job.prior.path.model), seconds, quiet=quiet,
+        convergence_checks=call.convergence_checks,
     )  # fmt: skip
     return whole
 

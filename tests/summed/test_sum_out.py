@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from arviz_base import from_dict
 from scipy.special import gammaln, logsumexp
-from scipy.stats import chisquare
+from scipy.stats import chisquare, norm
 
 import pymc_tempering as pmt
 from pymc_tempering.exceptions import ModelError, TemperingWarning
@@ -310,3 +310,25 @@ def test_a_given_posterior_is_read_without_its_discrete_variables():
         found = pmt.bridge_sampling(idata, coal(y), random_seed=5)
     assert abs(found.log_z - log_z) < 4 * found.mcse
     assert found.mcse < 0.02
+
+
+def test_raise_sums_out_what_is_not_given():
+    """The labels of two data are summed out; the bound is on the evidence of a value of theta."""
+    with pm.Model() as model:
+        theta = pm.Normal("theta")
+        mu = pm.Normal("mu", theta, 1.0)
+        z = pm.Bernoulli("z", 0.4, shape=2)
+        pm.Potential("energy", -0.5 * ((mu + z - np.array([0.3, 1.2])) ** 2).sum())
+    bound = pmt.annealed.raise_(
+        {"theta": 0.5}, model, n_particles=400, random_seed=1, quiet=True, progressbar=False
+    )
+    grid, step = np.linspace(-8, 8, 801, retstep=True)
+    likelihood = sum(
+        np.logaddexp(np.log(0.6) - 0.5 * (grid - y) ** 2, np.log(0.4) - 0.5 * (grid + 1 - y) ** 2)
+        for y in (0.3, 1.2)
+    )
+    both = norm.logpdf(grid[:, None]) + norm.logpdf(grid, grid[:, None], 1.0) + likelihood
+    given = norm.logpdf(0.5) + norm.logpdf(grid, 0.5, 1.0) + likelihood
+    exact = logsumexp(given) + np.log(step) - logsumexp(both) - 2 * np.log(step)
+    assert bound.log_z - 4 * bound.mcse < exact
+    assert bound.log_z > exact - 0.2

@@ -36,6 +36,11 @@ N_PILOT, BEYOND = 1_000, 2.5
 """Draws of the prior of a count, and how many times their largest it is summed to."""
 
 
+N_COMPARED, SAME = 20, 1e-8
+"""Draws of the prior at which tables are compared with the terms, and by how much they may be off,
+relative to one and the terms."""
+
+
 @dataclass(frozen=True, eq=False)
 class Range:
     """A discrete variable that is summed out, and its values.
@@ -76,7 +81,7 @@ def related(variables: Iterable[Variable], among: Collection[Variable]) -> set[V
     return set(ancestors(inputs, blockers=among)) & set(among)
 
 
-def range_of(rv: Variable, points: Mapping[Variable, np.ndarray]) -> Range:
+def range_of(model: pm.Model, rv: Variable, points: Mapping[Variable, np.ndarray]) -> Range:
     """Find the values of a discrete variable; those of a count end far beyond its prior draws.
 
     Raises
@@ -85,7 +90,7 @@ def range_of(rv: Variable, points: Mapping[Variable, np.ndarray]) -> Range:
     """
     known, shape = known_range(rv), points[rv].shape[1:]
     if known is None:
-        below = pm.logp(rv, -pt.ones_like(rv))
+        below = _log_density(model, rv, -pt.ones_like(rv))
         if (_numbers(below, points) > -np.inf).any() or points[rv].min(initial=0) < 0:
             raise CannotSumError
         known = np.zeros(()), np.asarray(np.ceil(BEYOND * points[rv].max(initial=5)))
@@ -94,6 +99,21 @@ def range_of(rv: Variable, points: Mapping[Variable, np.ndarray]) -> Range:
         raise CannotSumError
     whole = first.astype(np.int64), (last - first).astype(np.int64) + 1
     return Range(rv, *whole, known_range(rv) is None)
+
+
+def _log_density(model: pm.Model, rv: Variable, value: Variable) -> Variable:
+    """Elementwise log density of a random variable, of the model's random variables.
+
+    While it is derived, plain variables stand for those on which it depends: PyMC would take a
+    random variable inside of a law for a part of that law.
+    """
+    parents = {v: v.type(name=v.name) for v in related([rv], model.basic_RVs)}
+    alone = graph_replace([rv], parents, strict=False)[0] if parents else rv
+    stand_in = rv.type(name=f"{rv.name}_value")
+    term = pm.logp(alone, stand_in)
+    back = {stand_in: value} | {plain: v for v, plain in parents.items()}
+    found: Variable = graph_replace([term], back, strict=False)[0]
+    return found
 
 
 def log_terms(
@@ -114,13 +134,7 @@ def log_terms(
             raise CannotSumError
         if not isinstance(rv.type, TensorType):
             raise CannotSumError
-        stand_in = rv.type(name=f"{rv.name}_value")
-        try:
-            [term] = [pm.logp(rv, stand_in)]
-        except NotImplementedError as error:
-            raise CannotSumError from error
-        value = rv if rv in group else model.rvs_to_values[rv]
-        terms += graph_replace([term], {stand_in: value}, strict=False)
+        terms.append(_log_density(model, rv, rv if rv in group else model.rvs_to_values[rv]))
     for potential in model.potentials:
         if related([potential], basic) & set(group):
             terms.append(potential)
@@ -256,7 +270,9 @@ def pair_tables(
     return pt.specify_shape(joint, (len(pairs), m, m))
 
 
-def _numbers(table: Variable, points: Mapping[Variable, np.ndarray]) -> np.ndarray:
+def _numbers(
+    table: Variable, points: Mapping[Variable, np.ndarray], most: int = N_LEARN + N_CHECK
+) -> np.ndarray:
     """Values of a table at some draws of the random variables, shape (N, m, n)."""
     used = [v for v in points if v in set(ancestors([table]))]
     inputs = {v: v.type() for v in used}
@@ -264,7 +280,7 @@ def _numbers(table: Variable, points: Mapping[Variable, np.ndarray]) -> np.ndarr
     function = pytensor.function(list(inputs.values()), graph, mode=python_mode())
     n = min(len(values) for values in points.values())
     with np.errstate(all="ignore"):
-        rows = [function(*(points[v][i] for v in used)) for i in range(min(n, N_LEARN + N_CHECK))]
+        rows = [function(*(points[v][i] for v in used)) for i in range(min(n, most))]
     return np.array(rows)
 
 
@@ -342,30 +358,62 @@ def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed | None:
     try:
         terms = log_terms(model, group, model.basic_RVs)
         points = _points(model, group, terms)
-        ranges = [range_of(rv, points) for rv in group]
+        ranges = [range_of(model, rv, points) for rv in group]
         exact, short, constant = build_tables(terms, ranges, points)
         total, steps = eliminate(short)
         total = total + constant
         slowly = total if short is exact else eliminate(exact)[0] + constant
+        compare(terms, ranges, exact, constant, slowly, points)
     except (CannotSumError, TooManyScopesError, TooTiedError):
         return None
+    except (TypeError, ValueError, NotImplementedError, IndexError):
+        return None  # an operation of the model that cannot be taken at many values at once
     sums = [v for rv in group for v in children_of(model, rv) if v not in group]
     return Summed(ranges, total, slowly, steps, list(dict.fromkeys(sums)))
+
+
+def compare(
+    terms: Sequence[Variable],
+    ranges: Sequence[Range],
+    tables: Tables,
+    constant: Variable,
+    total: Variable,
+    points: Mapping[Variable, np.ndarray],
+) -> None:
+    """Check at draws of the prior that tables have the terms, and that sums are numbers.
+
+    Raises
+    ------
+    CannotSumError
+    """
+    places = pt.concatenate([(r.rv - r.first).ravel() for r in ranges])
+    picked = constant + tables.single[places, np.arange(tables.single.type.shape[1])].sum()
+    if tables.tables is not None:
+        i, j = np.array(tables.pairs).T
+        picked = picked + tables.tables[np.arange(len(i)), places[i], places[j]].sum()
+    direct = pt.add(pt.constant(0.0), *(term.sum() for term in terms))
+    rows = _numbers(pt.stack([picked, direct, total]), points, N_COMPARED)
+    picked_at, direct_at, total_at = rows.T
+    possible = direct_at > LOWEST / 2
+    off = np.abs(picked_at - direct_at)[possible]
+    if np.isnan(rows).any() or (off > SAME * (1.0 + np.abs(direct_at[possible]))).any():
+        raise CannotSumError
+    if (total_at[possible] < direct_at[possible] - SAME * (1.0 + np.abs(total_at[possible]))).any():
+        raise CannotSumError
 
 
 def _points(
     model: pm.Model, group: Sequence[Variable], terms: Sequence[Variable]
 ) -> dict[Variable, np.ndarray]:
-    """Draws of the random variables in some terms: many where counts are open, else one."""
+    """Draws of the random variables in some terms: many where counts are open."""
     needed = [
         v for v in model.basic_RVs if v in group or v in set(ancestors(terms, model.basic_RVs))
     ]
     known = [known_range(rv) for rv in group]
     wide = any(each is not None and np.max(each[1] - each[0]) >= WORTH for each in known)
-    n = N_PILOT if None in known else N_LEARN + N_CHECK if wide else 1
+    n = N_PILOT if None in known else N_LEARN + N_CHECK if wide else N_COMPARED
     try:
         drawn = pm.draw(needed, n, mode=python_mode(), random_seed=1)
     except Exception as error:  # of a prior that cannot be drawn from, for whatever reason
         raise CannotSumError from error
-    rows = [np.asarray(x)[None] if n == 1 else np.asarray(x) for x in drawn]
-    return dict(zip(needed, rows, strict=True))
+    return dict(zip(needed, map(np.asarray, drawn), strict=True))

@@ -36,6 +36,8 @@ def without_sums(
         return model
     if choice is None:
         return sum_out(model)
+    if isinstance(choice, Mapping) and not set(choice) <= {rv.name for rv in model.free_RVs}:
+        return model  # what is unknown is named by whoever gives kernels
     if isinstance(choice, Mapping):
         return sum_out(model, discrete & set(choice))
     moves = find_kernel(choice, 0.8).kinds - {"continuous"}
@@ -68,8 +70,7 @@ def sum_out(model: pm.Model, keep: Collection[str] = ()) -> pm.Model:
 def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
     """Make such a model; None if no variable can go, or none would be left."""
     copy = _copy(model)
-    plain = [rv for rv in copy.free_RVs if copy.rvs_to_transforms[rv] is None]
-    chosen = [rv for rv in plain if is_discrete(rv) and rv.name not in keep]
+    chosen = [rv for rv in copy.free_RVs if _may_go(copy, rv) and rv.name not in keep]
     values = {rv: copy.rvs_to_values[rv] for rv in chosen}
     leaves = _leaves(copy, chosen)
     rest = [rv for rv in chosen if rv not in leaves]
@@ -90,6 +91,12 @@ def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
     recovery = Recovery(whole, copy, summed, leaves, values, cut_angles(copy))
     copy.summed_from = Origin(whole, recovery, recovery.check)
     return copy
+
+
+def _may_go(model: pm.Model, rv: Variable) -> bool:
+    """Whether a variable is discrete, and its elements have values of their own."""
+    single = getattr(rv.owner.op, "ndim_supp", 0) == 0
+    return is_discrete(rv) and single and model.rvs_to_transforms[rv] is None
 
 
 def _copy(model: pm.Model) -> pm.Model:

@@ -188,7 +188,7 @@ class NormalizerGroup:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Log prior and log normalizers (n,) at points (n, d), and their sum's gradient (n, d)."""
         full = np.column_stack([x, np.full(len(x), temperature)])
-        values, grads = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1] + 1))
+        values, grads = np.empty((len(x), 2)), np.zeros((len(x), 2, x.shape[1] + 1))
         evaluate_rows(self.density, np.ascontiguousarray(full), values, grads, NO_MIXTURE)
         return values[:, 0], values[:, 1], grads.sum(axis=1)[:, :-1]
 

@@ -363,7 +363,7 @@ def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed | None:
         total, steps = eliminate(short)
         total = total + constant
         slowly = total if short is exact else eliminate(exact)[0] + constant
-        compare(terms, ranges, exact, constant, slowly, points)
+        compare_tables(terms, ranges, exact, constant, slowly, points)
     except (CannotSumError, TooManyScopesError, TooTiedError):
         return None
     except (TypeError, ValueError, NotImplementedError, IndexError):
@@ -372,7 +372,7 @@ def sum_of(model: pm.Model, group: Sequence[Variable]) -> Summed | None:
     return Summed(ranges, total, slowly, steps, list(dict.fromkeys(sums)))
 
 
-def compare(
+def compare_tables(
     terms: Sequence[Variable],
     ranges: Sequence[Range],
     tables: Tables,

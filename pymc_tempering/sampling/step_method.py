@@ -216,6 +216,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
     def _bind(self, plan: Plan, schema: Schema) -> None:
         """Derive from the plan what the steps use."""
         self.plan = plan
+        self.layout = model_layout(whole_model(self.inner))
         self.schema = schema
         self.stats_dtypes = [schema.dtypes]
         self.stats_dtypes_shapes = schema.dtypes_and_shapes
@@ -248,8 +249,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         x, per_rung, scalars = (rows[0] for rows in self._record[:3])
         origin = origin_of(self.inner)
         whole = x if origin is None else origin.whole(x[None])[0]
-        point = model_layout(whole_model(self.inner)).unravel(whole)
-        return point, [self.schema.statistics(per_rung.copy(), scalars, x)]
+        return self.layout.unravel(whole), [self.schema.statistics(per_rung.copy(), scalars, x)]
 
     def __getstate__(self) -> dict[str, Any]:
         """State without compiled functions, which do not travel between processes."""

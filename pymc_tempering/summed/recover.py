@@ -14,7 +14,7 @@ from pytensor.tensor.random.type import RandomGeneratorType, random_generator_ty
 from pymc_tempering.exceptions import ModelError, warn_user
 from pymc_tempering.model.constrain import compile_over_draws
 from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
-from pymc_tempering.model.layout import model_layout
+from pymc_tempering.model.layout import Layout, model_layout
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.summed.angles import angle_of
 from pymc_tempering.summed.elimination import draw_elements
@@ -62,6 +62,11 @@ class Recovery:
         return {name: value for name, value in vars(self).items() if name not in compiled}
 
     @cached_property
+    def layouts(self) -> tuple[Layout, Layout]:
+        """Where the variables of both models lie; to ask a model anew takes a walk through it."""
+        return model_layout(self.without), model_layout(self.whole)
+
+    @cached_property
     def tables(self) -> Callable[..., list[np.ndarray]]:
         """Compiled function of values of the variables that are left: all steps of all groups."""
         graphs = [step.log_p for group in self.groups for step in group.steps]
@@ -97,7 +102,7 @@ class Recovery:
 
     def __call__(self, xs: np.ndarray) -> np.ndarray:
         """Draw what was summed out, at rows of `xs`, shape (n, d)."""
-        here, there = model_layout(self.without), model_layout(self.whole)
+        here, there = self.layouts
         columns = here.unravel(xs)
         rngs = [np.random.default_rng(row.view(np.uint32)) for row in np.ascontiguousarray(xs)]
         steps = iter(self.tables(list(columns.values())) if self.groups else [])
@@ -124,7 +129,7 @@ class Recovery:
         ------
         ModelError
         """
-        columns = list(model_layout(self.without).unravel(xs).values())
+        columns = list(self.layouts[0].unravel(xs).values())
         found = self.off([column[:N_COMPARED] for column in columns])
         for exact, off in zip(found[::2], found[1::2], strict=True):
             worst = np.nanmax(np.abs(off) - ROUNDED * np.abs(exact), initial=0.0)
@@ -140,8 +145,7 @@ class Recovery:
 
     def _places(self) -> tuple[tuple[str, ...], tuple[slice, ...]]:
         """Names and places of the variables of the whole model."""
-        layout = model_layout(self.whole)
-        return layout.names, layout.slices
+        return self.layouts[1].names, self.layouts[1].slices
 
     def _not_summed(self, why: str) -> str:
         """Sentences about a sum that is not exact."""

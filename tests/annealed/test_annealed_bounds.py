@@ -56,7 +56,7 @@ def test_states_are_those_that_pymc_transforms():
     constrain = pm.pytensorf.compile(model.value_vars, inputs, mode="FAST_COMPILE")
     for x in np.random.default_rng(1).normal(size=(5, path.dim)):
         values = dict(zip(names, constrain(*path.unravel(x).values()), strict=True))
-        [again] = whole_states(model, path, observe(model, values), values, np.empty((1, 0)))
+        [again] = whole_states(model, observe(model, values), values, np.empty((1, 0)))
         layout = dict(zip(path.names, path.slices, strict=True))
         for name, part in layout.items():
             off = again[part] - x[part]
@@ -72,7 +72,7 @@ def test_a_transform_that_depends_on_another_variable():
         pm.Normal("y", 0.0, 1.0, observed=1.0)
     values = {"low": np.array(3.0), "x": np.array(3.5)}
     clamped = observe(model, values)
-    [xs] = whole_states(model, model_layout(model), clamped, values, np.empty((1, 0)))
+    [xs] = whole_states(model, clamped, values, np.empty((1, 0)))
     np.testing.assert_allclose(xs, [3.0, np.log(0.5 / 1.5)])
 
 
@@ -341,7 +341,7 @@ def test_states_of_data_and_latent_draws():
         pm.Potential("energy", model["v"].sum() * model["h"])
     values = {"v": np.array([1.0, 3.0])}
     clamped = observe(model, values)
-    rows = whole_states(model, model_layout(model), clamped, values, np.array([[0.4], [-1.0]]))
+    rows = whole_states(model, clamped, values, np.array([[0.4], [-1.0]]))
     np.testing.assert_allclose(rows, [[0.0, np.log(3.0), 0.4], [0.0, np.log(3.0), -1.0]])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import xarray as xr
 from common import RESULTS, save
 from scipy.special import betaln, gammaln, i0e, logsumexp
 from scipy.stats import binom, gamma, norm, poisson
@@ -206,21 +207,24 @@ CASES: dict[str, tuple[Callable[[], tuple[pm.Model, float]], float, float]] = {
 """Model with its exact value, largest error (nats) and CPU seconds that are wanted."""
 
 
+def timed_run(model: pm.Model, seed: int) -> tuple[xr.DataTree, float]:
+    """Make a default run on one core, and return it with its CPU seconds."""
+    began = process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # verdicts are counted
+        idata = pmt.sample(model=model, cores=1, random_seed=seed, quiet=True, progressbar=False)
+    return idata, process_time() - began
+
+
 def rows_of(name: str, seeds: range) -> dict[str, Any]:
     """Make the runs of a model, and sum them up."""
     make, mcse, seconds = CASES[name]
     model, exact = make()
     pmt.compile(model, progressbar=False)
-    pmt.sample(model=model, cores=1, random_seed=seeds.start - 1, quiet=True, progressbar=False)
+    timed_run(model, seeds.start - 1)
     found = []
     for seed in seeds:
-        began = process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            idata = pmt.sample(
-                model=model, cores=1, random_seed=seed, quiet=True, progressbar=False
-            )
-        took = process_time() - began
+        idata, took = timed_run(model, seed)
         result = pmt.log_marginal_likelihood(idata)
         least = idata["tempering"].attrs["least_ess"]
         found.append((result.log_z - exact, result.mcse, took, least, result.verdict == "ok"))

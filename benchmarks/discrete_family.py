@@ -7,16 +7,15 @@ default on one core. Kinds of the first list were there while the code was writt
 
 import argparse
 import itertools
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from common import RESULTS, save
+from discrete import timed_run
 from scipy.special import betaln, logsumexp
 from scipy.stats import binom, gamma, multivariate_normal, norm, poisson
 
@@ -162,13 +161,7 @@ def runs_of(name: str, number: int, seeds: Sequence[int]) -> list[dict[str, Any]
     rows = []
     pmt.compile(model, progressbar=False)
     for seed in seeds:
-        began = process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            idata = pmt.sample(
-                model=model, cores=1, random_seed=seed, quiet=True, progressbar=False
-            )
-        took = process_time() - began
+        idata, took = timed_run(model, seed)
         found = pmt.log_marginal_likelihood(idata)
         z = (found.log_z - exact) / found.mcse
         rows.append({

@@ -354,11 +354,8 @@ def anneal_blocks(
     def task(start: Start, which: int) -> Task:
         def run(stop: threading.Event) -> tuple[Particles, np.ndarray, np.ndarray, int] | None:
             particles = start(schedule.kernel)
-            log_w, sums, done = (
-                np.zeros(particles.n),
-                np.tile([-np.inf, 0.0, 0.0], (betas.size, 1)),
-                0,
-            )
+            sums = np.tile([-np.inf, 0.0, 0.0], (betas.size, 1))
+            log_w, done = np.zeros(particles.n), 0
             sums[0] = 0.0, particles.n, particles.n
             for first, done in paced(n_steps, stop):
                 carry(particles, betas, params, first, done, log_w, sums, down=down)

@@ -102,7 +102,6 @@ class MixtureProposal:
         components, prior = self.fitted.components, self.fitted.prior
         from_prior = rng.random(n) < components.prior_share
         draws = components.draw(n, rng)
-        # The t's are on the line, the prior on the circle: cut it open where the target is.
         draws[from_prior] = prior.draw(int(from_prior.sum()), prior.spawn(rng))
         return draws
 

@@ -17,7 +17,7 @@ from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.layout import model_layout, unconstrained_shapes
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.ordered_priors import log_orderings_of, unknown_orders
-from pymc_tempering.model.origin import check_sums
+from pymc_tempering.model.origin import origin_of
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.unconstrain import unconstrained_draws, unconstrained_values
@@ -95,7 +95,9 @@ def find_target(
     model = without_sums(model)
     path = compile_path(model)
     draws = unconstrained_draws(idata, model, path.layout)
-    check_sums(model, draws.reshape(-1, path.dim)[:N_FIRST])
+    origin = origin_of(model)
+    if origin is not None:
+        origin.check(draws.reshape(-1, path.dim)[:N_FIRST])
     return Target(path, cores or os.cpu_count() or 1), draws
 
 

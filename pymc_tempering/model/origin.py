@@ -34,13 +34,6 @@ def origin_of(model: pm.Model) -> Origin | None:
     return origin
 
 
-def check_sums(model: pm.Model, xs: np.ndarray) -> None:
-    """Check at some states, shape (n, d), what was summed out of a model, if anything was."""
-    origin = origin_of(model)
-    if origin is not None:
-        origin.check(xs)
-
-
 def whole_model(model: pm.Model) -> pm.Model:
     """Return the model with all variables that the user named."""
     origin = origin_of(model)

@@ -109,9 +109,8 @@ class Recovery:
         for group in self.groups:
             columns |= self._of_group(group, [next(steps) for _ in group.steps], rngs)
         if self.leaves:
-            known, rows = list(columns.values()), []
+            draw, known, rows = self.leaf_draws, list(columns.values()), []
             for i, rng in enumerate(rngs):
-                draw = self.leaf_draws
                 rows.append(draw(*rng.spawn(self.n_sources), *(column[i] for column in known)))
             for rv, column in zip(self.leaves, zip(*rows, strict=True), strict=True):
                 columns[self.values[rv].name] = np.array(column)
@@ -135,17 +134,11 @@ class Recovery:
             worst = np.nanmax(np.abs(off) - ROUNDED * np.abs(exact), initial=0.0)
             if worst > LARGEST_OFF:
                 raise ModelError(self._not_summed(f"is off by {worst:.2g} nats"))
-        drawn = self(xs)
-        parts = dict(zip(*self._places(), strict=True))
-        for group in self.groups:
-            for r in group.ranges:
-                values = drawn[:, parts[self.values[r.rv].name]]
-                if r.is_open and (values > NEAR_END * r.most).mean() > CUT_OFF:
-                    warn_user(self._not_summed(f"ends at {r.most - 1}, and draws are near that"))
-
-    def _places(self) -> tuple[tuple[str, ...], tuple[slice, ...]]:
-        """Names and places of the variables of the whole model."""
-        return self.layouts[1].names, self.layouts[1].slices
+        counts = [r for group in self.groups for r in group.ranges if r.is_open]
+        drawn = self.layouts[1].unravel(self(xs)) if counts else {}
+        for r in counts:
+            if (drawn[self.values[r.rv].name] > NEAR_END * r.most).mean() > CUT_OFF:
+                warn_user(self._not_summed(f"ends at {r.most - 1}, and draws are near that"))
 
     def _not_summed(self, why: str) -> str:
         """Sentences about a sum that is not exact."""

@@ -75,7 +75,7 @@ def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
     leaves = _leaves(copy, chosen)
     rest = [rv for rv in chosen if rv not in leaves]
     if len(chosen) == len(copy.free_RVs):
-        chosen, leaves, rest = [], [], []
+        leaves, rest = [], []
     _remove(copy, leaves)
     groups = [sum_of(copy, group) for group in _groups(copy, rest)]
     summed = [group for group in groups if group is not None]

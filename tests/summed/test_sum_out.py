@@ -13,7 +13,7 @@ from scipy.stats import chisquare, norm
 import pymc_tempering as pmt
 from pymc_tempering.exceptions import ModelError, TemperingWarning
 from pymc_tempering.model.layout import is_discrete, model_layout
-from pymc_tempering.model.origin import check_sums, origin_of
+from pymc_tempering.model.origin import origin_of
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.summed import groups
 from pymc_tempering.summed.sum_out import sum_out, without_sums
@@ -235,9 +235,9 @@ def test_a_short_way_that_is_wrong_where_the_draws_are_is_refused():
         rate = pm.math.switch(np.arange(30) < s, 1.0, after)
         pm.Poisson("y", rate, observed=[2, 0, 1] * 10)
     short = sum_out(model)
-    check_sums(short, np.zeros((5, 1)))
+    origin_of(short).check(np.zeros((5, 1)))
     with pytest.raises(ModelError, match=r"sum over 's' is off by .*kernel=\{'s': 'slice'\}"):
-        check_sums(short, np.full((5, 1), 9.5))
+        origin_of(short).check(np.full((5, 1), 9.5))
 
 
 def exact_coal():

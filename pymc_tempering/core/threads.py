@@ -170,9 +170,10 @@ def run_tasks[T](
 
     def look(done: int) -> None:
         nonlocal last
-        last = last if done == last[0] else (done, perf_counter())
+        if done != last[0] or not deadline.late:  # until then nobody is to end
+            last = (done, perf_counter())
         report(done)
-        if deadline.late and perf_counter() - last[1] > LEAVE_SECONDS:
+        if perf_counter() - last[1] > LEAVE_SECONDS:
             raise KeyboardInterrupt
 
     threads = Threads([partial(task, stop) for task in tasks], cores or os.cpu_count() or 1)

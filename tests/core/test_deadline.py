@@ -1,8 +1,11 @@
 """Deadlines: when they are late, their parts, and none at all."""
 
+import time
+
 import pytest
 
 from pymc_tempering.core import deadline as module
+from pymc_tempering.core import threads
 from pymc_tempering.core.deadline import NEVER, PAST, Deadline, deadline_in
 
 
@@ -75,3 +78,17 @@ def test_without_a_number_there_is_no_limit(clock):
         assert not any(d.limited or d.late for d in (deadline, deadline.last, deadline.rest(0.1)))
     assert NEVER.part(0.6) == NEVER
     assert deadline_in(None).began == 1e12
+
+
+def test_time_to_leave_begins_at_the_deadline(monkeypatch):
+    """A task that took long before it is not taken for one that hangs, if it then ends in time."""
+    monkeypatch.setattr(threads, "LEAVE_SECONDS", 1.0)
+    limit = deadline_in(1.5)
+
+    def task(stop):
+        while not limit.late:
+            time.sleep(0.01)
+        time.sleep(0.4)
+        return not stop.is_set()
+
+    assert threads.run_all([task], 1, limit) == [True]

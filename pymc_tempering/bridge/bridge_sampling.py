@@ -10,7 +10,7 @@ import xarray as xr
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.bridge.optimal_bridge import Bridge, draw_effects, fit_bridge, fit_correlation
-from pymc_tempering.bridge.proposals import PROPOSALS, Fit
+from pymc_tempering.bridge.proposals import PROPOSALS, Fit, find_fit
 from pymc_tempering.bridge.target import (
     Target,
     check_log_density,
@@ -98,7 +98,9 @@ def bridge_sampling(
     proposal : {"t", "normal", "warp", "mixture"}, default "t"
         A multivariate t with fitted degrees of freedom; a normal; a normal to which the posterior
         is made symmetric by its mirror image (warp-III, twice the evaluations, for skewed ones);
-        a mixture of t's with 5 % prior, for posteriors of several modes.
+        a mixture of t's with 5 % prior, for posteriors of several modes. A model with binary
+        variables takes "t", which is one t for each of their states, or "mixture", which is the
+        same.
     draws : int, optional
         Draws of the proposal; as many as there are posterior draws by default.
     cores : int, optional
@@ -207,7 +209,7 @@ def bridge_states(
 
     ``idata`` is the DataTree that they came from, to compare the log density stored there.
     """
-    fit = PROPOSALS[proposal](target)
+    fit = find_fit(proposal, target)
     started = perf_counter()
     n_chains, n_draws, dim = states.shape
     log_target = target.log_density(states.reshape(-1, dim))
@@ -276,6 +278,7 @@ def _bridge_both_ways(
         bridges.append(fit_bridge(ratios[-1][:, used], proposed))
         lost.append(share)
         n_evaluations += n * density.evaluations[0] + ratio.size * density.evaluations[1]
+        n_evaluations += density.spent
     return (bridges[0], bridges[1]), (ratios[0], ratios[1]), max(lost), n_evaluations
 
 
@@ -287,7 +290,8 @@ def mixing_warnings(draws: FloatArray, label: Callable[[int], str]) -> list[str]
         return [
             "There is one chain, so nothing tells whether others would agree: sample at least four."
         ]
-    rhat = np.atleast_1d(array_stats.rhat(draws, chain_axis=0, draw_axis=1))
+    with np.errstate(divide="ignore", invalid="ignore"):  # of indicators that never change
+        rhat = np.atleast_1d(array_stats.rhat(draws, chain_axis=0, draw_axis=1))
     if not np.isfinite(rhat).any() or not np.nanmax(rhat) > MAX_RHAT:
         return []
     worst = int(np.nanargmax(rhat))

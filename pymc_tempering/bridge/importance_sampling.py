@@ -8,7 +8,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_tempering.bridge.bridge_sampling import check_proposal, lost_warnings
-from pymc_tempering.bridge.proposals import PROPOSALS, fit_t
+from pymc_tempering.bridge.proposals import find_fit
 from pymc_tempering.bridge.target import Target, check_states, find_target
 from pymc_tempering.core.weighting import (
     FINITE_VARIANCE_KHAT,
@@ -136,10 +136,10 @@ def importance_states(
     alarms: Sequence[str] = (),
 ) -> Evidence:
     """Estimate the evidence from unconstrained posterior draws, shape (chain, draw, d)."""
-    fit = PROPOSALS[proposal](target)
+    fit = find_fit(proposal, target, HEAVY_DOFS)
     started = perf_counter()
     flat = states.reshape(-1, states.shape[2])
-    density = fit_t(flat, HEAVY_DOFS) if proposal == "t" else fit(flat, rng)
+    density = fit(flat, rng)
     weights, lost = density.log_ratio(target, density.draw(draws, rng))
     ess, khat = effective_number(weights), pareto_khat(weights)
     messages = [*alarms, *_weight_alarms(khat, ess)]

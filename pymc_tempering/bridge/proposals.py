@@ -7,6 +7,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
+from pymc_tempering.arguments import check_choice
+from pymc_tempering.bridge.binary import BinaryProposal, Modes, fit_binary
 from pymc_tempering.bridge.target import Target, without_lost
 from pymc_tempering.exceptions import TemperingError
 from pymc_tempering.references.mixture_fit import fit_mixture
@@ -30,6 +32,8 @@ class Elliptical:
     ----------
     evaluations : tuple of int
         Of the model for a state, and for a state with known log target.
+    spent : int
+        Further evaluations, which the proposal itself took.
     mean : ndarray, shape (d,)
     cholesky : ndarray, shape (d, d)
         Lower Cholesky factor of the scale matrix.
@@ -41,6 +45,7 @@ class Elliptical:
     cholesky: np.ndarray
     dof: float = np.inf
     evaluations: tuple[int, int] = (1, 0)
+    spent: int = 0
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw independent states, shape (n, d)."""
@@ -96,6 +101,7 @@ class MixtureProposal:
     fitted: Fitted
     target: Target
     evaluations: tuple[int, int] = (1, 1)
+    spent: int = 0
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw independent states, shape (n, d)."""
@@ -169,10 +175,29 @@ def fit_t(draws: np.ndarray, dofs: tuple[float, ...] = DOFS) -> Elliptical:
     return best
 
 
-type Proposal = Elliptical | MixtureProposal
+type Proposal = Elliptical | MixtureProposal | BinaryProposal
 """A normalized density that can be drawn from, and its ratio to the target."""
 
 type Fit = Callable[[np.ndarray, np.random.Generator], Proposal]
+
+
+def find_fit(proposal: str, target: Target, dofs: tuple[float, ...] = DOFS) -> Fit:
+    """Find what fits a proposal to draws (n, d); `dofs` are those that are tried for a single t.
+
+    Where there are binary variables, each of their states has a t of its own.
+
+    Raises
+    ------
+    ValueError
+        It is not for binary variables.
+    """
+    if target.binary.any():
+        check_choice("proposal", proposal, ("t", "mixture"), " for a model with binary variables")
+        known: list[Modes] = []  # shared by all fits: they do not depend on the draws
+        return lambda draws, rng: fit_binary(target, draws, rng, known)
+    if proposal == "t":
+        return lambda draws, rng: fit_t(draws, dofs)
+    return PROPOSALS[proposal](target)
 
 
 def _warp(draws: np.ndarray) -> Warp:

@@ -14,13 +14,19 @@ from pymc_tempering.exceptions import DataMismatchError, ModelError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, Mixing
 from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
-from pymc_tempering.model.layout import model_layout, unconstrained_shapes
+from pymc_tempering.model.layout import (
+    is_binary,
+    is_discrete,
+    model_layout,
+    unconstrained_shapes,
+)
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.ordered_priors import log_orderings_of, unknown_orders
 from pymc_tempering.model.origin import origin_of
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.unconstrain import unconstrained_draws, unconstrained_values
+from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import evaluate_draws
 from pymc_tempering.summed.sum_out import without_sums
 
@@ -54,11 +60,22 @@ class Target:
     path: Path
     cores: int
 
+    @property
+    def binary(self) -> np.ndarray:
+        """Which raveled elements are binary, shape (d,); the others are continuous."""
+        return self.path.layout.whole_numbers
+
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """Log of prior times likelihood, shape (n,), at states of shape (n, d); may be NaN."""
         reference, ratio = self.parts(x, NO_MIXTURE)
         with np.errstate(invalid="ignore"):
             return np.where(reference == -np.inf, -np.inf, reference + ratio)
+
+    def gradients(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log density, shape (n,), and its gradient, shape (n, d), zero for discrete variables."""
+        values, grads = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1]))
+        evaluate_rows(self.path.density, np.ascontiguousarray(x), values, grads, NO_MIXTURE)
+        return values.sum(axis=1), grads.sum(axis=1)
 
     def parts(self, x: np.ndarray, mixture: Mixing) -> tuple[np.ndarray, np.ndarray]:
         """Log reference and log ratio at states, shape (n, d)."""
@@ -93,7 +110,10 @@ def find_target(
             "order, which normalizes it, takes a run of its own: pymc_tempering.sample makes one."
         )
     model = without_sums(model)
-    path = compile_path(model)
+    others = None  # all are continuous, or one is not binary
+    if all(is_binary(rv) for rv in model.free_RVs if is_discrete(rv)):
+        others = [model.rvs_to_values[rv].name for rv in model.free_RVs if not is_discrete(rv)]
+    path = compile_path(model, gradient=others, values=True)
     draws = unconstrained_draws(idata, model, path.layout)
     origin = origin_of(model)
     if origin is not None:

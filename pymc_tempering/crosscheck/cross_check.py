@@ -13,7 +13,7 @@ import xarray as xr
 
 from pymc_tempering.annealed.schedule import WeightedEnds, compile_annealing
 from pymc_tempering.arguments import check_whole
-from pymc_tempering.bridge.proposals import PROPOSALS
+from pymc_tempering.bridge.proposals import find_fit
 from pymc_tempering.bridge.target import check_log_density, find_target
 from pymc_tempering.crosscheck.judge import DrawCheck, Entry, compare_draws
 from pymc_tempering.crosscheck.registry import ALL_ESTIMATORS, run_estimator, unfit_methods
@@ -322,7 +322,7 @@ def check_from_prior(
         raise TemperingError(f"{draws} draws a chain are too few, {MIN_DRAWS} are needed")
     first, second = states[:, : draws // 2], states[:, draws // 2 :].reshape(-1, dim)
     check_log_density(target.log_density(second), target.path, second)
-    density = PROPOSALS["mixture"](target)(first.reshape(-1, dim), rng)
+    density = find_fit("mixture", target)(first.reshape(-1, dim), rng)
     own, _ = density.log_ratio(target, second)
     looks, _ = density.log_ratio(target, ends.states)
     if not np.isfinite(ends.log_w).any():

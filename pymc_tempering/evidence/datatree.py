@@ -115,6 +115,25 @@ def read_prior(idata: xr.DataTree) -> tuple[float, float] | None:
     return None if values is None else (values[0], values[1])
 
 
+BRIDGE = ("bridge_log_z", "bridge_mcse", "bridge_draws")
+"""Attributes of the group `tempering`, where a run was bridged to."""
+
+
+def bridge_attributes(log_z: float, mcse: float, n_draws: int) -> dict[str, float]:
+    """Attributes that keep log Z by a bridge, its error, and the number of draws of the run."""
+    return dict(zip(BRIDGE, (log_z, mcse, n_draws), strict=True))
+
+
+def read_bridge(idata: xr.DataTree) -> tuple[float, float] | None:
+    """Read log Z by a bridge to the draws, and its error (nats); None where there are others."""
+    attrs = idata["tempering"].attrs if "tempering" in idata.children else {}
+    if any(name not in attrs for name in BRIDGE):
+        return None
+    log_z, mcse, n_draws = (attrs[name] for name in BRIDGE)
+    sizes = _stats_group(idata).sizes
+    return (log_z, mcse) if sizes["chain"] * sizes["draw"] == n_draws else None
+
+
 def _of_any_draw(idata: xr.DataTree, names: Sequence[str]) -> list[float] | None:
     """Read statistics that are the same for every draw; None where a run has none of them."""
     stats = _stats_group(idata)

@@ -17,12 +17,13 @@ from pymc_tempering.evidence.bracket import backward, forward
 from pymc_tempering.evidence.datatree import (
     REFERENCE_GROUP,
     Run,
+    read_bridge,
     read_check,
     read_cycles,
     read_prior,
     read_run,
 )
-from pymc_tempering.evidence.reference_check import compare_looks, with_check
+from pymc_tempering.evidence.reference_check import compare_looks, with_bridge, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import counts, pooled, rts
 from pymc_tempering.evidence.ti import ti
@@ -228,7 +229,7 @@ def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
         A run of simulated tempering, converted or not.
     method : str, optional
         A name in ``ESTIMATORS``; by default "pooled" where there are reference draws and the
-        trace of all draws, else "rts".
+        trace of all draws, else "rts", with the bridge to the draws where the run made one.
 
     Raises
     ------
@@ -241,6 +242,7 @@ def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
     ValueError
         If ``method`` is not known.
     """
+    by_default = method is None
     if method is None:
         method, data = _default(idata)
     else:
@@ -258,6 +260,8 @@ def estimate_quietly(idata: xr.DataTree, method: str | None = None) -> Evidence:
             evidence = replace(evidence, check=check)
         else:
             evidence = with_check(evidence, check)
+    if by_default:
+        evidence = with_bridge(evidence, read_bridge(idata))
     prior = read_prior(idata)
     return evidence if prior is None else over_prior(evidence, *prior)
 

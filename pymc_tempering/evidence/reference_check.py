@@ -172,6 +172,30 @@ def with_check(evidence: Evidence, check: LookCheck) -> Evidence:
     return doubted(checked, verdict, float(np.nanmax(differences)) if known else np.inf, message)
 
 
+MAX_APART = 4.0
+"""Combined errors by which a bridge to the draws and the estimate of the chains may differ."""
+
+
+def with_bridge(evidence: Evidence, bridge: tuple[float, float] | None) -> Evidence:
+    """Return the evidence of chains from the prior with the value of a bridge to their draws.
+
+    The bridge knows only what the draws know, so it gives value and error where the chains are
+    "ok"; where both are apart, one of them is wrong.
+    """
+    if bridge is None or evidence.verdict != "ok" or not bridge[1] < evidence.mcse:
+        return evidence
+    log_z, mcse = bridge
+    own = {"chain_log_z": evidence.log_z, "chain_mcse": evidence.mcse}
+    off = abs(log_z - evidence.log_z)
+    if off > MAX_APART * np.hypot(mcse, evidence.mcse):
+        message = (
+            f"The chains and a bridge to their draws differ by {off:.2g} nats in log Z (the bridge "
+            f"has {log_z:.3f} +- {mcse:.2g}), so the mcse is at least that: sample more draws."
+        )
+        return doubted(evidence, "disagreed", off, message)
+    return replace(evidence, log_z=log_z, mcse=mcse, details=evidence.details | own)
+
+
 def _why_unchecked(check: LookCheck) -> str:
     """Say what a check lacks, and what helps."""
     if check.n_looks < check.needed:

@@ -8,7 +8,7 @@ import pymc as pm
 from pymc.distributions.multivariate import DirichletMultinomialRV
 from pymc.step_methods.compound import BlockedStep
 from pytensor.graph.basic import Variable as GraphVariable
-from pytensor.tensor.random.basic import BernoulliRV, MultinomialRV
+from pytensor.tensor.random.basic import MultinomialRV
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.exceptions import (
@@ -25,7 +25,7 @@ from pymc_tempering.kernels.hmc import HMC
 from pymc_tempering.kernels.nuts import NUTS
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.exactly import no_search_for_garbage
-from pymc_tempering.model.layout import Layout, is_discrete, model_layout
+from pymc_tempering.model.layout import Layout, is_binary, is_discrete, model_layout
 from pymc_tempering.model.ranges import known_range
 from pymc_tempering.model.terms import Terms, find_terms
 from pymc_tempering.references.compile import compile_model
@@ -138,7 +138,7 @@ def _kind_and_bounds(
         return "fixed sum", 0.0, np.inf
     if getattr(op, "ndim_supp", 0) > 0:
         return "joint", -np.inf, np.inf
-    if isinstance(op, BernoulliRV):
+    if is_binary(rv):
         return "binary", 0.0, 1.0
     known = known_range(rv)
     if known is None or np.max(known[1] - known[0]) >= MAX_VALUES:

@@ -10,6 +10,7 @@ from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.transforms import Ordered, ZeroSumTransform
 from pymc.logprob.transforms import ChainedTransform, CircularTransform, Transform
 from pytensor.graph.basic import Variable
+from pytensor.tensor.random.basic import BernoulliRV
 
 from pymc_tempering.model.memory import remembered
 
@@ -100,6 +101,11 @@ def unconstrained_shapes(model: pm.Model) -> list[tuple[int, ...]]:
 def is_discrete(rv: Variable) -> bool:
     """Whether a random variable takes whole numbers."""
     return rv.dtype not in pm.vartypes.continuous_types
+
+
+def is_binary(rv: Variable) -> bool:
+    """Whether a random variable is zero or one."""
+    return isinstance(rv.owner.op, BernoulliRV)
 
 
 def model_layout(model: pm.Model) -> Layout:

@@ -22,7 +22,12 @@ from pymc_tempering.chain.chains import ChainRun
 from pymc_tempering.chain.loop import STEPS
 from pymc_tempering.core.deadline import Cut, in_words, tell_cuts
 from pymc_tempering.core.installed import OWN, own_version
-from pymc_tempering.evidence.datatree import LOOKS_GROUP, REFERENCE_GROUP, convert
+from pymc_tempering.evidence.datatree import (
+    LOOKS_GROUP,
+    REFERENCE_GROUP,
+    bridge_attributes,
+    convert,
+)
 from pymc_tempering.evidence.diagnostics import Diagnosis, diagnose
 from pymc_tempering.evidence.result import plus_minus
 from pymc_tempering.exceptions import StuckChainError, TimeLimitError, warn_user
@@ -142,6 +147,10 @@ def build_datatree(call: Call, outcome: Outcome, seconds: dict[str, float]) -> x
         idata["tempering"].attrs |= {
             "target_ess": least.target, "least_ess": least.ess, "least_ess_of": least.name,
         }  # fmt: skip
+    if outcome.bridge is not None:
+        idata["tempering"].attrs |= bridge_attributes(
+            *outcome.bridge, len(trace) * len(long_enough)
+        )
     if chosen.last is not None:
         idata["tempering_check"] = xr.DataTree(_looks(chosen))
     if chosen.last is not None and posterior is not None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
+from math import nan
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +21,7 @@ from pymc_tempering.chain.chains import extend_runs
 from pymc_tempering.chain.pieces import crew_of, written_by
 from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.core.installed import OWN, versions_of
+from pymc_tempering.evidence.datatree import BRIDGE, bridge_attributes
 from pymc_tempering.exceptions import CheckpointError, NotTemperedError, warn_user
 from pymc_tempering.executors.chunks import check_executor
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
@@ -29,6 +31,8 @@ from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.identity import differences, identity_of
 from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.terms import find_terms
+from pymc_tempering.model.unconstrain import unconstrained_draws
+from pymc_tempering.sampling.bridged import bridged
 from pymc_tempering.sampling.call import Goal, Job, Tally, choice_of, kernels_in_words
 from pymc_tempering.sampling.choose_plan import ChosenPlan
 from pymc_tempering.sampling.finish import build_datatree, close, finish_call, padded, warn_of_run
@@ -388,6 +392,12 @@ def extend(
     new = build_datatree(call, outcome, seconds)
     with_plan(new, call, job, outcome, before=about["draws"])
     whole = join_draws(idata, new)
+    path = chosen.plan.reference.path
+    drawn = {rv.name for rv in path.model.free_RVs}
+    if BRIDGE[0] in whole["tempering"].attrs and drawn <= set(whole["posterior"].data_vars):
+        states = unconstrained_draws(whole, path.model, path.layout)
+        found = bridged(chosen.plan.reference, states, job.cores) or (nan, nan)
+        whole["tempering"].attrs |= bridge_attributes(*found, states.shape[0] * states.shape[1])
     seconds = {"run": whole["tempering"].attrs["sampling_seconds"]}
     close(
         whole, whole_model(job.prior.path.model), seconds, quiet=quiet,

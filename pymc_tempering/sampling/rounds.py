@@ -28,9 +28,10 @@ from pymc_tempering.core.deadline import NEVER, Cut, Deadline
 from pymc_tempering.core.ladder import Ladder
 from pymc_tempering.evidence.alarms import MIN_TOURS, neighbor_rejection
 from pymc_tempering.evidence.diagnostics import cumulative_barrier
-from pymc_tempering.evidence.reference_check import compare_looks, with_check
+from pymc_tempering.evidence.reference_check import compare_looks, with_bridge, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import pooled, rts
+from pymc_tempering.sampling.bridged import bridged
 from pymc_tempering.sampling.call import DEFAULT_MCSE, MOST_GROWTH, PLAN_SHARE, Call, Goal, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.recorded import (
@@ -119,6 +120,8 @@ class Outcome:
         Where the time limit ended the run, short of its draws or its targets.
     least : LeastEss, optional
         Where draws had to suffice.
+    bridge : tuple of float, optional
+        Log Z by a bridge to the draws, and its error (nats).
     """
 
     chosen: ChosenPlan
@@ -132,6 +135,7 @@ class Outcome:
     unmet: str = ""
     cut: Cut | None = None
     least: LeastEss | None = None
+    bridge: tuple[float, float] | None = None
 
     @property
     def reference(self) -> np.ndarray:
@@ -152,7 +156,8 @@ class Outcome:
     @property
     def evidence(self) -> Evidence:
         """Estimate of log Z from all draws, with the verdict of the check."""
-        return estimate(self.chosen, self.runs, self.reference, self.n_undefined)
+        found = estimate(self.chosen, self.runs, self.reference, self.n_undefined)
+        return with_bridge(found, self.bridge)
 
 
 class Recorder:
@@ -219,7 +224,7 @@ def run_rounds(
             if then == "refit":
                 at = _refit(job, call, at)
             else:
-                at = replace(at, total=2 * at.total)
+                at = replace(at, total=2 * at.total, bridge=None)
                 extend_runs(at.runs, at.total)
         except KeyboardInterrupt:
             return replace(at, interrupted=True)
@@ -269,12 +274,14 @@ def _judge(
         job.report("The run met a region that its reference hardly covers: fitting again")
         return replace(at, repeats_left=at.repeats_left - 1), "refit"
     if goal.single:
-        return replace(at, cut=told()), "end"
+        return replace(_with_bridge(job, at), cut=told()), "end"
     least, growth = None, at.total / call.n_draws
     if goal.target_ess is not None:
         path = at.chosen.plan.reference.path
         least = least_ess(path, at.runs, call.tune, goal.target_ess, job.deadline)
-    more = goal.goes_on_for(least, growth) or _imprecise(goal, at, growth)
+    more = goal.goes_on_for(least, growth)
+    at = at if more else _with_bridge(job, at)
+    more = more or _imprecise(goal, at, growth)
     if goal.ess_alone and not (more or at.rounds):
         return replace(at, least=least, cut=told(least=least)), "end"
     if not (goal.ess_alone or job.deadline.late):
@@ -292,6 +299,15 @@ def _judge(
     if at.fits_left and disagreed and not goal.ess_alone:
         return replace(at, fits_left=at.fits_left - 1), "refit"
     return at, "longer"
+
+
+def _with_bridge(job: Job, at: Outcome) -> Outcome:
+    """Bridge to the draws that there are, where that is of use and there is time."""
+    if job.deadline.late:
+        return at
+    n = draws_of(at.runs)
+    states = np.stack([run.record.x[:n] for run in at.runs])
+    return replace(at, bridge=bridged(at.chosen.plan.reference, states, job.cores))
 
 
 def _outgrown(at: Outcome) -> bool:

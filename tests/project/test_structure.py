@@ -34,7 +34,7 @@ IMPORTS = {
     "warmup": {"core", "model", "references", "kernels", "chain"},
     "sampling": {
         *("core", "executors", "model", "references", "evidence", "storage"),
-        *("kernels", "summed", "chain", "warmup"),
+        *("kernels", "summed", "chain", "warmup", "bridge"),
     },
     "annealed": {
         *("core", "executors", "model", "references", "evidence", "arrays"),

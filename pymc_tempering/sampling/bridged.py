@@ -1,0 +1,42 @@
+"""A bridge to the draws of a run from the prior, where binary variables allow no fitted reference.
+
+The chains know log Z by their tours, of which there are few. Draws of a density that is fitted to
+the posterior draws know it better, and the run tells whether both agree.
+"""
+
+import numpy as np
+
+from pymc_tempering.model.layout import is_binary, is_discrete
+from pymc_tempering.references.prior import Reference
+
+MOST_DRAWS = 1000
+"""Draws of each chain that the bridge goes to, evenly over all of them."""
+
+LEAST_DRAWS = 100
+"""With fewer there is none."""
+
+
+def bridged(reference: Reference, states: np.ndarray, cores: int) -> tuple[float, float] | None:
+    """Log Z by a bridge to posterior draws of shape (chain, draw, d), and its error (nats).
+
+    None where the reference is fitted or its prior not normalized, where not all discrete variables
+    are binary or there is no gradient, and where the bridge states no error.
+    """
+    path = reference.path
+    discrete = [is_binary(rv) for rv in path.model.free_RVs if is_discrete(rv)]
+    if reference.name != "prior" or not discrete or not all(discrete):
+        return None
+    if not path.terms.normalized_prior or reference.prior_constant != (0.0, 0.0):
+        return None
+    continuous = path.dim - int(path.layout.whole_numbers.sum())
+    if states.shape[1] < LEAST_DRAWS or (continuous and not path.has_gradient):
+        return None
+    from pymc_tempering.bridge.bridge_sampling import bridge_states  # most runs need none
+    from pymc_tempering.bridge.target import Target
+
+    few = np.linspace(0, states.shape[1] - 1, min(states.shape[1], MOST_DRAWS)).astype(int)
+    states = np.ascontiguousarray(states[:, few])
+    bits = np.frombuffer(states[0, -1].tobytes(), dtype=np.uint32)  # of no stream of the run
+    found = bridge_states(Target(path, cores), states, rng=np.random.default_rng(bits)).evidence
+    known = np.isfinite(found.mcse) and found.verdict != "disagreed"
+    return (found.log_z, found.mcse) if known else None

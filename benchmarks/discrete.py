@@ -18,6 +18,7 @@ import xarray as xr
 from common import RESULTS, save
 from scipy.special import betaln, gammaln, i0e, logsumexp
 from scipy.stats import binom, gamma, norm, poisson
+from spike_and_slab import few, many
 
 import pymc_tempering as pmt
 
@@ -203,6 +204,8 @@ CASES: dict[str, tuple[Callable[[], tuple[pm.Model, float]], float, float]] = {
     "population size": (population, 0.025, 6),
     "imputed counts": (imputed_counts, 0.025, 6),
     "mean direction": (direction, 0.004, 2),
+    "spike and slab, 12 indicators": (few, 0.02, 4),
+    "spike and slab, 40 indicators": (many, 0.05, 30),
 }
 """Model with its exact value, largest error (nats) and CPU seconds that are wanted."""
 

@@ -185,7 +185,7 @@ def with_bridge(evidence: Evidence, bridge: tuple[float, float] | None) -> Evide
     if bridge is None or evidence.verdict != "ok" or not bridge[1] < evidence.mcse:
         return evidence
     log_z, mcse = bridge
-    own = {"chain_log_z": evidence.log_z, "chain_mcse": evidence.mcse}
+    own = {"unbridged_log_z": evidence.log_z, "unbridged_mcse": evidence.mcse}
     off = abs(log_z - evidence.log_z)
     if off > MAX_APART * np.hypot(mcse, evidence.mcse):
         message = (

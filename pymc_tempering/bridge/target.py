@@ -73,7 +73,7 @@ class Target:
 
     def gradients(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log density, shape (n,), and its gradient, shape (n, d), zero for discrete variables."""
-        values, grads = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1]))
+        values, grads = np.empty((len(x), 2)), np.zeros((len(x), 2, x.shape[1]))
         evaluate_rows(self.path.density, np.ascontiguousarray(x), values, grads, NO_MIXTURE)
         return values.sum(axis=1), grads.sum(axis=1)
 

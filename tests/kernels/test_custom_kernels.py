@@ -43,7 +43,7 @@ def test_block_gibbs_finds_log_z_of_a_boltzmann_machine():
 
 
 def test_a_kernel_that_forgets_beta_is_wrong():
-    # The planted bug: any move may ignore its beta. Draws at beta = 1 are right, and a bridge tells.
+    # The planted bug: any move may ignore its beta. Draws at beta = 1 are right: a bridge tells.
     with pytest.warns(TemperingWarning, match="The chains and a bridge to their draws differ"):
         assert abs(z_of_log_z(forgets_beta)) > 6.0
 

@@ -69,8 +69,9 @@ def log_marginal_likelihood(
     an ``Evidence``                      it is returned
     a ``CrossCheck``                     the estimate that it says to believe, with its verdict
     a fit of :func:`fit`                 its importance-sampled evidence, ``"psis_vi"``
-    a run of :func:`sample`              ``"pooled"`` where it has reference draws, else ``"rts"``;
-                                         a stored cross-check that disagrees counts
+    a run of :func:`sample`              ``"pooled"`` where it has reference draws, else ``"rts"``,
+                                         with the bridge to its draws if it made one; a stored
+                                         cross-check that disagrees counts
     a DataTree with an ``Evidence``      it is read
     a DataTree with a cross-check        as a ``CrossCheck``
     a run of ``pm.sample_smc``           the chains' log Z, with an error from their scatter

@@ -274,13 +274,13 @@ def _judge(
         job.report("The run met a region that its reference hardly covers: fitting again")
         return replace(at, repeats_left=at.repeats_left - 1), "refit"
     if goal.single:
-        return replace(_with_bridge(job, at), cut=told()), "end"
+        return replace(_with_bridge(job, at, began), cut=told()), "end"
     least, growth = None, at.total / call.n_draws
     if goal.target_ess is not None:
         path = at.chosen.plan.reference.path
         least = least_ess(path, at.runs, call.tune, goal.target_ess, job.deadline)
     more = goal.goes_on_for(least, growth)
-    at = at if more else _with_bridge(job, at)
+    at = at if more else _with_bridge(job, at, began)
     more = more or _imprecise(goal, at, growth)
     if goal.ess_alone and not (more or at.rounds):
         return replace(at, least=least, cut=told(least=least)), "end"
@@ -301,9 +301,12 @@ def _judge(
     return at, "longer"
 
 
-def _with_bridge(job: Job, at: Outcome) -> Outcome:
-    """Bridge to the draws that there are, where that is of use and there is time."""
-    if job.deadline.late:
+def _with_bridge(job: Job, at: Outcome, began: float) -> Outcome:
+    """Bridge to the draws that there are, where that is of use and there is time.
+
+    It takes about as long as a round of a thousand draws; the last one `began` at a time.
+    """
+    if job.deadline.left < 2.0 * (perf_counter() - began):
         return at
     n = draws_of(at.runs)
     states = np.stack([run.record.x[:n] for run in at.runs])

@@ -166,7 +166,8 @@ def sample(
         Carlson et al.).
     reference : {"auto", "prior", "fitted"}, default "auto"
         Distribution at beta = 0: the prior; a mixture of t's fitted to tempered draws; or
-        ("auto") the fitted one where looks from the prior find nothing else.
+        ("auto") the fitted one where looks from the prior find nothing else. With binary variables
+        that are not summed out it is the prior, and a bridge to the draws gives log Z.
     betas : sequence of float, optional
         Inverse temperatures from 0 to 1; by default they are placed so that neighboring
         rejection rates are equal.

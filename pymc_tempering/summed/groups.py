@@ -15,7 +15,7 @@ from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.python_mode import python_mode
 from pymc_tempering.model.ranges import known_range
-from pymc_tempering.summed.checks import open_checks
+from pymc_tempering.summed.checks import guard_zeros, open_checks
 from pymc_tempering.summed.compress import N_CHECK, N_LEARN, WORTH, compress
 from pymc_tempering.summed.elimination import LOWEST, SumStep, Tables, TooTiedError, eliminate
 from pymc_tempering.summed.scopes import TooManyScopesError, element_scopes, split_sums
@@ -138,7 +138,8 @@ def log_terms(
     for potential in model.potentials:
         if related([potential], basic) & set(group):
             terms.append(potential)
-    return [part for term in open_checks(terms, group) for part in split_sums(term)]
+    terms = guard_zeros(open_checks(terms, group), group, basic)
+    return [part for term in terms for part in split_sums(term)]
 
 
 def build_tables(

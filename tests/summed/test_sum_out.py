@@ -83,8 +83,17 @@ def two_groups():
     pm.Normal("x", b * p[0], 1.0, observed=0.3)
 
 
+def absent():
+    """Animals that are away cannot be seen; which rate they have is unknown too."""
+    p = pm.Beta("p", 1, 2, shape=2)
+    z = pm.Bernoulli("z", 0.6, shape=4)
+    g = pm.Bernoulli("g", 0.3, shape=4)
+    pm.Binomial("y", 5, z * (z * p[g]), observed=[0, 2, 0, 4])
+
+
 MODELS = [
-    labels, switch_point, hidden_states, neighbors, unequal_ranges, invalid_where_zero, two_groups
+    labels, switch_point, hidden_states, neighbors, unequal_ranges, invalid_where_zero, two_groups,
+    absent,
 ]  # fmt: skip
 
 
@@ -134,6 +143,14 @@ def test_a_model_without_sums_has_the_sum_of_all_values_as_its_density(make):
         point = random_point(short, seed)
         exact = logsumexp(log_terms_of(model, point)[0])
         assert float(log_p(point)) == pytest.approx(exact, abs=1e-8)
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_gradients_of_a_sum_are_numbers(make):
+    """Where a value is impossible, it has no part in the gradient."""
+    short = sum_out(built(make))
+    slopes = short.compile_dlogp(mode=python_mode())(random_point(short, 1))
+    assert np.isfinite(slopes).all()
 
 
 def test_values_that_an_element_does_not_have_must_not_count(monkeypatch):

@@ -29,6 +29,9 @@ N_REFIT = 2000
 NEWTON_STEPS, NEAR, HALVINGS = 6, 0.02, 8
 """Steps to a mode at most, the decrement (nats, twice) at which it is near, and halvings of one."""
 
+LEAST_LOG = -1e300
+"""Log weight of a state without density: a difference of two is a number."""
+
 DIFFERENCE = 1e-4
 """Shift of a coordinate for the second derivatives, in standard deviations."""
 
@@ -155,7 +158,7 @@ class Modes:
         self.places |= {z.tobytes(): len(self.places) + i for i, z in enumerate(zs)}
         self.means = np.concatenate([self.means, means])
         self.roots = np.concatenate([self.roots, roots])
-        self.log_masses = np.append(self.log_masses, np.nan_to_num(masses, nan=-np.inf))
+        self.log_masses = np.append(self.log_masses, without_lost(masses)[0])
 
     def _climb(self, zs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Modes, factors and log densities there, by damped Newton steps."""
@@ -209,7 +212,7 @@ class Modes:
         """Log density (n,) and its gradient (n, d - J), with no density where it is no number."""
         self.n_evaluations += len(zs)
         values, slopes = self.target.gradients(self.join(zs, xs))
-        return np.nan_to_num(values, nan=-np.inf, posinf=-np.inf), slopes[:, ~self.binary]
+        return without_lost(values)[0], slopes[:, ~self.binary]
 
     def join(self, zs: np.ndarray, xs: np.ndarray) -> np.ndarray:
         """Put binary and continuous variables together, shape (n, d)."""
@@ -217,7 +220,7 @@ class Modes:
         states[:, self.binary], states[:, ~self.binary] = zs, xs
         return states
 
-    def whiten(self, at: np.ndarray, xs: np.ndarray) -> np.ndarray:
+    def squares(self, at: np.ndarray, xs: np.ndarray) -> np.ndarray:
         """Squared distances of states from the modes in rows `at`, in standard deviations."""
         return np.concatenate([
             (np.einsum("nij,ni->nj", self.roots[at[part]], xs[part] - self.means[at[part]]) ** 2)
@@ -225,7 +228,7 @@ class Modes:
             for part in self._parts(len(xs))
         ])  # fmt: skip
 
-    def spread_out(self, at: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def states_at(self, at: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """States at whitened distances `noise` (n, d - J) from the modes in rows `at`."""
         return np.concatenate([
             self.means[at[part]] + np.linalg.solve(
@@ -269,13 +272,13 @@ class BinaryProposal:
         zs = self.regressions.draw(n, rng)
         noise = rng.standard_normal((n, self.modes.spread.size))
         noise *= np.sqrt(self.dof / rng.chisquare(self.dof, size=(n, 1)))
-        return self.modes.join(zs, self.modes.spread_out(self.modes.find(zs), noise))
+        return self.modes.join(zs, self.modes.states_at(self.modes.find(zs), noise))
 
     def log_density(self, states: np.ndarray) -> np.ndarray:
         """Log density, shape (n,), at states of shape (n, d)."""
         zs, xs = states[:, self.modes.binary], states[:, ~self.modes.binary]
         at = self.modes.find(zs)
-        squares = self.modes.whiten(at, xs)
+        squares = self.modes.squares(at, xs)
         log_det = np.log(np.diagonal(self.modes.roots, axis1=1, axis2=2)).sum(axis=1)[at]
         return self.regressions.log_density(zs) + log_det + _log_t(squares, xs.shape[1], self.dof)
 
@@ -293,30 +296,39 @@ def _log_t(squares: np.ndarray, dim: int, dof: float) -> np.ndarray:
     return np.asarray(constant - half * np.log1p(squares / dof))
 
 
-def fit_binary(
-    target: Target, draws: np.ndarray, rng: np.random.Generator, known: list[Modes]
-) -> BinaryProposal:
-    """Fit to posterior draws, shape (n, d), and to states weighted by the masses of their modes.
+@dataclass(eq=False)
+class BinaryFit:
+    """Fits proposals to draws; all share the modes, which do not depend on the draws.
 
-    The modes that other fits have found are in `known`, which the first fit fills.
+    Attributes
+    ----------
+    target : Target
+    modes : Modes, optional
+        Those that are known; where the ways to them begin is fitted to the first draws.
     """
-    binary = target.binary
-    zs, xs = draws[:, binary], draws[:, ~binary]
-    few = np.arange(0, len(zs), max(1, len(zs) // N_REFIT))
-    if not known:
-        known.append(Modes(target, binary, *_line(zs, xs)))
-    modes, before = known[0], known[0].n_evaluations
-    first = fit_regressions(zs[few], np.ones(few.size))
-    own = first.draw(N_REFIT, rng)
-    at = modes.find(own)
-    log_w = modes.log_masses[at] - first.log_density(own)
-    w = np.exp(log_w - log_w.max())
-    w = np.minimum(w, w.sum() / np.sqrt(w.size))
-    weights = np.append(np.ones(few.size), w * w.sum() / (w**2).sum())
-    regressions = fit_regressions(np.concatenate([zs[few], own]), weights)
-    squares = modes.whiten(modes.find(zs[few]), xs[few])
-    dof = max(DOFS, key=lambda one: float(_log_t(squares, xs.shape[1], one).sum()))
-    return BinaryProposal(regressions, modes, dof, before)
+
+    target: Target
+    modes: Modes | None = None
+
+    def __call__(self, draws: np.ndarray, rng: np.random.Generator) -> BinaryProposal:
+        """Fit to posterior draws, shape (n, d), and to states weighted by their masses."""
+        binary = self.target.binary
+        zs, xs = draws[:, binary], draws[:, ~binary]
+        if self.modes is None:
+            self.modes = Modes(self.target, binary, *_line(zs, xs))
+        modes, before = self.modes, self.modes.n_evaluations
+        few = np.arange(0, len(zs), max(1, len(zs) // N_REFIT))
+        first = fit_regressions(zs[few], np.ones(few.size))
+        own = first.draw(N_REFIT, rng)
+        at = modes.find(own)
+        log_w = np.maximum(modes.log_masses[at] - first.log_density(own), LEAST_LOG)
+        w = np.exp(log_w - log_w.max())
+        w = np.minimum(w, w.sum() / np.sqrt(w.size))
+        weights = np.append(np.ones(few.size), w * w.sum() / (w**2).sum())
+        regressions = fit_regressions(np.concatenate([zs[few], own]), weights)
+        squares = modes.squares(modes.find(zs[few]), xs[few])
+        dof = max(DOFS, key=lambda one: float(_log_t(squares, xs.shape[1], one).sum()))
+        return BinaryProposal(regressions, modes, dof, before)
 
 
 def _line(zs: np.ndarray, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

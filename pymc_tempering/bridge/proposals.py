@@ -8,7 +8,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.bridge.binary import BinaryProposal, Modes, fit_binary
+from pymc_tempering.bridge.binary import BinaryFit, BinaryProposal
 from pymc_tempering.bridge.target import Target, without_lost
 from pymc_tempering.exceptions import TemperingError
 from pymc_tempering.references.mixture_fit import fit_mixture
@@ -193,8 +193,7 @@ def find_fit(proposal: str, target: Target, dofs: tuple[float, ...] = DOFS) -> F
     """
     if target.binary.any():
         check_choice("proposal", proposal, ("t", "mixture"), " for a model with binary variables")
-        known: list[Modes] = []  # shared by all fits: they do not depend on the draws
-        return lambda draws, rng: fit_binary(target, draws, rng, known)
+        return BinaryFit(target)
     if proposal == "t":
         return lambda draws, rng: fit_t(draws, dofs)
     return PROPOSALS[proposal](target)

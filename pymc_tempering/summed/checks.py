@@ -16,6 +16,7 @@ from pytensor.scalar.basic import Mul
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import All
+from pytensor.tensor.type import float_dtypes
 
 THROUGH = (All, MakeVector, Join, ScalarFromTensor, TensorFromScalar)
 
@@ -59,11 +60,13 @@ def guard_zeros(
     for node in applys_between(unknowns, terms):
         if not (isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul)):
             continue
+        if node.outputs[0].dtype not in float_dtypes:  # it has no gradient
+            continue
         seen = [set(ancestors([v], blockers=among)) & set(among) for v in node.inputs]
         own = [v for v, rvs in zip(node.inputs, seen, strict=True) if rvs and rvs <= set(unknowns)]
         if own and any(rvs - set(unknowns) for rvs in seen):
             product = node.op(*node.inputs)
-            guarded[node.outputs[0]] = pt.switch(pt.eq(pt.mul(*own), 0), 0, product)
+            guarded[node.outputs[0]] = pt.switch(pt.eq(pt.mul(*own), 0), 0.0, product)
     return list(graph_replace(list(terms), guarded, strict=False))
 
 

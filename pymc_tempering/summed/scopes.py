@@ -16,13 +16,21 @@ from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+)
 from pytensor.tensor.type import TensorType
 
 from pymc_tempering.model.python_mode import python_mode
 
 MOVES = (DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc, Join, MakeVector)
 """Operations whose output has the elements of an input at other places."""
+
+SETS = (IncSubtensor, AdvancedIncSubtensor)
+"""Operations that put elements of one input into another, if they do not add them."""
 
 LARGEST = 20_000_000
 """Truth values of one intermediate variable at most."""
@@ -107,8 +115,9 @@ def _through(
         assert dep is not None
         found: Dep = dep.any(axis=tuple(axes))
         return found
-    if isinstance(op, MOVES):
-        moved = range(len(node.inputs)) if isinstance(op, MakeVector) else [0]
+    sets = isinstance(op, SETS) and op.set_instead_of_inc
+    if isinstance(op, MOVES) or sets:
+        moved = range(len(node.inputs)) if isinstance(op, MakeVector) else range(2 if sets else 1)
         moved = range(1, len(node.inputs)) if isinstance(op, Join) else moved
         places = [v for i, v in enumerate(node.inputs) if i not in moved]
         if not any(random & {v, *ancestors([v])} for v in places):

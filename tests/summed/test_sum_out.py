@@ -1,5 +1,6 @@
 """Sums over discrete variables against enumeration, and draws of them against exact laws."""
 
+import warnings
 from itertools import product
 
 import numpy as np
@@ -91,9 +92,19 @@ def absent():
     pm.Binomial("y", 5, z * (z * p[g]), observed=[0, 2, 0, 4])
 
 
+def missing_groups():
+    """Groups of which three are missing: each datum sees its own."""
+    level = pm.Normal("level", 0, 2, shape=3)
+    known = np.ma.masked_array([0, 1, 2, 1], [True, False, True, True])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyMC's of what is imputed
+        group = pm.Categorical("group", [0.5, 0.3, 0.2], observed=known)
+    pm.Normal("y", level[group], 0.5, observed=Y)
+
+
 MODELS = [
     labels, switch_point, hidden_states, neighbors, unequal_ranges, invalid_where_zero, two_groups,
-    absent,
+    absent, missing_groups,
 ]  # fmt: skip
 
 

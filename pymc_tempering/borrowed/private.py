@@ -7,6 +7,8 @@ any release. Where one is gone, another way is taken, and one warning says what 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, Self
 
 from numpy.random import default_rng
@@ -19,6 +21,30 @@ from pymc_tempering.exceptions import ModelError
 
 _COSTS: dict[str, str] = {}
 """What the ways cost that are taken, by the name that is gone."""
+
+
+def folder_for_now() -> TemporaryDirectory | None:
+    """Make a folder for compiled code that goes with the process, where PyTensor's takes none.
+
+    PyTensor makes its own when its functions for Numba are first imported, and fails if it cannot.
+    """
+    usual = config.base_compiledir / "numba"
+    try:
+        usual.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=usual).close()
+        return None
+    except OSError as error:
+        folder = TemporaryDirectory(prefix="pytensor_")
+        type(config).base_compiledir.val = Path(folder.name)  # assigning to it is refused by now
+        warnings.warn(
+            f"Compiled code cannot be kept in {usual} ({error.strerror}), so each process compiles "
+            "anew. Name another folder before Python starts: PYTENSOR_FLAGS=base_compiledir=FOLDER",
+            stacklevel=2,
+        )
+        return folder
+
+
+_FOLDER = folder_for_now()
 
 try:
     from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS

@@ -4,6 +4,10 @@ import ast
 import builtins
 import importlib.util
 import inspect
+import json
+import os
+import subprocess
+import sys
 import warnings
 from importlib import import_module
 from importlib.metadata import version
@@ -88,6 +92,35 @@ def test_a_name_that_is_gone_is_one_warning_and_another_way(module, name):
     assert said.count("without ") == 1
     for each in set(vars(private)) - {"DefaultOptions"}:  # which gives the options, and no more
         assert hasattr(changed, each), f"{each} has no other way"
+
+
+FOLDER = """
+import json, warnings
+import pymc
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    from pymc_tempering.model import jit
+half = jit.njit()(lambda x: 0.5 * x)
+half(3.0)
+from pytensor.link.numba import cache
+print(json.dumps([str(cache.NUMBA_CACHE_PATH), str(jit.FOLDER), len([*jit.FOLDER.glob("*.nbc")]),
+                  [str(w.message) for w in said if "pymc_tempering" in w.filename]]))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a path below which nobody can write")
+def test_a_folder_that_takes_nothing_is_replaced_for_the_process():
+    done = subprocess.run(
+        [sys.executable, "-c", FOLDER],
+        env=os.environ
+        | {"PYTENSOR_FLAGS": "base_compiledir=/dev/null/x", "PYTHONPATH": str(ROOT.parent)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    pytensors, ours, n_kept, [said] = json.loads(done.stdout)
+    assert pytensors == ours
+    assert n_kept == 1
+    assert "cannot be kept in /dev/null/x/numba (Not a directory)" in said
+    assert not Path(ours).exists()
 
 
 def test_two_names_that_are_gone_are_one_warning():

@@ -69,6 +69,9 @@ draws enough is the last: a further fit makes the reference no better."""
 NUMBER_DRAWS, ENOUGH_DRAWS = 10, 2000
 """A mixture needs this many draws for each of its parameters; and no more than these."""
 
+WARP_DIM = 200
+"""Dimensions up to which the search for a warp takes less than a second."""
+
 TRIAL_ROUNDS, MAX_ROUNDS = 2, 8
 """Rounds in which the weights of a trial's ladder are learned, and those of a ladder to keep."""
 
@@ -344,8 +347,10 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
 def fit_to(
     job: Job, draws: np.ndarray, start: Mixture | None = None, *, rough: bool = False
 ) -> Mixture:
-    """Fit a mixture to draws, shape (n, d)."""
-    return fit_mixture(draws, job.rng, start, job.prior.screened, target_scores(job), rough)
+    """Fit a mixture to draws, shape (n, d); once it is late, without a long search for a warp."""
+    late = job.deadline.late and job.prior.path.dim > WARP_DIM
+    screened = None if late else job.prior.screened
+    return fit_mixture(draws, job.rng, start, screened, target_scores(job), rough)
 
 
 def fit_to_passes(job: Job, passes: Passes) -> tuple[Passes, Mixture, np.ndarray]:

@@ -12,7 +12,7 @@ from support.side_runs import run_beside
 
 import pymc_tempering as pmt
 from pymc_tempering import testsystems
-from pymc_tempering.core.deadline import Deadline
+from pymc_tempering.core.deadline import NEVER, PAST, Deadline
 from pymc_tempering.kernels import HMC, on_all
 from pymc_tempering.references.compile import compile_model
 from pymc_tempering.references.mixture_fit import FULL_DIM, fit_mixture
@@ -193,3 +193,20 @@ def test_beyond_two_hundred_dimensions_the_answer_is_right_and_checked():
     assert evidence.mcse < 0.1
     assert evidence.check.n_looks == 100
     assert evidence.check.verdict == "agreed"
+
+
+@pytest.mark.parametrize(
+    ("late", "dim", "looks"), [(True, 2, False), (True, 200, True), (False, 2, True)]
+)
+def test_a_late_fit_in_many_dimensions_looks_for_no_warp(monkeypatch, late, dim, looks):
+    """Such a search takes tens of seconds in 2,000 dimensions; `dim` is where it gets long."""
+    monkeypatch.setattr(fitting, "WARP_DIM", dim)
+    given = []
+    monkeypatch.setattr(fitting, "fit_mixture", lambda draws, rng, *more: given.append(more[1]))
+    prior = compiled("long_path")
+    job = Job(
+        prior, on_all(HMC(), prior.path.dim), Options(), np.random.default_rng(1),
+        deadline=PAST if late else NEVER,
+    )  # fmt: skip
+    fitting.fit_to(job, np.zeros((20, prior.path.dim)))
+    assert (given[0] is not None) == looks

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytensor
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -31,6 +31,9 @@ MOVES = (DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc,
 
 SETS = (IncSubtensor, AdvancedIncSubtensor)
 """Operations that put elements of one input into another, if they do not add them."""
+
+SHAPES = (Shape, Shape_i)
+"""Operations whose output does not depend on values."""
 
 LARGEST = 20_000_000
 """Truth values of one intermediate variable at most."""
@@ -74,7 +77,7 @@ def element_scopes(
     for v, start, size in zip(unknowns, starts, sizes, strict=False):
         deps[v] = np.eye(n, dtype=bool)[start : start + size].reshape(*values[v].shape, n)
     for node in nodes:
-        if not any(v in deps for v in node.inputs):
+        if isinstance(node.op, SHAPES) or not any(v in deps for v in node.inputs):
             continue
         for out in node.outputs:
             if values.get(out, np.empty(0)).size * n > LARGEST:
@@ -120,7 +123,7 @@ def _through(
         moved = range(len(node.inputs)) if isinstance(op, MakeVector) else range(2 if sets else 1)
         moved = range(1, len(node.inputs)) if isinstance(op, Join) else moved
         places = [v for i, v in enumerate(node.inputs) if i not in moved]
-        if not any(random & {v, *ancestors([v])} for v in places):
+        if not any(_by_value(v, random) for v in places):
             return _moved(node, moved, of_inputs, values, n)
         if isinstance(op, AdvancedSubtensor) and of_inputs[0] is None:
             picked = _picked(node, of_inputs, shape, n)
@@ -131,6 +134,19 @@ def _through(
         if dep is not None:
             every |= dep.reshape(-1, n).any(axis=0)
     return np.broadcast_to(every, (*shape, n))
+
+
+def _by_value(variable: Variable, random: set[Variable]) -> bool:
+    """Whether a variable depends on values of random variables, and not on their shapes alone."""
+    waiting, seen = [variable], set[Variable]()
+    while waiting:
+        v = waiting.pop()
+        if v in random:
+            return True
+        if v not in seen and v.owner is not None and not isinstance(v.owner.op, SHAPES):
+            waiting += v.owner.inputs
+        seen.add(v)
+    return False
 
 
 def _joined(deps: Sequence[Dep], shape: tuple[int, ...], n: int) -> Dep:
@@ -152,7 +168,8 @@ def _moved(
     rows, given, first = [], [], 0
     for i, v in enumerate(node.inputs):
         if i not in moved:
-            given.append(v)
+            known = v in values and isinstance(v.type, TensorType)
+            given.append(pytensor.tensor.constant(values[v], dtype=v.dtype) if known else v)
             continue
         shape, dep = values[v].shape, deps[i]
         size = int(np.prod(shape))

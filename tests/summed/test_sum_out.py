@@ -102,9 +102,16 @@ def missing_groups():
     pm.Normal("y", level[group], 0.5, observed=Y)
 
 
+def rows_of_a_table():
+    """A category whose probabilities are a row of a table, for each datum another."""
+    rows = pm.Dirichlet("rows", np.ones((2, 3)))
+    z = pm.Bernoulli("z", 0.4, shape=4)
+    pm.Categorical("y", rows[z], observed=[0, 2, 1, 2])
+
+
 MODELS = [
     labels, switch_point, hidden_states, neighbors, unequal_ranges, invalid_where_zero, two_groups,
-    absent, missing_groups,
+    absent, missing_groups, rows_of_a_table,
 ]  # fmt: skip
 
 

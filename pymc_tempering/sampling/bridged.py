@@ -15,12 +15,22 @@ MOST_DRAWS = 1000
 LEAST_DRAWS = 100
 """With fewer there is none."""
 
+MOST_BINARY = 64
+"""Binary elements at most: their regressions take the cube of the number."""
 
-def bridged(reference: Reference, states: np.ndarray, cores: int) -> tuple[float, float] | None:
+PER_STATE, MOST_SHARE = 6, 2.0
+"""Times that the density is evaluated along each continuous variable for each state of the binary
+ones among the draws, and the most evaluations of the bridge, in those of the run."""
+
+
+def bridged(
+    reference: Reference, states: np.ndarray, cores: int, n_evaluations: int
+) -> tuple[float, float] | None:
     """Log Z by a bridge to posterior draws of shape (chain, draw, d), and its error (nats).
 
     None where the reference is fitted or its prior not normalized, where not all discrete variables
-    are binary or there is no gradient, and where the bridge states no error.
+    are binary or there is no gradient, where it would take much longer than the run with its
+    `n_evaluations`, and where the bridge states no error.
     """
     path = reference.path
     discrete = [is_binary(rv) for rv in path.model.free_RVs if is_discrete(rv)]
@@ -28,7 +38,8 @@ def bridged(reference: Reference, states: np.ndarray, cores: int) -> tuple[float
         return None
     if not path.terms.normalized_prior or reference.prior_constant != (0.0, 0.0):
         return None
-    continuous = path.dim - int(path.layout.whole_numbers.sum())
+    binary = path.layout.whole_numbers
+    continuous = path.dim - int(binary.sum())
     if states.shape[1] < LEAST_DRAWS or (continuous and not path.has_gradient):
         return None
     from pymc_tempering.bridge.bridge_sampling import bridge_states  # most runs need none
@@ -36,6 +47,10 @@ def bridged(reference: Reference, states: np.ndarray, cores: int) -> tuple[float
 
     few = np.linspace(0, states.shape[1] - 1, min(states.shape[1], MOST_DRAWS)).astype(int)
     states = np.ascontiguousarray(states[:, few])
+    n_states = len(np.unique(states[..., binary].reshape(-1, int(binary.sum())), axis=0))
+    work = PER_STATE * n_states * (continuous + 1)
+    if binary.sum() > MOST_BINARY or work > MOST_SHARE * n_evaluations:
+        return None
     bits = np.frombuffer(states[0, -1].tobytes(), dtype=np.uint32)  # of no stream of the run
     found = bridge_states(Target(path, cores), states, rng=np.random.default_rng(bits)).evidence
     known = np.isfinite(found.mcse) and found.verdict != "disagreed"

@@ -396,7 +396,8 @@ def extend(
     drawn = {rv.name for rv in path.model.free_RVs}
     if BRIDGE[0] in whole["tempering"].attrs and drawn <= set(whole["posterior"].data_vars):
         states = unconstrained_draws(whole, path.model, path.layout)
-        found = bridged(chosen.plan.reference, states, job.cores) or (nan, nan)
+        n_steps = int(whole["sample_stats"]["n_steps"].sum())
+        found = bridged(chosen.plan.reference, states, job.cores, n_steps) or (nan, nan)
         whole["tempering"].attrs |= bridge_attributes(*found, states.shape[0] * states.shape[1])
     seconds = {"run": whole["tempering"].attrs["sampling_seconds"]}
     close(

@@ -310,7 +310,9 @@ def _with_bridge(job: Job, at: Outcome, began: float) -> Outcome:
         return at
     n = draws_of(at.runs)
     states = np.stack([run.record.x[:n] for run in at.runs])
-    return replace(at, bridge=bridged(at.chosen.plan.reference, states, job.cores))
+    return replace(
+        at, bridge=bridged(at.chosen.plan.reference, states, job.cores, steps_of(at.runs))
+    )
 
 
 def _outgrown(at: Outcome) -> bool:

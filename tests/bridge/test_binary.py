@@ -16,6 +16,7 @@ from pymc_tempering.bridge.proposals import find_fit
 from pymc_tempering.bridge.target import Target
 from pymc_tempering.evidence.reference_check import with_bridge
 from pymc_tempering.model.path import compile_path
+from pymc_tempering.sampling import bridged
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(30, 4))
@@ -154,6 +155,13 @@ def test_a_default_run_has_the_value_and_the_error_of_the_bridge(run):
     assert found.mcse < 0.5 * found.details["unbridged_mcse"]
     assert abs(found.log_z - LOG_Z) < 4 * found.mcse < 0.06
     assert pmt.log_marginal_likelihood(run, method="rts").mcse == found.details["unbridged_mcse"]
+
+
+@pytest.mark.parametrize("limit", ["MOST_BINARY", "MOST_SHARE"])
+def test_a_bridge_that_takes_long_is_not_made(monkeypatch, limit):
+    monkeypatch.setattr(bridged, limit, 0)
+    short = pmt.sample(150, model=spike_and_slab(), random_seed=1, quiet=True, progressbar=False)
+    assert "unbridged_mcse" not in pmt.log_marginal_likelihood(short).details
 
 
 def test_a_selection_of_draws_has_the_value_of_its_chains(run):

@@ -118,7 +118,10 @@ def markov_potential(rng: np.random.Generator, most: int | None = None) -> Probl
         # The law of the vector is not that of a chain: all its values have one probability.
         return out - (steps - 1) * np.log(k) + forward(seen, moves(stay) if k == 2 else move)
 
-    axes = (*[of_beta(24)] * (2 if k == 2 else 0), *[of_gamma(shape, rate, 100)] * k)
+    axes = (
+        *[of_beta(24)] * (2 if k == 2 else 0),
+        *[of_gamma(shape, rate, 100 if k == 2 else 150)] * k,
+    )
     names = ["stay", "rates"] if k == 2 else ["rates"]
     told, unknown = f"{law}, {k} states, {steps} steps", {"s": np.arange(k)}
     return Problem(model, told, axes, log_joint, log_sum, taken(*names), unknown)

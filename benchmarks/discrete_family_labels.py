@@ -169,7 +169,7 @@ def label_noise(rng: np.random.Generator, most: int | None = None) -> Problem:
             product = product * (p if value else 1 - p)
         return log_prior(a, b, *flips) + np.log(product)
 
-    axes = (*[of_normal(0, scale, 60)] * 2, *[of_beta(36 if k == 1 else 28)] * k)
+    axes = (*[of_normal(0, scale, 80 if k == 1 else 60)] * 2, *[of_beta(36 if k == 1 else 28)] * k)
     told, unknown = f"{form}, {n} outcomes, Beta(1, {c})", {"true": BIT}
     return Problem(model, told, axes, log_joint, log_sum, taken(*names), unknown)
 

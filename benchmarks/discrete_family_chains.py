@@ -78,7 +78,7 @@ def hidden_markov(rng: np.random.Generator, most: int | None = None) -> Problem:
 
     axes = (
         *[of_beta(24)] * (2 if k == 2 else 0),
-        *[of_normal(0, scale, 240 if k == 2 else 170)] * k,
+        *[of_normal(0, scale, 300 if k == 2 else 170)] * k,
     )
     names = ["stay", "mu"] if k == 2 else ["mu"]
     unknown = {f"s{t}": np.arange(k) for t in range(steps)}

@@ -2,7 +2,6 @@
 
 import _thread
 import json
-import threading
 from dataclasses import replace
 from itertools import pairwise
 
@@ -153,7 +152,7 @@ def test_a_deadline_and_ctrl_c_keep_what_there_is(job, monkeypatch):
         calls.append(1)
         if len(calls) == 3:
             _thread.interrupt_main()
-            threading.Event().wait(0.3)
+            args[3].wait(30.0)  # until the others are told to stop
         return draw(*args)
 
     monkeypatch.setattr(reference_draws, "draw_log_ratio", interrupting)

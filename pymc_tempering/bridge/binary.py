@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit, gammaln
 
 from pymc_tempering.bridge.target import Target, without_lost
+from pymc_tempering.core.weighting import kish
 
 LEAST_CHANCE = 0.001
 """Each value of a binary variable has this conditional probability at least."""
@@ -121,9 +122,10 @@ class Modes:
         Standard deviations about this line.
     places : dict
         Row of each known state.
-    means, roots, log_masses : array, shape (U, d - J), (U, d - J, d - J) and (U,)
-        Modes, lower Cholesky factors of minus the second derivatives, and the logs of the masses
-        that a normal of this shape has.
+    means, roots : array, shape (U, d - J) and (U, d - J, d - J)
+        Modes, and lower Cholesky factors of minus the second derivatives.
+    log_dets, log_masses : array, shape (U,)
+        Logs of the determinants of these, and of the masses that a normal of this shape has.
     n_evaluations : int
         Gradients so far.
     """
@@ -138,26 +140,26 @@ class Modes:
     def __post_init__(self) -> None:
         rest = self.spread.size
         self.means = np.empty((0, rest))
-        self.roots, self.log_masses = np.empty((0, rest, rest)), np.empty(0)
+        self.roots = np.empty((0, rest, rest))
+        self.log_dets, self.log_masses = np.empty(0), np.empty(0)
 
     def find(self, zs: np.ndarray) -> np.ndarray:
         """Rows of states, shape (n, J) -> (n,); modes are looked for where a state is new."""
         states, back = np.unique(zs, axis=0, return_inverse=True)
         keys = [state.tobytes() for state in states]
-        new = np.flatnonzero([key not in self.places for key in keys])
-        size = max(1, MOST_NUMBERS // max(1, self.spread.size) ** 2)
-        for rows in np.split(new, np.arange(size, new.size, size)):
-            if rows.size:
-                self._add(states[rows])
+        new = states[[key not in self.places for key in keys]]
+        for part in self._parts(len(new)):
+            self._add(new[part])
         return np.array([self.places[key] for key in keys])[back.ravel()]
 
     def _add(self, zs: np.ndarray) -> None:
         means, roots, values = self._climb(zs)
-        log_det = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-        masses = values + 0.5 * self.spread.size * np.log(2.0 * np.pi) - log_det
+        log_dets = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        masses = values + 0.5 * self.spread.size * np.log(2.0 * np.pi) - log_dets
         self.places |= {z.tobytes(): len(self.places) + i for i, z in enumerate(zs)}
         self.means = np.concatenate([self.means, means])
         self.roots = np.concatenate([self.roots, roots])
+        self.log_dets = np.append(self.log_dets, log_dets)
         self.log_masses = np.append(self.log_masses, without_lost(masses)[0])
 
     def _climb(self, zs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -279,8 +281,8 @@ class BinaryProposal:
         zs, xs = states[:, self.modes.binary], states[:, ~self.modes.binary]
         at = self.modes.find(zs)
         squares = self.modes.squares(at, xs)
-        log_det = np.log(np.diagonal(self.modes.roots, axis1=1, axis2=2)).sum(axis=1)[at]
-        return self.regressions.log_density(zs) + log_det + _log_t(squares, xs.shape[1], self.dof)
+        log_t = log_unit_t(squares, xs.shape[1], self.dof)
+        return self.regressions.log_density(zs) + self.modes.log_dets[at] + log_t
 
     def log_ratio(
         self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None
@@ -290,7 +292,8 @@ class BinaryProposal:
         return known - self.log_density(x), lost
 
 
-def _log_t(squares: np.ndarray, dim: int, dof: float) -> np.ndarray:
+def log_unit_t(squares: np.ndarray, dim: int, dof: float) -> np.ndarray:
+    """Log density of a t of unit scale matrix, at squared distances from its middle."""
     half = 0.5 * (dof + dim)
     constant = gammaln(half) - gammaln(0.5 * dof) - 0.5 * dim * np.log(dof * np.pi)
     return np.asarray(constant - half * np.log1p(squares / dof))
@@ -324,10 +327,10 @@ class BinaryFit:
         log_w = np.maximum(modes.log_masses[at] - first.log_density(own), LEAST_LOG)
         w = np.exp(log_w - log_w.max())
         w = np.minimum(w, w.sum() / np.sqrt(w.size))
-        weights = np.append(np.ones(few.size), w * w.sum() / (w**2).sum())
+        weights = np.append(np.ones(few.size), w / w.sum() * kish(w))
         regressions = fit_regressions(np.concatenate([zs[few], own]), weights)
         squares = modes.squares(modes.find(zs[few]), xs[few])
-        dof = max(DOFS, key=lambda one: float(_log_t(squares, xs.shape[1], one).sum()))
+        dof = max(DOFS, key=lambda one: float(log_unit_t(squares, xs.shape[1], one).sum()))
         return BinaryProposal(regressions, modes, dof, before)
 
 

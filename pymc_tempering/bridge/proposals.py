@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import gammaln
 
 from pymc_tempering.arguments import check_choice
-from pymc_tempering.bridge.binary import BinaryFit, BinaryProposal
+from pymc_tempering.bridge.binary import BinaryFit, BinaryProposal, log_unit_t
 from pymc_tempering.bridge.target import Target, without_lost
 from pymc_tempering.exceptions import TemperingError
 from pymc_tempering.references.mixture_fit import fit_mixture
@@ -60,9 +59,7 @@ class Elliptical:
         log_det = np.log(np.diag(self.cholesky)).sum()
         if not np.isfinite(self.dof):
             return np.asarray(-0.5 * (square + dim * np.log(2 * np.pi)) - log_det)
-        half = 0.5 * (self.dof + dim)
-        constant = gammaln(half) - gammaln(0.5 * self.dof) - 0.5 * dim * np.log(self.dof * np.pi)
-        return np.asarray(constant - log_det - half * np.log1p(square / self.dof))
+        return log_unit_t(square, dim, self.dof) - log_det
 
     def log_ratio(
         self, target: Target, x: np.ndarray, log_target: np.ndarray | None = None

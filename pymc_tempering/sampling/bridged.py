@@ -23,24 +23,30 @@ PER_STATE, MOST_SHARE = 6, 2.0
 ones among the draws, and the most evaluations of the bridge, in those of the run."""
 
 
+def can_bridge(reference: Reference) -> bool:
+    """Whether runs from a reference get a bridge: from a normalized prior, with binary variables.
+
+    All other variables are continuous, and the density has gradients with respect to them.
+    """
+    path = reference.path
+    discrete = [is_binary(rv) for rv in path.model.free_RVs if is_discrete(rv)]
+    normalized = path.terms.normalized_prior and reference.prior_constant == (0.0, 0.0)
+    known = path.has_gradient or bool(path.layout.whole_numbers.all())
+    return reference.name == "prior" and bool(discrete) and all(discrete) and normalized and known
+
+
 def bridged(
     reference: Reference, states: np.ndarray, cores: int, n_evaluations: int
 ) -> tuple[float, float] | None:
     """Log Z by a bridge to posterior draws of shape (chain, draw, d), and its error (nats).
 
-    None where the reference is fitted or its prior not normalized, where not all discrete variables
-    are binary or there is no gradient, where it would take much longer than the run with its
-    `n_evaluations`, and where the bridge states no error.
+    None where it would take much longer than the run with its `n_evaluations`, where draws are few,
+    and where the bridge states no error.
     """
     path = reference.path
-    discrete = [is_binary(rv) for rv in path.model.free_RVs if is_discrete(rv)]
-    if reference.name != "prior" or not discrete or not all(discrete):
-        return None
-    if not path.terms.normalized_prior or reference.prior_constant != (0.0, 0.0):
-        return None
     binary = path.layout.whole_numbers
     continuous = path.dim - int(binary.sum())
-    if states.shape[1] < LEAST_DRAWS or (continuous and not path.has_gradient):
+    if states.shape[1] < LEAST_DRAWS:
         return None
     from pymc_tempering.bridge.bridge_sampling import bridge_states  # most runs need none
     from pymc_tempering.bridge.target import Target

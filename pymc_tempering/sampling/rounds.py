@@ -31,7 +31,7 @@ from pymc_tempering.evidence.diagnostics import cumulative_barrier
 from pymc_tempering.evidence.reference_check import compare_looks, with_bridge, with_check
 from pymc_tempering.evidence.result import Evidence
 from pymc_tempering.evidence.rts import pooled, rts
-from pymc_tempering.sampling.bridged import bridged
+from pymc_tempering.sampling.bridged import bridged, can_bridge
 from pymc_tempering.sampling.call import DEFAULT_MCSE, MOST_GROWTH, PLAN_SHARE, Call, Goal, Job
 from pymc_tempering.sampling.choose_plan import ChosenPlan, more_looks, search_again
 from pymc_tempering.sampling.recorded import (
@@ -306,13 +306,11 @@ def _with_bridge(job: Job, at: Outcome, began: float) -> Outcome:
 
     It takes about as long as a round of a thousand draws; the last one `began` at a time.
     """
-    if job.deadline.left < 2.0 * (perf_counter() - began):
+    reference, n = at.chosen.plan.reference, draws_of(at.runs)
+    if not can_bridge(reference) or job.deadline.left < 2.0 * (perf_counter() - began):
         return at
-    n = draws_of(at.runs)
     states = np.stack([run.record.x[:n] for run in at.runs])
-    return replace(
-        at, bridge=bridged(at.chosen.plan.reference, states, job.cores, steps_of(at.runs))
-    )
+    return replace(at, bridge=bridged(reference, states, job.cores, steps_of(at.runs)))
 
 
 def _outgrown(at: Outcome) -> bool:

@@ -27,12 +27,12 @@ STATES = np.array(list(product([0, 1], repeat=4)))
 REPEATS = 100
 
 
-def spike_and_slab(noise=1.0):
+def spike_and_slab():
     """Four coefficients with an indicator each; two of their columns are nearly collinear."""
     with pm.Model() as model:
         z = pm.Bernoulli("z", SHARE, shape=4)
         slab = pm.Normal("slab", 0, 1, shape=4)
-        pm.Normal("y", pm.math.dot(X, z * slab), noise, observed=Y)
+        pm.Normal("y", pm.math.dot(X, z * slab), 1.0, observed=Y)
     return model
 
 
@@ -126,22 +126,22 @@ def test_a_missing_determinant_is_seen(target, monkeypatch):
 
     def without(self, states):
         at = self.modes.find(states[:, self.modes.binary])
-        log_det = np.log(np.diagonal(self.modes.roots, axis1=1, axis2=2)).sum(axis=1)[at]
-        return original(self, states) - log_det
+        return original(self, states) - self.modes.log_dets[at]
 
     monkeypatch.setattr(binary.BinaryProposal, "log_density", without)
     assert abs(z_scores(target, 3).mean()) > 10.0
 
 
-def test_a_law_of_one_state_alone_states_no_small_error(target):
-    """Draws of one mode: proposals that find the others leave no error, or one that covers."""
+def test_draws_of_one_mode_alone_leave_no_error(target):
+    """Planted: the first indicator is in in all draws. The proposal finds what they lack."""
     rng = np.random.default_rng(5)
     draws = exact_draws(4000, rng)
     one = draws[:, :, 0] == 1.0
     alone = np.array([chain[rows][:400] for chain, rows in zip(draws, one, strict=True)])
     found = bridge_states(target, alone, rng=rng).evidence
-    assert abs(found.log_z - LOG_Z) > 0.1 or not np.isfinite(found.mcse)
-    assert found.verdict != "ok" or abs(found.log_z - LOG_Z) < 4 * found.mcse
+    assert found.log_z < LOG_Z - 0.4
+    assert (found.mcse, found.verdict) == (np.inf, "unchecked")
+    assert any("the sampler missed a mode" in text for text in found.warnings)
 
 
 @pytest.fixture(scope="module")

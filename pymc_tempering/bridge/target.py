@@ -110,10 +110,12 @@ def find_target(
             "order, which normalizes it, takes a run of its own: pymc_tempering.sample makes one."
         )
     model = without_sums(model)
-    others = None  # all are continuous, or one is not binary
-    if all(is_binary(rv) for rv in model.free_RVs if is_discrete(rv)):
-        others = [model.rvs_to_values[rv].name for rv in model.free_RVs if not is_discrete(rv)]
-    path = compile_path(model, gradient=others, values=True)
+    discrete = [rv for rv in model.free_RVs if is_discrete(rv)]
+    if discrete and all(map(is_binary, discrete)):
+        others = [model.rvs_to_values[rv].name for rv in model.free_RVs if rv not in discrete]
+        path = compile_path(model, gradient=others, values=True)
+    else:  # others than binary ones are refused
+        path = compile_path(model)
     draws = unconstrained_draws(idata, model, path.layout)
     origin = origin_of(model)
     if origin is not None:

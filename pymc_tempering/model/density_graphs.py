@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.pytensorf import pregrad_inner_graphs
+from pymc.pytensorf import constant_fold, pregrad_inner_graphs
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
@@ -116,6 +116,12 @@ def freeze_shared(
         and not isinstance(variable.type, RandomGeneratorType)
     }
     return graph_replace(outputs, shared, strict=False) if shared else list(outputs)
+
+
+def known_values(graphs: list[Variable]) -> list[np.ndarray | None]:
+    """Values of graphs; None of those that depend on a draw, or that PyTensor cannot compute."""
+    folded = constant_fold(freeze_shared(graphs), raise_not_constant=False)
+    return [None if isinstance(value, Variable) else np.asarray(value) for value in folded]
 
 
 def gradients(outputs: Sequence[Variable], along: Sequence[Variable]) -> list[Variable]:

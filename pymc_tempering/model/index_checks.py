@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
-from pymc.pytensorf import constant_fold
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.tensor.shape import shape_tuple
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -22,7 +21,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_tempering.exceptions import ModelError
-from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.density_graphs import known_values
 
 SELECTIONS = AdvancedSubtensor, AdvancedIncSubtensor
 """Operations that select by arrays of indices; those by single numbers have checks."""
@@ -50,9 +49,11 @@ def check_indices(model: pm.Model) -> None:
     variables = model.basic_RVs + model.potentials + model.deterministics
     nodes = dict.fromkeys(v.owner for v in ancestors(variables) if v.owner is not None)
     found = [axis for node in nodes if isinstance(node.op, SELECTIONS) for axis in _axes(node)]
-    for selected, index, length in zip(found, *_values(found), strict=True):
-        if not isinstance(length, Variable) and not isinstance(index, Variable):
-            _check_axis(selected, np.asarray(index), int(length))
+    indices = known_values([selected.index for selected in found])
+    lengths = known_values([shape_tuple(selected.array)[selected.axis] for selected in found])
+    for selected, index, length in zip(found, indices, lengths, strict=True):
+        if index is not None and length is not None:
+            _check_axis(selected, index, int(length))
 
 
 def _axes(node: Apply) -> Iterator[Selected]:
@@ -71,17 +72,6 @@ def _is_data(index: Variable) -> bool:
         and not isinstance(variable.type, RandomGeneratorType)
         for variable in graph_inputs([index])
     )
-
-
-def _values(found: list[Selected]) -> tuple[list, list]:
-    """Return the indices and the lengths of the axes, as far as they are known without a draw."""
-    indices = [selected.index for selected in found]
-    lengths = [
-        array.shape[axis] if (length := array.type.shape[axis]) is None else pt.constant(length)
-        for array, axis, _ in found
-    ]
-    known = constant_fold(freeze_shared([*indices, *lengths]), raise_not_constant=False)
-    return list(known[: len(found)]), list(known[len(found) :])
 
 
 def _check_axis(selected: Selected, index: np.ndarray, length: int) -> None:

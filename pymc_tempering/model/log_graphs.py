@@ -1,6 +1,7 @@
 """Logarithms of products and powers of exponentials, written without the exponentials."""
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import numpy as np
 import pytensor.scalar as ps
@@ -9,7 +10,7 @@ import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
-from pytensor.tensor.basic import Alloc
+from pytensor.tensor.basic import Alloc, get_underlying_scalar_constant_value
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
@@ -76,99 +77,85 @@ _FACTORS: dict[type, float] = {ps.Reciprocal: -1.0, ps.Sqrt: 0.5, ps.Sqr: 2.0}
 
 
 def _is_all(variable: Variable, number: float) -> bool:
-    """Whether a variable is a constant with this number everywhere, of any shape."""
-    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
-        variable = variable.owner.inputs[0]
-    return isinstance(variable, Constant) and bool(np.all(variable.data == number))
+    """Whether a variable has this number everywhere, whatever its shape."""
+    return bool(get_underlying_scalar_constant_value(variable, raise_not_constant=False) == number)
 
 
-def _is(variable: Variable, *kinds: type) -> bool:
-    return (
-        variable.owner is not None
-        and isinstance(variable.owner.op, Elemwise)
-        and isinstance(variable.owner.op.scalar_op, kinds)
-    )
+def computes(variable: Variable, *kinds: type) -> bool:
+    """Whether a variable is made, element by element, by a scalar operation of these kinds."""
+    op = None if variable.owner is None else variable.owner.op
+    return isinstance(op, Elemwise) and isinstance(op.scalar_op, kinds)
 
 
 @node_rewriter([Elemwise])
 def _follow(fgraph, node):  # type: ignore[no-untyped-def]
     """Write what is made of exponentials by its log, which does not overflow."""
-    out, inputs = node.outputs[0], node.inputs
-    if _is_constant(inputs):
+    out, first = node.outputs[0], node.inputs[0]
+    if all(isinstance(v, Constant) for v in node.inputs):
         return None
-    new = None
-    if _is(out, ps.GT) and _is_all(inputs[1], 0.0):
-        log = log_without_exp(inputs[0])
-        new = None if log is None else pt.gt(log, -np.inf)
-    elif _is(out, ps.Log):
-        new = log_without_exp(inputs[0])
-        new = _log_of_sum(inputs[0]) if new is None else new
-    elif _is(out, ps.Log1p) and _is(inputs[0], ps.Neg):
-        [inner] = inputs[0].owner.inputs  # the gradient of log1p(-sigmoid) would be 0 / 0
-        new = -pt.softplus(inner.owner.inputs[0]) if _is(inner, ps_math.Sigmoid) else None
-    elif _is(out, ps.Log1p):
-        log = log_without_exp(inputs[0])
-        new = None if log is None else pt.softplus(log)
-    elif _is(out, ps.Mul, ps.TrueDiv, ps.Pow, ps.Sqr, ps.Reciprocal):
-        log = log_without_exp(out)
-        new = None if log is None else pt.exp(log)
-    if new is None:
-        return None
-    new = new.astype(out.type.dtype)
-    return [new] if new.type.broadcastable == out.type.broadcastable else None
-
-
-def _is_constant(variables: list[Variable]) -> bool:
-    return all(isinstance(v, Constant) for v in variables)
+    match node.op.scalar_op:
+        case ps.Log():
+            new = _log_of_sum(first)
+        case ps.Log1p() if computes(first, ps.Neg):
+            [inner] = first.owner.inputs  # the gradient of log1p(-sigmoid) would be 0 / 0
+            new = -pt.softplus(inner.owner.inputs[0]) if computes(inner, ps_math.Sigmoid) else None
+        case ps.Log1p():
+            new = None if (log := log_without_exp(first)) is None else pt.softplus(log)
+        case ps.GT() if _is_all(node.inputs[1], 0.0):
+            new = None if (log := log_without_exp(first)) is None else pt.gt(log, -np.inf)
+        case ps.Mul() | ps.TrueDiv() | ps.Pow() | ps.Sqr() | ps.Reciprocal():
+            new = None if (log := log_without_exp(out)) is None else pt.exp(log)
+        case _:
+            return None
+    return None if new is None else _in_place_of(out, new)
 
 
 def _log_of_sum(variable: Variable) -> Variable | None:
-    """Log of a sum of two parts that have logs."""
-    if not _is(variable, ps.Add) or len(variable.owner.inputs) != 2:
-        return None
-    first, second = (log_without_exp(part) for part in variable.owner.inputs)
-    if first is None or second is None:
-        return None
-    return first + pt.softplus(second - first)
+    """Log of a variable that has one, or that is a sum of two parts that have."""
+    log = log_without_exp(variable)
+    if log is not None or not computes(variable, ps.Add) or len(variable.owner.inputs) != 2:
+        return log
+    first, second = map(log_without_exp, variable.owner.inputs)
+    return None if first is None or second is None else first + pt.softplus(second - first)
 
 
-@node_rewriter([Elemwise])
+@node_rewriter([pt.add])
 def _cancel(fgraph, node):  # type: ignore[no-untyped-def]
     """Take u and -u out of a sum, also where -u stands in a branch beside -inf, or behind a check.
 
     The log density of exp(u) has -u, the Jacobian u. Where u is 1e20, what they are added to is
     lost.
     """
-    if not _is(node.outputs[0], ps.Add):
-        return None
-    for i, term in enumerate(node.inputs):
-        rest = [part for j, part in enumerate(node.inputs) if j != i]
-        for j, part in enumerate(rest):
-            without = _without(part, _plain(term))
-            if without is not None:
-                rest[j] = without
-                new = pt.add(*rest) if len(rest) > 1 else without
-                same = new.type.broadcastable == node.outputs[0].type.broadcastable
-                return [new.astype(node.outputs[0].type.dtype)] if same else None
+    terms = node.inputs
+    for i, j in permutations(range(len(terms)), 2):
+        if (without := _without(terms[j], _plain(terms[i]))) is not None:
+            rest = [without if k == j else term for k, term in enumerate(terms) if k != i]
+            return _in_place_of(node.outputs[0], pt.add(*rest))
     return None
+
+
+def _in_place_of(out: Variable, new: Variable) -> list[Variable] | None:
+    """Return what a rewriting puts in the place of a variable; None if its shape is another."""
+    new = new.astype(out.type.dtype)
+    return [new] if new.type.broadcastable == out.type.broadcastable else None
 
 
 def _plain(variable: Variable) -> Variable:
     """Variable behind operations that only give it another name."""
-    while _is(variable, ps.Identity):
+    while computes(variable, ps.Identity):
         variable = variable.owner.inputs[0]
     return variable
 
 
 def _without(tree: Variable, term: Variable) -> Variable | None:
     """Graph of tree + term, if tree is a sum that -term is a part of; else None."""
-    if _is(tree, ps.Neg) and _plain(tree.owner.inputs[0]) is term:
+    if computes(tree, ps.Neg) and _plain(tree.owner.inputs[0]) is term:
         return pt.zeros_like(tree)
-    if _is(tree, ps.Sub) and _plain(tree.owner.inputs[1]) is term:
+    if computes(tree, ps.Sub) and _plain(tree.owner.inputs[1]) is term:
         return pt.add(tree.owner.inputs[0], pt.zeros_like(term))
     if tree.owner is None or not (
         isinstance(tree.owner.op, CheckParameterValue | Alloc)
-        or _is(tree, ps.Add, ps.Sub, ps.Switch, ps.Identity)
+        or computes(tree, ps.Add, ps.Sub, ps.Switch, ps.Identity)
     ):
         return None
     for place in _summed(tree):
@@ -183,9 +170,9 @@ def _without(tree: Variable, term: Variable) -> Variable | None:
 def _summed(tree: Variable) -> Sequence[int]:
     """Which inputs of an operation are added up in it."""
     inputs = tree.owner.inputs
-    if _is(tree, ps.Add):
+    if computes(tree, ps.Add):
         return range(len(inputs))
-    if _is(tree, ps.Switch):
+    if computes(tree, ps.Switch):
         branches = [i for i in (1, 2) if not _is_all(inputs[i], -np.inf)]
         return branches if len(branches) == 1 else []
     return [0]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from pymc.pytensorf import constant_fold
+import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import (
     BernoulliRV,
@@ -14,29 +14,24 @@ from pytensor.tensor.random.basic import (
 )
 from pytensor.tensor.random.op import RandomVariable
 
-from pymc_tempering.model.density_graphs import freeze_shared
+from pymc_tempering.model.density_graphs import known_values
 
 
 def known_range(rv: Variable) -> tuple[np.ndarray, np.ndarray] | None:
     """Least and largest value of a discrete variable with single elements; None if unknown."""
-    op, lower = rv.owner.op, np.zeros(())
+    op, ends = rv.owner.op, [pt.constant(0.0)]
     params: Sequence[Variable] = op.dist_params(rv.owner) if isinstance(op, RandomVariable) else ()
-    upper: np.ndarray | None = None
     if isinstance(op, BernoulliRV):
-        upper = np.ones(())
+        ends += [pt.constant(1.0)]
     elif isinstance(op, CategoricalRV):
-        upper = _constant(params[0].shape[-1] - 1)
+        ends += [params[0].shape[-1] - 1]
     elif isinstance(op, BinomialRV | BetaBinomialRV):
-        upper = _constant(params[0])
+        ends += [params[0]]
     elif isinstance(op, HyperGeometricRV):
-        upper = _constant(params[-1])
+        ends += [params[-1]]
     elif getattr(op, "name", "") == "discrete_uniform":
-        ends = _constant(params[0]), _constant(params[1])
-        return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
-    return None if upper is None else (lower, upper)
-
-
-def _constant(graph: Variable) -> np.ndarray | None:
-    """Value of a graph that depends on no random variable; None if it does."""
-    [folded] = constant_fold(freeze_shared([graph]), raise_not_constant=False)
-    return np.asarray(folded, dtype=float) if isinstance(folded, np.ndarray | int) else None
+        ends = list(params)
+    else:
+        return None
+    low, high = (None if end is None else end.astype(float) for end in known_values(ends))
+    return None if low is None or high is None else (low, high)

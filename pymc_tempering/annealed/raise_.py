@@ -33,11 +33,10 @@ from pymc_tempering.exceptions import DataMismatchError
 from pymc_tempering.kernels.assign import KernelChoice
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.constrain import compile_constrain
-from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.handle import CompiledModel
 from pymc_tempering.model.layout import is_discrete, model_layout
 from pymc_tempering.model.origin import whole_model
-from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.model.python_mode import compile_alone
 from pymc_tempering.model.unconstrain import unconstrained_values
 
 FINER, MIN_FINE = 8, 100
@@ -236,7 +235,7 @@ def _known(model: pm.Model, n: int) -> Carried:
     """Weigh n particles by the log density of a model without free variables: f at the data."""
     graph = model.logp(jacobian=False)
     with model:
-        log_f = float(compile_alone([], graph, mode=python_mode())())
+        log_f = float(compile_alone([], graph)())
     return Carried(np.full(n, log_f), np.empty((n, 0)))
 
 

@@ -87,12 +87,6 @@ def with_data_apart(outputs: Sequence[Variable]) -> list[Variable]:
     return clone_replace(outputs, places) if places else list(outputs)
 
 
-def compile_alone(*args: Any, **kwargs: Any) -> Function:
-    """PyMC's `compile`, in one thread at a time."""
-    with ALONE:
-        return pymc_compile(*args, **kwargs)
-
-
 def compile_exactly(
     inputs: Sequence[Any], outputs: Any, *, mode: Mode | str | None = None, **options: Any
 ) -> Function:

@@ -10,17 +10,17 @@ draws go from the last to the first.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from math import lgamma
+from math import lgamma, prod
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.gradient
 import pytensor.tensor as pt
-from numpy.polynomial import Polynomial, legendre
+from numpy.polynomial import legendre
 from pymc.distributions.transforms import Ordered
 from pymc.logprob.transforms import LogOddsTransform, LogTransform, Transform
-from pymc.logprob.utils import CheckParameterValue
+from pymc.logprob.utils import CheckParameterValue as Checked
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
@@ -28,7 +28,6 @@ from pytensor.tensor.random.op import RandomVariable
 
 from pymc_tempering.borrowed.private import default_transform
 from pymc_tempering.exceptions import ModelError
-from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import (
     before_order,
     ordered_transform,
@@ -36,7 +35,7 @@ from pymc_tempering.model.layout import (
     unconstrained_shapes,
 )
 from pymc_tempering.model.memory import remembered
-from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.model.python_mode import compile_alone
 
 LOGITS = np.linspace(-24.0, 24.0, 25)
 """Log odds of the quantiles of each element, between which a panel lies."""
@@ -62,17 +61,12 @@ LEAST = 1e-40
 
 def _integrals(ends: np.ndarray) -> np.ndarray:
     """Matrix from the values at the nodes in [-1, 1] to the integrals from -1 to some ends."""
-    nodes, _ = legendre.leggauss(NODES)
-    rows = []
-    for i in range(NODES):
-        others = np.delete(nodes, i)
-        basis = Polynomial.fromroots(others) / np.prod(nodes[i] - others)
-        rows.append(basis.integ(lbnd=-1.0)(ends))
-    return np.transpose(rows)
+    nodes, power = legendre.leggauss(NODES)[0], np.arange(NODES) + 1.0
+    of_powers = (ends[:, None] ** power - (-1.0) ** power) / power
+    return np.linalg.solve(np.vander(nodes, increasing=True).T, of_powers.T).T
 
 
-@dataclass(frozen=True, eq=False)
-class OrderedLaw:
+class OrderedLaw(NamedTuple):
     """Graphs of the ordered law of an array of independent elements, row by row.
 
     A row is what lies along the last axis. Elements are numbered from the smallest to the largest,
@@ -82,36 +76,32 @@ class OrderedLaw:
     ----------
     edges : Variable, shape (panels + 1, rows)
         Borders of the panels.
-    densities : tuple of Variable, shape (nodes, panels, rows)
+    densities : Variable, shape (elements, nodes, panels, rows)
         f_k G_(k-1) at the nodes, for each k.
-    totals : tuple of Variable, shape (panels + 1, rows)
-        G_k at the borders.
+    totals : Variable, shape (elements, panels + 1, rows)
+        G_k at the borders, for each k.
     log_probability : Variable
         Sum of log P(ordered) over the rows; NaN where the panels do not hold the mass.
     """
 
     edges: Variable
-    densities: tuple[Variable, ...]
-    totals: tuple[Variable, ...]
+    densities: Variable
+    totals: Variable
     log_probability: Variable
 
 
 def _unchecked(graph: Variable) -> Variable:
     """Graph without PyMC's checks of parameters, which raise where a scale is rounded to 0."""
-    while True:
-        checked = [v.owner for v in ancestors([graph]) if v.owner]
-        check = next((node for node in checked if isinstance(node.op, CheckParameterValue)), None)
-        if check is None:
-            return graph
-        [graph] = graph_replace([graph], {check.outputs[0]: check.inputs[0]}, strict=False)
+    while found := [v for v in ancestors([graph]) if v.owner and isinstance(v.owner.op, Checked)]:
+        [graph] = graph_replace([graph], {found[0]: found[0].owner.inputs[0]}, strict=False)
+    return graph
 
 
-def _coordinate(rv: Variable, before: Transform | None) -> Transform | None:
+def _coordinate(model: pm.Model, rv: Variable) -> Transform | None:
     """Transform to what is put in order, or to what has the same order and a smoother density."""
-    if before is not None:
-        return before
-    default = default_transform(rv.owner.op, rv)
-    return default if isinstance(default, LogTransform | LogOddsTransform) else None
+    before, default = before_order(model, rv), default_transform(rv.owner.op, rv)
+    smooth = default if isinstance(default, LogTransform | LogOddsTransform) else None
+    return smooth if before is None else before
 
 
 def _borders(rv: Variable, shape: tuple[int, ...], transform: Transform | None) -> Variable:
@@ -127,12 +117,12 @@ def _borders(rv: Variable, shape: tuple[int, ...], transform: Transform | None) 
     joined = pt.concatenate([low, known, high])
     if any(isinstance(part, LogOddsTransform) for part in transform_parts(transform)):
         joined = pt.clip(joined, *CLIP)
-    joined = pt.moveaxis(joined, -1, 0).reshape((-1, int(np.prod(shape[:-1], dtype=int))))
+    joined = pt.moveaxis(joined, -1, 0).reshape((-1, prod(shape[:-1])))
     return pytensor.gradient.disconnected_grad(pt.sort(joined, axis=0))
 
 
 def ordered_law(
-    rv: Variable, shape: tuple[int, ...], order: Ordered, before: Transform | None = None
+    rv: Variable, shape: tuple[int, ...], order: Ordered, transform: Transform | None = None
 ) -> OrderedLaw:
     """Make the ordered law of a random variable with independent elements.
 
@@ -143,15 +133,15 @@ def ordered_law(
     shape : tuple of int
     order : Ordered
         Says whether values ascend.
-    before : Transform, optional
-        Of what is put in order.
+    transform : Transform, optional
+        To what is put in order.
 
     Raises
     ------
     NotImplementedError
         PyMC knows no quantiles, or no density, of the law.
     """
-    transform, inputs = _coordinate(rv, before), rv.owner.inputs
+    inputs = rv.owner.inputs
     points, weights = legendre.leggauss(NODES)
     edges = _borders(rv, shape, transform)
     middle, half = (edges[1:] + edges[:-1]) / 2.0, (edges[1:] - edges[:-1]) / 2.0
@@ -160,7 +150,7 @@ def ordered_law(
     log_f = _unchecked(pm.logp(rv, x))
     log_f = log_f if transform is None else log_f + transform.log_jac_det(z, *inputs)
     log_f = log_f + pt.zeros((NODES, 1, *shape))
-    f = pt.exp(log_f).reshape((NODES, -1, int(np.prod(shape[:-1], dtype=int)), shape[-1]))
+    f = pt.exp(log_f).reshape((NODES, -1, prod(shape[:-1]), shape[-1]))
     mass = pt.tensordot(weights, f, axes=1) * half[..., None]
     lost = pt.abs(mass.sum(axis=0) - 1.0).max()
     at_nodes, before = _integrals(points), pt.ones_like(f[..., 0])
@@ -174,50 +164,7 @@ def ordered_law(
         totals.append(total)
     sound = (lost < MAX_LOST) & pt.all(totals[-1][-1] > LEAST)
     log_probability = pt.switch(sound, pt.log(totals[-1][-1]).sum(), np.nan)
-    return OrderedLaw(edges, tuple(densities), tuple(totals), log_probability)
-
-
-def ordered_draw(
-    law: OrderedLaw,
-    rv: Variable,
-    shape: tuple[int, ...],
-    order: Ordered,
-    before: Transform | None = None,
-) -> Variable:
-    """Draw from an ordered law, each element given those above it."""
-    cells = _integrals(np.linspace(-1.0, 1.0, CELLS + 1))
-    rows = pt.arange(int(np.prod(shape[:-1], dtype=int)))
-    u = pm.Uniform.dist(0.0, 1.0, shape=(shape[-1], int(np.prod(shape[:-1], dtype=int))))
-    half = (law.edges[1:] - law.edges[:-1]) / 2.0
-    bound, drawn = law.totals[-1][-1], list[Variable]()
-    for k in range(shape[-1])[::-1]:
-        sought = u[k] * bound
-        panel = pt.minimum((law.totals[k][1:] <= sought).sum(axis=0), half.shape[0] - 1)
-        inside = _inside(law, k, panel, cells)
-        cell = pt.minimum((inside[1:] <= sought).sum(axis=0), CELLS - 1)
-        low, high = inside[cell, rows], inside[cell + 1, rows]
-        part = pt.clip((sought - low) / pt.maximum(high - low, 1e-300), 0.0, 1.0)
-        drawn.append(law.edges[panel, rows] + 2.0 * half[panel, rows] * (cell + part) / CELLS)
-        if k:
-            inside = _inside(law, k - 1, panel, cells)
-            bound = inside[cell, rows] + part * (inside[cell + 1, rows] - inside[cell, rows])
-    z = pt.stack(drawn[::-1] if order.ascending else drawn, axis=-1).reshape(shape)
-    transform = _coordinate(rv, before)
-    return z if transform is None else transform.backward(z, *rv.owner.inputs)
-
-
-def _inside(law: OrderedLaw, k: int, panel: Variable, cells: np.ndarray) -> Variable:
-    """G_k at the borders of the cells of a panel of each row, (cells + 1, rows)."""
-    rows = pt.arange(panel.shape[0])
-    half = (law.edges[panel + 1, rows] - law.edges[panel, rows]) / 2.0
-    g = law.densities[k][:, panel, rows]
-    return law.totals[k][panel, rows] + pt.dot(cells, g) * half
-
-
-def _order_of(model: pm.Model, rv: Variable) -> Ordered:
-    """Order of a variable that has one."""
-    [order] = [p for p in transform_parts(model.rvs_to_transforms[rv]) if isinstance(p, Ordered)]
-    return order
+    return OrderedLaw(edges, pt.stack(densities), pt.stack(totals), log_probability)
 
 
 def _is_independent(model: pm.Model, rv: Variable) -> bool:
@@ -225,9 +172,9 @@ def _is_independent(model: pm.Model, rv: Variable) -> bool:
     op = rv.owner.op
     if not isinstance(op, RandomVariable) or op.ndim_supp != 0:
         return False
-    order = _order_of(model, rv)
+    order = ordered_transform(model, rv)
     positive = isinstance(default_transform(op, rv), LogTransform | LogOddsTransform)
-    return not order.positive or (positive and before_order(model, rv) is None)
+    return not (order and order.positive) or (positive and before_order(model, rv) is None)
 
 
 def _is_exchangeable(model: pm.Model, rv: Variable) -> bool:
@@ -248,30 +195,39 @@ def _has_constant_parents(model: pm.Model, rv: Variable, live: Variable | None =
     return not set(ancestors(rv.owner.inputs)) & {*model.free_RVs, live}
 
 
-def _law_of(model: pm.Model, rv: Variable, live: Variable | None = None) -> OrderedLaw | None:
-    """Ordered law of a variable, as numbers where its parents are constants; None if not known."""
-    order = _order_of(model, rv)
-    if not _is_independent(model, rv):
+def _shape_of(model: pm.Model, rv: Variable) -> tuple[int, ...]:
+    return unconstrained_shapes(model)[model.free_RVs.index(rv)]
+
+
+def _law_of(
+    model: pm.Model, rv: Variable, live: Variable | None = None, fresh: Variable | None = None
+) -> OrderedLaw | None:
+    """Ordered law of a variable, as numbers where its parents are constants; None if not known.
+
+    `fresh` is the variable with its parents drawn.
+    """
+    order = ordered_transform(model, rv)
+    if order is None or not _is_independent(model, rv):
         return None
-    shape = unconstrained_shapes(model)[model.free_RVs.index(rv)]
     try:
-        law = ordered_law(rv, shape, order, before_order(model, rv))
+        shape, transform = _shape_of(model, rv), _coordinate(model, rv)
+        law = ordered_law(rv if fresh is None else fresh, shape, order, transform)
     except NotImplementedError:
         return None
     if not _has_constant_parents(model, rv, live):
         return law
 
-    def numbers() -> OrderedLaw | None:
-        flat = [law.edges, *law.densities, *law.totals, law.log_probability]
-        flat = model.replace_rvs_by_values(flat)
-        edges, *rest, log_p = compile_alone([], flat, mode=python_mode())()
-        if not np.isfinite(log_p):
-            return None
-        k = len(law.densities)
-        densities, totals = (tuple(map(pt.constant, part)) for part in (rest[:k], rest[k:]))
-        return OrderedLaw(pt.constant(edges), densities, totals, pt.constant(log_p))
+    def computed() -> OrderedLaw | None:
+        numbers = compile_alone([], model.replace_rvs_by_values([*law]))()
+        return OrderedLaw(*map(pt.constant, numbers)) if np.isfinite(numbers[-1]) else None
 
-    return remembered(model, ("ordered law", rv.name), numbers)
+    return remembered(model, ("ordered law", rv.name), computed)
+
+
+def _with_unlike_elements(model: pm.Model) -> list[Variable]:
+    """Free variables with an ordered prior whose elements do not all have the same law."""
+    ordered = [rv for rv in model.free_RVs if ordered_transform(model, rv) is not None]
+    return [rv for rv in ordered if not _is_exchangeable(model, rv)]
 
 
 def unknown_orders(model: pm.Model) -> tuple[str, ...]:
@@ -281,11 +237,8 @@ def unknown_orders(model: pm.Model) -> tuple[str, ...]:
     """
     return tuple(
         rv.name
-        for rv in model.free_RVs
-        if ordered_transform(model, rv) is not None
-        and not _is_exchangeable(model, rv)
-        and _has_constant_parents(model, rv)
-        and _law_of(model, rv) is None
+        for rv in _with_unlike_elements(model)
+        if _has_constant_parents(model, rv) and _law_of(model, rv) is None
     )
 
 
@@ -317,7 +270,7 @@ def log_orderings_of(
         if ordered_transform(model, rv) is None or rv.name in without:
             continue
         if _is_exchangeable(model, rv):
-            total = total + int(np.prod(shape[:-1])) * lgamma(shape[-1] + 1)
+            total = total + prod(shape[:-1]) * lgamma(shape[-1] + 1)
             continue
         if (law := _law_of(model, rv, live)) is None:
             raise ModelError(
@@ -333,25 +286,48 @@ def log_orderings_of(
 
 
 def draw_in_order(model: pm.Model, rv: Variable, fresh: Variable) -> Variable:
-    """Graph of a draw of an ordered prior; `fresh` is the variable with its parents drawn."""
-    order = _order_of(model, rv)
+    """Graph of a draw of an ordered prior; `fresh` is the variable with its parents drawn.
+
+    Where the elements differ, each is drawn given those above it.
+    """
+    order, transform = ordered_transform(model, rv), _coordinate(model, rv)
+    assert order is not None
     if _is_exchangeable(model, rv):
         value = pt.sort(fresh, axis=-1)
         return value if order.ascending else value[..., ::-1]
-    shape = unconstrained_shapes(model)[model.free_RVs.index(rv)]
-    fixed = _has_constant_parents(model, rv)
-    before = before_order(model, rv)
-    law = _law_of(model, rv) if fixed else ordered_law(fresh, shape, order, before)
+    law, shape = _law_of(model, rv, fresh=fresh), _shape_of(model, rv)
     assert law is not None
-    return ordered_draw(law, fresh, shape, order, before)
+    cells, rows = _integrals(np.linspace(-1.0, 1.0, CELLS + 1)), pt.arange(prod(shape[:-1]))
+    u = pm.Uniform.dist(0.0, 1.0, shape=(shape[-1], prod(shape[:-1])))
+    half = (law.edges[1:] - law.edges[:-1]) / 2.0
+    bound, drawn = law.totals[-1, -1], list[Variable]()
+    for k in range(shape[-1])[::-1]:
+        sought = u[k] * bound
+        panel = pt.minimum((law.totals[k, 1:] <= sought).sum(axis=0), half.shape[0] - 1)
+        inside = _inside(law, k, panel, cells)
+        cell = pt.minimum((inside[1:] <= sought).sum(axis=0), CELLS - 1)
+        low, high = inside[cell, rows], inside[cell + 1, rows]
+        part = pt.clip((sought - low) / pt.maximum(high - low, 1e-300), 0.0, 1.0)
+        drawn.append(law.edges[panel, rows] + 2.0 * half[panel, rows] * (cell + part) / CELLS)
+        if k:
+            inside = _inside(law, k - 1, panel, cells)
+            bound = inside[cell, rows] + part * (inside[cell + 1, rows] - inside[cell, rows])
+    z = pt.stack(drawn[::-1] if order.ascending else drawn, axis=-1).reshape(shape)
+    return z if transform is None else transform.backward(z, *fresh.owner.inputs)
+
+
+def _inside(law: OrderedLaw, k: int, panel: Variable, cells: np.ndarray) -> Variable:
+    """G_k at the borders of the cells of a panel of each row, (cells + 1, rows)."""
+    rows = pt.arange(panel.shape[0])
+    half = (law.edges[panel + 1, rows] - law.edges[panel, rows]) / 2.0
+    g = law.densities[k][:, panel, rows]
+    return law.totals[k, panel, rows] + pt.dot(cells, g) * half
 
 
 def said_of_orders(model: pm.Model) -> list[str]:
     """Return a sentence for each ordered prior whose P(ordered) is an integral."""
     said = []
-    for rv in model.free_RVs:
-        if ordered_transform(model, rv) is None or _is_exchangeable(model, rv):
-            continue
+    for rv in _with_unlike_elements(model):
         if not _has_constant_parents(model, rv):
             value = "P(ordered | parents) is a part of its density"
         elif law := _law_of(model, rv):

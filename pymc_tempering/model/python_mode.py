@@ -1,13 +1,19 @@
 """PyTensor's mode for what is computed a few times: it compiles at once, and runs in Python."""
 
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
+from pymc.pytensorf import compile as pymc_compile
+from pytensor.compile.executor import Function
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.scalar.basic import Add, Mul
 from pytensor.tensor.elemwise import Elemwise
+
+from pymc_tempering.model.exactly import ALONE
 
 MOST = 31
 """Operands that an elementwise operation may have in Python, with its result: NumPy takes 32."""
@@ -33,3 +39,9 @@ def python_mode() -> Mode:
     """Return `FAST_COMPILE`, for operations of any number of operands."""
     mode: Mode = get_mode("FAST_COMPILE").register((dfs_rewriter(_split), LAST))
     return mode
+
+
+def compile_alone(inputs: Sequence[Variable], outputs: Any) -> Function:
+    """Compile graphs by PyMC in this mode, in one thread at a time; inputs may be unused."""
+    with ALONE:
+        return pymc_compile(inputs, outputs, mode=python_mode(), on_unused_input="ignore")

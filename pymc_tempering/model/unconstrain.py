@@ -2,18 +2,19 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_tempering.exceptions import DataMismatchError
+from pymc_tempering.model.constrain import compile_over_draws
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import Layout, known_shapes
 from pymc_tempering.model.origin import whole_model
 from pymc_tempering.model.python_mode import python_mode
@@ -206,16 +207,12 @@ def _rebuild(
     shapes = known_shapes(model, needed)
     draws = [_values(posterior[rv.name], shape) for rv, shape in zip(needed, shapes, strict=True)]
     n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
-    batched = [stand_in[rv].type.clone(shape=(None, *rv.type.shape))() for rv in needed]
-    graphs = vectorize_graph(
-        values, replace={stand_in[rv]: x for rv, x in zip(needed, batched, strict=True)}
-    )
-    function = compile_alone(batched, graphs, mode=python_mode())
-    rows = function(
-        *(x.reshape(-1, *x.shape[2:]).astype(rv.dtype) for rv, x in zip(needed, draws, strict=True))
-    )
+    inputs = [stand_in[rv] for rv in needed]
+    evaluate = compile_over_draws(model, inputs, values, mode=python_mode())
+    columns = [x.reshape(-1, *x.shape[2:]) for x in draws]
+    rows = evaluate([x.astype(rv.dtype) for x, rv in zip(columns, needed, strict=True)])
     return {
-        model.rvs_to_values[rv].name: np.reshape(row, (n_chains, n_draws, *np.shape(row)[1:]))
+        model.rvs_to_values[rv].name: row.reshape(n_chains, n_draws, *row.shape[1:])
         for rv, row in zip(rvs, rows, strict=True)
     }
 
@@ -242,17 +239,12 @@ def rounded_draws(model: pm.Model, layout: Layout, draws: np.ndarray) -> dict[st
     stand_in, ways_back = unconstrained_graphs(model, model.free_RVs)
     ways_there = model.replace_rvs_by_values(model.free_RVs)
     # As two functions: in one of them log(exp(x)) would be x.
-    constrain = compile_alone(model.value_vars, ways_there, mode=python_mode())
-    unconstrain = compile_alone(
-        list(stand_in.values()), ways_back, mode=python_mode(), on_unused_input="ignore"
-    )
+    one_by_one = partial(compile_over_draws, model, together=False, mode=python_mode())
+    constrain = one_by_one(model.value_vars, ways_there)
+    unconstrain = one_by_one(list(stand_in.values()), ways_back)
     with np.errstate(all="ignore"):
-        rows = [
-            [
-                not np.isfinite(np.asarray(value)).all()
-                for value in unconstrain(*constrain(*layout.unravel(x).values()))
-            ]
-            for x in draws
-        ]
-    by_draw = np.array(rows, dtype=bool).reshape(len(draws), len(model.free_RVs))
-    return {rv.name: by_draw[:, i] for i, rv in enumerate(model.free_RVs)}
+        back = unconstrain(constrain(list(layout.unravel(draws).values())))
+    return {
+        rv.name: ~np.isfinite(values.reshape(len(draws), -1)).all(axis=1)
+        for rv, values in zip(model.free_RVs, back, strict=True)
+    }

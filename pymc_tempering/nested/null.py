@@ -17,7 +17,7 @@ from pymc_tempering.exceptions import ImproperPriorError, NullError
 from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.constrain import compile_constrain
 from pymc_tempering.model.density_graphs import freeze_shared
-from pymc_tempering.model.exactly import compile_alone, compile_exactly, one_thread_at_a_time
+from pymc_tempering.model.exactly import compile_exactly, one_thread_at_a_time
 from pymc_tempering.model.layout import (
     Layout,
     has_transform,
@@ -28,7 +28,7 @@ from pymc_tempering.model.layout import (
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.ordered_priors import log_orderings_of
 from pymc_tempering.model.path import Path, compile_path
-from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.model.python_mode import compile_alone
 from pymc_tempering.model.unconstrain import unconstrained_graphs
 from pymc_tempering.references.prior import compile_prior, evaluate_draws
 
@@ -216,7 +216,7 @@ def _numbers(key: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
 def _unconstrain(model: pm.Model, rv: Variable, value: np.ndarray) -> np.ndarray:
     """Unconstrained values, raveled; not finite outside of the support."""
     stand_in, graphs = unconstrained_graphs(model, [rv])
-    function = compile_alone([stand_in[rv]], graphs, mode=python_mode(), on_unused_input="ignore")
+    function = compile_alone([stand_in[rv]], graphs)
     with np.errstate(all="ignore"):
         [found] = function(value.astype(rv.dtype))
     return np.ravel(found).astype(float)
@@ -346,11 +346,11 @@ def _compile_own_prior(
         others = [rv.name for rv in model.free_RVs if rv.name not in null.elements]
         orderings = log_orderings_of(model, unconstrained_shapes(model), others)
         graph = freeze_shared([pt.add(orderings, *graphs)])
-        options = {"on_unused_input": "ignore"}
         if often:
-            function = compile_exactly(model.value_vars, graph, trust_input=True, **options)
+            options = {"on_unused_input": "ignore", "trust_input": True}
+            function = compile_exactly(model.value_vars, graph, **options)
         else:
-            function = compile_alone(model.value_vars, graph, mode=python_mode(), **options)
+            function = compile_alone(model.value_vars, graph)
         return one_thread_at_a_time(
             lambda point: float(function(*(point[name] for name in names))[0])
         )

@@ -15,10 +15,9 @@ from pymc_tempering.core.deadline import NEVER, Deadline, deadline_in, in_round_
 from pymc_tempering.core.threads import Pace
 from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, warn_user
 from pymc_tempering.model.compiled import NO_MIXTURE
-from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.layout import not_of_sum_zero
 from pymc_tempering.model.path import Path, compile_path
-from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.model.python_mode import compile_alone
 from pymc_tempering.model.terms import Terms
 from pymc_tempering.model.unconstrain import rounded_draws
 from pymc_tempering.references.compiled_mixture import evaluate_rows
@@ -140,9 +139,7 @@ def _bad_terms(
         [graph] = model.logp(vars=[term], sum=False)
         bad = pt.any(wrong(graph))
         with model:  # so that parameters out of their bounds mean -inf here too
-            function = compile_alone(
-                model.value_vars, bad, mode=python_mode(), on_unused_input="ignore"
-            )
+            function = compile_alone(model.value_vars, bad)
         found, raised = list[bool](), ""
         for state in states:
             try:

@@ -21,11 +21,10 @@ from scipy.special import expit
 from pymc_tempering.core.deadline import NEVER, Deadline
 from pymc_tempering.core.threads import one_thread
 from pymc_tempering.exceptions import ImproperPriorError, PriorDrawsError
-from pymc_tempering.model.exactly import compile_alone
 from pymc_tempering.model.imputed import imputed_parts
 from pymc_tempering.model.layout import ordered_transform
 from pymc_tempering.model.path import Path
-from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.model.python_mode import compile_alone
 from pymc_tempering.references.prior import Prior, evaluate_draws
 
 PER_DIMENSION = 4
@@ -357,10 +356,7 @@ def _missed_by(
     path: Path, rv: Variable, part: slice, draws: np.ndarray, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Do the same for the density of one variable, given the others."""
-    term = compile_alone(
-        path.model.value_vars, path.model.logp(vars=[rv]), mode=python_mode(),
-        on_unused_input="ignore",
-    )  # fmt: skip
+    term = compile_alone(path.model.value_vars, path.model.logp(vars=[rv]))
 
     def log_density(xs: np.ndarray) -> np.ndarray:
         return np.array([float(term(*path.layout.unravel(x).values())) for x in xs])

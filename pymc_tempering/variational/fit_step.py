@@ -37,9 +37,9 @@ from scipy.special import softmax
 
 from pymc_tempering.core.cycles import FloatArray
 from pymc_tempering.exceptions import NormalizerError
-from pymc_tempering.model.exactly import ALONE, compile_alone, compile_exactly, with_data_apart
+from pymc_tempering.model.exactly import ALONE, compile_exactly, with_data_apart
 from pymc_tempering.model.memory import LIBRARIES, remembered
-from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.model.python_mode import compile_alone, python_mode
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
 from pymc_tempering.variational.normalizers.likelihood_terms import (
     likelihood_terms,
@@ -282,7 +282,7 @@ def batches_per_pass(model: pm.Model) -> float:
 
     def find() -> float:
         scale = pm.MeanField(model=model).symbolic_normalizing_constant
-        return float(compile_alone([], scale, mode=python_mode())())
+        return float(compile_alone([], scale)())
 
     return remembered(model, "batches per pass", find)
 

@@ -10,8 +10,9 @@ import pytensor.tensor as pt
 import pytest
 from pytensor import config
 
-from pymc_tempering.model.exactly import compile_alone, compile_exactly, exactly
+from pymc_tempering.model.exactly import compile_exactly, exactly
 from pymc_tempering.model.identity import content_hash
+from pymc_tempering.model.python_mode import compile_alone
 
 MESSAGE = "Numba will use object mode to run a test"
 
@@ -77,7 +78,7 @@ def test_threads_that_compile_at_once_leave_the_mode():
         start.wait()
         for _ in range(5):
             compile_exactly(*graph(i))
-            compile_alone(*graph(i), mode="FAST_COMPILE")
+            compile_alone(*graph(i))
 
     threads = [threading.Thread(target=compile_both, args=(i,)) for i in range(4)]
     for thread in threads:

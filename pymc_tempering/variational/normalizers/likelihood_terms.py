@@ -26,9 +26,9 @@ from pymc_tempering.model.check import check_proper
 from pymc_tempering.model.compiled import NO_MIXTURE, Density
 from pymc_tempering.model.density import make_density, open_graph
 from pymc_tempering.model.density_graphs import freeze_shared, stabilize
-from pymc_tempering.model.exactly import ALONE, compile_alone, one_thread_at_a_time
+from pymc_tempering.model.exactly import ALONE, one_thread_at_a_time
 from pymc_tempering.model.layout import unconstrained_shapes
-from pymc_tempering.model.python_mode import python_mode
+from pymc_tempering.model.python_mode import compile_alone, python_mode
 from pymc_tempering.references.compiled_mixture import evaluate_rows
 from pymc_tempering.references.prior import forward_graph
 from pymc_tempering.variational.normalizers.dispatch import WITHOUT_NORMALIZER
@@ -264,9 +264,7 @@ def build_groups(model: pm.Model) -> tuple[list[FixedNormalizer], list[Normalize
 def _compile_constant(rv: Variable, total: Variable, temperature: Variable) -> FixedNormalizer:
     """Compile the normalizer of a term without free variables."""
     graphs = [whole_data(total), whole_data(pt.min(temperature_limit(rv)))]
-    both = compile_alone(
-        [temperature], freeze_shared(graphs), mode=python_mode(), on_unused_input="ignore"
-    )
+    both = compile_alone([temperature], freeze_shared(graphs))
     value = one_thread_at_a_time(lambda T: float(both(T)[0]))
     return FixedNormalizer(rv.name, value, float(both(1.0)[1]))
 

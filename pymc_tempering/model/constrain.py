@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pytensor import In, Out
-from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Variable
-from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.basic import in2out
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.basic import Join, MakeVector
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.tensor.rewriting.basic import local_view_op
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.type import TensorType
 
@@ -68,8 +69,8 @@ def _constrain(
     values = set(model.value_vars)
     derived = [v for v in variables if v not in values]
     names, evaluate = [v.name for v in derived], None
-    if derived:
-        plain = _without_views(derived)
+    if derived:  # `pm.Deterministic` puts an identity around its variable
+        plain = rewrite_graph(derived, (), custom_rewrite=in2out(local_view_op), clone=True)
         together = _same_bits_together(plain, model.value_vars)
         evaluate = compile_over_draws(model, model.value_vars, plain, together=together)
 
@@ -148,15 +149,6 @@ def _places(n: int, together: bool) -> Iterator[Any]:
     if together:
         return (slice(i, i + BLOCK) for i in range(0, n, BLOCK))
     return ((i, ...) for i in range(n))
-
-
-def _without_views(outputs: list[Variable]) -> list[Variable]:
-    """Leave out the identities that `pm.Deterministic` puts around its variable."""
-    graph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False)
-    for node in graph.toposort():
-        if isinstance(node.op, ViewOp):
-            graph.replace(node.outputs[0], node.inputs[0])
-    return graph.outputs
 
 
 def _same_bits_together(outputs: list[Variable], inputs: list[Variable]) -> bool:

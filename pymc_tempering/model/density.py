@@ -268,18 +268,21 @@ def _compiled(
     return made
 
 
-@dataclass(eq=False)
-class _Evaluator:
-    """Functions from x to values and gradients, which any thread may call."""
+_EVALUATORS: WeakValueDictionary[int, Callable] = WeakValueDictionary()
+"""By the address of the data of each."""
 
-    functions: Mapping[str, Callable]
-    slices: Sequence[slice]
 
-    def __call__(self, x: np.ndarray, values: np.ndarray, grads: np.ndarray) -> None:
+def _python_density(functions: Mapping[str, Callable], slices: Sequence[slice]) -> Density:
+    """Density of functions that Python calls, as `make_density` makes it of graphs.
+
+    Any thread may call them.
+    """
+
+    def evaluate(x: np.ndarray, values: np.ndarray, grads: np.ndarray) -> None:
         """Write the density; nothing if the functions raise an error, which Numba would lose."""
         wanted = "full" if grads.shape[0] > 0 else "alone"
         try:
-            found = self.functions.get(wanted, next(iter(self.functions.values())))(x.copy())
+            found = functions.get(wanted, next(iter(functions.values())))(x.copy())
         except KeyboardInterrupt:
             raise_signal(SIGINT)  # whoever called the compiled loop gets it, see `call_loop`
             return
@@ -287,19 +290,12 @@ class _Evaluator:
             return
         values[:] = found[:2]
         for i, piece in enumerate(found[2:] if grads.shape[0] > 0 else ()):
-            row, part = divmod(i, len(self.slices))
-            grads[row, self.slices[part]] = piece
+            row, part = divmod(i, len(slices))
+            grads[row, slices[part]] = piece
 
-
-_EVALUATORS: WeakValueDictionary[int, _Evaluator] = WeakValueDictionary()
-"""By the address of the data of each."""
-
-
-def _python_density(functions: Mapping[str, Callable], slices: Sequence[slice]) -> Density:
-    """Density of functions that Python calls, as `make_density` makes it of graphs."""
     data = Data.of(np.zeros(2, dtype=np.int64))  # its own address, and whether to stop
     data.array[0] = data
-    data.evaluator = _EVALUATORS[int(data)] = _Evaluator(functions, slices)
+    data.evaluator = _EVALUATORS[int(data)] = evaluate
     return Density(_code(), data)
 
 

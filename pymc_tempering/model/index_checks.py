@@ -5,14 +5,11 @@ So groups that are numbered from 1 where the first is 0 would give numbers, whic
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.traversal import ancestors, graph_inputs
-from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.shape import shape_tuple
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
@@ -25,14 +22,6 @@ from pymc_tempering.model.density_graphs import known_values
 
 SELECTIONS = AdvancedSubtensor, AdvancedIncSubtensor
 """Operations that select by arrays of indices; those by single numbers have checks."""
-
-
-class Selected(NamedTuple):
-    """An axis of an array, and the data that are its indices."""
-
-    array: Variable
-    axis: int
-    index: Variable
 
 
 def check_indices(model: pm.Model) -> None:
@@ -49,38 +38,31 @@ def check_indices(model: pm.Model) -> None:
     variables = model.basic_RVs + model.potentials + model.deterministics
     nodes = dict.fromkeys(v.owner for v in ancestors(variables) if v.owner is not None)
     found = [axis for node in nodes if isinstance(node.op, SELECTIONS) for axis in _axes(node)]
-    indices = known_values([selected.index for selected in found])
-    lengths = known_values([shape_tuple(selected.array)[selected.axis] for selected in found])
-    for selected, index, length in zip(found, indices, lengths, strict=True):
-        if index is not None and length is not None:
-            _check_axis(selected, index, int(length))
+    indices = known_values([index for _, _, index in found])
+    lengths = known_values([shape_tuple(array)[axis] for array, axis, _ in found])
+    for selected, known, length in zip(found, indices, lengths, strict=True):
+        if known is not None and length is not None:
+            _check_axis(*selected, known, int(length))
 
 
-def _axes(node: Apply) -> Iterator[Selected]:
-    """Axes of an array that a node selects from by data."""
+def _axes(node: Apply) -> Iterator[tuple[Variable, int, Variable]]:
+    """Array that a node selects from, an axis of it, and the indices there, for each axis."""
     array = node.inputs[0]
     given = node.inputs[2 if isinstance(node.op, AdvancedIncSubtensor) else 1 :]
     for axis, index in enumerate(indices_from_subtensor(given, node.op.idx_list)):
-        if isinstance(index, Variable) and index.type.dtype != "bool" and _is_data(index):
-            yield Selected(array, axis, index)
+        if isinstance(index, Variable) and index.type.dtype != "bool":
+            yield array, axis, index
 
 
-def _is_data(index: Variable) -> bool:
-    """Whether indices are known."""
-    return all(
-        isinstance(variable, Constant | SharedVariable)
-        and not isinstance(variable.type, RandomGeneratorType)
-        for variable in graph_inputs([index])
-    )
-
-
-def _check_axis(selected: Selected, index: np.ndarray, length: int) -> None:
+def _check_axis(
+    array: Variable, axis: int, index: Variable, known: np.ndarray, length: int
+) -> None:
     """Raise an error if an index is outside of an axis."""
-    wrong = index[(index < -length) | (index >= length)]
+    wrong = known[(known < -length) | (known >= length)]
     if wrong.size:
-        name = f" of {selected.array.name!r}" if selected.array.name else ""
-        source = f" in {selected.index.name!r}" if selected.index.name else ""
+        name = f" of {array.name!r}" if array.name else ""
+        source = f" in {index.name!r}" if index.name else ""
         raise ModelError(
-            f"Index {wrong.flat[0]}{source} is outside of axis {selected.axis}{name}, which has "
+            f"Index {wrong.flat[0]}{source} is outside of axis {axis}{name}, which has "
             f"length {length}: indices go from 0 to {length - 1}. Number the groups from 0."
         )

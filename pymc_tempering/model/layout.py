@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from math import prod
 
 import numpy as np
 import pymc as pm
@@ -36,16 +38,13 @@ class Layout:
     @cached_property
     def slices(self) -> tuple[slice, ...]:
         """Slice of the raveled vector that holds each variable."""
-        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
-        return tuple(
-            slice(int(end) - int(np.prod(shape)), int(end))
-            for end, shape in zip(ends, self.shapes, strict=True)
-        )
+        sizes = [prod(shape) for shape in self.shapes]
+        return tuple(slice(end - n, end) for n, end in zip(sizes, accumulate(sizes), strict=True))
 
     @cached_property
     def dim(self) -> int:
         """Number of unconstrained dimensions."""
-        return int(sum(np.prod(shape) for shape in self.shapes))
+        return sum(map(prod, self.shapes))
 
     @property
     def discrete(self) -> tuple[bool, ...]:
@@ -55,8 +54,7 @@ class Layout:
     @property
     def whole_numbers(self) -> np.ndarray:
         """Which raveled elements take whole numbers, shape (dim,)."""
-        sizes = [int(np.prod(shape)) for shape in self.shapes]
-        return np.repeat(np.array(self.discrete, dtype=bool), sizes)
+        return np.repeat(np.array(self.discrete, dtype=bool), list(map(prod, self.shapes)))
 
     def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Raveled vector, shape (dim,), of a point as PyMC keeps it."""
@@ -161,11 +159,5 @@ def not_of_sum_zero(model: pm.Model) -> list[str]:
 
 def circular_indices(model: pm.Model, layout: Layout) -> np.ndarray:
     """Raveled indices of the variables with a circular transform."""
-    angles = {
-        model.rvs_to_values[rv].name
-        for rv in model.free_RVs
-        if has_transform(model, rv, CircularTransform)
-    }
-    parts = zip(layout.names, layout.slices, strict=True)
-    indices = [i for name, part in parts if name in angles for i in range(part.start, part.stop)]
-    return np.array(indices, dtype=np.int64)
+    angles = [has_transform(model, rv, CircularTransform) for rv in model.free_RVs]
+    return np.flatnonzero(np.repeat(angles, list(map(prod, layout.shapes))))

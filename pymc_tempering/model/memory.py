@@ -7,7 +7,7 @@ result; in doubt the model counts as changed.
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -104,7 +104,7 @@ class GraphWalk:
         """Return what to compare of a value: its numbers and names, or which object it is."""
         if value is None or isinstance(value, SIMPLE):
             return (type(value).__name__, repr(value))
-        if isinstance(value, np.ndarray) and value.dtype != object:
+        if isinstance(value, np.ndarray):
             return digest(value)
         if isinstance(value, dict):
             return tuple((self.content(k), self.content(v)) for k, v in value.items())
@@ -145,14 +145,11 @@ class GraphWalk:
     def _leaf(self, variable: Variable) -> tuple[Any, ...]:
         """Return what to compare of a variable without an owner."""
         if isinstance(variable, Constant):
-            data = variable.data
-            content = digest(data) if isinstance(data, np.ndarray) else self.content(data)
-            return ("constant", variable.type, content)
+            return ("constant", variable.type, self.content(variable.data))
         if isinstance(variable.type, RandomGeneratorType):
             return ("generator", self.identity(variable))
         if isinstance(variable, SharedVariable):
-            value = variable.get_value(borrow=True)
-            content = digest(value) if isinstance(value, np.ndarray) else self.content(value)
+            content = self.content(variable.get_value(borrow=True))
             return ("shared", self.identity(variable), content)
         return ("input", self.identity(variable), variable.type)
 
@@ -165,30 +162,20 @@ def digest(values: np.ndarray) -> tuple[Any, ...]:
     return values.shape, values.dtype.str, sha256(plain.view(np.uint8).data).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Memory:
-    """Compiled parts of a model as it was at one time.
+_MEMORIES: WeakKeyDictionary[pm.Model, tuple[GraphWalk, dict[Hashable, Any]]] = WeakKeyDictionary()
+"""By model object: what was met of it at one time, and the parts that were compiled then.
 
-    Attributes
-    ----------
-    walk : GraphWalk
-        What was met of it. Its objects are kept, so that no other gets the `id` of one.
-    parts : dict
-    """
-
-    walk: GraphWalk
-    parts: dict[Hashable, Any] = field(default_factory=dict)
-
-    def is_of(self, now: GraphWalk) -> bool:
-        """Whether the model is known to be the same as it was."""
-        try:
-            return self.walk.entries == now.entries
-        except (TypeError, ValueError):  # an operation with arrays as properties
-            return False
+Each call walks the model first, so that nothing can be stale. The objects that were met are kept,
+so that no other gets the `id` of one.
+"""
 
 
-_MEMORIES: WeakKeyDictionary[pm.Model, _Memory] = WeakKeyDictionary()
-"""By model object. Each call walks the model first, so that nothing in it can be stale."""
+def _is_same(before: GraphWalk, now: GraphWalk) -> bool:
+    """Whether a model is known to be the same as it was."""
+    try:
+        return before.entries == now.entries
+    except (TypeError, ValueError):  # an operation with arrays as properties
+        return False
 
 
 def remembered[T](model: pm.Model, key: Hashable, make: Callable[[], T]) -> T:
@@ -203,11 +190,12 @@ def remembered[T](model: pm.Model, key: Hashable, make: Callable[[], T]) -> T:
         Its result must not hold the model, which could then never be forgotten.
     """
     walk_model(model, now := GraphWalk([], []))
-    memory = _MEMORIES.get(model)
-    if memory is None or not memory.is_of(now):
-        memory = _MEMORIES[model] = _Memory(now)
-    if key not in memory.parts:
+    before, parts = _MEMORIES.get(model, (None, {}))
+    if before is None or not _is_same(before, now):
+        parts = {}
+        _MEMORIES[model] = now, parts
+    if key not in parts:
         with no_search_for_garbage():
-            memory.parts[key] = make()
-    found: T = memory.parts[key]
+            parts[key] = make()
+    found: T = parts[key]
     return found

@@ -1,6 +1,6 @@
 """Priors whose scale is multiplied: which have one, and a copy of the model where it can be set."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import mul, truediv
 
@@ -106,18 +106,13 @@ def check_scale(model: pm.Model, name: str) -> None:
         )
     if type(op) in SCALES:
         return
-    law = type(op).__name__.removesuffix("RV")
+    law, *known = (kind.__name__.removesuffix("RV") for kind in (type(op), *SCALES))
     reason = "its values are whole numbers" if is_discrete(rv) else f"its law is {law}"
     raise ModelError(
         f"The prior of {name!r} has no scale that could be multiplied: {reason}. Make the number "
         "that you want to change a pm.Data of the model, and give its values in data={...}. "
-        f"Scales are known of {', '.join(scale_laws())}."
+        f"Scales are known of {', '.join(sorted(known))}."
     )
-
-
-def scale_laws() -> Sequence[str]:
-    """Names of the laws that have a scale."""
-    return sorted(law.__name__.removesuffix("RV") for law in SCALES)
 
 
 def _no_prior(model: pm.Model, name: str) -> str:

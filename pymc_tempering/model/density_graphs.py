@@ -118,6 +118,11 @@ def freeze_shared(
     return graph_replace(outputs, shared, strict=False) if shared else list(outputs)
 
 
+def is_random(graph: Variable) -> bool:
+    """Whether a graph depends on a draw."""
+    return any(isinstance(v.type, RandomGeneratorType) for v in graph_inputs([graph]))
+
+
 def known_values(graphs: list[Variable]) -> list[np.ndarray | None]:
     """Values of graphs; None of those that depend on a draw, or that PyTensor cannot compute."""
     folded = constant_fold(freeze_shared(graphs), raise_not_constant=False)

@@ -18,9 +18,8 @@ from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTran
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random import basic
-from pytensor.tensor.random.type import RandomGeneratorType
 
-from pymc_tempering.model.density_graphs import known_values
+from pymc_tempering.model.density_graphs import is_random, known_values
 from pymc_tempering.model.log_graphs import computes, log_of_positive
 from pymc_tempering.model.memory import remembered
 
@@ -118,9 +117,8 @@ def _keeps_near(far: set[Variable], parameter: Variable, limits: Limits) -> bool
 
     Of a random one that is so if it is a scale, and neither far itself nor an exponential.
     """
-    behind = list(ancestors([parameter]))
-    if any(isinstance(v.type, RandomGeneratorType) for v in behind):
-        return limits == SCALE and not any(v in far or _is_exp(v) for v in behind)
+    if is_random(parameter):
+        return limits == SCALE and not any(v in far or _is_exp(v) for v in ancestors([parameter]))
     [value] = known_values([parameter])
     return value is not None and np.array_equal(value, np.clip(value.astype(float), *limits))
 

@@ -18,7 +18,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_tempering.exceptions import ModelError
-from pymc_tempering.model.density_graphs import known_values
+from pymc_tempering.model.density_graphs import is_random, known_values
 
 SELECTIONS = AdvancedSubtensor, AdvancedIncSubtensor
 """Operations that select by arrays of indices; those by single numbers have checks."""
@@ -50,7 +50,7 @@ def _axes(node: Apply) -> Iterator[tuple[Variable, int, Variable]]:
     array = node.inputs[0]
     given = node.inputs[2 if isinstance(node.op, AdvancedIncSubtensor) else 1 :]
     for axis, index in enumerate(indices_from_subtensor(given, node.op.idx_list)):
-        if isinstance(index, Variable) and index.type.dtype != "bool":
+        if isinstance(index, Variable) and index.type.dtype != "bool" and not is_random(index):
             yield array, axis, index
 
 

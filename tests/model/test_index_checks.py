@@ -10,6 +10,7 @@ import pytest
 
 import pymc_tempering as pmt
 from pymc_tempering.exceptions import ModelError
+from pymc_tempering.model.density_graphs import known_values
 from pymc_tempering.model.index_checks import check_indices
 
 GROUP = np.repeat(np.arange(8), 5)
@@ -96,3 +97,25 @@ def test_what_is_not_known_passes():
         pm.Normal("y", mu[z] + b[GROUP, 1] + b[1:, 2][GROUP // 2], 1.0, observed=Y)
         pm.Potential("half", pt.sum(b[GROUP[:8] > 3, -1]))
     check_indices(made)
+
+
+def test_values_are_known_of_what_is_no_draw_also_beside_draws():
+    with pm.Model():
+        which = pm.Data("which", GROUP)
+        z = pm.Categorical("z", pm.Dirichlet("w", np.ones(3)), shape=40)
+        found = known_values([z, which, z[which], which + 1, z.shape[0]])
+    assert [value is None for value in found] == [True, False, True, False, False]
+    np.testing.assert_array_equal(found[1], GROUP)
+    np.testing.assert_array_equal(found[3], GROUP + 1)
+    assert found[4] == 40
+
+
+def test_nothing_is_computed_for_labels_that_are_drawn(caplog):
+    """PyTensor would compute what their law is made of, and log what it cannot compute."""
+    with pm.Model() as made:
+        table = pt.constant(np.full((8, 2), 0.5))
+        z = pm.Categorical("z", table[pm.Data("which", FROM_ONE)])
+        pm.Normal("y", pm.Normal("mu", shape=2)[z], 1.0, observed=Y)
+    with pytest.raises(ModelError, match="Index 8 in 'which' is outside of axis 0"):
+        check_indices(made)
+    assert not caplog.records

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from pymc_tempering.arguments import check_choice
 from pymc_tempering.bridge.binary import BinaryFit, BinaryProposal, log_unit_t
+from pymc_tempering.bridge.field import FieldFit, FieldProposal
 from pymc_tempering.bridge.target import Target, without_lost
 from pymc_tempering.exceptions import TemperingError
+from pymc_tempering.fields.find import find_field
 from pymc_tempering.references.mixture_fit import fit_mixture
 from pymc_tempering.references.prior import Fitted, compile_prior
 
@@ -172,7 +175,7 @@ def fit_t(draws: np.ndarray, dofs: tuple[float, ...] = DOFS) -> Elliptical:
     return best
 
 
-type Proposal = Elliptical | MixtureProposal | BinaryProposal
+type Proposal = Elliptical | MixtureProposal | BinaryProposal | FieldProposal
 """A normalized density that can be drawn from, and its ratio to the target."""
 
 type Fit = Callable[[np.ndarray, np.random.Generator], Proposal]
@@ -181,7 +184,8 @@ type Fit = Callable[[np.ndarray, np.random.Generator], Proposal]
 def find_fit(proposal: str, target: Target, dofs: tuple[float, ...] = DOFS) -> Fit:
     """Find what fits a proposal to draws (n, d); `dofs` are those that are tried for a single t.
 
-    Where there are binary variables, each of their states has a t of its own.
+    Where there are binary variables, each of their states has a t of its own. Where there is a
+    latent field, the t is one of the others, and the field is normal given these.
 
     Raises
     ------
@@ -191,6 +195,9 @@ def find_fit(proposal: str, target: Target, dofs: tuple[float, ...] = DOFS) -> F
     if target.binary.any():
         check_choice("proposal", proposal, ("t", "mixture"), " for a model with binary variables")
         return BinaryFit(target)
+    field = find_field(target.path.model) if proposal == "t" else None
+    if field is not None:
+        return FieldFit(field, partial(fit_t, dofs=dofs))
     if proposal == "t":
         return lambda draws, rng: fit_t(draws, dofs)
     return PROPOSALS[proposal](target)

@@ -1,5 +1,6 @@
 """A recorded cycle as PyMC's statistics of a draw, the same for both front doors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -38,12 +39,15 @@ class Schema:
         The summary of its check. Each draw carries it, since `pm.sample` has no other place.
     prior_constant : tuple of float
         Log Z of a prior that is not normalized, and its error; each draw carries them too.
+    log_volume : callable, optional
+        What the log density of draws, shape (n, d), lacks to that of the user's model, shape (n,).
     """
 
     ladder: Ladder
     components: Mixture | None = None
     fresh: FreshLooks | None = None
     prior_constant: tuple[float, float] = (0.0, 0.0)
+    log_volume: Callable[[np.ndarray], np.ndarray] | None = None
 
     @cached_property
     def _constants(self) -> dict[str, Any]:
@@ -101,6 +105,9 @@ class Schema:
         lead = scalars.shape[:-1]
         named = {name: scalars[..., i][()] for i, name in enumerate(SCALAR_STATS)}
         named["model_logp"] = named["lp"]
+        if self.log_volume is not None:
+            volume = self.log_volume(xs.reshape(-1, xs.shape[-1])).reshape(lead)
+            named["model_logp"] = named["lp"] + volume[()]
         named["beta_min"] = self.ladder.betas[named["lowest_rung"].astype(int)]
         stats = dict(self._constants)
         if lead:

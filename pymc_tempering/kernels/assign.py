@@ -26,6 +26,7 @@ from pymc_tempering.kernels.nuts import NUTS
 from pymc_tempering.model.check import check_model
 from pymc_tempering.model.exactly import no_search_for_garbage
 from pymc_tempering.model.layout import Layout, is_binary, is_discrete, model_layout
+from pymc_tempering.model.origin import origin_of
 from pymc_tempering.model.ranges import known_range
 from pymc_tempering.model.terms import Terms, find_terms
 from pymc_tempering.references.compile import compile_model
@@ -213,7 +214,9 @@ def assign_kernels(
     ModelError
         A kernel is given variables that it cannot move, or that the model does not have.
     """
-    variables = free_variables(model, layout)
+    variables, origin = free_variables(model, layout), origin_of(model)
+    if choice is None and origin is not None:
+        choice = origin.kernels
     chosen = _chosen_kernels(variables, choice, target_accept)
     defaults = default_kernels(target_accept, gradient=gradient)
     groups: dict[int, tuple[Kernel, list[Variable]]] = {}

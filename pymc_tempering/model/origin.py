@@ -1,7 +1,8 @@
 """The model that a user gave, where a run has one from which some variables are summed out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -21,11 +22,21 @@ class Origin:
         has the same draws whenever it is asked for.
     check : callable
         Raises an error, or warns, where sums are not exact at raveled draws, shape (n, d).
+    n_white : int
+        Number of its last coordinates that are standard normal, or nearly so.
+    log_volume : callable, optional
+        Log density of the whole model less that of the model without them, at raveled draws, where
+        that is a change of variables: shape (n,), nats.
+    kernels : dict of str to Kernel
+        Kernels of variables, by name, where they are others than by default.
     """
 
     model: pm.Model
     whole: Callable[[np.ndarray], np.ndarray]
     check: Callable[[np.ndarray], None]
+    n_white: int = 0
+    log_volume: Callable[[np.ndarray], np.ndarray] | None = None
+    kernels: dict[str, Any] = field(default_factory=dict)
 
 
 def origin_of(model: pm.Model) -> Origin | None:

@@ -26,6 +26,7 @@ from pymc_tempering.model.far_priors import reaches_far
 from pymc_tempering.model.index_checks import check_indices
 from pymc_tempering.model.layout import Layout, circular_indices, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
+from pymc_tempering.model.origin import origin_of
 from pymc_tempering.model.terms import Terms, find_terms
 
 FEW = 16
@@ -80,8 +81,13 @@ class Path:
 
     @property
     def fittable(self) -> bool:
-        """Whether a mixture of t's can approximate the posterior: all real, none on a circle."""
-        return self.circular.size == 0 and not any(self.layout.discrete)
+        """Whether a mixture of t's can approximate the posterior.
+
+        All are real then, none on a circle, and not all are white already.
+        """
+        origin = origin_of(self.model)
+        white = origin is not None and origin.n_white == self.dim
+        return self.circular.size == 0 and not any(self.layout.discrete) and not white
 
 
 def compile_path(

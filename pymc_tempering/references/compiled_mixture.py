@@ -23,9 +23,9 @@ from pymc_tempering.model.compiled import (
 from pymc_tempering.model.jit import borrowing, njit
 from pymc_tempering.references.warp import add_warped_slope, warp_point
 
-# A packed mixture has a header row [J, log eps, rank or -1, W, S], then for each component a row
-# [log constant, dof, scratch: log density, slope, square, factor of the gradient], a row with its
-# mean, a scratch row with whitened x, and the rows of its whitening
+# A packed mixture has a header row [J, log eps, rank or -1, W, S, white coordinates], then for each
+# component a row [log constant, dof, scratch: log density, slope, square, factor of the gradient],
+# a row with its mean, a scratch row with whitened x, and the rows of its whitening
 # (`pymc_tempering.references.mixture`): for a full scale matrix d rows, and its d columns as rows;
 # 1 + rank rows for one of low rank. Then come S stretched copies, each a row with the first five of
 # these numbers and those of the next line, and a row of its mode's inverse scale matrix. Last
@@ -33,6 +33,8 @@ from pymc_tempering.references.warp import add_warped_slope, warp_point
 CONSTANT, DOF, LOG_T, SLOPE, SQUARE, FACTOR = range(6)
 ORIGIN, ALONG, WITHIN, OWN, PRODUCT = range(5, 10)
 MIN_COLUMNS, COPY_COLUMNS = 6, 10
+
+LOG_2PI = float(np.log(2.0 * np.pi))
 
 FOUR = 4
 """Columns, or rows, of a full scale matrix that are done at a time."""
@@ -175,17 +177,17 @@ def _share_of(log_share):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _to_slopes(grads, u, mixture, prior_share, log_reference):  # type: ignore[no-untyped-def]
+def _to_slopes(grads, x, u, mixture, prior_share, log_reference):  # type: ignore[no-untyped-def]
     """Turn gradients of log prior and log likelihood into those of log_reference and log_ratio."""
     dim = u.size
     n, rank, n_copies = int(mixture[0, 0]), int(mixture[0, 2]), int(mixture[0, 4])
     size = 3 + 2 * dim if rank < 0 else 4 + rank
     n_warped, warp_at = int(mixture[0, 3]), 1 + n * size + 2 * n_copies
     reference, ratio = grads[0], grads[1]
-    for i in range(dim):
+    for i in range(x.size):
         ratio[i] += reference[i]  # of the target
         reference[i] = prior_share * reference[i] if prior_share > 0.0 else 0.0
-    slope, t_share = reference, 0.0
+    slope, t_share = reference[:dim], 0.0
     if n_warped > 0:
         slope = mixture[warp_at + 1, :dim]
         slope[:] = 0.0
@@ -205,18 +207,22 @@ def _to_slopes(grads, u, mixture, prior_share, log_reference):  # type: ignore[n
             _add_slope(slope, factor, mixture, at, rank)
     if n_warped > 0:
         add_warped_slope(reference, t_share, mixture, warp_at, n_warped)
-    for i in range(dim):
+    for i in range(dim, x.size):
+        reference[i] -= t_share * x[i]
+    for i in range(x.size):
         ratio[i] -= reference[i]
 
 
 def to_mixture(x, values, grads, mixture):  # type: ignore[no-untyped-def]
     """Turn log prior and log likelihood of a point into log_reference and log_ratio."""
-    dim = x.size
+    dim = x.size - int(mixture[0, 5])
     n, rank, n_copies = int(mixture[0, 0]), int(mixture[0, 2]), int(mixture[0, 4])
     size = 3 + 2 * dim if rank < 0 else 4 + rank
     copies = 1 + n * size
     n_warped, warp_at = int(mixture[0, 3]), copies + 2 * n_copies
-    u, log_det = x, 0.0
+    u, log_det = x[:dim], 0.0
+    for i in range(dim, x.size):
+        log_det -= 0.5 * (x[i] * x[i] + LOG_2PI)
     if n_warped > 0:
         log_det = warp_point(x, mixture, warp_at, n_warped)
         u = mixture[warp_at, :dim]
@@ -238,7 +244,7 @@ def to_mixture(x, values, grads, mixture):  # type: ignore[no-untyped-def]
     log_reference = largest + np.log(total)
     if grads.shape[0] > 0:  # wanted
         share = np.exp(prior_term - log_reference) if prior_term > -np.inf else 0.0
-        _to_slopes(grads, u, mixture, share, log_reference)
+        _to_slopes(grads, x, u, mixture, share, log_reference)
     values[LOG_REFERENCE] = log_reference
     if log_prior == -np.inf or log_likelihood == -np.inf:
         values[LOG_RATIO] = -np.inf

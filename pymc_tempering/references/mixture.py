@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import block_diag, solve_triangular
 from scipy.special import gammaln
 
 from pymc_tempering.references.compiled_mixture import (
@@ -282,6 +282,8 @@ class Mixture:
         Number of components at the end that are stretched copies of the modes, in their order.
     warp : FunnelWarp, optional
         Coordinates that the t's are densities of.
+    n_white : int
+        Further coordinates behind those of the t's, which are standard normal.
     """
 
     weights: np.ndarray
@@ -292,6 +294,12 @@ class Mixture:
     hull: bool = False
     stretched: int = 0
     warp: FunnelWarp | None = None
+    n_white: int = 0
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates that the t's have, d without the white ones."""
+        return int(self.means.shape[1])
 
     @property
     def n_components(self) -> int:
@@ -363,19 +371,19 @@ class Mixture:
         if self.warp is not None or not isinstance(modes.scales, FullScales):
             return None
         spread = np.where(modes.dofs > 2.0, modes.dofs / np.maximum(modes.dofs - 2.0, 1e-9), 1.0)
-        return modes.scales.mean(modes.weights * spread)
+        return block_diag(modes.scales.mean(modes.weights * spread), np.eye(self.n_white))
 
     @property
     def log_constants(self) -> np.ndarray:
         """Log of weight and normalizing constant of each t component, shape (J,)."""
-        dim, dofs = self.means.shape[1], self.dofs
+        dim, dofs = self.dim, self.dofs
         log_gammas = gammaln(0.5 * (dofs + dim)) - gammaln(0.5 * dofs)
         roots = self.scales.log_roots + 0.5 * dim * np.log(dofs * np.pi)
         return np.asarray(np.log(self.weights) + log_gammas - roots)
 
     def squares(self, xs: np.ndarray) -> np.ndarray:
         """Squared distances in scales of each t component, shape (n, J), of states (n, d)."""
-        xs = xs if self.warp is None else self.warp.forward(xs)[0]
+        xs = xs[:, : self.dim] if self.warp is None else self.warp.forward(xs)[0]
         columns = [
             (self.scales.whiten(j, xs - mean) ** 2).sum(axis=1)
             for j, mean in enumerate(self.means[: self.n_components])
@@ -389,13 +397,13 @@ class Mixture:
         if self.warp is not None:
             us, log_det = self.warp.forward(xs)
             return replace(self, warp=None).log_t(us) + log_det[:, None]
-        dim = xs.shape[1]
-        tails = 0.5 * (self.dofs + dim) * np.log1p(self.squares(xs) / self.dofs)
-        return np.asarray(self.log_constants - tails)
+        tails = 0.5 * (self.dofs + self.dim) * np.log1p(self.squares(xs) / self.dofs)
+        white = -0.5 * ((xs[:, self.dim :] ** 2).sum(axis=1) + self.n_white * np.log(2.0 * np.pi))
+        return np.asarray(self.log_constants - tails + white[:, None])
 
     def with_cluster(self, draws: np.ndarray, share: float) -> "Mixture":
         """Mixture with a component of weight `share` in front, at the place of draws (n, d)."""
-        draws = draws if self.warp is None else self.warp.forward(draws)[0]
+        draws = draws[:, : self.dim] if self.warp is None else self.warp.forward(draws)[0]
         return replace(
             self,
             weights=np.append(share, (1 - share) * self.weights),
@@ -406,7 +414,7 @@ class Mixture:
 
     def pack(self) -> np.ndarray:
         """Put the mixture into one matrix, as compiled code reads it."""
-        n, dim = self.n_components, self.means.shape[1]
+        n, dim = self.n_components, self.dim
         copies, rows = self.copies, self.scales.packed
         size = 3 + rows.shape[1]
         least = MIN_COLUMNS if self.warp is None else WARP_COLUMNS
@@ -414,7 +422,8 @@ class Mixture:
         packed = np.zeros((1 + n * size + 2 * self.stretched, max(dim, least)))
         rank = rows.shape[1] - 1 if isinstance(self.scales, LowRankScales) else -1
         n_warped = 0 if self.warp is None else len(self.warp.index)
-        packed[0, :5] = n, np.log(self.prior_share), rank, n_warped, self.stretched
+        log_share = np.log(self.prior_share)
+        packed[0, :6] = n, log_share, rank, n_warped, self.stretched, self.n_white
         constants = self.log_constants + np.log1p(-self.prior_share)
         for j in range(n):
             block = packed[1 + j * size :]
@@ -438,7 +447,8 @@ class Mixture:
         dof = self.dofs[which]
         stretch = np.sqrt(dof / rng.chisquare(dof))
         draws = self.means[which] + stretch[:, None] * turned
-        return draws if self.warp is None else self.warp.inverse(draws)
+        draws = draws if self.warp is None else self.warp.inverse(draws)
+        return np.hstack([draws, rng.standard_normal((n, self.n_white))])
 
 
 def nearest_component(components: Mixture, xs: np.ndarray) -> np.ndarray:

@@ -163,7 +163,7 @@ class Fitted:
         modes = self.components.modes
         means = modes.means[nearest_component(modes, xs)]
         if modes.warp is None:
-            return xs - means
+            return xs - np.pad(means, ((0, 0), (0, modes.n_white)))
         return np.asarray((modes.warp.forward(xs)[0] - means) * modes.warp.spread(xs))
 
 

@@ -118,7 +118,9 @@ class ChosenPlan:
         """Statistics of the draws of the run."""
         fitted = self.fitted
         components = None if fitted is None else fitted.components
-        return Schema(self.plan.ladder, components, self.fresh, self.plan.reference.prior_constant)
+        plan, origin = self.plan, origin_of(self.plan.reference.path.model)
+        volume = None if origin is None else origin.log_volume
+        return Schema(plan.ladder, components, self.fresh, plan.reference.prior_constant, volume)
 
 
 def choose_plan(job: Job) -> ChosenPlan:

@@ -26,6 +26,7 @@ from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
 from pymc_tempering.kernels import Compound
+from pymc_tempering.model.origin import origin_of
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Fitted, Reference
@@ -271,7 +272,7 @@ class ReferenceFit:
         """
         squares = self.components.modes.squares(states.xs)[:, self.lived_in]
         distance = np.asarray(squares.min(axis=1))
-        home = distance < home_radius(states.xs.shape[1])
+        home = distance < home_radius(self.components.dim)
         at = np.flatnonzero(home)
         home[at] = ~self.suspects(states.at(at))
         return home, distance
@@ -303,6 +304,8 @@ def fit_reference(job: Job, components: Mixture, seen: np.ndarray) -> ReferenceF
         reference, needed = Fitted(job.prior, components), draws_needed(components)
         wanted = needed - sum(part.n for part in parts)
         drawn, log_z, near = _propose(job, reference, wanted)
+        if drawn is None and components.n_white:  # the particles tell the few others well enough
+            return replace(first_fit(job, components, seen), log_z=log_z)
         if drawn is None:
             return _by_trials(job, components, seen)
         parts.append(drawn)
@@ -329,7 +332,7 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
     prior, rng = job.prior, job.rng
     batches: list[Evaluated] = []
     log_w, weight = np.empty(0), 0.0
-    least = max(MIN_WEIGHT, BY_DIM * prior.path.dim)
+    least = max(MIN_WEIGHT, BY_DIM * reference.components.dim)
     while not batches or (weight < wanted and len(batches) < MAX_BATCHES):
         batches.append(evaluate_states(prior, reference.draw(N_PROPOSED, reference.spawn(rng))))
         job.tally.work["fit"] += N_PROPOSED
@@ -338,7 +341,7 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
         if MAX_BATCHES**2 * weight < least:
             break
     if weight < MIN_WEIGHT * len(batches) or weight < min(least, wanted):
-        return None, -np.inf, False
+        return None, log_mean(log_w), False
     w = np.exp(log_w - log_w.max())
     drawn = join(batches).at(rng.choice(log_w.size, int(weight), p=w / w.sum()))
     return drawn, log_mean(log_w), weight >= NEAR_SHARE * log_w.size
@@ -347,7 +350,15 @@ def _propose(job: Job, reference: Fitted, wanted: int) -> tuple[Evaluated | None
 def fit_to(
     job: Job, draws: np.ndarray, start: Mixture | None = None, *, rough: bool = False
 ) -> Mixture:
-    """Fit a mixture to draws, shape (n, d); once it is late, without a long search for a warp."""
+    """Fit a mixture to draws, shape (n, d); once it is late, without a long search for a warp.
+
+    White coordinates stay what they are.
+    """
+    origin = origin_of(job.prior.path.model)
+    if origin is not None and origin.n_white:
+        inner = None if start is None else replace(start, n_white=0)
+        made = fit_mixture(draws[:, : -origin.n_white], job.rng, inner, rough=rough)
+        return replace(made, n_white=origin.n_white)
     late = job.deadline.late and job.prior.path.dim > WARP_DIM
     screened = None if late else job.prior.screened
     return fit_mixture(draws, job.rng, start, screened, target_scores(job), rough)

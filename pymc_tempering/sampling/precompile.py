@@ -16,6 +16,7 @@ from pymc_tempering.core.cycles import OVERFLOWS
 from pymc_tempering.core.deadline import tell_cuts
 from pymc_tempering.evidence.result import emit_warnings
 from pymc_tempering.exceptions import TimeLimitError, warn_user
+from pymc_tempering.fields.whiten import sampled_model
 from pymc_tempering.kernels import Compound
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
@@ -32,7 +33,6 @@ from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.finish import cuts_of
 from pymc_tempering.sampling.recorded import ChainProgress
 from pymc_tempering.sampling.rounds import estimate, run_rounds
-from pymc_tempering.summed.sum_out import without_sums
 from pymc_tempering.warmup.log_z_rounds import adapt
 
 
@@ -96,8 +96,8 @@ def compile(
     array([3., 4.])
     """
     model = find_model(model)
-    inner = without_sums(model, kernel, tempered)
     with compiling_status(progressbar) as report:
+        inner = sampled_model(model, kernel, tempered, report)
         compile_with_kernels(inner, kernel, 0.8, report, terms=find_terms(inner, tempered))
     return CompiledModel(model)
 

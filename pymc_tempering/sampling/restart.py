@@ -24,6 +24,7 @@ from pymc_tempering.core.installed import OWN, versions_of
 from pymc_tempering.evidence.datatree import BRIDGE, bridge_attributes
 from pymc_tempering.exceptions import CheckpointError, NotTemperedError, warn_user
 from pymc_tempering.executors.chunks import check_executor
+from pymc_tempering.fields.whiten import sampled_model
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
@@ -53,7 +54,6 @@ from pymc_tempering.sampling.recorded import ChainProgress, drawn_in_all, draws_
 from pymc_tempering.sampling.rounds import Outcome, Recorder, cut_of, run_rounds, run_to
 from pymc_tempering.storage.checkpoint_folder import known_folder
 from pymc_tempering.storage.plain_values import unpack
-from pymc_tempering.summed.sum_out import without_sums
 
 NEAR = 1e-6
 """Relative difference of densities above which the model is another one. Less comes from another
@@ -136,8 +136,8 @@ def reopen(
             "the run was begun with."
         )
     choice = choice_of(call.kernel, kernel)
-    model = without_sums(model, choice, call.tempered)
     with compiling_status(show) as report:
+        model = sampled_model(model, choice, call.tempered, report)
         terms = find_terms(model, call.tempered)
         prior, compound = compile_with_kernels(
             model, choice, call.target_accept, report, terms=terms

@@ -19,6 +19,7 @@ from pymc_tempering.chain.pieces import crew_of
 from pymc_tempering.core.deadline import Deadline, deadline_in
 from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.executors.chunks import check_executor
+from pymc_tempering.fields.whiten import sampled_model
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
@@ -49,7 +50,6 @@ from pymc_tempering.sampling.precompile import (
 )
 from pymc_tempering.sampling.recorded import ChainProgress
 from pymc_tempering.sampling.rounds import run_rounds
-from pymc_tempering.summed.sum_out import without_sums
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -282,7 +282,6 @@ def sample(
     check_executor(executor)
     model = find_model(model)
     check_kept_names(model, call.var_names)
-    model = without_sums(model, kernel, tempered)
     cores = min(chains, cores or os.cpu_count() or 1)
     rng = np.random.default_rng(random_seed)
     show, tally = bool(progressbar) and not quiet, Tally()
@@ -291,6 +290,7 @@ def sample(
         recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder,
     ):
         with compiling_status(show) as report:
+            model = sampled_model(model, kernel, tempered, report)
             prior, compound = compile_with_kernels(
                 model, kernel, target_accept, report, terms=find_terms(model, tempered),
                 check_for=max_time and CHECK_SHARE * max_time,

@@ -29,6 +29,7 @@ from pymc_tempering.chain.loop import new_record
 from pymc_tempering.chain.plan import Plan
 from pymc_tempering.core.ladder import RungWeights
 from pymc_tempering.exceptions import ModelError, StuckChainError, warn_user
+from pymc_tempering.fields.whiten import sampled_model
 from pymc_tempering.kernels.assign import KernelChoice, compile_with_kernels
 from pymc_tempering.model.check import find_model
 from pymc_tempering.model.compilations import compiling_status
@@ -41,7 +42,6 @@ from pymc_tempering.references.prior import Fitted, Prior, Reference
 from pymc_tempering.sampling.call import Job, Options
 from pymc_tempering.sampling.choose_plan import choose_plan
 from pymc_tempering.sampling.precompile import compile_prior_alone, with_prior_constant
-from pymc_tempering.summed.sum_out import without_sums
 
 logger = logging.getLogger("pymc.tempering")  # shares PyMC's handler and level
 
@@ -190,15 +190,15 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
     ) -> None:
         self.model = find_model(model)
         self.vars = check_vars(self.model, vars)
-        self.inner = without_sums(self.model, kernel, tempered)
         options = Options(
             ladder_move, reference, betas, rungs_per_barrier, check_looks, weight_adaptation,
             rung_weights,
         )  # fmt: skip
         warmup_rng = np.random.default_rng(random_seed)
-        terms = find_terms(self.inner, tempered)
         show = progressbar and not quiet and logger.isEnabledFor(logging.INFO)
         with compiling_status(show) as report:
+            self.inner = sampled_model(self.model, kernel, tempered, report)
+            terms = find_terms(self.inner, tempered)
             prior, compound = compile_with_kernels(
                 self.inner, kernel, target_accept, report, terms=terms
             )

@@ -69,25 +69,25 @@ def sum_out(model: pm.Model, keep: Collection[str] = ()) -> pm.Model:
 
 def _without(model: pm.Model, keep: Collection[str]) -> pm.Model | None:
     """Make such a model; None if no variable can go, or none would be left."""
-    copy = _copy(model)
+    copy = copy_of(model)
     chosen = [rv for rv in copy.free_RVs if _may_go(copy, rv) and rv.name not in keep]
     values = {rv: copy.rvs_to_values[rv] for rv in chosen}
     leaves = _leaves(copy, chosen)
     rest = [rv for rv in chosen if rv not in leaves]
     if len(chosen) == len(copy.free_RVs):
         leaves, rest = [], []
-    _remove(copy, leaves)
+    remove(copy, leaves)
     groups = [sum_of(copy, group) for group in _groups(copy, rest)]
     summed = [group for group in groups if group is not None]
     if not leaves and not summed and not circular(copy):
         return None
     for group in summed:
         name = ", ".join(v.name for v in group.replaced)
-        _remove(copy, group.replaced)
+        remove(copy, group.replaced)
         with copy:
             pm.Potential(name, group.total)
-        _remove(copy, [r.rv for r in group.ranges])
-    whole = _copy(model)
+        remove(copy, [r.rv for r in group.ranges])
+    whole = copy_of(model)
     recovery = Recovery(whole, copy, summed, leaves, values, cut_angles(copy))
     copy.summed_from = Origin(whole, recovery, recovery.check)
     return copy
@@ -99,7 +99,7 @@ def _may_go(model: pm.Model, rv: Variable) -> bool:
     return is_discrete(rv) and single and model.rvs_to_transforms[rv] is None
 
 
-def _copy(model: pm.Model) -> pm.Model:
+def copy_of(model: pm.Model) -> pm.Model:
     """Copy a model, with its variables in their order."""
     copy = clone_model(without_initial_values(model))
     copy.check_bounds = model.check_bounds
@@ -128,7 +128,7 @@ def _groups(model: pm.Model, chosen: Sequence[Variable]) -> list[list[Variable]]
     return [[v for v in chosen if v in group] for group in groups]
 
 
-def _remove(model: pm.Model, variables: Sequence[Variable]) -> None:
+def remove(model: pm.Model, variables: Sequence[Variable]) -> None:
     """Take variables out of a model, with the deterministic ones that depend on them."""
     derived = [v for v in model.deterministics if set(ancestors([v])) & set(variables)]
     for v in [*derived, *variables]:

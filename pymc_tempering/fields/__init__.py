@@ -1,0 +1,1 @@
+"""Latent fields: models whose many unknowns are nearly normal, given a few others."""

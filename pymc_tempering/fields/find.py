@@ -1,0 +1,188 @@
+"""Which variables of a model are a latent field, and how that is followed.
+
+The others are small variables that are not real by themselves, such as scales and correlations, and
+coefficients that multiply the field. Given these, the field must be nearly normal, with one mode.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from scipy.optimize import minimize
+
+from pymc_tempering.fields.conditional import Field, evaluator_of
+from pymc_tempering.fields.curvature import FIRST_STEP, Curvature, find_pattern
+from pymc_tempering.model.layout import circular_indices, is_discrete, model_layout
+from pymc_tempering.model.memory import remembered
+from pymc_tempering.model.path import Path
+from pymc_tempering.model.terms import find_terms
+from pymc_tempering.references.compile import compile_model
+
+LEAST_DIM = 200
+"""Dimensions up to which a mixture of t's with full scale matrices is fitted to all."""
+
+MOST_OTHERS = 10
+"""Dimensions of the others at most."""
+
+SMALL = 10
+"""Elements up to which a variable that is not real by itself counts to the others."""
+
+MOST_BEND = 1.0
+"""Most nats by which the log determinant of the precision may change in one standard deviation of a
+small variable of the field."""
+
+STEP = 1e-3
+"""Steps of the curvature, in standard deviations of the field."""
+
+NEARBY, FIRST_EDGE = 0.1, 0.7
+"""How far from the model's initial point the field is looked at, and how far the search for likely
+others begins to step, both in unconstrained units."""
+
+DENSE = 0.25
+"""Gradients that the curvature takes, as a share of the field's dimensions, from which on many are
+computed at once."""
+
+N_STATES, SEED = 2, 20261126
+"""States at which it is looked where the curvature is zero."""
+
+SEARCH = 60
+"""Evaluations for each of the others in the search for where the map is made."""
+
+CHUNK_NUMBERS = 4_000_000
+"""Numbers of the gradients that are taken at once."""
+
+N_TRIED, MOST_SPREAD = 50, 10.0
+"""States of the whitened field at which it is tried, and the largest standard deviation there of
+the log density over that of white noise (nats) with which a field is followed."""
+
+
+def find_field(model: pm.Model, report: Callable[[str], None] = lambda line: None) -> Field | None:
+    """Find the latent field of a model; None if it has none that can be followed.
+
+    The prior of the model is checked here too, as it is before any run.
+
+    Raises
+    ------
+    ModelError, ImproperPriorError, LikelihoodError
+        The model cannot be tempered.
+    """
+    return remembered(model, "field", lambda: _find(model, report))
+
+
+def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
+    layout = model_layout(model)
+    if layout.dim <= LEAST_DIM or any(map(is_discrete, model.free_RVs)):
+        return None
+    if circular_indices(model, layout).size or not find_terms(model).normalized_prior:
+        return None
+    others = _first_others(model)
+    if _n_elements(model, others) > MOST_OTHERS:
+        return None
+    path = compile_model(model, report).path
+    report("Looking at the field")
+    try:
+        while _n_elements(model, others) <= MOST_OTHERS:
+            field = _settled(_field_of(path, others))
+            more = _bending(model, field, others)
+            if more is None:
+                return field if _spread(field) <= MOST_SPREAD else None
+            others = others | _small_ancestors(model, [more])
+    except (ArithmeticError, np.linalg.LinAlgError):
+        pass
+    return None
+
+
+def _first_others(model: pm.Model) -> frozenset[Variable]:
+    """Find variables that a field surely depends on, and that are no part of it.
+
+    These are small ones that are not real by themselves, such as scales and correlations.
+    """
+    transforms = model.rvs_to_transforms
+    some = [rv for rv in _small(model) if transforms[rv] is not None]
+    return _small_ancestors(model, some)
+
+
+def _small(model: pm.Model) -> list[Variable]:
+    """Free variables of few elements."""
+    return [rv for rv in model.free_RVs if _n_elements(model, [rv]) <= SMALL]
+
+
+def _small_ancestors(model: pm.Model, some: Sequence[Variable]) -> frozenset[Variable]:
+    """Free variables, and all that their priors depend on."""
+    return frozenset(set(ancestors(some)) & set(model.free_RVs))
+
+
+def _n_elements(model: pm.Model, some: Collection[Variable]) -> int:
+    """Count the unconstrained elements of free variables."""
+    slices = model_layout(model).slices
+    pairs = zip(model.free_RVs, slices, strict=True)
+    return sum(part.stop - part.start for rv, part in pairs if rv in some)
+
+
+def _bending(model: pm.Model, field: Field, others: Collection[Variable]) -> Variable | None:
+    """Find the small variable of a field along which its curvature changes most.
+
+    A coefficient that multiplies the field is one: the field is normal given it, not with it. None
+    where no change matters.
+    """
+    worst, found = MOST_BEND, None
+    pairs = zip(model.free_RVs, model_layout(model).slices, strict=True)
+    for rv, part in pairs:
+        if rv in others or part.stop - part.start > SMALL:
+            continue
+        for index in range(part.start, part.stop):
+            bend = field.bend(int(np.searchsorted(field.inside, index)))
+            if bend > worst:
+                worst, found = bend, rv
+    return found
+
+
+def _field_of(path: Path, others: Collection[Variable]) -> Field:
+    """Find where the curvature of a field is not zero."""
+    layout, rng = path.layout, np.random.default_rng(SEED)
+    apart = [rv in others for rv in path.model.free_RVs]
+    is_other = np.repeat(apart, [part.stop - part.start for part in layout.slices])
+    inside, place = np.flatnonzero(~is_other), np.cumsum(~is_other) - 1
+    parts = [place[part] for part, out in zip(layout.slices, apart, strict=True) if not out]
+    start = layout.ravel(path.model.initial_point(random_seed=SEED))
+    steps = np.full(inside.size, FIRST_STEP)
+
+    evaluator = evaluator_of(path, inside)
+
+    def slopes(xs: np.ndarray) -> np.ndarray:
+        return evaluator(start, xs)[1]
+
+    near = start[inside] + NEARBY * rng.standard_normal((N_STATES, inside.size))
+    pattern = find_pattern(slopes, near, steps, max(1, CHUNK_NUMBERS // layout.dim))
+    curvature = Curvature.of(pattern, parts, steps)
+    dense = len(curvature.moves) >= DENSE * inside.size
+    return Field(path.model, np.flatnonzero(is_other), inside, start, curvature, dense)
+
+
+def _settled(field: Field) -> Field:
+    """Make the map where the others are likely, with steps of the field's own scale."""
+    others = field.start[field.others]
+    field = field.begun_at(others, STEP)
+    if others.size == 0:
+        return field
+
+    def height(t: np.ndarray) -> float:
+        try:
+            return -field.log_marginal(t)
+        except (ArithmeticError, np.linalg.LinAlgError):
+            return np.inf
+
+    simplex = np.vstack([others, others + FIRST_EDGE * np.eye(others.size)])
+    options = {
+        "initial_simplex": simplex, "maxfev": SEARCH * others.size, "xatol": 0.05, "fatol": 0.1,
+    }  # fmt: skip
+    return field.begun_at(minimize(height, others, method="Nelder-Mead", options=options).x, STEP)
+
+
+def _spread(field: Field) -> float:
+    """Return how far a whitened field is from white noise: the spread of the difference (nats)."""
+    rng, others = np.random.default_rng(SEED), field.start[field.others]
+    us = rng.standard_normal((N_TRIED, field.inside.size))
+    return float(np.std([field.white(others, u)[0] + 0.5 * u @ u for u in us]))

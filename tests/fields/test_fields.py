@@ -1,0 +1,219 @@
+"""Models with a latent field: what is followed, and whether log Z is right."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import logsumexp
+from scipy.stats import halfnorm, multivariate_normal
+
+import pymc_tempering as pmt
+from pymc_tempering.fields.arrow import Root
+from pymc_tempering.fields.conditional import Field
+from pymc_tempering.fields.find import find_field
+from pymc_tempering.fields.whiten import sampled_model
+from pymc_tempering.model.origin import origin_of
+
+D = 210
+WALK = np.cumsum(0.3 * np.random.default_rng(1).normal(size=D))
+NOISY = WALK + 0.5 * np.random.default_rng(2).normal(size=D)
+COUNTS = np.random.default_rng(3).poisson(np.exp(1.0 + 0.3 * WALK))
+
+
+def walk(sigma, noise):
+    x = pm.GaussianRandomWalk("x", sigma=sigma, init_dist=pm.Normal.dist(0, 1), shape=D)
+    pm.Normal("y", x, noise, observed=NOISY)
+
+
+def known_scales():
+    walk(0.3, 0.5)
+
+
+def unknown_scales():
+    walk(pm.HalfNormal("sigma", 1), pm.HalfNormal("noise", 1))
+
+
+def counts():
+    sigma = pm.HalfNormal("sigma", 0.5)
+    x = pm.GaussianRandomWalk("x", sigma=sigma, init_dist=pm.Normal.dist(0, 2), shape=D)
+    pm.Poisson("y", pt.exp(x), observed=COUNTS)
+
+
+def not_centered():
+    sigma = pm.HalfNormal("sigma", 1)
+    z = pm.Normal("z", shape=D)
+    pm.Normal("y", sigma * pt.cumsum(z), 0.5, observed=NOISY)
+
+
+def measured_with_error():
+    mean, slope = pm.Normal("mean"), pm.Normal("slope", 0, 2)
+    x = pm.Normal("x", mean, 1.2, shape=D)
+    pm.Normal("w", x, 0.6, observed=WALK)
+    pm.Normal("y", slope * x, 0.5, observed=NOISY)
+
+
+def responses():
+    ability, discrimination = pm.Normal("ability", shape=D), pm.LogNormal("a", 0, 0.5, shape=20)
+    answers = np.random.default_rng(4).integers(2, size=(D, 20))
+    pm.Bernoulli("y", logit_p=discrimination * ability[:, None], observed=answers)
+
+
+def small():
+    sigma = pm.HalfNormal("sigma", 1)
+    pm.Normal("y", pm.Normal("x", 0, sigma, shape=100), 1, observed=NOISY[:100])
+
+
+def build(kind):
+    with pm.Model() as model:
+        kind()
+    return model
+
+
+def covariance(sigma, noise, first=1.0):
+    steps = np.arange(D)
+    walk = first**2 + sigma**2 * np.minimum.outer(steps, steps)
+    return walk + noise**2 * np.eye(D)
+
+
+def log_z_of_unknown_scales():
+    """By the normal law of the data given the scales, and a grid of their logs."""
+    log_sigma, log_noise = np.linspace(-2.2, -0.2, 41), np.linspace(-1.2, -0.2, 41)
+    terms = [
+        multivariate_normal.logpdf(NOISY, cov=covariance(np.exp(s), np.exp(n)))
+        + halfnorm.logpdf(np.exp(s)) + s + halfnorm.logpdf(np.exp(n)) + n
+        for s in log_sigma for n in log_noise
+    ]  # fmt: skip
+    return logsumexp(terms) + np.log(np.ptp(log_sigma) * np.ptp(log_noise) / 40**2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "others"),
+    [
+        (known_scales, []),
+        (unknown_scales, ["sigma", "noise"]),
+        (counts, ["sigma"]),
+        (not_centered, ["sigma"]),
+        (measured_with_error, ["slope"]),
+    ],
+)
+def test_fields_are_found_with_what_they_depend_on(kind, others):
+    model = build(kind)
+    inner = sampled_model(model)
+    assert [rv.name for rv in inner.free_RVs[:-1]] == others
+    n_white = origin_of(inner).n_white
+    assert n_white + len(others) == sum(rv.size.eval() for rv in model.free_RVs)
+
+
+@pytest.mark.parametrize("kind", [responses, small])
+def test_what_cannot_be_followed_or_need_not_stays_as_it_is(kind):
+    model = build(kind)
+    assert sampled_model(model) is model
+
+
+def test_a_model_with_kernels_of_the_users_own_stays_as_it_is():
+    model = build(unknown_scales)
+    assert sampled_model(model, "hmc") is model
+    assert sampled_model(model, None, ["y"]) is model
+
+
+@pytest.fixture(scope="module", params=[unknown_scales, counts, not_centered])
+def field(request):
+    return find_field(build(request.param))
+
+
+def test_white_states_come_back(field):
+    rng = np.random.default_rng(5)
+    others = field.start[field.others] + 0.3 * rng.normal(size=field.others.size)
+    u = rng.normal(size=field.inside.size)
+    back, again = field.forward(field.inverse(others, u))
+    assert_allclose(back, others)
+    assert_allclose(again, u, atol=1e-8)
+
+
+def test_the_slope_of_the_white_density_is_that_of_its_values(field):
+    rng, others = np.random.default_rng(6), field.start[field.others]
+    u, along = rng.normal(size=(2, field.inside.size))
+    _, slope = field.white(others, u)
+    step = 1e-4
+    ends = [field.white(others, u + sign * step * along)[0] for sign in (-1.0, 1.0)]
+    assert slope @ along == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-5)
+
+
+def test_the_change_of_variables_is_exact(field):
+    # Log density by the map at two others differs by the log determinant of its derivative alone.
+    rng, others = np.random.default_rng(7), field.start[field.others]
+    u = rng.normal(size=field.inside.size)
+    x = field.inverse(others, u)
+    eye = np.eye(u.size)
+    columns = np.array([field.inverse(others, u + each) for each in eye]) - x
+    _, log_det = np.linalg.slogdet(columns[:, field.inside])
+    value, _ = field.evaluate(others, x[field.inside][None])
+    assert field.white(others, u)[0] == pytest.approx(value[0] + log_det, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def normal():
+    return find_field(build(unknown_scales))
+
+
+def off_from_normal(field):
+    """Largest difference of the white density and the exact one, where the field is normal."""
+    rng, off = np.random.default_rng(8), []
+    for shift in (-0.4, 0.0, 0.4):
+        t = field.start[field.others] + shift
+        u = rng.normal(size=D)
+        scales = np.exp(t)
+        exact = multivariate_normal.logpdf(NOISY, cov=covariance(*scales))
+        exact += halfnorm.logpdf(scales).sum() + t.sum()
+        normal = -0.5 * (u @ u + D * np.log(2.0 * np.pi))
+        off.append(abs(field.white(t, u)[0] - normal - exact))
+    return max(off)
+
+
+def test_a_normal_field_is_exactly_white(normal):
+    assert off_from_normal(normal) < 1e-4
+
+
+def test_a_missing_log_determinant_is_seen(normal, monkeypatch):
+    monkeypatch.setattr(Root, "log_det", 0.0)
+    assert off_from_normal(normal) > 1.0
+
+
+def test_a_precision_of_other_scales_is_seen(normal, monkeypatch):
+    given = Field.given
+    monkeypatch.setattr(Field, "given", lambda self, others: given(self, others.round(0)))
+    assert off_from_normal(normal) > 1.0
+
+
+def test_log_z_of_a_walk_with_unknown_scales():
+    idata = pmt.sample(model=build(unknown_scales), random_seed=1, quiet=True, progressbar=False)
+    evidence = pmt.log_marginal_likelihood(idata)
+    assert evidence.verdict == "ok"
+    assert evidence.mcse < 0.02
+    assert abs(evidence.log_z - log_z_of_unknown_scales()) < 4.0 * evidence.mcse + 1e-3
+    posterior = idata["posterior"]
+    assert posterior["x"].shape == (4, posterior.sizes["draw"], D)
+    assert np.corrcoef(posterior["x"].mean(("chain", "draw")), WALK)[0, 1] > 0.95
+    bridged = pmt.bridge_sampling(idata, build(unknown_scales), random_seed=2)
+    assert bridged.mcse < 0.02
+    assert abs(bridged.log_z - log_z_of_unknown_scales()) < 4.0 * bridged.mcse + 1e-3
+
+
+def test_log_z_of_a_field_without_others_is_exact():
+    idata = pmt.sample(200, model=build(known_scales), random_seed=1, quiet=True, progressbar=False)
+    exact = multivariate_normal.logpdf(NOISY, cov=covariance(0.3, 0.5))
+    assert pmt.log_marginal_likelihood(idata).log_z == pytest.approx(exact, abs=1e-3)
+
+
+def test_counts_by_chains_and_by_a_bridge_agree():
+    model = build(counts)
+    with model:
+        idata = pm.sample(
+            step=pmt.SimulatedTempering(quiet=True, progressbar=False, random_seed=1),
+            draws=500, chains=2, cores=1, random_seed=1, progressbar=False,
+        )  # fmt: skip
+    chains = pmt.log_marginal_likelihood(idata)
+    bridge = pmt.bridge_sampling(idata, model, random_seed=2)
+    assert abs(chains.log_z - bridge.log_z) < 4.0 * np.hypot(chains.mcse, bridge.mcse)
+    assert bridge.mcse < 0.05

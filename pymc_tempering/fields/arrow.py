@@ -54,15 +54,11 @@ def arrange(pattern: csr_array, parts: Sequence[np.ndarray]) -> Arrow:
         Coordinates that enter the border together, one part after the other as long as it gains;
         those that touch most others are there from the beginning.
     """
-    inside = ~full_rows(pattern)
+    inside, every = ~full_rows(pattern), np.arange(pattern.shape[0])
     best = _order(pattern, inside)
     left = list(parts)
     while left:
-        tried = []
-        for part in left:
-            inside[part] = False
-            tried.append(_order(pattern, inside))
-            inside[part] = True
+        tried = [_order(pattern, inside & ~np.isin(every, part)) for part in left]
         least = min(range(len(left)), key=lambda i: tried[i].cost)
         if tried[least].cost >= best.cost:
             break

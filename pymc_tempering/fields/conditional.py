@@ -26,6 +26,9 @@ MAX_STEPS, NEAR = 30, 0.05
 LEAST_RISE, SHORTEST = 1e-4, 1e-3
 """Least rise of the density in a step, as a share of the promised one, and the shortest step."""
 
+PER_MOVE = 10
+"""Elements for each element of a gradient, where many are computed together."""
+
 KEPT_BYTES = 100_000_000
 """Memory for conditionals that were computed last."""
 
@@ -80,6 +83,16 @@ class Field:
     def path(self) -> Path:
         """The compiled model."""
         return compile_path(self.model)
+
+    @property
+    def work(self) -> int:
+        """Elements that are computed for one law of the field, roughly.
+
+        Gradients of a dense field are computed together, and hardly cost more than one.
+        """
+        moves, one = self.curvature.moves, self.path.work
+        gradients = one + moves.size * PER_MOVE if self.dense else len(moves) * one
+        return int(gradients + self.curvature.arrow.cost)
 
     @cached_property
     def evaluator(self) -> Evaluate:

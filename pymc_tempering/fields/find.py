@@ -47,8 +47,12 @@ computed at once."""
 N_STATES, SEED = 2, 20261126
 """States at which it is looked where the curvature is zero."""
 
-SEARCH = 60
-"""Evaluations for each of the others in the search for where the map is made."""
+SEARCH, NEAR_OTHERS, NEAR_TOP = 40, 0.1, 0.5
+"""Evaluations for each of the others in the search for where the map is made, at most, and how near
+it comes: in unconstrained units, and in nats."""
+
+MOST_WORK = 10_000_000
+"""Elements that are computed for one law of a field at most: some ten milliseconds."""
 
 CHUNK_NUMBERS = 4_000_000
 """Numbers of the gradients that are taken at once."""
@@ -84,7 +88,10 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
     report("Looking at the field")
     try:
         while _n_elements(model, others) <= MOST_OTHERS:
-            field = _settled(_field_of(path, others))
+            field = _field_of(path, others)
+            if others and field.work > MOST_WORK:
+                break
+            field = _settled(field)
             more = _bending(model, field, others)
             if more is None:
                 return field if _spread(field) <= MOST_SPREAD else None
@@ -176,7 +183,8 @@ def _settled(field: Field) -> Field:
 
     simplex = np.vstack([others, others + FIRST_EDGE * np.eye(others.size)])
     options = {
-        "initial_simplex": simplex, "maxfev": SEARCH * others.size, "xatol": 0.05, "fatol": 0.1,
+        "initial_simplex": simplex, "maxfev": SEARCH * others.size,
+        "xatol": NEAR_OTHERS, "fatol": NEAR_TOP,
     }  # fmt: skip
     return field.begun_at(minimize(height, others, method="Nelder-Mead", options=options).x, STEP)
 

@@ -55,6 +55,11 @@ class WhiteDensity(Op):
     def __init__(self, field: Field) -> None:
         self.field = field
 
+    @property
+    def work(self) -> int:
+        """Elements that it computes, as `model.path.graph_work` counts them."""
+        return self.field.work
+
     def make_node(self, others: Variable, u: Variable) -> Apply:
         """Apply it to two vectors."""
         inputs = [pt.as_tensor(others), pt.as_tensor(u)]

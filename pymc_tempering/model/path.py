@@ -80,14 +80,19 @@ class Path:
         return self.layout.dim
 
     @property
+    def n_white(self) -> int:
+        """Number of its last coordinates that are standard normal, or nearly so."""
+        origin = origin_of(self.model)
+        return 0 if origin is None else origin.n_white
+
+    @property
     def fittable(self) -> bool:
         """Whether a mixture of t's can approximate the posterior.
 
         All are real then, none on a circle, and not all are white already.
         """
-        origin = origin_of(self.model)
-        white = origin is not None and origin.n_white == self.dim
-        return self.circular.size == 0 and not any(self.layout.discrete) and not white
+        real = self.circular.size == 0 and not any(self.layout.discrete)
+        return real and self.n_white < self.dim
 
 
 def compile_path(
@@ -180,6 +185,8 @@ def graph_work(outputs: Sequence[Variable]) -> int:
 
 def _node_work(node: Apply) -> int:
     """Elements of one operation; a loop is as many times its inside as it has steps."""
+    if (own := getattr(node.op, "work", None)) is not None:
+        return int(own)
     kind = type(getattr(node.op, "core_op", node.op))
     if not kind.__module__.startswith(OURS) or kind.__name__ in ANY_FUNCTION:
         return FOREIGN

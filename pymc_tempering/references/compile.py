@@ -16,7 +16,6 @@ from pymc_tempering.core.threads import Pace
 from pymc_tempering.exceptions import LikelihoodError, PriorDrawsError, warn_user
 from pymc_tempering.model.compiled import NO_MIXTURE
 from pymc_tempering.model.layout import not_of_sum_zero
-from pymc_tempering.model.origin import origin_of
 from pymc_tempering.model.path import Path, compile_path
 from pymc_tempering.model.python_mode import compile_alone
 from pymc_tempering.model.terms import Terms
@@ -392,8 +391,7 @@ def compile_model(
     """
     report("Preparing the model")
     prior = compile_prior(compile_path(model, gradient=gradient, values=values, terms=terms))
-    origin = origin_of(model)
-    if check and not (origin is not None and origin.n_white):  # the whole model was checked
+    if check and not prior.path.n_white:  # else the whole model was checked
         report("Checking the model at draws from the prior")
         prior = check_reference(prior, deadline_in(check_for))
     return prior

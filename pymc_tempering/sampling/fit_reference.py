@@ -26,7 +26,6 @@ from pymc_tempering.evidence.reference_check import suspect_above
 from pymc_tempering.evidence.rts import rts
 from pymc_tempering.exceptions import LikelihoodError, StuckChainError, TimeLimitError
 from pymc_tempering.kernels import Compound
-from pymc_tempering.model.origin import origin_of
 from pymc_tempering.references.mixture import Mixture, nearest_component
 from pymc_tempering.references.mixture_fit import MAX_FIT_DRAWS, fit_mixture
 from pymc_tempering.references.prior import Fitted, Reference
@@ -82,6 +81,10 @@ FEW_PARTICLES, PARTICLES = 128, 256
 
 N_PARTICLES = 256
 """Particles of a pass."""
+
+FIELD_WORK, FEWEST = 1_000_000, 64
+"""Work of a value of a whitened field up to which passes have all these particles, and their least
+number where a value is dearer: they only have to tell the few others."""
 
 N_PASSES, MORE_PASSES = 3, 3
 """Passes of every search, and how many more there are where these differ."""
@@ -187,7 +190,7 @@ def _make(job: Job, n: int, report: Callable[[float], None]) -> list[AnnealedPas
         begun.append(1)
         try:
             return anneal(
-                job.prior, job.kernel, own, n_particles=N_PARTICLES, report=tell_or_stop,
+                job.prior, job.kernel, own, n_particles=_n_particles(job), report=tell_or_stop,
                 deadline=job.deadline, stage_cost=STAGE_COST,
             )  # fmt: skip
         except (LikelihoodError, TimeLimitError) as error:
@@ -209,6 +212,14 @@ def _make(job: Job, n: int, report: Callable[[float], None]) -> list[AnnealedPas
         raise next(one for one in results if isinstance(one, Exception))
     # What the time has cut short is of no use beside one that came to its end.
     return [one for one in made if one.complete] or made[:1]
+
+
+def _n_particles(job: Job) -> int:
+    """Return the number of particles of a pass."""
+    path = job.prior.path
+    if not path.n_white:
+        return N_PARTICLES
+    return int(np.clip(N_PARTICLES * FIELD_WORK / path.work, FEWEST, N_PARTICLES))
 
 
 type _Made = AnnealedPass | LikelihoodError | TimeLimitError | None
@@ -354,11 +365,10 @@ def fit_to(
 
     White coordinates stay what they are.
     """
-    origin = origin_of(job.prior.path.model)
-    if origin is not None and origin.n_white:
+    if n_white := job.prior.path.n_white:
         inner = None if start is None else replace(start, n_white=0)
-        made = fit_mixture(draws[:, : -origin.n_white], job.rng, inner, rough=rough)
-        return replace(made, n_white=origin.n_white)
+        made = fit_mixture(draws[:, :-n_white], job.rng, inner, rough=rough)
+        return replace(made, n_white=n_white)
     late = job.deadline.late and job.prior.path.dim > WARP_DIM
     screened = None if late else job.prior.screened
     return fit_mixture(draws, job.rng, start, screened, target_scores(job), rough)

@@ -1,10 +1,11 @@
 """Kernels in Python: a function of the user's own from state to state, or a PyMC step method."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pickle import PicklingError
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numba
 import numpy as np
@@ -33,6 +34,22 @@ STEP, SCALE = 0, 1
 
 SLICE_WIDTH = 2.5
 """First interval of `pm.Slice`, in standard deviations of the rung."""
+
+
+@dataclass(frozen=True)
+class _ByAddress:
+    """A function that Numba calls as the object that it is, as with all that cannot be pickled.
+
+    Numba before 0.67 takes no other error than this one as a sign of that.
+    """
+
+    function: Callable[..., float]
+
+    def __call__(self, *args: Any) -> float:
+        return self.function(*args)
+
+    def __reduce__(self) -> NoReturn:
+        raise PicklingError("it is called by its address")
 
 
 def python_transition(
@@ -322,7 +339,7 @@ def _bind_step(
 
     return replace(
         StepKernel(step_class),
-        transition=python_transition(move, name),
+        transition=python_transition(_ByAddress(move), name),
         rebuild=(_bind_step, (step_class, reversal, kwargs, model, layout, block)),
         reversal=reversal,
         target_accept=TARGET_ACCEPT if scaled else None,

@@ -74,10 +74,15 @@ def stored_fit(scale, folder):
     return Thing(pmt.to_datatree(things("fit", scale, folder).value, draws=50, random_seed=1))
 
 
+def read_whole(path):
+    with xr.open_datatree(path) as tree:
+        return tree.load()
+
+
 def file(scale, folder):
     path = folder / f"run{scale}.nc"
     things("tempered", scale, folder).value.to_netcdf(path)
-    return Thing(xr.load_datatree(path))
+    return Thing(read_whole(path))
 
 
 def evidence(scale, folder):
@@ -148,7 +153,7 @@ def save(name, folder):
     same_evidence(pmt.evidence.Evidence.from_json(found.to_json()), found)
     path = folder / f"evidence of {name}.nc"
     found.to_datatree().to_netcdf(path)
-    read = xr.load_datatree(path)
+    read = read_whole(path)
     same_evidence(pmt.evidence.Evidence.from_datatree(read), found)
     if not found.warnings:
         same_evidence(pmt.log_marginal_likelihood(read), found)
@@ -311,4 +316,4 @@ def test_a_run_of_smc_is_saved_without_its_statistics(folder):
     idata["evidence"] = found.to_datatree()["evidence"]
     del idata["sample_stats"]
     idata.to_netcdf(folder / "smc.nc")
-    same_evidence(pmt.log_marginal_likelihood(xr.load_datatree(folder / "smc.nc")), found)
+    same_evidence(pmt.log_marginal_likelihood(read_whole(folder / "smc.nc")), found)

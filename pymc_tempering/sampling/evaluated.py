@@ -111,7 +111,7 @@ def slopes_at(path: Path, xs: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray
     xs = np.ascontiguousarray(xs)
     values, grads = np.empty((len(xs), 2)), np.empty((len(xs), 2, path.dim))
     evaluate_rows(path.density, xs, values, grads, NO_MIXTURE)
-    slopes = grads.sum(axis=1) * scale
+    slopes = (grads[:, 0] + grads[:, 1]) * scale
     bad = ~(np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1))
     values[bad], slopes[bad] = -np.inf, 0.0
     return values, slopes

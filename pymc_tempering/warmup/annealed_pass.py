@@ -72,7 +72,7 @@ def _by_gradients(xs: np.ndarray, grads: np.ndarray, beta: float) -> np.ndarray 
     with np.errstate(over="ignore", invalid="ignore"):
         scores = grads[:, LOG_REFERENCE] + beta * grads[:, LOG_RATIO]
         sound = np.isfinite(scores).all(axis=1)
-        if len(np.unique(xs[sound], axis=0)) < MIN_STATES * xs.shape[1] + 10:
+        if len({x.tobytes() for x in xs[sound]}) < MIN_STATES * xs.shape[1] + 10:
             return None
         of_states, of_scores = (
             np.cov(each[sound], rowvar=False).reshape(2 * xs.shape[1:]) for each in (xs, scores)

@@ -138,7 +138,7 @@ class Field:
         key, (lock, kept) = others.tobytes(), self._kept
         with lock:
             known = kept.pop(key, None)
-        known = self._find(others) if known is None else known
+        known = self.climb(others, self.start[self.inside]) if known is None else known
         root = known.root
         size = known.mode.nbytes + root.band.nbytes + root.cross.nbytes + root.corner.nbytes
         with lock:
@@ -147,9 +147,18 @@ class Field:
             kept[key] = known
         return known
 
-    def _find(self, others: np.ndarray) -> FieldLaw:
-        """Climb to the mode by Newton's steps, shortened where they do not lead up."""
-        x = self.start[self.inside]
+    def climb(self, others: np.ndarray, x: np.ndarray) -> FieldLaw:
+        """Find the law at the mode that Newton's steps from a state of the field lead to.
+
+        They are shortened where they do not lead up.
+
+        Raises
+        ------
+        ArithmeticError
+            The density is not finite where they begin.
+        numpy.linalg.LinAlgError
+            There is no positive curvature.
+        """
         value, slope = self._at(others, x)
         if not np.isfinite(value):
             raise ArithmeticError("The density is not finite where the search for a mode begins.")
@@ -175,9 +184,12 @@ class Field:
         [value], [slope] = self.evaluate(others, inside[None])
         return float(value), slope
 
-    def log_marginal(self, others: np.ndarray) -> float:
-        """Log density of the others, the field integrated out by Laplace's method (nats)."""
-        law = self.given(others)
+    def log_marginal(self, others: np.ndarray, law: FieldLaw | None = None) -> float:
+        """Log density of the others, the field integrated out by Laplace's method (nats).
+
+        It is that of one mode, by default the one that `given` finds.
+        """
+        law = self.given(others) if law is None else law
         value, _ = self._at(others, law.mode)
         return value + 0.5 * len(law.mode) * np.log(2.0 * np.pi) - law.root.log_det
 

@@ -23,24 +23,21 @@ type Slopes = Callable[[np.ndarray], np.ndarray]
 """Gradients, shape (k, n), at states of shape (k, n)."""
 
 
-def find_pattern(slopes: Slopes, xs: np.ndarray, steps: np.ndarray, chunk: int) -> csr_array:
-    """Find where the curvature is not zero, shape (n, n), from the gradients near some states.
+def find_pattern(slopes: Slopes, x: np.ndarray, steps: np.ndarray, chunk: int) -> csr_array:
+    """Find where the curvature is not zero, shape (n, n), from the gradients near a state.
 
     A gradient that does not depend on a coordinate is the same to the last bit when that changes.
     """
-    n = xs.shape[1]
-    found = csr_array((n, n), dtype=np.int8)
-    for x in xs:
-        here = slopes(x[None])[0]
-        for start in range(0, n, chunk):
-            at = np.arange(start, min(start + chunk, n))
-            moved = np.repeat(x[None], at.size, axis=0)
-            moved[np.arange(at.size), at] += steps[at]
-            row, column = np.nonzero(slopes(moved) != here)
-            ones = np.ones(row.size, dtype=np.int8)
-            found = found + csr_array(coo_array((ones, (at[row], column)), shape=(n, n)))
-    both = found + found.T + csr_array(np.eye(n, dtype=np.int8))
-    return csr_array(both.astype(bool).astype(np.int8))
+    n, here = x.size, slopes(x[None])[0]
+    found = csr_array(np.eye(n, dtype=np.int8))
+    for start in range(0, n, chunk):
+        at = np.arange(start, min(start + chunk, n))
+        moved = np.repeat(x[None], at.size, axis=0)
+        moved[np.arange(at.size), at] += steps[at]
+        row, column = np.nonzero(slopes(moved) != here)
+        ones = np.ones(row.size, dtype=np.int8)
+        found = found + csr_array(coo_array((ones, (at[row], column)), shape=(n, n)))
+    return csr_array((found + found.T).astype(bool).astype(np.int8))
 
 
 @dataclass(frozen=True, eq=False)

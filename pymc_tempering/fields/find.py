@@ -5,20 +5,23 @@ coefficients that multiply the field. Given these, the field must be nearly norm
 """
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
 
-from pymc_tempering.fields.conditional import Field, evaluator_of
+from pymc_tempering.fields.conditional import Evaluate, Field, evaluator_of
 from pymc_tempering.fields.curvature import FIRST_STEP, Curvature, find_pattern
 from pymc_tempering.model.layout import circular_indices, is_discrete, model_layout
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.path import Path
 from pymc_tempering.model.terms import find_terms
 from pymc_tempering.references.compile import compile_model
+from pymc_tempering.references.prior import Prior
 
 LEAST_DIM = 200
 """Dimensions up to which a mixture of t's with full scale matrices is fitted to all."""
@@ -62,6 +65,15 @@ N_TRIED, MOST_SPREAD = 50, 10.0
 the log density over that of white noise (nats) with which a field is followed."""
 
 
+N_CAME, MOST_STARTS = 20, 200
+"""Climbs from draws of the prior that must come to the mode of a field, and how many begin at most.
+With so many, a mode that draws 3 / `N_CAME` of those that come to one may have been missed."""
+
+LEAST_SHARE, COVERED = 1e-4, 5.0
+"""Share in all from which another mode counts; and how many nats its mass may be above the density
+there of white noise about the first one, relative to the top, so that this covers it."""
+
+
 def find_field(model: pm.Model, report: Callable[[str], None] = lambda line: None) -> Field | None:
     """Find the latent field of a model; None if it has none that can be followed.
 
@@ -84,7 +96,8 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
     others = _first_others(model)
     if _n_elements(model, others) > MOST_OTHERS:
         return None
-    path = compile_model(model, report).path
+    prior = compile_model(model, report)
+    path = prior.path
     report("Looking at the field")
     try:
         while _n_elements(model, others) <= MOST_OTHERS:
@@ -94,7 +107,7 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
             field = _settled(field)
             more = _bending(model, field, others)
             if more is None:
-                return field if _spread(field) <= MOST_SPREAD else None
+                return field if _spread(field) <= MOST_SPREAD and _one_mode(field, prior) else None
             others = others | _small_ancestors(model, [more])
     except (ArithmeticError, np.linalg.LinAlgError):
         pass
@@ -156,16 +169,20 @@ def _field_of(path: Path, others: Collection[Variable]) -> Field:
     start = layout.ravel(path.model.initial_point(random_seed=SEED))
     steps = np.full(inside.size, FIRST_STEP)
 
-    evaluator = evaluator_of(path, inside)
-
-    def slopes(xs: np.ndarray) -> np.ndarray:
-        return evaluator(start, xs)[1]
-
-    near = start[inside] + NEARBY * rng.standard_normal((N_STATES, inside.size))
-    pattern = find_pattern(slopes, near, steps, max(1, CHUNK_NUMBERS // layout.dim))
+    evaluator, chunk = evaluator_of(path, inside), max(1, CHUNK_NUMBERS // layout.dim)
+    pattern = csr_array((inside.size, inside.size), dtype=np.int8)
+    for _ in range(N_STATES):  # the others too: a coefficient may begin at zero
+        near = start + NEARBY * rng.standard_normal(layout.dim)
+        slopes = partial(_slopes, evaluator, near)
+        found = find_pattern(slopes, near[inside], steps, chunk)
+        pattern = csr_array((pattern + found).astype(bool).astype(np.int8))
     curvature = Curvature.of(pattern, parts, steps)
     dense = len(curvature.moves) >= DENSE * inside.size
     return Field(path.model, np.flatnonzero(is_other), inside, start, curvature, dense)
+
+
+def _slopes(evaluator: Evaluate, state: np.ndarray, xs: np.ndarray) -> np.ndarray:
+    return evaluator(state, xs)[1]
 
 
 def _settled(field: Field) -> Field:
@@ -194,3 +211,27 @@ def _spread(field: Field) -> float:
     rng, others = np.random.default_rng(SEED), field.start[field.others]
     us = rng.standard_normal((N_TRIED, field.inside.size))
     return float(np.std([field.white(others, u)[0] + 0.5 * u @ u for u in us]))
+
+
+def _one_mode(field: Field, prior: Prior) -> bool:
+    """Whether climbs from draws of the prior lead to one mode of the field.
+
+    Those that end on their way say nothing.
+    """
+    others, came = field.start[field.others], 0
+    law = field.given(others)
+    main = field.log_marginal(others)
+    draws = prior.draw(MOST_STARTS, prior.spawn(np.random.default_rng(SEED)))
+    for x in draws[:, field.inside]:
+        try:
+            found = field.climb(others, x)
+        except (ArithmeticError, np.linalg.LinAlgError):
+            continue
+        away = law.root.whiten(found.mode - law.mode)
+        mass, covered = field.log_marginal(others, found) - main, COVERED - 0.5 * away @ away
+        came += mass > np.log(LEAST_SHARE)
+        if mass > max(np.log(LEAST_SHARE), covered):
+            return False
+        if came == N_CAME:
+            return True
+    return False

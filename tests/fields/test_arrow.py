@@ -90,8 +90,8 @@ def test_one_of_two_crossed_effects_is_the_border():
 
 def test_the_pattern_is_found_from_gradients():
     matrix = precision("wide band", border=1, shuffled=True)
-    xs = np.random.default_rng(3).normal(size=(2, N))
-    found = find_pattern(lambda x: -(x @ matrix), xs, np.full(N, 1e-4), 7)
+    x = np.random.default_rng(3).normal(size=N)
+    found = find_pattern(lambda xs: -(xs @ matrix), x, np.full(N, 1e-4), 7)
     # A product of matrices may round a row of a batch in another way, so more can be found.
     assert (found.toarray()[matrix != 0.0] == 1).all()
 

@@ -59,6 +59,12 @@ def responses():
     pm.Bernoulli("y", logit_p=discrimination * ability[:, None], observed=answers)
 
 
+def two_modes():
+    x = pm.Normal("x", 0, 1, shape=D)
+    apart = pt.logaddexp(-0.5 * ((x - 1.0) ** 2).sum(), -0.5 * ((x + 1.0) ** 2).sum())
+    pm.Potential("y", 4.0 * apart)
+
+
 def small():
     sigma = pm.HalfNormal("sigma", 1)
     pm.Normal("y", pm.Normal("x", 0, sigma, shape=100), 1, observed=NOISY[:100])
@@ -105,7 +111,7 @@ def test_fields_are_found_with_what_they_depend_on(kind, others):
     assert n_white + len(others) == sum(rv.size.eval() for rv in model.free_RVs)
 
 
-@pytest.mark.parametrize("kind", [responses, small])
+@pytest.mark.parametrize("kind", [responses, small, two_modes])
 def test_what_cannot_be_followed_or_need_not_stays_as_it_is(kind):
     model = build(kind)
     assert sampled_model(model) is model

@@ -14,6 +14,7 @@ from pytensor.graph.traversal import ancestors
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
+from pymc_tempering.exceptions import GradientError, PriorDrawsError, UndrawableError
 from pymc_tempering.fields.conditional import Evaluate, Field, evaluator_of
 from pymc_tempering.fields.curvature import FIRST_STEP, Curvature, find_pattern
 from pymc_tempering.model.layout import circular_indices, is_discrete, model_layout
@@ -75,15 +76,7 @@ there of white noise about the first one, relative to the top, so that this cove
 
 
 def find_field(model: pm.Model, report: Callable[[str], None] = lambda line: None) -> Field | None:
-    """Find the latent field of a model; None if it has none that can be followed.
-
-    The prior of the model is checked here too, as it is before any run.
-
-    Raises
-    ------
-    ModelError, ImproperPriorError, LikelihoodError
-        The model cannot be tempered.
-    """
+    """Find the latent field of a model; None if it has none that can be followed."""
     return remembered(model, "field", lambda: _find(model, report))
 
 
@@ -96,12 +89,11 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
     others = _first_others(model)
     if _n_elements(model, others) > MOST_OTHERS:
         return None
-    prior = compile_model(model, report)
-    path = prior.path
-    report("Looking at the field")
     try:
+        prior = compile_model(model, report, check=False)
+        report("Looking at the field")
         while _n_elements(model, others) <= MOST_OTHERS:
-            field = _field_of(path, others)
+            field = _field_of(prior.path, others)
             if others and field.work > MOST_WORK:
                 break
             field = _settled(field)
@@ -111,6 +103,8 @@ def _find(model: pm.Model, report: Callable[[str], None]) -> Field | None:
             others = others | _small_ancestors(model, [more])
     except (ArithmeticError, np.linalg.LinAlgError):
         pass
+    except (GradientError, PriorDrawsError, UndrawableError):
+        pass  # without a field, the model is refused, or sampled without gradients or draws
     return None
 
 

@@ -16,11 +16,14 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace
 
+from pymc_tempering.core.deadline import deadline_in
 from pymc_tempering.fields.conditional import Field
 from pymc_tempering.fields.find import find_field
 from pymc_tempering.kernels.gradient_free import RandomWalkMetropolis
 from pymc_tempering.model.memory import remembered
 from pymc_tempering.model.origin import Origin, origin_of
+from pymc_tempering.references.compile import check_reference
+from pymc_tempering.references.prior import compile_prior
 from pymc_tempering.summed.sum_out import copy_of, remove, without_sums
 
 N_PROPOSALS = 2
@@ -32,11 +35,18 @@ def sampled_model(
     choice: Any = None,
     tempered: Sequence[str] | None = None,
     report: Callable[[str], None] = lambda line: None,
+    check_for: float | None = None,
 ) -> pm.Model:
     """Return the model that chains run on, in a call with such arguments.
 
     Discrete variables are summed out where they can be, and a field is whitened where the user has
-    no kernels of their own and tempers all.
+    no kernels of their own and tempers all. Then the prior of the whole model is checked here, for
+    so many seconds at most, as that of any other model is when it is compiled.
+
+    Raises
+    ------
+    ImproperPriorError, LikelihoodError, PriorDrawsError
+        The model cannot be tempered; see their messages.
     """
     model = without_sums(model, choice, tempered)
     if choice is not None or tempered is not None:
@@ -44,6 +54,8 @@ def sampled_model(
     field = find_field(model, report)
     if field is None:
         return model
+    report("Checking the model at draws from the prior")
+    check_reference(compile_prior(field.path), deadline_in(check_for))
     return remembered(model, "white", lambda: with_white_field(model, field))
 
 

@@ -290,10 +290,11 @@ def sample(
         recording(checkpoint, checkpoint_every, call, rng, kernel, options) as recorder,
     ):
         with compiling_status(show) as report:
-            model = sampled_model(model, kernel, tempered, report)
+            check_for = max_time and CHECK_SHARE * max_time
+            model = sampled_model(model, kernel, tempered, report, check_for)
             prior, compound = compile_with_kernels(
                 model, kernel, target_accept, report, terms=find_terms(model, tempered),
-                check_for=max_time and CHECK_SHARE * max_time,
+                check_for=check_for,
             )  # fmt: skip
             alone = compile_prior_alone(prior, kernel, target_accept, report)
             report("Preparing the loops")

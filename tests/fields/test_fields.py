@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import halfnorm, multivariate_normal
 
 import pymc_tempering as pmt
+from pymc_tempering.exceptions import PriorDrawsError
 from pymc_tempering.fields.arrow import Root
 from pymc_tempering.fields.conditional import Field
 from pymc_tempering.fields.find import find_field
@@ -115,6 +116,17 @@ def test_fields_are_found_with_what_they_depend_on(kind, others):
 def test_what_cannot_be_followed_or_need_not_stays_as_it_is(kind):
     model = build(kind)
     assert sampled_model(model) is model
+
+
+def test_a_prior_that_draws_another_law_is_refused():
+    with pm.Model() as model:
+        pm.CustomDist(
+            "x", 0.0, logp=lambda value, mu: pm.logp(pm.Normal.dist(mu, 1), value),
+            random=lambda mu, rng=None, size=None: rng.normal(mu, 2.0, size), shape=D,
+        )  # fmt: skip
+        pm.Normal("y", model["x"], 1, observed=NOISY)
+    with pytest.raises(PriorDrawsError, match="do not have the law"):
+        pmt.sample(model=model, random_seed=1, quiet=True, progressbar=False)
 
 
 def test_a_model_with_kernels_of_the_users_own_stays_as_it_is():

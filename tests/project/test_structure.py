@@ -30,7 +30,7 @@ IMPORTS = {
     "storage": set(),
     "kernels": {"model", "references"},
     "summed": {"model", "kernels"},
-    "fields": {"model", "references", "kernels", "summed"},
+    "fields": {"core", "model", "references", "kernels", "summed"},
     "chain": {"core", "executors", "model", "references", "kernels"},
     "warmup": {"core", "model", "references", "kernels", "chain"},
     "sampling": {

@@ -15,6 +15,9 @@ from pymc_tempering.fields.arrow import Arrow, Root, arrange, full_rows
 FIRST_STEP = 1e-4
 """Step along a coordinate of a density of unknown scale."""
 
+MOST_ELEMENTS = 5_000_000
+"""Nonzero elements of a curvature at most: all of them in some two thousand dimensions."""
+
 FIRST_DAMPING, MORE_DAMPING, MAX_DAMPING = 1e-3, 10.0, 1e9
 """What is added to a precision that is not positive, in shares of its typical diagonal: at first,
 how many times more at each further try, and at most."""
@@ -27,6 +30,11 @@ def find_pattern(slopes: Slopes, x: np.ndarray, steps: np.ndarray, chunk: int) -
     """Find where the curvature is not zero, shape (n, n), from the gradients near a state.
 
     A gradient that does not depend on a coordinate is the same to the last bit when that changes.
+
+    Raises
+    ------
+    ArithmeticError
+        There are too many such elements.
     """
     n, here = x.size, slopes(x[None])[0]
     found = csr_array(np.eye(n, dtype=np.int8))
@@ -37,6 +45,8 @@ def find_pattern(slopes: Slopes, x: np.ndarray, steps: np.ndarray, chunk: int) -
         row, column = np.nonzero(slopes(moved) != here)
         ones = np.ones(row.size, dtype=np.int8)
         found = found + csr_array(coo_array((ones, (at[row], column)), shape=(n, n)))
+        if found.nnz > MOST_ELEMENTS:
+            raise ArithmeticError(f"The curvature has more than {MOST_ELEMENTS} elements.")
     return csr_array((found + found.T).astype(bool).astype(np.int8))
 
 

@@ -185,8 +185,8 @@ def graph_work(outputs: Sequence[Variable]) -> int:
 
 def _node_work(node: Apply) -> int:
     """Elements of one operation; a loop is as many times its inside as it has steps."""
-    if (own := getattr(node.op, "work", None)) is not None:
-        return int(own)
+    if isinstance(own := getattr(node.op, "work", None), int):
+        return own
     kind = type(getattr(node.op, "core_op", node.op))
     if not kind.__module__.startswith(OURS) or kind.__name__ in ANY_FUNCTION:
         return FOREIGN

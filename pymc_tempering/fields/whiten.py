@@ -34,14 +34,16 @@ def sampled_model(
     model: pm.Model,
     choice: Any = None,
     tempered: Sequence[str] | None = None,
+    reference: str = "auto",
     report: Callable[[str], None] = lambda line: None,
     check_for: float | None = None,
 ) -> pm.Model:
     """Return the model that chains run on, in a call with such arguments.
 
-    Discrete variables are summed out where they can be, and a field is whitened where the user has
-    no kernels of their own and tempers all. Then the prior of the whole model is checked here, for
-    so many seconds at most, as that of any other model is when it is compiled.
+    Discrete variables are summed out where they can be. A field is whitened where the user has no
+    kernels of their own, tempers all, and does not ask for the prior as reference. Then the prior
+    of the whole model is checked here, for so many seconds at most, as that of any other model is
+    when it is compiled.
 
     Raises
     ------
@@ -49,7 +51,7 @@ def sampled_model(
         The model cannot be tempered; see their messages.
     """
     model = without_sums(model, choice, tempered)
-    if choice is not None or tempered is not None:
+    if choice is not None or tempered is not None or reference == "prior":
         return model
     field = find_field(model, report)
     if field is None:

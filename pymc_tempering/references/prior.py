@@ -233,7 +233,7 @@ def compile_prior(path: Path) -> Prior:
     model, terms = path.model, path.terms
     check_proper(rv for rv in model.free_RVs if rv.name not in terms.wide)
     draw_into, n_rngs = remembered(model, ("draws", terms.wide), lambda: _compile_draws(path))
-    return Prior(path, draw_into, n_rngs)
+    return Prior(path, draw_into, n_rngs, "white" if path.n_white else "prior")
 
 
 def _compile_draws(path: Path) -> tuple[Callable, int]:

@@ -97,7 +97,7 @@ def compile(
     """
     model = find_model(model)
     with compiling_status(progressbar) as report:
-        inner = sampled_model(model, kernel, tempered, report)
+        inner = sampled_model(model, kernel, tempered, report=report)
         compile_with_kernels(inner, kernel, 0.8, report, terms=find_terms(inner, tempered))
     return CompiledModel(model)
 

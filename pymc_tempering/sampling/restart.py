@@ -137,7 +137,7 @@ def reopen(
         )
     choice = choice_of(call.kernel, kernel)
     with compiling_status(show) as report:
-        model = sampled_model(model, choice, call.tempered, report)
+        model = sampled_model(model, choice, call.tempered, call.options.reference, report)
         terms = find_terms(model, call.tempered)
         prior, compound = compile_with_kernels(
             model, choice, call.target_accept, report, terms=terms

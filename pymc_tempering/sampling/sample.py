@@ -291,7 +291,7 @@ def sample(
     ):
         with compiling_status(show) as report:
             check_for = max_time and CHECK_SHARE * max_time
-            model = sampled_model(model, kernel, tempered, report, check_for)
+            model = sampled_model(model, kernel, tempered, reference, report, check_for)
             prior, compound = compile_with_kernels(
                 model, kernel, target_accept, report, terms=find_terms(model, tempered),
                 check_for=check_for,

@@ -197,7 +197,7 @@ class SimulatedTempering(BlockedStepWithBars, state_class=SimulatedTemperingStat
         warmup_rng = np.random.default_rng(random_seed)
         show = progressbar and not quiet and logger.isEnabledFor(logging.INFO)
         with compiling_status(show) as report:
-            self.inner = sampled_model(self.model, kernel, tempered, report)
+            self.inner = sampled_model(self.model, kernel, tempered, reference, report)
             terms = find_terms(self.inner, tempered)
             prior, compound = compile_with_kernels(
                 self.inner, kernel, target_accept, report, terms=terms

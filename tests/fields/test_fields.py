@@ -133,6 +133,7 @@ def test_a_model_with_kernels_of_the_users_own_stays_as_it_is():
     model = build(unknown_scales)
     assert sampled_model(model, "hmc") is model
     assert sampled_model(model, None, ["y"]) is model
+    assert sampled_model(model, None, None, "prior") is model
 
 
 @pytest.fixture(scope="module", params=[unknown_scales, counts, not_centered])
@@ -222,6 +223,7 @@ def test_log_z_of_a_field_without_others_is_exact():
     idata = pmt.sample(200, model=build(known_scales), random_seed=1, quiet=True, progressbar=False)
     exact = multivariate_normal.logpdf(NOISY, cov=covariance(0.3, 0.5))
     assert pmt.log_marginal_likelihood(idata).log_z == pytest.approx(exact, abs=1e-3)
+    assert idata["tempering"].attrs["reference"] == "white"
 
 
 def test_counts_by_chains_and_by_a_bridge_agree():

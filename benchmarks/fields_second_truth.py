@@ -319,9 +319,7 @@ def crossed_bernoulli(dim: int, seed: int) -> Truth:
     """Sums over persons, importance sampling of the rest."""
     data = answers(dim, seed)
     start, rng = np.r_[0.4, 0.8, 1.0, 0.6, 0.0, np.zeros(data.items)], np.random.default_rng(seed)
-    return over_scale(
-        log_answers(dim, seed), start, -0.4, rng, DRAWS // (5 if dim < 500 else 8), (2, 3)
-    )
+    return over_scale(log_answers(dim, seed), start, -0.4, rng, DRAWS // 4, (2, 3))
 
 
 def log_responses(dim: int, seed: int, space: float = 0.3) -> Callable[[np.ndarray, float], float]:

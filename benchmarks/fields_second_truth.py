@@ -31,9 +31,13 @@ type Density = Callable[[np.ndarray], float]
 DRAWS = 20_000
 
 
-def on_both(at_spacing: Callable[[float], Density], start: list[float], depth: float) -> Truth:
-    """Sum on two lattices, by a fine and a coarse grid of the field."""
-    return on_lattices(at_spacing(FINE), at_spacing(COARSE), start, step=1.1, depth=depth)
+def on_both(at_spacing: Callable[[float], Density], start: list[float]) -> Truth:
+    """Sum on two lattices, by a fine and a coarse grid of the field; on finer ones if need be."""
+    fine, coarse = at_spacing(FINE), at_spacing(COARSE)
+    found = on_lattices(fine, coarse, start, step=1.1, depth=10.5)
+    if found[1] > 1e-3:
+        return on_lattices(fine, coarse, start, step=0.75, depth=13.0)
+    return found
 
 
 def student_walk(dim: int, seed: int) -> Truth:
@@ -57,7 +61,7 @@ def student_walk(dim: int, seed: int) -> Truth:
 
         return log_f
 
-    return on_both(at_spacing, [-1.6, -0.9, 1.4], 10.5)
+    return on_both(at_spacing, [-1.6, -0.9, 1.4])
 
 
 def autoregression_poisson(dim: int, seed: int) -> Truth:
@@ -77,7 +81,7 @@ def autoregression_poisson(dim: int, seed: int) -> Truth:
 
         return log_f
 
-    return on_both(at_spacing, [0.0, 2.7, -1.2], 10.5)
+    return on_both(at_spacing, [0.0, 2.7, -1.2])
 
 
 @njit(cache=True)
@@ -151,7 +155,7 @@ def process_truth(
 
         return log_f
 
-    return on_both(at_spacing, [0.5, -0.4, 0.8], 10.5)
+    return on_both(at_spacing, [0.5, -0.4, 0.8])
 
 
 def gaussian_process_counts(dim: int, seed: int) -> Truth:

@@ -15,15 +15,19 @@ import numpy as np
 import pymc as pm
 from fields_quadrature import refitted, weighed
 from fields_truth import both_halves, truth
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 FIELDS = {
     "x", "h", "f", "z", "u0", "u1", "v", "slope", "jumps", "season", "z_item", "theta", "coef",
 }  # fmt: skip
 """Names of fields; what else is unknown is a hyperparameter."""
-TINY = {"trend_and_season": 19, "crossed_normal": 8, "crossed_bernoulli": 10}
+TINY = {"trend_and_season": 23, "crossed_normal": 8, "crossed_bernoulli": 10}
 """Dimensions of the tiny models, where they are not 6."""
+STARTS = {"student_walk": 14}
+"""Places where the search for modes of the field begins, where that may have more than one."""
 ROUNDS = 6
+SPREAD = 6.0
+"""Degrees of freedom of the laws around the modes."""
 
 type Vector = np.ndarray
 
@@ -63,9 +67,9 @@ def split(model: pm.Model) -> tuple[Callable[[Vector, Vector], tuple], int, int]
     return at, *sizes
 
 
-def around_mode(at: Callable, hyper: Vector, size: int) -> tuple[Vector, Vector]:
-    """Place near the mode of the field given hyperparameters, and a root of a covariance there."""
-    field = np.zeros(size)
+def around_mode(at: Callable, hyper: Vector, field: Vector) -> tuple[Vector, Vector]:
+    """Place near a mode of the field given hyperparameters, and a root of a covariance there."""
+    size = field.size
     for _ in range(25):
         _, slope, bend = at(hyper, field)
         if not (np.all(np.isfinite(slope)) and np.all(np.isfinite(bend))):
@@ -80,14 +84,35 @@ def around_mode(at: Callable, hyper: Vector, size: int) -> tuple[Vector, Vector]
     return field, root
 
 
-def brute(model: pm.Model, draws: int, rng: np.random.Generator) -> tuple[float, float]:
+def log_student(x: Vector, mean: Vector, root: Vector) -> Vector:
+    """Log density of the Student-t law with a root of its scale, at rows."""
+    n, z = mean.size, np.linalg.solve(root, (x - mean).T)
+    log_c = gammaln((SPREAD + n) / 2) - gammaln(SPREAD / 2) - n / 2 * np.log(SPREAD * np.pi)
+    tail = (SPREAD + n) / 2 * np.log1p((z**2).sum(axis=0) / SPREAD)
+    return log_c - tail - np.linalg.slogdet(root)[1]
+
+
+def brute(
+    model: pm.Model, draws: int, rng: np.random.Generator, starts: int = 1
+) -> tuple[float, float]:
     """Log evidence of a small model and its standard error."""
     at, hypers, size = split(model)
+    begins = np.vstack([np.zeros(size), rng.standard_normal((starts - 1, size))])
 
     def one(hyper: Vector) -> float:
-        field, root = around_mode(at, hyper, size)
-        x, log_w = weighed(lambda f: at(hyper, f, False)[0], field, root, 4, rng, 6.0)
-        return float(logsumexp(log_w) - np.log(x.shape[0]))
+        laws: list[tuple[Vector, Vector]] = []
+        for begin in begins:
+            mode, root = around_mode(at, hyper, begin)
+            if all(np.abs(np.linalg.solve(r, mode - m)).max() > 0.5 for m, r in laws):
+                laws.append((mode, root))
+        x = []
+        for k in rng.integers(len(laws), size=4 * len(laws)):
+            mean, root = laws[k]
+            stretch = np.sqrt(SPREAD / rng.chisquare(SPREAD))
+            x.append(mean + stretch * (root @ rng.standard_normal(size)))
+        log_q = logsumexp([log_student(np.array(x), *law) for law in laws], axis=0)
+        log_w = np.array([at(hyper, row, False)[0] for row in x]) - log_q + np.log(len(laws))
+        return float(logsumexp(log_w) - np.log(log_w.size))
 
     if hypers == 0:
         found = np.array([one(np.empty(0)) for _ in range(draws // 10)])
@@ -114,7 +139,8 @@ def main() -> None:
             began, dim = process_time(), TINY.get(name, 6)
             found = truth(name, dim, seed)
             assert found is not None
-            other, error = brute(models[name](dim, seed), args.draws, np.random.default_rng(seed))
+            rng, model = np.random.default_rng(seed), models[name](dim, seed)
+            other, error = brute(model, args.draws, rng, STARTS.get(name, 1))
             z = (other - found[0]) / np.hypot(error, found[1])
             took = process_time() - began
             line = f"{name} {seed}: {found[0]:.4f} ± {found[1]:.0e}, {other:.4f} ± {error:.4f}"

@@ -11,9 +11,15 @@ from numba import njit
 
 POISSON, VOLATILITY, STUDENT = 0, 1, 2
 """Noises: counts of rate exp(x), normal of variance exp(x), Student-t around x."""
-REACH = 7.5
+SHORTEST = 0.03
+"""A step that is shorter than this, divided by the number of steps, is taken to be of that length.
+
+Over all steps that moves the field by much less than its uncertainty; with some hundred data the
+density there is negligible anyhow.
+"""
+REACH = 7.0
 """Standard deviations that a step of the field is followed."""
-LEAST = 1e-22
+LEAST = 1e-20
 """Density, relative to the largest, below which a point of the grid is left out."""
 
 
@@ -133,6 +139,8 @@ def by_grid(
     The field is (slope, constant, step, start, sd of the start). The distance of the points
     is `spacing` times the sd of the sharpest density; the likelihood has the curvature `sharpest`.
     """
+    shortest = SHORTEST / y.size
+    field = (*field[:2], max(field[2], shortest), field[3], max(field[4], shortest))
     h = spacing / np.sqrt(2 / field[2] ** 2 + sharpest)
     low, high = span
     there = np.ones(y.size, bool) if seen is None else seen

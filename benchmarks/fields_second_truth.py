@@ -7,9 +7,9 @@ hyperparameters, some tens of them, are integrated by importance sampling with a
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from fields_filters import POISSON, STUDENT, by_grid
+from fields_filters import POISSON, SHORTEST, STUDENT, by_grid
 from fields_quadrature import by_importance, curvature, on_lattices, root_of_inverse
-from fields_second import LENGTH, SEASON, SECOND, answers, curve, uneven_times
+from fields_second import ITEMS, LENGTH, SEASON, SECOND, answers, curve, uneven_times
 from fields_truth import (
     COARSE,
     FINE,
@@ -31,9 +31,13 @@ type Density = Callable[[np.ndarray], float]
 DRAWS = 20_000
 
 
-def on_both(at_spacing: Callable[[float], Density], start: list[float], depth: float) -> Truth:
-    """Sum on two lattices, by a fine and a coarse grid of the field."""
-    return on_lattices(at_spacing(FINE), at_spacing(COARSE), start, step=0.9, depth=depth)
+def on_both(at_spacing: Callable[[float], Density], start: list[float]) -> Truth:
+    """Sum on two lattices, by a fine and a coarse grid of the field; on finer ones if need be."""
+    fine, coarse = at_spacing(FINE), at_spacing(COARSE)
+    found = on_lattices(fine, coarse, start, step=1.1, depth=10.5)
+    if found[1] > 1e-3:
+        return on_lattices(fine, coarse, start, step=0.75, depth=13.0)
+    return found
 
 
 def student_walk(dim: int, seed: int) -> Truth:
@@ -44,9 +48,12 @@ def student_walk(dim: int, seed: int) -> Truth:
     def at_spacing(spacing: float) -> Density:
         def log_f(at: np.ndarray) -> float:
             step, noise, nu = np.exp(at)
+            noise = max(noise, SHORTEST / y.size)
             prior = log_half_normal(at[0], 1) + log_half_normal(at[1], 1)
             prior += np.log(0.01) + 2 * at[2] - 0.1 * nu
-            constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * np.pi) / 2 - at[1]
+            constant = (
+                gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * np.pi) / 2 - np.log(noise)
+            )
             sharpest = (nu + 1) / nu / noise**2
             field = (1.0, 0.0, step, 0.0, 2.0)
             found = by_grid(STUDENT, y, field, span, sharpest, spacing, (noise, nu))
@@ -54,23 +61,27 @@ def student_walk(dim: int, seed: int) -> Truth:
 
         return log_f
 
-    return on_both(at_spacing, [-1.6, -0.9, 1.4], 12.0)
+    return on_both(at_spacing, [-1.6, -0.9, 1.4])
 
 
 def autoregression_poisson(dim: int, seed: int) -> Truth:
     """Grids over the scale and two coefficients."""
     y = data_of(SECOND["autoregression_poisson"](dim, seed))
-    span, sharp, constant = span_of_counts(y), sharpest_count(y), -gammaln(y + 1).sum()
+    span, sharp, factorials = span_of_counts(y), sharpest_count(y), -gammaln(y + 1).sum()
+    level = float(np.log(y + 0.5).mean())
 
     def at_spacing(spacing: float) -> Density:
         def log_f(at: np.ndarray) -> float:
-            prior = norm.logpdf(at[0]) + log_uniform(at[1]) + log_half_normal(at[2], 0.5)
-            field = (np.tanh(at[1] / 2), at[0], np.exp(at[2]), 1.0, 1.0)
-            return prior + constant + by_grid(POISSON, y, field, span, sharp, spacing)
+            phi = np.tanh(at[1] / 2)
+            # Given the slope, the level is about that of the data: a straight ridge.
+            constant = at[0] + (1 - phi) * level
+            prior = norm.logpdf(constant) + log_uniform(at[1]) + log_half_normal(at[2], 0.5)
+            field = (phi, constant, np.exp(at[2]), 1.0, 1.0)
+            return prior + factorials + by_grid(POISSON, y, field, span, sharp, spacing)
 
         return log_f
 
-    return on_both(at_spacing, [0.12, 2.7, -1.2], 12.0)
+    return on_both(at_spacing, [0.0, 2.7, -1.2])
 
 
 @njit(cache=True)
@@ -144,7 +155,7 @@ def process_truth(
 
         return log_f
 
-    return on_both(at_spacing, [0.5, -0.4, 0.8], 12.0)
+    return on_both(at_spacing, [0.5, -0.4, 0.8])
 
 
 def gaussian_process_counts(dim: int, seed: int) -> Truth:
@@ -267,7 +278,7 @@ def over_scale(
             found[k], spot, root = by_items(
                 lambda x, at=at: log_f(x, at), spot, rng, draws, positive, root
             )
-            if found[k][0] < max(value for value, _ in found.values()) - 9:
+            if found[k][0] < max(value for value, _ in found.values()) - 7:
                 break
     values = np.array([value for value, _ in found.values()])
     log_z = logsumexp(values)
@@ -312,26 +323,26 @@ def crossed_bernoulli(dim: int, seed: int) -> Truth:
     """Sums over persons, importance sampling of the rest."""
     data = answers(dim, seed)
     start, rng = np.r_[0.4, 0.8, 1.0, 0.6, 0.0, np.zeros(data.items)], np.random.default_rng(seed)
-    return over_scale(log_answers(dim, seed), start, -0.4, rng, DRAWS // 5, (2, 3))
+    return over_scale(log_answers(dim, seed), start, -0.4, rng, DRAWS // 4, (2, 3))
 
 
-def log_responses(dim: int, seed: int, space: float = 0.3) -> Density:
+def log_responses(dim: int, seed: int, space: float = 0.3) -> Callable[[np.ndarray, float], float]:
     """Log density of item_response with all priors, persons summed out.
 
-    The arguments are the logarithms of the slopes, the intercepts (minus slope times difficulty),
-    the center of the difficulties and the logarithm of their spread.
+    The arguments are the logarithms of the slopes, the intercepts (minus slope times difficulty)
+    and the center of the difficulties; and the logarithm of their spread.
     """
     y = data_of(SECOND["item_response"](dim, seed)).astype(float)
     items = y.shape[1]
     theta = np.arange(-7, 7 + space / 2, space)
     log_w = norm.logpdf(theta) + np.log(space)
 
-    def log_f(at: np.ndarray) -> float:
-        a, c, center = np.exp(at[:items]), at[items : 2 * items], at[-2]
+    def log_f(at: np.ndarray, log_spread: float) -> float:
+        a, c, center = np.exp(at[:items]), at[items : 2 * items], at[-1]
         prior = norm.logpdf(at[:items], 0, 0.5).sum() + norm.logpdf(center)
-        prior += (norm.logpdf(-c / a, center, np.exp(at[-1])) - at[:items]).sum() + log_half_normal(
-            at[-1], 1.5
-        )
+        # The element of the intercept is the slope times that of the difficulty.
+        prior += norm.logpdf(-c / a, center, np.exp(log_spread)).sum() - at[:items].sum()
+        prior += log_half_normal(log_spread, 1.5)
         none = log_expit(-a * theta[:, None] - c).sum(axis=1)
         log_p = np.outer(y @ a, theta) + (y @ c)[:, None] + none + log_w
         return float(prior + logsumexp(log_p, axis=1).sum())
@@ -342,8 +353,12 @@ def log_responses(dim: int, seed: int, space: float = 0.3) -> Density:
 def item_response(dim: int, seed: int) -> Truth:
     """Sums over persons, importance sampling of the rest."""
     items = data_of(SECOND["item_response"](dim, seed)).shape[1]
-    rng, start = np.random.default_rng(seed), np.zeros(2 * items + 2)
-    return by_items(log_responses(dim, seed), start, rng, 2 * DRAWS)[0]
+    log_f, rng = log_responses(dim, seed), np.random.default_rng(seed)
+    if items < ITEMS:
+        # The joint density has no mode, for the spread of few items may be zero.
+        return over_scale(log_f, np.zeros(2 * items + 1), 0.0, rng, DRAWS // 5, (), 0.4)
+    start = np.zeros(2 * items + 2)
+    return by_items(lambda x: log_f(x[:-1], x[-1]), start, rng, 2 * DRAWS)[0]
 
 
 SECOND_TRUTHS: dict[str, Callable[[int, int], Truth]] = {

@@ -28,7 +28,7 @@ from scipy.stats import norm
 type Truth = tuple[float, float]
 """Log evidence in nats and its error."""
 
-FINE, COARSE = 0.5, 0.7
+FINE, COARSE = 0.75, 0.95
 """Spacings of the two grids of a field, in standard deviations of the sharpest density."""
 ROUNDING = 1e-8
 COLUMNS = ("kind", "dim", "seed", "log_z", "error")
@@ -219,7 +219,7 @@ def crossed_normal(dim: int, seed: int) -> Truth:
         rho = np.tanh(at[2] / 2)
         return prior + log_crossed(data, np.r_[np.exp(at[:2]), rho, np.exp(at[3:])])
 
-    return on_lattices(log_f, log_f, [-0.2, -0.9, 0.8, -0.7, -0.4], step=1.2, depth=11.5)
+    return on_lattices(log_f, log_f, [-0.2, -0.9, 0.8, -0.7, -0.4], step=1.3, depth=10.5)
 
 
 TRUTHS: dict[str, Callable[[int, int], Truth]] = {
